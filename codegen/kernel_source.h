@@ -1,0 +1,66 @@
+// What code generation hands to the runtime: one CUDA file and everything needed to launch it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dsl/dtype.h"
+#include "dsl/extent.h"
+
+namespace flashcore {
+
+/// A tensor of the program, in the program's order. Inputs and outputs are passed alike.
+struct TensorArgument {
+  std::string name;
+  DType dtype = DType::f32;
+  bool output = false;
+  std::vector<Extent> dims;  ///< the last one has unit stride
+  int alignment = 4;         ///< bytes that must divide the base address and every stride but the last
+};
+
+/// A scalar the caller passes (fp32 or i32).
+struct ScalarArgument {
+  std::string name;
+  DType dtype = DType::f32;
+  bool positive = false;  ///< the kernel was simplified under `value > 0`; a launch must refuse others
+};
+
+/// One field of the kernel's single parameter, a struct passed by value in constant memory.
+struct ParameterField {
+  enum class Kind { pointer, stride, extent, scalar };
+  Kind kind = Kind::pointer;
+  int index = 0;   ///< pointer, stride: which tensor; extent: which of `extents`; scalar: which scalar
+  int dim = 0;     ///< stride: which dimension (in elements, 64 bit); the last dimension has none
+  int offset = 0;  ///< bytes from the start of the struct
+};
+
+/// Blocks along one parallel axis: ceil(extent / tile).
+struct GridAxis {
+  std::string name;
+  Extent extent;
+  int tile = 1;
+};
+
+/// A generated kernel. `text` is complete CUDA C++ without includes; `prelude` is the part of it before
+/// the kernel, `body` the rest, which the emulator compiles behind its own prelude.
+struct KernelSource {
+  std::string name;  ///< the extern "C" entry point
+  std::string prelude;
+  std::string body;
+  [[nodiscard]] std::string text() const { return prelude + body; }
+
+  std::vector<TensorArgument> tensors;
+  std::vector<ScalarArgument> scalars;
+  std::vector<std::string> extents;  ///< named extents; i32 in the parameter block
+  std::vector<ParameterField> parameters;
+  int parameter_bytes = 0;
+
+  std::vector<GridAxis> grid;  ///< fastest first, flattened into gridDim.x
+  int threads = 0;             ///< a block
+  int shared_bytes = 0;        ///< dynamic shared memory a block
+  int min_blocks = 1;          ///< blocks a multiprocessor that __launch_bounds__ promises
+
+  int register_budget = 255;   ///< what the compiler may use; more, or any spill, fails the schedule
+};
+
+}  // namespace flashcore

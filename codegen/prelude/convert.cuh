@@ -1,0 +1,53 @@
+// Between fp32, where arithmetic happens, and the 16-bit types of memory and of tensor cores.
+#pragma once
+
+#include "types.cuh"
+
+namespace fc {
+
+// Two values rounded to nearest even and packed, `low` in the low half.
+template <class T>
+FC_DEVICE u32 pack(float low, float high);
+template <>
+FC_DEVICE u32 pack<bf16>(float low, float high) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+template <>
+FC_DEVICE u32 pack<f16>(float low, float high) {
+  u32 packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+FC_DEVICE float to_float(float x) { return x; }
+FC_DEVICE float to_float(bf16 x) { return __uint_as_float(static_cast<u32>(x.bits) << 16); }
+FC_DEVICE float to_float(f16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+
+template <class T>
+FC_DEVICE T from_float(float x);
+template <>
+FC_DEVICE float from_float<float>(float x) {
+  return x;
+}
+template <>
+FC_DEVICE bf16 from_float<bf16>(float x) {
+  return {static_cast<u16>(pack<bf16>(x, 0.f))};
+}
+template <>
+FC_DEVICE f16 from_float<f16>(float x) {
+  return {static_cast<u16>(pack<f16>(x, 0.f))};
+}
+
+// What is left of an fp32 value after storage as T.
+template <class T>
+FC_DEVICE float round_to(float x) {
+  return to_float(from_float<T>(x));
+}
+
+}  // namespace fc

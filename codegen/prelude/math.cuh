@@ -1,0 +1,38 @@
+// Scalar arithmetic that C++ has no operator for.
+#pragma once
+
+#include "types.cuh"
+
+namespace fc {
+
+constexpr FC_DEVICE float infinity() { return __builtin_huge_valf(); }
+// The most negative finite number: a running maximum starts here, so that -inf - lowest stays -inf.
+constexpr FC_DEVICE float lowest() { return -3.402823466e+38f; }
+
+FC_DEVICE float exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+FC_DEVICE float log2(float x) {
+  float y;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+FC_DEVICE float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+FC_DEVICE float divide(float x, float y) { return __fdividef(x, y); }
+FC_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+FC_DEVICE float max(float a, float b) { return fmaxf(a, b); }
+FC_DEVICE float min(float a, float b) { return fminf(a, b); }
+FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
+FC_DEVICE int min(int a, int b) { return a < b ? a : b; }
+
+// Towards minus infinity, as tile bounds need it; the divisor is positive.
+FC_DEVICE int floor_div(int a, int b) { return a / b - (a % b < 0 ? 1 : 0); }
+FC_DEVICE int floor_mod(int a, int b) { return a % b + (a % b < 0 ? b : 0); }
+
+}  // namespace fc

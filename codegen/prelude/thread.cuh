@@ -1,0 +1,19 @@
+// Where a thread stands, and how the threads of a block and of a warp meet.
+#pragma once
+
+#include "types.cuh"
+
+namespace fc {
+
+FC_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+FC_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
+
+// All threads of the block arrive; shared memory written before is visible after.
+FC_DEVICE void barrier() { __syncthreads(); }
+
+// The value of the lane whose index differs in the bits of `mask`. All 32 lanes call it.
+FC_DEVICE float shuffle_xor(float value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+}  // namespace fc

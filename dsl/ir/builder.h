@@ -1,0 +1,65 @@
+// Appends operations to a block and infers their types. The DSL and the passes both build through it,
+// so that a wrong combination of operands is one error with the author's place in it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dsl/ir/function.h"
+
+namespace flashcore::ir {
+
+class Builder {
+ public:
+  Builder(Function& f, BlockId block) : f_(f), block_(block) {}
+
+  /// Where the ops to come are from.
+  Builder& at(Location where) {
+    where_ = std::move(where);
+    return *this;
+  }
+  /// Collects the ops to come in a list instead of a block, for a pass that rebuilds one.
+  void set_block(BlockId block) { block_ = block; }
+  [[nodiscard]] BlockId block() const { return block_; }
+  [[nodiscard]] Function& function() const { return f_; }
+
+  ValueId constant(double number, DType dtype);
+  ValueId parameter(ParameterId parameter);
+  ValueId extent(AxisId axis);
+  ValueId index(AxisId axis);
+  ValueId tile_begin(AxisId axis);
+  ValueId tile_count(AxisId axis);
+
+  /// Any op of kind elementwise but cast. Operands broadcast by axis; dtypes must agree.
+  ValueId elementwise(OpCode code, std::vector<ValueId> operands);
+  ValueId cast(ValueId value, DType dtype);
+  ValueId reduce(OpCode code, ValueId value, AxisId axis);
+  ValueId combine_lanes(ValueId value, AxisId axis, OpCode reduction);
+  ValueId transpose(ValueId value);
+  /// [m, k] x [k, n] -> [m, n] in fp32, added to `accumulator` if there is one.
+  ValueId dot(ValueId a, ValueId b, ValueId accumulator = {});
+  ValueId load(TensorId tensor, std::vector<Coordinate> coordinates);
+  void store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value);
+
+  // Shorthand for the integer arithmetic of bounds.
+  ValueId add(ValueId a, ValueId b) { return elementwise(OpCode::add, {a, b}); }
+  ValueId sub(ValueId a, ValueId b) { return elementwise(OpCode::sub, {a, b}); }
+  ValueId mul(ValueId a, ValueId b) { return elementwise(OpCode::mul, {a, b}); }
+
+  /// Appends an op as it is.
+  OpId append(Op op, const std::vector<TileType>& result_types);
+
+ private:
+  ValueId append_one(Op op, TileType type);
+  [[noreturn]] void refuse(std::string what, std::string why, std::string fix) const;
+  [[nodiscard]] std::string describe(ValueId value) const;
+
+  Function& f_;
+  BlockId block_;
+  Location where_;
+};
+
+/// "bf16[rows, cols]"; a scalar is just its dtype.
+std::string describe(const Function& f, const TileType& type);
+
+}  // namespace flashcore::ir

@@ -1,0 +1,146 @@
+// A program: axes, tensors, scalar parameters, and SSA operations in structured blocks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dsl/dtype.h"
+#include "dsl/extent.h"
+#include "dsl/ir/ids.h"
+#include "dsl/ir/layout.h"
+#include "dsl/ir/op.h"
+
+namespace flashcore::ir {
+
+enum class AxisKind : std::uint8_t {
+  parallel,        ///< one position a thread block
+  parallel_tiles,  ///< one tile a thread block
+  tiles,           ///< one tile a round of a loop
+  whole,           ///< a constant length, always in one tile
+};
+
+std::string_view name_of(AxisKind kind);
+
+struct Axis {
+  std::string name;
+  AxisKind kind = AxisKind::whole;
+  Extent extent;
+  int tile = 0;  ///< elements of a tile, padding included; 0 until apply_schedule
+  bool descending = false;  ///< parallel_tiles: block 0 gets the last tile
+};
+
+struct Tensor {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<Extent> dims;  ///< the last one has unit stride
+  bool output = false;
+};
+
+/// A scalar that the caller passes; `positive` is a promise that a launch checks.
+struct Parameter {
+  std::string name;
+  DType dtype = DType::f32;
+  bool positive = false;
+};
+
+/// A tile of `dtype` over zero, one or two axes. Without axes it is a scalar, equal for the whole block.
+struct TileType {
+  DType dtype = DType::f32;
+  std::vector<AxisId> axes;
+
+  [[nodiscard]] bool is_scalar() const { return axes.empty(); }
+  [[nodiscard]] bool has(AxisId axis) const {
+    for (AxisId a : axes)
+      if (a == axis) return true;
+    return false;
+  }
+  bool operator==(const TileType&) const = default;
+};
+
+struct Value {
+  TileType type;
+  std::string name;  ///< the author's, or empty
+  Home home;
+  OpId definition;  ///< none for an argument of a block
+};
+
+struct Block {
+  std::vector<ValueId> arguments;
+  std::vector<OpId> ops;
+};
+
+/// `stages` tiles of [rows, columns] in shared memory, laid out as codegen/prelude/shared_tile.cuh says.
+struct Buffer {
+  std::string name;
+  DType dtype = DType::bf16;
+  int rows = 0, columns = 0, stages = 1;
+  int offset = 0;  ///< bytes; set by plan_shared_memory
+
+  [[nodiscard]] int slot_bytes() const { return rows * columns * size_of(dtype); }
+  [[nodiscard]] int bytes() const { return stages * slot_bytes(); }
+};
+
+class Function {
+ public:
+  std::string name;
+  std::vector<Axis> axes;
+  std::vector<Tensor> tensors;
+  std::vector<Parameter> parameters;
+  std::vector<Buffer> buffers;
+  std::vector<Value> values;
+  std::vector<Op> ops;
+  std::vector<Block> blocks;
+  BlockId body;
+
+  Axis& operator[](AxisId id) { return axes[id.index]; }
+  const Axis& operator[](AxisId id) const { return axes[id.index]; }
+  Tensor& operator[](TensorId id) { return tensors[id.index]; }
+  const Tensor& operator[](TensorId id) const { return tensors[id.index]; }
+  Parameter& operator[](ParameterId id) { return parameters[id.index]; }
+  const Parameter& operator[](ParameterId id) const { return parameters[id.index]; }
+  Buffer& operator[](BufferId id) { return buffers[id.index]; }
+  const Buffer& operator[](BufferId id) const { return buffers[id.index]; }
+  Value& operator[](ValueId id) { return values[id.index]; }
+  const Value& operator[](ValueId id) const { return values[id.index]; }
+  Op& operator[](OpId id) { return ops[id.index]; }
+  const Op& operator[](OpId id) const { return ops[id.index]; }
+  Block& operator[](BlockId id) { return blocks[id.index]; }
+  const Block& operator[](BlockId id) const { return blocks[id.index]; }
+
+  AxisId add_axis(Axis axis);
+  TensorId add_tensor(Tensor tensor);
+  ParameterId add_parameter(Parameter parameter);
+  BufferId add_buffer(Buffer buffer);
+  BlockId add_block();
+  ValueId add_value(TileType type, std::string name = {});
+  ValueId add_argument(BlockId block, TileType type, std::string name = {});
+
+  /// Adds an op to the arena (not to a block) with one new result a type.
+  OpId add_op(Op op, const std::vector<TileType>& result_types);
+
+  /// The op that makes a value, or null for an argument.
+  [[nodiscard]] const Op* definition(ValueId value) const;
+  [[nodiscard]] Op* definition(ValueId value);
+
+  [[nodiscard]] AxisId find_axis(std::string_view name) const;
+};
+
+/// Calls `visit(ValueId&)` for everything the op reads: operands and scalar coordinates.
+template <class OpType, class Visit>
+void for_each_use(OpType& op, Visit&& visit) {
+  for (auto& operand : op.operands) visit(operand);
+  for (auto& coordinate : op.coordinates)
+    if (coordinate.value) visit(coordinate.value);
+}
+
+/// Calls `visit(Op&, BlockId)` for every op of a block and, after each op, those of its region.
+template <class FunctionType, class Visit>
+void for_each_op(FunctionType& f, BlockId block, Visit&& visit) {
+  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
+    const OpId id = f[block].ops[i];
+    visit(f[id], block);
+    if (f[id].body) for_each_op(f, f[id].body, visit);
+  }
+}
+
+}  // namespace flashcore::ir
