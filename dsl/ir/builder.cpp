@@ -30,8 +30,8 @@ ValueId Builder::append_one(Op op, TileType type) {
   return f_[append(std::move(op), {std::move(type)})].results[0];
 }
 
-ValueId Builder::constant(double number, DType dtype) {
-  return append_one({.code = OpCode::constant, .number = number}, {dtype, {}});
+ValueId Builder::constant(double number, DType dtype, std::vector<AxisId> axes) {
+  return append_one({.code = OpCode::constant, .number = number}, {dtype, std::move(axes)});
 }
 
 ValueId Builder::parameter(ParameterId parameter) {

@@ -23,7 +23,7 @@ class Builder {
   [[nodiscard]] BlockId block() const { return block_; }
   [[nodiscard]] Function& function() const { return f_; }
 
-  ValueId constant(double number, DType dtype);
+  ValueId constant(double number, DType dtype, std::vector<AxisId> axes = {});
   ValueId parameter(ParameterId parameter);
   ValueId extent(AxisId axis);
   ValueId index(AxisId axis);

@@ -1,0 +1,71 @@
+// What attention to compute, as data. templates/attention.h turns it into a tile program.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/dtype.h"
+#include "dsl/tile.h"
+
+namespace flashcore {
+
+/// Where a score stands: batch and head are scalars, query_index and key_index tiles of i32.
+struct ScoreSite {
+  Tile batch, head, query_index, key_index;
+  Tile query_length, key_length;  ///< i32 scalars
+};
+
+/// Which keys a query row sees: a condition on the positions. The text names it in files and messages;
+/// an empty function lets every row see every key.
+struct Mask {
+  std::string text = "full";
+  std::function<Tile(const ScoreSite&)> visible;
+};
+
+enum class Align {
+  bottom_right,  ///< the last query row sees the last key, as in FlashAttention
+  top_left,      ///< the first query row sees the first key, as in torch's is_causal
+};
+
+Mask full();
+/// Row i sees keys up to i + key_length - query_length (bottom_right) or up to i (top_left).
+Mask causal(Align align = Align::bottom_right);
+
+/// Order of the dimensions of q, k, v and o.
+enum class TensorLayout {
+  bhsd,  ///< [batch, heads, length, head_dim]
+  bshd,  ///< [batch, length, heads, head_dim]
+};
+
+/// Scaled dot-product attention, softmax(scale q k^T + mask) v, computed without storing the scores
+/// (Dao et al., FlashAttention-2, arXiv:2307.08691).
+///
+/// q [batch, heads, q_len, head_dim], k [batch, kv_heads, kv_len, head_dim],
+/// v [batch, kv_heads, kv_len, head_dim_v], o [batch, heads, q_len, head_dim_v], all of `dtype`;
+/// lse, if asked for, fp32 [batch, heads, q_len], natural logarithm. Query head h reads key head
+/// h / (heads / kv_heads). A row that sees no key gives zeros and an lse of -inf.
+struct AttentionSpec {
+  int head_dim = 0;    ///< 8 to 256, a multiple of 8
+  int head_dim_v = 0;  ///< 0: head_dim
+  int heads = 0;       ///< 0: read off the tensors, then without grouping
+  int kv_heads = 0;    ///< 0: heads
+  DType dtype = DType::bf16;
+  Mask mask = {};
+  TensorLayout layout = TensorLayout::bhsd;
+  bool lse = false;    ///< also return the log-sum-exp of every row
+
+  // A length given here is compiled in; otherwise it is read off the tensors at launch.
+  std::optional<int> batch, q_len, kv_len;
+
+  [[nodiscard]] int value_dim() const { return head_dim_v ? head_dim_v : head_dim; }
+  [[nodiscard]] int group() const { return kv_heads ? heads / kv_heads : 1; }
+};
+
+/// Every reason the spec contradicts itself or asks for what FlashCore does not do; empty if none.
+std::vector<std::string> check(const AttentionSpec& spec);
+
+std::string_view name_of(TensorLayout layout);
+
+}  // namespace flashcore

@@ -1,0 +1,7 @@
+// The one header an author of kernels includes.
+#pragma once
+
+#include "dsl/attention_spec.h"
+#include "dsl/program_builder.h"
+#include "dsl/schedule.h"
+#include "dsl/target.h"

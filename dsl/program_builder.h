@@ -1,0 +1,94 @@
+// Builds a tile program: declares its axes and arguments, then records what its author computes.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dsl/program.h"
+#include "dsl/state.h"
+#include "dsl/tile.h"
+
+namespace flashcore {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+/// The most negative finite f32. A running maximum starts here: subtracting it from -inf stays -inf.
+inline constexpr double lowest = -3.4028234663852886e+38;
+
+/// One thread block computes one position of every parallel axis and one tile of every parallel_tiles
+/// axis. All handles belong to their builder and die with it.
+class ProgramBuilder {
+ public:
+  using At = std::source_location;
+
+  explicit ProgramBuilder(std::string name);
+  ProgramBuilder(const ProgramBuilder&) = delete;
+  ProgramBuilder& operator=(const ProgramBuilder&) = delete;
+
+  /// One position a block: batch, head.
+  Axis parallel(std::string name, Extent extent, const At& at = At::current());
+  /// One tile a block; the schedule says how long. Blocks of a first axis are neighbours.
+  Axis parallel_tiles(std::string name, Extent extent, const At& at = At::current());
+  /// Cut into tiles that a loop walks; the schedule says how long.
+  Axis tiles(std::string name, Extent extent, const At& at = At::current());
+  /// Always whole in a tile: head_dim.
+  Axis whole(std::string name, int extent, const At& at = At::current());
+
+  /// A tensor argument. Its last dimension has unit stride; the others any.
+  Tensor input(std::string name, DType dtype, std::vector<Extent> dims, const At& at = At::current());
+  Tensor output(std::string name, DType dtype, std::vector<Extent> dims,
+                const At& at = At::current());
+  /// A scalar argument. `positive` lets the compiler move it through a maximum; a launch with a value
+  /// that is not is refused.
+  Tile scalar(std::string name, DType dtype, bool positive = false, const At& at = At::current());
+
+  Tile constant(double value, DType dtype = DType::f32, const At& at = At::current());
+  /// The same value everywhere over the given axes: what a loop's state starts from.
+  Tile fill(const std::vector<Axis>& axes, double value, DType dtype = DType::f32,
+            const At& at = At::current());
+
+  /// Runs `body` once a tile of `axis`, in an order the schedule chooses. `initial` is a Tile or a
+  /// struct of Tiles; the body takes the state and returns the next one.
+  template <class State, class Body>
+  State loop(Axis axis, const State& initial, Body&& body, const At& at = At::current()) {
+    State state = initial;
+    std::vector<Tile> tiles;
+    detail::for_each_tile(state, [&](Tile& tile) { tiles.push_back(tile); });
+    tiles = run_loop(axis, tiles, at, [&](const std::vector<Tile>& arguments) {
+      scatter(state, arguments);
+      State next = body(static_cast<const State&>(state));
+      std::vector<Tile> results;
+      detail::for_each_tile(next, [&](Tile& tile) { results.push_back(tile); });
+      return results;
+    });
+    scatter(state, tiles);
+    return state;
+  }
+  /// A loop that carries nothing and only stores.
+  void loop(Axis axis, const std::function<void()>& body, const At& at = At::current());
+
+  /// Checks the program and hands it over. The builder is spent afterwards.
+  Program finish(const At& at = At::current());
+
+  [[nodiscard]] ir::Builder& ops() { return ops_; }
+  [[nodiscard]] ir::Function& function() { return function_; }
+
+ private:
+  using Run = std::function<std::vector<Tile>(const std::vector<Tile>&)>;
+  std::vector<Tile> run_loop(Axis axis, std::vector<Tile> initial, const At& at, const Run& body);
+  Axis add_axis(ir::Axis axis, const At& at);
+  void check_name(const std::string& name, const At& at);
+
+  template <class State>
+  static void scatter(State& state, const std::vector<Tile>& tiles) {
+    std::size_t i = 0;
+    detail::for_each_tile(state, [&](Tile& tile) { tile = tiles[i++]; });
+  }
+
+  ir::Function function_;
+  ir::Builder ops_;
+};
+
+}  // namespace flashcore

@@ -1,0 +1,57 @@
+// How a program is mapped to a GPU. Plain data: it may change speed, never meaning. Code generation
+// refuses a schedule that the program or the target cannot run, with the limit it breaks.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace flashcore {
+
+enum class Instruction {
+  mma_m16n8k16,  ///< mma.sync on f16 and bf16, operands through ldmatrix (sm_80 and up)
+};
+enum class CopyInstruction {
+  cp_async,  ///< 16-byte asynchronous copies (sm_80 and up)
+};
+/// Which parallel axis runs fastest over neighbouring thread blocks.
+enum class GridOrder {
+  tiles_first,  ///< the tiles of one head are neighbours and share its keys in L2
+  tiles_last,   ///< the same tile of all heads are neighbours
+};
+
+struct Schedule {
+  /// Elements of a tile, by axis name; one entry for every tiled axis of the program.
+  std::map<std::string, int> tiles;
+
+  int warps_m = 4;  ///< warps along the rows of a product
+  int warps_n = 1;  ///< warps along its columns
+  int stages = 2;   ///< tiles of a loop in flight or in use; 1 waits for each
+
+  Instruction instruction = Instruction::mma_m16n8k16;
+  CopyInstruction copy = CopyInstruction::cp_async;
+
+  /// Left operands that a loop does not change stay in registers instead of being read again.
+  bool keep_operands = false;
+  /// Outputs go through shared memory, so that they leave in whole 16-byte chunks.
+  bool staged_stores = true;
+  /// Loops run from the last tile to the first.
+  bool descending = true;
+  /// Block 0 gets the last tile of a parallel_tiles axis: the longest rows of a causal mask first.
+  bool last_tiles_first = false;
+  GridOrder grid_order = GridOrder::tiles_first;
+
+  // Budgets. A kernel that exceeds one fails to compile rather than run slowly.
+  int blocks_per_processor = 1;  ///< resident blocks that registers must allow
+  int register_limit = 255;      ///< registers a thread; spills are never accepted
+  int shared_limit = 0;          ///< bytes of shared memory a block; 0: what the target has
+
+  [[nodiscard]] int threads() const { return 32 * warps_m * warps_n; }
+  bool operator==(const Schedule&) const = default;
+};
+
+std::string_view name_of(Instruction instruction);
+std::string_view name_of(CopyInstruction copy);
+std::string_view name_of(GridOrder order);
+
+}  // namespace flashcore

@@ -1,0 +1,61 @@
+#include "dsl/target.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+constexpr int kib = 1024;
+
+// Shared memory comes in two sizes: large (data centre, embedded) and small (workstation).
+constexpr std::array<Target, 10> targets{{
+    {"sm_80", 80, 163 * kib, 164 * kib},
+    {.name = "sm_86", .capability = 86, .shared_per_block = 99 * kib,
+     .shared_per_processor = 100 * kib, .threads_per_processor = 1536},
+    {.name = "sm_87", .capability = 87, .shared_per_block = 163 * kib,
+     .shared_per_processor = 164 * kib, .threads_per_processor = 1536},
+    {.name = "sm_89", .capability = 89, .shared_per_block = 99 * kib,
+     .shared_per_processor = 100 * kib, .threads_per_processor = 1536},
+    {"sm_90", 90, 227 * kib, 228 * kib},
+    {"sm_100", 100, 227 * kib, 228 * kib},
+    {"sm_103", 103, 227 * kib, 228 * kib},
+    {.name = "sm_110", .capability = 110, .shared_per_block = 227 * kib,
+     .shared_per_processor = 228 * kib, .threads_per_processor = 1536},
+    {.name = "sm_120", .capability = 120, .shared_per_block = 99 * kib,
+     .shared_per_processor = 100 * kib, .threads_per_processor = 1536},
+    {.name = "sm_121", .capability = 121, .shared_per_block = 99 * kib,
+     .shared_per_processor = 100 * kib, .threads_per_processor = 1536},
+}};
+
+std::string list_targets() {
+  std::string list;
+  for (const Target& target : targets) list += fmt::format("{}{}", list.empty() ? "" : ", ", target.name);
+  return list;
+}
+
+}  // namespace
+
+std::span<const Target> all_targets() { return targets; }
+
+const Target& find_target(std::string_view name) {
+  for (const Target& target : targets)
+    if (target.name == name) return target;
+  throw ScheduleError({fmt::format("target \"{}\"", name), "FlashCore does not generate for it",
+                       fmt::format("one of {}", list_targets()), {}});
+}
+
+const Target& target_for_device(int major, int minor) {
+  const Target* best = nullptr;
+  for (const Target& target : targets)
+    if (target.capability / 10 == major && target.capability % 10 <= minor) best = &target;
+  if (best) return *best;
+  throw ScheduleError({fmt::format("a GPU of compute capability {}.{}", major, minor),
+                       "FlashCore does not generate for it",
+                       fmt::format("a GPU that runs one of {}", list_targets()), {}});
+}
+
+}  // namespace flashcore

@@ -1,0 +1,178 @@
+#include "dsl/tile.h"
+
+#include <fmt/format.h>
+
+
+#include "dsl/program_builder.h"
+
+namespace flashcore {
+namespace {
+
+using ir::OpCode;
+
+ProgramBuilder& owner_of(std::initializer_list<const Operand*> operands) {
+  ProgramBuilder* owner = nullptr;
+  for (const Operand* operand : operands) {
+    if (!operand->is_tile()) continue;
+    if (owner && owner != operand->tile.owner())
+      throw SpecError({"an operation on tiles of two programs", "each belongs to its own builder",
+                       "build both tiles in one program", operand->where});
+    owner = operand->tile.owner();
+  }
+  if (!owner)
+    throw SpecError({"an operation on numbers alone, or on an empty tile",
+                     "there is no program to add it to", "use builder.constant(...)",
+                     (*operands.begin())->where});
+  return *owner;
+}
+
+ir::ValueId value_of(ProgramBuilder& owner, const Operand& operand, DType dtype) {
+  if (operand.is_tile()) return operand.tile.id();
+  return owner.ops().at(operand.where).constant(operand.number, dtype);
+}
+
+Tile unary(OpCode code, const Operand& a) {
+  ProgramBuilder& owner = owner_of({&a});
+  return {&owner, owner.ops().at(a.where).elementwise(code, {a.tile.id()})};
+}
+
+Tile binary(OpCode code, const Operand& a, const Operand& b) {
+  ProgramBuilder& owner = owner_of({&a, &b});
+  const DType dtype = a.is_tile() ? a.tile.dtype() : b.tile.dtype();
+  const ir::ValueId left = value_of(owner, a, dtype), right = value_of(owner, b, dtype);
+  return {&owner, owner.ops().at(a.where).elementwise(code, {left, right})};
+}
+
+Tile reduction(OpCode code, const Operand& a, Axis axis) {
+  ProgramBuilder& owner = owner_of({&a});
+  return {&owner, owner.ops().at(a.where).reduce(code, a.tile.id(), axis.id)};
+}
+
+}  // namespace
+
+Tile Tile::named(std::string_view name) const {
+  owner_->function()[id_].name = name;
+  return *this;
+}
+
+DType Tile::dtype() const { return owner_->function()[id_].type.dtype; }
+
+Tile operator-(Operand a) { return unary(OpCode::neg, a); }
+Tile operator!(Operand a) { return unary(OpCode::logical_not, a); }
+Tile operator+(Operand a, Operand b) { return binary(OpCode::add, a, b); }
+Tile operator-(Operand a, Operand b) { return binary(OpCode::sub, a, b); }
+Tile operator*(Operand a, Operand b) { return binary(OpCode::mul, a, b); }
+Tile operator/(Operand a, Operand b) { return binary(OpCode::div, a, b); }
+Tile operator%(Operand a, Operand b) { return binary(OpCode::mod, a, b); }
+Tile operator<(Operand a, Operand b) { return binary(OpCode::lt, a, b); }
+Tile operator<=(Operand a, Operand b) { return binary(OpCode::le, a, b); }
+Tile operator>(Operand a, Operand b) { return binary(OpCode::gt, a, b); }
+Tile operator>=(Operand a, Operand b) { return binary(OpCode::ge, a, b); }
+Tile operator==(Operand a, Operand b) { return binary(OpCode::eq, a, b); }
+Tile operator!=(Operand a, Operand b) { return binary(OpCode::ne, a, b); }
+Tile operator&&(Operand a, Operand b) { return binary(OpCode::logical_and, a, b); }
+Tile operator||(Operand a, Operand b) { return binary(OpCode::logical_or, a, b); }
+Tile operator&(Operand a, Operand b) { return binary(OpCode::logical_and, a, b); }
+Tile operator|(Operand a, Operand b) { return binary(OpCode::logical_or, a, b); }
+
+Tile minimum(Operand a, Operand b) { return binary(OpCode::min, a, b); }
+Tile maximum(Operand a, Operand b) { return binary(OpCode::max, a, b); }
+Tile abs(Operand a) { return unary(OpCode::abs, a); }
+Tile exp(Operand a) { return unary(OpCode::exp, a); }
+Tile exp2(Operand a) { return unary(OpCode::exp2, a); }
+Tile log(Operand a) { return unary(OpCode::log, a); }
+Tile log2(Operand a) { return unary(OpCode::log2, a); }
+Tile sqrt(Operand a) { return unary(OpCode::sqrt, a); }
+Tile tanh(Operand a) { return unary(OpCode::tanh, a); }
+Tile reciprocal(Operand a) { return unary(OpCode::reciprocal, a); }
+
+Tile where(Operand condition, Operand yes, Operand no) {
+  ProgramBuilder& owner = owner_of({&condition, &yes, &no});
+  const DType dtype = yes.is_tile() ? yes.tile.dtype() : no.is_tile() ? no.tile.dtype() : DType::f32;
+  const ir::ValueId c = value_of(owner, condition, DType::i1);
+  const ir::ValueId y = value_of(owner, yes, dtype), n = value_of(owner, no, dtype);
+  return {&owner, owner.ops().at(condition.where).elementwise(OpCode::where, {c, y, n})};
+}
+
+Tile cast(Operand a, DType dtype) {
+  ProgramBuilder& owner = owner_of({&a});
+  return {&owner, owner.ops().at(a.where).cast(a.tile.id(), dtype)};
+}
+
+Tile reduce_max(Operand a, Axis axis) { return reduction(OpCode::reduce_max, a, axis); }
+Tile reduce_min(Operand a, Axis axis) { return reduction(OpCode::reduce_min, a, axis); }
+Tile reduce_sum(Operand a, Axis axis) { return reduction(OpCode::reduce_sum, a, axis); }
+
+Tile transpose(Operand a) {
+  ProgramBuilder& owner = owner_of({&a});
+  return {&owner, owner.ops().at(a.where).transpose(a.tile.id())};
+}
+
+Tile dot(Operand a, Operand b) {
+  ProgramBuilder& owner = owner_of({&a, &b});
+  if (!a.is_tile() || !b.is_tile())
+    throw SpecError({"dot with a number", "both operands are tiles with two axes", "", a.where});
+  return {&owner, owner.ops().at(a.where).dot(a.tile.id(), b.tile.id())};
+}
+
+Tile index(Axis axis, const std::source_location& at) {
+  return {axis.owner, axis.owner->ops().at(at).index(axis.id)};
+}
+
+Tile length(Axis axis, const std::source_location& at) {
+  return {axis.owner, axis.owner->ops().at(at).extent(axis.id)};
+}
+
+Access Tensor::access(const std::vector<Index>& indices) const {
+  ir::Function& f = owner_->function();
+  const ir::Tensor& tensor = f[id_];
+  const Location where = indices.empty() ? Location{} : indices[0].where;
+  if (indices.size() != tensor.dims.size())
+    throw SpecError({fmt::format("{} with {} indices", tensor.name, indices.size()),
+                     fmt::format("it has {} dimensions", tensor.dims.size()),
+                     "give one axis or scalar a dimension", where});
+  Access access{owner_, id_, {}, where};
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const Index& index = indices[i];
+    if (!index.axis.owner) {
+      access.coordinates.push_back({{}, index.scalar.id()});
+      continue;
+    }
+    const ir::Axis& axis = f[index.axis.id];
+    if (!(axis.extent == tensor.dims[i]))
+      throw SpecError({fmt::format("{} indexed by axis {} in dimension {}", tensor.name, axis.name, i),
+                       fmt::format("the axis has length {}, the dimension {}", axis.extent.text(),
+                                   tensor.dims[i].text()),
+                       "declare both with the same extent, or index with a scalar", index.where});
+    if (axis.kind == ir::AxisKind::parallel)
+      access.coordinates.push_back({{}, owner_->ops().at(index.where).index(index.axis.id)});
+    else
+      access.coordinates.push_back({index.axis.id, {}});
+  }
+  return access;
+}
+
+Tile load(const Access& access) {
+  return {access.owner,
+          access.owner->ops().at(access.where).load(access.tensor, access.coordinates)};
+}
+
+void store(const Access& access, Operand tile) {
+  ir::Function& f = access.owner->function();
+  const ir::Tensor& tensor = f[access.tensor];
+  if (!tile.is_tile())
+    throw SpecError({fmt::format("store of a number to {}", tensor.name), "a store takes a tile",
+                     "fill({axes}, value) makes one", tile.where});
+  std::vector<ir::AxisId> axes;
+  for (const ir::Coordinate& c : access.coordinates)
+    if (c.axis) axes.push_back(c.axis);
+  const ir::TileType expected{tensor.dtype, axes}, &given = f[tile.tile.id()].type;
+  if (!(given == expected))
+    throw SpecError({fmt::format("store of {} to {}", ir::describe(f, given), tensor.name),
+                     fmt::format("the indices name a {}", ir::describe(f, expected)),
+                     given.axes == axes ? "cast it first" : "give the tile the same axes in the same order",
+                     tile.where});
+  access.owner->ops().at(access.where).store(access.tensor, access.coordinates, tile.tile.id());
+}
+
+}  // namespace flashcore

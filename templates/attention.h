@@ -1,0 +1,17 @@
+// Attention forward, written in the public language: the program of FlashAttention-2 and the schedules
+// it ships with.
+#pragma once
+
+#include "dsl/flashcore.h"
+
+namespace flashcore {
+
+/// Tensors q, k, v, o and, if the spec asks, lse; scalar `scale` (f32, > 0). Axes batch, head, rows
+/// (query rows), cols (key columns), d and dv. Throws SpecError with every reason of check(spec).
+Program attention_forward(const AttentionSpec& spec);
+
+/// The schedule that ships for a spec and a target: tile sizes chosen by measurement for head_dim 64,
+/// 128 and 256, by the same rules for the others.
+Schedule attention_schedule(const AttentionSpec& spec, const Target& target);
+
+}  // namespace flashcore
