@@ -1,0 +1,243 @@
+#include "dsl/ir/print.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cmath>
+#include <iterator>
+#include <set>
+
+#include "dsl/ir/builder.h"
+
+namespace flashcore::ir {
+namespace {
+
+/// "4w 2f 2s*8 8l/4": a factor is left out when it says nothing.
+std::string layout_text(const AxisLayout& layout) {
+  std::string text;
+  auto factor = [&](int count, char unit, int divisor, int stride) {
+    if (count == 1 && divisor == 1 && stride == 1) return;
+    text += fmt::format("{}{}{}", text.empty() ? "" : " ", count, unit);
+    if (divisor != 1) text += fmt::format("/{}", divisor);
+    if (stride != 1) text += fmt::format("*{}", stride);
+  };
+  factor(layout.warps, 'w', layout.warp_divisor, 1);
+  factor(layout.fragments, 'f', 1, 1);
+  factor(layout.slots, 's', 1, layout.slot_stride);
+  factor(layout.lanes, 'l', layout.lane_divisor, layout.lane_stride);
+  return text;
+}
+
+std::string number_text(double number) {
+  // A NaN has one spelling: its sign and payload mean nothing here.
+  return std::isnan(number) ? "nan" : fmt::format("{}", number);
+}
+
+class Printer {
+ public:
+  explicit Printer(const Function& f) : f_(f), names_(f.values.size()) {}
+
+  std::string whole() {
+    line("program {}", f_.name);
+    for (const Axis& axis : f_.axes) {
+      std::string text = fmt::format("axis {}: {} {}", axis.name, name_of(axis.kind),
+                                     axis.extent.text());
+      if (axis.tile) text += fmt::format(" tile {}", axis.tile);
+      if (axis.descending) text += " descending";
+      line("{}", text);
+    }
+    for (const Parameter& parameter : f_.parameters)
+      line("parameter {}: {}{}", parameter.name, name_of(parameter.dtype),
+           parameter.positive ? " positive" : "");
+    for (const Tensor& tensor : f_.tensors) {
+      std::string dims;
+      for (const Extent& dim : tensor.dims) dims += (dims.empty() ? "" : ", ") + dim.text();
+      line("{} {}: {} [{}]", tensor.output ? "output" : "input", tensor.name,
+           name_of(tensor.dtype), dims);
+    }
+    for (const Buffer& buffer : f_.buffers) {
+      std::string text = fmt::format("buffer {}: {} [{}, {}] stages {}", buffer.name,
+                                     name_of(buffer.dtype), buffer.rows, buffer.columns,
+                                     buffer.stages);
+      if (buffer.offset) text += fmt::format(" at {}", buffer.offset);
+      line("{}", text);
+    }
+    line("{{");
+    block(f_.body);
+    line("}}");
+    return std::move(text_);
+  }
+
+  std::string one(const Op& op) { return head(op); }
+
+  /// Gives every value the name it has in whole().
+  void name_everything(BlockId id) {
+    for (const OpId op_id : f_[id].ops) {
+      const Op& op = f_[op_id];
+      for (const ValueId result : op.results) name(result);
+      if (!op.body) continue;
+      for (const ValueId argument : f_[op.body].arguments) name(argument);
+      name_everything(op.body);
+    }
+  }
+
+ private:
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    text_.append(static_cast<std::size_t>(2 * depth_), ' ');
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += '\n';
+  }
+
+  const std::string& name(ValueId id) {
+    static const std::string missing = "%?";
+    if (!id || id.index >= names_.size()) return missing;
+    std::string& name = names_[id.index];
+    if (!name.empty()) return name;
+    std::string wish;
+    for (const char c : f_[id].name)
+      wish += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+    if (wish.empty()) return name = fmt::format("%{}", next_number_++);
+    if (std::isdigit(static_cast<unsigned char>(wish[0])) != 0) wish.insert(0, 1, '_');
+    std::string unique = wish;
+    for (int i = 1; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", wish, i);
+    return name = "%" + unique;
+  }
+
+  std::string list(const std::vector<ValueId>& values, std::size_t begin, std::size_t end) {
+    std::string text;
+    for (std::size_t i = begin; i < end && i < values.size(); ++i)
+      text += (i > begin ? ", " : "") + name(values[i]);
+    return text;
+  }
+
+  std::string typed(ValueId id) {
+    if (!id || id.index >= f_.values.size()) return "?";
+    const Value& value = f_[id];
+    std::string text = describe(f_, value.type);
+    const std::string home = print(f_, value.type, value.home);
+    return home.empty() ? text : text + " @ " + home;
+  }
+
+  /// What the op names, then its operands.
+  std::string items(const Op& op) {
+    std::string text;
+    auto item = [&](const std::string& t) { text += (text.empty() ? " " : ", ") + t; };
+    if (op.code == OpCode::constant) item(number_text(op.number));
+    if (op.parameter) item(f_[op.parameter].name);
+    if (op.axis && op.operands.empty()) item(f_[op.axis].name);
+    if (op.tensor) {
+      std::string coordinates;
+      for (const Coordinate& c : op.coordinates) {
+        if (!coordinates.empty()) coordinates += ", ";
+        if (c.axis) coordinates += f_[c.axis].name;
+        if (c.axis && c.value) coordinates += fmt::format("({})", name(c.value));
+        if (!c.axis) coordinates += name(c.value);
+      }
+      item(fmt::format("{}[{}]", f_[op.tensor].name, coordinates));
+    }
+    for (const ValueId operand : op.operands) item(name(operand));
+    return text;
+  }
+
+  std::string attributes(const Op& op) {
+    std::string text;
+    if (op.axis && !op.operands.empty()) text += " along " + f_[op.axis].name;
+    if (op.buffer) text += " in " + f_[op.buffer].name;
+    if (op.scope == ReductionScope::lane) text += " by lane";
+    if (op.code == OpCode::combine_lanes) text += fmt::format(" of {}", name_of(op.reduction));
+    if (op.code == OpCode::wait_copies) text += fmt::format(" pending {}", op.count);
+    if (op.masking) text += " masking";
+    return text;
+  }
+
+  std::string loop_head(const Op& op) {
+    std::string text = fmt::format(" {}", f_[op.axis].name);
+    const std::size_t bounds = static_cast<std::size_t>(op.bounds);
+    if (bounds)
+      text += fmt::format(" from {} to {}", list(op.operands, 0, bounds / 2),
+                          list(op.operands, bounds / 2, bounds));
+    return text + (op.descending ? " descending" : "");
+  }
+
+  std::string head(const Op& op) {
+    std::string text = list(op.results, 0, op.results.size());
+    if (!text.empty()) text += " = ";
+    text += name_of(op.code);
+    text += op.body ? loop_head(op) : items(op) + attributes(op);
+    if (op.results.empty() || (op.body && results_follow_arguments(op))) return text;
+    for (std::size_t i = 0; i < op.results.size(); ++i)
+      text += (i ? ", " : " : ") + typed(op.results[i]);
+    return text;
+  }
+
+  /// The results of a loop have the types and homes of its carried values, and need no list of their own.
+  bool results_follow_arguments(const Op& op) {
+    const std::vector<ValueId>& arguments = f_[op.body].arguments;
+    if (arguments.size() != op.results.size() + 1) return false;
+    for (std::size_t i = 0; i < op.results.size(); ++i) {
+      const Value &result = f_[op.results[i]], &argument = f_[arguments[i + 1]];
+      if (result.type != argument.type || result.home != argument.home) return false;
+    }
+    return true;
+  }
+
+  void loop_arguments(const Op& op) {
+    const std::vector<ValueId>& arguments = f_[op.body].arguments;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const std::size_t operand = static_cast<std::size_t>(op.bounds) + i - 1;
+      if (i == 0)
+        line("tile {} : {}", name(arguments[0]), typed(arguments[0]));
+      else
+        line("carry {} = {} : {}", name(arguments[i]),
+             operand < op.operands.size() ? name(op.operands[operand]) : "%?", typed(arguments[i]));
+    }
+  }
+
+  void block(BlockId id) {
+    ++depth_;
+    for (const OpId op_id : f_[id].ops) {
+      const Op& op = f_[op_id];
+      line("{}{}", head(op), op.body ? " {" : "");
+      if (!op.body) continue;
+      ++depth_;
+      loop_arguments(op);
+      --depth_;
+      block(op.body);
+      line("}}");
+    }
+    --depth_;
+  }
+
+  const Function& f_;
+  std::vector<std::string> names_;
+  std::set<std::string> taken_;
+  std::string text_;
+  int depth_ = 0, next_number_ = 0;
+};
+
+}  // namespace
+
+std::string print(const Function& f) { return Printer(f).whole(); }
+
+std::string print(const Function& f, const Op& op) {
+  Printer printer(f);
+  if (f.body) printer.name_everything(f.body);
+  return printer.one(op);
+}
+
+std::string print(const Function& f, const TileType& type, const Home& home) {
+  std::string text;
+  if (home.space == Space::uniform) return "uniform";
+  if (home.space == Space::shared) return "shared";
+  if (home.space == Space::none) return "";
+  if (home.space == Space::operand) text = "operand";
+  if (home.space == Space::registers && home.axes.empty()) return "registers";
+  for (std::size_t i = 0; i < home.axes.size(); ++i)
+    text += fmt::format("{}{}({})", text.empty() ? "" : " ",
+                        i < type.axes.size() ? f[type.axes[i]].name : "?",
+                        layout_text(home.axes[i]));
+  return text;
+}
+
+}  // namespace flashcore::ir
