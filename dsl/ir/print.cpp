@@ -1,11 +1,11 @@
 #include "dsl/ir/print.h"
 
-#include <fmt/format.h>
-
 #include <cctype>
 #include <cmath>
 #include <iterator>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "dsl/ir/builder.h"
 
@@ -40,8 +40,8 @@ class Printer {
   std::string whole() {
     line("program {}", f_.name);
     for (const Axis& axis : f_.axes) {
-      std::string text = fmt::format("axis {}: {} {}", axis.name, name_of(axis.kind),
-                                     axis.extent.text());
+      std::string text =
+          fmt::format("axis {}: {} {}", axis.name, name_of(axis.kind), axis.extent.text());
       if (axis.tile) text += fmt::format(" tile {}", axis.tile);
       if (axis.descending) text += " descending";
       line("{}", text);
@@ -52,13 +52,13 @@ class Printer {
     for (const Tensor& tensor : f_.tensors) {
       std::string dims;
       for (const Extent& dim : tensor.dims) dims += (dims.empty() ? "" : ", ") + dim.text();
-      line("{} {}: {} [{}]", tensor.output ? "output" : "input", tensor.name,
-           name_of(tensor.dtype), dims);
+      line("{} {}: {} [{}]", tensor.output ? "output" : "input", tensor.name, name_of(tensor.dtype),
+           dims);
     }
     for (const Buffer& buffer : f_.buffers) {
-      std::string text = fmt::format("buffer {}: {} [{}, {}] stages {}", buffer.name,
-                                     name_of(buffer.dtype), buffer.rows, buffer.columns,
-                                     buffer.stages);
+      std::string text =
+          fmt::format("buffer {}: {} [{}, {}] stages {}", buffer.name, name_of(buffer.dtype),
+                      buffer.rows, buffer.columns, buffer.stages);
       if (buffer.offset) text += fmt::format(" at {}", buffer.offset);
       line("{}", text);
     }
@@ -171,7 +171,8 @@ class Printer {
     return text;
   }
 
-  /// The results of a loop have the types and homes of its carried values, and need no list of their own.
+  /// The results of a loop have the types and homes of its carried values, and need no list of
+  /// their own.
   bool results_follow_arguments(const Op& op) {
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     if (arguments.size() != op.results.size() + 1) return false;
@@ -234,9 +235,9 @@ std::string print(const Function& f, const TileType& type, const Home& home) {
   if (home.space == Space::operand) text = "operand";
   if (home.space == Space::registers && home.axes.empty()) return "registers";
   for (std::size_t i = 0; i < home.axes.size(); ++i)
-    text += fmt::format("{}{}({})", text.empty() ? "" : " ",
-                        i < type.axes.size() ? f[type.axes[i]].name : "?",
-                        layout_text(home.axes[i]));
+    text +=
+        fmt::format("{}{}({})", text.empty() ? "" : " ",
+                    i < type.axes.size() ? f[type.axes[i]].name : "?", layout_text(home.axes[i]));
   return text;
 }
 

@@ -14,11 +14,12 @@
 //     store y[rows, d], %1
 //   }
 //
-// Every op reads the same: code, what it names, operands, attributes, result types. A new op therefore
-// needs no new syntax. Values carry their author's name, made unique; the others are numbered. Where a
-// value lives follows `@`, once a pass has decided it. An axis layout lists its factors, those that are
-// one left out: warps/divisor, fragments, slots*stride, lanes/divisor*stride. Places in the author's
-// source are not part of the text; parse() puts the line of the text in their stead.
+// Every op reads the same: code, what it names, operands, attributes, result types. A new op
+// therefore needs no new syntax. Values carry their author's name, made unique; the others are
+// numbered. Where a value lives follows `@`, once a pass has decided it. An axis layout lists its
+// factors, those that are one left out: warps/divisor, fragments, slots*stride,
+// lanes/divisor*stride. Places in the author's source are not part of the text; parse() puts the
+// line of the text in their stead.
 #pragma once
 
 #include <string>

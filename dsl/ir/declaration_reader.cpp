@@ -1,0 +1,146 @@
+#include "dsl/ir/declaration_reader.h"
+
+namespace flashcore::ir {
+
+void DeclarationReader::declaration() {
+  if (in_.take("axis")) {
+    declare_axis();
+  } else if (in_.take("parameter")) {
+    Parameter parameter{declared("parameter", names_), dtype()};
+    parameter.positive = in_.take("positive");
+    f_.add_parameter(std::move(parameter));
+  } else if (in_.at("input") || in_.at("output")) {
+    declare_tensor(in_.next().text == "output");
+  } else if (in_.take("buffer")) {
+    declare_buffer();
+  } else {
+    in_.expected("a declaration or \"{\"", "declare with axis, parameter, input, output or buffer");
+  }
+  in_.line_end();
+}
+
+void DeclarationReader::declare_tensor(bool output) {
+  Tensor tensor{declared("tensor", names_), dtype(), {}, output};
+  in_.expect("[");
+  while (!in_.at("]")) {
+    if (!tensor.dims.empty()) in_.expect(",");
+    tensor.dims.push_back(extent());
+  }
+  in_.expect("]");
+  f_.add_tensor(std::move(tensor));
+}
+
+void DeclarationReader::declare_axis() {
+  Axis axis;
+  axis.name = declared("axis", names_);
+  if (in_.take("parallel"))
+    axis.kind = AxisKind::parallel;
+  else if (in_.take("parallel_tiles"))
+    axis.kind = AxisKind::parallel_tiles;
+  else if (in_.take("tiles"))
+    axis.kind = AxisKind::tiles;
+  else if (in_.take("whole"))
+    axis.kind = AxisKind::whole;
+  else
+    in_.expected("parallel, parallel_tiles, tiles or whole");
+  axis.extent = extent();
+  if (in_.take("tile")) axis.tile = integer("the elements of a tile");
+  axis.descending = in_.take("descending");
+  f_.add_axis(std::move(axis));
+}
+
+void DeclarationReader::declare_buffer() {
+  Buffer buffer{declared("buffer", buffers_), dtype()};
+  in_.expect("[");
+  buffer.rows = integer("the rows of the buffer");
+  in_.expect(",");
+  buffer.columns = integer("the columns of the buffer");
+  in_.expect("]");
+  in_.expect("stages");
+  buffer.stages = integer("the number of stages");
+  if (in_.take("at")) buffer.offset = integer("an offset in bytes");
+  f_.add_buffer(std::move(buffer));
+}
+
+std::string DeclarationReader::declared(std::string_view what, Names& taken) {
+  const Token name = in_.word(fmt::format("the name of the {}", what));
+  if (!taken.emplace(name.text).second)
+    in_.refuse(name, fmt::format("a second declaration of {}", name.text),
+               "axes, arguments and buffers are found by name; found this one again");
+  in_.expect(":");
+  return std::string(name.text);
+}
+
+Extent DeclarationReader::extent() {
+  if (in_.at(Token::Kind::word)) return Extent(std::string(in_.next().text));
+  return Extent(in_.integer("an extent: a number or a name"));
+}
+
+DType DeclarationReader::dtype() {
+  // Only the short names: the text of a program has one spelling.
+  if (in_.at(Token::Kind::word))
+    for (const DType type : {DType::f16, DType::bf16, DType::f32, DType::i32, DType::i1})
+      if (in_.take(name_of(type))) return type;
+  in_.expected("a dtype: f16, bf16, f32, i32 or i1");
+}
+
+TileType DeclarationReader::type() {
+  TileType type{dtype(), {}};
+  if (!in_.take("[")) return type;
+  do type.axes.push_back(axis());
+  while (in_.take(","));
+  in_.expect("]");
+  return type;
+}
+
+TypedHome DeclarationReader::typed() {
+  TypedHome result{type(), {}};
+  if (in_.take("@")) result.home = home(result.type);
+  return result;
+}
+
+Home DeclarationReader::home(const TileType& type) {
+  Home home{Space::registers, {}};
+  if (!in_.followed_by('(')) {
+    if (in_.take("uniform")) return {Space::uniform, {}};
+    if (in_.take("shared")) return {Space::shared, {}};
+    if (in_.take("registers")) return home;
+    if (in_.take("operand"))
+      home.space = Space::operand;
+    else
+      in_.expected("a home: uniform, shared, registers, operand or axis layouts");
+    if (!in_.at(Token::Kind::word)) return home;
+  }
+  for (const AxisId next : type.axes) {
+    const Token name = in_.peek();
+    if (axis() != next)
+      in_.refuse(name, fmt::format("expected the layout of axis {}", f_[next].name),
+                 fmt::format("found \"{}\"", name.text), "list the axes in the order of the type");
+    home.axes.push_back(layout());
+  }
+  return home;
+}
+
+AxisLayout DeclarationReader::layout() {
+  AxisLayout layout;
+  in_.expect("(");
+  while (!in_.take(")")) {
+    const int count = integer("a factor such as 4w, 2f, 2s*8 or 8l/4, or \")\"");
+    int ignored = 1, *divisor = &ignored, *stride = &ignored;
+    if (in_.take("w"))
+      layout.warps = count, divisor = &layout.warp_divisor;
+    else if (in_.take("f"))
+      layout.fragments = count;
+    else if (in_.take("s"))
+      layout.slots = count, stride = &layout.slot_stride;
+    else if (in_.take("l"))
+      layout.lanes = count, divisor = &layout.lane_divisor, stride = &layout.lane_stride;
+    else
+      in_.expected("w (warps), f (fragments), s (slots) or l (lanes)");
+    if (divisor != &ignored && in_.take("/")) *divisor = integer("a divisor");
+    if (stride != &ignored && in_.take("*")) *stride = integer("a stride");
+  }
+  return layout;
+}
+
+}  // namespace flashcore::ir

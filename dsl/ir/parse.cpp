@@ -1,0 +1,241 @@
+#include "dsl/ir/parse.h"
+
+#include <cctype>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "dsl/ir/declaration_reader.h"
+#include "dsl/ir/lexer.h"
+
+namespace flashcore::ir {
+namespace {
+
+std::optional<OpCode> find_code(std::string_view name) {
+#define FC_OP(code, kind, meaning) \
+  if (name == #code) return OpCode::code;
+#include "dsl/ir/ops.def"
+#undef FC_OP
+  return std::nullopt;
+}
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string file_name) : in_(text, std::move(file_name)) {}
+
+  Function whole() {
+    in_.expect("program");
+    f_.name = in_.word("the name of the program").text;
+    in_.line_end();
+    while (!in_.at("{")) names_.declaration();
+    in_.expect("{");
+    in_.line_end();
+    f_.body = f_.add_block();
+    block(f_.body);
+    if (!in_.at(Token::Kind::text_end)) in_.expected("the end of the text");
+    return std::move(f_);
+  }
+
+ private:
+  ValueId use() {
+    const Token token = in_.value("a value, such as %scores");
+    const auto found = values_.find(std::string(token.text));
+    if (found == values_.end())
+      in_.refuse(token, fmt::format("%{} is not defined", token.text),
+                 "a value is used after the line that makes it; found it", "define it above");
+    return found->second;
+  }
+
+  std::vector<ValueId> uses() {
+    std::vector<ValueId> values{use()};
+    while (in_.take(",")) values.push_back(use());
+    return values;
+  }
+
+  /// Numbers stand for values without a name.
+  void define(const Token& token, ValueId id, Home home) {
+    if (!values_.emplace(token.text, id).second)
+      in_.refuse(token, fmt::format("a second definition of %{}", token.text),
+                 "every value is defined once; found another one");
+    if (std::isdigit(static_cast<unsigned char>(token.text[0])) == 0) f_[id].name = token.text;
+    f_[id].home = std::move(home);
+  }
+
+  void block(BlockId id) {
+    while (!in_.take("}")) statement(id);
+    in_.line_end();
+  }
+
+  void statement(BlockId block) {
+    Op op;
+    op.where = in_.where();
+    std::vector<Token> results;
+    if (in_.at(Token::Kind::value)) {
+      do results.push_back(in_.value("a value, such as %scores"));
+      while (in_.take(","));
+      in_.expect("=");
+    }
+    if (!in_.at(Token::Kind::word)) in_.expected("an operation or \"}\"");
+    const std::optional<OpCode> code = find_code(in_.peek().text);
+    if (!code) in_.expected("an operation", "dsl/ir/ops.def lists them");
+    in_.next();
+    op.code = *code;
+    if (op.code == OpCode::loop) {
+      loop(block, std::move(op), results);
+      return;
+    }
+    items(op);
+    while (attribute(op)) {
+    }
+    std::vector<TypedHome> types;
+    if (in_.at(":")) types = result_types();
+    append(block, std::move(op), results, std::move(types));
+    in_.line_end();
+  }
+
+  std::vector<TypedHome> result_types() {
+    std::vector<TypedHome> types;
+    in_.expect(":");
+    do types.push_back(names_.typed());
+    while (in_.take(","));
+    return types;
+  }
+
+  void append(BlockId block, Op op, const std::vector<Token>& names, std::vector<TypedHome> typed) {
+    if (names.size() != typed.size())
+      throw SpecError({fmt::format("expected a type for each result of {}", name_of(op.code)),
+                       fmt::format("found {} names before \"=\" and {} types after \":\"",
+                                   names.size(), typed.size()),
+                       "", op.where});
+    std::vector<TileType> types;
+    for (const TypedHome& t : typed) types.push_back(t.type);
+    const OpId id = f_.add_op(std::move(op), types);
+    f_[block].ops.push_back(id);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      define(names[i], f_[id].results[i], std::move(typed[i].home));
+  }
+
+  /// What the op names and its operands. A word in first place may also be an attribute already.
+  void items(Op& op) {
+    const bool named = kind_of(op.code) == OpKind::source;
+    if (in_.at(Token::Kind::line_end)) return;
+    if (!named && in_.at(Token::Kind::word) && !in_.followed_by('[')) return;
+    do {
+      if (op.code == OpCode::constant)
+        op.number = in_.number("a number");
+      else if (in_.at(Token::Kind::value))
+        op.operands.push_back(use());
+      else if (op.code == OpCode::parameter)
+        op.parameter = names_.parameter();
+      else if (named)
+        op.axis = names_.axis();
+      else
+        tensor(op);
+    } while (in_.take(","));
+  }
+
+  void tensor(Op& op) {
+    op.tensor = names_.tensor();
+    in_.expect("[");
+    while (!in_.take("]")) {
+      if (!op.coordinates.empty()) in_.expect(",");
+      Coordinate c;
+      if (in_.at(Token::Kind::value)) {
+        c.value = use();
+      } else {
+        c.axis = names_.axis();
+        if (in_.take("(")) {
+          c.value = use();
+          in_.expect(")");
+        }
+      }
+      op.coordinates.push_back(c);
+    }
+  }
+
+  bool attribute(Op& op) {
+    if (in_.take("along")) {
+      op.axis = names_.axis();
+    } else if (in_.take("in")) {
+      op.buffer = names_.buffer();
+    } else if (in_.take("by")) {
+      in_.expect("lane");
+      op.scope = ReductionScope::lane;
+    } else if (in_.take("of")) {
+      const std::optional<OpCode> code = find_code(in_.peek().text);
+      if (!code || kind_of(*code) != OpKind::reduction) in_.expected("a reduction");
+      in_.next();
+      op.reduction = *code;
+    } else if (in_.take("pending")) {
+      op.count = names_.integer("a number of groups");
+    } else if (in_.take("masking")) {
+      op.masking = true;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void loop(BlockId outer, Op op, const std::vector<Token>& results) {
+    op.axis = names_.axis();
+    if (in_.take("from")) {
+      op.operands = uses();
+      in_.expect("to");
+      const std::vector<ValueId> ends = uses();
+      if (ends.size() != op.operands.size())
+        in_.expected("as many bounds after \"to\" as before it");
+      op.operands.insert(op.operands.end(), ends.begin(), ends.end());
+      op.bounds = static_cast<int>(op.operands.size());
+    }
+    op.descending = in_.take("descending");
+    std::vector<TypedHome> types;
+    if (in_.at(":")) types = result_types();
+    in_.expect("{");
+    in_.line_end();
+
+    op.body = f_.add_block();
+    in_.expect("tile");
+    argument(op.body);
+    in_.line_end();
+    std::vector<TypedHome> carried;
+    while (in_.take("carry")) {
+      const Token name = in_.value("the name of the carried value");
+      in_.expect("=");
+      op.operands.push_back(use());
+      in_.expect(":");
+      carried.push_back(names_.typed());
+      define(name, f_.add_argument(op.body, carried.back().type), carried.back().home);
+      in_.line_end();
+    }
+    if (types.empty()) types = carried;
+    if (results.size() != carried.size())
+      throw SpecError({"expected a line \"carry\" for each result of loop",
+                       fmt::format("found {} names before \"=\" and {} carried values",
+                                   results.size(), carried.size()),
+                       "", op.where});
+    const BlockId body = op.body;
+    block(body);
+    append(outer, std::move(op), results, std::move(types));
+  }
+
+  void argument(BlockId block) {
+    const Token name = in_.value("the name of the tile's number");
+    in_.expect(":");
+    const TypedHome t = names_.typed();
+    define(name, f_.add_argument(block, t.type), t.home);
+  }
+
+  Lexer in_;
+  Function f_;
+  DeclarationReader names_{in_, f_};
+  std::map<std::string, ValueId> values_;
+};
+
+}  // namespace
+
+Function parse(std::string_view text, std::string file_name) {
+  return Parser(text, std::move(file_name)).whole();
+}
+
+}  // namespace flashcore::ir
