@@ -1,0 +1,29 @@
+# How every library of FlashCore is built: sources by pattern, so that a new pass or template is a new
+# file and nothing else.
+include(embed)
+
+function(flashcore_warnings target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Werror=switch)
+  if(FLASHCORE_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+endfunction()
+
+# flashcore_library(<name> SOURCES <pattern>... [LINK <target>...]) makes flashcore_<name>.
+# Patterns are relative to the current folder.
+function(flashcore_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${arg_SOURCES})
+  if(NOT sources)  # build-up only
+    add_library(flashcore_${name} INTERFACE)
+    target_link_libraries(flashcore_${name} INTERFACE ${arg_LINK})
+    return()
+  endif()
+  add_library(flashcore_${name} STATIC ${sources})
+  add_library(flashcore::${name} ALIAS flashcore_${name})
+  target_include_directories(flashcore_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                                      $<INSTALL_INTERFACE:include/flashcore>)
+  target_compile_features(flashcore_${name} PUBLIC cxx_std_20)
+  target_link_libraries(flashcore_${name} PUBLIC ${arg_LINK})
+  flashcore_warnings(flashcore_${name})
+endfunction()
