@@ -1,0 +1,89 @@
+// A private directory of small files. Every access goes through its descriptor, so that nobody can
+// exchange a part of the path between the check and the use.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace flashcore {
+
+/// Owns a file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+
+  [[nodiscard]] bool is_open() const { return number_ >= 0; }
+  [[nodiscard]] int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+/// An exclusive lock between processes; whoever dies gives it back.
+class FileLock {
+ public:
+  FileLock() = default;
+  explicit FileLock(Descriptor file) : file_(std::move(file)) {}
+  FileLock(FileLock&&) = default;
+  FileLock& operator=(FileLock&&) = default;
+  ~FileLock();
+
+  [[nodiscard]] bool is_held() const { return file_.is_open(); }
+
+ private:
+  Descriptor file_;
+};
+
+class CacheDirectory {
+ public:
+  /// Opens, after making it (0700) if need be. It has to be a directory, not a link to one, owned
+  /// by this user or root, and writable by nobody else. Otherwise nothing, and `why` tells.
+  static std::optional<CacheDirectory> open(const std::string& path, std::string& why);
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  /// The content of a regular file that passes the same policy; nothing when there is none.
+  [[nodiscard]] std::optional<std::string> read(const std::string& name) const;
+
+  /// Writes aside, then renames: readers see the old content or the new one, also after a crash.
+  /// Returns the reason of a failure, or an empty text.
+  [[nodiscard]] std::string write(const std::string& name, std::string_view content) const;
+
+  /// Counts as a use for `files()`, unless one was noted less than `interval` ago: loads should not
+  /// all write. Does nothing where that is not allowed.
+  void touch(const std::string& name, std::chrono::seconds interval) const;
+  void remove(const std::string& name) const;
+
+  struct File {
+    std::string name;
+    std::uint64_t bytes = 0;
+    std::chrono::system_clock::time_point last_use;
+  };
+  [[nodiscard]] std::vector<File> files() const;
+
+  /// Waits until this process alone holds the lock of that number. Gives one that is not held
+  /// after `timeout`, or where files cannot be locked: it saves work, nothing depends on it.
+  [[nodiscard]] FileLock lock(int number, std::chrono::milliseconds timeout) const;
+
+  /// Names of files being written; what a crash left of them is removed by age.
+  static constexpr const char* unfinished_prefix = "unfinished.";
+
+ private:
+  CacheDirectory(std::string path, Descriptor descriptor)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  std::string path_;
+  Descriptor descriptor_;
+};
+
+}  // namespace flashcore

@@ -1,0 +1,19 @@
+// One compiled kernel as one file: a header that tells what it is, the key it was made from, the
+// machine code. No host code is ever stored, so a cache cannot make the host run anything.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/cache/key.h"
+#include "runtime/compile.h"
+
+namespace flashcore {
+
+std::string encode_entry(const CacheKey& key, const Cubin& cubin);
+
+/// Nothing unless the file is undamaged and was made from exactly this key.
+std::optional<Cubin> decode_entry(const CacheKey& key, std::string_view file);
+
+}  // namespace flashcore

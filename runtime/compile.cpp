@@ -1,0 +1,194 @@
+#include "runtime/compile.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "dsl/error.h"
+#include "runtime/cache/digest.h"
+#include "runtime/environment.h"
+#include "runtime/log.h"
+
+namespace flashcore {
+namespace {
+
+// The slow path of a library function such as sinf takes some tens of bytes of stack. More is an
+// array of the kernel that ptxas could not keep in registers.
+constexpr int stack_allowance = 128;
+
+constexpr int registers_of_a_multiprocessor = 65536;
+
+// From 12.9 on NVRTC has a cache of its own; a hit in it comes without the report of ptxas.
+constexpr NvrtcVersion first_with_cache{12, 9};
+
+// "sm_90a" is compute capability 90 with features of exactly that chip.
+int capability_of(const std::string& architecture) {
+  int capability = 0;
+  const char* const end = architecture.data() + architecture.size();
+  if (architecture.starts_with("sm_")) {
+    const auto [rest, error] = std::from_chars(architecture.data() + 3, end, capability);
+    const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
+    if (error == std::errc() && (suffix.empty() || suffix == "a" || suffix == "f"))
+      return capability;
+  }
+  throw CompileError(
+      {.what = fmt::format("\"{}\" is not the name of an architecture", architecture),
+       .why = "sm_ and a compute capability are expected, then an optional a or f",
+       .fix = "for example sm_80, sm_90a or sm_120",
+       .where = {}});
+}
+
+void require_support(const Nvrtc& nvrtc, const std::string& architecture) {
+  const std::vector<int>& known = nvrtc.architectures();
+  if (std::binary_search(known.begin(), known.end(), capability_of(architecture))) return;
+  throw CompileError(
+      {.what = fmt::format("NVRTC {} cannot compile for {}", nvrtc.version().text(), architecture),
+       .why = fmt::format("{} knows sm_{}", nvrtc.files().library, fmt::join(known, ", sm_")),
+       .fix = capability_of(architecture) > known.back()
+                  ? "a newer compiler: pip install --upgrade nvidia-cuda-nvrtc"
+                  : "one of these architectures, or another release of nvidia-cuda-nvrtc",
+       .where = {}});
+}
+
+std::string file_name_of(const KernelSource& source) { return source.name + ".cu"; }
+
+// Writes the text into the directory the user named; the name holds a digest, so that two kernels
+// of one name do not overwrite each other and one kernel is kept once.
+void keep_source(const KernelSource& source, const std::string& architecture) {
+  const auto directory = value_of(EnvironmentVariable::keep_source);
+  if (!directory) return;
+  const std::string text = source.text();
+  const std::string path = fmt::format("{}/{}.{}.{}.cu", *directory, source.name, architecture,
+                                       digest_of(text).substr(0, 8));
+  std::error_code error;
+  std::filesystem::create_directories(*directory, error);
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (file.flush()) {
+    log_message(LogLevel::info, "source kept in {}", path);
+  } else {
+    log_message(LogLevel::warn, "cannot write {}", path);
+  }
+}
+
+// Keeps a text that the compiler refused in a new private file; empty when even that fails.
+std::string keep_refused(const KernelSource& source) {
+  std::string folder = system_variable("TMPDIR");
+  if (folder.empty()) folder = "/tmp";
+  std::string path = fmt::format("{}/flashcore_{}_XXXXXX.cu", folder, source.name);
+  const int file = mkstemps(path.data(), 3);
+  if (file < 0) return "";
+  close(file);
+  std::ofstream stream(path, std::ios::binary);
+  stream << source.text();
+  return stream.flush() ? path : "";
+}
+
+[[noreturn]] void fail_to_compile(const KernelSource& source, const std::string& architecture,
+                                  const Nvrtc::Result& result, const Nvrtc& nvrtc) {
+  const std::string kept = keep_refused(source);
+  throw CompileError(
+      {.what = fmt::format("NVRTC {} refuses {} for {}", nvrtc.version().text(), source.name,
+                           architecture),
+       .why = fmt::format("{}\n{}", result.failure, result.log),
+       .fix =
+           fmt::format("the generated source is kept in {}; if the program and the schedule were "
+                       "accepted, this is a bug of FlashCore and worth a report with that file",
+                       kept.empty() ? "KernelSource::text()" : kept),
+       .where = {}});
+}
+
+Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture,
+                  Nvrtc::Output output) {
+  require_support(nvrtc, architecture);
+  keep_source(source, architecture);
+  Nvrtc::Result result = nvrtc.compile(source.text(), file_name_of(source),
+                                       compile_options(architecture, nvrtc.version()), output);
+  if (!result.failure.empty()) fail_to_compile(source, architecture, result, nvrtc);
+  if (!result.log.empty()) log_message(LogLevel::debug, "{}: {}", source.name, result.log);
+  return result;
+}
+
+// What __launch_bounds__ leaves a thread.
+int registers_allowed(const KernelSource& source) {
+  const int threads = std::max(source.threads, 1) * std::max(source.min_blocks, 1);
+  return std::min(255, registers_of_a_multiprocessor / threads / 8 * 8);
+}
+
+}  // namespace
+
+std::vector<std::string> compile_options(const std::string& architecture, NvrtcVersion version) {
+  std::vector<std::string> options{
+      "--gpu-architecture=" + architecture,
+      "--std=c++17",
+      "-default-device",
+      "--ptxas-options=-v",
+  };
+  if (version >= first_with_cache) options.emplace_back("--no-cache");
+  return options;
+}
+
+Cubin compile_cubin(const Nvrtc& nvrtc, const KernelSource& source,
+                    const std::string& architecture) {
+  Nvrtc::Result result = run(nvrtc, source, architecture, Nvrtc::Output::cubin);
+  const std::optional<Resources> resources = read_compiler_report(result.log, source.name);
+  if (!resources) {
+    result.failure = fmt::format(
+        "the log has no report about {}, so its registers and spills are "
+        "unknown",
+        source.name);
+    fail_to_compile(source, architecture, result, nvrtc);
+  }
+  return {.bytes = std::move(result.code), .resources = *resources};
+}
+
+std::string compile_ptx(const Nvrtc& nvrtc, const KernelSource& source,
+                        const std::string& architecture) {
+  return run(nvrtc, source, architecture, Nvrtc::Output::ptx).code;
+}
+
+void check_budget(const KernelSource& source, const Resources& used,
+                  const std::string& architecture) {
+  const std::string kernel = fmt::format("{} for {}", source.name, architecture);
+  const std::string fit =
+      "fewer rows or columns a tile (block_m, block_n), more warps for the same rows, or fewer "
+      "pipeline stages held in registers";
+  if (!used.serialised.empty()) {
+    throw CompileError({.what = kernel + " would run its wgmma products one after the other",
+                        .why = fmt::format("ptxas: {}", fmt::join(used.serialised, "\n       ")),
+                        .fix = "a schedule without overlap, or a smaller tile",
+                        .where = {}});
+  }
+  if (used.spill_store_bytes > 0 || used.spill_load_bytes > 0) {
+    throw CompileError(
+        {.what = fmt::format("{} spills registers", kernel),
+         .why = fmt::format(
+             "{} bytes are stored and {} loaded a thread, although ptxas used {} of the "
+             "{} registers that {} threads and {} block(s) a multiprocessor allow",
+             used.spill_store_bytes, used.spill_load_bytes, used.registers,
+             registers_allowed(source), source.threads, source.min_blocks),
+         .fix = source.min_blocks > 1 ? fit + ", or fewer blocks a multiprocessor" : fit,
+         .where = {}});
+  }
+  if (used.stack_bytes > stack_allowance) {
+    throw CompileError(
+        {.what = fmt::format("{} keeps an array in local memory", kernel),
+         .why = fmt::format("its stack frame has {} bytes a thread, {} are tolerated",
+                            used.stack_bytes, stack_allowance),
+         .fix = fit,
+         .where = {}});
+  }
+  if (used.registers > source.register_budget) {
+    throw CompileError({.what = fmt::format("{} exceeds its register budget", kernel),
+                        .why = fmt::format("it takes {} registers a thread, the schedule allows {}",
+                                           used.registers, source.register_budget),
+                        .fix = fmt::format("a budget of {}, or {}", used.registers, fit),
+                        .where = {}});
+  }
+}
+
+}  // namespace flashcore

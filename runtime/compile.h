@@ -1,0 +1,37 @@
+// A generated kernel becomes machine code, here and nowhere else; what comes out is held against
+// the schedule's promises before anybody runs it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/kernel_source.h"
+#include "runtime/compiler_report.h"
+#include "runtime/cuda/nvrtc.h"
+
+namespace flashcore {
+
+/// Machine code for one architecture and what it takes.
+struct Cubin {
+  std::string bytes;
+  Resources resources;  ///< without the dynamic shared memory, which belongs to the launch
+};
+
+/// The options of a compile. They are part of the cache's key and name no path of this machine.
+std::vector<std::string> compile_options(const std::string& architecture, NvrtcVersion version);
+
+/// Compiles for "sm_80", "sm_90a", ... on any machine, with or without a GPU. Throws CompileError
+/// with the compiler's log and the path under which the source was kept.
+Cubin compile_cubin(const Nvrtc& nvrtc, const KernelSource& source,
+                    const std::string& architecture);
+
+/// The same kernel as PTX text.
+std::string compile_ptx(const Nvrtc& nvrtc, const KernelSource& source,
+                        const std::string& architecture);
+
+/// Throws CompileError when the code spills, serialises wgmma or exceeds the register budget.
+/// Separate from the compile, because code from the cache has to pass it as well.
+void check_budget(const KernelSource& source, const Resources& resources,
+                  const std::string& architecture);
+
+}  // namespace flashcore

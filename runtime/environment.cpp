@@ -1,0 +1,70 @@
+#include "runtime/environment.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using Id = EnvironmentVariable;
+
+constexpr std::array table{
+    EnvironmentEntry{Id::nvrtc, "FLASHCORE_NVRTC", "searched for",
+                     "file of the CUDA run-time compiler (libnvrtc.so.*) to use and no other"},
+    EnvironmentEntry{Id::libcuda, "FLASHCORE_LIBCUDA", "libcuda.so.1",
+                     "file of the driver library to use and no other"},
+    EnvironmentEntry{Id::compile, "FLASHCORE_COMPILE", "allow",
+                     "forbid: a kernel that is not in the cache is an error, never a compile"},
+    EnvironmentEntry{Id::keep_source, "FLASHCORE_KEEP_SOURCE", "not kept",
+                     "directory that receives the CUDA source of every kernel compiled"},
+    EnvironmentEntry{Id::cache, "FLASHCORE_CACHE", "on",
+                     "off: kernels are neither read from nor written to disk"},
+    EnvironmentEntry{Id::cache_dir, "FLASHCORE_CACHE_DIR",
+                     "$XDG_CACHE_HOME/flashcore or ~/.cache/flashcore",
+                     "directory of compiled kernels; it must be private to its owner"},
+    EnvironmentEntry{Id::cache_max_bytes, "FLASHCORE_CACHE_MAX_BYTES", "1073741824",
+                     "size of that directory; the least recently used kernels go first"},
+    EnvironmentEntry{Id::cache_lock_seconds, "FLASHCORE_CACHE_LOCK_SECONDS", "60",
+                     "how long to wait for another process that compiles the same kernel"},
+    EnvironmentEntry{Id::log, "FLASHCORE_LOG", "off",
+                     "debug, info, warn or off: what is written to the standard error"},
+};
+
+const EnvironmentEntry& entry_of(Id variable) { return table[static_cast<std::size_t>(variable)]; }
+
+}  // namespace
+
+std::span<const EnvironmentEntry> environment_table() { return table; }
+
+const char* name_of(Id variable) { return entry_of(variable).name; }
+
+std::optional<std::string> value_of(Id variable) {
+  const char* value = std::getenv(entry_of(variable).name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+std::uint64_t number_of(Id variable, std::uint64_t fallback) {
+  const std::optional<std::string> text = value_of(variable);
+  if (!text) return fallback;
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc() || end != text->data() + text->size()) {
+    throw CacheError(
+        {.what = fmt::format("{}={} is not a number", name_of(variable), *text),
+         .why = "a whole number that is not negative is expected",
+         .fix = fmt::format("unset it for the default, {}", entry_of(variable).fallback),
+         .where = {}});
+  }
+  return number;
+}
+
+std::string system_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace flashcore

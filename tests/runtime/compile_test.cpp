@@ -1,0 +1,139 @@
+#include "runtime/compile.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "dsl/target.h"
+#include "tests/runtime/support/kernels.h"
+
+namespace flashcore {
+namespace {
+
+using test::installed_nvrtc;
+using test::message_of;
+using testing::HasSubstr;
+
+TEST(Compile, EveryTarget) {
+  FLASHCORE_REQUIRE_NVRTC();
+  for (const Target& target : all_targets()) {
+    const bool newer = target.capability == 110;  // called sm_101 before CUDA 13
+    if (newer && installed_nvrtc()->version() < NvrtcVersion{13, 0}) continue;
+    const Cubin cubin =
+        compile_cubin(*installed_nvrtc(), test::scale_kernel(), std::string(target.name));
+    EXPECT_THAT(cubin.bytes, testing::StartsWith("\x7f"
+                                                 "ELF"))
+        << target.name;
+    EXPECT_GT(cubin.resources.registers, 0) << target.name;
+    EXPECT_EQ(cubin.resources.spill_store_bytes, 0) << target.name;
+    EXPECT_EQ(cubin.resources.stack_bytes, 0) << target.name;
+  }
+}
+
+TEST(Compile, ArchitectureSuffixes) {
+  FLASHCORE_REQUIRE_NVRTC();
+  EXPECT_FALSE(compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_90a").bytes.empty());
+  EXPECT_FALSE(compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_100a").bytes.empty());
+}
+
+TEST(Compile, GivesPtx) {
+  FLASHCORE_REQUIRE_NVRTC();
+  const std::string ptx = compile_ptx(*installed_nvrtc(), test::scale_kernel(), "sm_80");
+  EXPECT_THAT(ptx, HasSubstr(".visible .entry scale("));
+  EXPECT_THAT(ptx, HasSubstr(".target sm_80"));
+}
+
+TEST(Compile, SameInputSameBytes) {
+  FLASHCORE_REQUIRE_NVRTC();
+  const auto compile = [] {
+    return compile_cubin(*installed_nvrtc(), test::attention_like_kernel(), "sm_80").bytes;
+  };
+  EXPECT_EQ(compile(), compile());
+}
+
+TEST(Compile, UnknownArchitecture) {
+  FLASHCORE_REQUIRE_NVRTC();
+  const auto compile = [](const char* name) {
+    return message_of<CompileError>(
+        [&] { compile_cubin(*installed_nvrtc(), test::scale_kernel(), name); });
+  };
+  EXPECT_THAT(compile("sm_999"), HasSubstr("cannot compile for sm_999"));
+  EXPECT_THAT(compile("sm_999"), HasSubstr("sm_80, "));
+  EXPECT_THAT(compile("sm_999"), HasSubstr("pip install --upgrade nvidia-cuda-nvrtc"));
+  EXPECT_THAT(compile("sm_10"), HasSubstr("one of these architectures"));
+  EXPECT_THAT(compile("compute_80"),
+              HasSubstr("\"compute_80\" is not the name of an architecture"));
+  EXPECT_THAT(compile("sm_90x"), HasSubstr("\"sm_90x\" is not the name of an architecture"));
+  EXPECT_THAT(compile("sm_"), HasSubstr("\"sm_\" is not the name of an architecture"));
+}
+
+TEST(Compile, RefusedTextIsKept) {
+  FLASHCORE_REQUIRE_NVRTC();
+  KernelSource source = test::scale_kernel();
+  source.body += "int broken = nonsense;\n";
+  const std::string message =
+      message_of<CompileError>([&] { compile_cubin(*installed_nvrtc(), source, "sm_80"); });
+  EXPECT_THAT(message, HasSubstr("refuses scale for sm_80"));
+  EXPECT_THAT(message, HasSubstr("identifier \"nonsense\" is undefined"));
+  EXPECT_THAT(message, HasSubstr("scale.cu("));
+  const std::size_t start = message.find("kept in ") + 8;
+  const std::string path = message.substr(start, message.find(';', start) - start);
+  std::ifstream file(path);
+  const std::string kept((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(kept, source.text()) << path;
+  std::filesystem::remove(path);
+}
+
+TEST(Compile, SpillsAreFound) {
+  FLASHCORE_REQUIRE_NVRTC();
+  const KernelSource source = test::spilling_kernel();
+  const Cubin cubin = compile_cubin(*installed_nvrtc(), source, "sm_80");
+  EXPECT_GT(cubin.resources.spill_store_bytes, 0);
+  EXPECT_GT(cubin.resources.spill_load_bytes, 0);
+  const std::string message =
+      message_of<CompileError>([&] { check_budget(source, cubin.resources, "sm_80"); });
+  EXPECT_THAT(message, HasSubstr("spilling for sm_80 spills registers"));
+  EXPECT_THAT(message, HasSubstr(fmt::format("{} bytes are stored and {} loaded a thread",
+                                             cubin.resources.spill_store_bytes,
+                                             cubin.resources.spill_load_bytes)));
+  EXPECT_THAT(message, HasSubstr("of the 32 registers that 1024 threads and 2 block(s)"));
+  EXPECT_THAT(message, HasSubstr("fewer blocks a multiprocessor"));
+}
+
+TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
+  KernelSource source = test::scale_kernel();
+  source.register_budget = 168;
+  Resources used{.registers = 168, .stack_bytes = 24, .serialised = {}};
+  EXPECT_NO_THROW(check_budget(source, used, "sm_80"));
+
+  used.registers = 176;
+  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_80"); }),
+              HasSubstr("it takes 176 registers a thread, the schedule allows 168"));
+  used = {.registers = 10, .stack_bytes = 512, .serialised = {}};
+  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_80"); }),
+              HasSubstr("its stack frame has 512 bytes a thread"));
+  used = {.registers = 10, .serialised = {"ptxas info : (C7510) Potential Performance Loss"}};
+  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
+              HasSubstr("(C7510) Potential Performance Loss"));
+}
+
+TEST(Compile, KeepsSourcesOnRequest) {
+  FLASHCORE_REQUIRE_NVRTC();
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kept_{}", getpid());
+  setenv("FLASHCORE_KEEP_SOURCE", folder.c_str(), 1);
+  compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_80");
+  compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_80");
+  unsetenv("FLASHCORE_KEEP_SOURCE");
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    names.push_back(file.path().filename());
+  }
+  std::filesystem::remove_all(folder);
+  EXPECT_THAT(names, testing::ElementsAre(testing::MatchesRegex("scale\\.sm_80\\.[0-9a-f]+\\.cu")));
+}
+
+}  // namespace
+}  // namespace flashcore

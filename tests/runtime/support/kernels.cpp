@@ -1,0 +1,128 @@
+#include "tests/runtime/support/kernels.h"
+
+namespace flashcore::test {
+namespace {
+
+using Kind = ParameterField::Kind;
+
+Extent named(const char* name) { return Extent(std::string(name)); }
+
+}  // namespace
+
+KernelSource scale_kernel() {
+  KernelSource source;
+  source.name = "scale";
+  source.prelude = "using i64 = long long;\n";
+  source.body = R"(
+struct Parameters { const float* x; float* y; i64 x_stride_0; i64 y_stride_0; int rows; float factor; };
+extern "C" __global__ void __launch_bounds__(64) scale(const __grid_constant__ Parameters p) {
+  const int row = blockIdx.x, column = threadIdx.x;
+  if (row < p.rows) p.y[row * p.y_stride_0 + column] = p.factor * p.x[row * p.x_stride_0 + column];
+}
+)";
+  source.tensors = {{.name = "x",
+                     .dtype = DType::f32,
+                     .output = false,
+                     .dims = {named("rows"), 64},
+                     .alignment = 4},
+                    {.name = "y",
+                     .dtype = DType::f32,
+                     .output = true,
+                     .dims = {named("rows"), 64},
+                     .alignment = 4}};
+  source.scalars = {{.name = "factor", .dtype = DType::f32}};
+  source.extents = {"rows"};
+  source.parameters = {{Kind::pointer, 0, 0, 0}, {Kind::pointer, 1, 0, 8},
+                       {Kind::stride, 0, 0, 16}, {Kind::stride, 1, 0, 24},
+                       {Kind::extent, 0, 0, 32}, {Kind::scalar, 0, 0, 36}};
+  source.parameter_bytes = 40;
+  source.grid = {{.name = "rows", .extent = named("rows"), .tile = 1}};
+  source.threads = 64;
+  return source;
+}
+
+KernelSource attention_like_kernel() {
+  KernelSource source;
+  source.name = "attention_like";
+  source.prelude = "using i64 = long long;\nstruct bf16 { unsigned short bits; };\n";
+  source.body = R"(
+struct Parameters {
+  const bf16* q; const bf16* k; bf16* o; float* lse;
+  i64 q_strides[3], k_strides[3], o_strides[3], lse_strides[2];
+  int B, H, Sq, Sk; float scale;
+};
+extern "C" __global__ void __launch_bounds__(128) attention_like(const __grid_constant__ Parameters p) {
+  extern __shared__ float shared[];
+  shared[threadIdx.x] = p.scale;
+  __syncthreads();
+  if (blockIdx.x == 0) p.lse[threadIdx.x] = shared[127 - threadIdx.x];
+}
+)";
+  const auto tensor = [&](const char* name, DType type, bool output, const char* length,
+                          int alignment) {
+    std::vector<Extent> dims{named("B"), named("H"), named(length)};
+    if (type != DType::f32) dims.emplace_back(64);
+    source.tensors.push_back(
+        {.name = name, .dtype = type, .output = output, .dims = dims, .alignment = alignment});
+  };
+  tensor("q", DType::bf16, false, "Sq", 16);
+  tensor("k", DType::bf16, false, "Sk", 16);
+  tensor("o", DType::bf16, true, "Sq", 16);
+  tensor("lse", DType::f32, true, "Sq", 4);
+  source.scalars = {{.name = "scale", .dtype = DType::f32, .positive = true}};
+  source.extents = {"B", "H", "Sq", "Sk"};
+  int offset = 0;
+  for (int t = 0; t < 4; ++t, offset += 8)
+    source.parameters.push_back({Kind::pointer, t, 0, offset});
+  for (int t = 0; t < 4; ++t) {
+    for (int d = 0; d < (t == 3 ? 2 : 3); ++d, offset += 8) {
+      source.parameters.push_back({Kind::stride, t, d, offset});
+    }
+  }
+  for (int e = 0; e < 4; ++e, offset += 4)
+    source.parameters.push_back({Kind::extent, e, 0, offset});
+  source.parameters.push_back({Kind::scalar, 0, 0, offset});
+  source.parameter_bytes = offset + 4 + 4;  // the struct is aligned to 8
+  source.grid = {{.name = "rows", .extent = named("Sq"), .tile = 64},
+                 {.name = "head", .extent = named("H"), .tile = 1},
+                 {.name = "batch", .extent = named("B"), .tile = 1}};
+  source.threads = 128;
+  source.shared_bytes = 65536;
+  return source;
+}
+
+KernelSource spilling_kernel() {
+  KernelSource source = scale_kernel();
+  source.name = "spilling";
+  source.threads = 1024;
+  source.min_blocks = 2;
+  source.body = R"(
+struct Parameters { const float* x; float* y; i64 x_stride_0; i64 y_stride_0; int rows; float factor; };
+extern "C" __global__ void __launch_bounds__(1024, 2) spilling(const __grid_constant__ Parameters p) {
+  float kept[200];
+  #pragma unroll
+  for (int i = 0; i < 200; ++i) kept[i] = p.x[i * 1024 + threadIdx.x];
+  __syncthreads();
+  for (int j = 0; j < p.rows; ++j) {
+    #pragma unroll
+    for (int i = 0; i < 200; ++i) kept[i] = kept[i] * kept[(i + 7) % 200] + p.factor;
+  }
+  #pragma unroll
+  for (int i = 0; i < 200; ++i) p.y[i * 1024 + threadIdx.x] = kept[i];
+}
+)";
+  return source;
+}
+
+const Nvrtc* installed_nvrtc() {
+  static const Nvrtc* const instance = []() -> const Nvrtc* {
+    try {
+      return new Nvrtc(find_nvrtc(NvrtcSearch::from_environment()));
+    } catch (const CompileError&) {
+      return nullptr;
+    }
+  }();
+  return instance;
+}
+
+}  // namespace flashcore::test

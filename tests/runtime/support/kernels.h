@@ -1,0 +1,43 @@
+// Small kernels as code generation would hand them over, and the compiler of this machine.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "codegen/kernel_source.h"
+#include "dsl/error.h"
+#include "runtime/cuda/nvrtc.h"
+
+namespace flashcore::test {
+
+/// Copies x to y, [rows, 64] elements of f32 each, times `factor`.
+KernelSource scale_kernel();
+
+/// A kernel of the shape of an attention forward: q, k, o, lse; B, H static or named; Sq, Sk named.
+KernelSource attention_like_kernel();
+
+/// Keeps 200 values a thread where 32 registers are allowed.
+KernelSource spilling_kernel();
+
+/// NVRTC as a user without settings would get it, or null where there is none.
+const Nvrtc* installed_nvrtc();
+
+/// The message of the error that `action` throws; the test fails if it throws none of this type.
+template <class ErrorType, class Action>
+std::string message_of(Action action) {
+  try {
+    action();
+  } catch (const ErrorType& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another exception: " << error.what();
+    return "";
+  }
+  ADD_FAILURE() << "no exception";
+  return "";
+}
+
+}  // namespace flashcore::test
+
+/// For tests of the compiler: CI installs it, a bare machine skips them.
+#define FLASHCORE_REQUIRE_NVRTC() \
+  if (flashcore::test::installed_nvrtc() == nullptr) GTEST_SKIP() << "no libnvrtc on this machine"
