@@ -1,11 +1,12 @@
-// Appends operations to a block and infers their types. The DSL and the passes both build through it,
-// so that a wrong combination of operands is one error with the author's place in it.
+// Appends operations to a block and infers their types. The DSL and the passes both build through
+// it, so that a wrong combination of operands is one error with the author's place in it.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "dsl/ir/function.h"
+#include "dsl/ir/type_rules.h"
 
 namespace flashcore::ir {
 
@@ -51,15 +52,12 @@ class Builder {
 
  private:
   ValueId append_one(Op op, TileType type);
-  [[noreturn]] void refuse(std::string what, std::string why, std::string fix) const;
-  [[nodiscard]] std::string describe(ValueId value) const;
+  /// Appends an op whose type follows from type_rules.h.
+  ValueId append_inferred(Op op);
 
   Function& f_;
   BlockId block_;
   Location where_;
 };
-
-/// "bf16[rows, cols]"; a scalar is just its dtype.
-std::string describe(const Function& f, const TileType& type);
 
 }  // namespace flashcore::ir

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "dsl/ir/builder.h"
+#include "dsl/ir/type_rules.h"
 
 namespace flashcore::ir {
 namespace {

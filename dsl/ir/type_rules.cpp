@@ -1,0 +1,249 @@
+#include "dsl/ir/type_rules.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace flashcore::ir {
+namespace {
+
+/// One op and the values around it, with the words to complain about it.
+struct Rule {
+  const Function& f;
+  const Op& op;
+
+  [[nodiscard]] const TileType& type(std::size_t i) const { return f[op.operands[i]].type; }
+  [[nodiscard]] std::string text(std::size_t i) const { return describe(f, type(i)); }
+  [[noreturn]] void refuse(std::string what, std::string why, std::string fix) const {
+    throw SpecError({std::move(what), std::move(why), std::move(fix), op.where});
+  }
+  void takes(std::size_t count) const {
+    if (op.operands.size() != count)
+      refuse(fmt::format("{} with {} operands", name_of(op.code), op.operands.size()),
+             fmt::format("it takes {}", count), "");
+  }
+};
+
+bool is_float_only(OpCode code) {
+  switch (code) {
+    case OpCode::exp:
+    case OpCode::exp2:
+    case OpCode::log:
+    case OpCode::log2:
+    case OpCode::sqrt:
+    case OpCode::tanh:
+    case OpCode::reciprocal:
+      return true;
+    default:
+      return false;
+  }
+}
+
+TileType source_type(const Function& f, const Op& op) {
+  if (op.code == OpCode::parameter) return {f[op.parameter].dtype, {}};
+  TileType type{DType::i32, {}};
+  if (op.code == OpCode::index && f[op.axis].kind != AxisKind::parallel) type.axes = {op.axis};
+  return type;
+}
+
+/// The union of the operands' axes, in the order of the widest operand.
+std::vector<AxisId> broadcast_axes(const Rule& rule) {
+  const std::size_t count = rule.op.operands.size();
+  std::vector<AxisId> axes;
+  for (std::size_t i = 0; i < count; ++i)
+    if (rule.type(i).axes.size() > axes.size()) axes = rule.type(i).axes;
+  for (std::size_t i = 0; i < count; ++i)
+    for (AxisId axis : rule.type(i).axes)
+      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) axes.push_back(axis);
+  const std::string_view name = name_of(rule.op.code);
+  if (axes.size() > 2)
+    rule.refuse(fmt::format("{} of tiles over {} different axes", name, axes.size()),
+                "a tile has at most two axes", "reduce one of the operands first");
+  for (std::size_t i = 0; i < count; ++i)
+    if (rule.type(i).axes.size() == 2 && rule.type(i).axes != axes)
+      rule.refuse(fmt::format("{} of {} and {}", name, rule.text(0), rule.text(i)),
+                  "the operands have the same axes in a different order", "transpose one of them");
+  return axes;
+}
+
+TileType elementwise_type(const Rule& rule) {
+  const OpCode code = rule.op.code;
+  rule.takes(static_cast<std::size_t>(operand_count(code)));
+  std::vector<AxisId> axes = broadcast_axes(rule);
+
+  const bool is_where = code == OpCode::where;
+  const std::size_t lead = is_where ? 1 : 0;
+  const DType dtype = rule.type(lead).dtype;
+  const std::string what = fmt::format("{} of {}", name_of(code), rule.text(lead));
+  for (std::size_t i = lead; i < rule.op.operands.size(); ++i)
+    if (rule.type(i).dtype != dtype)
+      rule.refuse(fmt::format("{} and {}", what, rule.text(i)),
+                  "the dtypes differ and FlashCore converts nothing by itself", "cast one of them");
+  if (is_where && rule.type(0).dtype != DType::i1)
+    rule.refuse(fmt::format("where with a condition of type {}", rule.text(0)),
+                "a condition has dtype i1", "compare something: where(x > 0.f, a, b)");
+  if (is_logic(code) && dtype != DType::i1)
+    rule.refuse(what, "it takes conditions (i1)", "compare something first");
+  if (is_float_only(code) && dtype != DType::f32)
+    rule.refuse(what, "it is computed in f32 only", "cast(x, f32) first");
+  if (!is_logic(code) && !is_where && dtype == DType::i1)
+    rule.refuse(what, "conditions have no arithmetic",
+                "where(condition, 1.f, 0.f) makes numbers of them");
+  if (is_half(dtype) && !is_where)
+    rule.refuse(what, "arithmetic is done in f32; 16-bit types are for memory and products",
+                "cast(x, f32) first");
+  if (code == OpCode::mod && dtype != DType::i32)
+    rule.refuse(what, "it takes integers", "cast to i32");
+  return {is_comparison(code) ? DType::i1 : dtype, std::move(axes)};
+}
+
+TileType reduction_type(const Rule& rule) {
+  rule.takes(1);
+  TileType type = rule.type(0);
+  if (!type.has(rule.op.axis))
+    rule.refuse(fmt::format("{} of {} along {}", name_of(rule.op.code), rule.text(0),
+                            rule.f[rule.op.axis].name),
+                "the tile has no such axis", "name one of its axes");
+  if (type.dtype != DType::f32)
+    rule.refuse(fmt::format("{} of {}", name_of(rule.op.code), rule.text(0)),
+                "reductions are done in f32", "cast(x, f32) first");
+  std::erase(type.axes, rule.op.axis);
+  return type;
+}
+
+TileType transpose_type(const Rule& rule) {
+  rule.takes(1);
+  TileType type = rule.type(0);
+  if (type.axes.size() != 2)
+    rule.refuse(fmt::format("transpose of {}", rule.text(0)), "it takes a tile with two axes", "");
+  std::swap(type.axes[0], type.axes[1]);
+  return type;
+}
+
+TileType dot_type(const Rule& rule) {
+  if (rule.op.operands.size() != 3) rule.takes(2);
+  const Function& f = rule.f;
+  const TileType &a = rule.type(0), &b = rule.type(1);
+  const std::string what = fmt::format("dot of {} and {}", rule.text(0), rule.text(1));
+  if (a.axes.size() != 2 || b.axes.size() != 2)
+    rule.refuse(what, "both operands need two axes", "");
+  if (a.axes[1] != b.axes[0])
+    rule.refuse(
+        what, fmt::format("the inner axes differ: {} and {}", f[a.axes[1]].name, f[b.axes[0]].name),
+        "transpose an operand, or load both over the same axis");
+  if (a.axes[0] == b.axes[1])
+    rule.refuse(what, "the outer axes are the same",
+                "use two axes, also where their lengths agree");
+  if (!is_half(a.dtype) || a.dtype != b.dtype)
+    rule.refuse(what, "tensor cores take two operands of one 16-bit type",
+                "cast both to f16 or bf16");
+  const TileType type{DType::f32, {a.axes[0], b.axes[1]}};
+  if (rule.op.operands.size() == 3 && rule.type(2) != type)
+    rule.refuse(fmt::format("{} added to {}", what, rule.text(2)),
+                fmt::format("the product is {}", describe(f, type)), "");
+  return type;
+}
+
+}  // namespace
+
+std::string describe(const Function& f, const TileType& type) {
+  std::string text(name_of(type.dtype));
+  for (std::size_t i = 0; i < type.axes.size(); ++i)
+    text += (i ? ", " : "[") + f[type.axes[i]].name;
+  return type.axes.empty() ? text : text + "]";
+}
+
+bool is_comparison(OpCode code) { return code >= OpCode::lt && code <= OpCode::ne; }
+
+bool is_logic(OpCode code) {
+  return code == OpCode::logical_and || code == OpCode::logical_or || code == OpCode::logical_not;
+}
+
+int operand_count(OpCode code) {
+  if (code == OpCode::where || code == OpCode::fma) return 3;
+  return code >= OpCode::add ? 2 : 1;
+}
+
+TileType infer_type(const Function& f, const Op& op) {
+  const Rule rule{f, op};
+  switch (kind_of(op.code)) {
+    case OpKind::source:
+      return source_type(f, op);
+    case OpKind::elementwise:
+      return elementwise_type(rule);
+    case OpKind::reduction:
+      return reduction_type(rule);
+    default:
+      break;
+  }
+  if (op.code == OpCode::transpose) return transpose_type(rule);
+  if (op.code == OpCode::dot) return dot_type(rule);
+  if (op.code == OpCode::load) return {f[op.tensor].dtype, accessed_axes(f, op)};
+  if (op.code == OpCode::combine_lanes) rule.takes(1);
+  return rule.type(0);  // convert and combine_lanes change where a tile lives, not what it is
+}
+
+TileType cast_type(const Function& f, const Op& op, DType dtype) {
+  const Rule rule{f, op};
+  rule.takes(1);
+  const TileType& type = rule.type(0);
+  if (dtype == DType::i1 || type.dtype == DType::i1)
+    rule.refuse(fmt::format("cast of {} to {}", rule.text(0), name_of(dtype)),
+                "conditions are not numbers", "compare, or use where");
+  return {dtype, type.axes};
+}
+
+std::vector<AxisId> accessed_axes(const Function& f, const Op& op) {
+  const Rule rule{f, op};
+  const Tensor& tensor = f[op.tensor];
+  const std::string what = fmt::format("{} of {}", name_of(op.code), tensor.name);
+  if (op.coordinates.size() != tensor.dims.size())
+    rule.refuse(fmt::format("{} with {} indices", what, op.coordinates.size()),
+                fmt::format("it has {} dimensions", tensor.dims.size()),
+                "give one axis or scalar a dimension");
+  std::vector<AxisId> axes;
+  for (std::size_t i = 0; i < op.coordinates.size(); ++i) {
+    const Coordinate& c = op.coordinates[i];
+    if (c.value && !(f[c.value].type == TileType{DType::i32, {}}))
+      rule.refuse(fmt::format("{} with an index of type {}", what, describe(f, f[c.value].type)),
+                  "a position is an i32 scalar", "name the axis, or reduce and cast the index");
+    if (!c.axis) {
+      if (!c.value) rule.refuse(what, fmt::format("dimension {} has no index", i), "");
+      continue;
+    }
+    const Axis& axis = f[c.axis];
+    if (axis.kind == AxisKind::parallel)
+      rule.refuse(fmt::format("{} over {}", what, axis.name),
+                  "a parallel axis has one position a block, not a tile",
+                  "index it by index(axis)");
+    if (axis.extent != tensor.dims[i])
+      rule.refuse(fmt::format("{} over {}", what, axis.name),
+                  fmt::format("the axis has length {} and dimension {} of {} has {}",
+                              axis.extent.text(), i, tensor.name, tensor.dims[i].text()),
+                  "use an axis of the dimension's length");
+    if (std::find(axes.begin(), axes.end(), c.axis) != axes.end())
+      rule.refuse(fmt::format("{} over {} twice", what, axis.name), "a tile has each axis once",
+                  "use two axes, also where their lengths agree");
+    axes.push_back(c.axis);
+  }
+  if (axes.size() > 2)
+    rule.refuse(fmt::format("{} over {} axes", what, axes.size()), "a tile has at most two axes",
+                "index the other dimensions by scalars");
+  return axes;
+}
+
+void check_store(const Function& f, const Op& op) {
+  const Rule rule{f, op};
+  rule.takes(1);
+  const Tensor& tensor = f[op.tensor];
+  if (!tensor.output)
+    rule.refuse(fmt::format("store to {}", tensor.name), "it is an input", "declare an output");
+  const TileType wanted{tensor.dtype, accessed_axes(f, op)};
+  if (rule.type(0) != wanted)
+    rule.refuse(fmt::format("store of {} to {}", rule.text(0), tensor.name),
+                fmt::format("the indices name a tile of type {}", describe(f, wanted)),
+                rule.type(0).dtype != wanted.dtype ? "cast it first"
+                                                   : "index the output by the axes of the tile");
+}
+
+}  // namespace flashcore::ir
