@@ -70,6 +70,21 @@ class Printer {
 
   std::string one(const Op& op) { return head(op); }
 
+  const std::string& name(ValueId id) {
+    static const std::string missing = "%?";
+    if (!id || id.index >= names_.size()) return missing;
+    std::string& name = names_[id.index];
+    if (!name.empty()) return name;
+    std::string wish;
+    for (const char c : f_[id].name)
+      wish += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+    if (wish.empty()) return name = fmt::format("%{}", next_number_++);
+    if (std::isdigit(static_cast<unsigned char>(wish[0])) != 0) wish.insert(0, 1, '_');
+    std::string unique = wish;
+    for (int i = 1; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", wish, i);
+    return name = "%" + unique;
+  }
+
   /// Gives every value the name it has in whole().
   void name_everything(BlockId id) {
     for (const OpId op_id : f_[id].ops) {
@@ -87,21 +102,6 @@ class Printer {
     text_.append(static_cast<std::size_t>(2 * depth_), ' ');
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
     text_ += '\n';
-  }
-
-  const std::string& name(ValueId id) {
-    static const std::string missing = "%?";
-    if (!id || id.index >= names_.size()) return missing;
-    std::string& name = names_[id.index];
-    if (!name.empty()) return name;
-    std::string wish;
-    for (const char c : f_[id].name)
-      wish += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-    if (wish.empty()) return name = fmt::format("%{}", next_number_++);
-    if (std::isdigit(static_cast<unsigned char>(wish[0])) != 0) wish.insert(0, 1, '_');
-    std::string unique = wish;
-    for (int i = 1; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", wish, i);
-    return name = "%" + unique;
   }
 
   std::string list(const std::vector<ValueId>& values, std::size_t begin, std::size_t end) {
@@ -152,7 +152,7 @@ class Printer {
   }
 
   std::string loop_head(const Op& op) {
-    std::string text = fmt::format(" {}", f_[op.axis].name);
+    std::string text = op.axis ? " " + f_[op.axis].name : " ?";
     const std::size_t bounds = static_cast<std::size_t>(op.bounds);
     if (bounds)
       text += fmt::format(" from {} to {}", list(op.operands, 0, bounds / 2),
@@ -225,6 +225,12 @@ std::string print(const Function& f, const Op& op) {
   Printer printer(f);
   if (f.body) printer.name_everything(f.body);
   return printer.one(op);
+}
+
+std::string print(const Function& f, ValueId value) {
+  Printer printer(f);
+  if (f.body) printer.name_everything(f.body);
+  return printer.name(value);
 }
 
 std::string print(const Function& f, const TileType& type, const Home& home) {

@@ -34,6 +34,9 @@ std::string print(const Function& f);
 /// One op, without its region, as it stands in print(). For messages and debugging.
 std::string print(const Function& f, const Op& op);
 
+/// "%scores": the name a value has in print().
+std::string print(const Function& f, ValueId value);
+
 /// "rows(4w 2s*8 8l/4) cols(8f 2s 4l*2)", "shared", ...; empty where nothing is decided.
 std::string print(const Function& f, const TileType& type, const Home& home);
 

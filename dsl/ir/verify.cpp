@@ -1,0 +1,297 @@
+#include "dsl/ir/verify.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "dsl/ir/print.h"
+#include "dsl/ir/type_rules.h"
+#include "dsl/ir/verify_declarations.h"
+
+namespace flashcore::ir {
+namespace {
+
+constexpr OpCode no_code = OpCode::yield;
+
+class Verifier {
+ public:
+  explicit Verifier(const Function& f)
+      : f_(f), defined_(f.values.size()), depends_(f.values.size()) {}
+
+  void run() {
+    verify_declarations(f_);
+    block(f_.body, no_code);
+    for (std::size_t i = 0; i < f_.tensors.size(); ++i)
+      if (f_.tensors[i].output && !stored_.contains(TensorId(i)))
+        throw SpecError({fmt::format("output {} is never stored", f_.tensors[i].name),
+                         "a kernel writes all its outputs",
+                         "store to it or leave it out",
+                         {}});
+  }
+
+ private:
+  // The ops of one region. `parent` is the op that owns it.
+
+  void block(BlockId id, OpCode parent) {
+    const std::vector<OpId>& ops = f_[id].ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      op_ = &f_[ops[i]];
+      const bool last = i + 1 == ops.size();
+      if (op_->code == OpCode::yield && (parent != OpCode::loop || !last))
+        fail("a yield ends the region of a loop and stands nowhere else");
+      if (last && parent == OpCode::loop && op_->code != OpCode::yield)
+        fail("the region of a loop ends with a yield");
+      one(ops[i]);
+    }
+    if (ops.empty() && parent == OpCode::loop) fail("the region of a loop ends with a yield");
+  }
+
+  void one(OpId id) {
+    const Op& op = *op_;
+    for_each_use(op, [&](const ValueId& value) {
+      if (!value || value.index >= f_.values.size()) fail("an operand is missing");
+      if (!defined_[value.index])
+        fail(fmt::format("{} is not defined here", name(value)),
+             "a value is used after the op that makes it, in the same region or one inside");
+    });
+    if (op.masking && op.code != OpCode::where) fail("only a where is masking");
+    if (op.scope == ReductionScope::lane && kind_of(op.code) != OpKind::reduction)
+      fail("only a reduction is done by lane");
+    named(op);
+    loop_axes(op);
+    if (op.code == OpCode::loop) {
+      loop(id);
+    } else {
+      if (op.body) fail("only a loop has a region");
+      types(op);
+    }
+    for (const ValueId result : op.results) define(result, id);
+  }
+
+  /// The things an op names exist.
+  void named(const Op& op) {
+    const OpKind kind = kind_of(op.code);
+    const bool accesses =
+        op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::copy_async;
+    if (accesses && (!op.tensor || op.tensor.index >= f_.tensors.size()))
+      fail("it names no tensor");
+    if (op.code == OpCode::parameter &&
+        (!op.parameter || op.parameter.index >= f_.parameters.size()))
+      fail("it names no parameter");
+    const bool buffered = op.code == OpCode::copy_async || op.code == OpCode::read_slot;
+    if ((buffered && !op.buffer) || (op.buffer && op.buffer.index >= f_.buffers.size()))
+      fail("it names no buffer");
+    const bool along =
+        kind == OpKind::reduction || op.code == OpCode::loop || op.code == OpCode::combine_lanes ||
+        (kind == OpKind::source && op.code != OpCode::constant && op.code != OpCode::parameter);
+    if ((along && !op.axis) || (op.axis && op.axis.index >= f_.axes.size()))
+      fail("it names no axis");
+  }
+
+  /// The current tile of a `tiles` axis exists only inside a loop over it.
+  void loop_axes(const Op& op) {
+    auto inside = [&](AxisId axis) {
+      if (f_[axis].kind != AxisKind::tiles || loops_.contains(axis)) return;
+      fail(fmt::format("it needs the current tile of {} outside a loop over it", f_[axis].name),
+           fmt::format("move it into loop({}, ...)", f_[axis].name));
+    };
+    if (op.code == OpCode::index || op.code == OpCode::tile_begin) inside(op.axis);
+    for (const Coordinate& c : op.coordinates)
+      if (c.axis && !c.value) inside(c.axis);
+  }
+
+  void types(const Op& op) {
+    switch (op.code) {
+      case OpCode::constant:
+        results(op, 1);
+        break;
+      case OpCode::cast:
+        results(op, 1);
+        result_is(op, cast_type(f_, op, f_[op.results[0]].type.dtype));
+        break;
+      case OpCode::store:
+        store(op);
+        break;
+      case OpCode::copy_async:
+        results(op, 0);
+        input(op);
+        accessed_axes(f_, op);
+        scalars(op, 0, op.operands.size());
+        break;
+      case OpCode::read_slot:
+        results(op, 1);
+        scalars(op, 0, op.operands.size());
+        if (f_[op.results[0]].type.dtype != f_[op.buffer].dtype)
+          fail(fmt::format("buffer {} holds {}", f_[op.buffer].name, name_of(f_[op.buffer].dtype)));
+        break;
+      case OpCode::commit_copies:
+      case OpCode::wait_copies:
+      case OpCode::barrier:
+      case OpCode::yield:
+        results(op, 0);
+        break;
+      default:
+        if (op.code == OpCode::load) input(op);
+        if (kind_of(op.code) != OpKind::source && op.code != OpCode::load && op.operands.empty())
+          fail("it has no operand");
+        results(op, 1);
+        result_is(op, infer_type(f_, op));
+    }
+  }
+
+  void input(const Op& op) {
+    if (f_[op.tensor].output) fail(fmt::format("{} is an output", f_[op.tensor].name));
+    for (const Coordinate& c : op.coordinates)
+      if (op.code == OpCode::load && c.axis && c.value)
+        fail("only a copy chooses the tile of an axis", "index by the axis or by a scalar");
+  }
+
+  void store(const Op& op) {
+    results(op, 0);
+    check_store(f_, op);
+    stored_.insert(op.tensor);
+    // Blocks that differ along an axis must not write the same elements.
+    std::set<AxisId> seen;
+    for (const Coordinate& c : op.coordinates) {
+      if (c.axis) seen.insert(c.axis);
+      if (c.value) seen.insert(depends_[c.value.index].begin(), depends_[c.value.index].end());
+    }
+    for (std::size_t i = 0; i < f_.axes.size(); ++i)
+      if (is_parallel(AxisId(i)) && !seen.contains(AxisId(i)))
+        fail(fmt::format("every position of {} writes the same elements", f_.axes[i].name),
+             fmt::format("index {} by {}", f_[op.tensor].name, f_.axes[i].name));
+  }
+
+  void loop(OpId id) {
+    const Op& op = *op_;
+    if (f_[op.axis].kind != AxisKind::tiles)
+      fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name));
+    if (loops_.contains(op.axis))
+      fail(fmt::format("it is inside another loop over {}", f_[op.axis].name));
+    if (!op.body || op.body.index >= f_.blocks.size()) fail("it has no region");
+    const auto bounds = static_cast<std::size_t>(op.bounds);
+    if ((bounds != 0 && bounds != 2 && bounds != 4) || bounds > op.operands.size())
+      fail(fmt::format("it has {} bounds", bounds), "a loop has none, two or four");
+    scalars(op, 0, bounds);
+
+    const std::vector<ValueId>& arguments = f_[op.body].arguments;
+    const std::size_t carried = op.operands.size() - bounds;
+    if (arguments.size() != carried + 1)
+      fail(fmt::format("its region takes {} values; a tile's number and {} carried ones come in",
+                       arguments.size(), carried));
+    results(op, carried);
+    if (!(f_[arguments[0]].type == TileType{DType::i32, {}}))
+      fail("the number of a tile is an i32 scalar");
+    for (std::size_t i = 0; i < carried; ++i) {
+      same(op.operands[bounds + i], arguments[i + 1]);
+      same(op.results[i], arguments[i + 1]);
+    }
+    for (const ValueId argument : arguments) define(argument, {});
+    for (std::size_t i = 0; i < carried; ++i)
+      depends_[arguments[i + 1].index] = depends_[op.operands[bounds + i].index];
+    std::vector<bool> outside = defined_;
+    loops_.insert(op.axis);
+    block(op.body, OpCode::loop);
+    loops_.erase(op.axis);
+    defined_ = std::move(outside);
+    for (const ValueId argument : arguments) defined_[argument.index] = false;
+
+    op_ = &f_[f_[op.body].ops.back()];
+    if (op_->operands.size() != carried)
+      fail(fmt::format("it yields {} values, the loop carries {}", op_->operands.size(), carried));
+    for (std::size_t i = 0; i < carried; ++i) same(op_->operands[i], arguments[i + 1]);
+    op_ = &f_[id];
+  }
+
+  // Values.
+
+  void define(ValueId value, OpId by) {
+    if (!value || value.index >= f_.values.size()) fail("a result is missing");
+    if (ever_defined_.contains(value)) fail(fmt::format("{} is defined twice", name(value)));
+    if (f_[value].definition != by)
+      fail(fmt::format("{} names another op as its definition", name(value)));
+    defined_[value.index] = true;
+    ever_defined_.insert(value);
+    home(value);
+    if (!by) return;
+    std::set<AxisId>& from = depends_[value.index];
+    if (f_[by].axis && is_parallel(f_[by].axis)) from.insert(f_[by].axis);
+    auto inherit = [&](const ValueId& used) {
+      from.insert(depends_[used.index].begin(), depends_[used.index].end());
+    };
+    for_each_use(f_[by], inherit);
+    if (f_[by].body) for_each_use(f_[f_[f_[by].body].ops.back()], inherit);
+  }
+
+  void home(ValueId id) {
+    const Value& value = f_[id];
+    if (value.home.axes.empty()) return;
+    if (value.home.axes.size() != value.type.axes.size())
+      fail(fmt::format("the home of {} has {} axes, its type {}", name(id), value.home.axes.size(),
+                       value.type.axes.size()));
+    for (std::size_t i = 0; i < value.home.axes.size(); ++i) {
+      const Axis& axis = f_[value.type.axes[i]];
+      if (axis.tile && value.home.axes[i].length() != axis.tile)
+        fail(fmt::format("the home of {} lays out {} elements of {}, a tile has {}", name(id),
+                         value.home.axes[i].length(), axis.name, axis.tile));
+    }
+  }
+
+  bool is_parallel(AxisId axis) const {
+    return f_[axis].kind == AxisKind::parallel || f_[axis].kind == AxisKind::parallel_tiles;
+  }
+
+  void results(const Op& op, std::size_t count) {
+    if (op.results.size() != count)
+      fail(fmt::format("it has {} results and should have {}", op.results.size(), count));
+  }
+
+  void result_is(const Op& op, const TileType& type) {
+    if (!(f_[op.results[0]].type == type))
+      fail(fmt::format("its result is {} and should be {}", describe(f_, f_[op.results[0]].type),
+                       describe(f_, type)));
+  }
+
+  void scalars(const Op& op, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      if (!(f_[op.operands[i]].type == TileType{DType::i32, {}}))
+        fail(fmt::format("{} is {} and should be an i32 scalar", name(op.operands[i]),
+                         describe(f_, f_[op.operands[i]].type)));
+  }
+
+  void same(ValueId value, ValueId argument) {
+    if (!(f_[value].type == f_[argument].type))
+      fail(fmt::format("{} is {}, the carried {} is {}", name(value), describe(f_, f_[value].type),
+                       name(argument), describe(f_, f_[argument].type)));
+  }
+
+  std::string name(ValueId value) const { return print(f_, value); }
+
+  [[noreturn]] void fail(std::string why, std::string fix = {}) const {
+    throw SpecError({fmt::format("invalid operation: {}", print(f_, *op_)), std::move(why),
+                     std::move(fix), op_->where});
+  }
+
+  const Function& f_;
+  const Op* op_ = nullptr;
+  std::vector<bool> defined_;
+  std::set<ValueId> ever_defined_;
+  std::set<AxisId> loops_;
+  std::set<TensorId> stored_;
+  std::vector<std::set<AxisId>> depends_;  // the parallel axes that decide a value
+};
+
+}  // namespace
+
+void verify(const Function& f) { Verifier(f).run(); }
+
+void verify_after(const Function& f, std::string_view pass) {
+  try {
+    verify(f);
+  } catch (const SpecError& error) {
+    throw InternalError(fmt::format("pass {} left an invalid program\n{}", pass, error.what()));
+  }
+}
+
+}  // namespace flashcore::ir
