@@ -3,16 +3,18 @@
 include(embed)
 
 function(flashcore_warnings target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Werror=switch)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Werror=switch
+                         -Wno-missing-field-initializers)
   if(FLASHCORE_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
 endfunction()
 
-# flashcore_library(<name> SOURCES <pattern>... [LINK <target>...]) makes flashcore_<name>.
-# Patterns are relative to the current folder.
+# flashcore_library(<name> SOURCES <pattern>... [LINK <target>...] [HEADERS_OF <target>...]) makes
+# flashcore_<name>. Patterns are relative to the current folder. HEADERS_OF names header-only libraries
+# that its .cpp files include; who links an installed flashcore does not need them.
 function(flashcore_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;HEADERS_OF" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${arg_SOURCES})
   if(NOT sources)  # build-up only
     add_library(flashcore_${name} INTERFACE)
@@ -25,5 +27,8 @@ function(flashcore_library name)
                                                       $<INSTALL_INTERFACE:include/flashcore>)
   target_compile_features(flashcore_${name} PUBLIC cxx_std_20)
   target_link_libraries(flashcore_${name} PUBLIC ${arg_LINK})
+  foreach(library IN LISTS arg_HEADERS_OF)
+    target_link_libraries(flashcore_${name} PRIVATE $<BUILD_INTERFACE:${library}>)
+  endforeach()
   flashcore_warnings(flashcore_${name})
 endfunction()

@@ -1,4 +1,5 @@
-// The device primitives of codegen/prelude/, embedded at build time: the text in front of every kernel.
+// The device primitives of codegen/prelude/, embedded at build time: the text in front of every
+// kernel.
 #pragma once
 
 #include <span>

@@ -18,7 +18,11 @@ Mask causal(Align align) {
 }
 
 std::string_view name_of(TensorLayout layout) {
-  return layout == TensorLayout::bhsd ? "bhsd" : "bshd";
+  switch (layout) {
+    case TensorLayout::bhsd: return "bhsd";
+    case TensorLayout::bshd: return "bshd";
+  }
+  return "?";
 }
 
 std::vector<std::string> check(const AttentionSpec& spec) {

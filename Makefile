@@ -1,0 +1,40 @@
+# The commands of a working day. `make demo` is the first one to try.
+BUILD := build/release
+PYTHON := .venv/bin/python
+export PYTHONPATH := $(CURDIR)/$(BUILD)/python
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: demo test build setup bench wheel format tidy clean
+
+demo: build
+	$(PYTHON) examples/python/demo.py
+
+test: build
+	ctest --test-dir $(BUILD) --output-on-failure --timeout 300 -j $(shell nproc)
+	$(PYTHON) -m pytest -q tests/python tests/tools
+
+bench: build
+	$(PYTHON) benchmarks/attention.py
+
+wheel: setup
+	$(PYTHON) -m pip wheel -q . --no-deps --no-build-isolation -w dist -C build-dir=build/wheel
+	ls -l dist
+
+build: setup
+	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >build/configure.log || (cat build/configure.log; false)
+	cmake --build $(BUILD) -j $(shell nproc)
+
+setup:
+	tools/setup.sh
+	@mkdir -p build
+
+SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cuh')
+format:
+	clang-format -i $(SOURCES)
+
+tidy: setup
+	cmake --preset dev >/dev/null
+	clang-tidy -p build/dev --quiet $(filter %.cpp,$(SOURCES))
+
+clean:
+	rm -rf build dist

@@ -1,0 +1,189 @@
+#include "dsl/json.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* attention_kind = "attention";
+
+// Every enumeration that JSON holds names its values from 0 on and answers "?" behind the last.
+template <class Enum>
+std::vector<std::string_view> names_of() {
+  std::vector<std::string_view> names;
+  for (int i = 0; name_of(static_cast<Enum>(i)) != "?"; ++i) {
+    names.push_back(name_of(static_cast<Enum>(i)));
+  }
+  return names;
+}
+
+template <class Enum>
+Enum parse_enum(const std::string& text) {
+  const std::vector<std::string_view> names = names_of<Enum>();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == text) return static_cast<Enum>(i);
+  }
+  throw std::invalid_argument(fmt::format("\"{}\" is not one of {}", text, fmt::join(names, ", ")));
+}
+
+template <class Field>
+requires std::is_enum_v<Field> Json write(Field field) { return name_of(field); }
+template <class Field>
+requires(!std::is_enum_v<Field>) Json write(const Field& field) { return field; }
+Json write(const std::optional<int>& field) { return field ? Json(*field) : Json(nullptr); }
+Json write(const Mask& mask) { return mask.text; }
+
+template <class Field>
+requires std::is_enum_v<Field>
+void read(const Json& value, Field& field) { field = parse_enum<Field>(value.get<std::string>()); }
+void read(const Json& value, DType& field) {
+  const auto text = value.get<std::string>();
+  const std::optional<DType> type = parse_dtype(text);
+  if (!type) throw std::invalid_argument(fmt::format("\"{}\" is not one of f16, bf16, f32", text));
+  field = *type;
+}
+void read(const Json& value, int& field) {
+  if (!value.is_number_integer()) throw std::invalid_argument("expected a whole number");
+  field = value.get<int>();
+}
+void read(const Json& value, bool& field) { field = value.get<bool>(); }
+void read(const Json& value, std::map<std::string, int>& field) {
+  if (!value.is_object()) throw std::invalid_argument("expected an object of whole numbers");
+  for (const auto& [name, entry] : value.items()) read(entry, field[name]);
+}
+void read(const Json& value, std::optional<int>& field) {
+  if (value.is_null()) {
+    field.reset();
+  } else {
+    read(value, field.emplace());
+  }
+}
+void read(const Json& value, Mask& field) { field = parse_mask(value.get<std::string>()); }
+
+// The one list of a spec's fields.
+template <class Spec, class Visit>
+requires std::is_same_v<std::remove_const_t<Spec>, AttentionSpec>
+void for_each_field(Spec& spec, Visit&& visit) {
+  visit("head_dim", spec.head_dim);
+  visit("head_dim_v", spec.head_dim_v);
+  visit("heads", spec.heads);
+  visit("kv_heads", spec.kv_heads);
+  visit("dtype", spec.dtype);
+  visit("mask", spec.mask);
+  visit("layout", spec.layout);
+  visit("lse", spec.lse);
+  visit("batch", spec.batch);
+  visit("q_len", spec.q_len);
+  visit("kv_len", spec.kv_len);
+}
+
+// The one list of a schedule's fields.
+template <class Plan, class Visit>
+requires std::is_same_v<std::remove_const_t<Plan>, Schedule>
+void for_each_field(Plan& schedule, Visit&& visit) {
+  visit("tiles", schedule.tiles);
+  visit("warps_m", schedule.warps_m);
+  visit("warps_n", schedule.warps_n);
+  visit("stages", schedule.stages);
+  visit("instruction", schedule.instruction);
+  visit("copy", schedule.copy);
+  visit("keep_operands", schedule.keep_operands);
+  visit("staged_stores", schedule.staged_stores);
+  visit("descending", schedule.descending);
+  visit("last_tiles_first", schedule.last_tiles_first);
+  visit("grid_order", schedule.grid_order);
+  visit("blocks_per_processor", schedule.blocks_per_processor);
+  visit("register_limit", schedule.register_limit);
+  visit("shared_limit", schedule.shared_limit);
+}
+
+template <class Failure>
+Json parse_object(std::string_view text, const char* what) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object()) return json;
+  throw Failure({.what = fmt::format("cannot read the {}", what),
+                 .why = "the text is not a JSON object",
+                 .fix = "save it with to_json()",
+                 .where = {}});
+}
+
+// Fills `value` from `json`, and collects what is wrong with it rather than stop at the first.
+template <class Failure, class Value>
+Value read_fields(Json json, const char* what) {
+  Value value;
+  std::vector<std::string> reasons, known;
+  for_each_field(value, [&](const char* name, auto& field) {
+    known.emplace_back(name);
+    if (!json.contains(name)) return;
+    try {
+      read(json[name], field);
+    } catch (const nlohmann::json::exception&) {
+      reasons.push_back(fmt::format("{}: {} has the wrong type", name, json[name].dump()));
+    } catch (const std::exception& error) {
+      reasons.push_back(fmt::format("{}: {}", name, error.what()));
+    }
+    json.erase(name);
+  });
+  for (const auto& [name, ignored] : json.items()) {
+    reasons.push_back(fmt::format("{}: no such field", name));
+  }
+  if (reasons.empty()) return value;
+  throw Failure({.what = fmt::format("cannot read the {}", what),
+                 .why = fmt::format("{}", fmt::join(reasons, "; ")),
+                 .fix = fmt::format("the fields are {}", fmt::join(known, ", ")),
+                 .where = {}});
+}
+
+template <class Value>
+std::string write_fields(Json json, const Value& value) {
+  for_each_field(value, [&](const char* name, const auto& field) { json[name] = write(field); });
+  return json.dump(2);
+}
+
+}  // namespace
+
+std::string to_json(const AttentionSpec& spec) {
+  return write_fields(Json{{"kind", attention_kind}}, spec);
+}
+
+std::string to_json(const Schedule& schedule) { return write_fields(Json::object(), schedule); }
+
+AttentionSpec attention_spec_from_json(std::string_view text) {
+  Json json = parse_object<SpecError>(text, "attention spec");
+  if (json.contains("kind") && json["kind"] != attention_kind) {
+    throw SpecError({.what = "cannot read the attention spec",
+                     .why = fmt::format("its kind is {}", json["kind"].dump()),
+                     .fix = fmt::format("the kind of a spec is \"{}\"", attention_kind),
+                     .where = {}});
+  }
+  json.erase("kind");
+  return read_fields<SpecError, AttentionSpec>(std::move(json), "attention spec");
+}
+
+Schedule schedule_from_json(std::string_view text) {
+  return read_fields<ScheduleError, Schedule>(parse_object<ScheduleError>(text, "schedule"),
+                                              "schedule");
+}
+
+Mask parse_mask(std::string_view text) {
+  const std::vector<Mask> known = {full(), causal(Align::bottom_right), causal(Align::top_left)};
+  std::vector<std::string> names;
+  for (const Mask& mask : known) {
+    if (mask.text == text) return mask;
+    names.push_back(mask.text);
+  }
+  throw SpecError({.what = "cannot read the mask",
+                   .why = fmt::format("\"{}\" is not one of {}", text, fmt::join(names, ", ")),
+                   .fix = "a mask that is a function can only be given in code",
+                   .where = {}});
+}
+
+}  // namespace flashcore

@@ -1,0 +1,26 @@
+// Specs and schedules as JSON: the form in which they are saved, shipped with a library of kernels,
+// and cross from Python. Reading is strict, because a misspelled field would silently keep its
+// default.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "dsl/attention_spec.h"
+#include "dsl/program.h"
+#include "dsl/schedule.h"
+
+namespace flashcore {
+
+std::string to_json(const AttentionSpec& spec);
+std::string to_json(const Schedule& schedule);
+
+/// Fields that are absent keep their defaults. Throw SpecError or ScheduleError with every field
+/// that is unknown or has the wrong type.
+AttentionSpec attention_spec_from_json(std::string_view text);
+Schedule schedule_from_json(std::string_view text);
+
+/// The mask of a text such as "causal(top_left)"; it does not read masks that are functions.
+Mask parse_mask(std::string_view text);
+
+}  // namespace flashcore

@@ -1,0 +1,92 @@
+#include "dsl/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using testing::HasSubstr;
+
+template <class Failure, class Action>
+std::string message_of(Action action) {
+  try {
+    action();
+  } catch (const Failure& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Json, KeepsEveryFieldOfASpec) {
+  const AttentionSpec spec{.head_dim = 128,
+                           .head_dim_v = 64,
+                           .heads = 32,
+                           .kv_heads = 8,
+                           .dtype = DType::f16,
+                           .mask = causal(Align::top_left),
+                           .layout = TensorLayout::bshd,
+                           .lse = true,
+                           .batch = 2,
+                           .q_len = 1000};
+  const AttentionSpec back = attention_spec_from_json(to_json(spec));
+  EXPECT_EQ(back.head_dim, 128);
+  EXPECT_EQ(back.head_dim_v, 64);
+  EXPECT_EQ(back.heads, 32);
+  EXPECT_EQ(back.kv_heads, 8);
+  EXPECT_EQ(back.dtype, DType::f16);
+  EXPECT_EQ(back.mask.text, "causal(top_left)");
+  EXPECT_TRUE(back.mask.visible);
+  EXPECT_EQ(back.layout, TensorLayout::bshd);
+  EXPECT_TRUE(back.lse);
+  EXPECT_EQ(back.batch, 2);
+  EXPECT_EQ(back.q_len, 1000);
+  EXPECT_EQ(back.kv_len, std::nullopt);
+  EXPECT_EQ(to_json(back), to_json(spec));
+}
+
+TEST(Json, KeepsEveryFieldOfASchedule) {
+  const Schedule schedule{.tiles = {{"rows", 64}, {"cols", 32}},
+                          .warps_m = 2,
+                          .warps_n = 2,
+                          .stages = 3,
+                          .keep_operands = true,
+                          .staged_stores = false,
+                          .descending = false,
+                          .last_tiles_first = true,
+                          .grid_order = GridOrder::tiles_last,
+                          .blocks_per_processor = 2,
+                          .register_limit = 168,
+                          .shared_limit = 65536};
+  EXPECT_EQ(schedule_from_json(to_json(schedule)), schedule);
+}
+
+TEST(Json, AbsentFieldsKeepTheirDefaults) {
+  const Schedule schedule = schedule_from_json(R"({"stages": 4})");
+  Schedule expected;
+  expected.stages = 4;
+  EXPECT_EQ(schedule, expected);
+}
+
+TEST(Json, NamesEveryWrongField) {
+  const std::string message = message_of<ScheduleError>(
+      [] { schedule_from_json(R"({"stage": 4, "warps_m": "four", "grid_order": "random"})"); });
+  EXPECT_THAT(message, HasSubstr("stage: no such field"));
+  EXPECT_THAT(message, HasSubstr("warps_m: expected a whole number"));
+  EXPECT_THAT(message, HasSubstr(R"("random" is not one of tiles_first, tiles_last)"));
+  EXPECT_THAT(message, HasSubstr("the fields are tiles, warps_m"));
+}
+
+TEST(Json, RefusesWhatIsNoSpec) {
+  EXPECT_THAT(message_of<SpecError>([] { attention_spec_from_json("[1"); }),
+              HasSubstr("not a JSON object"));
+  EXPECT_THAT(message_of<SpecError>([] { attention_spec_from_json(R"({"kind": "softmax"})"); }),
+              HasSubstr(R"(its kind is "softmax")"));
+  EXPECT_THAT(message_of<SpecError>([] { attention_spec_from_json(R"({"mask": "causel"})"); }),
+              HasSubstr(R"("causel" is not one of full, causal(bottom_right), causal(top_left))"));
+}
+
+}  // namespace
+}  // namespace flashcore
