@@ -119,7 +119,7 @@ class Parser {
   /// What the op names and its operands. A word in first place may also be an attribute already.
   void items(Op& op) {
     const bool named = kind_of(op.code) == OpKind::source;
-    if (in_.at(Token::Kind::line_end)) return;
+    if (op.code != OpCode::constant && (in_.at(Token::Kind::line_end) || in_.at(":"))) return;
     if (!named && in_.at(Token::Kind::word) && !in_.followed_by('[')) return;
     do {
       if (op.code == OpCode::constant)
