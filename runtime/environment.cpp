@@ -29,6 +29,8 @@ constexpr std::array table{
                      "size of that directory; the least recently used kernels go first"},
     EnvironmentEntry{Id::cache_lock_seconds, "FLASHCORE_CACHE_LOCK_SECONDS", "60",
                      "how long to wait for another process that compiles the same kernel"},
+    EnvironmentEntry{Id::cxx, "FLASHCORE_CXX", "c++, g++ or clang++ on PATH",
+                     "C++ compiler of kernels for arrays in CPU memory"},
     EnvironmentEntry{Id::log, "FLASHCORE_LOG", "off",
                      "debug, info, warn or off: what is written to the standard error"},
 };

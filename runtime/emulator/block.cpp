@@ -1,0 +1,218 @@
+#include "runtime/emulator/block.h"
+
+#include <bit>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+namespace flashcore {
+namespace {
+
+thread_local Block* running = nullptr;
+
+constexpr int row_bytes = 16;
+
+}  // namespace
+
+Block::Block(int threads, int shared_bytes, GlobalMemory& memory, std::function<void()> enter)
+    : memory_(memory),
+      enter_(std::move(enter)),
+      scheduler_(threads),
+      shared_(shared_bytes),
+      banks_(threads / lanes),
+      warps_(static_cast<std::size_t>(threads / lanes)),
+      copies_(static_cast<std::size_t>(threads)) {}
+
+Block& Block::current() { return *running; }
+
+void Block::run(int index) {
+  running = this;
+  index_ = index;
+  shared_.reset();
+  for (AsyncCopies& copies : copies_) copies.reset();
+  for (Warp& warp : warps_) warp.arrived = warp.at_barrier = warp.left = 0;
+  at_barrier_ = left_ = 0;
+  scheduler_.run([this] { run_thread(); }, [this] { return std::make_exception_ptr(deadlock()); });
+  banks_.flush();
+}
+
+void Block::run_thread() {
+  try {
+    enter_();
+    leave();
+  } catch (Fault& fault) {
+    if (fault.thread < 0) fault.thread = thread_index();
+    throw;
+  }
+}
+
+void Block::leave() {
+  Warp& mine = warp();
+  ++mine.left;
+  ++left_;
+  if (mine.arrived > 0) part(FaultKind::divergence, mine.line, "leaves the kernel");
+  if (at_barrier_ > 0) part(FaultKind::barrier_mismatch, barrier_line_, "leaves the kernel");
+}
+
+// Who is where, told when the running thread finds that the others are elsewhere.
+void Block::part(FaultKind kind, int line, const std::string& here) {
+  const bool in_warp = kind == FaultKind::divergence;
+  const int first = in_warp ? thread_index() / lanes * lanes : 0;
+  throw Fault{kind, line,
+              fmt::format("thread {} {}, while {}", thread_index(), here,
+                          describe_waits(scheduler_, first,
+                                         in_warp ? first + lanes : scheduler_.threads())),
+              in_warp ? "move it out of the condition, so that all 32 lanes reach it together"
+                      : "move the barrier out of the condition, so that every thread reaches it"};
+}
+
+Fault Block::deadlock() const {
+  int thread = 0;
+  while (scheduler_.finished(thread)) ++thread;
+  return {FaultKind::deadlock, scheduler_.wait_of(thread).line,
+          "nobody can go on: " + describe_waits(scheduler_, 0, scheduler_.threads()), "", thread};
+}
+
+void Block::barrier(int line) {
+  Warp& mine = warp();
+  const auto here = [&] { return fmt::format("arrives at barrier, line {}", line); };
+  if (mine.arrived > 0) part(FaultKind::divergence, line, here());
+  if (left_ > 0 || (at_barrier_ > 0 && barrier_line_ != line))
+    part(FaultKind::barrier_mismatch, line, here());
+  barrier_line_ = line;
+  ++mine.at_barrier;
+  if (++at_barrier_ < scheduler_.threads()) {
+    scheduler_.block({name_of(Primitive::barrier), line, &barriers_, barriers_});
+    return;
+  }
+  at_barrier_ = 0;
+  for (Warp& each : warps_) each.at_barrier = 0;
+  shared_.order_all();
+  banks_.flush();
+  ++barriers_;
+}
+
+// All lanes of a warp arrive; the last one acts for all.
+template <class Act>
+void Block::meet(Primitive primitive, int line, const Act& act) {
+  Warp& mine = warp();
+  if (mine.at_barrier > 0 || mine.left > 0 ||
+      (mine.arrived > 0 && (mine.primitive != primitive || mine.line != line))) {
+    part(FaultKind::divergence, line,
+         fmt::format("arrives at {}, line {}", name_of(primitive), line));
+  }
+  mine.primitive = primitive;
+  mine.line = line;
+  if (++mine.arrived < lanes) {
+    scheduler_.block({name_of(primitive), line, &mine.done, mine.done});
+    return;
+  }
+  act(mine);
+  mine.arrived = 0;
+  ++mine.done;
+}
+
+float Block::shuffle_xor(float value, int mask, int line) {
+  if (mask < 0 || mask >= lanes) {
+    throw Fault{FaultKind::bad_operand, line,
+                fmt::format("a mask of {} names no lane of 0 to 31", mask), "a mask of 1 to 31"};
+  }
+  const std::size_t me = lane();
+  Warp& mine = warp();
+  mine.value[me] = value;
+  // Values move when all have come, so that a lane may bring its next one at once.
+  float result = 0;
+  mine.fragment[me] = reinterpret_cast<std::uint32_t*>(&result);
+  mine.address[me] = static_cast<std::uint32_t>(mask);
+  meet(Primitive::shuffle_xor, line, [](Warp& all) {
+    for (std::size_t l = 0; l < lanes; ++l)
+      std::memcpy(all.fragment[l], &all.value[l ^ all.address[l]], sizeof(float));
+  });
+  return result;
+}
+
+void Block::read_global(const void* source, int bytes, int line) {
+  memory_.check_read(source, bytes, bytes, index_, line);
+}
+
+void Block::write_global(void* target, int bytes, int line) {
+  memory_.note_write(target, bytes, index_, line);
+}
+
+void Block::load_shared(void* out, std::uint32_t address, int bytes, int line) {
+  shared_.read(address, bytes, out, accessor(line));
+  banks_.gather(Primitive::load_shared, line, thread_index(), address, bytes);
+}
+
+void Block::store_shared(std::uint32_t address, const void* in, int bytes, int line) {
+  shared_.write(address, bytes, in, accessor(line));
+  banks_.gather(Primitive::store_shared, line, thread_index(), address, bytes);
+}
+
+void Block::copy_async(std::uint32_t target, const void* source, int valid_bytes, int line) {
+  if (valid_bytes < 0 || valid_bytes > row_bytes) {
+    throw Fault{FaultKind::bad_operand, line,
+                fmt::format("{} valid bytes are asked of a copy of {}", valid_bytes, row_bytes),
+                "0 to 16 bytes; clamp the count"};
+  }
+  if (valid_bytes > 0) memory_.check_read(source, valid_bytes, row_bytes, index_, line);
+  shared_.begin_copy(target, accessor(line));
+  banks_.gather(Primitive::copy_async, line, thread_index(), target, row_bytes);
+  copies_[static_cast<std::size_t>(thread_index())].issue({target, source, valid_bytes, line});
+}
+
+void Block::commit_copies() { copies_[static_cast<std::size_t>(thread_index())].commit(); }
+
+void Block::wait_copies(int pending) {
+  copies_[static_cast<std::size_t>(thread_index())].wait(
+      static_cast<std::size_t>(pending), [this](const AsyncCopy& copy) {
+        std::array<std::byte, row_bytes> data{};
+        std::memcpy(data.data(), copy.source, static_cast<std::size_t>(copy.valid_bytes));
+        shared_.land_copy(copy.target, data.data(), accessor(copy.line));
+      });
+}
+
+void Block::load_matrices(std::uint32_t* fragment, std::uint32_t address, bool transposed,
+                          int line) {
+  Warp& mine = warp();
+  mine.fragment[lane()] = fragment;
+  mine.address[lane()] = address;
+  meet(transposed ? Primitive::load_matrices_transposed : Primitive::load_matrices, line,
+       [&](Warp& all) { load_rows(all, transposed, line); });
+}
+
+void Block::load_rows(Warp& warp, bool transposed, int line) {
+  constexpr std::size_t size = 8;
+  std::uint16_t matrix[4][size][size];
+  const int first = thread_index() / lanes * lanes;
+  for (std::size_t l = 0; l < lanes; ++l) {
+    shared_.read_row(warp.address[l], matrix[l / size][l % size],
+                     {first + static_cast<int>(l), line});
+  }
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const std::size_t row = l / 4, column = l % 4 * 2;
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::uint32_t low = transposed ? matrix[i][column][row] : matrix[i][row][column],
+                          high =
+                              transposed ? matrix[i][column + 1][row] : matrix[i][row][column + 1];
+      warp.fragment[l][i] = low | high << 16;
+    }
+  }
+  banks_.count(transposed ? Primitive::load_matrices_transposed : Primitive::load_matrices, line,
+               warp.address);
+}
+
+void Block::multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
+                     bool is_bf16, int line) {
+  WarpOperands& operands = warp().operands;
+  const std::size_t me = lane();
+  for (std::size_t i = 0; i < 4; ++i) operands.a[i][me] = a[i];
+  operands.b[0][me] = b0;
+  operands.b[1][me] = b1;
+  operands.d[me] = d;
+  meet(is_bf16 ? Primitive::multiply_bf16 : Primitive::multiply_f16, line, [is_bf16](Warp& all) {
+    is_bf16 ? multiply_bf16(all.operands) : multiply_f16(all.operands);
+  });
+}
+
+}  // namespace flashcore

@@ -1,0 +1,97 @@
+// One block on the emulated machine: its threads, warps, shared memory and copies.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/emulator/async_copies.h"
+#include "runtime/emulator/bank_report.h"
+#include "runtime/emulator/emulator_error.h"
+#include "runtime/emulator/global_memory.h"
+#include "runtime/emulator/primitive.h"
+#include "runtime/emulator/scheduler.h"
+#include "runtime/emulator/shared_memory.h"
+#include "runtime/emulator/tensor_core.h"
+
+namespace flashcore {
+
+/// Blocks run one after the other on the same stacks and the same storage.
+class Block {
+ public:
+  /// `enter` runs the kernel as one thread.
+  Block(int threads, int shared_bytes, GlobalMemory& memory, std::function<void()> enter);
+
+  /// Throws a Fault that names its thread.
+  void run(int index);
+  [[nodiscard]] BankReport banks() const { return banks_.report(); }
+
+  /// The block that runs on this OS thread; what the primitives of machine.cpp work on.
+  static Block& current();
+
+  // The primitives, as in codegen/prelude.
+  [[nodiscard]] int thread_index() const { return scheduler_.current(); }
+  [[nodiscard]] int block_index() const { return index_; }
+  void barrier(int line);
+  float shuffle_xor(float value, int mask, int line);
+  void read_global(const void* source, int bytes, int line);
+  void write_global(void* target, int bytes, int line);
+  void load_shared(void* out, std::uint32_t address, int bytes, int line);
+  void store_shared(std::uint32_t address, const void* in, int bytes, int line);
+  void copy_async(std::uint32_t target, const void* source, int valid_bytes, int line);
+  void commit_copies();
+  void wait_copies(int pending);
+  void load_matrices(std::uint32_t* fragment, std::uint32_t address, bool transposed, int line);
+  void multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1, bool is_bf16,
+                int line);
+
+ private:
+  static constexpr int lanes = Scheduler::warp_size;
+
+  /// The collective operation that lanes of a warp are arriving at.
+  struct Warp {
+    int arrived = 0;         ///< lanes at the operation
+    int at_barrier = 0;      ///< lanes at the block's barrier
+    int left = 0;            ///< lanes that have left the kernel
+    std::uint32_t done = 0;  ///< operations completed
+    Primitive primitive = Primitive::barrier;
+    int line = 0;
+
+    WarpOperands operands;
+    std::array<std::uint32_t*, lanes> fragment;
+    std::array<std::uint32_t, lanes> address;
+    std::array<float, lanes> value;
+  };
+
+  void run_thread();
+  void leave();
+  template <class Act>
+  void meet(Primitive primitive, int line, const Act& act);
+  void load_rows(Warp& warp, bool transposed, int line);
+  [[noreturn]] void part(FaultKind kind, int line, const std::string& here);
+  [[nodiscard]] Fault deadlock() const;
+  [[nodiscard]] Warp& warp() { return warps_[static_cast<std::size_t>(thread_index() / lanes)]; }
+  [[nodiscard]] std::size_t lane() const {
+    return static_cast<std::size_t>(thread_index() % lanes);
+  }
+  [[nodiscard]] Accessor accessor(int line) const { return {thread_index(), line}; }
+
+  int index_ = 0;
+  GlobalMemory& memory_;
+  std::function<void()> enter_;
+  Scheduler scheduler_;
+  SharedMemory shared_;
+  BankCounter banks_;
+  std::vector<Warp> warps_;
+  std::vector<AsyncCopies> copies_;
+
+  int at_barrier_ = 0;  ///< threads of the block
+  int left_ = 0;
+  int barrier_line_ = 0;
+  std::uint32_t barriers_ = 0;
+};
+
+}  // namespace flashcore

@@ -1,0 +1,122 @@
+#include "runtime/emulator/emulator.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "runtime/emulator/block.h"
+
+namespace flashcore {
+namespace {
+
+std::string line_of(const std::string& text, int wanted) {
+  std::istringstream lines(text);
+  std::string line;
+  for (int i = 0; i < wanted; ++i)
+    if (!std::getline(lines, line)) return {};
+  const std::size_t begin = line.find_first_not_of(' ');
+  return begin == std::string::npos ? "" : line.substr(begin);
+}
+
+EmulatorError explain(const Fault& fault, const KernelSource& source, int block) {
+  const int lanes = Scheduler::warp_size;
+  return {
+      fault.kind, block, fault.thread,
+      Complaint{.what = fmt::format("{} in kernel {}, block {}, thread {} (warp {}, lane {})",
+                                    name_of(fault.kind), source.name, block, fault.thread,
+                                    fault.thread / lanes, fault.thread % lanes),
+                .why = fmt::format("{}\n  code: {}", fault.why, line_of(source.body, fault.line)),
+                .fix = fault.fix,
+                .where = {source.name + ".cu", fault.line}}};
+}
+
+void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t tensors) {
+  if (parameter_bytes != static_cast<std::size_t>(source.parameter_bytes) ||
+      tensors != source.tensors.size()) {
+    throw InternalError(fmt::format(
+        "kernel {} is run with {} bytes of parameters and {} tensors; it takes {} and {}",
+        source.name, parameter_bytes, tensors, source.parameter_bytes, source.tensors.size()));
+  }
+  if (source.threads <= 0 || source.threads % Scheduler::warp_size != 0) {
+    throw InternalError(fmt::format("kernel {} has blocks of {} threads, not of whole warps",
+                                    source.name, source.threads));
+  }
+}
+
+/// What the workers share. Blocks are handed out in order, and a worker always finishes the block
+/// it has: so the failure of the lowest block is found whatever the timing.
+struct Progress {
+  std::atomic<int> next{0};
+  std::mutex mutex;
+  int failed_block = std::numeric_limits<int>::max();
+  std::exception_ptr error;
+  BankReport banks;
+};
+
+}  // namespace
+
+EmulatedKernel::EmulatedKernel(KernelSource source, std::shared_ptr<const HostKernel> kernel)
+    : source_(std::make_shared<const KernelSource>(std::move(source))),
+      kernel_(std::move(kernel)) {}
+
+EmulatedKernel EmulatedKernel::build(const KernelSource& source,
+                                     const HostCompileOptions& options) {
+  return {source, compile_for_host(source, options)};
+}
+
+EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, int blocks,
+                                    std::span<const EmulatedTensor> tensors,
+                                    const EmulationOptions& options) const {
+  check(*source_, parameters.size(), tensors.size());
+  const auto start = std::chrono::steady_clock::now();
+  GlobalMemory memory(source_->tensors, tensors);
+  // The caller's bytes may lie anywhere; a parameter block is aligned like its widest member.
+  std::vector<std::max_align_t> aligned(parameters.size() / sizeof(std::max_align_t) + 1);
+  std::memcpy(aligned.data(), parameters.data(), parameters.size());
+
+  Progress progress;
+  const auto work = [&] {
+    int index = 0;
+    try {
+      Block block(source_->threads, source_->shared_bytes, memory,
+                  [&] { kernel_->enter(aligned.data()); });
+      while ((index = progress.next.fetch_add(1)) < blocks) block.run(index);
+      const std::lock_guard lock(progress.mutex);
+      progress.banks.merge(block.banks());
+    } catch (...) {
+      progress.next = blocks;
+      const std::lock_guard lock(progress.mutex);
+      if (index < progress.failed_block) {
+        progress.failed_block = index;
+        progress.error = std::current_exception();
+      }
+    }
+  };
+  const int cpus = static_cast<int>(std::thread::hardware_concurrency());
+  const int workers = std::min(blocks, options.workers > 0 ? options.workers : std::max(cpus, 1));
+  {
+    std::vector<std::jthread> others;
+    for (int i = 1; i < workers; ++i) others.emplace_back(work);
+    work();
+  }
+  if (progress.error) {
+    try {
+      std::rethrow_exception(progress.error);
+    } catch (const Fault& fault) {
+      throw explain(fault, *source_, progress.failed_block);
+    }
+  }
+  EmulationReport report{.banks = std::move(progress.banks), .outputs = memory.coverage()};
+  report.run_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace flashcore

@@ -1,0 +1,35 @@
+// Scalar arithmetic that C++ has no operator for. Where the GPU's approximation has a documented
+// range (results below 2^-126 flushed to zero, quotients by more than 2^126), the host keeps to it.
+#pragma once
+
+#include "convert.h"
+#include "types.cuh"
+
+namespace fc {
+
+constexpr FC_DEVICE float infinity() { return __builtin_huge_valf(); }
+constexpr FC_DEVICE float lowest() { return -3.402823466e+38f; }
+
+FC_DEVICE float flush_to_zero(float x) {
+  const u32 bits = float_bits(x);
+  return bits << 1 < 0x01000000u ? bits_float(bits & 0x80000000u) : x;
+}
+
+FC_DEVICE float exp2(float x) { return flush_to_zero(__builtin_exp2f(x)); }
+FC_DEVICE float log2(float x) { return __builtin_log2f(x); }
+FC_DEVICE float reciprocal(float x) { return flush_to_zero(1.f / flush_to_zero(x)); }
+FC_DEVICE float divide(float x, float y) {
+  const float magnitude = __builtin_fabsf(y);
+  if (magnitude > 0x1p126f && magnitude < infinity()) return x * 0.f;
+  return x / y;
+}
+FC_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+FC_DEVICE float max(float a, float b) { return b != b || a > b ? a : b; }
+FC_DEVICE float min(float a, float b) { return b != b || a < b ? a : b; }
+FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
+FC_DEVICE int min(int a, int b) { return a < b ? a : b; }
+
+FC_DEVICE int floor_div(int a, int b) { return a / b - (a % b < 0 ? 1 : 0); }
+FC_DEVICE int floor_mod(int a, int b) { return a % b + (a % b < 0 ? b : 0); }
+
+}  // namespace fc

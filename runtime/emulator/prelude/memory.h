@@ -1,0 +1,67 @@
+// Accesses to global and shared memory. Global memory is the host's own: the machine checks an
+// access, then it happens here. Shared memory belongs to the machine.
+#pragma once
+
+#include "convert.h"
+#include "language.h"
+#include "types.cuh"
+
+namespace fc {
+
+// Not zero, so that an address made without the base is out of bounds.
+FC_DEVICE u32 shared_base() { return 1024; }
+
+template <int n, class T>
+FC_DEVICE void load_global(float* out, const T* source, int line = __builtin_LINE()) {
+  fc_machine->read_global(source, n * sizeof(T), line);
+  for (int i = 0; i < n; ++i) out[i] = to_float(source[i]);
+}
+template <int n>
+FC_DEVICE void load_global(int* out, const int* source, int line = __builtin_LINE()) {
+  fc_machine->read_global(source, n * sizeof(int), line);
+  for (int i = 0; i < n; ++i) out[i] = source[i];
+}
+
+template <int n, class T>
+FC_DEVICE void store_global(T* target, const float* in, int line = __builtin_LINE()) {
+  fc_machine->write_global(target, n * sizeof(T), line);
+  for (int i = 0; i < n; ++i) target[i] = from_float<T>(in[i]);
+}
+template <int n>
+FC_DEVICE void store_global(int* target, const int* in, int line = __builtin_LINE()) {
+  fc_machine->write_global(target, n * sizeof(int), line);
+  for (int i = 0; i < n; ++i) target[i] = in[i];
+}
+
+template <class T>
+FC_DEVICE void store_chunk(T* target, const chunk& value, int line = __builtin_LINE()) {
+  fc_machine->write_global(target, 16, line);
+  __builtin_memcpy(target, &value, 16);
+}
+template <class T>
+FC_DEVICE void store_partial_chunk(T* target, const chunk& value, int count,
+                                   int line = __builtin_LINE()) {
+  for (int i = 0; i < 8 && i < count; ++i) {
+    fc_machine->write_global(target + i, sizeof(T), line);
+    target[i].bits = static_cast<u16>(value.word[i / 2] >> (16 * (i % 2)));
+  }
+}
+
+FC_DEVICE void store_shared(u32 address, u32 value, int line = __builtin_LINE()) {
+  fc_machine->store_shared(address, &value, 4, line);
+}
+FC_DEVICE void store_shared(u32 address, float value, int line = __builtin_LINE()) {
+  fc_machine->store_shared(address, &value, 4, line);
+}
+FC_DEVICE float load_shared(u32 address, int line = __builtin_LINE()) {
+  float value;
+  fc_machine->load_shared(&value, address, 4, line);
+  return value;
+}
+FC_DEVICE chunk load_shared_chunk(u32 address, int line = __builtin_LINE()) {
+  chunk value;
+  fc_machine->load_shared(&value, address, 16, line);
+  return value;
+}
+
+}  // namespace fc

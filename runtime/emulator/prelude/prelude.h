@@ -1,0 +1,14 @@
+// Everything an emitted body may use, on the CPU. The counterpart of codegen/prelude/; where a file
+// is plain C++ (types, the layout of shared tiles), it is that file.
+#pragma once
+
+#include "convert.h"
+#include "cp_async.h"
+#include "language.h"
+#include "ldmatrix.h"
+#include "math.h"
+#include "memory.h"
+#include "mma_m16n8k16.h"
+#include "shared_tile.cuh"
+#include "thread.h"
+#include "types.cuh"

@@ -1,0 +1,18 @@
+// Where a thread stands, and how the threads of a block and of a warp meet.
+#pragma once
+
+#include "language.h"
+#include "types.cuh"
+
+namespace fc {
+
+FC_DEVICE int thread_index() { return fc_machine->thread_index(); }
+FC_DEVICE int block_index() { return fc_machine->block_index(); }
+
+FC_DEVICE void barrier(int line = __builtin_LINE()) { fc_machine->barrier(line); }
+
+FC_DEVICE float shuffle_xor(float value, int mask, int line = __builtin_LINE()) {
+  return fc_machine->shuffle_xor(value, mask, line);
+}
+
+}  // namespace fc

@@ -1,0 +1,46 @@
+// The primitives that make threads meet or that touch shared memory, for reports and messages.
+#pragma once
+
+#include <cstdint>
+
+namespace flashcore {
+
+enum class Primitive : std::uint8_t {
+  barrier,
+  shuffle_xor,
+  load_matrices,
+  load_matrices_transposed,
+  multiply_f16,
+  multiply_bf16,
+  load_shared,
+  store_shared,
+  copy_async,
+};
+
+constexpr int primitive_count = 9;
+
+constexpr const char* name_of(Primitive primitive) {
+  switch (primitive) {
+    case Primitive::barrier:
+      return "barrier";
+    case Primitive::shuffle_xor:
+      return "shuffle_xor";
+    case Primitive::load_matrices:
+      return "load_matrices";
+    case Primitive::load_matrices_transposed:
+      return "load_matrices_transposed";
+    case Primitive::multiply_f16:
+      return "multiply<f16>";
+    case Primitive::multiply_bf16:
+      return "multiply<bf16>";
+    case Primitive::load_shared:
+      return "load_shared";
+    case Primitive::store_shared:
+      return "store_shared";
+    case Primitive::copy_async:
+      return "copy_async";
+  }
+  return "?";
+}
+
+}  // namespace flashcore

@@ -1,0 +1,65 @@
+// One fiber for every CUDA thread of a block, on one OS thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace flashcore {
+
+/// What a fiber waits for: a counter leaving the value it had. Whoever completes a collective
+/// operation, a barrier or a phase advances its counter.
+struct Wait {
+  const char* place = nullptr;  ///< the primitive, for messages
+  int line = 0;
+  const std::uint32_t* counter = nullptr;
+  std::uint32_t seen = 0;
+  [[nodiscard]] bool over() const { return counter == nullptr || *counter != seen; }
+};
+
+/// Runs fibers in turn. A warp runs until all its lanes wait, then the next one: lanes between two
+/// collective operations follow each other, so that few stacks are warm at a time.
+class Scheduler {
+ public:
+  static constexpr int warp_size = 32;
+
+  explicit Scheduler(int threads);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Runs `body` once as each thread, to the end. The first exception of a thread ends all of them
+  /// and is thrown here. `stuck` makes the exception for the case that every thread left waits.
+  void run(const std::function<void()>& body, const std::function<std::exception_ptr()>& stuck);
+
+  /// Inside a thread: returns when the wait is over.
+  void block(const Wait& wait);
+
+  [[nodiscard]] int current() const { return current_; }
+  [[nodiscard]] int threads() const { return threads_; }
+  [[nodiscard]] bool finished(int thread) const;
+  [[nodiscard]] const Wait& wait_of(int thread) const;
+
+ private:
+  struct Fiber;
+  void start(int thread, const std::function<void()>& body);
+  bool run_warp(int first);
+
+  int threads_;
+  int current_ = -1;
+  int left_ = 0;
+  std::exception_ptr error_;
+  std::size_t stack_bytes_;  ///< of address space for one fiber, with its guard page
+  std::byte* stacks_;
+  std::unique_ptr<Fiber[]> fibers_;
+};
+
+/// "threads 0-2 wait at barrier, line 12; threads 3-31 ...": where those of [begin, end) are that
+/// do not run, for messages.
+std::string describe_waits(const Scheduler& scheduler, int begin, int end);
+
+}  // namespace flashcore

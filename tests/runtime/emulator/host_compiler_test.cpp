@@ -1,0 +1,103 @@
+// The compiler: found or missed, asked once, and nothing left on disk.
+#include "runtime/emulator/host_compiler.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/runtime/emulator/support/kernels.h"
+
+namespace flashcore::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Sets a variable for one test.
+class Environment {
+ public:
+  Environment(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old, had_ = true;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Environment() { had_ ? setenv(name_, old_.c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::string old_;
+  bool had_ = false;
+};
+
+/// A body that no other test compiles.
+KernelSource fresh_kernel(const std::string& text) { return small_kernel("// " + text + "\n"); }
+
+std::string compile_error(const KernelSource& source, const HostCompileOptions& options = {}) {
+  try {
+    compile_for_host(source, options);
+  } catch (const CompileError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(HostCompiler, SaysWhatToInstallWhenThereIsNone) {
+  const Environment path("PATH", "/nonexistent"), cxx("FLASHCORE_CXX", "");
+  const std::string message = compile_error(fresh_kernel("none"));
+  EXPECT_NE(message.find("neither c++, g++ nor clang++ is on PATH"), std::string::npos) << message;
+  EXPECT_NE(message.find("apt-get install g++"), std::string::npos) << message;
+}
+
+TEST(HostCompiler, NamesAWrongChoice) {
+  const Environment cxx("FLASHCORE_CXX", "no-such-compiler");
+  const std::string message = compile_error(fresh_kernel("wrong"));
+  EXPECT_NE(message.find("the C++ compiler \"no-such-compiler\" cannot be run"), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("FLASHCORE_CXX"), std::string::npos) << message;
+  EXPECT_EQ(compile_error(fresh_kernel("wrong"), {.compiler = "c++", .keep_dir = ""}), "none");
+}
+
+TEST(HostCompiler, PassesOnWhatTheCompilerSays) {
+  const KernelSource source = small_kernel("int x = undeclared;\n");
+  const std::string message = compile_error(source);
+  const std::string place = fmt::format("small.cu:{}:", line_of(source, "undeclared"));
+  EXPECT_NE(message.find(place), std::string::npos) << message;
+}
+
+TEST(HostCompiler, RefusesAnotherParameterBlock) {
+  KernelSource source = fresh_kernel("parameters");
+  source.parameter_bytes = 40;
+  EXPECT_THROW(compile_for_host(source, {}), InternalError);
+}
+
+TEST(HostCompiler, CompilesOnceHoweverManyAsk) {
+  const KernelSource source = fresh_kernel("once");
+  std::vector<std::shared_ptr<const HostKernel>> kernels(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& kernel : kernels)
+      threads.emplace_back([&] { kernel = compile_for_host(source, {}); });
+  }
+  for (const auto& kernel : kernels) EXPECT_EQ(kernel, kernels[0]);
+}
+
+TEST(HostCompiler, LeavesNothingBehind) {
+  const fs::path folder = fs::temp_directory_path() / fmt::format("emulator-test-{}", getpid());
+  fs::create_directory(folder);
+  {
+    const Environment temporary("TMPDIR", folder.string());
+    compile_for_host(fresh_kernel("temporary"), {});
+    EXPECT_TRUE(fs::is_empty(folder));
+    compile_error(small_kernel("int x = undeclared_too;\n"));
+    EXPECT_TRUE(fs::is_empty(folder));
+    compile_for_host(fresh_kernel("kept"), {.compiler = "", .keep_dir = folder / "kept"});
+    EXPECT_TRUE(fs::exists(folder / "kept" / "small.cpp"));
+    EXPECT_TRUE(fs::exists(folder / "kept" / "small.so"));
+  }
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace flashcore::testing
