@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "runtime/environment.h"
 
@@ -40,6 +42,12 @@ std::shared_ptr<const LogHook> current_hook() {
   return state().hook;
 }
 
+struct Deferred {
+  int depth = 0;
+  std::vector<std::pair<LogLevel, std::string>> messages;
+};
+thread_local Deferred deferred;
+
 }  // namespace
 
 std::string_view name_of(LogLevel level) {
@@ -58,6 +66,10 @@ bool log_enabled(LogLevel level) {
 }
 
 void log_text(LogLevel level, std::string_view text) {
+  if (deferred.depth > 0) {
+    deferred.messages.emplace_back(level, text);
+    return;
+  }
   // The hook runs outside the lock: it may log, or take a lock of its host (Python's).
   if (const auto hook = current_hook()) {
     try {
@@ -67,6 +79,13 @@ void log_text(LogLevel level, std::string_view text) {
     return;
   }
   fmt::print(stderr, "flashcore {}: {}\n", name_of(level), text);
+}
+
+LogDeferral::LogDeferral() { ++deferred.depth; }
+
+LogDeferral::~LogDeferral() {
+  if (--deferred.depth > 0) return;
+  for (const auto& [level, text] : std::exchange(deferred.messages, {})) log_text(level, text);
 }
 
 }  // namespace flashcore

@@ -34,4 +34,15 @@ void log_message(LogLevel level, fmt::format_string<Arguments...> text, Argument
   }
 }
 
+/// Keeps this thread's messages back until it ends. Whoever holds a lock makes one before taking
+/// it: a hook may want a lock of its host (Python's) that another thread holds while waiting for
+/// ours.
+class LogDeferral {
+ public:
+  LogDeferral();
+  LogDeferral(const LogDeferral&) = delete;
+  LogDeferral& operator=(const LogDeferral&) = delete;
+  ~LogDeferral();
+};
+
 }  // namespace flashcore

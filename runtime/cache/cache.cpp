@@ -54,6 +54,7 @@ CacheSettings CacheSettings::from_environment() {
 }
 
 KernelCache& KernelCache::shared() {
+  const LogDeferral messages_after_the_lock;  // that of the initialisation
   static auto* const instance = new KernelCache(CacheSettings::from_environment());
   return *instance;
 }
@@ -77,6 +78,7 @@ KernelCache::KernelCache(CacheSettings settings)
 }
 
 KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build) {
+  const LogDeferral messages_after_the_flight;
   std::promise<Outcome> promise;
   {
     std::unique_lock lock(mutex_);

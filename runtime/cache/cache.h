@@ -54,7 +54,7 @@ class KernelCache {
   CacheSettings settings_;
   std::optional<CacheDirectory> disk_;
 
-  std::mutex mutex_;  ///< never held while a hook of the log or a build runs
+  std::mutex mutex_;
   std::unordered_map<std::string, std::shared_future<Outcome>> in_flight_;
   std::unordered_map<std::string, std::weak_ptr<const Cubin>> alive_;
   std::vector<std::shared_ptr<const Cubin>> kept_;  ///< what no directory keeps

@@ -10,6 +10,7 @@
 #include "runtime/cache/cache.h"
 #include "runtime/cache/digest.h"
 #include "runtime/cache/envelope.h"
+#include "runtime/log.h"
 
 namespace flashcore {
 namespace {
@@ -66,6 +67,7 @@ std::string content_of(const NvrtcFiles& files) {
 const InstalledNvrtc& InstalledNvrtc::shared() {
   static std::mutex mutex;
   static const InstalledNvrtc* instance = nullptr;
+  const LogDeferral messages_after_the_lock;
   const std::lock_guard lock(mutex);
   if (instance == nullptr) {
     instance = new InstalledNvrtc(find_nvrtc(NvrtcSearch::from_environment()),
@@ -89,6 +91,7 @@ InstalledNvrtc::InstalledNvrtc(NvrtcFiles files, const CacheDirectory* directory
 }
 
 const Nvrtc& InstalledNvrtc::nvrtc() const {
+  const LogDeferral messages_after_the_lock;
   const std::lock_guard lock(mutex_);
   if (nvrtc_ == nullptr) nvrtc_ = std::make_unique<const Nvrtc>(files_);
   return *nvrtc_;

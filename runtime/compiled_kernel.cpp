@@ -1,0 +1,72 @@
+#include <chrono>
+
+#include "dsl/error.h"
+#include "runtime/cache/cache.h"
+#include "runtime/cache/toolchain.h"
+#include "runtime/environment.h"
+#include "runtime/kernel.h"
+#include "runtime/log.h"
+
+namespace flashcore {
+namespace {
+
+[[noreturn]] void refuse_to_compile(const CacheKey& key) {
+  const CacheDirectory* directory = KernelCache::shared().directory();
+  throw CompileError(
+      {.what = fmt::format("{} is not in the cache and compiling is forbidden", key.kernel),
+       .why = fmt::format("{}=forbid, and {} has no {}", name_of(EnvironmentVariable::compile),
+                          directory != nullptr ? directory->path() : "memory", key.name),
+       .fix =
+           "compile this kernel once where it is allowed, with the same NVRTC, and bring the cache "
+           "directory along",
+       .where = {}});
+}
+
+}  // namespace
+
+CompiledKernel::CompiledKernel(KernelSource source, std::string architecture,
+                               std::shared_ptr<const Cubin> cubin)
+    : source_(std::make_shared<const KernelSource>(std::move(source))),
+      architecture_(std::move(architecture)),
+      cubin_(std::move(cubin)),
+      resources_(cubin_->resources) {
+  check_budget(*source_, resources_, architecture_);
+  resources_.dynamic_shared_bytes = source_->shared_bytes;
+}
+
+std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
+                                                            std::string architecture) {
+  const InstalledNvrtc& installed = InstalledNvrtc::shared();
+  const Toolchain& toolchain = installed.toolchain();
+  const CacheKey key =
+      make_key(source, architecture, compile_options(architecture, toolchain.version), toolchain);
+  double compile_ms = 0;
+  const KernelCache::Outcome outcome = KernelCache::shared().get(key, [&] {
+    if (value_of(EnvironmentVariable::compile) == "forbid") refuse_to_compile(key);
+    const auto start = std::chrono::steady_clock::now();
+    Cubin cubin = compile_cubin(installed.nvrtc(), source, architecture);
+    compile_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    log_message(LogLevel::info, "compiled {} in {:.0f} ms: {} registers, {} bytes", key.kernel,
+                compile_ms, cubin.resources.registers, cubin.bytes.size());
+    return cubin;
+  });
+  std::shared_ptr<CompiledKernel> kernel(
+      new CompiledKernel(std::move(source), std::move(architecture), outcome.cubin));
+  kernel->from_cache_ = outcome.from_cache;
+  kernel->compile_ms_ = compile_ms;
+  return kernel;
+}
+
+std::shared_ptr<const CompiledKernel> CompiledKernel::from_cubin(KernelSource source,
+                                                                 std::string architecture,
+                                                                 Cubin cubin) {
+  return std::shared_ptr<const CompiledKernel>(new CompiledKernel(
+      std::move(source), std::move(architecture), std::make_shared<const Cubin>(std::move(cubin))));
+}
+
+std::string CompiledKernel::ptx() const {
+  return compile_ptx(InstalledNvrtc::shared().nvrtc(), *source_, architecture_);
+}
+
+}  // namespace flashcore

@@ -1,0 +1,105 @@
+#include "runtime/cuda/device.h"
+
+#include <array>
+#include <charconv>
+#include <map>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+// CUdevice_attribute
+constexpr int attribute_multiprocessors = 16;
+constexpr int attribute_major = 75;
+constexpr int attribute_minor = 76;
+constexpr int attribute_shared_per_block = 97;
+
+// Kept until the process ends, as the CUDA runtime keeps them: giving one back could destroy it
+// under the feet of a framework.
+CudaContext primary_context(const Driver& driver, int device) {
+  static std::mutex mutex;
+  static auto* const contexts = new std::map<int, CudaContext>;
+  const std::lock_guard lock(mutex);
+  if (const auto known = contexts->find(device); known != contexts->end()) return known->second;
+  CudaContext context = nullptr;
+  driver.check(driver.cuDevicePrimaryCtxRetain(&context, device),
+               fmt::format("GPU {} cannot be used", device));
+  contexts->emplace(device, context);
+  return context;
+}
+
+}  // namespace
+
+std::string DeviceInfo::architecture() const { return fmt::format("sm_{}{}", major, minor); }
+
+DeviceInfo device_info(const Driver& driver, int ordinal) {
+  int count = 0;
+  driver.check(driver.cuDeviceGetCount(&count), "the GPUs cannot be counted");
+  if (ordinal < 0 || ordinal >= count) {
+    throw DeviceError({.what = fmt::format("there is no GPU {}", ordinal),
+                       .why = fmt::format("the driver sees {}, counted from 0", count),
+                       .fix = "a smaller number, or check CUDA_VISIBLE_DEVICES",
+                       .where = {}});
+  }
+  DeviceInfo info{.ordinal = ordinal};
+  int device = 0;
+  std::array<char, 256> name{};
+  const std::string what = fmt::format("GPU {} cannot be queried", ordinal);
+  driver.check(driver.cuDeviceGet(&device, ordinal), what);
+  driver.check(driver.cuDeviceGetName(name.data(), static_cast<int>(name.size()), device), what);
+  const auto attribute = [&](int which) {
+    int value = 0;
+    driver.check(driver.cuDeviceGetAttribute(&value, which, device), what);
+    return value;
+  };
+  info.name = name.data();
+  info.major = attribute(attribute_major);
+  info.minor = attribute(attribute_minor);
+  info.multiprocessors = attribute(attribute_multiprocessors);
+  info.shared_per_block = attribute(attribute_shared_per_block);
+  return info;
+}
+
+int current_device(const Driver& driver) {
+  CudaContext context = nullptr;
+  int device = 0;
+  if (driver.cuCtxGetCurrent(&context) != 0 || context == nullptr) return 0;
+  driver.check(driver.cuCtxGetDevice(&device), "the current GPU is unknown");
+  return device;
+}
+
+bool runs_on(const std::string& architecture, const DeviceInfo& device) {
+  int capability = 0;
+  const char* const end = architecture.data() + architecture.size();
+  if (!architecture.starts_with("sm_")) return false;
+  const auto [rest, error] = std::from_chars(architecture.data() + 3, end, capability);
+  if (error != std::errc() || capability / 10 != device.major) return false;
+  const bool exact = rest != end && *rest == 'a';
+  return exact ? capability % 10 == device.minor : capability % 10 <= device.minor;
+}
+
+ContextGuard::ContextGuard(const Driver& driver, int device) : driver_(driver) {
+  CudaContext context = nullptr;
+  driver.check(driver.cuCtxGetCurrent(&context), "the current context is unknown");
+  if (context != nullptr && current_device(driver) == device) return;
+  driver.check(driver.cuCtxPushCurrent_v2(primary_context(driver, device)),
+               fmt::format("GPU {} cannot be used", device));
+  pushed_ = true;
+}
+
+ContextGuard::~ContextGuard() {
+  CudaContext popped = nullptr;
+  if (pushed_) driver_.cuCtxPopCurrent_v2(&popped);
+}
+
+std::uint64_t ContextGuard::id() const {
+  unsigned long long id = 0;
+  driver_.check(driver_.cuCtxGetId(nullptr, &id), "the current context has no identity");
+  return id;
+}
+
+}  // namespace flashcore

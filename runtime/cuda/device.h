@@ -1,0 +1,50 @@
+// GPUs and their contexts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/driver.h"
+
+namespace flashcore {
+
+struct DeviceInfo {
+  int ordinal = 0;
+  std::string name;
+  int major = 0;  ///< compute capability
+  int minor = 0;
+  int multiprocessors = 0;
+  int shared_per_block = 0;  ///< bytes a block can opt in to
+
+  [[nodiscard]] std::string architecture() const;  ///< "sm_90"
+};
+
+DeviceInfo device_info(const Driver& driver, int ordinal);
+
+/// The device of the calling thread's context; GPU 0 for a thread without one.
+int current_device(const Driver& driver);
+
+/// Whether the architecture's code runs on this device: the same major version and no newer minor;
+/// exactly this chip for names with an "a".
+bool runs_on(const std::string& architecture, const DeviceInfo& device);
+
+/// While it lives, the calling thread has a context on `device`: its own if it is on that device,
+/// else the primary one, which the CUDA runtime and every framework use.
+class ContextGuard {
+ public:
+  ContextGuard(const Driver& driver, int device);
+  ContextGuard(const ContextGuard&) = delete;
+  ContextGuard& operator=(const ContextGuard&) = delete;
+  ~ContextGuard();
+
+  /// Never the same for two contexts of a process, even one after the other.
+  [[nodiscard]] std::uint64_t id() const;
+
+ private:
+  const Driver& driver_;
+  bool pushed_ = false;
+};
+
+}  // namespace flashcore

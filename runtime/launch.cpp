@@ -1,0 +1,220 @@
+#include "runtime/launch.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "dsl/error.h"
+#include "runtime/launch_errors.h"
+
+namespace flashcore {
+namespace {
+
+constexpr std::int64_t largest_length = std::numeric_limits<std::int32_t>::max();
+
+template <class Value>
+void put(ParameterBlock& block, int offset, Value value) {
+  std::memcpy(block.bytes + offset, &value, sizeof value);
+}
+
+void require(bool holds, const KernelSource& source, const char* what) {
+  if (!holds) throw InternalError(fmt::format("the signature of {}: {}", source.name, what));
+}
+
+int width_of(ParameterField::Kind kind) {
+  return kind == ParameterField::Kind::pointer || kind == ParameterField::Kind::stride ? 8 : 4;
+}
+
+}  // namespace
+
+LaunchPlan::LaunchPlan(std::shared_ptr<const KernelSource> source) : source_(std::move(source)) {
+  require(source_->parameter_bytes <= max_parameter_bytes, *source_,
+          "parameters of over 4096 bytes");
+  require(source_->extents.size() <= max_extents, *source_, "more than 32 named extents");
+  plan_tensors();
+  plan_fields();
+  plan_grid();
+}
+
+int LaunchPlan::extent_index(const Extent& extent) const {
+  if (extent.is_static()) return -1;
+  const std::vector<std::string>& names = source_->extents;
+  const auto at = std::find(names.begin(), names.end(), extent.name);
+  require(at != names.end(), *source_, "an extent that is not declared");
+  return static_cast<int>(at - names.begin());
+}
+
+void LaunchPlan::plan_tensors() {
+  std::array<bool, max_extents> given{};
+  for (const TensorArgument& tensor : source_->tensors) {
+    const int rank = static_cast<int>(tensor.dims.size());
+    const auto alignment = static_cast<std::uint32_t>(tensor.alignment);
+    require(rank >= 1 && rank <= max_rank, *source_,
+            "a tensor of more than five dimensions, or none");
+    require(std::has_single_bit(alignment), *source_, "an alignment that is no power of two");
+    const auto elements =
+        std::max(alignment / static_cast<std::uint32_t>(size_of(tensor.dtype)), 1U);
+    signatures_.push_back({.dtype = tensor.dtype,
+                           .output = tensor.output,
+                           .rank = static_cast<std::int8_t>(rank),
+                           .first_dimension = static_cast<std::uint16_t>(dimensions_.size()),
+                           .address_mask = alignment - 1,
+                           .stride_mask = elements - 1});
+    for (int dim = 0; dim < rank; ++dim) {
+      const int extent = extent_index(tensor.dims[dim]);
+      dimensions_.push_back({.value = tensor.dims[dim].value,
+                             .extent = static_cast<std::int8_t>(extent),
+                             .gives = extent >= 0 && !std::exchange(given[extent], true),
+                             .last = dim == rank - 1});
+    }
+  }
+  for (std::size_t e = 0; e < source_->extents.size(); ++e) {
+    require(given[e], *source_, "an extent that no tensor carries");
+  }
+}
+
+void LaunchPlan::plan_fields() {
+  for (const ParameterField& field : source_->parameters) {
+    require(field.offset >= 0 && field.offset + width_of(field.kind) <= source_->parameter_bytes,
+            *source_, "a field outside the parameters");
+    const Field packed{.offset = static_cast<std::int16_t>(field.offset),
+                       .index = static_cast<std::int8_t>(field.index),
+                       .dim = static_cast<std::int8_t>(field.dim)};
+    const auto below = [&](std::size_t count) {
+      require(field.index >= 0 && static_cast<std::size_t>(field.index) < count, *source_,
+              "a field of nothing");
+    };
+    switch (field.kind) {
+      case ParameterField::Kind::pointer:
+        below(source_->tensors.size());
+        pointers_.push_back(packed);
+        break;
+      case ParameterField::Kind::stride:
+        below(source_->tensors.size());
+        require(field.dim >= 0 && field.dim < signatures_[field.index].rank, *source_,
+                "a stride of no dimension");
+        strides_.push_back(packed);
+        break;
+      case ParameterField::Kind::extent:
+        below(source_->extents.size());
+        extents_.push_back(packed);
+        break;
+      case ParameterField::Kind::scalar:
+        below(source_->scalars.size());
+        scalars_.push_back(packed);
+        break;
+    }
+  }
+}
+
+void LaunchPlan::plan_grid() {
+  for (const GridAxis& axis : source_->grid) {
+    require(axis.tile >= 1, *source_, "an empty tile");
+    grid_.push_back({.value = axis.extent.value,
+                     .extent = static_cast<std::int8_t>(extent_index(axis.extent)),
+                     .tile = axis.tile});
+  }
+}
+
+void LaunchPlan::check_tensor(const Signature& signature, int index,
+                              std::span<const TensorView> tensors, Extents& extents) const {
+  const TensorView& view = tensors[index];
+  const LaunchRefusal refusal(*source_, tensors);
+  if (view.dtype != signature.dtype) [[unlikely]]
+    refusal.dtype(index);
+  if (view.rank != signature.rank) [[unlikely]]
+    refusal.rank(index);
+  if (view.device != tensors[0].device) [[unlikely]]
+    refusal.device(index);
+  const Dimension* const dimensions = dimensions_.data() + signature.first_dimension;
+  bool empty = false;
+  for (int dim = 0; dim < signature.rank; ++dim) {
+    const Dimension& expected = dimensions[dim];
+    const std::int64_t size = view.shape[dim];
+    if (expected.gives) {
+      if (size < 0 || size > largest_length) [[unlikely]]
+        refusal.size(index, dim);
+      extents[expected.extent] = size;
+    } else if (size != (expected.extent < 0 ? expected.value : extents[expected.extent]))
+        [[unlikely]] {
+      refusal.size(index, dim);
+    }
+    empty |= size == 0;
+    // A dimension of one element may have any stride: nothing is ever a step away.
+    if (size <= 1) continue;
+    const std::int64_t stride = view.strides[dim];
+    if (expected.last) {
+      if (stride != 1) [[unlikely]]
+        refusal.last_stride(index);
+    } else {
+      if ((stride & signature.stride_mask) != 0) [[unlikely]]
+        refusal.stride(index, dim);
+      if (stride == 0 && signature.output) [[unlikely]]
+        refusal.repeated_output(index, dim);
+    }
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  if ((address & signature.address_mask) != 0 || (address == 0 && !empty)) [[unlikely]] {
+    refusal.address(index);
+  }
+}
+
+std::uint32_t LaunchPlan::count_blocks(const Extents& extents) const {
+  std::int64_t blocks = 1;
+  for (const Blocks& axis : grid_) {
+    const std::int64_t length = axis.extent < 0 ? axis.value : extents[axis.extent];
+    blocks *= (length + axis.tile - 1) / axis.tile;
+    if (blocks > largest_length) [[unlikely]]
+      LaunchRefusal(*source_, {}).grid();
+  }
+  return static_cast<std::uint32_t>(blocks);
+}
+
+LaunchPlan::Bound LaunchPlan::bind(std::span<const TensorView> tensors,
+                                   std::span<const ScalarValue> scalars,
+                                   ParameterBlock& block) const {
+  const LaunchRefusal refusal(*source_, tensors);
+  if (tensors.size() != signatures_.size()) [[unlikely]]
+    refusal.tensor_count();
+  if (scalars.size() != source_->scalars.size()) [[unlikely]]
+    refusal.scalar_count(scalars.size());
+
+  Extents extents;
+  for (int index = 0; index < static_cast<int>(signatures_.size()); ++index) {
+    check_tensor(signatures_[index], index, tensors, extents);
+  }
+  for (int index = 0; index < static_cast<int>(scalars.size()); ++index) {
+    const ScalarArgument& expected = source_->scalars[index];
+    const ScalarValue& given = scalars[index];
+    if (given.dtype() != expected.dtype || (expected.positive && !given.is_positive()))
+        [[unlikely]] {
+      refusal.scalar(index, given);
+    }
+  }
+
+  // Padding too: the same launch is the same bytes.
+  std::memset(block.bytes, 0, static_cast<std::size_t>(source_->parameter_bytes));
+  for (const Field& f : pointers_) put(block, f.offset, tensors[f.index].data);
+  for (const Field& f : strides_) {
+    // Rows beyond a dimension of one element are masked, yet their addresses are formed: a stride
+    // of zero keeps those aligned and in bounds, whatever the caller's view says.
+    const TensorView& view = tensors[f.index];
+    put(block, f.offset, view.shape[f.dim] > 1 ? view.strides[f.dim] : std::int64_t{0});
+  }
+  for (const Field& f : extents_) {
+    put(block, f.offset, static_cast<std::int32_t>(extents[f.index]));
+  }
+  for (const Field& f : scalars_) {
+    const ScalarValue& value = scalars[f.index];
+    if (value.dtype() == DType::f32) {
+      put(block, f.offset, value.f32());
+    } else {
+      put(block, f.offset, value.i32());
+    }
+  }
+  return {.blocks = count_blocks(extents),
+          .device = tensors.empty() ? cpu_device : tensors[0].device};
+}
+
+}  // namespace flashcore

@@ -1,0 +1,88 @@
+// Checks the arguments of a launch against the kernel's signature and packs them. Everything that
+// does not depend on the arguments is worked out once, so that a launch costs some tens of
+// nanoseconds.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "codegen/kernel_source.h"
+#include "runtime/tensor.h"
+
+namespace flashcore {
+
+/// What the hardware takes for the one parameter of a kernel.
+constexpr int max_parameter_bytes = 4096;
+
+/// Room for a parameter block, on the stack of the caller.
+struct alignas(16) ParameterBlock {
+  std::byte bytes[max_parameter_bytes];
+};
+
+class LaunchPlan {
+ public:
+  explicit LaunchPlan(std::shared_ptr<const KernelSource> source);
+
+  struct Bound {
+    std::uint32_t blocks = 0;  ///< gridDim.x; 0 when there is nothing to do
+    int device = cpu_device;   ///< where every tensor lies
+  };
+  /// Reads the named extents off the shapes, checks, and fills the first `parameter_bytes` of
+  /// `block`. Throws DeviceError that names the tensor, what was expected and what was given.
+  /// Allocates nothing when it succeeds.
+  Bound bind(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+             ParameterBlock& block) const;
+
+  [[nodiscard]] const KernelSource& source() const { return *source_; }
+
+ private:
+  static constexpr int max_extents = 32;
+  using Extents = std::array<std::int64_t, max_extents>;
+
+  // One dimension of one tensor, in the order of the program. The first tensor that carries a named
+  // extent gives its value, all others have to agree.
+  struct Dimension {
+    std::int64_t value = 0;  // of a static one
+    std::int8_t extent = -1;
+    bool gives = false;
+    bool last = false;
+  };
+  struct Signature {
+    DType dtype = DType::f32;
+    bool output = false;
+    std::int8_t rank = 0;
+    std::uint16_t first_dimension = 0;
+    std::uint32_t address_mask =
+        0;  // bits of an address, and of a stride in elements, that are zero
+    std::uint32_t stride_mask = 0;
+  };
+  struct Field {
+    std::int16_t offset = 0;
+    std::int8_t index = 0;
+    std::int8_t dim = 0;
+  };
+  struct Blocks {
+    std::int64_t value = 0;
+    std::int8_t extent = -1;
+    std::int32_t tile = 1;
+  };
+
+  void plan_tensors();
+  void plan_fields();
+  void plan_grid();
+  [[nodiscard]] int extent_index(const Extent& extent) const;
+
+  void check_tensor(const Signature& signature, int index, std::span<const TensorView> tensors,
+                    Extents& extents) const;
+  [[nodiscard]] std::uint32_t count_blocks(const Extents& extents) const;
+
+  std::shared_ptr<const KernelSource> source_;
+  std::vector<Signature> signatures_;
+  std::vector<Dimension> dimensions_;
+  std::vector<Field> pointers_, strides_, extents_, scalars_;
+  std::vector<Blocks> grid_;
+};
+
+}  // namespace flashcore

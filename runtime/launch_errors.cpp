@@ -1,0 +1,166 @@
+#include "runtime/launch_errors.h"
+
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+template <class List>
+std::string names_of(const List& list) {
+  std::vector<std::string> names;
+  for (const auto& item : list) names.push_back(item.name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string shape_of(const TensorView& view) {
+  return fmt::format("[{}]", fmt::join(view.shape.begin(), view.shape.begin() + view.rank, ", "));
+}
+
+std::string place_of(int device) {
+  return device < 0 ? "in CPU memory" : fmt::format("on GPU {}", device);
+}
+
+}  // namespace
+
+void LaunchRefusal::refuse(std::string what, std::string why, std::string fix) const {
+  throw DeviceError({.what = fmt::format("{}: {}", source_.name, what),
+                     .why = std::move(why),
+                     .fix = std::move(fix),
+                     .where = {}});
+}
+
+// "[B = 2, H = 8, Sk, 128]": what the tensors before this one have already settled is filled in.
+std::string LaunchRefusal::expected_shape(int tensor) const {
+  std::vector<std::string> parts;
+  for (const Extent& extent : source_.tensors[tensor].dims) {
+    std::string part = extent.text();
+    for (int other = 0; !extent.is_static() && other < tensor && part == extent.name; ++other) {
+      const std::vector<Extent>& dims = source_.tensors[other].dims;
+      for (std::size_t dim = 0; dim < dims.size() && part == extent.name; ++dim) {
+        if (dims[dim] == extent) part += fmt::format(" = {}", tensors_[other].shape[dim]);
+      }
+    }
+    parts.push_back(std::move(part));
+  }
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+void LaunchRefusal::tensor_count() const {
+  refuse("wrong number of tensors",
+         fmt::format("{} were given, it takes {}: {}", tensors_.size(), source_.tensors.size(),
+                     names_of(source_.tensors)),
+         "pass inputs and outputs in this order");
+}
+
+void LaunchRefusal::scalar_count(std::size_t given) const {
+  refuse("wrong number of scalars",
+         fmt::format("{} were given, it takes {}: {}", given, source_.scalars.size(),
+                     names_of(source_.scalars)),
+         "pass them in this order");
+}
+
+void LaunchRefusal::dtype(int tensor) const {
+  const TensorArgument& argument = source_.tensors[tensor];
+  refuse(fmt::format("{} has the wrong element type", argument.name),
+         fmt::format("it holds {}, the kernel was compiled for {}", name_of(tensors_[tensor].dtype),
+                     name_of(argument.dtype)),
+         fmt::format("convert it, or compile the program for {}", name_of(tensors_[tensor].dtype)));
+}
+
+void LaunchRefusal::rank(int tensor) const {
+  refuse(fmt::format("{} has the wrong number of dimensions", source_.tensors[tensor].name),
+         fmt::format("it has {}, the kernel expects {}: {}", tensors_[tensor].rank,
+                     source_.tensors[tensor].dims.size(), expected_shape(tensor)),
+         "reshape it");
+}
+
+void LaunchRefusal::size(int tensor, int dim) const {
+  const TensorArgument& argument = source_.tensors[tensor];
+  const std::int64_t given = tensors_[tensor].shape[dim];
+  const std::string why = fmt::format("it is {}, the kernel expects {}", shape_of(tensors_[tensor]),
+                                      expected_shape(tensor));
+  const std::string what = fmt::format("dimension {} of {} is {}", dim, argument.name, given);
+  if (given < 0 || given > std::numeric_limits<std::int32_t>::max()) {
+    refuse(what, why + "; lengths are 32 bit", "split the work into several launches");
+  }
+  refuse(what, why,
+         argument.dims[dim].is_static()
+             ? "pass that length, or compile the program with it (a named extent is free)"
+             : "pass tensors whose shapes agree");
+}
+
+void LaunchRefusal::last_stride(int tensor) const {
+  const TensorView& view = tensors_[tensor];
+  refuse(fmt::format("{} is not dense in its last dimension", source_.tensors[tensor].name),
+         fmt::format("its stride there is {} elements, the kernel reads and writes with 1",
+                     view.strides[view.rank - 1]),
+         "a contiguous copy, or a transpose that leaves the last dimension in place");
+}
+
+void LaunchRefusal::stride(int tensor, int dim) const {
+  const TensorArgument& argument = source_.tensors[tensor];
+  const std::int64_t given = tensors_[tensor].strides[dim];
+  refuse(
+      fmt::format("{} is not aligned along dimension {}", argument.name, dim),
+      fmt::format("its stride there is {} elements ({} bytes), the kernel needs a multiple of {} "
+                  "bytes",
+                  given, given * size_of(argument.dtype), argument.alignment),
+      fmt::format("a contiguous copy, or rows padded to a multiple of {} elements",
+                  argument.alignment / size_of(argument.dtype)));
+}
+
+void LaunchRefusal::repeated_output(int tensor, int dim) const {
+  refuse(fmt::format("{} cannot be written", source_.tensors[tensor].name),
+         fmt::format("its stride along dimension {} is 0: {} rows share one place in memory", dim,
+                     tensors_[tensor].shape[dim]),
+         "pass an output with memory of its own, not an expanded one");
+}
+
+void LaunchRefusal::address(int tensor) const {
+  const TensorArgument& argument = source_.tensors[tensor];
+  if (tensors_[tensor].data == nullptr) {
+    refuse(fmt::format("{} has no memory", argument.name),
+           fmt::format("its address is null and its shape {}", shape_of(tensors_[tensor])),
+           "pass the address of an allocation");
+  }
+  refuse(fmt::format("{} is not aligned", argument.name),
+         fmt::format("it starts at {}, the kernel needs a multiple of {} bytes",
+                     fmt::ptr(tensors_[tensor].data), argument.alignment),
+         "a copy in a fresh allocation, or a slice that starts at such a place");
+}
+
+void LaunchRefusal::device(int tensor) const {
+  refuse("the tensors lie in different places",
+         fmt::format("{} is {}, {} is {}", source_.tensors[0].name, place_of(tensors_[0].device),
+                     source_.tensors[tensor].name, place_of(tensors_[tensor].device)),
+         "move them to one device");
+}
+
+void LaunchRefusal::scalar(int index, const ScalarValue& given) const {
+  const ScalarArgument& argument = source_.scalars[index];
+  if (given.dtype() != argument.dtype) {
+    refuse(fmt::format("{} has the wrong type", argument.name),
+           fmt::format("{} was given, the kernel takes {}", name_of(given.dtype()),
+                       name_of(argument.dtype)),
+           "convert it");
+  }
+  refuse(fmt::format("{} is {}", argument.name,
+                     given.dtype() == DType::f32 ? fmt::to_string(given.f32())
+                                                 : fmt::to_string(given.i32())),
+         "the kernel was simplified under the promise that it is positive",
+         "a positive value, or a program that does not promise it");
+}
+
+void LaunchRefusal::grid() const {
+  refuse("too many blocks",
+         fmt::format("a grid has at most {}", std::numeric_limits<std::int32_t>::max()),
+         "larger tiles, or several launches");
+}
+
+}  // namespace flashcore

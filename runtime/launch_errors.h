@@ -1,0 +1,38 @@
+// The refusals of a launch, kept apart from the path that does not fail.
+#pragma once
+
+#include <span>
+
+#include "codegen/kernel_source.h"
+#include "runtime/tensor.h"
+
+namespace flashcore {
+
+/// Throws for one launch of one kernel. Each function states one fact; all throw DeviceError.
+class LaunchRefusal {
+ public:
+  LaunchRefusal(const KernelSource& source, std::span<const TensorView> tensors)
+      : source_(source), tensors_(tensors) {}
+
+  [[noreturn, gnu::cold]] void tensor_count() const;
+  [[noreturn, gnu::cold]] void scalar_count(std::size_t given) const;
+  [[noreturn, gnu::cold]] void dtype(int tensor) const;
+  [[noreturn, gnu::cold]] void rank(int tensor) const;
+  [[noreturn, gnu::cold]] void size(int tensor, int dim) const;
+  [[noreturn, gnu::cold]] void last_stride(int tensor) const;
+  [[noreturn, gnu::cold]] void stride(int tensor, int dim) const;
+  [[noreturn, gnu::cold]] void repeated_output(int tensor, int dim) const;
+  [[noreturn, gnu::cold]] void address(int tensor) const;
+  [[noreturn, gnu::cold]] void device(int tensor) const;
+  [[noreturn, gnu::cold]] void scalar(int index, const ScalarValue& given) const;
+  [[noreturn, gnu::cold]] void grid() const;
+
+ private:
+  [[noreturn]] void refuse(std::string what, std::string why, std::string fix) const;
+  [[nodiscard]] std::string expected_shape(int tensor) const;
+
+  const KernelSource& source_;
+  std::span<const TensorView> tensors_;
+};
+
+}  // namespace flashcore

@@ -1,0 +1,73 @@
+#include "runtime/cuda/driver.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "dsl/error.h"
+#include "tests/runtime/support/fake_cuda.h"
+#include "tests/runtime/support/kernels.h"
+
+namespace flashcore {
+namespace {
+
+using test::fake_cuda;
+using test::message_of;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class DriverTest : public testing::Test {
+ protected:
+  DriverTest() { fake_cuda().failures.clear(); }
+  static std::string refusal(const std::string& library) {
+    return message_of<DeviceError>([&] { Driver driver(library); });
+  }
+};
+
+TEST_F(DriverTest, Missing) {
+  EXPECT_THAT(
+      refusal("/nowhere/libcuda.so.1"),
+      AllOf(HasSubstr("kernels cannot run on a GPU here"), HasSubstr("/nowhere/libcuda.so.1"),
+            HasSubstr("docker run --gpus all"), HasSubstr("the emulator")));
+}
+
+TEST_F(DriverTest, AnotherLibrary) {
+  EXPECT_THAT(refusal("libm.so.6"), HasSubstr("libm.so.6 has no function cuInit"));
+}
+
+TEST_F(DriverTest, NoDevice) {
+  fake_cuda().failures["cuInit"] = 100;
+  EXPECT_THAT(refusal(test::fake_cuda_file()),
+              AllOf(HasSubstr("the driver does not start: CUDA_ERROR_FAKE (100)"),
+                    HasSubstr("CUDA_VISIBLE_DEVICES"), HasSubstr("work without a GPU")));
+  fake_cuda().failures.clear();
+  fake_cuda().devices = 0;
+  EXPECT_THAT(refusal(test::fake_cuda_file()), HasSubstr("the driver sees no GPU"));
+  fake_cuda().devices = 2;
+}
+
+TEST_F(DriverTest, TooOld) {
+  fake_cuda().version = 11080;
+  EXPECT_THAT(refusal(test::fake_cuda_file()),
+              HasSubstr("the driver supports CUDA 11.8, 12.0 is needed"));
+  fake_cuda().version = 13000;
+}
+
+TEST_F(DriverTest, AvailabilityIsAQuestionNotAnError) {
+  setenv("FLASHCORE_LIBCUDA", "/nowhere/libcuda.so.1", 1);
+  std::string why;
+  EXPECT_FALSE(gpu_is_available(&why));
+  EXPECT_THAT(why, HasSubstr("/nowhere/libcuda.so.1"));
+  setenv("FLASHCORE_LIBCUDA", test::fake_cuda_file().c_str(), 1);
+  EXPECT_TRUE(gpu_is_available());  // asked again, it looks again
+}
+
+TEST_F(DriverTest, StubOfTheToolkit) {
+  const char* const stub = "/usr/local/cuda/lib64/stubs/libcuda.so";
+  if (!std::filesystem::exists(stub)) GTEST_SKIP() << "no toolkit";
+  EXPECT_THAT(refusal(stub), HasSubstr("stub"));
+}
+
+}  // namespace
+}  // namespace flashcore

@@ -1,0 +1,227 @@
+#include "runtime/kernel.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "dsl/error.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
+#include "tests/runtime/support/fake_cuda.h"
+#include "tests/runtime/support/kernels.h"
+
+namespace flashcore {
+namespace {
+
+using test::fake_cuda;
+using test::message_of;
+using testing::HasSubstr;
+
+class LoadedKernelTest : public testing::Test {
+ protected:
+  LoadedKernelTest() {
+    fake_cuda().clear_contexts();
+    const auto keep = fake_cuda().clear_contexts;
+    const auto push = fake_cuda().push_new_context;
+    fake_cuda() = {};
+    fake_cuda().clear_contexts = keep;
+    fake_cuda().push_new_context = push;
+    fake_cuda().parameter_bytes = 40;
+  }
+
+  static std::shared_ptr<const CompiledKernel> compiled(KernelSource source,
+                                                        const char* architecture = "sm_80") {
+    return CompiledKernel::from_cubin(std::move(source), architecture,
+                                      {.bytes = "\x7f"
+                                                "ELF",
+                                       .resources = {.registers = 32}});
+  }
+  static std::array<TensorView, 2> rows(std::int64_t count, int device) {
+    return {TensorView::dense(reinterpret_cast<void*>(0x1000), DType::f32, {count, 64}, device),
+            TensorView::dense(reinterpret_cast<void*>(0x2000), DType::f32, {count, 64}, device)};
+  }
+
+  const std::array<ScalarValue, 1> factor{2.F};
+  LoadedKernel kernel{compiled(test::scale_kernel())};
+};
+
+TEST_F(LoadedKernelTest, Launches) {
+  const auto stream = reinterpret_cast<CudaStream>(0x77);
+  kernel.launch(rows(5, 0), factor, stream);
+  ASSERT_EQ(fake_cuda().launches.size(), 1U);
+  const test::FakeLaunch& launch = fake_cuda().launches[0];
+  EXPECT_EQ(launch.function, "scale");
+  EXPECT_EQ(launch.blocks, 5U);
+  EXPECT_EQ(launch.threads, 64U);
+  EXPECT_EQ(launch.shared_bytes, 0U);
+  EXPECT_EQ(launch.stream, stream);
+  struct {
+    std::uint64_t x = 0x1000, y = 0x2000;
+    std::int64_t x_stride = 64, y_stride = 64;
+    std::int32_t rows = 5;
+    float factor = 2;
+  } expected;
+  EXPECT_EQ(std::memcmp(launch.parameters.data(), &expected, sizeof expected), 0);
+}
+
+TEST_F(LoadedKernelTest, LoadsOnceForEachContext) {
+  fake_cuda().push_new_context(0);
+  kernel.launch(rows(5, 0), factor);
+  kernel.launch(rows(5, 0), factor);
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 1);
+  fake_cuda().push_new_context(0);
+  kernel.launch(rows(5, 0), factor);
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 2);
+  EXPECT_EQ(fake_cuda().calls["cuDevicePrimaryCtxRetain"], 0);  // the caller's contexts did
+}
+
+TEST_F(LoadedKernelTest, ThreadsLoadOnce) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { kernel.prepare(0); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 1);
+}
+
+TEST_F(LoadedKernelTest, SwitchesToTheDeviceOfTheTensors) {
+  fake_cuda().push_new_context(0);
+  kernel.launch(rows(5, 1), factor);
+  kernel.launch(rows(5, 0), factor);
+  kernel.launch(rows(5, 1), factor);
+  std::vector<int> devices;
+  for (const test::FakeLaunch& launch : fake_cuda().launches) devices.push_back(launch.device);
+  EXPECT_THAT(devices, testing::ElementsAre(1, 0, 1));
+  EXPECT_EQ(current_device(Driver::get()), 0);  // and back
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 2);
+}
+
+TEST_F(LoadedKernelTest, NothingToDoTouchesNothing) {
+  kernel.launch(rows(0, 0), factor);
+  EXPECT_TRUE(fake_cuda().launches.empty());
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 0);
+}
+
+TEST_F(LoadedKernelTest, CaptureNeedsALoadedKernel) {
+  fake_cuda().capture_status = 1;
+  EXPECT_EQ(message_of<DeviceError>([&] { kernel.launch(rows(5, 0), factor); }),
+            "scale is not loaded and the stream is being captured\n"
+            "  why: loading code is not allowed during the capture of a graph\n"
+            "  try: call prepare(), or launch it once, before the capture begins");
+  fake_cuda().capture_status = 0;
+  fake_cuda().failures["cuStreamIsCapturing"] =
+      906;  // another stream captures, ours is the legacy one
+  EXPECT_THAT(message_of<DeviceError>([&] { kernel.launch(rows(5, 0), factor); }),
+              HasSubstr("the stream is being captured"));
+
+  fake_cuda().failures.clear();
+  kernel.prepare(0);
+  fake_cuda().capture_status = 1;
+  EXPECT_NO_THROW(kernel.launch(rows(5, 0), factor));
+}
+
+TEST_F(LoadedKernelTest, AsksForLargeSharedMemory) {
+  LoadedKernel large(compiled(test::attention_like_kernel()));
+  large.prepare(0);
+  EXPECT_EQ(fake_cuda().function_attributes, (std::map<int, int>{{8, 65536}}));
+  EXPECT_EQ(large.compiled().resources().dynamic_shared_bytes, 65536);
+}
+
+TEST_F(LoadedKernelTest, RefusesTooMuchSharedMemory) {
+  KernelSource source = test::attention_like_kernel();
+  source.shared_bytes = 149504;
+  fake_cuda().shared_per_block = 101376;
+  LoadedKernel large(compiled(source));
+  EXPECT_EQ(message_of<DeviceError>([&] { large.prepare(0); }),
+            "attention_like cannot run on GPU 0 (Fake GPU, sm_80)\n"
+            "  why: it needs 149504 bytes of shared memory a block, the GPU allows 101376\n"
+            "  try: a schedule with smaller tiles or fewer stages");
+}
+
+TEST_F(LoadedKernelTest, RefusesAnotherArchitecture) {
+  LoadedKernel hopper(compiled(test::scale_kernel(), "sm_90a"));
+  EXPECT_EQ(message_of<DeviceError>([&] { hopper.launch(rows(5, 0), factor); }),
+            "scale cannot run on GPU 0 (Fake GPU, sm_80)\n"
+            "  why: it was compiled for sm_90a\n"
+            "  try: compile it for sm_80 as well");
+}
+
+TEST_F(LoadedKernelTest, RefusesCpuMemoryAndUnknownDevices) {
+  EXPECT_THAT(message_of<DeviceError>([&] { kernel.launch(rows(5, cpu_device), factor); }),
+              HasSubstr("run the kernel in the emulator"));
+  kernel.launch(rows(5, 0), factor);
+  EXPECT_THROW(kernel.launch(rows(5, cpu_device), factor), DeviceError);  // loaded or not
+  fake_cuda().clear_contexts();
+  EXPECT_THAT(message_of<DeviceError>([&] { kernel.prepare(7); }), HasSubstr("GPU 7"));
+}
+
+TEST_F(LoadedKernelTest, TellsWhatTheDriverSays) {
+  kernel.prepare(0);
+  fake_cuda().failures["cuLaunchKernel"] = 701;
+  const std::string launch = message_of<DeviceError>([&] { kernel.launch(rows(5, 0), factor); });
+  EXPECT_THAT(launch,
+              HasSubstr("scale cannot be launched with 5 blocks of 64 threads and 0 bytes"));
+  EXPECT_THAT(launch, HasSubstr("CUDA_ERROR_FAKE (701): as the test asked"));
+  EXPECT_THAT(launch, HasSubstr("fewer threads, registers or bytes of shared memory"));
+
+  fake_cuda().failures["cuModuleLoadData"] = 209;
+  LoadedKernel other(compiled(test::scale_kernel()));
+  EXPECT_THAT(message_of<DeviceError>([&] { other.prepare(0); }),
+              HasSubstr("with an NVRTC of the driver's CUDA version or older"));
+  fake_cuda().failures.clear();
+  EXPECT_NO_THROW(other.prepare(0));  // a failure is not remembered
+}
+
+TEST_F(LoadedKernelTest, BudgetHoldsForKeptCodeToo) {
+  EXPECT_THROW(CompiledKernel::from_cubin(test::scale_kernel(), "sm_80",
+                                          {.bytes = "", .resources = {.spill_load_bytes = 4}}),
+               CompileError);
+}
+
+TEST_F(LoadedKernelTest, IsFast) {
+  fake_cuda().push_new_context(0);
+  LoadedKernel attention(compiled(test::attention_like_kernel()));
+  const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
+  const std::array<TensorView, 4> tensors{
+      TensorView::dense(at(0x10000), DType::bf16, {2, 8, 100, 64}, 0),
+      TensorView::dense(at(0x20000), DType::bf16, {2, 8, 300, 64}, 0),
+      TensorView::dense(at(0x30000), DType::bf16, {2, 8, 100, 64}, 0),
+      TensorView::dense(at(0x40000), DType::f32, {2, 8, 100}, 0)};
+  attention.prepare(0);
+  fake_cuda().recording = false;
+  constexpr int rounds = 100'000;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < rounds; ++i) attention.launch(tensors, factor);
+  const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+  const double nanoseconds = time.count() / rounds;
+  fmt::print("launch beside the driver's own work: {:.0f} ns\n", nanoseconds);
+  EXPECT_LT(nanoseconds, 3000);  // generous: debug builds and sanitisers count too
+}
+
+TEST_F(LoadedKernelTest, DeviceMemoryGoesThereAndBack) {
+  DeviceMemory memory(8);
+  const std::array<std::int32_t, 2> sent{3, 4};
+  std::array<std::int32_t, 2> received{};
+  memory.upload(std::as_bytes(std::span(sent)));
+  memory.download(std::as_writable_bytes(std::span(received)));
+  EXPECT_EQ(received, sent);
+  std::array<std::byte, 9> large{};
+  EXPECT_THAT(message_of<DeviceError>([&] { memory.upload(large); }),
+              HasSubstr("upload of 9 bytes\n  why: the allocation has 8"));
+}
+
+TEST(RunsOn, FollowsTheRulesOfBinaryCompatibility) {
+  const DeviceInfo ada{.major = 8, .minor = 9}, hopper{.major = 9, .minor = 0};
+  EXPECT_TRUE(runs_on("sm_80", ada));
+  EXPECT_TRUE(runs_on("sm_89", ada));
+  EXPECT_FALSE(runs_on("sm_89", DeviceInfo{.major = 8, .minor = 6}));
+  EXPECT_FALSE(runs_on("sm_80", hopper));
+  EXPECT_TRUE(runs_on("sm_90a", hopper));
+  EXPECT_FALSE(runs_on("sm_100a", DeviceInfo{.major = 10, .minor = 3}));
+  EXPECT_TRUE(runs_on("sm_100f", DeviceInfo{.major = 10, .minor = 3}));
+  EXPECT_TRUE(runs_on("sm_120", DeviceInfo{.major = 12, .minor = 1}));
+  EXPECT_FALSE(runs_on("fastest", hopper));
+}
+
+}  // namespace
+}  // namespace flashcore

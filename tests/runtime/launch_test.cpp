@@ -1,0 +1,235 @@
+#include "runtime/launch.h"
+
+#include <chrono>
+#include <cstring>
+
+#include <gmock/gmock.h>
+
+#include "dsl/error.h"
+#include "tests/runtime/support/kernels.h"
+
+namespace flashcore {
+namespace {
+
+using test::message_of;
+using testing::HasSubstr;
+
+constexpr int gpu = 0;
+
+class LaunchPlanTest : public testing::Test {
+ protected:
+  // q and o [2, 8, 100, 64], k [2, 8, 300, 64], lse [2, 8, 100]
+  LaunchPlanTest() {
+    const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
+    tensors = {TensorView::dense(at(0x10000), DType::bf16, {2, 8, 100, 64}, gpu),
+               TensorView::dense(at(0x20000), DType::bf16, {2, 8, 300, 64}, gpu),
+               TensorView::dense(at(0x30000), DType::bf16, {2, 8, 100, 64}, gpu),
+               TensorView::dense(at(0x40000), DType::f32, {2, 8, 100}, gpu)};
+  }
+
+  LaunchPlan::Bound bind() { return plan.bind(tensors, scalars, block); }
+  std::string refusal() {
+    return message_of<DeviceError>([&] { bind(); });
+  }
+  template <class Value>
+  Value at(int offset) const {
+    Value value;
+    std::memcpy(&value, block.bytes + offset, sizeof value);
+    return value;
+  }
+
+  std::vector<TensorView> tensors;
+  std::vector<ScalarValue> scalars{0.125F};
+  LaunchPlan plan{std::make_shared<const KernelSource>(test::attention_like_kernel())};
+  ParameterBlock block;
+};
+
+TEST_F(LaunchPlanTest, PacksTheParameters) {
+  std::memset(block.bytes, 0xAB, sizeof block.bytes);
+  const LaunchPlan::Bound bound = bind();
+  EXPECT_EQ(bound.blocks, 2U * 8U * 2U);  // 100 rows are two tiles of 64
+  EXPECT_EQ(bound.device, gpu);
+
+  struct Expected {
+    std::uint64_t q = 0x10000, k = 0x20000, o = 0x30000, lse = 0x40000;
+    std::int64_t q_strides[3] = {51200, 6400, 64}, k_strides[3] = {153600, 19200, 64};
+    std::int64_t o_strides[3] = {51200, 6400, 64}, lse_strides[2] = {800, 100};
+    std::int32_t B = 2, H = 8, Sq = 100, Sk = 300;
+    float scale = 0.125F;
+    std::int32_t padding = 0;
+  } expected;
+  ASSERT_EQ(static_cast<std::size_t>(plan.source().parameter_bytes), sizeof expected);
+  EXPECT_EQ(std::memcmp(block.bytes, &expected, sizeof expected), 0);
+}
+
+TEST_F(LaunchPlanTest, AnyStridesButTheLast) {
+  // q stored as [batch, seq, heads, dim]
+  tensors[0].strides = {51200, 64, 512, 1};
+  bind();
+  EXPECT_EQ(at<std::int64_t>(32), 51200);
+  EXPECT_EQ(at<std::int64_t>(40), 64);
+  EXPECT_EQ(at<std::int64_t>(48), 512);
+}
+
+TEST_F(LaunchPlanTest, OneElementHasNoStride) {
+  for (TensorView& view : tensors) view.shape[0] = 1;
+  tensors[0].strides[0] = 7;  // whatever a framework puts there
+  tensors[2].strides[0] = 0;
+  EXPECT_EQ(bind().blocks, 16U);
+  EXPECT_EQ(at<std::int64_t>(32), 0);
+}
+
+TEST_F(LaunchPlanTest, NothingToDo) {
+  for (TensorView& view : tensors) view.shape[0] = 0, view.data = nullptr;
+  EXPECT_EQ(bind().blocks, 0U);
+}
+
+TEST_F(LaunchPlanTest, NoKeysIsStillALaunch) {
+  tensors[1].shape[2] = 0;
+  tensors[1].data = nullptr;
+  EXPECT_EQ(bind().blocks, 32U);
+  EXPECT_EQ(at<std::int32_t>(132), 0);
+}
+
+TEST_F(LaunchPlanTest, RefusesTypes) {
+  tensors[1].dtype = DType::f16;
+  EXPECT_EQ(refusal(),
+            "attention_like: k has the wrong element type\n"
+            "  why: it holds f16, the kernel was compiled for bf16\n"
+            "  try: convert it, or compile the program for f16");
+}
+
+TEST_F(LaunchPlanTest, RefusesRanks) {
+  tensors[3] = TensorView::dense(tensors[3].data, DType::f32, {16, 100}, gpu);
+  EXPECT_EQ(refusal(),
+            "attention_like: lse has the wrong number of dimensions\n"
+            "  why: it has 2, the kernel expects 3: [B = 2, H = 8, Sq = 100]\n"
+            "  try: reshape it");
+}
+
+TEST_F(LaunchPlanTest, RefusesLengthsThatDisagree) {
+  tensors[1].shape[1] = 4;
+  EXPECT_EQ(refusal(),
+            "attention_like: dimension 1 of k is 4\n"
+            "  why: it is [2, 4, 300, 64], the kernel expects [B = 2, H = 8, Sk, 64]\n"
+            "  try: pass tensors whose shapes agree");
+}
+
+TEST_F(LaunchPlanTest, RefusesAnotherConstantLength) {
+  tensors[0].shape[3] = 128;
+  EXPECT_EQ(refusal(),
+            "attention_like: dimension 3 of q is 128\n"
+            "  why: it is [2, 8, 100, 128], the kernel expects [B, H, Sq, 64]\n"
+            "  try: pass that length, or compile the program with it (a named extent is free)");
+}
+
+TEST_F(LaunchPlanTest, RefusesLengthsBeyond32Bit) {
+  tensors[0].shape[2] = std::int64_t{1} << 31;
+  EXPECT_THAT(refusal(), HasSubstr("dimension 2 of q is 2147483648"));
+  EXPECT_THAT(refusal(), HasSubstr("lengths are 32 bit"));
+}
+
+TEST_F(LaunchPlanTest, RefusesAStrideInTheLastDimension) {
+  tensors[0].strides[3] = 2;
+  EXPECT_EQ(refusal(),
+            "attention_like: q is not dense in its last dimension\n"
+            "  why: its stride there is 2 elements, the kernel reads and writes with 1\n"
+            "  try: a contiguous copy, or a transpose that leaves the last dimension in place");
+}
+
+TEST_F(LaunchPlanTest, RefusesUnalignedRows) {
+  tensors[1].strides[2] = 65;
+  EXPECT_EQ(refusal(),
+            "attention_like: k is not aligned along dimension 2\n"
+            "  why: its stride there is 65 elements (130 bytes), the kernel needs a multiple of 16 "
+            "bytes\n"
+            "  try: a contiguous copy, or rows padded to a multiple of 8 elements");
+}
+
+TEST_F(LaunchPlanTest, RefusesUnalignedAddresses) {
+  tensors[0].data = reinterpret_cast<void*>(0x10002);
+  EXPECT_THAT(refusal(),
+              HasSubstr("attention_like: q is not aligned\n  why: it starts at 0x10002, the "
+                        "kernel needs a multiple of 16 bytes"));
+  tensors[0].data = nullptr;
+  EXPECT_THAT(refusal(), HasSubstr("q has no memory"));
+}
+
+TEST_F(LaunchPlanTest, RefusesAnExpandedOutput) {
+  tensors[0].strides[1] = 0;  // an input may be
+  EXPECT_NO_THROW(bind());
+  tensors[2].strides[1] = 0;
+  EXPECT_THAT(refusal(), HasSubstr("o cannot be written"));
+  EXPECT_THAT(refusal(), HasSubstr("its stride along dimension 1 is 0: 8 rows share one place"));
+}
+
+TEST_F(LaunchPlanTest, RefusesTensorsOfTwoDevices) {
+  tensors[3].device = 1;
+  EXPECT_THAT(refusal(), HasSubstr("q is on GPU 0, lse is on GPU 1"));
+  tensors[3].device = cpu_device;
+  EXPECT_THAT(refusal(), HasSubstr("lse is in CPU memory"));
+}
+
+TEST_F(LaunchPlanTest, RefusesCounts) {
+  tensors.pop_back();
+  EXPECT_THAT(refusal(), HasSubstr("3 were given, it takes 4: q, k, o, lse"));
+  tensors.clear();
+  EXPECT_THAT(refusal(), HasSubstr("0 were given"));
+}
+
+TEST_F(LaunchPlanTest, RefusesScalars) {
+  scalars = {0.F};
+  EXPECT_EQ(refusal(),
+            "attention_like: scale is 0\n"
+            "  why: the kernel was simplified under the promise that it is positive\n"
+            "  try: a positive value, or a program that does not promise it");
+  scalars = {std::numeric_limits<float>::quiet_NaN()};
+  EXPECT_THAT(refusal(), HasSubstr("scale is nan"));
+  scalars = {1};
+  EXPECT_THAT(refusal(), HasSubstr("i32 was given, the kernel takes f32"));
+  scalars = {};
+  EXPECT_THAT(refusal(), HasSubstr("0 were given, it takes 1: scale"));
+}
+
+TEST_F(LaunchPlanTest, RefusesTooManyBlocks) {
+  const std::int64_t many = 1 << 20;
+  for (TensorView& view : tensors) view.shape[0] = many, view.shape[1] = many;
+  EXPECT_THAT(refusal(), HasSubstr("too many blocks"));
+}
+
+TEST(LaunchPlan, RefusesBrokenSignatures) {
+  const auto plan = [](auto change) {
+    KernelSource source = test::attention_like_kernel();
+    change(source);
+    return message_of<InternalError>(
+        [&] { LaunchPlan(std::make_shared<const KernelSource>(source)); });
+  };
+  EXPECT_THAT(plan([](KernelSource& s) { s.parameters[0].offset = s.parameter_bytes - 4; }),
+              HasSubstr("a field outside the parameters"));
+  EXPECT_THAT(plan([](KernelSource& s) { s.parameters[4].dim = 4; }),
+              HasSubstr("a stride of no dimension"));
+  EXPECT_THAT(plan([](KernelSource& s) { s.extents.push_back("pages"); }),
+              HasSubstr("an extent that no tensor carries"));
+  EXPECT_THAT(plan([](KernelSource& s) { s.extents.pop_back(); }),
+              HasSubstr("an extent that is not declared"));
+  EXPECT_THAT(plan([](KernelSource& s) { s.tensors[0].alignment = 12; }),
+              HasSubstr("no power of two"));
+  EXPECT_THAT(plan([](KernelSource& s) { s.parameter_bytes = 5000; }),
+              HasSubstr("over 4096 bytes"));
+}
+
+TEST_F(LaunchPlanTest, IsFast) {
+  constexpr int rounds = 100'000;
+  std::uint64_t sum = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < rounds; ++i) sum += bind().blocks;
+  const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(sum, 32U * rounds);
+  const double nanoseconds = time.count() / rounds;
+  RecordProperty("bind_ns", std::to_string(nanoseconds));
+  fmt::print("checking and packing: {:.0f} ns\n", nanoseconds);
+  EXPECT_LT(nanoseconds, 2000);  // generous: debug builds and sanitisers count too
+}
+
+}  // namespace
+}  // namespace flashcore

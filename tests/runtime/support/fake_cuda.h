@@ -1,0 +1,46 @@
+// A driver library without a GPU behind it: it keeps contexts, records launches and fails on
+// request. FLASHCORE_LIBCUDA names it, so that launches are tested on any machine.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace flashcore::test {
+
+struct FakeLaunch {
+  std::string function;
+  int device = 0;
+  unsigned blocks = 0, threads = 0, shared_bytes = 0;
+  void* stream = nullptr;
+  std::vector<std::byte> parameters;
+};
+
+struct FakeCuda {
+  int devices = 2;
+  int version = 13000;
+  int major = 8, minor = 0;
+  int shared_per_block = 166912;
+  int capture_status = 0;
+  std::size_t parameter_bytes = 0;      ///< how much of a parameter block to record
+  bool recording = true;                ///< off: a launch returns at once, for measurements
+  std::map<std::string, int> failures;  ///< function to result
+  std::map<std::string, int> calls;     ///< function to number of calls
+  std::map<int, int> function_attributes;
+  std::vector<FakeLaunch> launches;
+
+  /// A context of that device on top of the calling thread's, as cuCtxCreate makes one.
+  std::function<void(int device)> push_new_context;
+  /// Leaves the calling thread without a context.
+  std::function<void()> clear_contexts;
+};
+
+/// The state inside the library, which is opened at the first call.
+FakeCuda& fake_cuda();
+
+/// The library's file.
+std::string fake_cuda_file();
+
+}  // namespace flashcore::test

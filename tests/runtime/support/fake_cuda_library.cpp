@@ -1,0 +1,178 @@
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "tests/runtime/support/fake_cuda.h"
+
+using flashcore::test::FakeCuda;
+
+namespace {
+
+struct Context {
+  int device;
+  unsigned long long id;
+};
+struct Function {
+  std::string name;
+};
+
+thread_local std::vector<Context*> current;
+
+Context* new_context(int device) {
+  static unsigned long long count = 0;
+  static std::vector<std::unique_ptr<Context>> all;
+  all.push_back(std::make_unique<Context>(Context{device, ++count}));
+  return all.back().get();
+}
+
+FakeCuda& state() {
+  static FakeCuda instance;
+  return instance;
+}
+
+int enter(const char* function) {
+  ++state().calls[function];
+  const auto failure = state().failures.find(function);
+  return failure == state().failures.end() ? 0 : failure->second;
+}
+
+constexpr int invalid_context = 201;
+
+}  // namespace
+
+#define FAKE(name, ...) extern "C" __attribute__((visibility("default"))) int name(__VA_ARGS__)
+#define ENTER(name)                                     \
+  if (const int failure = enter(#name); failure != 0) { \
+    return failure;                                     \
+  }
+
+extern "C" __attribute__((visibility("default"))) FakeCuda* flashcore_fake_cuda() {
+  state().push_new_context = [](int device) { current.push_back(new_context(device)); };
+  state().clear_contexts = [] { current.clear(); };
+  return &state();
+}
+
+FAKE(cuInit, unsigned) {
+  ENTER(cuInit)
+  return 0;
+}
+FAKE(cuDriverGetVersion, int* version) {
+  *version = state().version;
+  return 0;
+}
+FAKE(cuGetErrorName, int, const char** name) {
+  *name = "CUDA_ERROR_FAKE";
+  return 0;
+}
+FAKE(cuGetErrorString, int, const char** text) {
+  *text = "as the test asked";
+  return 0;
+}
+FAKE(cuDeviceGet, int* device, int ordinal) {
+  *device = ordinal;
+  return 0;
+}
+FAKE(cuDeviceGetCount, int* count) {
+  *count = state().devices;
+  return 0;
+}
+FAKE(cuDeviceGetName, char* name, int length, int) {
+  std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
+  return 0;
+}
+FAKE(cuDeviceGetAttribute, int* value, int attribute, int) {
+  const std::map<int, int> values{
+      {16, 108}, {75, state().major}, {76, state().minor}, {97, state().shared_per_block}};
+  *value = values.at(attribute);
+  return 0;
+}
+FAKE(cuDevicePrimaryCtxRetain, void** context, int device) {
+  ENTER(cuDevicePrimaryCtxRetain)
+  static std::map<int, Context*> primary;
+  if (primary[device] == nullptr) primary[device] = new_context(device);
+  *context = primary[device];
+  return 0;
+}
+FAKE(cuCtxGetCurrent, void** context) {
+  *context = current.empty() ? nullptr : current.back();
+  return 0;
+}
+FAKE(cuCtxGetId, void*, unsigned long long* id) {
+  if (current.empty()) return invalid_context;
+  *id = current.back()->id;
+  return 0;
+}
+FAKE(cuCtxGetDevice, int* device) {
+  if (current.empty()) return invalid_context;
+  *device = current.back()->device;
+  return 0;
+}
+FAKE(cuCtxPushCurrent_v2, void* context) {
+  ENTER(cuCtxPushCurrent_v2)
+  current.push_back(static_cast<Context*>(context));
+  return 0;
+}
+FAKE(cuCtxPopCurrent_v2, void** context) {
+  if (current.empty()) return invalid_context;
+  *context = current.back();
+  current.pop_back();
+  return 0;
+}
+FAKE(cuModuleLoadData, void** module, const void*) {
+  ENTER(cuModuleLoadData)
+  static int any;
+  *module = &any;
+  return 0;
+}
+FAKE(cuModuleGetFunction, void** function, void*, const char* name) {
+  ENTER(cuModuleGetFunction)
+  static std::map<std::string, std::unique_ptr<Function>> functions;
+  auto& slot = functions[name];
+  if (slot == nullptr) slot = std::make_unique<Function>(Function{name});
+  *function = slot.get();
+  return 0;
+}
+FAKE(cuFuncSetAttribute, void*, int attribute, int value) {
+  ENTER(cuFuncSetAttribute)
+  state().function_attributes[attribute] = value;
+  return 0;
+}
+FAKE(cuLaunchKernel, void* function, unsigned blocks, unsigned, unsigned, unsigned threads,
+     unsigned, unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
+  if (!state().recording) return 0;
+  ENTER(cuLaunchKernel)
+  const auto* bytes = static_cast<const std::byte*>(parameters[0]);
+  state().launches.push_back({.function = static_cast<Function*>(function)->name,
+                              .device = current.back()->device,
+                              .blocks = blocks,
+                              .threads = threads,
+                              .shared_bytes = shared_bytes,
+                              .stream = stream,
+                              .parameters = {bytes, bytes + state().parameter_bytes}});
+  return 0;
+}
+FAKE(cuStreamIsCapturing, void*, int* status) {
+  ENTER(cuStreamIsCapturing)
+  *status = state().capture_status;
+  return 0;
+}
+FAKE(cuMemAlloc_v2, unsigned long long* address, std::size_t bytes) {
+  ENTER(cuMemAlloc_v2)
+  *address = reinterpret_cast<unsigned long long>(::operator new(bytes));
+  return 0;
+}
+FAKE(cuMemFree_v2, unsigned long long address) {
+  ENTER(cuMemFree_v2)
+  ::operator delete(reinterpret_cast<void*>(address));
+  return 0;
+}
+FAKE(cuMemcpyHtoD_v2, unsigned long long target, const void* source, std::size_t bytes) {
+  ENTER(cuMemcpyHtoD_v2)
+  std::memcpy(reinterpret_cast<void*>(target), source, bytes);
+  return 0;
+}
+FAKE(cuMemcpyDtoH_v2, void* target, unsigned long long source, std::size_t bytes) {
+  ENTER(cuMemcpyDtoH_v2)
+  std::memcpy(target, reinterpret_cast<void*>(source), bytes);
+  return 0;
+}
