@@ -141,15 +141,10 @@ class Parser {
     while (!in_.take("]")) {
       if (!op.coordinates.empty()) in_.expect(",");
       Coordinate c;
-      if (in_.at(Token::Kind::value)) {
+      if (in_.at(Token::Kind::value))
         c.value = use();
-      } else {
+      else
         c.axis = names_.axis();
-        if (in_.take("(")) {
-          c.value = use();
-          in_.expect(")");
-        }
-      }
       op.coordinates.push_back(c);
     }
   }

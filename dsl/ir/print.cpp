@@ -130,9 +130,7 @@ class Printer {
       std::string coordinates;
       for (const Coordinate& c : op.coordinates) {
         if (!coordinates.empty()) coordinates += ", ";
-        if (c.axis) coordinates += f_[c.axis].name;
-        if (c.axis && c.value) coordinates += fmt::format("({})", name(c.value));
-        if (!c.axis) coordinates += name(c.value);
+        coordinates += c.axis ? f_[c.axis].name : name(c.value);
       }
       item(fmt::format("{}[{}]", f_[op.tensor].name, coordinates));
     }

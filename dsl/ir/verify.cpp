@@ -97,8 +97,10 @@ class Verifier {
            fmt::format("move it into loop({}, ...)", f_[axis].name));
     };
     if (op.code == OpCode::index || op.code == OpCode::tile_begin) inside(op.axis);
+    // A copy may name another tile than the current one.
+    if (op.code == OpCode::copy_async && !op.operands.empty()) return;
     for (const Coordinate& c : op.coordinates)
-      if (c.axis && !c.value) inside(c.axis);
+      if (c.axis) inside(c.axis);
   }
 
   void types(const Op& op) {
@@ -114,10 +116,7 @@ class Verifier {
         store(op);
         break;
       case OpCode::copy_async:
-        results(op, 0);
-        input(op);
-        accessed_axes(f_, op);
-        scalars(op, 0, op.operands.size());
+        copy(op);
         break;
       case OpCode::read_slot:
         results(op, 1);
@@ -142,9 +141,19 @@ class Verifier {
 
   void input(const Op& op) {
     if (f_[op.tensor].output) fail(fmt::format("{} is an output", f_[op.tensor].name));
-    for (const Coordinate& c : op.coordinates)
-      if (op.code == OpCode::load && c.axis && c.value)
-        fail("only a copy chooses the tile of an axis", "index by the axis or by a scalar");
+  }
+
+  void copy(const Op& op) {
+    results(op, 0);
+    input(op);
+    accessed_axes(f_, op);
+    if (op.operands.size() == 1 || op.operands.size() > 3)
+      fail(fmt::format("it has {} operands", op.operands.size()),
+           "a copy takes none, or the tile and the slot, or both and a condition");
+    scalars(op, 0, std::min<std::size_t>(op.operands.size(), 2));
+    if (op.operands.size() == 3 && f_[op.operands[2]].type != TileType{DType::i1, {}})
+      fail(fmt::format("{} is {} and should be an i1 scalar", name(op.operands[2]),
+                       describe(f_, f_[op.operands[2]].type)));
   }
 
   void store(const Op& op) {

@@ -94,33 +94,34 @@ buffer k: bf16 [64, 128] stages 2 at 32768
   commit_copies
   %1 = constant 1 : i32 @ uniform
   %2 = tile_count cols : i32 @ uniform
-  copy_async k[%0, cols(%1), d], %1 in k
+  %3 = lt %1, %2 : i1 @ uniform
+  copy_async k[%0, cols, d], %1, %1, %3 in k
   commit_copies
   wait_copies pending 1
   barrier
   %query = read_slot in query : bf16[rows, d] @ shared
-  %3 = convert %query : bf16[rows, d] @ operand rows(4w 2f 2s*8 8l/4) d(8f 4s 4l*4)
-  %4 = tile_begin rows : i32 @ uniform
-  %5 = extent cols : i32 @ uniform
+  %4 = convert %query : bf16[rows, d] @ operand rows(4w 2f 2s*8 8l/4) d(8f 4s 4l*4)
+  %5 = tile_begin rows : i32 @ uniform
+  %6 = extent cols : i32 @ uniform
   %start = constant 0 : f32[rows] @ rows(4w 2f 2s*8 8l/4)
   %infinity = constant inf : f32 @ registers
   %l = loop cols from %0, %1 to %2, %2 descending {
     tile %tile : i32 @ uniform
     carry %l_1 = %start : f32[rows] @ rows(4w 2f 2s*8 8l/4)
     wait_copies pending 0
-    %6 = read_slot %1 in k : bf16[cols, d] @ shared
-    %7 = transpose %6 : bf16[d, cols] @ shared
-    %scores = dot %3, %7 : f32[rows, cols] @ rows(4w 2f 2s*8 8l/4) cols(8f 2s 4l*2)
-    %8 = index cols : i32[cols] @ cols(8f 2s 4l*2)
-    %9 = lt %8, %5 : i1[cols] @ cols(8f 2s 4l*2)
-    %10 = where %9, %scores, %infinity masking : f32[rows, cols] @ rows(4w 2f 2s*8 8l/4) cols(8f 2s 4l*2)
-    %11 = reduce_sum %10 along cols by lane : f32[rows] @ rows(4w 2f 2s*8 8l/4)
-    %12 = add %l_1, %11 : f32[rows] @ rows(4w 2f 2s*8 8l/4)
-    yield %12
+    %7 = read_slot %1 in k : bf16[cols, d] @ shared
+    %8 = transpose %7 : bf16[d, cols] @ shared
+    %scores = dot %4, %8 : f32[rows, cols] @ rows(4w 2f 2s*8 8l/4) cols(8f 2s 4l*2)
+    %9 = index cols : i32[cols] @ cols(8f 2s 4l*2)
+    %10 = lt %9, %6 : i1[cols] @ cols(8f 2s 4l*2)
+    %11 = where %10, %scores, %infinity masking : f32[rows, cols] @ rows(4w 2f 2s*8 8l/4) cols(8f 2s 4l*2)
+    %12 = reduce_sum %11 along cols by lane : f32[rows] @ rows(4w 2f 2s*8 8l/4)
+    %13 = add %l_1, %12 : f32[rows] @ rows(4w 2f 2s*8 8l/4)
+    yield %13
   }
-  %13 = combine_lanes %l along cols of reduce_sum : f32[rows] @ rows(4w 2f 2s*8 8l/4)
-  %14 = convert %13, %1 in query : f32[rows] @ shared
-  store o[%0, rows], %14
+  %14 = combine_lanes %l along cols of reduce_sum : f32[rows] @ rows(4w 2f 2s*8 8l/4)
+  %15 = convert %14, %1 in query : f32[rows] @ shared
+  store o[%0, rows], %15
 }
 )");
 }

@@ -156,16 +156,26 @@ TEST(Verify, LoadsAndStores) {
   EXPECT_EQ(with("  %a = load y[%b, rows, d] : f32[rows, d]\n"),
             "invalid operation: %a = load y[%b, rows, d] : f32[rows, d]\n  at:  t:15\n"
             "  why: y is an output");
-  EXPECT_EQ(with("  %a = load h[rows(%i), d] : bf16[rows, d]\n"),
-            "invalid operation: %a = load h[rows(%i), d] : bf16[rows, d]\n  at:  t:15\n"
-            "  why: only a copy chooses the tile of an axis\n"
-            "  try: index by the axis or by a scalar");
   EXPECT_EQ(with("  store x[%b, rows, d], %x\n"),
             "store to x\n  at:  t:15\n  why: it is an input\n  try: declare an output");
   EXPECT_EQ(with("  store y[%b, %i, d], %x\n"),
             "store of f32[rows, d] to y\n  at:  t:15\n"
             "  why: the indices name a tile of type f32[d]\n"
             "  try: index the output by the axes of the tile");
+}
+
+TEST(Verify, Copies) {
+  EXPECT_EQ(with("  copy_async h[rows, d] in slot\n"), "valid");
+  EXPECT_EQ(with("  copy_async y[%b, rows, d] in slot\n"),
+            "invalid operation: copy_async y[%b, rows, d] in slot\n  at:  t:15\n"
+            "  why: y is an output");
+  EXPECT_EQ(with("  copy_async h[rows, d], %i in slot\n"),
+            "invalid operation: copy_async h[rows, d], %i in slot\n  at:  t:15\n"
+            "  why: it has 1 operands\n"
+            "  try: a copy takes none, or the tile and the slot, or both and a condition");
+  EXPECT_EQ(with("  copy_async h[rows, d], %i, %i, %i in slot\n"),
+            "invalid operation: copy_async h[rows, d], %i, %i, %i in slot\n  at:  t:15\n"
+            "  why: %i is i32 and should be an i1 scalar");
 }
 
 TEST(Verify, BlocksWriteDifferentElements) {
@@ -189,7 +199,11 @@ TEST(Verify, TheTileOfALoopAxisNeedsTheLoop) {
             "invalid operation: %a = load h[cols, d] : bf16[cols, d]\n  at:  t:15\n"
             "  why: it needs the current tile of cols outside a loop over it\n"
             "  try: move it into loop(cols, ...)");
-  EXPECT_EQ(with("  copy_async h[cols(%i), d], %i in slot\n"), "valid");
+  EXPECT_EQ(with("  copy_async h[cols, d] in slot\n"),
+            "invalid operation: copy_async h[cols, d] in slot\n  at:  t:15\n"
+            "  why: it needs the current tile of cols outside a loop over it\n"
+            "  try: move it into loop(cols, ...)");
+  EXPECT_EQ(with("  copy_async h[cols, d], %i, %i in slot\n"), "valid");
 }
 
 TEST(Verify, Regions) {
