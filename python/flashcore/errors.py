@@ -1,0 +1,53 @@
+"""The one exception family.
+
+Every message says what failed, where, why with the numbers, and what would work. The parts are
+attributes, so that a program need not read the text.
+"""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Base of everything FlashCore raises on purpose."""
+
+    def __init__(self, what: str, why: str = "", fix: str = "", file: str = "", line: int = 0):
+        text = what
+        if line > 0:
+            text += f"\n  at:  {file}:{line}"
+        if why:
+            text += f"\n  why: {why}"
+        if fix:
+            text += f"\n  try: {fix}"
+        super().__init__(text)
+        self.what = what
+        self.why = why
+        self.fix = fix
+        self.file = file
+        self.line = line
+
+    def __reduce__(self):
+        return type(self), (self.what, self.why, self.fix, self.file, self.line)
+
+
+class SpecError(Error, ValueError):
+    """A program or attention spec that contradicts itself."""
+
+
+class ScheduleError(Error, ValueError):
+    """A schedule that the program or the target cannot run."""
+
+
+class CompileError(Error, RuntimeError):
+    """A compiler that is missing or refuses, or a kernel over its budget."""
+
+
+class CacheError(Error, RuntimeError):
+    """A cache directory that cannot serve an explicit request."""
+
+
+class DeviceError(Error, RuntimeError):
+    """The driver, the GPU, or the arrays given to a launch."""
+
+
+class InternalError(Error, RuntimeError):
+    """A bug in FlashCore itself; the message asks for a report."""

@@ -1,0 +1,60 @@
+"""How a program is mapped to a GPU, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from . import _core
+from .errors import ScheduleError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """It may change speed, never meaning. ``dataclasses.replace`` makes a variant of one.
+
+    The fields are those of ``flashcore::Schedule`` in dsl/schedule.h, which says what each one does.
+    """
+
+    tiles: Mapping[str, int] = field(default_factory=dict)
+    """Elements of a tile, by axis name; one entry for every tiled axis of the program."""
+    warps_m: int = 4
+    warps_n: int = 1
+    stages: int = 2
+    instruction: Literal["mma_m16n8k16"] = "mma_m16n8k16"
+    copy: Literal["cp_async"] = "cp_async"
+    keep_operands: bool = False
+    staged_stores: bool = True
+    descending: bool = True
+    last_tiles_first: bool = False
+    grid_order: Literal["tiles_first", "tiles_last"] = "tiles_first"
+    blocks_per_processor: int = 1
+    register_limit: int = 255
+    shared_limit: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Schedule:
+        """Reads what :meth:`to_json` wrote; raises ScheduleError with every field that is wrong."""
+        return cls(**json.loads(_core.normal_schedule(text)))
+
+
+def merge(base: Schedule, changes: Mapping[str, Any]) -> Schedule:
+    """The schedule with some fields changed; tiles are merged by axis."""
+    known = [f.name for f in dataclasses.fields(Schedule)]
+    unknown = [name for name in changes if name not in known]
+    if unknown:
+        raise ScheduleError(
+            "cannot change the schedule",
+            f"no such field: {', '.join(unknown)}",
+            f"the fields are {', '.join(known)}",
+        )
+    changes = dict(changes)
+    if "tiles" in changes:
+        changes["tiles"] = {**base.tiles, **changes["tiles"]}
+    return dataclasses.replace(base, **changes)

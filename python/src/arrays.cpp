@@ -1,0 +1,294 @@
+#include "python/src/arrays.h"
+
+#include <array>
+#include <string>
+
+#include <pybind11/numpy.h>
+
+#include "dsl/error.h"
+#include "python/src/dlpack.h"
+#include "runtime/cuda/device.h"
+
+namespace flashcore::python {
+namespace {
+
+namespace py = pybind11;
+
+[[noreturn]] void refuse(const char* name, std::string why, std::string fix) {
+  throw DeviceError({.what = fmt::format("array {}", name),
+                     .why = std::move(why),
+                     .fix = std::move(fix),
+                     .where = {}});
+}
+
+[[noreturn]] void refuse_dtype(const char* name, const std::string& given) {
+  refuse(name, fmt::format("its dtype is {}", given), "kernels take f16, bf16, f32 and i32");
+}
+
+void check_rank(const char* name, std::int64_t rank) {
+  if (rank > max_rank) {
+    refuse(name, fmt::format("it has {} dimensions", rank),
+           fmt::format("kernels take at most {}", max_rank));
+  }
+}
+
+// What the type of an array offers; looked up once a type.
+struct ArrayType {
+  PyTypeObject* type = nullptr;
+  const dlpack::ExchangeApi* api = nullptr;
+  bool has_requires_grad = false;
+};
+
+ArrayType describe(py::handle type) {
+  ArrayType entry{.type = reinterpret_cast<PyTypeObject*>(type.ptr())};
+  entry.has_requires_grad = py::hasattr(type, "requires_grad");
+  if (!py::hasattr(type, "__dlpack_c_exchange_api__")) return entry;
+  const py::object capsule = type.attr("__dlpack_c_exchange_api__");
+  const auto* api = static_cast<const dlpack::ExchangeApi*>(
+      PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (api == nullptr) {
+    PyErr_Clear();
+    return entry;
+  }
+  while (api != nullptr && api->version.major != 1) api = api->older;
+  if (api != nullptr && api->borrow != nullptr) entry.api = api;
+  return entry;
+}
+
+const ArrayType& type_of(py::handle array) {
+  // Types live on: a framework's array type is never unloaded. A full table starts over.
+  static std::array<ArrayType, 8> known;
+  static std::size_t count = 0;
+  PyTypeObject* const type = Py_TYPE(array.ptr());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (known[i].type == type) return known[i];
+  }
+  if (count == known.size()) count = 0;
+  Py_INCREF(type);
+  known[count] = describe(reinterpret_cast<PyObject*>(type));
+  return known[count++];
+}
+
+TensorView view_of(const dlpack::Tensor& tensor, const char* name) {
+  check_rank(name, tensor.rank);
+  TensorView view{.data = static_cast<char*>(tensor.data) + tensor.byte_offset,
+                  .rank = tensor.rank};
+  switch (tensor.device.type) {
+    case dlpack::cpu:
+    case dlpack::cuda_host:
+      view.device = cpu_device;
+      break;
+    case dlpack::cuda:
+    case dlpack::cuda_managed:
+      view.device = tensor.device.id;
+      break;
+    default:
+      refuse(name, fmt::format("it lies on a device of DLPack's type {}", tensor.device.type),
+             "kernels take arrays in CPU memory and on CUDA devices");
+  }
+  const dlpack::DataType type = tensor.dtype;
+  if (type.lanes == 1 && type.code == dlpack::bfloat && type.bits == 16) {
+    view.dtype = DType::bf16;
+  } else if (type.lanes == 1 && type.code == dlpack::real && type.bits == 16) {
+    view.dtype = DType::f16;
+  } else if (type.lanes == 1 && type.code == dlpack::real && type.bits == 32) {
+    view.dtype = DType::f32;
+  } else if (type.lanes == 1 && type.code == dlpack::signed_integer && type.bits == 32) {
+    view.dtype = DType::i32;
+  } else {
+    refuse_dtype(name, fmt::format("of DLPack's code {} with {} bits", type.code, type.bits));
+  }
+  std::int64_t dense = 1;
+  for (int dim = tensor.rank - 1; dim >= 0; --dim) {
+    view.shape[dim] = tensor.shape[dim];
+    view.strides[dim] = tensor.strides != nullptr ? tensor.strides[dim] : dense;
+    dense *= tensor.shape[dim];
+  }
+  return view;
+}
+
+DType dtype_named(const char* name, const std::string& dtype) {
+  const std::optional<DType> type = parse_dtype(dtype);
+  if (!type || size_of(*type) == 0) refuse_dtype(name, dtype);
+  return *type;
+}
+
+// NumPy's and CUDA's interfaces count strides in bytes.
+std::int64_t in_elements(const char* name, std::int64_t bytes, DType type) {
+  if (bytes % size_of(type) != 0) {
+    refuse(
+        name,
+        fmt::format("a stride of {} bytes is no multiple of an element's {}", bytes, size_of(type)),
+        "copy the array");
+  }
+  return bytes / size_of(type);
+}
+
+TensorView read_numpy(const py::array& array, const char* name, bool output) {
+  check_rank(name, array.ndim());
+  if (output && !array.writeable()) refuse(name, "it is read-only", "pass a writeable output");
+  TensorView view{.data = const_cast<void*>(array.data()), .rank = static_cast<int>(array.ndim())};
+  view.dtype = dtype_named(name, py::str(array.dtype().attr("name")));
+  for (int dim = 0; dim < view.rank; ++dim) {
+    view.shape[dim] = array.shape(dim);
+    view.strides[dim] = in_elements(name, array.strides(dim), view.dtype);
+  }
+  return view;
+}
+
+// The interface names no GPU: by convention it is the current one.
+TensorView read_cuda_interface(const py::dict& interface, const char* name, bool output) {
+  const auto [address, read_only] = interface["data"].cast<std::pair<std::uintptr_t, bool>>();
+  const auto shape = interface["shape"].cast<std::vector<std::int64_t>>();
+  const auto code = interface["typestr"].cast<std::string>();
+  check_rank(name, static_cast<std::int64_t>(shape.size()));
+  if (output && read_only) refuse(name, "it is read-only", "pass a writeable output");
+  dlpack::Tensor tensor{.data = reinterpret_cast<void*>(address),
+                        .device = {dlpack::cuda, current_device(Driver::get())},
+                        .rank = static_cast<int>(shape.size()),
+                        .dtype = {},
+                        .shape = const_cast<std::int64_t*>(shape.data()),
+                        .strides = nullptr,
+                        .byte_offset = 0};
+  if (code == "<f2") tensor.dtype = {dlpack::real, 16, 1};
+  if (code == "<f4") tensor.dtype = {dlpack::real, 32, 1};
+  if (code == "<i4") tensor.dtype = {dlpack::signed_integer, 32, 1};
+  if (tensor.dtype.lanes == 0) refuse_dtype(name, code);
+  TensorView view = view_of(tensor, name);
+  if (interface.contains("strides") && !interface["strides"].is_none()) {
+    const auto strides = interface["strides"].cast<std::vector<std::int64_t>>();
+    for (int dim = 0; dim < view.rank; ++dim) {
+      view.strides[dim] = in_elements(name, strides[dim], view.dtype);
+    }
+  }
+  return view;
+}
+
+// A kernel records nothing for a backward pass, so silence would cost the caller their gradients.
+void refuse_lost_gradient(py::handle array, const char* name) {
+  static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
+  const py::object wanted =
+      py::reinterpret_steal<py::object>(PyObject_GetAttr(array.ptr(), attribute));
+  if (!wanted) throw py::error_already_set();
+  if (wanted.ptr() != Py_True) return;
+  if (!py::module_::import("torch").attr("is_grad_enabled")().cast<bool>()) return;
+  refuse(name, "it requires a gradient, and kernels have no backward pass",
+         "call under torch.no_grad(), or pass .detach()");
+}
+
+bool is_module(py::handle type, const char* name) {
+  const auto module = py::str(type.attr("__module__")).cast<std::string>();
+  return module == name || module.starts_with(std::string(name) + ".");
+}
+
+CudaStream stream_of(py::handle stream) {
+  py::object handle = py::reinterpret_borrow<py::object>(stream);
+  if (py::hasattr(handle, "__cuda_stream__")) {
+    handle = handle.attr("__cuda_stream__")().cast<py::tuple>()[1];
+  } else if (py::hasattr(handle, "cuda_stream")) {
+    handle = handle.attr("cuda_stream");
+  } else if (py::hasattr(handle, "ptr")) {
+    handle = handle.attr("ptr");
+  }
+  if (!py::isinstance<py::int_>(handle)) {
+    throw DeviceError(
+        {.what = "stream",
+         .why = fmt::format("{} is no CUDA stream", py::repr(stream).cast<std::string>()),
+         .fix = "pass a stream of torch or CuPy, or its handle as an int",
+         .where = {}});
+  }
+  return reinterpret_cast<CudaStream>(handle.cast<std::uintptr_t>());
+}
+
+}  // namespace
+
+TensorView ArrayReader::read(py::handle array, const char* name, bool output) {
+  const ArrayType& type = type_of(array);
+  TensorView view;
+  if (type.api != nullptr) {
+    if (type.has_requires_grad) refuse_lost_gradient(array, name);
+    dlpack::Tensor tensor;
+    if (type.api->borrow(array.ptr(), &tensor) != 0) throw py::error_already_set();
+    view = view_of(tensor, name);
+  } else if (py::isinstance<py::array>(array)) {
+    view = read_numpy(py::reinterpret_borrow<py::array>(array), name, output);
+  } else if (py::hasattr(array, "__dlpack__")) {
+    if (type.has_requires_grad) refuse_lost_gradient(array, name);
+    view = read_capsule(array, name, output);
+  } else if (py::hasattr(array, "__cuda_array_interface__")) {
+    view = read_cuda_interface(array.attr("__cuda_array_interface__"), name, output);
+  } else {
+    refuse(name,
+           fmt::format("a {} has neither __dlpack__ nor __cuda_array_interface__",
+                       py::str(py::type::of(array).attr("__qualname__")).cast<std::string>()),
+           "pass an array of NumPy, torch, CuPy or JAX");
+  }
+  if (view.device != cpu_device && !first_gpu_array_) {
+    first_gpu_array_ = array;
+    device_ = view.device;
+  }
+  return view;
+}
+
+TensorView ArrayReader::read_capsule(py::handle array, const char* name, bool output) {
+  const auto device = array.attr("__dlpack_device__")().cast<std::pair<int, int>>();
+  py::dict keywords;
+  if (device.first == dlpack::cuda || device.first == dlpack::cuda_managed) {
+    keywords["stream"] = exporter_stream(array);
+  }
+  const py::object exporter = array.attr("__dlpack__");
+  py::object capsule;
+  try {
+    keywords["max_version"] = py::make_tuple(1, 3);
+    capsule = exporter(**keywords);
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+    keywords.attr("pop")("max_version");  // an exporter from before DLPack 1.0
+    capsule = exporter(**keywords);
+  }
+  // Not renamed to "used_...": the capsule stays the owner and frees the tensor when we let it go.
+  owners_.push_back(capsule);
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    const auto* held = static_cast<dlpack::VersionedTensor*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    if (output && (held->flags & dlpack::read_only_flag) != 0) {
+      refuse(name, "it is read-only", "pass a writeable output");
+    }
+    return view_of(held->tensor, name);
+  }
+  const auto* held =
+      static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (held == nullptr) throw py::error_already_set();
+  return view_of(held->tensor, name);
+}
+
+// What __dlpack__ is told: the stream that the kernel will use, on which the exporter then orders
+// its pending work. For torch and CuPy that is their current stream, which needs no ordering (-1).
+py::object ArrayReader::exporter_stream(py::handle array) const {
+  if (given_stream_.is_none()) {
+    const py::handle type = py::type::handle_of(array);
+    return py::int_(is_module(type, "torch") || is_module(type, "cupy") ? -1 : 1);
+  }
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream_of(given_stream_));
+  return py::int_(handle == 0 ? 1 : handle);  // 1 is DLPack's name of the default stream
+}
+
+CudaStream ArrayReader::stream() {
+  if (!given_stream_.is_none()) return stream_of(given_stream_);
+  if (!first_gpu_array_) return nullptr;
+  if (const dlpack::ExchangeApi* api = type_of(first_gpu_array_).api) {
+    void* current = nullptr;
+    if (api->current_stream(dlpack::cuda, device_, &current) != 0) throw py::error_already_set();
+    return static_cast<CudaStream>(current);
+  }
+  const py::handle type = py::type::handle_of(first_gpu_array_);
+  if (is_module(type, "torch")) {
+    return stream_of(py::module_::import("torch.cuda").attr("current_stream")(device_));
+  }
+  if (is_module(type, "cupy")) {
+    return stream_of(py::module_::import("cupy.cuda").attr("get_current_stream")());
+  }
+  return nullptr;
+}
+
+}  // namespace flashcore::python

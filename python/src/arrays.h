@@ -1,0 +1,39 @@
+// Python arrays as views for one call: through the C functions of DLPack where the framework has
+// them, as NumPy arrays, through __dlpack__, or through __cuda_array_interface__.
+#pragma once
+
+#include <vector>
+
+#include <pybind11/pybind11.h>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/tensor.h"
+
+namespace flashcore::python {
+
+/// Borrows arrays until it dies. Needs the GIL.
+class ArrayReader {
+ public:
+  /// `stream` is the caller's choice, or None for the stream that the arrays' framework works on.
+  explicit ArrayReader(pybind11::handle stream) : given_stream_(stream) {}
+  ArrayReader(const ArrayReader&) = delete;
+  ArrayReader& operator=(const ArrayReader&) = delete;
+
+  /// Throws DeviceError for what is no array, or an array of a kind that kernels do not take.
+  /// `name` is what messages call it.
+  TensorView read(pybind11::handle array, const char* name, bool output);
+
+  /// The stream on which to work on the arrays read so far.
+  CudaStream stream();
+
+ private:
+  TensorView read_capsule(pybind11::handle array, const char* name, bool output);
+  [[nodiscard]] pybind11::object exporter_stream(pybind11::handle array) const;
+
+  pybind11::handle given_stream_;
+  pybind11::handle first_gpu_array_;
+  int device_ = cpu_device;
+  std::vector<pybind11::object> owners_;
+};
+
+}  // namespace flashcore::python

@@ -1,0 +1,58 @@
+// One generated kernel as Python holds it: compiled for GPUs when that is first needed, and for the
+// host when it meets arrays in CPU memory.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <pybind11/pybind11.h>
+
+#include "codegen/generate.h"
+#include "runtime/emulator/emulator.h"
+#include "runtime/kernel.h"
+
+namespace flashcore::python {
+
+class JitKernel {
+ public:
+  static constexpr int max_tensors = 16;
+  static constexpr int max_scalars = 16;
+
+  JitKernel(const Program& program, const std::string& schedule, const std::string& target);
+
+  [[nodiscard]] const KernelSource& source() const { return *source_; }
+  [[nodiscard]] double generate_ms() const { return generate_ms_; }
+  /// The program after a pass, or "built" for before the first.
+  [[nodiscard]] std::string ir_after(const std::string& pass) const;
+
+  /// Needs no GPU. Compiles on first use.
+  [[nodiscard]] const CompiledKernel& compiled() const;
+
+  /// Arrays and numbers in the order of the program. `stream` may be None.
+  void launch(const pybind11::tuple& arrays, const pybind11::tuple& scalars,
+              pybind11::handle stream);
+
+  /// Loads the code for a GPU, so that launches can be captured into a graph.
+  void prepare(int device) { loaded().prepare(device); }
+
+ private:
+  LoadedKernel& loaded();
+  const EmulatedKernel& emulated();
+  void emulate(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars);
+
+  Program program_;
+  Schedule schedule_;
+  const Target& target_;
+  std::shared_ptr<const KernelSource> source_;
+  double generate_ms_ = 0;
+
+  mutable std::mutex mutex_;  ///< taken without the GIL only
+  mutable std::shared_ptr<const CompiledKernel> compiled_;
+  std::unique_ptr<LoadedKernel> owned_;
+  std::atomic<LoadedKernel*> loaded_ = nullptr;
+  std::unique_ptr<EmulatedKernel> emulated_;
+};
+
+}  // namespace flashcore::python

@@ -1,0 +1,88 @@
+#include <pybind11/stl.h>
+
+#include "python/src/jit_kernel.h"
+#include "python/src/module.h"
+
+namespace flashcore::python {
+namespace {
+
+namespace py = pybind11;
+
+py::list tensors_of(const JitKernel& kernel) {
+  py::list tensors;
+  for (const TensorArgument& tensor : kernel.source().tensors) {
+    py::list dims;
+    for (const Extent& extent : tensor.dims) {
+      if (extent.is_static()) {
+        dims.append(extent.value);
+      } else {
+        dims.append(extent.name);
+      }
+    }
+    tensors.append(py::make_tuple(tensor.name, std::string(name_of(tensor.dtype)), tensor.output,
+                                  py::tuple(dims)));
+  }
+  return tensors;
+}
+
+py::list scalars_of(const JitKernel& kernel) {
+  py::list scalars;
+  for (const ScalarArgument& scalar : kernel.source().scalars) {
+    scalars.append(
+        py::make_tuple(scalar.name, std::string(name_of(scalar.dtype)), scalar.positive));
+  }
+  return scalars;
+}
+
+py::dict resources_of(const Resources& resources) {
+  py::dict values;
+  values["registers"] = resources.registers;
+  values["stack_bytes"] = resources.stack_bytes;
+  values["spill_store_bytes"] = resources.spill_store_bytes;
+  values["spill_load_bytes"] = resources.spill_load_bytes;
+  values["static_shared_bytes"] = resources.static_shared_bytes;
+  values["dynamic_shared_bytes"] = resources.dynamic_shared_bytes;
+  values["barriers"] = resources.barriers;
+  return values;
+}
+
+// Compiling takes long and may call a Python hook of the log: never with the GIL.
+const CompiledKernel& compiled(const JitKernel& kernel) {
+  const py::gil_scoped_release release;
+  return kernel.compiled();
+}
+
+}  // namespace
+
+void bind_kernels(py::module_& m) {
+  py::class_<JitKernel>(m, "Kernel")
+      .def(py::init<const Program&, const std::string&, const std::string&>(), py::arg("program"),
+           py::arg("schedule"), py::arg("target"), py::call_guard<py::gil_scoped_release>())
+      .def("launch", &JitKernel::launch, py::arg("arrays"), py::arg("scalars"), py::arg("stream"))
+      .def("prepare", &JitKernel::prepare, py::arg("device"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("compile", [](const JitKernel& kernel) { (void)compiled(kernel); })
+      .def("ir_after", &JitKernel::ir_after, py::arg("pass_name"))
+      .def_property_readonly("tensors", &tensors_of)
+      .def_property_readonly("scalars", &scalars_of)
+      .def_property_readonly("name", [](const JitKernel& k) { return k.source().name; })
+      .def_property_readonly("source", [](const JitKernel& k) { return k.source().text(); })
+      .def_property_readonly("threads", [](const JitKernel& k) { return k.source().threads; })
+      .def_property_readonly("generate_ms", &JitKernel::generate_ms)
+      .def_property_readonly("cubin",
+                             [](const JitKernel& k) { return py::bytes(compiled(k).cubin()); })
+      .def_property_readonly("ptx",
+                             [](const JitKernel& k) {
+                               const CompiledKernel& code = compiled(k);
+                               const py::gil_scoped_release release;
+                               return code.ptx();
+                             })
+      .def_property_readonly(
+          "resources", [](const JitKernel& k) { return resources_of(compiled(k).resources()); })
+      .def_property_readonly("from_cache",
+                             [](const JitKernel& k) { return compiled(k).from_cache(); })
+      .def_property_readonly("compile_ms",
+                             [](const JitKernel& k) { return compiled(k).compile_ms(); });
+}
+
+}  // namespace flashcore::python

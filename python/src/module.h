@@ -1,0 +1,14 @@
+// One function for each part of the module. They bind and convert; what they bind decides.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace flashcore::python {
+
+void bind_errors(pybind11::module_& m);
+void bind_specs(pybind11::module_& m);
+void bind_programs(pybind11::module_& m);
+void bind_kernels(pybind11::module_& m);
+void bind_process(pybind11::module_& m);
+
+}  // namespace flashcore::python

@@ -1,0 +1,57 @@
+// What belongs to the process: the compiler and GPU it finds, its log, its environment.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include "dsl/target.h"
+#include "python/src/module.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/nvrtc_search.h"
+#include "runtime/environment.h"
+#include "runtime/log.h"
+
+namespace flashcore::python {
+namespace {
+
+namespace py = pybind11;
+
+std::optional<std::string> gpu_target() {
+  if (!gpu_is_available()) return std::nullopt;
+  const Driver& driver = Driver::get();
+  const DeviceInfo device = device_info(driver, current_device(driver));
+  return std::string(target_for_device(device.major, device.minor).name);
+}
+
+void set_hook(std::optional<std::function<void(std::string, std::string)>> hook) {
+  if (!hook) {
+    set_log_hook({});
+    return;
+  }
+  // Messages come from any thread, also from those that compile without the GIL.
+  auto shared = std::shared_ptr<std::function<void(std::string, std::string)>>(
+      new auto(std::move(*hook)), [](auto* held) {
+        const py::gil_scoped_acquire gil;
+        delete held;
+      });
+  set_log_hook([shared](LogLevel level, std::string_view text) {
+    const py::gil_scoped_acquire gil;
+    (*shared)(std::string(name_of(level)), std::string(text));
+  });
+}
+
+}  // namespace
+
+void bind_process(py::module_& m) {
+  m.def("set_nvrtc_hint", &set_nvrtc_hint, py::arg("path"));
+  m.def("gpu_target", &gpu_target, py::call_guard<py::gil_scoped_release>(),
+        "The target of the current GPU, or None without one.");
+  m.def("set_log_hook", &set_hook, py::arg("hook").none(true));
+  m.def("environment", [] {
+    std::vector<std::tuple<std::string, std::string, std::string>> rows;
+    for (const EnvironmentEntry& entry : environment_table()) {
+      rows.emplace_back(entry.name, entry.fallback, entry.meaning);
+    }
+    return rows;
+  });
+}
+
+}  // namespace flashcore::python

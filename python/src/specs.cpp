@@ -1,0 +1,47 @@
+// Specs and schedules cross as JSON: the form in which they are saved as well.
+#include <pybind11/stl.h>
+
+#include "codegen/generate.h"
+#include "dsl/error.h"
+#include "dsl/json.h"
+#include "python/src/module.h"
+#include "templates/attention.h"
+
+namespace flashcore::python {
+namespace {
+
+namespace py = pybind11;
+
+std::vector<std::string> reasons_against(const std::string& json, const std::string& target_name) {
+  try {
+    const AttentionSpec spec = attention_spec_from_json(json);
+    std::vector<std::string> reasons = check(spec);
+    if (!reasons.empty()) return reasons;
+    const Target& target = find_target(target_name);
+    return why_not(attention_forward(spec), attention_schedule(spec, target), target);
+  } catch (const Error& error) {
+    return {error.what()};
+  }
+}
+
+}  // namespace
+
+void bind_specs(py::module_& m) {
+  m.def("normal_spec",
+        [](const std::string& json) { return to_json(attention_spec_from_json(json)); });
+  m.def("normal_schedule",
+        [](const std::string& json) { return to_json(schedule_from_json(json)); });
+  m.def("why_not", &reasons_against, py::arg("spec"), py::arg("target"));
+  m.def("attention_program",
+        [](const std::string& json) { return attention_forward(attention_spec_from_json(json)); });
+  m.def("attention_schedule", [](const std::string& json, const std::string& target) {
+    return to_json(attention_schedule(attention_spec_from_json(json), find_target(target)));
+  });
+  m.def("targets", [] {
+    std::vector<std::string> names;
+    for (const Target& target : all_targets()) names.emplace_back(target.name);
+    return names;
+  });
+}
+
+}  // namespace flashcore::python
