@@ -1,0 +1,101 @@
+#include "codegen/analysis/affine.h"
+
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+AffineForm scaled(AffineForm form, std::int64_t factor) {
+  for (auto& [axis, coefficient] : form.positions) coefficient *= factor;
+  for (auto& [scalar, coefficient] : form.scalars) coefficient *= factor;
+  form.constant *= factor;
+  return form;
+}
+
+AffineForm sum(AffineForm a, const AffineForm& b) {
+  for (const auto& [axis, coefficient] : b.positions) a.positions[axis] += coefficient;
+  for (const auto& [scalar, coefficient] : b.scalars) a.scalars[scalar] += coefficient;
+  a.constant += b.constant;
+  std::erase_if(a.positions, [](const auto& term) { return term.second == 0; });
+  std::erase_if(a.scalars, [](const auto& term) { return term.second == 0; });
+  return a;
+}
+
+/// a - b - slack >= 0
+std::optional<AffineForm> difference(const Function& f, ValueId a, ValueId b, std::int64_t slack) {
+  const auto left = affine_form(f, a), right = affine_form(f, b);
+  if (!left || !right) return std::nullopt;
+  AffineForm form = sum(*left, scaled(*right, -1));
+  form.constant -= slack;
+  return form;
+}
+
+}  // namespace
+
+std::optional<AffineForm> affine_form(const Function& f, ValueId value) {
+  AffineForm atom;
+  atom.scalars[value] = 1;
+  const Op* op = f.definition(value);
+  const bool scalar = f[value].type.is_scalar() && f[value].type.dtype == DType::i32;
+  if (!op) return scalar ? std::optional(atom) : std::nullopt;
+  const auto operand = [&](std::size_t i) { return affine_form(f, op->operands[i]); };
+  switch (op->code) {
+    case OpCode::constant: return AffineForm{{}, {}, static_cast<std::int64_t>(op->number)};
+    case OpCode::index:
+      if (scalar) return atom;
+      return AffineForm{{{op->axis, 1}}, {}, 0};
+    case OpCode::neg: {
+      const auto a = operand(0);
+      return a ? std::optional(scaled(*a, -1)) : std::nullopt;
+    }
+    case OpCode::add:
+    case OpCode::sub: {
+      const auto a = operand(0), b = operand(1);
+      if (!a || !b) return scalar ? std::optional(atom) : std::nullopt;
+      return sum(*a, op->code == OpCode::add ? *b : scaled(*b, -1));
+    }
+    case OpCode::mul:
+      for (std::size_t i : {0, 1})
+        if (const double* factor = constant_of(f, op->operands[i]))
+          if (const auto a = operand(1 - i))
+            return scaled(*a, static_cast<std::int64_t>(*factor));
+      return scalar ? std::optional(atom) : std::nullopt;
+    default: return scalar ? std::optional(atom) : std::nullopt;
+  }
+}
+
+AffineCondition affine_condition(const Function& f, ValueId condition) {
+  const Op* op = f.definition(condition);
+  AffineCondition result;
+  if (!op) return {{}, false};
+  const auto compare = [&](std::size_t greater, std::size_t smaller, std::int64_t slack) {
+    const auto form = difference(f, op->operands[greater], op->operands[smaller], slack);
+    if (form)
+      result.terms.push_back(*form);
+    else
+      result.complete = false;
+  };
+  switch (op->code) {
+    case OpCode::logical_and:
+      for (ValueId part : op->operands) {
+        const AffineCondition terms = affine_condition(f, part);
+        result.terms.insert(result.terms.end(), terms.terms.begin(), terms.terms.end());
+        result.complete = result.complete && terms.complete;
+      }
+      return result;
+    case OpCode::lt: compare(1, 0, 1); return result;
+    case OpCode::le: compare(1, 0, 0); return result;
+    case OpCode::gt: compare(0, 1, 1); return result;
+    case OpCode::ge: compare(0, 1, 0); return result;
+    case OpCode::eq:
+      compare(0, 1, 0);
+      compare(1, 0, 0);
+      return result;
+    default: return {{}, false};
+  }
+}
+
+}  // namespace flashcore

@@ -1,0 +1,31 @@
+// Integer expressions over positions as linear forms: sum of coefficient * atom + constant.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+struct AffineForm {
+  std::map<ir::AxisId, std::int64_t> positions;  ///< coefficient of the position along an axis
+  std::map<ir::ValueId, std::int64_t> scalars;   ///< coefficient of an i32 scalar of the block
+  std::int64_t constant = 0;
+};
+
+/// The linear form of an i32 value, if it has one.
+std::optional<AffineForm> affine_form(const ir::Function& f, ir::ValueId value);
+
+/// A condition cut at its `and`s. Each term that is a comparison of linear forms comes as a form that is
+/// at least 0 exactly where it holds; `complete` says that no other terms were left out.
+struct AffineCondition {
+  std::vector<AffineForm> terms;
+  bool complete = true;
+};
+
+AffineCondition affine_condition(const ir::Function& f, ir::ValueId condition);
+
+}  // namespace flashcore

@@ -1,0 +1,38 @@
+#include "codegen/analysis/shared_use.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+BufferId buffer_of(const Function& f, ValueId value) {
+  const Op* op = f.definition(value);
+  while (op && op->code == OpCode::transpose) op = f.definition(op->operands[0]);
+  return op && (op->code == OpCode::read_slot || op->code == OpCode::convert) ? op->buffer
+                                                                              : BufferId{};
+}
+
+SharedUse shared_use(const Function& f, const Op& op) {
+  SharedUse use;
+  switch (op.code) {
+    case OpCode::copy_async: use.async_writes.push_back(op.buffer); break;
+    case OpCode::dot:
+      for (std::size_t i : {0, 1})
+        if (f[op.operands[i]].home.space == Space::shared)
+          use.reads.push_back(buffer_of(f, op.operands[i]));
+      break;
+    case OpCode::convert:
+      if (op.buffer)
+        use.writes.push_back(op.buffer);
+      else
+        use.reads.push_back(buffer_of(f, op.operands[0]));
+      break;
+    case OpCode::store:
+      if (f[op.operands[0]].home.space == Space::shared)
+        use.reads.push_back(buffer_of(f, op.operands[0]));
+      break;
+    default: break;
+  }
+  return use;
+}
+
+}  // namespace flashcore

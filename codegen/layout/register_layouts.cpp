@@ -1,0 +1,50 @@
+#include "codegen/layout/register_layouts.h"
+
+#include <algorithm>
+
+namespace flashcore {
+
+using ir::AxisLayout;
+
+AxisLayout accumulator_rows(int length, int warps_m, int warps_n) {
+  return {.warps = warps_m, .warp_divisor = warps_n, .fragments = length / (16 * warps_m),
+          .slots = 2, .slot_stride = 8, .lanes = 8, .lane_divisor = 4, .lane_stride = 1};
+}
+
+AxisLayout accumulator_columns(int length, int warps_n) {
+  return {.warps = warps_n, .warp_divisor = 1, .fragments = length / (8 * warps_n),
+          .slots = 2, .slot_stride = 1, .lanes = 4, .lane_divisor = 1, .lane_stride = 2};
+}
+
+namespace {
+
+/// The largest power of two that divides `length`, at most `limit`.
+int power_of_two_divisor(int length, int limit) {
+  int divisor = 1;
+  while (divisor * 2 <= limit && length % (divisor * 2) == 0) divisor *= 2;
+  return divisor;
+}
+
+}  // namespace
+
+PlainLayout plain_tile(int rows, int columns, int warps, int slots) {
+  const int lanes = power_of_two_divisor(columns, 32);
+  slots = power_of_two_divisor(columns / lanes, slots);
+  const int row_lanes = 32 / lanes, row_warps = power_of_two_divisor(rows / row_lanes, warps);
+  PlainLayout layout;
+  layout.columns = {.fragments = columns / (lanes * slots), .slots = slots, .slot_stride = 1,
+                    .lanes = lanes, .lane_divisor = 1, .lane_stride = slots};
+  layout.rows = {.warps = row_warps, .warp_divisor = 1, .fragments = rows / (row_warps * row_lanes),
+                 .slots = 1, .slot_stride = 1, .lanes = row_lanes, .lane_divisor = lanes,
+                 .lane_stride = 1};
+  return layout;
+}
+
+AxisLayout plain_vector(int length, int warps) {
+  const int lanes = power_of_two_divisor(length, 32);
+  const int used_warps = power_of_two_divisor(length / lanes, warps);
+  return {.warps = used_warps, .fragments = length / (lanes * used_warps), .lanes = lanes,
+          .lane_stride = 1};
+}
+
+}  // namespace flashcore

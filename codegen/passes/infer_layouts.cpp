@@ -1,0 +1,301 @@
+// Every axis of every register tile is a node. Operations that move nothing between threads join the
+// nodes of an axis: elementwise operations, reductions (for the axes that stay), loops (for what they
+// carry). Products anchor the joined sets with the layouts of their instruction; sets that no product
+// touches get a plain one. A left operand that is itself computed stays in registers, because the
+// accumulator layout, packed in pairs, is the left operand's.
+#include <fmt/format.h>
+
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "codegen/layout/register_layouts.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class LayoutInference {
+ public:
+  LayoutInference(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+
+  void run() {
+    split_mixed_loads();
+    place_loads();
+    parents_.resize(f_.values.size() * 2);
+    std::iota(parents_.begin(), parents_.end(), 0u);
+    anchors_.resize(parents_.size());
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) { join(op); });
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) { anchor(op); });
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 2); });
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 1); });
+    for (std::size_t i = 0; i < f_.values.size(); ++i) assign(ValueId(i));
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) { check(op); });
+  }
+
+ private:
+  static bool is_source(const Function& f, ValueId value) {
+    const Op* op = f.definition(value);
+    return op && kind_of(op->code) == OpKind::source;
+  }
+
+  // ---- loads: shared memory for products, registers for everything else
+
+  /// Who reads a value, seen through transposes.
+  struct Uses {
+    bool any = false;   ///< some product reads it
+    bool only = true;   ///< nothing else does
+  };
+  [[nodiscard]] Uses product_uses(ValueId value) const {
+    Uses uses;
+    collect_uses(value, uses);
+    return uses;
+  }
+  void collect_uses(ValueId value, Uses& uses) const {
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      for (std::size_t i = 0; i < op.operands.size(); ++i) {
+        if (op.operands[i] != value) continue;
+        if (op.code == OpCode::transpose) {
+          collect_uses(op.results[0], uses);
+        } else if (op.code == OpCode::dot && i < 2) {
+          uses.any = true;
+        } else {
+          uses.only = false;
+        }
+      }
+    });
+  }
+
+  /// A load that feeds a product and something else becomes two.
+  void split_mixed_loads() {
+    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
+      const BlockId block(b);
+      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+        const Op op = f_[f_[block].ops[i]];
+        if (op.code != OpCode::load) continue;
+        const Uses uses = product_uses(op.results[0]);
+        if (!uses.any || uses.only) continue;
+        ValueId copy;
+        insert_before(f_, block, i, op.where,
+                      [&](Builder& builder) { copy = builder.load(op.tensor, op.coordinates); });
+        f_[copy].name = f_[op.results[0]].name;
+        for_each_op(f_, f_.body, [&](Op& user, BlockId) {
+          const std::size_t first = user.code == OpCode::dot ? 2 : 0;
+          if (user.code == OpCode::transpose) return;
+          for (std::size_t k = first; k < user.operands.size(); ++k)
+            if (user.operands[k] == op.results[0]) user.operands[k] = copy;
+        });
+        ++i;
+      }
+    }
+  }
+
+  void place_loads() {
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) {
+      if (op.code == OpCode::load) {
+        const Uses uses = product_uses(op.results[0]);
+        if (uses.any && uses.only) f_[op.results[0]].home.space = Space::shared;
+      } else if (op.code == OpCode::transpose) {
+        f_[op.results[0]].home.space = f_[op.operands[0]].home.space;
+      }
+    });
+  }
+
+  [[nodiscard]] bool in_shared(ValueId value) const {
+    return f_[value].home.space == Space::shared;
+  }
+
+  // ---- nodes
+
+  std::optional<std::uint32_t> node(ValueId value, AxisId axis) {
+    if (in_shared(value) || is_source(f_, value)) return std::nullopt;
+    const auto& axes = f_[value].type.axes;
+    for (std::uint32_t k = 0; k < axes.size(); ++k)
+      if (axes[k] == axis) return find(value.index * 2 + k);
+    return std::nullopt;
+  }
+  std::uint32_t find(std::uint32_t n) {
+    while (parents_[n] != n) n = parents_[n] = parents_[parents_[n]];
+    return n;
+  }
+  void join_values(ValueId a, ValueId b) {
+    for (AxisId axis : f_[a].type.axes) {
+      const auto na = node(a, axis), nb = node(b, axis);
+      if (na && nb) parents_[*na] = *nb;
+    }
+  }
+
+  void join(const Op& op) {
+    switch (kind_of(op.code)) {
+      case OpKind::elementwise:
+      case OpKind::reduction:
+        for (ValueId operand : op.operands) join_values(operand, op.results[0]);
+        break;
+      case OpKind::tile:
+        if (op.code == OpCode::dot) {
+          if (op.operands.size() == 3) join_values(op.operands[2], op.results[0]);
+          join_values(op.operands[0], op.results[0]);
+        } else {
+          join_values(op.operands[0], op.results[0]);
+        }
+        break;
+      case OpKind::control:
+        if (op.code == OpCode::loop) {
+          const Op& yield = yield_of(f_, op);
+          for (std::size_t i = 0; i < op.results.size(); ++i) {
+            const ValueId argument = f_[op.body].arguments[i + 1];
+            join_values(op.operands[static_cast<std::size_t>(op.bounds) + i], argument);
+            join_values(yield.operands[i], argument);
+            join_values(op.results[i], argument);
+          }
+        }
+        break;
+      default: break;
+    }
+  }
+
+  // ---- anchors
+
+  void set_anchor(ValueId value, AxisId axis, const AxisLayout& layout, const Location& where) {
+    const auto n = node(value, axis);
+    if (!n) return;
+    if (anchors_[*n] && !(*anchors_[*n] == layout))
+      throw ScheduleError(
+          {fmt::format("two products want axis {} laid out differently in registers", f_[axis].name),
+           fmt::format("one spreads it over {} warps, the other over {}", anchors_[*n]->warps,
+                       layout.warps),
+           "warps_n = 1, so that a row of scores stays in one warp", where});
+    anchors_[*n] = layout;
+  }
+
+  void anchor(const Op& op) {
+    if (op.code != OpCode::dot) return;
+    const AxisId rows = f_[op.results[0]].type.axes[0], columns = f_[op.results[0]].type.axes[1];
+    const AxisId inner = f_[op.operands[0]].type.axes[1];
+    require_multiple(op, rows, 16 * schedule_.warps_m, "warps_m");
+    require_multiple(op, columns, 16 * schedule_.warps_n, "warps_n");
+    set_anchor(op.results[0], rows,
+               accumulator_rows(f_[rows].tile, schedule_.warps_m, schedule_.warps_n), op.where);
+    set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, schedule_.warps_n),
+               op.where);
+    set_anchor(op.operands[0], inner, accumulator_columns(f_[inner].tile, 1), op.where);
+  }
+
+  void require_multiple(const Op& op, AxisId axis, int step, const char* field) {
+    if (f_[axis].tile % step == 0) return;
+    throw ScheduleError(
+        {fmt::format("a tile of {} along {}", f_[axis].tile, f_[axis].name),
+         fmt::format("a warp's share of a product is a multiple of 16, so with {} = {} the tile must "
+                     "be a multiple of {}",
+                     field, step / 16, step),
+         fmt::format("a tile of {}, or fewer warps", (f_[axis].tile / step + 1) * step), op.where});
+  }
+
+  /// Layouts for tiles (rank 2, then 1) that no product reaches.
+  void choose_plain(const Op& op, std::size_t rank) {
+    for (ValueId value : op.results) {
+      const TileType& type = f_[value].type;
+      if (type.axes.size() != rank) continue;
+      if (rank == 1) {
+        const auto n = node(value, type.axes[0]);
+        if (n && !anchors_[*n])
+          anchors_[*n] = plain_vector(f_[type.axes[0]].tile, schedule_.warps_m * schedule_.warps_n);
+        continue;
+      }
+      const auto rows = node(value, type.axes[0]), columns = node(value, type.axes[1]);
+      if (!rows || !columns) continue;
+      const Axis &row_axis = f_[type.axes[0]], &column_axis = f_[type.axes[1]];
+      if (!anchors_[*rows] && !anchors_[*columns]) {
+        // Vector accesses need an alignment that only a constant length promises.
+        const int slots = column_axis.extent.is_static() && column_axis.extent.value % 4 == 0 ? 4 : 1;
+        const PlainLayout plain = plain_tile(row_axis.tile, column_axis.tile,
+                                             schedule_.warps_m * schedule_.warps_n, slots);
+        anchors_[*rows] = plain.rows;
+        anchors_[*columns] = plain.columns;
+      } else if (!anchors_[*columns]) {
+        anchors_[*columns] = accumulator_columns(column_axis.tile, schedule_.warps_n);
+      } else if (!anchors_[*rows]) {
+        anchors_[*rows] = accumulator_rows(row_axis.tile, schedule_.warps_m, schedule_.warps_n);
+      }
+    }
+  }
+
+  void assign(ValueId value) {
+    Home& home = f_[value].home;
+    if (home.space != Space::none || is_source(f_, value)) return;
+    if (f_[value].type.is_scalar()) {
+      home.space = Space::uniform;
+      return;
+    }
+    for (AxisId axis : f_[value].type.axes) {
+      const auto n = node(value, axis);
+      if (!n || !anchors_[*n]) {
+        home.axes.clear();
+        return;
+      }
+      home.axes.push_back(*anchors_[*n]);
+    }
+    home.space = is_left_operand(value) ? Space::operand : Space::registers;
+  }
+
+  /// A computed 16-bit tile that only products read, as their left operand.
+  [[nodiscard]] bool is_left_operand(ValueId value) const {
+    if (!is_half(f_[value].type.dtype)) return false;
+    bool any = false, all = true;
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      for (std::size_t i = 0; i < op.operands.size(); ++i)
+        if (op.operands[i] == value) {
+          const bool left = op.code == OpCode::dot && i == 0;
+          any = any || left;
+          all = all && left;
+        }
+    });
+    return any && all;
+  }
+
+  void check(const Op& op) const {
+    if (kind_of(op.code) == OpKind::reduction) {
+      const TileType& type = f_[op.operands[0]].type;
+      for (std::size_t k = 0; k < type.axes.size(); ++k)
+        if (type.axes[k] == op.axis && f_[op.operands[0]].home.axes[k].warps > 1)
+          throw ScheduleError(
+              {fmt::format("a reduction along {} with warps_n = {}", f_[op.axis].name,
+                           schedule_.warps_n),
+               "a row is reduced inside one warp, and this layout cuts it between warps",
+               fmt::format("warps_n = 1 and warps_m = {}", schedule_.warps_m * schedule_.warps_n),
+               op.where});
+    }
+    if (op.code != OpCode::dot) return;
+    if (f_[op.operands[0]].home.space != Space::shared &&
+        f_[op.operands[0]].home.space != Space::operand)
+      throw SpecError({"a product whose left operand is also used otherwise",
+                       "a computed 16-bit tile is kept in the order a product takes it",
+                       "cast the f32 tile once for the product and once for the other use", op.where});
+    const Op* left = f_.definition(op.operands[0]);
+    if (f_[op.operands[0]].home.space == Space::operand && (!left || left->code != OpCode::cast))
+      throw SpecError({"a product whose left operand is a computed 16-bit tile, but no cast",
+                       "the cast from f32 is what packs a tile into a product's registers",
+                       "compute in f32 and cast last", op.where});
+    if (f_[op.operands[1]].home.space != Space::shared)
+      throw SpecError({"a product whose right operand is computed",
+                       "the right operand of a product comes from a tensor through shared memory",
+                       "store it first, or exchange the operands and transpose", op.where});
+  }
+
+  Function& f_;
+  const Schedule& schedule_;
+  std::vector<std::uint32_t> parents_;
+  std::vector<std::optional<AxisLayout>> anchors_;
+};
+
+}  // namespace
+
+void infer_layouts(Function& f, const PassContext& context) {
+  LayoutInference(f, context.schedule).run();
+}
+
+}  // namespace flashcore

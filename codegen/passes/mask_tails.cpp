@@ -1,0 +1,106 @@
+// The last tile of an axis may reach beyond its true extent. Loads fill it with zeros there, so a
+// product over the axis needs nothing as long as both operands are zero. A maximum needs -inf, and what
+// follows from -inf is usually neutral again (exp2 of it is 0): so one `where` at the first reduction
+// serves a whole softmax. The pass inserts it, and proves the rest instead of masking again.
+#include <cmath>
+#include <optional>
+
+#include "codegen/analysis/neutral.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+bool divides(const Axis& axis) { return axis.extent.is_static() && axis.extent.value % axis.tile == 0; }
+
+/// The axis that a dot sums over.
+AxisId inner_axis(const Function& f, const Op& dot) { return f[dot.operands[0]].type.axes[1]; }
+
+/// The number that contributes nothing to what `op` does along `axis`, if the op combines along it.
+std::optional<double> neutral_for(const Function& f, const Op& op, AxisId axis) {
+  switch (op.code) {
+    case OpCode::reduce_max: return op.axis == axis ? std::optional(-INFINITY) : std::nullopt;
+    case OpCode::reduce_min: return op.axis == axis ? std::optional(INFINITY) : std::nullopt;
+    case OpCode::reduce_sum: return op.axis == axis ? std::optional(0.0) : std::nullopt;
+    case OpCode::dot: return inner_axis(f, op) == axis ? std::optional(0.0) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+/// Puts `neutral` into the elements of `value` beyond the axis. Joins the condition of a `where` that
+/// already does the like, so that an unmasked part of a loop drops both at once.
+ValueId mask_value(Function& f, BlockId block, std::size_t position, ValueId value, AxisId axis,
+                   double neutral) {
+  ValueId masked;
+  const Op* made_by = f.definition(value);
+  const Location where = made_by ? made_by->where : Location{};
+  const bool joins = made_by && made_by->code == OpCode::where && f[value].type.dtype == DType::f32 &&
+                     constant_of(f, made_by->operands[2]) &&
+                     *constant_of(f, made_by->operands[2]) == neutral;
+  const std::vector<ValueId> joined = joins ? made_by->operands : std::vector<ValueId>{};
+  insert_before(f, block, position, where, [&](Builder& b) {
+    ValueId inside = b.elementwise(OpCode::lt, {b.index(axis), b.extent(axis)});
+    if (joins) {
+      inside = b.elementwise(OpCode::logical_and, {joined[0], inside});
+      masked = b.elementwise(OpCode::where, {inside, joined[1], joined[2]});
+    } else {
+      const ValueId fill = b.constant(neutral, f[value].type.dtype);
+      masked = b.elementwise(OpCode::where, {inside, value, fill});
+    }
+  });
+  f[masked].name = f[value].name;
+  return masked;
+}
+
+void replace_uses_from(Function& f, BlockId block, std::size_t position, ValueId from, ValueId to) {
+  for (std::size_t i = position; i < f[block].ops.size(); ++i) {
+    Op& op = f[f[block].ops[i]];
+    for_each_use(op, [&](ValueId& v) {
+      if (v == from) v = to;
+    });
+    if (op.body) replace_uses_from(f, op.body, 0, from, to);
+  }
+}
+
+void mask_axis(Function& f, BlockId block, AxisId axis) {
+  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
+    const OpId id = f[block].ops[i];
+    if (f[id].body) mask_axis(f, f[id].body, axis);
+    const auto neutral = neutral_for(f, f[id], axis);
+    if (!neutral) continue;
+    const std::size_t operands = f[id].code == OpCode::dot ? 2 : 1;
+    for (std::size_t k = 0; k < operands; ++k) {
+      const ValueId value = f[id].operands[k];
+      NeutralAnalysis analysis(f, axis, NeutralAnalysis::Positions::beyond_axis);
+      if (analysis.evaluate(value).is(*neutral)) continue;
+      const std::size_t before = f[block].ops.size();
+      const Op* made_by = f.definition(value);
+      ValueId masked;
+      if (made_by && made_by->code == OpCode::cast) {
+        // A product's operand stays a cast, which is what packs it into registers.
+        const DType dtype = f[value].type.dtype;
+        const ValueId source = mask_value(f, block, i, made_by->operands[0], axis, *neutral);
+        const std::size_t here = i + f[block].ops.size() - before;
+        insert_before(f, block, here, f.definition(source)->where,
+                      [&](Builder& b) { masked = b.cast(source, dtype); });
+      } else {
+        masked = mask_value(f, block, i, value, axis, *neutral);
+      }
+      i += f[block].ops.size() - before;
+      replace_uses_from(f, block, i, value, masked);
+    }
+  }
+}
+
+}  // namespace
+
+void mask_tails(Function& f, const PassContext&) {
+  for (std::size_t i = 0; i < f.axes.size(); ++i)
+    if (f.axes[i].kind != AxisKind::parallel && !divides(f.axes[i])) mask_axis(f, f.body, AxisId(i));
+  remove_dead_ops(f);
+}
+
+}  // namespace flashcore

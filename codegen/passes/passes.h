@@ -1,0 +1,44 @@
+// Every pass, in the order of the pipeline. Each is one function in the file of its name.
+#pragma once
+
+#include "codegen/pass.h"
+
+namespace flashcore {
+
+/// Gives every axis its tile size and every loop its direction. After it, Axis::tile is set.
+void apply_schedule(ir::Function& f, const PassContext& context);
+
+/// Folds constants, removes repeated and dead operations, and applies the algebra that makes a softmax
+/// cheap: one fused multiply-add and one exponential an element.
+void simplify(ir::Function& f, const PassContext& context);
+
+/// Makes reductions and products range over the true extent of a tiled axis: inserts a `where` only if
+/// the elements beyond it do not already contribute nothing.
+void mask_tails(ir::Function& f, const PassContext& context);
+
+/// Turns conditions on positions into loop bounds: tiles where nothing is visible are not visited, and
+/// between full_begin and full_end every masking `where` is known to hold.
+void bound_masks(ir::Function& f, const PassContext& context);
+
+/// Leaves a sum that a loop only scales and adds to spread over the lanes; combines them once, after.
+void defer_reductions(ir::Function& f, const PassContext& context);
+
+/// Gives every value a home (Value::home), by propagation from the products.
+void infer_layouts(ir::Function& f, const PassContext& context);
+
+/// Makes loads with a home in shared memory asynchronous copies, several tiles ahead in loops.
+void pipeline_loads(ir::Function& f, const PassContext& context);
+
+/// Sends 16-bit outputs through shared memory.
+void stage_stores(ir::Function& f, const PassContext& context);
+
+/// Gives every buffer its place; buffers that do not live at the same time share one.
+void plan_shared_memory(ir::Function& f, const PassContext& context);
+
+/// Puts a barrier wherever a thread could meet another's shared memory too early, and nowhere else.
+void insert_barriers(ir::Function& f, const PassContext& context);
+
+/// Splits loops with four bounds into masked, unmasked and masked parts.
+void peel_loops(ir::Function& f, const PassContext& context);
+
+}  // namespace flashcore

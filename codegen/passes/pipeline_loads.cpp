@@ -1,0 +1,303 @@
+// Loads into shared memory become asynchronous copies.
+//
+// Outside loops a copy is issued where the load stood and waited for at the first product that needs it.
+// In a loop every load gets a ring of `stages` slots, and the copies run stages - 1 tiles ahead:
+//
+//   before    for s in 0 .. stages-2: copy tile s into slot s; commit
+//   each      wait until the oldest group has landed
+//             copy tile +(stages-1) into the slot that the last round has freed; commit
+//             ... use slot ...
+//             slot = next slot
+//   after     wait for everything: a loop of no rounds leaves copies in flight
+//
+// The copies of one round are one group, so one wait and (insert_barriers) one barrier a round suffice.
+// With one stage a round issues, waits and uses; nothing overlaps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "codegen/layout/register_layouts.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+struct RingLoad {
+  ValueId value;
+  TensorId tensor;
+  std::vector<Coordinate> coordinates;
+  BufferId buffer;
+  Location where;
+};
+
+class Pipeliner {
+ public:
+  Pipeliner(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+
+  void run() {
+    for (std::size_t i = 0; i < f_[f_.body].ops.size(); ++i) {
+      const OpId id = f_[f_.body].ops[i];
+      switch (f_[id].code) {
+        case OpCode::load:
+          if (in_shared(f_[id].results[0])) issue_load(i);
+          break;
+        case OpCode::dot: i += land_before(i); break;
+        case OpCode::loop: i = pipeline_loop(i); break;
+        default: break;
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] bool in_shared(ValueId value) const {
+    return f_[value].home.space == Space::shared;
+  }
+
+  BufferId buffer_for(const Op& load, int stages) {
+    const TileType& type = f_[load.results[0]].type;
+    std::string name = f_[load.results[0]].name;
+    if (name.empty()) name = f_[load.tensor].name;
+    if (type.axes.size() != 2)
+      throw SpecError({fmt::format("a product of a vector of {}", f_[load.tensor].name),
+                       "an operand of a product has two axes", "load a tile with two axes",
+                       load.where});
+    return f_.add_buffer(
+        {std::move(name), type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, stages});
+  }
+
+  /// Copies into the only slot of a buffer, or into `slot` when `tile` of the loop's axis exists.
+  void append_copy(Builder& b, const RingLoad& load, const std::vector<ValueId>& operands) {
+    Op copy{.code = OpCode::copy_async, .operands = operands, .tensor = load.tensor};
+    copy.buffer = load.buffer;
+    copy.coordinates = load.coordinates;
+    b.at(load.where).append(std::move(copy), {});
+  }
+
+  /// Turns the load itself into the reading of a slot, in place, so that its value stays.
+  static void make_read(Op& load, BufferId buffer, ValueId slot) {
+    load.code = OpCode::read_slot;
+    load.tensor = {};
+    load.coordinates.clear();
+    load.buffer = buffer;
+    load.operands = {slot};
+  }
+
+  // ---- outside loops
+
+  void issue_load(std::size_t& position) {
+    const OpId id = f_[f_.body].ops[position];
+    const Op load = f_[id];
+    const BufferId buffer = buffer_for(load, 1);
+    ValueId slot;
+    position += insert_before(f_, f_.body, position, load.where, [&](Builder& b) {
+      append_copy(b, {load.results[0], load.tensor, load.coordinates, buffer, load.where}, {});
+      slot = b.constant(0, DType::i32);
+      f_[slot].home.space = Space::uniform;
+    });
+    make_read(f_[id], buffer, slot);
+    uncommitted_ = true;
+  }
+
+  /// Before a product outside loops: everything issued so far must have landed.
+  std::size_t land_before(std::size_t position) {
+    if (!uncommitted_) return 0;
+    uncommitted_ = false;
+    return insert_before(f_, f_.body, position, {}, [&](Builder& b) {
+      b.append({.code = OpCode::commit_copies}, {});
+      append_wait(b, 0);
+    });
+  }
+
+  static void append_wait(Builder& b, int pending) {
+    Op wait{.code = OpCode::wait_copies};
+    wait.count = pending;
+    b.append(std::move(wait), {});
+  }
+
+  // ---- loops
+
+  std::vector<RingLoad> collect_loads(const Op& loop) {
+    std::vector<RingLoad> loads;
+    for (OpId id : f_[loop.body].ops) {
+      const Op& op = f_[id];
+      if (op.code == OpCode::loop) refuse_nested(op);
+      if (op.code != OpCode::load || !in_shared(op.results[0])) continue;
+      for (const Coordinate& c : op.coordinates)
+        if (c.value && made_inside(loop, c.value))
+          throw SpecError({fmt::format("load of {} at a position computed in the loop",
+                                       f_[op.tensor].name),
+                           "tiles are copied rounds ahead, when that position is not known yet",
+                           "compute it from parallel axes and scalars outside the loop", op.where});
+      loads.push_back({op.results[0], op.tensor, op.coordinates,
+                       buffer_for(op, schedule_.stages), op.where});
+    }
+    return loads;
+  }
+
+  void refuse_nested(const Op& loop) const {
+    bool loads = false;
+    for_each_op(f_, loop.body, [&](const Op& op, BlockId) {
+      loads = loads || (op.code == OpCode::load && in_shared(op.results[0]));
+    });
+    if (loads)
+      throw SpecError({fmt::format("a loop over {} inside another loop", f_[loop.axis].name),
+                       "products in nested loops cannot be pipelined",
+                       "make the outer axis a parallel one", loop.where});
+  }
+
+  [[nodiscard]] bool made_inside(const Op& loop, ValueId value) const {
+    for (OpId id : f_[loop.body].ops)
+      for (ValueId result : f_[id].results)
+        if (result == value) return true;
+    return false;
+  }
+
+  /// Returns the position of the last op it placed.
+  std::size_t pipeline_loop(std::size_t position) {
+    const OpId id = f_[f_.body].ops[position];
+    const Op loop = f_[id];
+    const std::vector<RingLoad> loads = collect_loads(loop);
+    if (loads.empty()) {
+      return position + land_before_inner_products(loop, position);
+    }
+    const int ahead = schedule_.stages - 1;
+    ValueId begin, end, slot_start;
+    position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
+      if (uncommitted_ && schedule_.keep_operands) b.append({.code = OpCode::commit_copies}, {});
+      begin = loop.bounds ? loop.operands[0] : b.constant(0, DType::i32);
+      end = loop.bounds ? loop.operands[static_cast<std::size_t>(loop.bounds) - 1]
+                        : b.tile_count(loop.axis);
+      for (int s = 0; s < ahead; ++s) {
+        const ValueId tile = loop.descending ? b.sub(end, b.constant(s + 1, DType::i32))
+                                             : b.add(begin, b.constant(s, DType::i32));
+        const ValueId slot = b.constant(s, DType::i32), exists = in_range(b, loop, tile, begin, end);
+        for (const RingLoad& load : loads) append_copy(b, load, {tile, slot, exists});
+        b.at(loop.where).append({.code = OpCode::commit_copies}, {});
+      }
+      slot_start = b.constant(0, DType::i32);
+      mark_uniform(b);
+    });
+    if (schedule_.keep_operands) position += keep_left_operands(loop, position, ahead);
+    uncommitted_ = false;
+
+    const ValueId slot = ahead ? add_carried(f_, id, slot_start, "slot") : slot_start;
+    const ValueId tile = f_[loop.body].arguments[0];
+    f_[tile].home.space = Space::uniform;
+    f_[slot].home.space = Space::uniform;
+    insert_before(f_, loop.body, 0, loop.where, [&](Builder& b) {
+      if (ahead) {
+        append_wait(b, ahead - 1);
+        const ValueId distance = b.constant(ahead, DType::i32);
+        const ValueId next = loop.descending ? b.sub(tile, distance) : b.add(tile, distance);
+        f_[next].name = "next_tile";
+        const ValueId freed = previous_slot(b, slot), exists = in_range(b, loop, next, begin, end);
+        for (const RingLoad& load : loads) append_copy(b, load, {next, freed, exists});
+        b.at(loop.where).append({.code = OpCode::commit_copies}, {});
+      } else {
+        for (const RingLoad& load : loads) append_copy(b, load, {tile, slot});
+        b.at(loop.where).append({.code = OpCode::commit_copies}, {});
+        append_wait(b, 0);
+      }
+      mark_uniform(b);
+    });
+    for (const RingLoad& load : loads) make_read(*f_.definition(load.value), load.buffer, slot);
+    if (ahead) {
+      ValueId next_slot;
+      insert_before(f_, loop.body, f_[loop.body].ops.size() - 1, loop.where, [&](Builder& b) {
+        next_slot = following_slot(b, slot);
+        mark_uniform(b);
+      });
+      yield_of(f_, loop).operands.push_back(next_slot);
+    }
+    return position + insert_before(f_, f_.body, position + 1, loop.where,
+                                    [&](Builder& b) { append_wait(b, 0); });
+  }
+
+  /// A loop that copies nothing may still hold products of tiles loaded before it.
+  std::size_t land_before_inner_products(const Op& loop, std::size_t position) {
+    bool products = false;
+    for_each_op(f_, loop.body,
+                [&](const Op& op, BlockId) { products = products || op.code == OpCode::dot; });
+    return products ? land_before(position) : 0;
+  }
+
+  static ValueId in_range(Builder& b, const Op& loop, ValueId tile, ValueId begin, ValueId end) {
+    return loop.descending ? b.elementwise(OpCode::ge, {tile, begin})
+                           : b.elementwise(OpCode::lt, {tile, end});
+  }
+
+  ValueId previous_slot(Builder& b, ValueId slot) const { return step_slot(b, slot, 0, "freed_slot"); }
+  ValueId following_slot(Builder& b, ValueId slot) const {
+    return step_slot(b, slot, schedule_.stages - 1, "next_slot");
+  }
+  /// One slot on or back around the ring; `edge` is the slot that wraps. Two slots just alternate.
+  ValueId step_slot(Builder& b, ValueId slot, int edge, const char* name) const {
+    const int stages = schedule_.stages;
+    ValueId next;
+    if (stages == 2) {
+      next = b.sub(b.constant(1, DType::i32), slot);
+    } else {
+      const ValueId wraps = b.elementwise(OpCode::eq, {slot, b.constant(edge, DType::i32)});
+      const ValueId one = b.constant(1, DType::i32);
+      const ValueId stepped = edge == 0 ? b.sub(slot, one) : b.add(slot, one);
+      next = b.elementwise(OpCode::where,
+                           {wraps, b.constant(stages - 1 - edge, DType::i32), stepped});
+    }
+    b.function()[next].name = name;
+    return next;
+  }
+
+  /// Left operands loaded before the loop move into registers once their copies have landed.
+  std::size_t keep_left_operands(const Op& loop, std::size_t position, int pending) {
+    std::vector<ValueId> kept;
+    for (OpId id : f_[loop.body].ops) {
+      const Op& op = f_[id];
+      if (op.code != OpCode::dot || !in_shared(op.operands[0]) || made_inside(loop, op.operands[0]))
+        continue;
+      if (std::find(kept.begin(), kept.end(), op.operands[0]) == kept.end())
+        kept.push_back(op.operands[0]);
+    }
+    if (kept.empty()) return 0;
+    return insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
+      append_wait(b, pending);
+      for (ValueId operand : kept) {
+        const ValueId copy =
+            f_[b.append({.code = OpCode::convert, .operands = {operand}}, {f_[operand].type})]
+                .results[0];
+        f_[copy].name = f_[operand].name;
+        f_[copy].home.space = Space::operand;
+        for (OpId id : f_[loop.body].ops) {
+          Op& op = f_[id];
+          if (op.code == OpCode::dot && op.operands[0] == operand) {
+            op.operands[0] = copy;
+            f_[copy].home.axes = {f_[op.results[0]].home.axes[0],
+                                  accumulator_columns(f_[f_[operand].type.axes[1]].tile, 1)};
+          }
+        }
+      }
+    });
+  }
+
+  void mark_uniform(Builder& b) {
+    for (OpId id : f_[b.block()].ops)
+      for (ValueId result : f_[id].results)
+        if (f_[result].type.is_scalar()) f_[result].home.space = Space::uniform;
+  }
+
+  Function& f_;
+  const Schedule& schedule_;
+  bool uncommitted_ = false;  ///< copies outside loops that belong to no group yet
+};
+
+}  // namespace
+
+void pipeline_loads(Function& f, const PassContext& context) {
+  Pipeliner(f, context.schedule).run();
+}
+
+}  // namespace flashcore

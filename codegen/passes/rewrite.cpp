@@ -1,0 +1,112 @@
+#include "codegen/passes/rewrite.h"
+
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+std::vector<int> count_uses(const Function& f) {
+  std::vector<int> uses(f.values.size(), 0);
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    for_each_use(op, [&](const ValueId& v) { ++uses[v.index]; });
+  });
+  return uses;
+}
+
+void replace_uses(Function& f, ValueId from, ValueId to) {
+  for_each_op(f, f.body, [&](Op& op, BlockId) {
+    for_each_use(op, [&](ValueId& v) {
+      if (v == from) v = to;
+    });
+  });
+}
+
+std::size_t insert_before(Function& f, BlockId block, std::size_t position, const Location& where,
+                          const std::function<void(Builder&)>& build) {
+  const BlockId scratch = f.add_block();
+  Builder builder(f, scratch);
+  builder.at(where);
+  build(builder);
+  const std::vector<OpId> added = std::move(f[scratch].ops);
+  f.blocks.pop_back();
+  auto& ops = f[block].ops;
+  ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), added.begin(), added.end());
+  return added.size();
+}
+
+namespace {
+
+bool has_effect(const Function& f, const Op& op) {
+  switch (kind_of(op.code)) {
+    case OpKind::sync: return true;
+    case OpKind::memory: return op.code != OpCode::load && op.code != OpCode::read_slot;
+    case OpKind::control: {
+      if (op.code == OpCode::yield) return true;
+      bool effect = false;
+      for_each_op(f, op.body, [&](const Op& inner, BlockId) {
+        effect = effect || (inner.code != OpCode::yield && inner.code != OpCode::loop &&
+                            has_effect(f, inner));
+      });
+      return effect;
+    }
+    default: return false;
+  }
+}
+
+bool sweep(Function& f, BlockId block, const std::vector<int>& uses) {
+  bool changed = false;
+  std::erase_if(f[block].ops, [&](OpId id) {
+    bool used = has_effect(f, f[id]);
+    for (ValueId result : f[id].results) used = used || uses[result.index] > 0;
+    changed = changed || !used;
+    return !used;
+  });
+  for (std::size_t i = 0; i < f[block].ops.size(); ++i)
+    if (const BlockId body = f[f[block].ops[i]].body) changed = sweep(f, body, uses) || changed;
+  return changed;
+}
+
+}  // namespace
+
+void remove_dead_ops(Function& f) {
+  while (sweep(f, f.body, count_uses(f))) {
+  }
+}
+
+Op& yield_of(Function& f, const Op& loop) {
+  Op& last = f[f[loop.body].ops.back()];
+  if (last.code != OpCode::yield) throw InternalError("a loop's region does not end in a yield");
+  return last;
+}
+
+ValueId add_carried(Function& f, OpId loop, ValueId initial, std::string name) {
+  const TileType type = f[initial].type;
+  const Home home = f[initial].home;
+  f[loop].operands.push_back(initial);
+  const ValueId argument = f.add_argument(f[loop].body, type, name);
+  const ValueId result = f.add_value(type, std::move(name));
+  f[argument].home = f[result].home = home;
+  f[result].definition = loop;
+  f[loop].results.push_back(result);
+  return argument;
+}
+
+const double* constant_of(const Function& f, ValueId value) {
+  const Op* op = f.definition(value);
+  return op && op->code == OpCode::constant ? &op->number : nullptr;
+}
+
+bool is_positive(const Function& f, ValueId value) {
+  const Op* op = f.definition(value);
+  if (!op) return false;
+  switch (op->code) {
+    case OpCode::constant: return op->number > 0;
+    case OpCode::parameter: return f[op->parameter].positive;
+    case OpCode::mul:
+      return is_positive(f, op->operands[0]) && is_positive(f, op->operands[1]);
+    default: return false;
+  }
+}
+
+}  // namespace flashcore

@@ -1,0 +1,39 @@
+// What several passes do to a function: count uses, rename values, rebuild the ops of a block.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "dsl/ir/builder.h"
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+/// How many operands and coordinates of live ops read each value.
+std::vector<int> count_uses(const ir::Function& f);
+
+/// Makes every live op read `to` where it read `from`.
+void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
+
+/// Builds ops in a scratch block and then places them in a block before the op at `position`. Returns
+/// how many were placed.
+std::size_t insert_before(ir::Function& f, ir::BlockId block, std::size_t position,
+                          const Location& where, const std::function<void(ir::Builder&)>& build);
+
+/// Removes ops without effect whose results nobody reads, loops' unused carried values excepted.
+void remove_dead_ops(ir::Function& f);
+
+/// Adds a carried value to a loop: an initial operand, an argument of the region (returned) and a
+/// result. The caller adds the matching operand to the yield.
+ir::ValueId add_carried(ir::Function& f, ir::OpId loop, ir::ValueId initial, std::string name);
+
+/// The yield of a loop's region.
+ir::Op& yield_of(ir::Function& f, const ir::Op& loop);
+
+/// The number a value is known to be, if it is a constant.
+const double* constant_of(const ir::Function& f, ir::ValueId value);
+
+/// Whether a scalar is known to be above zero: a promise of a parameter, or made of such.
+bool is_positive(const ir::Function& f, ir::ValueId value);
+
+}  // namespace flashcore

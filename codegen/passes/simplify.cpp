@@ -1,0 +1,216 @@
+// Local algebra as a table of rules, each a function from an op to a cheaper value or nothing, applied
+// until none fires; then common subexpressions and dead ops go.
+#include <array>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <tuple>
+
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// What a rule sees: the op, and a builder placed just before it.
+struct Site {
+  Function& f;
+  Builder& b;
+  const Op& op;
+  const std::vector<int>& uses;
+
+  [[nodiscard]] const Op* operand(std::size_t i) const { return f.definition(op.operands[i]); }
+  [[nodiscard]] const double* number(std::size_t i) const { return constant_of(f, op.operands[i]); }
+  [[nodiscard]] bool once(std::size_t i) const { return uses[op.operands[i].index] == 1; }
+};
+
+using Rule = ValueId (*)(Site&);
+
+/// A value that outlives the op it was made for keeps the author's name.
+void inherit_name(Function& f, ValueId to, ValueId from) {
+  if (f[to].name.empty() && !f[to].type.is_scalar()) f[to].name = f[from].name;
+}
+
+/// x * k with k > 0 the same everywhere: the operand index of x, if the op is one.
+std::optional<int> positive_scaling(const Function& f, const Op* op) {
+  if (!op || op->code != OpCode::mul) return std::nullopt;
+  for (int x : {0, 1}) {
+    const ValueId k = op->operands[static_cast<std::size_t>(1 - x)];
+    if (f[k].type.is_scalar() && is_positive(f, k)) return x;
+  }
+  return std::nullopt;
+}
+
+ValueId scalar_like(Site& s, double number) {
+  return s.b.constant(number, s.f[s.op.results[0]].type.dtype);
+}
+
+// exp and log in base 2, which the hardware computes.
+ValueId exp_to_exp2(Site& s) {
+  if (s.op.code != OpCode::exp) return {};
+  return s.b.elementwise(OpCode::exp2,
+                         {s.b.mul(s.op.operands[0], s.b.constant(std::numbers::log2e, DType::f32))});
+}
+ValueId log_to_log2(Site& s) {
+  if (s.op.code != OpCode::log) return {};
+  return s.b.mul(s.b.elementwise(OpCode::log2, {s.op.operands[0]}),
+                 s.b.constant(std::numbers::ln2, DType::f32));
+}
+
+ValueId fold_constants(Site& s) {
+  if (kind_of(s.op.code) != OpKind::elementwise || s.op.operands.size() != 2) return {};
+  const double *a = s.number(0), *b = s.number(1);
+  if (!a || !b || !s.f[s.op.results[0]].type.is_scalar()) return {};
+  const bool integer = s.f[s.op.results[0]].type.dtype == DType::i32;
+  switch (s.op.code) {
+    case OpCode::add: return scalar_like(s, *a + *b);
+    case OpCode::sub: return scalar_like(s, *a - *b);
+    case OpCode::mul: return scalar_like(s, *a * *b);
+    case OpCode::div:
+      if (integer && *b == 0) return {};
+      return scalar_like(s, integer ? std::floor(*a / *b) : *a / *b);
+    case OpCode::min: return scalar_like(s, std::fmin(*a, *b));
+    case OpCode::max: return scalar_like(s, std::fmax(*a, *b));
+    default: return {};
+  }
+}
+
+// x + 0, x - 0, x * 1, x / 1 (the operand that stays must already have the result's type).
+ValueId drop_neutral(Site& s) {
+  const auto keep = [&](std::size_t i) {
+    return s.f[s.op.operands[i]].type == s.f[s.op.results[0]].type ? s.op.operands[i] : ValueId{};
+  };
+  const double neutral = s.op.code == OpCode::mul || s.op.code == OpCode::div ? 1 : 0;
+  switch (s.op.code) {
+    case OpCode::add:
+    case OpCode::mul:
+      if (s.number(0) && *s.number(0) == neutral) return keep(1);
+      [[fallthrough]];
+    case OpCode::sub:
+    case OpCode::div:
+      if (s.number(1) && *s.number(1) == neutral) return keep(0);
+      return {};
+    default: return {};
+  }
+}
+
+// where(c, x k, e) with k > 0 and e infinite is where(c, x, e) k: the mask acts on unscaled scores.
+ValueId scale_after_mask(Site& s) {
+  if (s.op.code != OpCode::where || !s.once(1)) return {};
+  const Op* scaled = s.operand(1);
+  const double* other = s.number(2);
+  const auto x = positive_scaling(s.f, scaled);
+  if (!x || !other || !std::isinf(*other)) return {};
+  const ValueId value = scaled->operands[static_cast<std::size_t>(*x)];
+  const ValueId scale = scaled->operands[static_cast<std::size_t>(1 - *x)];
+  const ValueId masked =
+      s.b.elementwise(OpCode::where, {s.op.operands[0], value, s.op.operands[2]});
+  inherit_name(s.f, value, s.op.operands[1]);
+  inherit_name(s.f, masked, s.op.results[0]);
+  return s.b.mul(masked, scale);
+}
+
+// max(x k) with k > 0 is max(x) k: one product a row instead of one an element.
+ValueId scale_after_maximum(Site& s) {
+  if (s.op.code != OpCode::reduce_max && s.op.code != OpCode::reduce_min) return {};
+  const Op* scaled = s.operand(0);
+  const auto x = positive_scaling(s.f, scaled);
+  if (!x) return {};
+  const ValueId value = scaled->operands[static_cast<std::size_t>(*x)];
+  const ValueId scale = scaled->operands[static_cast<std::size_t>(1 - *x)];
+  inherit_name(s.f, value, s.op.operands[0]);
+  return s.b.mul(s.b.reduce(s.op.code, value, s.op.axis), scale);
+}
+
+// x + dot(a, b) accumulates in the product.
+ValueId accumulate_in_dot(Site& s) {
+  if (s.op.code != OpCode::add) return {};
+  for (std::size_t i : {0, 1}) {
+    const Op* dot = s.operand(i);
+    if (!dot || dot->code != OpCode::dot || dot->operands.size() != 2 || !s.once(i)) continue;
+    const ValueId other = s.op.operands[1 - i], a = dot->operands[0], b = dot->operands[1];
+    if (s.f[other].type == s.f[s.op.results[0]].type) return s.b.dot(a, b, other);
+  }
+  return {};
+}
+
+// a b - c and a b + c round once, in one instruction.
+ValueId fuse_multiply_add(Site& s) {
+  if (s.op.code != OpCode::add && s.op.code != OpCode::sub) return {};
+  if (s.f[s.op.results[0]].type.dtype != DType::f32) return {};
+  for (std::size_t i : {0, 1}) {
+    if (i == 1 && s.op.code == OpCode::sub) break;
+    const Op* product = s.operand(i);
+    if (!product || product->code != OpCode::mul) continue;
+    if (s.f[s.op.operands[i]].type != s.f[s.op.results[0]].type) continue;
+    const ValueId a = product->operands[0], b = product->operands[1];
+    ValueId c = s.op.operands[1 - i];
+    if (s.op.code == OpCode::sub) c = s.b.elementwise(OpCode::neg, {c});
+    return s.b.elementwise(OpCode::fma, {a, b, c});
+  }
+  return {};
+}
+
+constexpr std::array<Rule, 8> rules{exp_to_exp2,       log_to_log2,         fold_constants,
+                                    drop_neutral,      scale_after_mask,    scale_after_maximum,
+                                    accumulate_in_dot, fuse_multiply_add};
+
+bool apply_rules(Function& f, BlockId block) {
+  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
+    const OpId id = f[block].ops[i];
+    if (f[id].body && apply_rules(f, f[id].body)) return true;
+    if (f[id].results.size() != 1) continue;
+    for (Rule rule : rules) {
+      const std::vector<int> uses = count_uses(f);
+      const Op op = f[id];  // a copy: the builder may move the arena
+      ValueId replacement;
+      insert_before(f, block, i, op.where, [&](Builder& b) {
+        Site site{f, b, op, uses};
+        replacement = rule(site);
+      });
+      if (!replacement) continue;
+      inherit_name(f, replacement, op.results[0]);
+      replace_uses(f, op.results[0], replacement);
+      remove_dead_ops(f);
+      return true;
+    }
+  }
+  return false;
+}
+
+using Key = std::tuple<OpCode, std::vector<ValueId>, std::uint32_t, std::uint32_t, double, DType,
+                       std::vector<AxisId>>;
+
+/// Equal pure ops of a block and the blocks around it are one. `known` is a copy, so that the regions
+/// of two loops share nothing with each other.
+void merge_equal_ops(Function& f, BlockId block, std::map<Key, ValueId> known) {
+  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
+    const OpId id = f[block].ops[i];
+    if (f[id].body) merge_equal_ops(f, f[id].body, known);
+    const Op& op = f[id];
+    const OpKind kind = kind_of(op.code);
+    if (kind != OpKind::source && kind != OpKind::elementwise && kind != OpKind::reduction &&
+        op.code != OpCode::transpose)
+      continue;
+    const TileType& type = f[op.results[0]].type;
+    const Key key{op.code,   op.operands, op.axis.index, op.parameter.index,
+                  op.number, type.dtype,  type.axes};
+    const auto [found, fresh] = known.try_emplace(key, op.results[0]);
+    if (!fresh) replace_uses(f, op.results[0], found->second);
+  }
+}
+
+}  // namespace
+
+void simplify(Function& f, const PassContext&) {
+  remove_dead_ops(f);
+  while (apply_rules(f, f.body)) {
+  }
+  merge_equal_ops(f, f.body, {});
+  remove_dead_ops(f);
+}
+
+}  // namespace flashcore

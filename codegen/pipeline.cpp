@@ -1,0 +1,24 @@
+#include <array>
+
+#include "codegen/passes/passes.h"
+
+namespace flashcore {
+
+std::span<const Pass> pipeline() {
+  static constexpr std::array<Pass, 11> passes{{
+      {"apply_schedule", apply_schedule, "everything below asks for tile sizes"},
+      {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
+      {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
+      {"bound_masks", bound_masks, "while conditions are still tiles of expressions"},
+      {"defer_reductions", defer_reductions, "before layouts, which need to know who holds a sum"},
+      {"infer_layouts", infer_layouts, "decides which loads go through shared memory"},
+      {"pipeline_loads", pipeline_loads, "needs the homes, and one loop rather than its peeled parts"},
+      {"stage_stores", stage_stores, "its buffer joins the plan"},
+      {"plan_shared_memory", plan_shared_memory, "all buffers and their uses are known"},
+      {"insert_barriers", insert_barriers, "buffers that share space are hazards of each other"},
+      {"peel_loops", peel_loops, "last: the parts of a loop are copies of a finished body"},
+  }};
+  return passes;
+}
+
+}  // namespace flashcore

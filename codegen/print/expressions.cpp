@@ -1,0 +1,170 @@
+// The text of values: scalars by name, elements of tiles under the loops around them.
+#include <cmath>
+
+#include "codegen/print/kernel_printer.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+std::string KernelPrinter::number(double value, DType dtype) {
+  if (dtype == DType::i1) return value != 0 ? "true" : "false";
+  if (dtype == DType::i32) return fmt::format("{}", static_cast<long long>(value));
+  if (std::isnan(value)) return "__int_as_float(0x7fffffff)";
+  if (std::isinf(value)) return value > 0 ? "fc::infinity()" : "-fc::infinity()";
+  const auto single = static_cast<float>(value);
+  if (single == -3.402823466e+38f) return "fc::lowest()";
+  std::string text = fmt::format("{}", single);
+  if (text.find_first_of(".e") == std::string::npos) text += ".";
+  return text + "f";
+}
+
+std::string KernelPrinter::extent(AxisId axis) const {
+  const Extent& length = f_[axis].extent;
+  return length.is_static() ? std::to_string(length.value) : "p." + length.name;
+}
+
+std::string KernelPrinter::begin(AxisId axis) const {
+  if (f_[axis].kind == AxisKind::whole) return "0";
+  const auto found = begins_.find(axis.index);
+  if (found == begins_.end())
+    throw InternalError(fmt::format("no position of axis {} here", f_[axis].name));
+  return found->second;
+}
+
+std::string KernelPrinter::scalar(ValueId value) {
+  const Op* op = f_.definition(value);
+  if (op) {
+    switch (op->code) {
+      case OpCode::constant: return number(op->number, f_[value].type.dtype);
+      case OpCode::parameter: return "p." + f_[op->parameter].name;
+      case OpCode::extent: return extent(op->axis);
+      case OpCode::index:
+      case OpCode::tile_begin: return begin(op->axis);
+      case OpCode::tile_count: {
+        const Axis& axis = f_[op->axis];
+        if (axis.extent.is_static())
+          return std::to_string((axis.extent.value + axis.tile - 1) / axis.tile);
+        return fmt::format("(({} + {}) / {})", extent(op->axis), axis.tile - 1, axis.tile);
+      }
+      default: break;
+    }
+  }
+  if (storage_[value.index].empty())
+    throw InternalError(fmt::format("scalar {} is used before it is printed", label(value)));
+  return storage_[value.index];
+}
+
+std::string KernelPrinter::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
+  std::string text = begin(axis);
+  for (const auto& [key, name] : lane_offsets_)
+    if (key.first == axis && key.second == layout) text += " + " + name;
+  for (std::size_t k = 0; k < cursor.axes.size(); ++k) {
+    if (cursor.axes[k] != axis) continue;
+    const auto add = [&](const std::string& index, int step) {
+      if (index == "0") return;
+      if (step == 1)
+        text += " + " + index;
+      else
+        text += fmt::format(" + {} * {}", index, step);
+    };
+    add(cursor.fragments[k], layout.fragment_size());
+    add(cursor.slots[k], layout.slot_stride);
+  }
+  return text.starts_with("0 + ") ? text.substr(4) : text;
+}
+
+std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
+  const Op* op = f_.definition(value);
+  const TileType& type = f_[value].type;
+  if (op && op->code == OpCode::constant) return number(op->number, type.dtype);
+  if (type.is_scalar()) return scalar(value);
+  if (op && op->code == OpCode::index) {
+    // A position takes the layout that the tile around it has along the axis.
+    for (const auto& [key, name] : lane_offsets_)
+      if (key.first == op->axis) {
+        bool here = false;
+        for (std::size_t k = 0; k < cursor.axes.size(); ++k)
+          here = here || (cursor.axes[k] == op->axis && cursor.layouts[k] == key.second);
+        if (here) return "(" + position(op->axis, key.second, cursor) + ")";
+      }
+    throw InternalError(fmt::format("no layout for the positions of {}", f_[op->axis].name));
+  }
+  const std::string& array = storage_[value.index];
+  if (array.empty()) throw InternalError(fmt::format("tile {} is used before it is printed", label(value)));
+  if (inlined_.count(value)) return array;  // a local of the loops around
+  if (type.axes == cursor.axes && type.axes.size() == 2)
+    return fmt::format("{}[{}][{}][{}]", array, cursor.fragments[0], cursor.fragments[1],
+                       cursor.element);
+  if (type.axes.size() == 1)
+    for (std::size_t k = 0; k < cursor.axes.size(); ++k)
+      if (cursor.axes[k] == type.axes[0])
+        return fmt::format("{}[{}][{}]", array, cursor.fragments[k], cursor.slots[k]);
+  throw InternalError(fmt::format("tile {} does not fit the loops it is read in", label(value)));
+}
+
+std::string KernelPrinter::expression(const Op& op, const std::vector<std::string>& x) const {
+  const DType from = f_[op.operands[0]].type.dtype;
+  const DType to = f_[op.results[0]].type.dtype;
+  switch (op.code) {
+    case OpCode::neg: return fmt::format("-{}", x[0]);
+    case OpCode::abs: return fmt::format("({0} < 0 ? -{0} : {0})", x[0]);
+    case OpCode::exp2: return fmt::format("fc::exp2({})", x[0]);
+    case OpCode::log2: return fmt::format("fc::log2({})", x[0]);
+    case OpCode::sqrt: return fmt::format("fc::sqrt({})", x[0]);
+    case OpCode::tanh: return fmt::format("fc::tanh({})", x[0]);
+    case OpCode::reciprocal: return fmt::format("fc::reciprocal({})", x[0]);
+    case OpCode::cast:
+      if (is_half(to)) return fmt::format("fc::round_to<{}>({})", to == DType::f16 ? "fc::f16" : "fc::bf16", x[0]);
+      if (is_half(from)) return x[0];
+      return fmt::format("static_cast<{}>({})", to == DType::i32 ? "int" : "float", x[0]);
+    case OpCode::logical_not: return fmt::format("!{}", x[0]);
+    case OpCode::add: return fmt::format("({} + {})", x[0], x[1]);
+    case OpCode::sub: return fmt::format("({} - {})", x[0], x[1]);
+    case OpCode::mul: return fmt::format("({} * {})", x[0], x[1]);
+    case OpCode::div:
+      return fmt::format("fc::{}({}, {})", to == DType::i32 ? "floor_div" : "divide", x[0], x[1]);
+    case OpCode::mod: return fmt::format("fc::floor_mod({}, {})", x[0], x[1]);
+    case OpCode::min: return fmt::format("fc::min({}, {})", x[0], x[1]);
+    case OpCode::max: return fmt::format("fc::max({}, {})", x[0], x[1]);
+    case OpCode::lt: return fmt::format("({} < {})", x[0], x[1]);
+    case OpCode::le: return fmt::format("({} <= {})", x[0], x[1]);
+    case OpCode::gt: return fmt::format("({} > {})", x[0], x[1]);
+    case OpCode::ge: return fmt::format("({} >= {})", x[0], x[1]);
+    case OpCode::eq: return fmt::format("({} == {})", x[0], x[1]);
+    case OpCode::ne: return fmt::format("({} != {})", x[0], x[1]);
+    case OpCode::logical_and: return fmt::format("({} && {})", x[0], x[1]);
+    case OpCode::logical_or: return fmt::format("({} || {})", x[0], x[1]);
+    case OpCode::where: return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
+    case OpCode::fma: return fmt::format("fc::fma({}, {}, {})", x[0], x[1], x[2]);
+    default: throw InternalError(fmt::format("{} has no expression", name_of(op.code)));
+  }
+}
+
+std::string KernelPrinter::label(ValueId value) const {
+  const Op* op = f_.definition(value);
+  if (!f_[value].name.empty()) return f_[value].name;
+  if (!op) return "argument";
+  if (op->code == OpCode::constant) {
+    if (f_[value].type.dtype == DType::f32 && op->number == -3.4028234663852886e+38) return "lowest";
+    return fmt::format("{}", op->number);
+  }
+  if (op->code == OpCode::parameter) return f_[op->parameter].name;
+  if (op->code == OpCode::index || op->code == OpCode::extent || op->code == OpCode::tile_begin ||
+      op->code == OpCode::tile_count)
+    return fmt::format("{}({})", name_of(op->code), f_[op->axis].name);
+  if (op->code == OpCode::transpose) return fmt::format("transpose({})", label(op->operands[0]));
+  return storage_[value.index].empty() ? std::string(name_of(op->code)) : storage_[value.index];
+}
+
+std::string KernelPrinter::describe(ValueId value, const std::set<ValueId>& inlined) const {
+  const Op* op = f_.definition(value);
+  if (!op || !inlined.count(value)) return label(value);
+  std::string text = fmt::format("{}(", name_of(op->code));
+  for (std::size_t i = 0; i < op->operands.size(); ++i)
+    text += (i ? ", " : "") + describe(op->operands[i], inlined);
+  return text + ")";
+}
+
+}  // namespace flashcore

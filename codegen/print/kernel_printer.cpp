@@ -1,0 +1,283 @@
+// The walk over blocks: scalars, loops and what they carry.
+#include "codegen/print/kernel_printer.h"
+
+#include <algorithm>
+
+#include "codegen/analysis/shared_use.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+KernelSource KernelPrinter::print() {
+  storage_.resize(f_.values.size());
+  last_use_.assign(f_.values.size(), 0);
+  home_block_.assign(f_.values.size(), BlockId{});
+  for (std::size_t b = 0; b < f_.blocks.size(); ++b)
+    for (ValueId argument : f_.blocks[b].arguments) home_block_[argument.index] = BlockId(b);
+  for_each_op(f_, f_.body, [&](const Op& op, BlockId block) {
+    for (ValueId result : op.results) home_block_[result.index] = block;
+  });
+
+  collect_arguments();
+  print_parameters();
+  out_.blank();
+  out_.line("extern \"C\" __global__ void __launch_bounds__({}, {})", source_.threads,
+            source_.min_blocks);
+  {
+    auto kernel = out_.block("{}(const __grid_constant__ Parameters p)", source_.name);
+    print_grid();
+    out_.line("const int thread = fc::thread_index(), lane = thread % 32, warp = thread / 32;");
+    if (!f_.buffers.empty()) out_.line("const fc::u32 shared = fc::shared_base();");
+    declare_lane_offsets();
+    print_block(f_.body);
+  }
+  source_.body = out_.take();
+  return std::move(source_);
+}
+
+namespace {
+
+std::string warp_term(const AxisLayout& layout) {
+  std::string warp = "warp";
+  if (layout.warp_divisor > 1) warp += fmt::format(" / {}", layout.warp_divisor);
+  return warp + fmt::format(" % {}", layout.warps);
+}
+
+std::string lane_term(const AxisLayout& layout) {
+  std::string lane = "lane";
+  if (layout.lane_divisor > 1) lane += fmt::format(" / {}", layout.lane_divisor);
+  if (layout.lane_divisor * layout.lanes < 32) lane += fmt::format(" % {}", layout.lanes);
+  return layout.lane_stride > 1 ? fmt::format("{} * {}", lane, layout.lane_stride) : lane;
+}
+
+}  // namespace
+
+/// The part of a position that depends on the thread alone, once for every layout of every axis.
+void KernelPrinter::declare_lane_offsets() {
+  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+    const auto note = [&](ValueId value) {
+      const Value& v = f_[value];
+      if (v.home.space != Space::registers) return;
+      for (std::size_t k = 0; k < v.type.axes.size(); ++k) {
+        const auto key = std::pair(v.type.axes[k], v.home.axes[k]);
+        if (std::none_of(lane_offsets_.begin(), lane_offsets_.end(),
+                         [&](const auto& known) { return known.first == key; }))
+          lane_offsets_.push_back({key, {}});
+      }
+    };
+    for (ValueId result : op.results) note(result);
+  });
+  for (auto& [key, name] : lane_offsets_) {
+    const AxisLayout& layout = key.second;
+    name = names_.unique(f_[key.first].name + "_lane");
+    std::string terms;
+    if (layout.warps > 1)
+      terms = fmt::format("{} * {}", warp_term(layout), layout.fragments * layout.fragment_size());
+    if (layout.lanes > 1) terms += (terms.empty() ? "" : " + ") + lane_term(layout);
+    out_.line("const int {} = {};", name, terms.empty() ? "0" : terms);
+  }
+}
+
+void KernelPrinter::print_block(BlockId block) {
+  const auto& ops = f_[block].ops;
+  const std::vector<std::size_t> outer_uses = last_use_;
+  const auto outer_block = block_;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const auto note = [&](const Op& op) {
+      for_each_use(op, [&](const ValueId& v) { last_use_[v.index] = i; });
+    };
+    note(f_[ops[i]]);
+    if (f_[ops[i]].body)
+      for_each_op(f_, f_[ops[i]].body, [&](const Op& op, BlockId) { note(op); });
+  }
+  block_ = block;
+  for (position_ = 0; position_ < ops.size();) {
+    const Op& op = f_[ops[position_]];
+    const bool tile = !op.results.empty() && !f_[op.results[0]].type.is_scalar();
+    if (kind_of(op.code) == OpKind::elementwise && tile &&
+        f_[op.results[0]].home.space == Space::registers) {
+      position_ = print_group(block, position_);
+      continue;
+    }
+    const std::size_t here = position_;
+    print_op(op);
+    position_ = here + 1;
+  }
+  block_ = outer_block;
+  last_use_ = outer_uses;
+}
+
+void KernelPrinter::print_op(const Op& op) {
+  switch (op.code) {
+    case OpCode::dot: print_dot(op); break;
+    case OpCode::convert:
+      if (op.buffer)
+        print_staging(op);
+      else
+        print_fragment_load(op);
+      break;
+    case OpCode::combine_lanes: {
+      const ValueId value = op.results[0], shares = op.operands[0];
+      storage_[value.index] = storage_[shares.index];
+      out_.comment(fmt::format("{}: the lanes' shares meet", label(value)));
+      std::vector<Writer::Scope> scopes;
+      const Cursor cursor = open_loops(shape_of(value), scopes, true);
+      print_lane_combination(op.reduction, element(value, cursor), combined_layout(op));
+      break;
+    }
+    case OpCode::load: print_load(op); break;
+    case OpCode::store: print_store(op); break;
+    case OpCode::copy_async: print_copy(op); break;
+    case OpCode::read_slot: {
+      const Buffer& buffer = f_[op.buffer];
+      const std::string name = names_.unique(label(op.results[0]));
+      storage_[op.results[0].index] = name;
+      out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, scalar(op.operands[0])));
+      break;
+    }
+    case OpCode::transpose: break;
+    case OpCode::commit_copies: out_.line("fc::commit_copies();"); break;
+    case OpCode::wait_copies: out_.line("fc::wait_copies<{}>();", op.count); break;
+    case OpCode::barrier: out_.line("fc::barrier();"); break;
+    case OpCode::loop: print_loop(op); break;
+    case OpCode::yield: break;  // print_loop places it
+    case OpCode::reduce_max:
+    case OpCode::reduce_min:
+    case OpCode::reduce_sum: print_reduction(op); break;
+    default:
+      if (kind_of(op.code) == OpKind::source) break;
+      if (f_[op.results[0]].home.space == Space::operand)
+        print_pack(op);
+      else
+        print_scalar(op);
+  }
+}
+
+/// The layout, along the axis that was reduced, of the tile whose shares `combine_lanes` adds up.
+AxisLayout KernelPrinter::combined_layout(const Op& combine) const {
+  AxisLayout layout;
+  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+    if (op.code != combine.reduction || op.axis != combine.axis || op.scope != ReductionScope::lane)
+      return;
+    const ValueId from = op.operands[0];
+    layout = f_[from].home.axes[f_[from].type.axes[0] == op.axis ? 0 : 1];
+  });
+  return layout;
+}
+
+void KernelPrinter::print_scalar(const Op& op) {
+  std::vector<std::string> operands;
+  for (ValueId operand : op.operands) operands.push_back(scalar(operand));
+  const ValueId value = op.results[0];
+  const DType dtype = f_[value].type.dtype;
+  std::string text = expression(op, operands);
+  if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
+  storage_[value.index] = names_.unique(f_[value].name);
+  out_.line("const {} {} = {};",
+            dtype == DType::i32 ? "int" : dtype == DType::i1 ? "bool" : "float",
+            storage_[value.index], text);
+}
+
+/// Gives carried value i of a loop its variable: the start's own if the start dies here.
+void KernelPrinter::start_carried(const Op& loop, std::size_t i, std::size_t position) {
+  const ValueId start = loop.operands[static_cast<std::size_t>(loop.bounds) + i];
+  const ValueId argument = f_[loop.body].arguments[i + 1];
+  const Op* made_by = f_.definition(start);
+  const bool constant = made_by && made_by->code == OpCode::constant;
+  std::string& name = storage_[argument.index];
+  if (f_[argument].type.is_scalar()) {
+    const bool reuse = !constant && dies_at(start, position) && carried_.count(storage_[start.index]);
+    if (reuse) {
+      name = storage_[start.index];
+    } else {
+      name = names_.unique(f_[argument].name);
+      out_.line("{} {} = {};", f_[argument].type.dtype == DType::i32 ? "int" : "float", name,
+                scalar(start));
+    }
+  } else if (!constant && dies_at(start, position)) {
+    name = storage_[start.index];
+  } else {
+    const bool zero = constant && made_by->number == 0;
+    name = declare(argument, zero);
+    if (!zero) {
+      std::vector<Writer::Scope> scopes;
+      const Cursor cursor = open_loops(shape_of(argument), scopes);
+      out_.line("{} = {};", element(argument, cursor), element(start, cursor));
+    }
+  }
+  carried_.insert(name);
+  storage_[loop.results[i].index] = name;
+}
+
+void KernelPrinter::print_loop(const Op& loop) {
+  prepare_sources(loop.body);
+  out_.blank();
+  const std::size_t position = position_;
+  for (std::size_t i = 0; i < loop.results.size(); ++i) start_carried(loop, i, position);
+  std::string first = "0", last;
+  if (loop.bounds == 2) {
+    first = scalar(loop.operands[0]);
+    last = scalar(loop.operands[1]);
+  } else {
+    const Axis& axis = f_[loop.axis];
+    last = axis.extent.is_static()
+               ? std::to_string((axis.extent.value + axis.tile - 1) / axis.tile)
+               : fmt::format("(p.{} + {}) / {}", axis.extent.name, axis.tile - 1, axis.tile);
+  }
+  const ValueId tile = f_[loop.body].arguments[0];
+  const std::string name = names_.unique(f_[loop.axis].name + "_tile");
+  storage_[tile.index] = name;
+  out_.comment(fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
+  auto scope = loop.descending
+                   ? out_.block("for (int {0} = {1} - 1; {0} >= {2}; --{0})", name, last, first)
+                   : out_.block("for (int {0} = {1}; {0} < {2}; ++{0})", name, first, last);
+  bool needs_begin = false;
+  for (OpId id : f_[loop.body].ops) {
+    const Op& op = f_[id];
+    needs_begin = needs_begin || (op.axis == loop.axis && kind_of(op.code) == OpKind::source) ||
+                  op.code == OpCode::load || op.code == OpCode::store;
+  }
+  if (needs_begin) {
+    begins_[loop.axis.index] = names_.unique(f_[loop.axis].name + "_begin");
+    out_.line("const int {} = {} * {};", begins_[loop.axis.index], name, f_[loop.axis].tile);
+  }
+  print_block(loop.body);
+  print_yield(loop, f_[f_[loop.body].ops.back()]);
+  begins_.erase(loop.axis.index);
+}
+
+void KernelPrinter::print_yield(const Op& loop, const Op& yield) {
+  for (std::size_t i = 0; i < yield.operands.size(); ++i) {
+    const ValueId argument = f_[loop.body].arguments[i + 1], next = yield.operands[i];
+    const std::string& name = storage_[argument.index];
+    if (storage_[next.index] == name) continue;
+    for (std::size_t k = 0; k < i; ++k)
+      if (storage_[next.index] == storage_[f_[loop.body].arguments[k + 1].index])
+        throw InternalError("a loop exchanges two carried values");
+    if (f_[argument].type.is_scalar()) {
+      out_.line("{} = {};", name, scalar(next));
+      continue;
+    }
+    std::vector<Writer::Scope> scopes;
+    const Cursor cursor = open_loops(shape_of(argument), scopes);
+    out_.line("{} = {};", element(argument, cursor), element(next, cursor));
+  }
+}
+
+/// Pointers that a loop's accesses start from are computed before it.
+void KernelPrinter::prepare_sources(BlockId block) {
+  for_each_op(f_, block, [&](const Op& op, BlockId) {
+    if (op.coordinates.empty()) return;
+    for (const Coordinate& c : op.coordinates) {
+      if (!c.value) continue;
+      const Op* made_by = f_.definition(c.value);
+      const bool source = made_by && kind_of(made_by->code) == OpKind::source;
+      if (!source && storage_[c.value.index].empty()) return;
+    }
+    source_pointer(op);
+  });
+}
+
+}  // namespace flashcore

@@ -1,0 +1,137 @@
+// Prints a lowered program as a CUDA kernel.
+//
+// Scalars become variables, register tiles arrays [fragment][fragment][slot], tiles in shared memory
+// addresses. An elementwise result takes over the array of an operand that dies there, a product that of
+// its accumulator, a loop's carried value that of its start: so the steady loop copies nothing.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel_source.h"
+#include "codegen/print/names.h"
+#include "codegen/print/writer.h"
+#include "dsl/ir/function.h"
+#include "dsl/schedule.h"
+
+namespace flashcore {
+
+class KernelPrinter {
+ public:
+  KernelPrinter(const ir::Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+
+  /// Fills in everything but the prelude.
+  KernelSource print();
+
+ private:
+  /// The loops around one element of a register tile: text of the fragment and the slot of each axis.
+  struct Cursor {
+    std::vector<ir::AxisId> axes;
+    std::vector<std::string> fragments;
+    std::vector<std::string> slots;
+    std::string element;  ///< slot of the whole fragment
+    std::vector<ir::AxisLayout> layouts;
+  };
+  /// The shape of a register tile.
+  struct Shape {
+    std::vector<ir::AxisId> axes;
+    std::vector<ir::AxisLayout> layouts;
+    bool operator==(const Shape&) const = default;
+  };
+
+  // parameters.cpp: the parameter block and the launch
+  void collect_arguments();
+  void print_parameters();
+  void print_grid();
+  std::string stride(ir::TensorId tensor, std::size_t dim) const;
+
+  // kernel_printer.cpp: blocks, scalars, loops
+  void print_block(ir::BlockId block);
+  void print_op(const ir::Op& op);
+  void print_scalar(const ir::Op& op);
+  void print_loop(const ir::Op& loop);
+  void print_yield(const ir::Op& loop, const ir::Op& yield);
+  void start_carried(const ir::Op& loop, std::size_t i, std::size_t position);
+  void prepare_sources(ir::BlockId block);
+  ir::AxisLayout combined_layout(const ir::Op& combine) const;
+  void declare_lane_offsets();
+
+  // expressions.cpp: the text of scalars, elements and positions
+  std::string scalar(ir::ValueId value);
+  std::string element(ir::ValueId value, const Cursor& cursor);
+  std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
+  std::string describe(ir::ValueId value, const std::set<ir::ValueId>& inlined) const;
+  std::string label(ir::ValueId value) const;
+  std::string position(ir::AxisId axis, const ir::AxisLayout& layout, const Cursor& cursor);
+  std::string begin(ir::AxisId axis) const;
+  std::string extent(ir::AxisId axis) const;
+  static std::string number(double value, DType dtype);
+
+  // print_elementwise.cpp: groups of elementwise ops, reductions, packing
+  std::size_t print_group(ir::BlockId block, std::size_t first);
+  void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
+                  bool take_over);
+  [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
+  void print_pack(const ir::Op& op);
+  void print_reduction(const ir::Op& op);
+  void print_lane_combination(ir::OpCode reduction, const std::string& target,
+                              const ir::AxisLayout& layout);
+  std::string declare(ir::ValueId value, bool zero = false);
+  std::string array_type(ir::ValueId value) const;
+  [[nodiscard]] Shape shape_of(ir::ValueId value) const;
+  [[nodiscard]] bool dies_at(ir::ValueId value, std::size_t position) const;
+  /// Opens the unrolled loops over a register tile; without braces where one statement follows.
+  Cursor open_loops(const Shape& shape, std::vector<Writer::Scope>& scopes, bool braces = false);
+
+  // print_dot.cpp
+  void print_dot(const ir::Op& op);
+  void print_fragment_load(const ir::Op& op);
+  struct SharedOperand {
+    std::string base;
+    const ir::Buffer* buffer;
+    bool transposed;
+  };
+  SharedOperand shared_operand(ir::ValueId value);
+  std::string left_address(const SharedOperand& a, const ir::AxisLayout& rows,
+                           const std::string& fragment, const std::string& step) const;
+
+  // print_memory.cpp
+  void print_copy(const ir::Op& op);
+  void print_staging(const ir::Op& op);
+  void print_store(const ir::Op& op);
+  void print_staged_store(const ir::Op& op);
+  void print_load(const ir::Op& op);
+  void print_access(const ir::Op& op, ir::ValueId tile, bool is_store);
+  std::string source_pointer(const ir::Op& op);
+  struct ChunkLoop {
+    int rows, first_column, columns;
+  };
+  std::vector<ChunkLoop> chunk_loops(const ir::Buffer& buffer) const;
+  template <class Body>
+  void for_each_chunk(const ir::Buffer& buffer, Body body);
+  std::string row_stride(ir::TensorId tensor, std::size_t dim) const;
+  void require_alignment(ir::TensorId tensor, int bytes);
+  std::string representative(const Shape& shape) const;
+  std::string chunk_base(const ir::Buffer& buffer, const std::string& slot) const;
+
+  const ir::Function& f_;
+  const Schedule& schedule_;
+  KernelSource source_;
+  Writer out_;
+  Names names_;
+
+  std::vector<std::string> storage_;   ///< by value: variable, array or address
+  std::vector<std::size_t> last_use_;  ///< by value: position in the block being printed
+  std::vector<ir::BlockId> home_block_;  ///< by value: the block that makes it
+  ir::BlockId block_;
+  std::size_t position_ = 0;
+  std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
+  std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
+  std::map<std::string, std::string> pointers_;  ///< access -> pointer variable
+  std::set<std::string> carried_;  ///< variables that loops change
+  std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed
+};
+
+}  // namespace flashcore

@@ -1,0 +1,126 @@
+// The kernel's one parameter, a struct in constant memory, and how blocks are numbered.
+#include <algorithm>
+
+#include "codegen/print/kernel_printer.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+std::string_view device_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return "fc::f16";
+    case DType::bf16: return "fc::bf16";
+    case DType::f32: return "float";
+    case DType::i32:
+    case DType::i1: return "int";
+  }
+  return "?";
+}
+
+}  // namespace
+
+void KernelPrinter::collect_arguments() {
+  source_.name = f_.name;
+  source_.threads = schedule_.threads();
+  source_.min_blocks = schedule_.blocks_per_processor;
+  source_.register_budget = schedule_.register_limit;
+  for (const Buffer& buffer : f_.buffers)
+    source_.shared_bytes = std::max(source_.shared_bytes, buffer.offset + buffer.bytes());
+  for (const Tensor& tensor : f_.tensors)
+    source_.tensors.push_back({tensor.name, tensor.dtype, tensor.output, tensor.dims,
+                               size_of(tensor.dtype)});
+  for (const Parameter& parameter : f_.parameters)
+    source_.scalars.push_back({parameter.name, parameter.dtype, parameter.positive});
+  for (const Axis& axis : f_.axes)
+    if (!axis.extent.is_static() &&
+        std::find(source_.extents.begin(), source_.extents.end(), axis.extent.name) ==
+            source_.extents.end())
+      source_.extents.push_back(axis.extent.name);
+
+  int offset = 0;
+  const auto add = [&](ParameterField::Kind kind, int index, int dim, int bytes) {
+    offset = (offset + bytes - 1) / bytes * bytes;
+    source_.parameters.push_back({kind, index, dim, offset});
+    offset += bytes;
+  };
+  for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
+    add(ParameterField::Kind::pointer, t, 0, 8);
+  for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
+    for (int d = 0; d + 1 < static_cast<int>(f_.tensors[static_cast<std::size_t>(t)].dims.size()); ++d)
+      add(ParameterField::Kind::stride, t, d, 8);
+  for (int i = 0; i < static_cast<int>(source_.extents.size()); ++i)
+    add(ParameterField::Kind::extent, i, 0, 4);
+  for (int i = 0; i < static_cast<int>(source_.scalars.size()); ++i)
+    add(ParameterField::Kind::scalar, i, 0, 4);
+  source_.parameter_bytes = (offset + 7) / 8 * 8;
+}
+
+void KernelPrinter::print_parameters() {
+  out_.line("struct Parameters {{");
+  Writer::Scope scope(out_, "};");
+  for (const Tensor& tensor : f_.tensors)
+    out_.line("{}{}* {};", tensor.output ? "" : "const ", device_type(tensor.dtype), tensor.name);
+  for (const Tensor& tensor : f_.tensors) {
+    if (tensor.dims.size() < 2) continue;
+    std::string fields;
+    for (std::size_t d = 0; d + 1 < tensor.dims.size(); ++d)
+      fields += fmt::format("{}{}_stride_{}", d ? ", " : "", tensor.name, d);
+    out_.line("fc::i64 {};  // elements", fields);
+  }
+  for (const std::string& extent : source_.extents) out_.line("int {};", extent);
+  for (const Parameter& parameter : f_.parameters)
+    out_.line("{} {};", device_type(parameter.dtype), parameter.name);
+}
+
+std::string KernelPrinter::stride(TensorId tensor, std::size_t dim) const {
+  if (dim + 1 == f_[tensor].dims.size()) return "1";
+  return fmt::format("p.{}_stride_{}", f_[tensor].name, dim);
+}
+
+void KernelPrinter::print_grid() {
+  std::vector<AxisId> tiles, positions;
+  for (std::size_t i = 0; i < f_.axes.size(); ++i) {
+    if (f_.axes[i].kind == AxisKind::parallel_tiles) tiles.push_back(AxisId(i));
+    if (f_.axes[i].kind == AxisKind::parallel) positions.insert(positions.begin(), AxisId(i));
+  }
+  std::vector<AxisId> order = schedule_.grid_order == GridOrder::tiles_first ? tiles : positions;
+  const std::vector<AxisId>& rest =
+      schedule_.grid_order == GridOrder::tiles_first ? positions : tiles;
+  order.insert(order.end(), rest.begin(), rest.end());
+  for (AxisId axis : order)
+    source_.grid.push_back({f_[axis].name, f_[axis].extent, f_[axis].tile});
+
+  if (order.empty()) return;
+  out_.line("fc::u32 block = fc::block_index();");
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Axis& axis = f_[order[i]];
+    const bool tiled = axis.kind == AxisKind::parallel_tiles;
+    const bool last = i + 1 == order.size();
+    std::string count = extent(order[i]);
+    if (tiled)
+      count = axis.extent.is_static()
+                  ? std::to_string((axis.extent.value + axis.tile - 1) / axis.tile)
+                  : fmt::format("({} + {}) / {}", count, axis.tile - 1, axis.tile);
+    const std::string name = names_.unique(tiled ? axis.name + "_tile" : axis.name);
+    if (!last || axis.descending) {
+      out_.line("const fc::u32 {}_count = {};", name, count);
+      count = name + "_count";
+    }
+    std::string index = last ? "block" : fmt::format("block % {}", count);
+    if (axis.descending) index = fmt::format("{} - 1 - {}", count, index);
+    out_.line("const int {} = static_cast<int>({});", name, index);
+    if (!last) out_.line("block /= {};", count);
+    if (tiled) {
+      const std::string first = names_.unique(axis.name + "_begin");
+      out_.line("const int {} = {} * {};", first, name, axis.tile);
+      begins_[order[i].index] = first;
+    } else {
+      begins_[order[i].index] = name;
+    }
+  }
+}
+
+}  // namespace flashcore

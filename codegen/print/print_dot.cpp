@@ -1,0 +1,139 @@
+// Products of m16n8k16: fragments of both operands by ldmatrix, one instruction a 16 x 8 x 16 block.
+#include "codegen/analysis/shared_use.h"
+#include "codegen/print/kernel_printer.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+KernelPrinter::SharedOperand KernelPrinter::shared_operand(ValueId value) {
+  bool transposed = false;
+  const Op* op = f_.definition(value);
+  for (; op && op->code == OpCode::transpose; op = f_.definition(op->operands[0])) {
+    transposed = !transposed;
+    value = op->operands[0];
+  }
+  return {storage_[value.index], &f_[buffer_of(f_, value)], transposed};
+}
+
+namespace {
+
+/// `base + chunk_offset(row, column)` for one lane of ldmatrix.
+std::string matrix_address(const std::string& base, const Buffer& buffer, const std::string& row,
+                           const std::string& column) {
+  return fmt::format("{} + fc::chunk_offset<{}, {}>({}, {})", base, buffer.rows, buffer.columns, row,
+                     column);
+}
+
+std::string plus(const std::string& a, const std::string& b) { return a == "0" ? b : a + " + " + b; }
+
+std::string times(const std::string& index, int step) {
+  return index == "0" ? "0" : step == 1 ? index : fmt::format("{} * {}", index, step);
+}
+
+/// Where a warp's share of an axis begins.
+std::string warp_base(const AxisLayout& layout) {
+  if (layout.warps == 1) return "0";
+  const std::string warp =
+      layout.warp_divisor > 1 ? fmt::format("warp / {}", layout.warp_divisor) : "warp";
+  return fmt::format("{} % {} * {}", warp, layout.warps,
+                     layout.fragments * layout.fragment_size());
+}
+
+}  // namespace
+
+/// The address a lane gives for the left operand's 16 x 16 block at (fragment, step). The four 8 x 8
+/// matrices come in the order of the instruction's registers: down first, then right.
+std::string KernelPrinter::left_address(const SharedOperand& a, const AxisLayout& rows,
+                                        const std::string& fragment,
+                                        const std::string& step) const {
+  const std::string row = plus(warp_base(rows), times(fragment, 16)), inner = times(step, 16);
+  if (!a.transposed)
+    return matrix_address(a.base, *a.buffer, plus(row, "lane % 16"), plus(inner, "lane / 16 * 8"));
+  return matrix_address(a.base, *a.buffer, plus(inner, "lane % 8 + lane / 16 * 8"),
+                        plus(row, "lane / 8 % 2 * 8"));
+}
+
+void KernelPrinter::print_dot(const Op& op) {
+  const ValueId value = op.results[0], left = op.operands[0];
+  const AxisLayout &rows = f_[value].home.axes[0], &columns = f_[value].home.axes[1];
+  const int steps = f_[f_[left].type.axes[1]].tile / 16;
+  const std::string type = f_[left].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
+  const bool left_in_registers = f_[left].home.space == Space::operand;
+
+  std::string text = fmt::format("dot({}, {})", label(left), label(op.operands[1]));
+  if (op.operands.size() == 3) text = fmt::format("{} + {}", label(op.operands[2]), text);
+  out_.comment(fmt::format("{} = {}", f_[value].name.empty() ? "product" : f_[value].name, text));
+
+  const ValueId sum = op.operands.size() == 3 ? op.operands[2] : ValueId{};
+  const Op* start = sum ? f_.definition(sum) : nullptr;
+  const bool constant = start && start->code == OpCode::constant;
+  if (sum && !constant && dies_at(sum, position_)) {
+    storage_[value.index] = storage_[sum.index];
+  } else {
+    const bool zero = !sum || (constant && start->number == 0);
+    declare(value, zero);
+    if (!zero) {
+      std::vector<Writer::Scope> scopes;
+      const Cursor cursor = open_loops(shape_of(value), scopes);
+      out_.line("{} = {};", element(value, cursor), element(sum, cursor));
+    }
+  }
+  const std::string& d = storage_[value.index];
+
+  const std::string i = rows.fragments > 1 ? "i" : "0";
+  const auto over_rows = [&](bool braces, auto body) {
+    if (rows.fragments > 1) {
+      auto scope = out_.unrolled("i", rows.fragments, braces);
+      body();
+    } else {
+      body();
+    }
+  };
+  const SharedOperand b = shared_operand(op.operands[1]);
+  auto inner = out_.unrolled("k", steps);
+  std::string a = "a[i]";
+  if (left_in_registers) {
+    a = fmt::format("{}[{}][k]", storage_[left.index], i);
+  } else {
+    a = fmt::format("a[{}]", i);
+    const SharedOperand source = shared_operand(left);
+    out_.line("fc::u32 a[{}][4];", rows.fragments);
+    over_rows(false, [&] {
+      out_.line("fc::load_matrices{}({}, {});", source.transposed ? "_transposed" : "", a,
+                left_address(source, rows, i, "k"));
+    });
+  }
+  auto across = out_.unrolled("j", columns.fragments / 2);
+  const std::string column = plus(warp_base(columns), "j * 16");
+  out_.line("fc::u32 b[4];");
+  if (b.transposed)
+    out_.line("fc::load_matrices(b, {});",
+              matrix_address(b.base, *b.buffer, column + " + lane % 8 + lane / 16 * 8",
+                             "k * 16 + lane / 8 % 2 * 8"));
+  else
+    out_.line("fc::load_matrices_transposed(b, {});",
+              matrix_address(b.base, *b.buffer, "k * 16 + lane % 16", column + " + lane / 16 * 8"));
+  over_rows(true, [&] {
+    out_.line("fc::multiply<{}>({}[{}][2 * j], {}, b[0], b[1]);", type, d, i, a);
+    out_.line("fc::multiply<{}>({}[{}][2 * j + 1], {}, b[2], b[3]);", type, d, i, a);
+  });
+}
+
+/// A left operand from shared memory into registers, once for all rounds of a loop.
+void KernelPrinter::print_fragment_load(const Op& op) {
+  const ValueId value = op.results[0];
+  const AxisLayout& rows = f_[value].home.axes[0];
+  const int steps = f_[value].home.axes[1].fragments / 2;
+  const SharedOperand source = shared_operand(op.operands[0]);
+  storage_[value.index] = names_.unique(label(value) + "_kept");
+  out_.comment(fmt::format("{}: {} in registers", storage_[value.index], label(op.operands[0])));
+  out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, steps);
+  auto i = out_.unrolled("i", rows.fragments, false);
+  auto k = out_.unrolled("k", steps, false);
+  out_.line("fc::load_matrices{}({}[i][k], {});", source.transposed ? "_transposed" : "",
+            storage_[value.index], left_address(source, rows, "i", "k"));
+}
+
+}  // namespace flashcore

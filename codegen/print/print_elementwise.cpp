@@ -1,0 +1,240 @@
+// Elementwise operations in groups, one nest of unrolled loops each; reductions; packing for products.
+#include <algorithm>
+
+#include "codegen/print/kernel_printer.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+KernelPrinter::Shape KernelPrinter::shape_of(ValueId value) const {
+  return {f_[value].type.axes, f_[value].home.axes};
+}
+
+bool KernelPrinter::dies_at(ValueId value, std::size_t position) const {
+  return home_block_[value.index] == block_ && last_use_[value.index] <= position;
+}
+
+std::string KernelPrinter::array_type(ValueId value) const {
+  switch (f_[value].type.dtype) {
+    case DType::i32: return "int";
+    case DType::i1: return "bool";
+    default: return "float";
+  }
+}
+
+std::string KernelPrinter::declare(ValueId value, bool zero) {
+  const Shape shape = shape_of(value);
+  std::string dims;
+  int slots = 1;
+  for (const AxisLayout& layout : shape.layouts) {
+    dims += fmt::format("[{}]", layout.fragments);
+    slots *= layout.slots;
+  }
+  storage_[value.index] = names_.unique(f_[value].name);
+  out_.line("{} {}{}[{}]{};", array_type(value), storage_[value.index], dims, slots,
+            zero ? " = {}" : "");
+  return storage_[value.index];
+}
+
+KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape,
+                                                std::vector<Writer::Scope>& scopes, bool braces) {
+  static constexpr const char* fragment_names[] = {"i", "j"};
+  Cursor cursor;
+  cursor.axes = shape.axes;
+  cursor.layouts = shape.layouts;
+  int slots = 1;
+  for (std::size_t k = 0; k < shape.axes.size(); ++k) {
+    slots *= shape.layouts[k].slots;
+    if (shape.layouts[k].fragments == 1) {
+      cursor.fragments.emplace_back("0");
+    } else {
+      scopes.push_back(out_.unrolled(fragment_names[k], shape.layouts[k].fragments, braces));
+      cursor.fragments.emplace_back(fragment_names[k]);
+    }
+  }
+  if (slots > 1) scopes.push_back(out_.unrolled("e", slots, braces));
+  cursor.element = slots > 1 ? "e" : "0";
+  if (shape.axes.size() == 1) {
+    cursor.slots = {cursor.element};
+  } else {
+    const int rows = shape.layouts[0].slots, columns = shape.layouts[1].slots;
+    cursor.slots = {rows == 1 ? "0" : columns == 1 ? "e" : fmt::format("(e / {})", columns),
+                    columns == 1 ? "0" : rows == 1 ? "e" : fmt::format("(e % {})", columns)};
+  }
+  return cursor;
+}
+
+/// Prints the run of elementwise ops of one shape that starts at `first`; returns the position after it.
+/// Ops of other shapes in between that do not depend on the run go first, so that they do not cut it.
+std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
+  const auto& ops = f_[block].ops;
+  const Shape shape = shape_of(f_[ops[first]].results[0]);
+  std::set<ValueId> made;
+  std::vector<std::size_t> group, early;
+  std::size_t end = first;
+  for (std::size_t i = first; i < ops.size(); ++i) {
+    const Op& op = f_[ops[i]];
+    if (kind_of(op.code) == OpKind::source) continue;
+    const bool elementwise = kind_of(op.code) == OpKind::elementwise &&
+                             f_[op.results[0]].home.space == Space::registers;
+    if (!elementwise) break;
+    if (shape_of(op.results[0]) == shape) {
+      group.push_back(i);
+      made.insert(op.results[0]);
+      end = i + 1;
+      continue;
+    }
+    const bool depends = std::any_of(op.operands.begin(), op.operands.end(),
+                                     [&](ValueId operand) { return made.count(operand) > 0; });
+    if (depends) break;
+    early.push_back(i);
+  }
+  for (std::size_t i : early)
+    if (i < end) emit_group(block, {i}, i + 1, false);
+  emit_group(block, group, end, true);
+  return end;
+}
+
+/// Whether every reader of a 16-bit value rounds what it reads: then the cast itself need not.
+bool KernelPrinter::rounded_by_consumers(ValueId value) const {
+  bool all = true;
+  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+    if (op.code == OpCode::store || op.code == OpCode::convert) return;
+    for (ValueId operand : op.operands) all = all && operand != value;
+  });
+  return all;
+}
+
+void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& positions,
+                               std::size_t end, bool take_over) {
+  const auto& ops = f_[block].ops;
+  const Shape shape = shape_of(f_[ops[positions[0]]].results[0]);
+
+  // Values that nobody outside reads are locals of the loop; the others get an array, taken over from
+  // an operand that dies in the same place where there is one.
+  std::set<ValueId> locals;
+  for (std::size_t at : positions) {
+    const Op& op = f_[ops[at]];
+    const ValueId value = op.results[0];
+    if (last_use_[value.index] < end) {
+      locals.insert(value);
+      continue;
+    }
+    std::string text = fmt::format("{}(", name_of(op.code));
+    for (std::size_t i = 0; i < op.operands.size(); ++i)
+      text += (i ? ", " : "") + describe(op.operands[i], locals);
+    for (ValueId operand : op.operands) {
+      const Op* made_by = f_.definition(operand);
+      if (!take_over || (made_by && kind_of(made_by->code) == OpKind::source)) continue;
+      if (locals.count(operand) || !(shape_of(operand) == shape) || !dies_at(operand, at) ||
+          array_type(operand) != array_type(value) || storage_[operand.index].empty())
+        continue;
+      storage_[value.index] = storage_[operand.index];
+      break;
+    }
+    if (storage_[value.index].empty()) declare(value);
+    out_.comment(fmt::format("{} = {})", label(value), text));
+  }
+
+  std::vector<Writer::Scope> scopes;
+  const Cursor cursor = open_loops(shape, scopes, positions.size() > 1);
+  for (std::size_t at : positions) {
+    const Op& op = f_[ops[at]];
+    const ValueId value = op.results[0];
+    std::vector<std::string> operands;
+    for (ValueId operand : op.operands) operands.push_back(element(operand, cursor));
+    std::string text = op.code == OpCode::cast && is_half(f_[value].type.dtype) &&
+                               rounded_by_consumers(value)
+                           ? operands[0]
+                           : expression(op, operands);
+    if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
+    if (locals.count(value)) {
+      storage_[value.index] = names_.unique(f_[value].name);
+      inlined_.insert(value);
+      out_.line("const {} {} = {};", array_type(value), storage_[value.index], text);
+    } else {
+      out_.line("{} = {};", element(value, cursor), text);
+    }
+  }
+}
+
+/// A computed left operand: neighbouring accumulator fragments, rounded and packed in pairs.
+void KernelPrinter::print_pack(const Op& op) {
+  const ValueId value = op.results[0], from = op.operands[0];
+  const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
+  const std::string type = f_[value].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
+  const std::string x = storage_[from.index];
+  storage_[value.index] = names_.unique(f_[value].name.empty() ? x + "_operand" : f_[value].name);
+  out_.comment(fmt::format("{}: {} as a left operand", storage_[value.index], x));
+  out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, columns.fragments / 2);
+  auto i = out_.unrolled("i", rows.fragments, false);
+  auto k = out_.unrolled("k", columns.fragments / 2, false);
+  auto r = out_.unrolled("r", 4, false);
+  out_.line("{0}[i][k][r] =", storage_[value.index]);
+  out_.line("    fc::pack<{0}>({1}[i][2 * k + r / 2][r % 2 * 2], {1}[i][2 * k + r / 2][r % 2 * 2 + 1]);",
+            type, x);
+}
+
+namespace {
+
+struct Combine {
+  const char* start;
+  const char* format;
+};
+
+Combine combine_of(OpCode reduction) {
+  switch (reduction) {
+    case OpCode::reduce_max: return {"-fc::infinity()", "fc::max({}, {})"};
+    case OpCode::reduce_min: return {"fc::infinity()", "fc::min({}, {})"};
+    default: return {"0.f", "{} + {}"};
+  }
+}
+
+}  // namespace
+
+void KernelPrinter::print_lane_combination(OpCode reduction, const std::string& target,
+                                           const AxisLayout& layout) {
+  for (int mask = 1; mask < layout.lanes; mask *= 2) {
+    const std::string other =
+        fmt::format("fc::shuffle_xor({}, {})", target, mask * layout.lane_divisor);
+    out_.line("{} = {};", target,
+              fmt::format(fmt::runtime(combine_of(reduction).format), target, other));
+  }
+}
+
+void KernelPrinter::print_reduction(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Shape shape = shape_of(from);
+  const std::size_t along = shape.axes[0] == op.axis ? 0 : 1;
+  const Combine combine = combine_of(op.code);
+  out_.comment(fmt::format("{} = {}({}, {}){}",
+                           f_[value].name.empty() ? name_of(op.code) : f_[value].name,
+                           name_of(op.code), label(from), f_[op.axis].name,
+                           op.scope == ReductionScope::lane ? ", each lane its share" : ""));
+  if (f_[value].type.is_scalar())
+    throw SpecError({fmt::format("{} of a vector to a scalar", name_of(op.code)),
+                     "the rows of a block lie in different warps", "reduce along the columns of a matrix",
+                     op.where});
+  declare(value, op.code == OpCode::reduce_sum);
+  if (op.code != OpCode::reduce_sum) {
+    std::vector<Writer::Scope> scopes;
+    const Cursor cursor = open_loops(shape_of(value), scopes);
+    out_.line("{} = {};", element(value, cursor), combine.start);
+  }
+  {
+    std::vector<Writer::Scope> scopes;
+    const Cursor cursor = open_loops(shape, scopes);
+    const std::string target = element(value, cursor);
+    out_.line("{} = {};", target,
+              fmt::format(fmt::runtime(combine.format), target, element(from, cursor)));
+  }
+  if (op.scope == ReductionScope::block && shape.layouts[along].lanes > 1) {
+    std::vector<Writer::Scope> scopes;
+    const Cursor cursor = open_loops(shape_of(value), scopes, true);
+    print_lane_combination(op.code, element(value, cursor), shape.layouts[along]);
+  }
+}
+
+}  // namespace flashcore

@@ -1,0 +1,334 @@
+// Loads, stores and copies: from positions to addresses, and what happens beyond the tensor.
+#include <algorithm>
+
+#include "codegen/print/kernel_printer.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+std::string_view element_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return "fc::f16";
+    case DType::bf16: return "fc::bf16";
+    case DType::f32: return "float";
+    default: return "int";
+  }
+}
+
+bool may_overrun(const Axis& axis) {
+  return !axis.extent.is_static() || axis.extent.value % axis.tile != 0;
+}
+
+/// The tensor dimension an axis of the tile runs along.
+std::size_t dim_of(const Op& op, AxisId axis) {
+  for (std::size_t d = 0; d < op.coordinates.size(); ++d)
+    if (op.coordinates[d].axis == axis) return d;
+  throw InternalError("an access without the axis of its tile");
+}
+
+}  // namespace
+
+/// A pointer to the tensor at the access's scalar positions; one variable for equal accesses.
+std::string KernelPrinter::source_pointer(const Op& op) {
+  const Tensor& tensor = f_[op.tensor];
+  std::string text = fmt::format("p.{}", tensor.name);
+  for (std::size_t d = 0; d < op.coordinates.size(); ++d)
+    if (op.coordinates[d].value)
+      text += fmt::format(" + {} * {}", scalar(op.coordinates[d].value), stride(op.tensor, d));
+  const auto found = pointers_.find(text);
+  if (found != pointers_.end()) return found->second;
+  const std::string name = names_.unique(tensor.name + "_at");
+  out_.line("{}{}* const {} = {};", tensor.output ? "" : "const ", element_type(tensor.dtype), name,
+            text);
+  // Inside a loop the variable ends with the round.
+  if (block_ == f_.body || !block_) pointers_[text] = name;
+  return name;
+}
+
+/// How the threads share out a tile's 16-byte chunks: panel by panel, so that neighbouring threads write
+/// neighbouring chunks of one swizzled line (see prelude/shared_tile.cuh).
+std::vector<KernelPrinter::ChunkLoop> KernelPrinter::chunk_loops(const Buffer& buffer) const {
+  std::vector<ChunkLoop> loops;
+  const int wide = buffer.columns / 64 * 64;
+  if (wide) loops.push_back({buffer.rows, 0, wide});
+  if (buffer.columns % 64 >= 32) loops.push_back({buffer.rows, wide, 32});
+  if (buffer.columns % 32) loops.push_back({buffer.rows, buffer.columns - 16, 16});
+  return loops;
+}
+
+std::string KernelPrinter::chunk_base(const Buffer& buffer, const std::string& slot) const {
+  std::string text = "shared";
+  if (buffer.offset) text += fmt::format(" + {}", buffer.offset);
+  if (buffer.stages > 1) text += fmt::format(" + {} * {}", slot, buffer.slot_bytes());
+  return text;
+}
+
+template <class Body>
+void KernelPrinter::for_each_chunk(const Buffer& buffer, Body body) {
+  for (const ChunkLoop& loop : chunk_loops(buffer)) {
+    const int width = std::min(loop.columns, 64) / 8, chunks = loop.rows * loop.columns / 8;
+    const int rounds = (chunks + source_.threads - 1) / source_.threads;
+    auto scope = out_.unrolled("i", rounds);
+    out_.line("const int chunk = thread + i * {};", source_.threads);
+    out_.line("const int row = chunk / {}{};", width,
+              loop.columns > 64 ? fmt::format(" % {}", loop.rows) : "");
+    std::string column = fmt::format("chunk % {} * 8", width);
+    if (loop.columns > 64) column = fmt::format("chunk / {} * 64 + {}", width * loop.rows, column);
+    if (loop.first_column) column = fmt::format("{} + {}", loop.first_column, column);
+    out_.line("const int column = {};", column);
+    if (chunks % source_.threads == 0) {
+      body();
+    } else {
+      auto guard = out_.block("if (chunk < {})", chunks);
+      body();
+    }
+  }
+}
+
+void KernelPrinter::print_copy(const Op& op) {
+  const Buffer& buffer = f_[op.buffer];
+  std::vector<AxisId> axes;
+  for (const Coordinate& c : op.coordinates)
+    if (c.axis) axes.push_back(c.axis);
+  const Axis &rows = f_[axes[0]], &columns = f_[axes[1]];
+  const std::size_t row_dim = dim_of(op, axes[0]), column_dim = dim_of(op, axes[1]);
+  if (column_dim + 1 != op.coordinates.size())
+    throw SpecError({fmt::format("a product of {} along dimension {}", f_[op.tensor].name, column_dim),
+                     "16-byte copies need neighbouring elements in the last axis of the tile",
+                     "index the last dimension with the tile's last axis, and transpose the tile",
+                     op.where});
+  require_alignment(op.tensor, 16);
+
+  const bool in_loop = !op.operands.empty();
+  const std::string pointer = source_pointer(op);
+  std::string comment = fmt::format("{} <- {}", buffer.name, f_[op.tensor].name);
+  out_.comment(comment + ", asynchronously");
+  std::vector<Writer::Scope> guard;
+  if (op.operands.size() == 3) guard.push_back(out_.block("if ({})", scalar(op.operands[2])));
+
+  // Positions within the tile in 32 bits; only the tile's own start needs 64.
+  const auto first = [&](AxisId axis) {
+    const bool looped = in_loop && f_[axis].kind == AxisKind::tiles;
+    return looped ? fmt::format("{} * {}", scalar(op.operands[0]), f_[axis].tile) : begin(axis);
+  };
+  const std::string tile = names_.unique(buffer.name + "_source");
+  std::string start = pointer;
+  if (first(axes[0]) != "0")
+    start += fmt::format(" + ({}) * {}", first(axes[0]), stride(op.tensor, row_dim));
+  if (first(axes[1]) != "0") start += fmt::format(" + {}", first(axes[1]));
+  out_.line("const {}* const {} = {};", element_type(buffer.dtype), tile, start);
+  const std::string left = names_.unique(buffer.name + "_rows");
+  if (may_overrun(rows))
+    out_.line("const int {} = {} - ({});", left, extent(axes[0]), first(axes[0]));
+  const std::string right = names_.unique(buffer.name + "_columns");
+  if (may_overrun(columns))
+    out_.line("const int {} = {} - ({});", right, extent(axes[1]), first(axes[1]));
+
+  const std::string target = chunk_base(buffer, in_loop ? scalar(op.operands[1]) : "0");
+  for_each_chunk(buffer, [&] {
+    std::string bytes = "16";
+    if (may_overrun(columns)) {
+      const bool whole_chunks = columns.extent.is_static() && columns.extent.value % 8 == 0;
+      bytes = whole_chunks
+                  ? fmt::format("column < {} ? 16 : 0", right)
+                  : fmt::format("fc::max(0, fc::min(8, {} - column)) * 2", right);
+    }
+    if (may_overrun(rows)) {
+      if (bytes == "16")
+        bytes = fmt::format("row < {} ? 16 : 0", left);
+      else
+        bytes = fmt::format("row < {} ? ({}) : 0", left, bytes);
+    }
+    out_.line("fc::copy_async({} + fc::chunk_offset<{}, {}>(row, column), {} + row * {} + column, {});",
+              target, buffer.rows, buffer.columns, tile, row_stride(op.tensor, row_dim), bytes);
+  });
+}
+
+/// The stride between the rows of a tile, in 32 bits: a launch refuses larger ones.
+std::string KernelPrinter::row_stride(TensorId tensor, std::size_t dim) const {
+  const std::string text = stride(tensor, dim);
+  return text == "1" ? text : fmt::format("static_cast<int>({})", text);
+}
+
+void KernelPrinter::require_alignment(TensorId tensor, int bytes) {
+  int& alignment = source_.tensors[tensor.index].alignment;
+  alignment = std::max(alignment, bytes);
+}
+
+/// A register tile, rounded, into a shared buffer.
+void KernelPrinter::print_staging(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Buffer& buffer = f_[op.buffer];
+  const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
+  if (columns.slots != 2)
+    throw InternalError("a staged tile without pairs of neighbouring columns");
+  storage_[value.index] = names_.unique(label(value));
+  out_.comment(fmt::format("{} in shared memory", label(from)));
+  out_.line("const fc::u32 {} = {};", storage_[value.index], chunk_base(buffer, "0"));
+  auto i = out_.unrolled("i", rows.fragments);
+  auto j = out_.unrolled("j", columns.fragments);
+  auto r = out_.unrolled("r", rows.slots);
+  std::string row, column;
+  for (const auto& [key, name] : lane_offsets_) {
+    if (key.first == f_[from].type.axes[0] && key.second == rows) row = name;
+    if (key.first == f_[from].type.axes[1] && key.second == columns) column = name;
+  }
+  out_.line("const int row = {} + i * {} + r * {};", row, rows.fragment_size(), rows.slot_stride);
+  out_.line("const int column = {} + j * {};", column, columns.fragment_size());
+  out_.line("fc::store_shared({0} + fc::chunk_offset<{1}, {2}>(row, column & ~7) + column % 8 * 2,",
+            storage_[value.index], buffer.rows, buffer.columns);
+  out_.line("                 fc::pack<{0}>({1}[i][j][2 * r], {1}[i][j][2 * r + 1]));",
+            element_type(buffer.dtype), storage_[from.index]);
+}
+
+void KernelPrinter::print_store(const Op& op) {
+  if (f_[op.operands[0]].home.space == Space::shared)
+    print_staged_store(op);
+  else
+    print_access(op, op.operands[0], true);
+}
+
+void KernelPrinter::print_staged_store(const Op& op) {
+  const ValueId from = op.operands[0];
+  const Op& staging = *f_.definition(from);
+  const Buffer& buffer = f_[staging.buffer];
+  const auto& axes = f_[from].type.axes;
+  const Axis &rows = f_[axes[0]], &columns = f_[axes[1]];
+  require_alignment(op.tensor, 16);
+  const std::string pointer = source_pointer(op);
+  out_.comment(fmt::format("store {}", f_[op.tensor].name));
+  const std::string target = names_.unique(f_[op.tensor].name + "_target");
+  std::string start = fmt::format("{} + {} * {}", pointer, begin(axes[0]),
+                                  stride(op.tensor, dim_of(op, axes[0])));
+  if (begin(axes[1]) != "0") start += fmt::format(" + {}", begin(axes[1]));
+  out_.line("{}* const {} = {};", element_type(buffer.dtype), target, start);
+  for_each_chunk(buffer, [&] {
+    std::string inside;
+    if (may_overrun(rows)) inside = fmt::format("row < {} - {}", extent(axes[0]), begin(axes[0]));
+    const std::string left = fmt::format("{} - {} - column", extent(axes[1]), begin(axes[1]));
+    const bool whole_chunks = columns.extent.is_static() && columns.extent.value % 8 == 0;
+    if (may_overrun(columns) && whole_chunks)
+      inside += fmt::format("{}column < {} - {}", inside.empty() ? "" : " && ", extent(axes[1]),
+                            begin(axes[1]));
+    const std::string at = fmt::format("{} + row * {} + column", target,
+                                       row_stride(op.tensor, dim_of(op, axes[0])));
+    out_.line("const fc::chunk value = fc::load_shared_chunk({} + fc::chunk_offset<{}, {}>(row, column));",
+              storage_[from.index], buffer.rows, buffer.columns);
+    std::vector<Writer::Scope> guard;
+    if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
+    if (may_overrun(columns) && !whole_chunks) {
+      auto full = out_.block("if ({} >= 8)", left);
+      out_.line("fc::store_chunk({}, value);", at);
+    }
+    if (may_overrun(columns) && !whole_chunks) {
+      auto part = out_.block("else");
+      out_.line("fc::store_partial_chunk({}, value, {});", at, left);
+    } else {
+      out_.line("fc::store_chunk({}, value);", at);
+    }
+  });
+}
+
+void KernelPrinter::print_load(const Op& op) {
+  const ValueId value = op.results[0];
+  if (f_[value].type.is_scalar()) {
+    storage_[value.index] = names_.unique(label(value));
+    out_.line("{} {}[1];", array_type(value), storage_[value.index]);
+    out_.line("fc::load_global<1>({}, {});", storage_[value.index], source_pointer(op));
+    storage_[value.index] += "[0]";
+    return;
+  }
+  out_.comment(fmt::format("{} = load {}", label(value), f_[op.tensor].name));
+  declare(value);
+  print_access(op, value, false);
+}
+
+/// Registers to or from a tensor. Each element is moved by one thread; neighbouring slots move together
+/// where a constant length promises that they exist and are aligned.
+void KernelPrinter::print_access(const Op& op, ValueId tile, bool is_store) {
+  const Shape shape = shape_of(tile);
+  const std::string pointer = source_pointer(op);
+  if (is_store) out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(tile)));
+
+  std::vector<Writer::Scope> scopes;
+  if (is_store) {
+    const std::string one = representative(shape);
+    if (!one.empty()) scopes.push_back(out_.block("if ({})", one));
+  }
+  const AxisLayout& last = shape.layouts.back();
+  const Axis& last_axis = f_[shape.axes.back()];
+  const bool contiguous = dim_of(op, shape.axes.back()) + 1 == op.coordinates.size();
+  const bool vector = contiguous && last.slots > 1 && last.slot_stride == 1 &&
+                      last_axis.extent.is_static() && last_axis.extent.value % last.slots == 0;
+  const int count = vector ? last.slots : 1;
+  Shape walked = shape;
+  if (vector) {
+    walked.layouts.back().slots = 1;
+    require_alignment(op.tensor, count * size_of(f_[op.tensor].dtype));
+  }
+  Cursor cursor = open_loops(walked, scopes);
+  cursor.layouts = shape.layouts;  // positions are those of the real layout
+
+  std::string address = pointer, inside;
+  for (std::size_t k = 0; k < shape.axes.size(); ++k) {
+    const std::string at = position(shape.axes[k], shape.layouts[k], cursor);
+    const std::string step = stride(op.tensor, dim_of(op, shape.axes[k]));
+    address += step == "1" ? fmt::format(" + ({})", at) : fmt::format(" + ({}) * {}", at, step);
+    if (may_overrun(f_[shape.axes[k]]))
+      inside += fmt::format("{}{} < {}", inside.empty() ? "" : " && ", at, extent(shape.axes[k]));
+  }
+  // The element at the cursor, counted in the slots of the whole fragment.
+  std::string slot = cursor.element;
+  if (vector) slot = slot == "0" ? "0" : fmt::format("{} * {}", slot, count);
+  std::string register_address = storage_[tile.index];
+  for (const std::string& fragment : cursor.fragments) register_address += "[" + fragment + "]";
+  register_address = fmt::format("&{}[{}]", register_address, slot);
+
+  if (is_store) {
+    std::vector<Writer::Scope> guard;
+    if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
+    out_.line("fc::store_global<{}>({}, {});", count, address, register_address);
+    return;
+  }
+  if (inside.empty()) {
+    out_.line("fc::load_global<{}>({}, {});", count, register_address, address);
+    return;
+  }
+  {
+    auto guard = out_.block("if ({})", inside);
+    out_.line("fc::load_global<{}>({}, {});", count, register_address, address);
+  }
+  auto outside = out_.block("else");
+  for (int n = 0; n < count; ++n)
+    out_.line("({})[{}] = 0;", register_address, n);
+}
+
+/// A condition that picks one of the threads that hold the same elements; empty if all differ.
+std::string KernelPrinter::representative(const Shape& shape) const {
+  int lane_bits = 31, warps = source_.threads / 32, warp_low = warps, warp_high = 1;
+  for (const AxisLayout& layout : shape.layouts) {
+    lane_bits &= ~((layout.lanes - 1) * layout.lane_divisor);
+    if (layout.warps > 1) {
+      warp_low = std::min(warp_low, layout.warp_divisor);
+      warp_high = std::max(warp_high, layout.warp_divisor * layout.warps);
+    }
+  }
+  std::string condition;
+  const auto add = [&](std::string term) {
+    condition += (condition.empty() ? "" : " && ") + std::move(term);
+  };
+  if (lane_bits) add(fmt::format("(lane & {}) == 0", lane_bits));
+  if (warp_high == 1) {
+    if (warps > 1) add("warp == 0");
+  } else {
+    if (warp_low > 1) add(fmt::format("warp % {} == 0", warp_low));
+    if (warp_high < warps) add(fmt::format("warp < {}", warp_high));
+  }
+  return condition;
+}
+
+}  // namespace flashcore

@@ -1,0 +1,70 @@
+// Text with indentation. Scopes close themselves, so that braces always match.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace flashcore {
+
+class Writer {
+ public:
+  /// Ends its scope when it goes: back one indentation, with a closing brace if there was one.
+  class Scope {
+   public:
+    Scope(Writer& writer, std::string_view closing) : writer_(&writer), closing_(closing) {
+      ++writer.depth_;
+    }
+    Scope(Scope&& other) noexcept
+        : writer_(std::exchange(other.writer_, nullptr)), closing_(other.closing_) {}
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    Scope& operator=(Scope&&) = delete;
+    ~Scope() {
+      if (!writer_) return;
+      --writer_->depth_;
+      if (!closing_.empty()) writer_->line("{}", closing_);
+    }
+
+   private:
+    Writer* writer_;
+    std::string_view closing_;
+  };
+
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    text_.append(static_cast<std::size_t>(2 * depth_), ' ');
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += '\n';
+  }
+  void blank() {
+    if (!text_.ends_with("\n\n") && !text_.ends_with("{\n")) text_ += '\n';
+  }
+  void comment(std::string_view words) { line("// {}", words); }
+
+  /// `head {` ... `}`
+  template <class... Args>
+  [[nodiscard]] Scope block(fmt::format_string<Args...> format, Args&&... args) {
+    line("{} {{", fmt::format(format, std::forward<Args>(args)...));
+    return Scope(*this, "}");
+  }
+  /// An unrolled loop `for (int name = 0; name < count; ++name) {`.
+  [[nodiscard]] Scope unrolled(std::string_view name, int count, bool braces = true) {
+    line("#pragma unroll");
+    if (!braces) {
+      line("for (int {0} = 0; {0} < {1}; ++{0})", name, count);
+      return Scope(*this, "");
+    }
+    return block("for (int {0} = 0; {0} < {1}; ++{0})", name, count);
+  }
+
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+  int depth_ = 0;
+};
+
+}  // namespace flashcore

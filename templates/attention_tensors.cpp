@@ -1,0 +1,66 @@
+#include "templates/attention_tensors.h"
+
+#include <fmt/format.h>
+
+namespace flashcore {
+namespace {
+
+Extent extent_or(std::optional<int> value, const char* name) {
+  return value ? Extent(*value) : Extent(std::string(name));
+}
+
+std::vector<Extent> dims(const AttentionTensors& t, const Extent& heads, const Extent& length,
+                         int dim) {
+  if (t.layout == TensorLayout::bshd) return {t.batch_size, length, heads, Extent(dim)};
+  return {t.batch_size, heads, length, Extent(dim)};
+}
+
+}  // namespace
+
+AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec) {
+  const std::vector<std::string> reasons = check(spec);
+  if (!reasons.empty()) {
+    std::string list;
+    for (const std::string& reason : reasons) list += "\n    " + reason;
+    throw SpecError({"an attention spec that contradicts itself", list, "change what each line names",
+                     {}});
+  }
+  AttentionTensors t;
+  t.builder = &builder;
+  t.layout = spec.layout;
+  t.dtype = spec.dtype;
+  t.batch_size = extent_or(spec.batch, "B");
+  t.heads = spec.heads ? Extent(spec.heads) : Extent(std::string("H"));
+  t.kv_heads = spec.kv_heads ? Extent(spec.kv_heads) : t.heads;
+  t.q_len = extent_or(spec.q_len, "Sq");
+  t.kv_len = extent_or(spec.kv_len, "Sk");
+  t.batch = builder.parallel("batch", t.batch_size);
+  t.head = builder.parallel("head", t.heads);
+  return t;
+}
+
+Tensor AttentionTensors::input(const std::string& name, const Extent& head_count,
+                               const Extent& length, int dim) const {
+  return builder->input(name, dtype, dims(*this, head_count, length, dim));
+}
+
+Tensor AttentionTensors::output(const std::string& name, const Extent& head_count,
+                                const Extent& length, int dim) const {
+  return builder->output(name, dtype, dims(*this, head_count, length, dim));
+}
+
+Tensor AttentionTensors::row_output(const std::string& name) const {
+  return builder->output(name, DType::f32, {batch_size, heads, q_len});
+}
+
+Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, Axis rows,
+                            Axis columns) const {
+  if (layout == TensorLayout::bshd) return tensor(batch, rows, head_index, columns);
+  return tensor(batch, head_index, rows, columns);
+}
+
+ScoreSite AttentionTensors::site(Axis rows, Axis cols) const {
+  return {index(batch), index(head), index(rows), index(cols), length(rows), length(cols)};
+}
+
+}  // namespace flashcore

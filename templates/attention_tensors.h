@@ -1,0 +1,39 @@
+// What every attention program declares alike: batch, heads, and tensors in the spec's layout.
+#pragma once
+
+#include <string>
+
+#include "dsl/flashcore.h"
+
+namespace flashcore {
+
+inline constexpr double log2e = 1.4426950408889634;
+inline constexpr double ln2 = 0.6931471805599453;
+
+/// Lengths the spec leaves open are named B, H, Hk, Sq and Sk.
+struct AttentionTensors {
+  ProgramBuilder* builder = nullptr;
+  TensorLayout layout = TensorLayout::bhsd;
+  DType dtype = DType::bf16;
+  Extent batch_size, heads, kv_heads, q_len, kv_len;
+  Axis batch, head;
+
+  /// A tensor [batch, heads, length, dim], its dimensions in the spec's order.
+  [[nodiscard]] Tensor input(const std::string& name, const Extent& head_count,
+                             const Extent& length, int dim) const;
+  [[nodiscard]] Tensor output(const std::string& name, const Extent& head_count,
+                              const Extent& length, int dim) const;
+  /// An f32 tensor [batch, heads, q_len].
+  [[nodiscard]] Tensor row_output(const std::string& name) const;
+
+  /// tensor(batch, head, rows, columns), in the tensor's own order.
+  [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, Axis rows,
+                          Axis columns) const;
+  /// The positions of the scores over [rows, cols].
+  [[nodiscard]] ScoreSite site(Axis rows, Axis cols) const;
+};
+
+/// Checks the spec and declares the axes batch and head. Throws SpecError with every reason.
+AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec);
+
+}  // namespace flashcore
