@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dsl/target.h"
+#include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/kernels.h"
 
 namespace flashcore {

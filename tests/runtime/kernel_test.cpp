@@ -9,6 +9,7 @@
 #include "dsl/error.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/memory.h"
+#include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/fake_cuda.h"
 #include "tests/runtime/support/kernels.h"
 

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "dsl/error.h"
+#include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/fake_cuda.h"
 #include "tests/runtime/support/kernels.h"
 

@@ -1,8 +1,6 @@
 // Small kernels as code generation would hand them over, and the compiler of this machine.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include "codegen/kernel_source.h"
 #include "dsl/error.h"
 #include "runtime/cuda/nvrtc.h"
@@ -21,23 +19,4 @@ KernelSource spilling_kernel();
 /// NVRTC as a user without settings would get it, or null where there is none.
 const Nvrtc* installed_nvrtc();
 
-/// The message of the error that `action` throws; the test fails if it throws none of this type.
-template <class ErrorType, class Action>
-std::string message_of(Action action) {
-  try {
-    action();
-  } catch (const ErrorType& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another exception: " << error.what();
-    return "";
-  }
-  ADD_FAILURE() << "no exception";
-  return "";
-}
-
 }  // namespace flashcore::test
-
-/// For tests of the compiler: CI installs it, a bare machine skips them.
-#define FLASHCORE_REQUIRE_NVRTC() \
-  if (flashcore::test::installed_nvrtc() == nullptr) GTEST_SKIP() << "no libnvrtc on this machine"

@@ -1,0 +1,79 @@
+#include "runtime/cache/key.h"
+
+#include <functional>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "runtime/cache/digest.h"
+#include "tests/runtime/support/kernels.h"
+
+namespace flashcore {
+namespace {
+
+struct Inputs {
+  KernelSource source = test::scale_kernel();
+  std::string architecture = "sm_80";
+  std::vector<std::string> options{"--std=c++17", "-v"};
+  Toolchain toolchain{.version = {13, 0}, .digest = "0123"};
+
+  [[nodiscard]] CacheKey key() const { return make_key(source, architecture, options, toolchain); }
+};
+
+TEST(CacheKey, EveryFieldThatReachesTheCompilerChangesIt) {
+  const std::vector<std::function<void(Inputs&)>> changes{
+      [](Inputs&) {},
+      [](Inputs& i) { i.source.name = "scaled"; },
+      [](Inputs& i) { i.source.prelude.push_back(' '); },
+      [](Inputs& i) { i.source.body.push_back(' '); },
+      [](Inputs& i) { i.architecture = "sm_86"; },
+      [](Inputs& i) { i.architecture = "sm_80a"; },
+      [](Inputs& i) { i.options.pop_back(); },
+      [](Inputs& i) { i.options.emplace_back("--fmad=false"); },
+      [](Inputs& i) { std::swap(i.options[0], i.options[1]); },
+      [](Inputs& i) { i.options = {"--std=c++17-v"}; },  // the same letters in one option
+      [](Inputs& i) { i.toolchain.version.major = 12; },
+      [](Inputs& i) { i.toolchain.version.minor = 5; },
+      [](Inputs& i) { i.toolchain.digest = "0124"; },
+  };
+  std::set<std::string> names, preimages;
+  for (const auto& change : changes) {
+    Inputs inputs;
+    change(inputs);
+    names.insert(inputs.key().name);
+    preimages.insert(inputs.key().preimage);
+  }
+  EXPECT_EQ(names.size(), changes.size());
+  EXPECT_EQ(preimages.size(), changes.size());
+}
+
+TEST(CacheKey, WhatOnlyTheLaunchNeedsDoesNotChangeIt) {
+  const std::string name = Inputs().key().name;
+  Inputs inputs;
+  inputs.source.register_budget = 64;
+  inputs.source.tensors[0].alignment = 16;
+  inputs.source.grid.clear();
+  inputs.source.shared_bytes = 1024;
+  EXPECT_EQ(inputs.key().name, name);
+}
+
+TEST(CacheKey, FieldsCannotFlowIntoOneAnother) {
+  const auto name = [](std::string entry, std::string prelude, std::string body) {
+    Inputs inputs;
+    inputs.source.name = std::move(entry);
+    inputs.source.prelude = std::move(prelude);
+    inputs.source.body = std::move(body);
+    return inputs.key().name;
+  };
+  EXPECT_NE(name("ab", "c", "d"), name("a", "bc", "d"));
+  EXPECT_EQ(name("a", "bc", "d"), name("a", "b", "cd"));  // one text for the compiler
+}
+
+TEST(Digest, IsTheSameEverywhere) {
+  EXPECT_EQ(digest_of(""), "99aa06d3014798d86001c324468d497f");  // as published for XXH3-128
+  EXPECT_EQ(digest_of("kernel").size(), 32U);
+  EXPECT_NE(digest_of("kernel"), digest_of("kernem"));
+}
+
+}  // namespace
+}  // namespace flashcore
