@@ -72,7 +72,7 @@ EmulatedKernel EmulatedKernel::build(const KernelSource& source,
 }
 
 EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, int blocks,
-                                    std::span<const EmulatedTensor> tensors,
+                                    std::span<const TensorView> tensors,
                                     const EmulationOptions& options) const {
   check(*source_, parameters.size(), tensors.size());
   const auto start = std::chrono::steady_clock::now();

@@ -13,6 +13,7 @@
 #include "runtime/emulator/emulator_error.h"
 #include "runtime/emulator/global_memory.h"
 #include "runtime/emulator/host_compiler.h"
+#include "runtime/tensor.h"
 
 namespace flashcore {
 
@@ -36,7 +37,7 @@ class EmulatedKernel {
   /// `tensors`, one for each of KernelSource::tensors. Throws EmulatorError for the first block
   /// that breaks a rule; outputs are then half written.
   [[nodiscard]] EmulationReport run(std::span<const std::byte> parameters, int blocks,
-                                    std::span<const EmulatedTensor> tensors,
+                                    std::span<const TensorView> tensors,
                                     const EmulationOptions& options = {}) const;
 
   [[nodiscard]] double compile_ms() const { return kernel_->compile_ms; }

@@ -8,39 +8,42 @@
 namespace flashcore {
 
 GlobalMemory::GlobalMemory(std::span<const TensorArgument> arguments,
-                           std::span<const EmulatedTensor> tensors) {
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const EmulatedTensor& tensor = tensors[t];
-    Region region;
-    region.name = arguments[t].name;
-    region.output = arguments[t].output;
-    region.element_bytes = size_of(arguments[t].dtype);
-    region.base = reinterpret_cast<std::uintptr_t>(tensor.data);
-    bool empty = false;
-    for (std::size_t d = 0; d < tensor.dims.size(); ++d) {
-      std::int64_t stride = tensor.strides[d];
-      empty |= tensor.dims[d] == 0;
-      if (tensor.dims[d] <= 1 || stride == 0) continue;
-      if (stride < 0) {  // begin at the lowest address
-        region.base +=
-            static_cast<std::uintptr_t>(stride * (tensor.dims[d] - 1) * region.element_bytes);
-        stride = -stride;
-      }
-      region.dims.push_back({tensor.dims[d], stride, 0, static_cast<int>(d)});
+                           std::span<const TensorView> tensors) {
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    regions_.push_back(region_of(arguments[t], tensors[t]));
+}
+
+GlobalMemory::Region GlobalMemory::region_of(const TensorArgument& argument,
+                                             const TensorView& view) {
+  Region region;
+  region.name = argument.name;
+  region.base = reinterpret_cast<std::uintptr_t>(view.data);
+  region.element_bytes = size_of(argument.dtype);
+  region.output = argument.output;
+  bool empty = false;
+  for (int d = 0; d < view.rank; ++d) {
+    const std::int64_t extent = view.shape[static_cast<std::size_t>(d)];
+    std::int64_t stride = view.strides[static_cast<std::size_t>(d)];
+    empty |= extent == 0;
+    if (extent <= 1 || stride == 0) continue;
+    if (stride < 0) {  // begin at the lowest address
+      region.base += static_cast<std::uintptr_t>(stride * (extent - 1) * region.element_bytes);
+      stride = -stride;
     }
-    std::stable_sort(region.dims.begin(), region.dims.end(),
-                     [](const auto& a, const auto& b) { return a.stride > b.stride; });
-    std::int64_t reach = 0;
-    for (auto dim = region.dims.rbegin(); dim != region.dims.rend(); ++dim)
-      dim->reach = reach += (dim->extent - 1) * dim->stride;
-    region.span = empty ? 0 : reach + 1;
-    if (region.output) {
-      region.writer =
-          std::make_unique<std::atomic<std::uint32_t>[]>(static_cast<std::size_t>(region.span));
-      region.rewritten = std::make_unique<std::atomic<std::int64_t>>(0);
-    }
-    regions_.push_back(std::move(region));
+    region.dims.push_back({extent, stride, 0, d});
   }
+  std::stable_sort(region.dims.begin(), region.dims.end(),
+                   [](const auto& a, const auto& b) { return a.stride > b.stride; });
+  std::int64_t reach = 0;
+  for (auto dim = region.dims.rbegin(); dim != region.dims.rend(); ++dim)
+    dim->reach = reach += (dim->extent - 1) * dim->stride;
+  region.span = empty ? 0 : reach + 1;
+  if (region.output) {
+    region.writer =
+        std::make_unique<std::atomic<std::uint32_t>[]>(static_cast<std::size_t>(region.span));
+    region.rewritten = std::make_unique<std::atomic<std::int64_t>>(0);
+  }
+  return region;
 }
 
 // Writes `offset` as a sum of index * stride. Strides of an array nest, so that the first guess,
@@ -105,7 +108,8 @@ std::string GlobalMemory::explain(std::uintptr_t address, int bytes) const {
   }
   if (offset >= nearest->span) {
     return fmt::format(
-        "{} bytes are accessed, {} elements behind the end of {}, the nearest tensor; by its strides "
+        "{} bytes are accessed, {} elements behind the end of {}, the nearest tensor; by its "
+        "strides "
         "that is {}",
         bytes, offset - nearest->span, nearest->name, nearest->describe(offset));
   }

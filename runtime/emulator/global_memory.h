@@ -13,16 +13,9 @@
 
 #include "codegen/kernel_source.h"
 #include "runtime/emulator/emulator_error.h"
+#include "runtime/tensor.h"
 
 namespace flashcore {
-
-/// Where a tensor of KernelSource::tensors lies. Strides count elements and may be negative or
-/// zero.
-struct EmulatedTensor {
-  void* data = nullptr;
-  std::vector<std::int64_t> dims;
-  std::vector<std::int64_t> strides;
-};
 
 /// What happened to an output.
 struct OutputCoverage {
@@ -35,7 +28,7 @@ struct OutputCoverage {
 /// Shared by all blocks of a run; safe from several OS threads.
 class GlobalMemory {
  public:
-  GlobalMemory(std::span<const TensorArgument> arguments, std::span<const EmulatedTensor> tensors);
+  GlobalMemory(std::span<const TensorArgument> arguments, std::span<const TensorView> tensors);
 
   /// Throws a Fault unless the address is a multiple of `alignment` and all bytes are valid
   /// elements of one tensor. An element of an output may be read by the block that wrote it.
@@ -66,6 +59,8 @@ class GlobalMemory {
     [[nodiscard]] bool contains_all(std::int64_t offset, std::int64_t count) const;
     [[nodiscard]] std::string describe(std::int64_t offset) const;
   };
+  static Region region_of(const TensorArgument& argument, const TensorView& view);
+
   struct Hit {
     const Region* region;
     std::int64_t offset, count;  ///< elements

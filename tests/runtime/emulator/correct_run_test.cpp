@@ -23,8 +23,9 @@ TEST_P(MatrixProduct, EqualsTheSumInDoublePrecision) {
   std::vector<std::uint16_t> a_bits = halves(a), b_bits = halves(b);
   std::vector<float> c(M * N, -1.f);
   const EmulatedKernel kernel = EmulatedKernel::build(matrix_product());
-  const std::vector<EmulatedTensor> tensors = {
-      {a_bits.data(), {m, k}, {k, 1}}, {b_bits.data(), {n, k}, {k, 1}}, {c.data(), {m, n}, {n, 1}}};
+  const std::vector<TensorView> tensors = {view_of(a_bits.data(), DType::f16, {m, k}, {k, 1}),
+                                           view_of(b_bits.data(), DType::f16, {n, k}, {k, 1}),
+                                           view_of(c.data(), DType::f32, {m, n}, {n, 1})};
   const auto parameters = Parameters()
                               .add(a_bits.data())
                               .add(b_bits.data())
@@ -75,10 +76,10 @@ TEST(Attention, EqualsSoftmaxInDoublePrecision) {
                               .add(sk)
                               .add(static_cast<float>(scale * 1.4426950408889634))
                               .bytes();
-  const std::vector<EmulatedTensor> tensors = {{q_bits.data(), {sq, dim}, {dim, 1}},
-                                               {k_bits.data(), {sk, dim}, {dim, 1}},
-                                               {v_bits.data(), {sk, dim}, {dim, 1}},
-                                               {o_bits.data(), {sq, dim}, {dim, 1}}};
+  const std::vector<TensorView> tensors = {view_of(q_bits.data(), DType::f16, {sq, dim}, {dim, 1}),
+                                           view_of(k_bits.data(), DType::f16, {sk, dim}, {dim, 1}),
+                                           view_of(v_bits.data(), DType::f16, {sk, dim}, {dim, 1}),
+                                           view_of(o_bits.data(), DType::f16, {sq, dim}, {dim, 1})};
   const EmulationReport report = kernel.run(parameters, (sq + 127) / 128, tensors);
   EXPECT_EQ(report.banks.conflicts(), 0);
   EXPECT_EQ(report.outputs[0].unwritten, 0);

@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
-namespace flashcore {
+#include "tests/runtime/emulator/support/kernels.h"
+
+namespace flashcore::testing {
 namespace {
 
 struct Layout {
@@ -30,7 +32,7 @@ TEST_P(StridedElements, AreExactlyTheValidOnes) {
     valid = more;
   }
   const std::vector<TensorArgument> arguments = {{"t", DType::f32, true, {}, 4}};
-  const std::vector<EmulatedTensor> tensors = {{data, layout.dims, layout.strides}};
+  const std::vector<TensorView> tensors = {view_of(data, DType::f32, layout.dims, layout.strides)};
   GlobalMemory memory(arguments, tensors);
   EXPECT_EQ(memory.coverage().at(0).elements, static_cast<std::int64_t>(valid.size()));
   for (std::int64_t offset = -250; offset < 250; ++offset) {
@@ -61,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, StridedElements,
 TEST(GlobalMemory, VectorMayNotLeaveItsTensor) {
   alignas(16) std::vector<float> storage(64);
   const std::vector<TensorArgument> arguments = {{"t", DType::f32, false, {}, 4}};
-  const std::vector<EmulatedTensor> tensors = {{storage.data(), {4, 6}, {8, 1}}};
+  const std::vector<TensorView> tensors = {view_of(storage.data(), DType::f32, {4, 6}, {8, 1})};
   const GlobalMemory memory(arguments, tensors);
   EXPECT_NO_THROW(memory.check_read(storage.data() + 8, 16, 8, 0, 1));
   EXPECT_THROW(memory.check_read(storage.data() + 12, 16, 8, 0, 1), Fault);
@@ -69,4 +71,4 @@ TEST(GlobalMemory, VectorMayNotLeaveItsTensor) {
 }
 
 }  // namespace
-}  // namespace flashcore
+}  // namespace flashcore::testing

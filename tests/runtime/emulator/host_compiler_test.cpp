@@ -92,11 +92,36 @@ TEST(HostCompiler, LeavesNothingBehind) {
     EXPECT_TRUE(fs::is_empty(folder));
     compile_error(small_kernel("int x = undeclared_too;\n"));
     EXPECT_TRUE(fs::is_empty(folder));
-    compile_for_host(fresh_kernel("kept"), {.compiler = "", .keep_dir = folder / "kept"});
-    EXPECT_TRUE(fs::exists(folder / "kept" / "small.cpp"));
-    EXPECT_TRUE(fs::exists(folder / "kept" / "small.so"));
   }
   fs::remove_all(folder);
+}
+
+// Two versions of one kernel in one folder: the loader must not take the first for the second.
+TEST(HostCompiler, KeepsEveryVersion) {
+  const fs::path folder = fs::temp_directory_path() / fmt::format("emulator-kept-{}", getpid());
+  const HostCompileOptions options{.compiler = "", .keep_dir = folder};
+  const auto first = compile_for_host(fresh_kernel("kept 1"), options);
+  const auto second = compile_for_host(fresh_kernel("kept 2"), options);
+  EXPECT_NE(first->enter, second->enter);
+  int sources = 0, libraries = 0;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
+    sources += file.path().extension() == ".cpp";
+    libraries += file.path().extension() == ".so";
+  }
+  EXPECT_EQ(sources, 2);
+  EXPECT_EQ(libraries, 2);
+  fs::remove_all(folder);
+}
+
+// The name of a kernel may be one of the C library's.
+TEST(HostCompiler, NamesDoNotMeetTheLibrarys) {
+  KernelSource source =
+      small_kernel("float one = 1;\nfc::store_global<1>(p.y + thread * p.y_stride_0, &one);\n");
+  source = with(source, "small(", "remainder(");
+  source.name = "remainder";
+  SmallRun run;
+  run(source);
+  EXPECT_EQ(run.y[8], 1.f);
 }
 
 }  // namespace

@@ -17,9 +17,9 @@ class ProductRun {
     const std::int64_t row = k + row_padding;
     std::vector<std::uint16_t> a_bits = halves(random_values(std::size_t(m) * row, 1)),
                                b_bits = halves(random_values(std::size_t(n) * row, 2));
-    const std::vector<EmulatedTensor> tensors = {{a_bits.data(), {m, k}, {row, 1}},
-                                                 {b_bits.data(), {n, k}, {row, 1}},
-                                                 {c.data(), {m, n}, {n, 1}}};
+    const std::vector<TensorView> tensors = {view_of(a_bits.data(), DType::f16, {m, k}, {row, 1}),
+                                             view_of(b_bits.data(), DType::f16, {n, k}, {row, 1}),
+                                             view_of(c.data(), DType::f32, {m, n}, {n, 1})};
     const auto parameters = Parameters()
                                 .add(a_bits.data())
                                 .add(b_bits.data())

@@ -251,8 +251,9 @@ KernelSource small_kernel(std::string_view statements, int threads, int shared_b
 EmulationReport SmallRun::operator()(const KernelSource& source, int blocks) {
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = static_cast<float>(i / row_stride * 4 + i % row_stride);
-  const std::vector<EmulatedTensor> tensors = {{x.data(), {rows, 4}, {row_stride, 1}},
-                                               {y.data(), {rows, 4}, {row_stride, 1}}};
+  const std::vector<TensorView> tensors = {
+      view_of(x.data(), DType::f32, {rows, 4}, {row_stride, 1}),
+      view_of(y.data(), DType::f32, {rows, 4}, {row_stride, 1})};
   const auto parameters = Parameters()
                               .add(x.data())
                               .add(y.data())
@@ -276,6 +277,14 @@ int line_of(const KernelSource& source, std::string_view text, int occurrence) {
   if (at == std::string::npos) throw std::logic_error(fmt::format("the body has no {}", text));
   return 1 + static_cast<int>(std::count(
                  source.body.begin(), source.body.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+}
+
+TensorView view_of(void* data, DType dtype, const std::vector<std::int64_t>& shape,
+                   const std::vector<std::int64_t>& strides) {
+  TensorView view{.data = data, .dtype = dtype, .rank = static_cast<int>(shape.size())};
+  std::copy(shape.begin(), shape.end(), view.shape.begin());
+  std::copy(strides.begin(), strides.end(), view.strides.begin());
+  return view;
 }
 
 std::uint16_t to_half(float x) {

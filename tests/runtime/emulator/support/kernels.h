@@ -49,6 +49,9 @@ struct SmallRun {
   EmulationReport operator()(const KernelSource& source, int blocks = 1);
 };
 
+TensorView view_of(void* data, DType dtype, const std::vector<std::int64_t>& shape,
+                   const std::vector<std::int64_t>& strides);
+
 /// The bits of an IEEE half, and back.
 std::uint16_t to_half(float x);
 float from_half(std::uint16_t x);

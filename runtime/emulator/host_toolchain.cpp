@@ -1,0 +1,111 @@
+#include "runtime/emulator/host_toolchain.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <system_error>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dsl/error.h"
+#include "runtime/environment.h"
+
+extern char** environ;
+
+namespace flashcore {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string find_on_path(const std::string& program) {
+  if (program.find('/') != std::string::npos)
+    return access(program.c_str(), X_OK) == 0 ? program : std::string();
+  std::istringstream folders(system_variable("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string path = folder + "/" + program;
+    if (!folder.empty() && access(path.c_str(), X_OK) == 0) return path;
+  }
+  return {};
+}
+
+[[noreturn]] void no_directory(const std::string& path, const std::string& reason) {
+  throw CompileError({.what = "no directory to compile a kernel for the CPU in",
+                      .why = fmt::format("{}: {}", path, reason),
+                      .fix = "set TMPDIR to a directory that can be written",
+                      .where = {}});
+}
+
+}  // namespace
+
+std::string find_host_compiler(std::string wanted) {
+  if (wanted.empty()) wanted = value_of(EnvironmentVariable::cxx).value_or("");
+  if (!wanted.empty()) {
+    if (std::string found = find_on_path(wanted); !found.empty()) return found;
+    throw CompileError({.what = fmt::format("the C++ compiler \"{}\" cannot be run", wanted),
+                        .why = fmt::format("{} or the emulator's options name it, and there is no "
+                                           "such program",
+                                           name_of(EnvironmentVariable::cxx)),
+                        .fix = "name an existing compiler, or none for the one on PATH",
+                        .where = {}});
+  }
+  for (const char* name : {"c++", "g++", "clang++"})
+    if (std::string found = find_on_path(name); !found.empty()) return found;
+  throw CompileError(
+      {.what = "kernels for CPU arrays need a C++ compiler, and this machine has none",
+       .why = "neither c++, g++ nor clang++ is on PATH",
+       .fix =
+           fmt::format("install one (\"apt-get install g++\"), or set {} to its path; GPU arrays "
+                       "need no compiler",
+                       name_of(EnvironmentVariable::cxx)),
+       .where = {}});
+}
+
+PrivateDirectory::PrivateDirectory(const std::string& keep_dir) : keep_(!keep_dir.empty()) {
+  std::error_code error;
+  path_ = keep_dir;
+  if (keep_) {
+    fs::create_directories(path_, error);
+    if (error) no_directory(keep_dir, error.message());
+    return;
+  }
+  const fs::path parent = fs::temp_directory_path(error);
+  if (error) no_directory(system_variable("TMPDIR"), error.message());
+  std::string name = (parent / "flashcore-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) no_directory(name, std::strerror(errno));  // mode 0700
+  path_ = name;
+}
+
+PrivateDirectory::~PrivateDirectory() {
+  std::error_code ignored;
+  if (!keep_) fs::remove_all(path_, ignored);
+}
+
+int run_program(const std::vector<std::string>& command, const fs::path& log) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&files, 1, 2);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, argv[0], &files, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (error != 0) {
+    throw CompileError({.what = fmt::format("{} cannot be started", command[0]),
+                        .why = std::strerror(error),
+                        .fix = "",
+                        .where = {}});
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+}  // namespace flashcore

@@ -1,0 +1,33 @@
+// The host's C++ compiler as a program, and a place to run it in.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace flashcore {
+
+/// The path of `wanted` (a path, or a name on PATH); empty: FLASHCORE_CXX, else c++, g++ or
+/// clang++. Throws CompileError that says what to install.
+std::string find_host_compiler(std::string wanted);
+
+/// Runs a program to its end and returns its exit status; what it prints goes to `log`. No shell is
+/// involved.
+int run_program(const std::vector<std::string>& command, const std::filesystem::path& log);
+
+/// A directory that only this user can enter, removed with all that is in it at the end of the
+/// scope; or `keep_dir`, when that is not empty, which stays.
+class PrivateDirectory {
+ public:
+  explicit PrivateDirectory(const std::string& keep_dir);
+  ~PrivateDirectory();
+  PrivateDirectory(const PrivateDirectory&) = delete;
+  PrivateDirectory& operator=(const PrivateDirectory&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  bool keep_;
+  std::filesystem::path path_;
+};
+
+}  // namespace flashcore

@@ -1,0 +1,103 @@
+// The arithmetic of the host prelude, against what the GPU's instructions are documented to give.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "runtime/emulator/prelude/convert.h"
+#include "runtime/emulator/prelude/math.h"
+#include "tests/runtime/emulator/support/kernels.h"
+
+namespace flashcore::testing {
+namespace {
+
+constexpr float inf = std::numeric_limits<float>::infinity();
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+TEST(Convert, EveryHalfBecomesItsFloat) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const fc::f16 half{static_cast<std::uint16_t>(bits)};
+    const bool special = (bits & 0x7c00) == 0x7c00;
+    if (!special) {
+      ASSERT_EQ(fc::to_float(half), from_half(half.bits)) << bits;
+      ASSERT_EQ(fc::from_float<fc::f16>(fc::to_float(half)).bits, bits);
+    }
+    ASSERT_EQ(std::isnan(fc::to_float(half)), special && (bits & 0x3ff) != 0) << bits;
+  }
+  EXPECT_EQ(fc::to_float(fc::f16{0x7c00}), inf);
+  EXPECT_EQ(fc::to_float(fc::f16{0xfc00}), -inf);
+}
+
+// Between every two neighbouring halves: just below the middle, the middle, just above it.
+TEST(Convert, HalvesAreRoundedToNearestEven) {
+  for (std::uint32_t bits = 0; bits < 0x7bff; ++bits) {
+    const auto low = static_cast<std::uint16_t>(bits), high = static_cast<std::uint16_t>(bits + 1);
+    const float middle = (from_half(low) + from_half(high)) / 2;
+    ASSERT_EQ(fc::from_float<fc::f16>(std::nextafter(middle, 0.f)).bits, low);
+    ASSERT_EQ(fc::from_float<fc::f16>(middle).bits, bits % 2 == 0 ? low : high);
+    ASSERT_EQ(fc::from_float<fc::f16>(std::nextafter(-middle, -inf)).bits, high | 0x8000);
+  }
+  EXPECT_EQ(fc::from_float<fc::f16>(std::nextafter(65520.f, 0.f)).bits, 0x7bff);
+  EXPECT_EQ(fc::from_float<fc::f16>(65520.f).bits, 0x7c00);
+  EXPECT_EQ(fc::from_float<fc::f16>(-inf).bits, 0xfc00);
+  EXPECT_EQ(fc::from_float<fc::f16>(-nan).bits, 0x7fff);
+  EXPECT_EQ(fc::from_float<fc::f16>(1e-10f).bits, 0);
+}
+
+TEST(Convert, Bf16IsRoundedToNearestEven) {
+  EXPECT_EQ(fc::from_float<fc::bf16>(fc::bits_float(0x3f808000)).bits, 0x3f80);  // tie, even below
+  EXPECT_EQ(fc::from_float<fc::bf16>(fc::bits_float(0x3f818000)).bits, 0x3f82);  // tie, even above
+  EXPECT_EQ(fc::from_float<fc::bf16>(fc::bits_float(0x3f808001)).bits, 0x3f81);
+  EXPECT_EQ(fc::from_float<fc::bf16>(fc::bits_float(0x3f817fff)).bits, 0x3f81);
+  EXPECT_EQ(fc::from_float<fc::bf16>(std::numeric_limits<float>::max()).bits, 0x7f80);
+  EXPECT_EQ(fc::from_float<fc::bf16>(-inf).bits, 0xff80);
+  EXPECT_EQ(fc::from_float<fc::bf16>(fc::bits_float(0x7f800001)).bits, 0x7fff);
+  EXPECT_EQ(fc::to_float(fc::bf16{0x4049}), 3.140625f);
+}
+
+TEST(Convert, PackPutsTheFirstLow) {
+  EXPECT_EQ((fc::pack<fc::f16>(1.f, -2.f)), 0xc0003c00u);
+  EXPECT_EQ((fc::pack<fc::bf16>(1.f, -2.f)), 0xc0003f80u);
+}
+
+TEST(Math, Exp2FlushesAndSaturates) {
+  EXPECT_EQ(fc::exp2(3.f), 8.f);
+  EXPECT_EQ(fc::exp2(-126.f), 0x1p-126f);
+  EXPECT_EQ(fc::exp2(-127.f), 0.f);
+  EXPECT_EQ(fc::exp2(-inf), 0.f);
+  EXPECT_EQ(fc::exp2(fc::lowest()), 0.f);
+  EXPECT_EQ(fc::exp2(128.f), inf);
+  EXPECT_TRUE(std::isnan(fc::exp2(nan)));
+}
+
+TEST(Math, QuotientsOfExtremes) {
+  EXPECT_EQ(fc::divide(3.f, 2.f), 1.5f);
+  EXPECT_EQ(fc::divide(1e38f, 0x1.8p126f), 0.f);  // the documented gap of the fast division
+  EXPECT_TRUE(std::isnan(fc::divide(inf, 0x1.8p126f)));
+  EXPECT_EQ(fc::divide(1.f, 0.f), inf);
+  EXPECT_EQ(fc::reciprocal(0.f), inf);
+  EXPECT_EQ(fc::reciprocal(-0x1p-130f), -inf);
+  EXPECT_EQ(fc::reciprocal(0x1p127f), 0.f);
+  EXPECT_EQ(fc::log2(0.f), -inf);
+  EXPECT_EQ(fc::log2(8.f), 3.f);
+}
+
+TEST(Math, MaximumAndMinimumIgnoreNaN) {
+  EXPECT_EQ(fc::max(nan, 1.f), 1.f);
+  EXPECT_EQ(fc::max(1.f, nan), 1.f);
+  EXPECT_EQ(fc::min(nan, 1.f), 1.f);
+  EXPECT_EQ(fc::min(1.f, nan), 1.f);
+  EXPECT_EQ(fc::max(-inf, fc::lowest()), fc::lowest());
+  EXPECT_EQ(fc::min(-2, 3), -2);
+}
+
+TEST(Math, DivisionTowardsMinusInfinity) {
+  for (int a = -9; a < 10; ++a) {
+    EXPECT_EQ(fc::floor_div(a, 4), static_cast<int>(std::floor(a / 4.0))) << a;
+    EXPECT_EQ(fc::floor_mod(a, 4), a - 4 * fc::floor_div(a, 4)) << a;
+  }
+}
+
+}  // namespace
+}  // namespace flashcore::testing
