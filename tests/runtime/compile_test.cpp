@@ -1,15 +1,14 @@
 #include "runtime/compile.h"
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include "dsl/target.h"
 #include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/kernels.h"
+#include "tests/runtime/support/scoped_environment.h"
+#include "tests/runtime/support/temporary_directory.h"
 
 namespace flashcore {
 namespace {
@@ -82,9 +81,7 @@ TEST(Compile, RefusedTextIsKept) {
   EXPECT_THAT(message, HasSubstr("scale.cu("));
   const std::size_t start = message.find("kept in ") + 8;
   const std::string path = message.substr(start, message.find(';', start) - start);
-  std::ifstream file(path);
-  const std::string kept((std::istreambuf_iterator<char>(file)), {});
-  EXPECT_EQ(kept, source.text()) << path;
+  EXPECT_EQ(test::read_file(path), source.text()) << path;
   std::filesystem::remove(path);
 }
 
@@ -123,16 +120,18 @@ TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
 
 TEST(Compile, KeepsSourcesOnRequest) {
   FLASHCORE_REQUIRE_NVRTC();
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kept_{}", getpid());
-  setenv("FLASHCORE_KEEP_SOURCE", folder.c_str(), 1);
-  compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_80");
-  compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_80");
-  unsetenv("FLASHCORE_KEEP_SOURCE");
+  const test::TemporaryDirectory temporary;
+  const std::string folder = temporary / "kept";
+  {
+    const test::ScopedEnvironment environment(
+        test::ScopedEnvironment::Variables{{"FLASHCORE_KEEP_SOURCE", folder}});
+    compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_80");
+    compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_80");
+  }
   std::vector<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     names.push_back(file.path().filename());
   }
-  std::filesystem::remove_all(folder);
   EXPECT_THAT(names, testing::ElementsAre(testing::MatchesRegex("scale\\.sm_80\\.[0-9a-f]+\\.cu")));
 }
 

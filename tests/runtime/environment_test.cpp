@@ -1,13 +1,12 @@
 #include "runtime/environment.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <regex>
 #include <set>
 
 #include <gmock/gmock.h>
 
-#include "dsl/error.h"
+#include "tests/runtime/support/scoped_environment.h"
 #include "tests/runtime/support/temporary_directory.h"
 
 namespace flashcore {
@@ -29,11 +28,13 @@ TEST(Environment, TheTableFollowsTheEnumeration) {
 }
 
 TEST(Environment, EmptyCountsAsUnset) {
-  setenv("FLASHCORE_KEEP_SOURCE", "", 1);
-  EXPECT_FALSE(value_of(EnvironmentVariable::keep_source));
-  setenv("FLASHCORE_KEEP_SOURCE", "/x", 1);
-  EXPECT_EQ(value_of(EnvironmentVariable::keep_source), "/x");
-  unsetenv("FLASHCORE_KEEP_SOURCE");
+  const auto read = [](const char* value) {
+    const test::ScopedEnvironment environment(
+        test::ScopedEnvironment::Variables{{"FLASHCORE_KEEP_SOURCE", value}});
+    return value_of(EnvironmentVariable::keep_source);
+  };
+  EXPECT_FALSE(read(""));
+  EXPECT_EQ(read("/x"), "/x");
 }
 
 // Whoever reads a variable on the side hides it from the table.

@@ -1,6 +1,5 @@
 #include "runtime/kernel.h"
 
-#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -12,6 +11,7 @@
 #include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/fake_cuda.h"
 #include "tests/runtime/support/kernels.h"
+#include "tests/runtime/support/timing.h"
 
 namespace flashcore {
 namespace {
@@ -190,13 +190,9 @@ TEST_F(LoadedKernelTest, IsFast) {
       TensorView::dense(at(0x40000), DType::f32, {2, 8, 100}, 0)};
   attention.prepare(0);
   fake_cuda().recording = false;
-  constexpr int rounds = 100'000;
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < rounds; ++i) attention.launch(tensors, factor);
-  const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
-  const double nanoseconds = time.count() / rounds;
-  fmt::print("launch beside the driver's own work: {:.0f} ns\n", nanoseconds);
-  EXPECT_LT(nanoseconds, 3000);  // generous: debug builds and sanitisers count too
+  const double time = test::fastest_nanoseconds([&] { attention.launch(tensors, factor); });
+  fmt::print("launch beside the driver's own work: {:.0f} ns\n", time);
+  EXPECT_LT(time, test::limit_in_release(1000));
 }
 
 TEST_F(LoadedKernelTest, DeviceMemoryGoesThereAndBack) {

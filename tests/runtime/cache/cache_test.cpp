@@ -7,15 +7,18 @@
 
 #include <gmock/gmock.h>
 #include <signal.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "dsl/error.h"
+#include "runtime/cache/envelope.h"
 #include "runtime/log.h"
 #include "tests/runtime/support/kernels.h"
 #include "tests/runtime/support/processes.h"
+#include "tests/runtime/support/scoped_environment.h"
 #include "tests/runtime/support/temporary_directory.h"
+#include "tests/runtime/support/timing.h"
 
 namespace flashcore {
 namespace {
@@ -213,6 +216,51 @@ TEST_F(KernelCacheTest, AReadOnlyDirectoryServesAndIsSaidOnce) {
   EXPECT_THAT(warnings[0], HasSubstr("create: Permission denied"));
 }
 
+TEST_F(KernelCacheTest, AFullDiskLosesTheKernelAndNothingElse) {
+  // A limit on the size of files fails like a disk that fills up in the middle of a write.
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 5000, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  {
+    KernelCache cache({.directory = directory});
+    EXPECT_EQ(get(cache, "a", 100'000).cubin->bytes.size(), 100'001U);
+    EXPECT_FALSE(get(cache, "b", 1000).from_cache);
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_FALSE(fs::exists(file_of("a")));
+  EXPECT_TRUE(fs::exists(file_of("b")));
+  for (const auto& file : fs::directory_iterator(directory)) {
+    EXPECT_FALSE(file.path().filename().string().starts_with("unfinished.")) << file.path();
+  }
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("write: File too large"));
+}
+
+TEST_F(KernelCacheTest, AKilledWriterLeavesWholeFilesOrNone) {
+  int written = 0;
+  for (int round = 0; round < 60; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      set_log_hook({});
+      KernelCache cache({.directory = directory});
+      for (int i = 0;; ++i) get(cache, std::to_string(i), 200'000);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(500 + 331 * round));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+  std::string why;
+  const auto opened = CacheDirectory::open(directory, why);
+  for (const auto& file : opened->files()) {
+    if (!file.name.ends_with(".kernel")) continue;
+    EXPECT_TRUE(unseal(*opened->read(file.name), 3)) << file.name;
+    ++written;
+  }
+  EXPECT_GT(written, 0);
+}
+
 TEST_F(KernelCacheTest, TheLeastRecentlyUsedLeave) {
   const auto aged = [&](const std::string& body, int minutes) {
     fs::last_write_time(file_of(body),
@@ -253,10 +301,10 @@ TEST_F(KernelCacheTest, AWarmLoadIsQuick) {
     KernelCache cache({.directory = directory});
     get(cache, body, 100'000);
   }
+  const CacheKey key = key_of(body);
   std::vector<double> times;
   for (int i = 0; i < 50; ++i) {
     KernelCache cache({.directory = directory});
-    const CacheKey key = key_of(body);
     const auto start = std::chrono::steady_clock::now();
     EXPECT_TRUE(
         cache.get(key, []() -> Cubin { throw std::logic_error("not reached"); }).from_cache);
@@ -266,7 +314,7 @@ TEST_F(KernelCacheTest, AWarmLoadIsQuick) {
   }
   std::sort(times.begin(), times.end());
   fmt::print("warm load of a 100 kB kernel: {:.3f} ms, median of 50\n", times[25]);
-  EXPECT_LT(times[25], 5);  // the aim is 1; debug builds and sanitisers count too
+  EXPECT_LT(times[25], test::limit_in_release(1));
 }
 
 TEST_F(KernelCacheTest, TheHookMayComeBack) {
@@ -285,13 +333,13 @@ TEST_F(KernelCacheTest, TheHookMayComeBack) {
 }
 
 TEST(CacheSettings, ComeFromTheEnvironment) {
-  const auto settings = [](std::initializer_list<std::pair<const char*, const char*>> variables) {
+  const auto settings = [](std::map<std::string, std::optional<std::string>> variables) {
     for (const char* name : {"FLASHCORE_CACHE", "FLASHCORE_CACHE_DIR", "FLASHCORE_CACHE_MAX_BYTES",
                              "FLASHCORE_CACHE_LOCK_SECONDS", "XDG_CACHE_HOME"}) {
-      unsetenv(name);
+      variables.emplace(name, std::nullopt);
     }
-    setenv("HOME", "/home/someone", 1);
-    for (const auto& [name, value] : variables) setenv(name, value, 1);
+    variables.emplace("HOME", "/home/someone");
+    const test::ScopedEnvironment environment(variables);
     return CacheSettings::from_environment();
   };
   EXPECT_EQ(settings({}).directory, "/home/someone/.cache/flashcore");

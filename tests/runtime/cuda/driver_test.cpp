@@ -1,6 +1,5 @@
 #include "runtime/cuda/driver.h"
 
-#include <cstdlib>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -9,6 +8,7 @@
 #include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/fake_cuda.h"
 #include "tests/runtime/support/kernels.h"
+#include "tests/runtime/support/processes.h"
 
 namespace flashcore {
 namespace {
@@ -56,12 +56,11 @@ TEST_F(DriverTest, TooOld) {
 }
 
 TEST_F(DriverTest, AvailabilityIsAQuestionNotAnError) {
-  setenv("FLASHCORE_LIBCUDA", "/nowhere/libcuda.so.1", 1);
-  std::string why;
-  EXPECT_FALSE(gpu_is_available(&why));
-  EXPECT_THAT(why, HasSubstr("/nowhere/libcuda.so.1"));
-  setenv("FLASHCORE_LIBCUDA", test::fake_cuda_file().c_str(), 1);
-  EXPECT_TRUE(gpu_is_available());  // asked again, it looks again
+  const auto asked = [](const std::string& library) {
+    return test::run_worker({"gpu"}, {{"FLASHCORE_LIBCUDA", library}}).output;
+  };
+  EXPECT_EQ(asked(test::fake_cuda_file()), "available\n");
+  EXPECT_THAT(asked("/nowhere/libcuda.so.1"), HasSubstr("kernels cannot run on a GPU here"));
 }
 
 TEST_F(DriverTest, StubOfTheToolkit) {

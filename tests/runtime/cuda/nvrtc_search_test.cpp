@@ -1,6 +1,5 @@
 #include "runtime/cuda/nvrtc_search.h"
 
-#include <cstdlib>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -9,6 +8,7 @@
 #include "runtime/cuda/nvrtc.h"
 #include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/fake_cuda.h"
+#include "tests/runtime/support/scoped_environment.h"
 #include "tests/runtime/support/temporary_directory.h"
 
 namespace flashcore {
@@ -105,14 +105,10 @@ TEST_F(NvrtcSearchTest, MissingNamesEveryPlace) {
 }
 
 TEST_F(NvrtcSearchTest, TheEnvironment) {
-  setenv("FLASHCORE_NVRTC", "/a/libnvrtc.so.13", 1);
-  setenv("CUDA_HOME", "/b", 1);
-  setenv("CUDA_PATH", "/c", 1);
+  const test::ScopedEnvironment environment(
+      {{"FLASHCORE_NVRTC", "/a/libnvrtc.so.13"}, {"CUDA_HOME", "/b"}, {"CUDA_PATH", "/c"}});
   set_nvrtc_hint("/d");
   const NvrtcSearch search = NvrtcSearch::from_environment();
-  unsetenv("FLASHCORE_NVRTC");
-  unsetenv("CUDA_HOME");
-  unsetenv("CUDA_PATH");
   set_nvrtc_hint("");
   EXPECT_EQ(search.exact, "/a/libnvrtc.so.13");
   EXPECT_EQ(search.hint, "/d");

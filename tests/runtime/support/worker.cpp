@@ -8,6 +8,8 @@
 //       the same with a kernel that spills
 //   worker ptx
 //       prints the PTX of `scale`
+//   worker gpu
+//       tells whether there is one
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -61,6 +63,12 @@ int main(int count, char** arguments) {
       return fake_build(arguments[2], arguments[3], std::stoi(arguments[4]));
     if (command == "build") return build(scale_kernel());
     if (command == "build-spilling") return build(spilling_kernel());
+    if (command == "gpu") {
+      std::string why = "available";
+      flashcore::gpu_is_available(&why);
+      fmt::print("{}\n", why);
+      return 0;
+    }
     if (command == "ptx") {
       fmt::print("{}", flashcore::CompiledKernel::build(scale_kernel(), "sm_80")->ptx());
       return 0;
