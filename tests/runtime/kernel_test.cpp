@@ -85,6 +85,22 @@ TEST_F(LoadedKernelTest, ThreadsLoadOnce) {
   EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 1);
 }
 
+TEST_F(LoadedKernelTest, ThreadsOnTwoDevicesLaunchTogether) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, device = i % 2] {
+      fake_cuda().push_new_context(device);
+      for (int launch = 0; launch < 50; ++launch) kernel.launch(rows(device + 1, device), factor);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fake_cuda().launches.size(), 400U);
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 8);
+  for (const test::FakeLaunch& launch : fake_cuda().launches) {
+    EXPECT_EQ(launch.blocks, static_cast<unsigned>(launch.device) + 1);
+  }
+}
+
 TEST_F(LoadedKernelTest, SwitchesToTheDeviceOfTheTensors) {
   fake_cuda().push_new_context(0);
   kernel.launch(rows(5, 1), factor);

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "tests/runtime/support/fake_cuda.h"
 
@@ -17,8 +18,10 @@ struct Function {
 };
 
 thread_local std::vector<Context*> current;
+std::recursive_mutex mutex;  // of everything else
 
 Context* new_context(int device) {
+  const std::lock_guard lock(mutex);
   static unsigned long long count = 0;
   static std::vector<std::unique_ptr<Context>> all;
   all.push_back(std::make_unique<Context>(Context{device, ++count}));
@@ -31,6 +34,7 @@ FakeCuda& state() {
 }
 
 int enter(const char* function) {
+  const std::lock_guard lock(mutex);
   ++state().calls[function];
   const auto failure = state().failures.find(function);
   return failure == state().failures.end() ? 0 : failure->second;
@@ -87,6 +91,7 @@ FAKE(cuDeviceGetAttribute, int* value, int attribute, int) {
   return 0;
 }
 FAKE(cuDevicePrimaryCtxRetain, void** context, int device) {
+  const std::lock_guard lock(mutex);
   ENTER(cuDevicePrimaryCtxRetain)
   static std::map<int, Context*> primary;
   if (primary[device] == nullptr) primary[device] = new_context(device);
@@ -125,6 +130,7 @@ FAKE(cuModuleLoadData, void** module, const void*) {
   return 0;
 }
 FAKE(cuModuleGetFunction, void** function, void*, const char* name) {
+  const std::lock_guard lock(mutex);
   ENTER(cuModuleGetFunction)
   static std::map<std::string, std::unique_ptr<Function>> functions;
   auto& slot = functions[name];
@@ -133,6 +139,7 @@ FAKE(cuModuleGetFunction, void** function, void*, const char* name) {
   return 0;
 }
 FAKE(cuFuncSetAttribute, void*, int attribute, int value) {
+  const std::lock_guard lock(mutex);
   ENTER(cuFuncSetAttribute)
   state().function_attributes[attribute] = value;
   return 0;
@@ -140,6 +147,7 @@ FAKE(cuFuncSetAttribute, void*, int attribute, int value) {
 FAKE(cuLaunchKernel, void* function, unsigned blocks, unsigned, unsigned, unsigned threads,
      unsigned, unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
   if (!state().recording) return 0;
+  const std::lock_guard lock(mutex);
   ENTER(cuLaunchKernel)
   const auto* bytes = static_cast<const std::byte*>(parameters[0]);
   state().launches.push_back({.function = static_cast<Function*>(function)->name,

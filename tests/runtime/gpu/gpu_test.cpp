@@ -1,0 +1,193 @@
+// The runtime on a real GPU: what a fake driver cannot show. Skipped where there is none.
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/shared_library.h"
+#include "runtime/kernel.h"
+#include "tests/runtime/support/expectations.h"
+#include "tests/runtime/support/kernels.h"
+#include "tests/runtime/support/timing.h"
+
+namespace flashcore {
+namespace {
+
+// What only a test of graphs needs of the driver.
+struct GraphFunctions {
+  int (*cuStreamCreate)(CudaStream*, unsigned);
+  int (*cuStreamSynchronize)(CudaStream);
+  int (*cuStreamBeginCapture_v2)(CudaStream, int);
+  int (*cuStreamEndCapture)(CudaStream, void**);
+  int (*cuGraphInstantiateWithFlags)(void**, void*, unsigned long long);
+  int (*cuGraphLaunch)(void*, CudaStream);
+  int (*cuCtxSynchronize)();
+
+  GraphFunctions() {
+    const SharedLibrary library = SharedLibrary::open("libcuda.so.1");
+    const auto find = [&](const char* name, auto& function) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(library.symbol(name));
+      EXPECT_NE(function, nullptr) << name;
+    };
+    find("cuStreamCreate", cuStreamCreate);
+    find("cuStreamSynchronize", cuStreamSynchronize);
+    find("cuStreamBeginCapture_v2", cuStreamBeginCapture_v2);
+    find("cuStreamEndCapture", cuStreamEndCapture);
+    find("cuGraphInstantiateWithFlags", cuGraphInstantiateWithFlags);
+    find("cuGraphLaunch", cuGraphLaunch);
+    find("cuCtxSynchronize", cuCtxSynchronize);
+  }
+};
+
+class GpuTest : public testing::Test {
+ protected:
+  static constexpr int rows = 100;
+
+  void SetUp() override {
+    std::string why;
+    if (!gpu_is_available(&why)) GTEST_SKIP() << why;
+    FLASHCORE_REQUIRE_NVRTC();
+    const Driver& driver = Driver::get();
+    context.emplace(driver, current_device(driver));
+    architecture = device_info(driver, current_device(driver)).architecture();
+    compiled = CompiledKernel::build(test::scale_kernel(), architecture);
+    x.emplace(rows * 64 * sizeof(float));
+    y.emplace(rows * 64 * sizeof(float));
+    std::vector<float> values(rows * 64);
+    std::iota(values.begin(), values.end(), 0.F);
+    x->upload(std::as_bytes(std::span(values)));
+    clear();
+  }
+
+  void clear() { y->upload(std::vector<std::byte>(y->bytes())); }
+  [[nodiscard]] std::array<TensorView, 2> tensors(int count = rows) const {
+    return {TensorView::dense(x->data(), DType::f32, {count, 64}, x->device()),
+            TensorView::dense(y->data(), DType::f32, {count, 64}, y->device())};
+  }
+  // y is x times `factor` in the first `count` rows and 0 in the others.
+  void expect_scaled(float factor, int count = rows) {
+    ASSERT_EQ(graphs().cuCtxSynchronize(), 0);
+    std::vector<float> values(rows * 64);
+    y->download(std::as_writable_bytes(std::span(values)));
+    for (int i = 0; i < rows * 64; ++i) {
+      ASSERT_EQ(values[i], i < count * 64 ? factor * static_cast<float>(i) : 0.F) << i;
+    }
+  }
+  static const GraphFunctions& graphs() {
+    static const GraphFunctions functions;
+    return functions;
+  }
+
+  std::optional<ContextGuard> context;
+  std::string architecture;
+  std::shared_ptr<const CompiledKernel> compiled;
+  std::optional<DeviceMemory> x, y;
+};
+
+TEST_F(GpuTest, Launches) {
+  LoadedKernel kernel(compiled);
+  kernel.launch(tensors(), std::array{ScalarValue(2.F)});
+  expect_scaled(2);
+  clear();
+  kernel.launch(tensors(37), std::array{ScalarValue(3.F)});  // another length, the same kernel
+  expect_scaled(3, 37);
+  clear();
+  kernel.launch(tensors(0), std::array{ScalarValue(3.F)});
+  expect_scaled(0, 0);
+}
+
+TEST_F(GpuTest, IsCapturedIntoAGraph) {
+  CudaStream stream = nullptr;
+  ASSERT_EQ(graphs().cuStreamCreate(&stream, 1), 0);  // it does not wait for the default stream
+  void* graph = nullptr;
+  void* executable = nullptr;
+  {
+    LoadedKernel kernel(compiled);
+    ASSERT_EQ(graphs().cuStreamBeginCapture_v2(stream, 0), 0);
+    EXPECT_THAT(test::message_of<DeviceError>(
+                    [&] { kernel.launch(tensors(), std::array{ScalarValue(2.F)}, stream); }),
+                testing::HasSubstr("call prepare()"));
+    EXPECT_EQ(graphs().cuStreamEndCapture(stream, &graph), 0);  // the refusal did not break it
+
+    kernel.prepare(x->device());
+    ASSERT_EQ(graphs().cuStreamBeginCapture_v2(stream, 0), 0);
+    kernel.launch(tensors(), std::array{ScalarValue(2.F)}, stream);
+    ASSERT_EQ(graphs().cuStreamEndCapture(stream, &graph), 0);
+  }  // the graph outlives the kernel
+  ASSERT_EQ(graphs().cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
+  expect_scaled(0, 0);
+  ASSERT_EQ(graphs().cuGraphLaunch(executable, stream), 0);
+  ASSERT_EQ(graphs().cuStreamSynchronize(stream), 0);
+  expect_scaled(2);
+}
+
+TEST_F(GpuTest, LargeSharedMemory) {
+  KernelSource source = test::attention_like_kernel();
+  LoadedKernel kernel(CompiledKernel::build(source, architecture));
+  DeviceMemory memory(1 << 20);
+  const auto at = [&](int offset) { return static_cast<std::byte*>(memory.data()) + offset; };
+  const auto half = [&](int offset) {
+    return TensorView::dense(at(offset), DType::bf16, {1, 1, 128, 64}, memory.device());
+  };
+  const TensorView lse = TensorView::dense(at(1 << 19), DType::f32, {1, 1, 128}, memory.device());
+  kernel.launch(std::array{half(0), half(1 << 15), half(1 << 16), lse},
+                std::array{ScalarValue(0.25F)});
+  ASSERT_EQ(graphs().cuCtxSynchronize(), 0);
+  std::vector<float> out((1 << 19) / 4 + 128);
+  memory.download(std::as_writable_bytes(std::span(out)));
+  EXPECT_EQ(out[(1 << 19) / 4 + 127], 0.25F);
+}
+
+TEST_F(GpuTest, RefusesCodeOfAnotherArchitecture) {
+  const char* other = architecture.starts_with("sm_8") ? "sm_90" : "sm_80";
+  LoadedKernel kernel(CompiledKernel::build(test::scale_kernel(), other));
+  EXPECT_THAT(test::message_of<DeviceError>([&] { kernel.prepare(x->device()); }),
+              testing::HasSubstr("compile it for " + architecture));
+}
+
+// The log of ptxas must be there also when the driver's or NVRTC's own cache knows the kernel.
+TEST_F(GpuTest, TheReportIsNeverLost) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_GT(compile_cubin(*test::installed_nvrtc(), test::scale_kernel(), architecture)
+                  .resources.registers,
+              0);
+  }
+}
+
+TEST_F(GpuTest, LaunchIsCheap) {
+  LoadedKernel kernel(compiled);
+  const std::array<TensorView, 2> views = tensors(1);
+  const std::array scalars{ScalarValue(2.F)};
+  const Driver& driver = Driver::get();
+  CudaModule module = nullptr;
+  CudaFunction function = nullptr;
+  driver.check(driver.cuModuleLoadData(&module, compiled->cubin().data()), "load");
+  driver.check(driver.cuModuleGetFunction(&function, module, "scale"), "find");
+  ParameterBlock block;
+  kernel.plan().bind(views, scalars, block);
+  void* parameters[] = {block.bytes};
+
+  // Few launches a batch, or the queue fills up and the time is the kernel's.
+  const auto fastest = [&](auto action) {
+    double best = 1e30;
+    for (int batch = 0; batch < 200; ++batch) {
+      graphs().cuCtxSynchronize();
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < 100; ++i) action();
+      const std::chrono::duration<double, std::nano> time =
+          std::chrono::steady_clock::now() - start;
+      best = std::min(best, time.count() / 100);
+    }
+    return best;
+  };
+  kernel.prepare(x->device());
+  const double bare = fastest(
+      [&] { driver.cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, nullptr, parameters, nullptr); });
+  const double ours = fastest([&] { kernel.launch(views, scalars); });
+  fmt::print("bare cuLaunchKernel {:.0f} ns, launch {:.0f} ns\n", bare, ours);
+  EXPECT_LT(ours - bare, test::limit_in_release(1000));
+}
+
+}  // namespace
+}  // namespace flashcore
