@@ -49,9 +49,13 @@ template <class T>
 FC_DEVICE void store_chunk(T* target, const chunk& value) {
   *reinterpret_cast<chunk*>(target) = value;
 }
-// The first `count` elements of a chunk, one by one: the ragged end of a row.
+// The first `count` elements of a chunk (all eight if there are more): the ragged end of a row.
 template <class T>
 FC_DEVICE void store_partial_chunk(T* target, const chunk& value, int count) {
+  if (count >= 8) {
+    store_chunk(target, value);
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     if (i < count) target[i].bits = static_cast<u16>(value.word[i / 2] >> (16 * (i % 2)));

@@ -11,21 +11,47 @@
 
 namespace fc {
 
-// Byte offset of the chunk `column / 8` of a row; `column` is a multiple of 8.
+// The panel of a tile that holds a column. Panels of one width follow each other.
 template <int rows, int columns>
-FC_DEVICE u32 chunk_offset(int row, int column) {
+struct panel_at {
   static_assert(columns % 16 == 0, "a shared tile is padded to a multiple of 16 columns");
-  constexpr int wide = columns / 64 * 64, middle = wide + columns % 64 / 32 * 32;
-  if (column < wide) {
-    const int chunk = column % 64 / 8;
-    return static_cast<u32>(column / 64 * (rows * 128) + row * 128 + ((chunk ^ (row & 7)) * 16));
-  }
-  if (column < middle) {
-    const int chunk = (column - wide) / 8;
-    return static_cast<u32>(wide * 2 * rows + row * 64 + ((chunk ^ (row >> 1 & 3)) * 16));
-  }
-  const int chunk = (column - middle) / 8;
-  return static_cast<u32>(middle * 2 * rows + row * 32 + ((chunk ^ (row >> 2 & 1)) * 16));
+  static constexpr u32 wide = columns / 64 * 64, middle = wide + columns % 64 / 32 * 32;
+  u32 width, offset;  // columns; bytes from the start of the tile
+
+  FC_DEVICE explicit panel_at(u32 column)
+      : width(column < wide ? 64u : column < middle ? 32u : 16u),
+        offset(2 * rows * (column < wide ? column / 64 * 64 : column < middle ? wide : middle)) {}
+};
+
+// Byte offset, within a panel, of the chunk that holds `column` of a row.
+FC_DEVICE u32 swizzled(u32 width, u32 row, u32 column) {
+  const u32 chunk = column % width / 8, line = row / (64 / width), chunks = width / 8;
+  return row * (width * 2) | (chunk ^ line % chunks) * 16;
+}
+
+// Byte offset of the chunk that holds `column` of a row of a tile.
+template <int rows, int columns>
+FC_DEVICE u32 chunk_offset(u32 row, u32 column) {
+  const panel_at<rows, columns> panel(column);
+  return panel.offset + swizzled(panel.width, row, column);
+}
+
+// The same for a chunk of a known panel: the one that holds the constant `panel_column`, at `column` of it.
+template <int rows, int columns>
+FC_DEVICE u32 panel_chunk_offset(u32 row, u32 column, u32 panel_column) {
+  const panel_at<rows, columns> panel(panel_column);
+  return panel.offset + swizzled(panel.width, row, column);
+}
+
+// The address a lane gives for a matrix of ldmatrix: `tile` + chunk_offset(row + row_step,
+// column + column_step), where row and column depend on the lane and the steps are constants: row_step a
+// multiple of 8, column 0 or 8, column_step a multiple of 16. Steps never carry into each other's bits,
+// so all matrices of a panel share one lane-dependent address, changed by constants.
+template <int rows, int columns>
+FC_DEVICE u32 matrix_address(u32 tile, u32 row, u32 column, u32 row_step, u32 column_step) {
+  const panel_at<rows, columns> panel(column_step);
+  const u32 lane_address = tile + swizzled(panel.width, row, column);
+  return (lane_address ^ column_step % panel.width * 2) + panel.offset + row_step * (panel.width * 2);
 }
 
 }  // namespace fc

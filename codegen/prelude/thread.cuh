@@ -16,4 +16,11 @@ FC_DEVICE float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
+// The same address, but one the compiler cannot compute ahead: what is derived from it inside a loop
+// stays there, as an offset of an instruction rather than a register of its own.
+FC_DEVICE u32 in_place(u32 address) {
+  asm volatile("" : "+r"(address));
+  return address;
+}
+
 }  // namespace fc

@@ -106,11 +106,18 @@ class KernelPrinter {
   void print_access(const ir::Op& op, ir::ValueId tile, bool is_store);
   std::string source_pointer(const ir::Op& op);
   struct ChunkLoop {
-    int rows, first_column, columns;
+    int first_column, width, panels;
+  };
+  /// The text of one chunk: whether its row is inside the tensor, its first column, its address in global
+  /// memory, and its offset in the shared tile.
+  struct Chunk {
+    std::string row_exists, column, pointer, offset;
   };
   std::vector<ChunkLoop> chunk_loops(const ir::Buffer& buffer) const;
   template <class Body>
-  void for_each_chunk(const ir::Buffer& buffer, Body body);
+  void for_each_chunk(const ir::Buffer& buffer, const std::string& pointer_type,
+                      const std::string& walker, const std::string& start,
+                      const std::string& row_stride, const std::string& rows_left, Body body);
   std::string row_stride(ir::TensorId tensor, std::size_t dim) const;
   void require_alignment(ir::TensorId tensor, int bytes);
   std::string representative(const Shape& shape) const;

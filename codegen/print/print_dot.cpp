@@ -14,16 +14,23 @@ KernelPrinter::SharedOperand KernelPrinter::shared_operand(ValueId value) {
     transposed = !transposed;
     value = op->operands[0];
   }
-  return {storage_[value.index], &f_[buffer_of(f_, value)], transposed};
+  std::string base = storage_[value.index];
+  if (home_block_[value.index] != block_) {
+    const std::string here = names_.unique(base);
+    out_.line("const fc::u32 {} = fc::in_place({});", here, base);
+    base = here;
+  }
+  return {base, &f_[buffer_of(f_, value)], transposed};
 }
 
 namespace {
 
-/// `base + chunk_offset(row, column)` for one lane of ldmatrix.
+/// One lane's address of the matrices at (row_step, column_step).
 std::string matrix_address(const std::string& base, const Buffer& buffer, const std::string& row,
-                           const std::string& column) {
-  return fmt::format("{} + fc::chunk_offset<{}, {}>({}, {})", base, buffer.rows, buffer.columns, row,
-                     column);
+                           const std::string& column, const std::string& row_step,
+                           const std::string& column_step) {
+  return fmt::format("fc::matrix_address<{}, {}>({}, {}, {}, {}, {})", buffer.rows, buffer.columns,
+                     base, row, column, row_step, column_step);
 }
 
 std::string plus(const std::string& a, const std::string& b) { return a == "0" ? b : a + " + " + b; }
@@ -48,11 +55,13 @@ std::string warp_base(const AxisLayout& layout) {
 std::string KernelPrinter::left_address(const SharedOperand& a, const AxisLayout& rows,
                                         const std::string& fragment,
                                         const std::string& step) const {
-  const std::string row = plus(warp_base(rows), times(fragment, 16)), inner = times(step, 16);
+  const std::string row = times(fragment, 16), inner = times(step, 16);
   if (!a.transposed)
-    return matrix_address(a.base, *a.buffer, plus(row, "lane % 16"), plus(inner, "lane / 16 * 8"));
-  return matrix_address(a.base, *a.buffer, plus(inner, "lane % 8 + lane / 16 * 8"),
-                        plus(row, "lane / 8 % 2 * 8"));
+    return matrix_address(a.base, *a.buffer, plus(warp_base(rows), "lane % 16"), "lane / 16 * 8", row,
+                          inner);
+  if (rows.warps > 1)
+    throw InternalError("a transposed left operand shared out over several warps");
+  return matrix_address(a.base, *a.buffer, "lane % 8 + lane / 16 * 8", "lane / 8 % 2 * 8", inner, row);
 }
 
 void KernelPrinter::print_dot(const Op& op) {
@@ -92,13 +101,13 @@ void KernelPrinter::print_dot(const Op& op) {
     }
   };
   const SharedOperand b = shared_operand(op.operands[1]);
+  const SharedOperand source = left_in_registers ? SharedOperand{} : shared_operand(left);
   auto inner = out_.unrolled("k", steps);
   std::string a = "a[i]";
   if (left_in_registers) {
     a = fmt::format("{}[{}][k]", storage_[left.index], i);
   } else {
     a = fmt::format("a[{}]", i);
-    const SharedOperand source = shared_operand(left);
     out_.line("fc::u32 a[{}][4];", rows.fragments);
     over_rows(false, [&] {
       out_.line("fc::load_matrices{}({}, {});", source.transposed ? "_transposed" : "", a,
@@ -106,15 +115,16 @@ void KernelPrinter::print_dot(const Op& op) {
     });
   }
   auto across = out_.unrolled("j", columns.fragments / 2);
-  const std::string column = plus(warp_base(columns), "j * 16");
   out_.line("fc::u32 b[4];");
   if (b.transposed)
     out_.line("fc::load_matrices(b, {});",
-              matrix_address(b.base, *b.buffer, column + " + lane % 8 + lane / 16 * 8",
-                             "k * 16 + lane / 8 % 2 * 8"));
+              matrix_address(b.base, *b.buffer,
+                             plus(warp_base(columns), "lane % 8 + lane / 16 * 8"),
+                             "lane / 8 % 2 * 8", "j * 16", "k * 16"));
   else
     out_.line("fc::load_matrices_transposed(b, {});",
-              matrix_address(b.base, *b.buffer, "k * 16 + lane % 16", column + " + lane / 16 * 8"));
+              matrix_address(b.base, *b.buffer, "lane % 16", "lane / 16 * 8", "k * 16",
+                             plus(warp_base(columns), "j * 16")));
   over_rows(true, [&] {
     out_.line("fc::multiply<{}>({}[{}][2 * j], {}, b[0], b[1]);", type, d, i, a);
     out_.line("fc::multiply<{}>({}[{}][2 * j + 1], {}, b[2], b[3]);", type, d, i, a);

@@ -49,14 +49,17 @@ std::string KernelPrinter::source_pointer(const Op& op) {
   return name;
 }
 
-/// How the threads share out a tile's 16-byte chunks: panel by panel, so that neighbouring threads write
-/// neighbouring chunks of one swizzled line (see prelude/shared_tile.cuh).
+/// A tile cut as prelude/shared_tile.cuh cuts it: panels of 64 columns, then one of 32 and one of 16.
+/// Neighbouring threads take neighbouring chunks of one panel's row, so that they write whole lines.
 std::vector<KernelPrinter::ChunkLoop> KernelPrinter::chunk_loops(const Buffer& buffer) const {
   std::vector<ChunkLoop> loops;
+  const auto add = [&](int first_column, int width, int panels) {
+    if (panels) loops.push_back({first_column, width, panels});
+  };
   const int wide = buffer.columns / 64 * 64;
-  if (wide) loops.push_back({buffer.rows, 0, wide});
-  if (buffer.columns % 64 >= 32) loops.push_back({buffer.rows, wide, 32});
-  if (buffer.columns % 32) loops.push_back({buffer.rows, buffer.columns - 16, 16});
+  add(0, 64, buffer.columns / 64);
+  add(wide, 32, buffer.columns % 64 / 32);
+  add(buffer.columns - 16, 16, buffer.columns % 32 / 16);
   return loops;
 }
 
@@ -67,26 +70,54 @@ std::string KernelPrinter::chunk_base(const Buffer& buffer, const std::string& s
   return text;
 }
 
+/// Loops over the thread's chunks of a tile in global memory. The pointer `walker` steps down the rows:
+/// with one address and one step alive, nothing but them is worth keeping in registers over a loop.
+/// `body` sees `row`, `column`, `i` and, past the first, `panel`.
 template <class Body>
-void KernelPrinter::for_each_chunk(const Buffer& buffer, Body body) {
+void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& pointer_type,
+                                   const std::string& walker, const std::string& start,
+                                   const std::string& row_stride, const std::string& rows_left,
+                                   Body body) {
   for (const ChunkLoop& loop : chunk_loops(buffer)) {
-    const int width = std::min(loop.columns, 64) / 8, chunks = loop.rows * loop.columns / 8;
-    const int rounds = (chunks + source_.threads - 1) / source_.threads;
-    auto scope = out_.unrolled("i", rounds);
-    out_.line("const int chunk = thread + i * {};", source_.threads);
-    out_.line("const int row = chunk / {}{};", width,
-              loop.columns > 64 ? fmt::format(" % {}", loop.rows) : "");
-    std::string column = fmt::format("chunk % {} * 8", width);
-    if (loop.columns > 64) column = fmt::format("chunk / {} * 64 + {}", width * loop.rows, column);
-    if (loop.first_column) column = fmt::format("{} + {}", loop.first_column, column);
-    out_.line("const int column = {};", column);
-    if (chunks % source_.threads == 0) {
-      body();
-    } else {
-      auto guard = out_.block("if (chunk < {})", chunks);
-      body();
+    const int chunks = loop.width / 8, rows = source_.threads / chunks;
+    const int rounds = (buffer.rows + rows - 1) / rows;
+    auto scope = out_.block("");
+    const std::string first = loop.first_column ? fmt::format(" + {}", loop.first_column) : "";
+    out_.line("const int row = thread / {}, column = thread % {} * 8;", chunks, chunks);
+    out_.line("{} {} = {} + row * {} + column{};", pointer_type, walker, start, row_stride, first);
+    if (!rows_left.empty()) out_.line("const int rows_left = {} - row;", rows_left);
+    std::vector<Writer::Scope> guard;
+    if (rows > buffer.rows) guard.push_back(out_.block("if (row < {})", buffer.rows));
+    auto down = out_.unrolled("i", rounds);
+    const bool ragged = rows < buffer.rows && buffer.rows % rows != 0;
+    {
+      std::vector<Writer::Scope> inner;
+      if (ragged) inner.push_back(out_.block("if (row + i * {} < {})", rows, buffer.rows));
+      if (loop.panels > 1) inner.push_back(out_.unrolled("panel", loop.panels));
+      const std::string across = loop.panels > 1 ? " + panel * 64" : "";
+      // Eight rows down the swizzle repeats, and the offset changes by a constant.
+      const std::string panel = loop.panels > 1 ? "panel * 64" : std::to_string(loop.first_column);
+      const bool repeats = rows % 8 == 0 && rounds > 1;
+      std::string offset = fmt::format("fc::panel_chunk_offset<{}, {}>({}, column, {})", buffer.rows,
+                                       buffer.columns,
+                                       repeats || rounds == 1 ? "row" : fmt::format("row + i * {}", rows), panel);
+      if (repeats) offset += fmt::format(" + i * {}", rows * loop.width * 2);
+      body(Chunk{rounds > 1 ? fmt::format("i * {} < rows_left", rows) : "rows_left > 0",
+                 "column" + first + across, walker + across, offset});
     }
+    if (rounds > 1) out_.line("{} += {} * {};", walker, rows, row_stride);
   }
+}
+
+/// The stride between the rows of a tile, in 32 bits: a launch refuses larger ones.
+std::string KernelPrinter::row_stride(TensorId tensor, std::size_t dim) const {
+  const std::string text = stride(tensor, dim);
+  return text == "1" ? text : fmt::format("static_cast<int>({})", text);
+}
+
+void KernelPrinter::require_alignment(TensorId tensor, int bytes) {
+  int& alignment = source_.tensors[tensor.index].alignment;
+  alignment = std::max(alignment, bytes);
 }
 
 void KernelPrinter::print_copy(const Op& op) {
@@ -129,34 +160,24 @@ void KernelPrinter::print_copy(const Op& op) {
     out_.line("const int {} = {} - ({});", right, extent(axes[1]), first(axes[1]));
 
   const std::string target = chunk_base(buffer, in_loop ? scalar(op.operands[1]) : "0");
-  for_each_chunk(buffer, [&] {
+  const std::string type = fmt::format("const {}*", element_type(buffer.dtype));
+  const std::string step = row_stride(op.tensor, row_dim);
+  for_each_chunk(buffer, type, "source", tile, step, may_overrun(rows) ? left : "", [&](const Chunk& at) {
     std::string bytes = "16";
     if (may_overrun(columns)) {
       const bool whole_chunks = columns.extent.is_static() && columns.extent.value % 8 == 0;
       bytes = whole_chunks
-                  ? fmt::format("column < {} ? 16 : 0", right)
-                  : fmt::format("fc::max(0, fc::min(8, {} - column)) * 2", right);
+                  ? fmt::format("{} < {} ? 16 : 0", at.column, right)
+                  : fmt::format("fc::max(0, fc::min(8, {} - ({}))) * 2", right, at.column);
     }
     if (may_overrun(rows)) {
       if (bytes == "16")
-        bytes = fmt::format("row < {} ? 16 : 0", left);
+        bytes = fmt::format("{} ? 16 : 0", at.row_exists);
       else
-        bytes = fmt::format("row < {} ? ({}) : 0", left, bytes);
+        bytes = fmt::format("{} ? ({}) : 0", at.row_exists, bytes);
     }
-    out_.line("fc::copy_async({} + fc::chunk_offset<{}, {}>(row, column), {} + row * {} + column, {});",
-              target, buffer.rows, buffer.columns, tile, row_stride(op.tensor, row_dim), bytes);
+    out_.line("fc::copy_async({} + {}, {}, {});", target, at.offset, at.pointer, bytes);
   });
-}
-
-/// The stride between the rows of a tile, in 32 bits: a launch refuses larger ones.
-std::string KernelPrinter::row_stride(TensorId tensor, std::size_t dim) const {
-  const std::string text = stride(tensor, dim);
-  return text == "1" ? text : fmt::format("static_cast<int>({})", text);
-}
-
-void KernelPrinter::require_alignment(TensorId tensor, int bytes) {
-  int& alignment = source_.tensors[tensor.index].alignment;
-  alignment = std::max(alignment, bytes);
 }
 
 /// A register tile, rounded, into a shared buffer.
@@ -169,18 +190,19 @@ void KernelPrinter::print_staging(const Op& op) {
   storage_[value.index] = names_.unique(label(value));
   out_.comment(fmt::format("{} in shared memory", label(from)));
   out_.line("const fc::u32 {} = {};", storage_[value.index], chunk_base(buffer, "0"));
-  auto i = out_.unrolled("i", rows.fragments);
-  auto j = out_.unrolled("j", columns.fragments);
-  auto r = out_.unrolled("r", rows.slots);
-  std::string row, column;
-  for (const auto& [key, name] : lane_offsets_) {
+  auto i = out_.unrolled("i", rows.fragments, false);
+  auto j = out_.unrolled("j", columns.fragments, false);
+  auto r = out_.unrolled("r", rows.slots, false);
+  std::string row;
+  for (const auto& [key, name] : lane_offsets_)
     if (key.first == f_[from].type.axes[0] && key.second == rows) row = name;
-    if (key.first == f_[from].type.axes[1] && key.second == columns) column = name;
-  }
-  out_.line("const int row = {} + i * {} + r * {};", row, rows.fragment_size(), rows.slot_stride);
-  out_.line("const int column = {} + j * {};", column, columns.fragment_size());
-  out_.line("fc::store_shared({0} + fc::chunk_offset<{1}, {2}>(row, column & ~7) + column % 8 * 2,",
-            storage_[value.index], buffer.rows, buffer.columns);
+  std::string column = fmt::format("j * {}", columns.fragment_size());
+  if (columns.warps > 1)
+    column = fmt::format("warp % {} * {} + {}", columns.warps,
+                         columns.fragments * columns.fragment_size(), column);
+  out_.line("fc::store_shared({} + fc::chunk_offset<{}, {}>({} + i * {} + r * {}, {}) + lane % 4 * 4,",
+            storage_[value.index], buffer.rows, buffer.columns, row, rows.fragment_size(),
+            rows.slot_stride, column);
   out_.line("                 fc::pack<{0}>({1}[i][j][2 * r], {1}[i][j][2 * r + 1]));",
             element_type(buffer.dtype), storage_[from.index]);
 }
@@ -206,30 +228,26 @@ void KernelPrinter::print_staged_store(const Op& op) {
                                   stride(op.tensor, dim_of(op, axes[0])));
   if (begin(axes[1]) != "0") start += fmt::format(" + {}", begin(axes[1]));
   out_.line("{}* const {} = {};", element_type(buffer.dtype), target, start);
-  for_each_chunk(buffer, [&] {
+  const std::string step = row_stride(op.tensor, dim_of(op, axes[0]));
+  const std::string type = fmt::format("{}*", element_type(buffer.dtype));
+  const std::string rows_left =
+      may_overrun(rows) ? fmt::format("{} - {}", extent(axes[0]), begin(axes[0])) : "";
+  for_each_chunk(buffer, type, "out_pointer", target, step, rows_left, [&](const Chunk& at) {
     std::string inside;
-    if (may_overrun(rows)) inside = fmt::format("row < {} - {}", extent(axes[0]), begin(axes[0]));
-    const std::string left = fmt::format("{} - {} - column", extent(axes[1]), begin(axes[1]));
+    if (may_overrun(rows)) inside = at.row_exists;
+    const std::string left =
+        fmt::format("{} - {} - ({})", extent(axes[1]), begin(axes[1]), at.column);
     const bool whole_chunks = columns.extent.is_static() && columns.extent.value % 8 == 0;
     if (may_overrun(columns) && whole_chunks)
-      inside += fmt::format("{}column < {} - {}", inside.empty() ? "" : " && ", extent(axes[1]),
-                            begin(axes[1]));
-    const std::string at = fmt::format("{} + row * {} + column", target,
-                                       row_stride(op.tensor, dim_of(op, axes[0])));
-    out_.line("const fc::chunk value = fc::load_shared_chunk({} + fc::chunk_offset<{}, {}>(row, column));",
-              storage_[from.index], buffer.rows, buffer.columns);
+      inside += fmt::format("{}{} > 0", inside.empty() ? "" : " && ", left);
     std::vector<Writer::Scope> guard;
     if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
-    if (may_overrun(columns) && !whole_chunks) {
-      auto full = out_.block("if ({} >= 8)", left);
-      out_.line("fc::store_chunk({}, value);", at);
-    }
-    if (may_overrun(columns) && !whole_chunks) {
-      auto part = out_.block("else");
-      out_.line("fc::store_partial_chunk({}, value, {});", at, left);
-    } else {
-      out_.line("fc::store_chunk({}, value);", at);
-    }
+    const std::string chunk =
+        fmt::format("fc::load_shared_chunk({} + {})", storage_[from.index], at.offset);
+    if (may_overrun(columns) && !whole_chunks)
+      out_.line("fc::store_partial_chunk({}, {}, {});", at.pointer, chunk, left);
+    else
+      out_.line("fc::store_chunk({}, {});", at.pointer, chunk);
   });
 }
 

@@ -47,7 +47,8 @@ class Writer {
   /// `head {` ... `}`
   template <class... Args>
   [[nodiscard]] Scope block(fmt::format_string<Args...> format, Args&&... args) {
-    line("{} {{", fmt::format(format, std::forward<Args>(args)...));
+    const std::string head = fmt::format(format, std::forward<Args>(args)...);
+    line("{}{{", head.empty() ? head : head + " ");
     return Scope(*this, "}");
   }
   /// An unrolled loop `for (int name = 0; name < count; ++name) {`.
