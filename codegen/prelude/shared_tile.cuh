@@ -11,17 +11,19 @@
 
 namespace fc {
 
+struct panel {
+  u32 width, offset;  // columns; bytes from the start of the tile
+};
+
 // The panel of a tile that holds a column. Panels of one width follow each other.
 template <int rows, int columns>
-struct panel_at {
+FC_DEVICE panel panel_at(u32 column) {
   static_assert(columns % 16 == 0, "a shared tile is padded to a multiple of 16 columns");
-  static constexpr u32 wide = columns / 64 * 64, middle = wide + columns % 64 / 32 * 32;
-  u32 width, offset;  // columns; bytes from the start of the tile
-
-  FC_DEVICE explicit panel_at(u32 column)
-      : width(column < wide ? 64u : column < middle ? 32u : 16u),
-        offset(2 * rows * (column < wide ? column / 64 * 64 : column < middle ? wide : middle)) {}
-};
+  constexpr u32 wide = columns / 64 * 64, middle = wide + columns % 64 / 32 * 32;
+  if (column < wide) return {64, 2 * rows * (column / 64 * 64)};
+  if (column < middle) return {32, 2 * rows * wide};
+  return {16, 2 * rows * middle};
+}
 
 // Byte offset, within a panel, of the chunk that holds `column` of a row.
 FC_DEVICE u32 swizzled(u32 width, u32 row, u32 column) {
@@ -32,15 +34,15 @@ FC_DEVICE u32 swizzled(u32 width, u32 row, u32 column) {
 // Byte offset of the chunk that holds `column` of a row of a tile.
 template <int rows, int columns>
 FC_DEVICE u32 chunk_offset(u32 row, u32 column) {
-  const panel_at<rows, columns> panel(column);
-  return panel.offset + swizzled(panel.width, row, column);
+  const panel at = panel_at<rows, columns>(column);
+  return at.offset + swizzled(at.width, row, column);
 }
 
 // The same for a chunk of a known panel: the one that holds the constant `panel_column`, at `column` of it.
 template <int rows, int columns>
 FC_DEVICE u32 panel_chunk_offset(u32 row, u32 column, u32 panel_column) {
-  const panel_at<rows, columns> panel(panel_column);
-  return panel.offset + swizzled(panel.width, row, column);
+  const panel at = panel_at<rows, columns>(panel_column);
+  return at.offset + swizzled(at.width, row, column);
 }
 
 // The address a lane gives for a matrix of ldmatrix: `tile` + chunk_offset(row + row_step,
@@ -49,9 +51,9 @@ FC_DEVICE u32 panel_chunk_offset(u32 row, u32 column, u32 panel_column) {
 // so all matrices of a panel share one lane-dependent address, changed by constants.
 template <int rows, int columns>
 FC_DEVICE u32 matrix_address(u32 tile, u32 row, u32 column, u32 row_step, u32 column_step) {
-  const panel_at<rows, columns> panel(column_step);
-  const u32 lane_address = tile + swizzled(panel.width, row, column);
-  return (lane_address ^ column_step % panel.width * 2) + panel.offset + row_step * (panel.width * 2);
+  const panel at = panel_at<rows, columns>(column_step);
+  const u32 lane_address = tile + swizzled(at.width, row, column);
+  return (lane_address ^ column_step % at.width * 2) + at.offset + row_step * (at.width * 2);
 }
 
 }  // namespace fc

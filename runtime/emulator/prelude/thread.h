@@ -11,6 +11,8 @@ FC_DEVICE int block_index() { return fc_machine->block_index(); }
 
 FC_DEVICE void barrier(int line = __builtin_LINE()) { fc_machine->barrier(line); }
 
+FC_DEVICE u32 in_place(u32 address) { return address; }
+
 FC_DEVICE float shuffle_xor(float value, int mask, int line = __builtin_LINE()) {
   return fc_machine->shuffle_xor(value, mask, line);
 }
