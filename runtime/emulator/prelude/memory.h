@@ -41,7 +41,11 @@ FC_DEVICE void store_chunk(T* target, const chunk& value, int line = __builtin_L
 template <class T>
 FC_DEVICE void store_partial_chunk(T* target, const chunk& value, int count,
                                    int line = __builtin_LINE()) {
-  for (int i = 0; i < 8 && i < count; ++i) {
+  if (count >= 8) {
+    store_chunk(target, value, line);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
     fc_machine->write_global(target + i, sizeof(T), line);
     target[i].bits = static_cast<u16>(value.word[i / 2] >> (16 * (i % 2)));
   }

@@ -1,10 +1,15 @@
 // The arithmetic of the host prelude, against what the GPU's instructions are documented to give.
+#include "codegen/prelude.h"
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <regex>
+#include <string>
 
 #include <gtest/gtest.h>
 
+#include "runtime/emulator/host_prelude.h"
 #include "runtime/emulator/prelude/convert.h"
 #include "runtime/emulator/prelude/math.h"
 #include "tests/runtime/emulator/support/kernels.h"
@@ -97,6 +102,24 @@ TEST(Math, DivisionTowardsMinusInfinity) {
     EXPECT_EQ(fc::floor_div(a, 4), static_cast<int>(std::floor(a / 4.0))) << a;
     EXPECT_EQ(fc::floor_mod(a, 4), a - 4 * fc::floor_div(a, 4)) << a;
   }
+}
+
+// A body that compiles for the GPU compiles for the host: no primitive is missing here.
+TEST(Prelude, HasEveryDevicePrimitive) {
+  const std::regex declaration(R"(FC_DEVICE (?:\w+ )*(\w+)\()");
+  const std::string host = expand_prelude("prelude.h");
+  int primitives = 0;
+  for (const PreludeFile& file : device_prelude()) {
+    const std::string text(file.text);
+    for (std::sregex_iterator match(text.begin(), text.end(), declaration), end; match != end;
+         ++match) {
+      const std::string name = (*match)[1];
+      EXPECT_TRUE(std::regex_search(host, std::regex("FC_DEVICE (\\w+ )*" + name + "\\(")))
+          << file.name << " has " << name;
+      ++primitives;
+    }
+  }
+  EXPECT_GT(primitives, 20);
 }
 
 }  // namespace
