@@ -1,0 +1,223 @@
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "dsl/error.h"
+#include "runtime/reference/arithmetic.h"
+#include "runtime/reference/binding.h"
+#include "runtime/reference/formats.h"
+#include "runtime/reference/memory.h"
+#include "runtime/reference/reference.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class Evaluation {
+ public:
+  Evaluation(const Function& f, const Binding& arrays, ReferenceOptions options)
+      : f_(f),
+        arrays_(arrays),
+        options_(options),
+        axes_(f.axes.size()),
+        values_(f.values.size()),
+        memory_(f, arrays, axes_, values_) {
+    for (std::size_t i = 0; i < f.axes.size(); ++i) axes_[i] = cut(f.axes[i]);
+  }
+
+  std::vector<ReferenceOutput> run() {
+    blocks(0);
+    return memory_.take_outputs();
+  }
+
+ private:
+  // Axes and blocks.
+
+  AxisState cut(const Axis& axis) const {
+    const std::int64_t length = arrays_.length(axis.extent);
+    if (axis.kind == AxisKind::parallel) return {1, length};
+    if (options_.tiling == Tiling::whole || (axis.kind == AxisKind::whole && axis.tile == 0))
+      return {length, length > 0 ? 1 : 0};
+    if (axis.tile == 0)
+      throw SpecError({fmt::format("axis {} has no tile size", axis.name),
+                       "Tiling::scheduled evaluates tile by tile",
+                       "apply a schedule first, or evaluate with Tiling::whole",
+                       {}});
+    return {axis.tile, (length + axis.tile - 1) / axis.tile};
+  }
+
+  /// One round a thread block: every position of the parallel axes.
+  void blocks(std::size_t axis) {
+    if (axis == f_.axes.size()) {
+      block(f_.body);
+      return;
+    }
+    AxisState& state = axes_[axis];
+    const AxisKind kind = f_.axes[axis].kind;
+    if (kind == AxisKind::tiles || kind == AxisKind::whole) return blocks(axis + 1);
+    for (state.current = 0; state.current < state.count; ++state.current) blocks(axis + 1);
+  }
+
+  // Operations.
+
+  /// Returns what the region yields.
+  std::vector<TileValue> block(BlockId id) {
+    for (const OpId op : f_[id].ops) {
+      if (f_[op].code == OpCode::yield) return take(f_[op].operands, 0);
+      one(f_[op]);
+    }
+    return {};
+  }
+
+  void one(const Op& op) {
+    switch (kind_of(op.code)) {
+      case OpKind::source:
+        set(op, source(op));
+        break;
+      case OpKind::elementwise:
+        set(op, elementwise_op(op));
+        break;
+      case OpKind::reduction: {
+        const int along = type(op.operands[0]).axes[0] == op.axis ? 0 : 1;
+        set(op, reduce(op.code, operand(op, 0), along, options_.precision));
+        break;
+      }
+      case OpKind::tile:
+        set(op, tile_op(op));
+        break;
+      case OpKind::memory:
+        memory_op(op);
+        break;
+      case OpKind::sync:
+        break;
+      case OpKind::control:
+        loop(op);
+        break;
+    }
+  }
+
+  TileValue tile_op(const Op& op) {
+    if (op.code == OpCode::transpose) return transpose(operand(op, 0));
+    if (op.code != OpCode::dot) return operand(op, 0);  // only the home changes
+    const TileValue* accumulator = op.operands.size() == 3 ? &operand(op, 2) : nullptr;
+    return dot(operand(op, 0), operand(op, 1), accumulator, options_.precision);
+  }
+
+  void memory_op(const Op& op) {
+    if (op.code == OpCode::load)
+      set(op, memory_.load(op));
+    else if (op.code == OpCode::store)
+      memory_.store(op);
+    else if (op.code == OpCode::copy_async)
+      memory_.copy(op);
+    else
+      set(op, memory_.read_slot(op));
+  }
+
+  TileValue source(const Op& op) {
+    TileValue value = of_type(type(op.results[0]));
+    const AxisState axis = op.axis ? axes_[op.axis.index] : AxisState{};
+    double number = 0;
+    switch (op.code) {
+      case OpCode::parameter:
+        number = arrays_[op.parameter];
+        break;
+      case OpCode::extent:
+        number = static_cast<double>(arrays_.length(f_[op.axis].extent));
+        break;
+      case OpCode::index:
+      case OpCode::tile_begin:
+        number = static_cast<double>(axis.begin());
+        break;
+      case OpCode::tile_count:
+        number = static_cast<double>(axis.count);
+        break;
+      default:
+        number = op.number;
+        if (options_.precision == Precision::storage)
+          number = round_to(type(op.results[0]).dtype, number);
+    }
+    for (std::size_t i = 0; i < value.data.size(); ++i)
+      value.data[i] = op.code == OpCode::index ? number + static_cast<double>(i) : number;
+    return value;
+  }
+
+  TileValue elementwise_op(const Op& op) {
+    std::vector<TypedTile> operands;
+    for (const ValueId v : op.operands) operands.push_back({&values_[v.index], &type(v)});
+    TileValue value = of_type(type(op.results[0]));
+    // Between the full bounds of a loop nobody looks at the condition, so that wrong bounds show.
+    if (op.masking && masks_hold_)
+      elementwise(OpCode::cast, {&operands[1], 1}, type(op.results[0]), options_.precision, value);
+    else
+      elementwise(op.code, operands, type(op.results[0]), options_.precision, value);
+    return value;
+  }
+
+  void loop(const Op& op) {
+    AxisState& axis = axes_[op.axis.index];
+    const auto bounds = static_cast<std::size_t>(op.bounds);
+    if (bounds && options_.tiling == Tiling::whole)
+      throw SpecError({fmt::format("a loop over {} with bounds", f_[op.axis].name),
+                       "bounds count scheduled tiles", "evaluate with Tiling::scheduled",
+                       op.where});
+    auto bound = [&](std::size_t i) { return static_cast<std::int64_t>(operand(op, i).scalar()); };
+    const std::int64_t begin = bounds ? bound(0) : 0, end = bounds ? bound(bounds - 1) : axis.count;
+    const std::vector<ValueId>& arguments = f_[op.body].arguments;
+    std::vector<TileValue> carried = take(op.operands, bounds);
+    const bool outer_hold = masks_hold_;
+    for (std::int64_t round = begin; round < end; ++round) {
+      axis.current = op.descending ? end - 1 - (round - begin) : round;
+      masks_hold_ = bounds == 4 && axis.current >= bound(1) && axis.current < bound(2);
+      values_[arguments[0].index] = TileValue(1, 1, static_cast<double>(axis.current));
+      for (std::size_t i = 0; i < carried.size(); ++i)
+        values_[arguments[i + 1].index] = std::move(carried[i]);
+      carried = block(op.body);
+    }
+    masks_hold_ = outer_hold;
+    for (std::size_t i = 0; i < carried.size(); ++i)
+      values_[op.results[i].index] = std::move(carried[i]);
+  }
+
+  // Values.
+
+  [[nodiscard]] const TileType& type(ValueId value) const { return f_[value].type; }
+  void set(const Op& op, TileValue value) { values_[op.results[0].index] = std::move(value); }
+  [[nodiscard]] const TileValue& operand(const Op& op, std::size_t i) const {
+    return values_[op.operands[i].index];
+  }
+
+  TileValue of_type(const TileType& type) const {
+    auto length = [&](std::size_t i) {
+      return i < type.axes.size() ? axes_[type.axes[i].index].tile : 1;
+    };
+    return {length(0), length(1)};
+  }
+
+  std::vector<TileValue> take(const std::vector<ValueId>& ids, std::size_t from) const {
+    std::vector<TileValue> taken;
+    for (std::size_t i = from; i < ids.size(); ++i) taken.push_back(values_[ids[i].index]);
+    return taken;
+  }
+
+  const Function& f_;
+  const Binding& arrays_;
+  ReferenceOptions options_;
+  std::vector<AxisState> axes_;
+  std::vector<TileValue> values_;
+  Memory memory_;
+  bool masks_hold_ = false;  // between full_begin and full_end of the loop
+};
+
+}  // namespace
+
+std::vector<ReferenceOutput> evaluate(const Function& f, std::span<const TensorView> tensors,
+                                      std::span<const ScalarValue> scalars,
+                                      ReferenceOptions options) {
+  const Binding arrays(f, tensors, scalars);
+  return Evaluation(f, arrays, options).run();
+}
+
+}  // namespace flashcore
