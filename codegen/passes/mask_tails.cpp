@@ -97,10 +97,10 @@ void mask_axis(Function& f, BlockId block, AxisId axis) {
 
 }  // namespace
 
-void mask_tails(Function& f, const PassContext&) {
+void mask_tails(Function& f, const PassContext& context) {
   for (std::size_t i = 0; i < f.axes.size(); ++i)
     if (f.axes[i].kind != AxisKind::parallel && !divides(f.axes[i])) mask_axis(f, f.body, AxisId(i));
-  remove_dead_ops(f);
+  simplify(f, context);
 }
 
 }  // namespace flashcore

@@ -1,10 +1,12 @@
 // Local algebra as a table of rules, each a function from an op to a cheaper value or nothing, applied
 // until none fires; then common subexpressions and dead ops go.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 #include <numbers>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "codegen/passes/passes.h"
@@ -203,12 +205,43 @@ void merge_equal_ops(Function& f, BlockId block, std::map<Key, ValueId> known) {
   }
 }
 
+/// Scalars that a loop does not change move in front of it, where bounds can be made of them.
+void hoist_scalars(Function& f, BlockId block) {
+  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
+    const OpId loop = f[block].ops[i];
+    const BlockId body = f[loop].body;
+    if (!body) continue;
+    hoist_scalars(f, body);
+    std::set<ValueId> inside(f[body].arguments.begin(), f[body].arguments.end());
+    for (OpId id : f[body].ops) inside.insert(f[id].results.begin(), f[id].results.end());
+    const auto moves = [&](const Op& op) {
+      const OpKind kind = kind_of(op.code);
+      if (kind != OpKind::source && kind != OpKind::elementwise) return false;
+      if (!f[op.results[0]].type.is_scalar()) return false;
+      if (op.code == OpCode::tile_begin && op.axis == f[loop].axis) return false;
+      return std::none_of(op.operands.begin(), op.operands.end(),
+                          [&](ValueId operand) { return inside.count(operand) > 0; });
+    };
+    std::vector<OpId> kept, moved;
+    for (OpId id : f[body].ops) {
+      const bool move = moves(f[id]);
+      (move ? moved : kept).push_back(id);
+      if (move) inside.erase(f[id].results[0]);
+    }
+    f[body].ops = std::move(kept);
+    f[block].ops.insert(f[block].ops.begin() + static_cast<std::ptrdiff_t>(i), moved.begin(),
+                        moved.end());
+    i += moved.size();
+  }
+}
+
 }  // namespace
 
 void simplify(Function& f, const PassContext&) {
   remove_dead_ops(f);
   while (apply_rules(f, f.body)) {
   }
+  hoist_scalars(f, f.body);
   merge_equal_ops(f, f.body, {});
   remove_dead_ops(f);
 }
