@@ -36,15 +36,15 @@ CompiledKernel::CompiledKernel(KernelSource source, std::string architecture,
 
 std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
                                                             std::string architecture) {
-  const InstalledNvrtc& installed = InstalledNvrtc::shared();
-  const Toolchain& toolchain = installed.toolchain();
+  const std::shared_ptr<const InstalledNvrtc> installed = InstalledNvrtc::shared();
+  const Toolchain& toolchain = installed->toolchain();
   const CacheKey key =
       make_key(source, architecture, compile_options(architecture, toolchain.version), toolchain);
   double compile_ms = 0;
   const KernelCache::Outcome outcome = KernelCache::shared().get(key, [&] {
     if (value_of(EnvironmentVariable::compile) == "forbid") refuse_to_compile(key);
     const auto start = std::chrono::steady_clock::now();
-    Cubin cubin = compile_cubin(installed.nvrtc(), source, architecture);
+    Cubin cubin = compile_cubin(installed->nvrtc(), source, architecture);
     compile_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     log_message(LogLevel::info, "compiled {} in {:.0f} ms: {} registers, {} bytes", key.kernel,
@@ -66,7 +66,7 @@ std::shared_ptr<const CompiledKernel> CompiledKernel::from_cubin(KernelSource so
 }
 
 std::string CompiledKernel::ptx() const {
-  return compile_ptx(InstalledNvrtc::shared().nvrtc(), *source_, architecture_);
+  return compile_ptx(InstalledNvrtc::shared()->nvrtc(), *source_, architecture_);
 }
 
 }  // namespace flashcore

@@ -35,14 +35,14 @@ struct TensorView {
   }
 };
 
-/// The value of a scalar argument.
+/// The value of a scalar argument. A number converts to it: `launch(tensors, {0.125})`.
 class ScalarValue {
  public:
-  ScalarValue(float value)
-      : dtype_(DType::f32), f32_(value) {}  // NOLINT(google-explicit-constructor)
-  ScalarValue(double value)                 // NOLINT(google-explicit-constructor)
-      : ScalarValue(static_cast<float>(value)) {}
-  ScalarValue(std::int32_t value) : dtype_(DType::i32), i32_(value) {}  // NOLINT
+  // NOLINTBEGIN(google-explicit-constructor)
+  ScalarValue(float value) : dtype_(DType::f32), f32_(value) {}
+  ScalarValue(double value) : ScalarValue(static_cast<float>(value)) {}
+  ScalarValue(std::int32_t value) : dtype_(DType::i32), i32_(value) {}
+  // NOLINTEND(google-explicit-constructor)
 
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] float f32() const { return f32_; }

@@ -1,7 +1,7 @@
 #include "runtime/cache/toolchain.h"
 
+#include <algorithm>
 #include <array>
-#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +14,8 @@
 
 namespace flashcore {
 namespace {
+
+constexpr std::string_view record_suffix = ".toolchain";
 
 // Changes whenever one of the files does: path, size and time of every one.
 std::string stamp_of(const NvrtcFiles& files) {
@@ -29,19 +31,36 @@ std::string stamp_of(const NvrtcFiles& files) {
   return stamp;
 }
 
-std::optional<Toolchain> read_record(const CacheDirectory& directory, const std::string& name,
-                                     const std::string& stamp) {
-  const std::optional<std::string> file = directory.read(name);
-  if (!file) return std::nullopt;
-  const auto sections = unseal(*file, 2);
-  if (!sections || (*sections)[0] != stamp) return std::nullopt;
-  const auto json = nlohmann::json::parse((*sections)[1], nullptr, false);
+std::optional<Toolchain> toolchain_from(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
   try {
     return Toolchain{.version = {.major = json.at("major"), .minor = json.at("minor")},
                      .digest = json.at("digest")};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
+}
+
+// The identity that was recorded under this stamp, or under any when there is none to compare.
+std::optional<Toolchain> read_record(const CacheDirectory& directory, const std::string& name,
+                                     const std::optional<std::string>& stamp) {
+  const std::optional<std::string> file = directory.read(name);
+  if (!file) return std::nullopt;
+  const auto sections = unseal(*file, 2);
+  if (!sections || (stamp && (*sections)[0] != *stamp)) return std::nullopt;
+  return toolchain_from((*sections)[1]);
+}
+
+// Of the compilers that have filled the directory, the one that came last.
+std::optional<Toolchain> latest_record(const CacheDirectory& directory) {
+  std::vector<CacheDirectory::File> files = directory.files();
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return a.last_use > b.last_use; });
+  for (const CacheDirectory::File& file : files) {
+    if (!file.name.ends_with(record_suffix)) continue;
+    if (auto toolchain = read_record(directory, file.name, std::nullopt)) return toolchain;
+  }
+  return std::nullopt;
 }
 
 void write_record(const CacheDirectory& directory, const std::string& name,
@@ -64,22 +83,36 @@ std::string content_of(const NvrtcFiles& files) {
 
 }  // namespace
 
-const InstalledNvrtc& InstalledNvrtc::shared() {
+std::shared_ptr<const InstalledNvrtc> InstalledNvrtc::shared() {
   static std::mutex mutex;
-  static const InstalledNvrtc* instance = nullptr;
+  static auto* const known = new std::shared_ptr<const InstalledNvrtc>;
   const LogDeferral messages_after_the_lock;
   const std::lock_guard lock(mutex);
-  if (instance == nullptr) {
-    instance = new InstalledNvrtc(find_nvrtc(NvrtcSearch::from_environment()),
-                                  KernelCache::shared().directory());
+  if (*known != nullptr) return *known;
+  auto found = find(NvrtcSearch::from_environment(), KernelCache::shared().directory());
+  if (found->is_present()) *known = found;
+  return found;
+}
+
+std::shared_ptr<const InstalledNvrtc> InstalledNvrtc::find(const NvrtcSearch& search,
+                                                           const CacheDirectory* directory) {
+  try {
+    return std::make_shared<const InstalledNvrtc>(find_nvrtc(search), directory);
+  } catch (const CompileError& missing) {
+    if (!search.exact.empty() || directory == nullptr) throw;
+    const std::optional<Toolchain> recorded = latest_record(*directory);
+    if (!recorded) throw;
+    log_message(LogLevel::info,
+                "there is no NVRTC here; using the kernels that NVRTC {} left in {}",
+                recorded->version.text(), directory->path());
+    return std::make_shared<const InstalledNvrtc>(*recorded, missing);
   }
-  return *instance;
 }
 
 InstalledNvrtc::InstalledNvrtc(NvrtcFiles files, const CacheDirectory* directory)
     : files_(std::move(files)) {
   const std::string stamp = stamp_of(files_);
-  const std::string record = digest_of(stamp) + ".toolchain";
+  const std::string record = digest_of(stamp) + std::string(record_suffix);
   if (directory != nullptr) {
     if (auto known = read_record(*directory, record, stamp)) {
       toolchain_ = std::move(*known);
@@ -90,7 +123,11 @@ InstalledNvrtc::InstalledNvrtc(NvrtcFiles files, const CacheDirectory* directory
   if (directory != nullptr) write_record(*directory, record, stamp, toolchain_);
 }
 
+InstalledNvrtc::InstalledNvrtc(Toolchain toolchain, CompileError missing)
+    : toolchain_(std::move(toolchain)), missing_(std::move(missing)) {}
+
 const Nvrtc& InstalledNvrtc::nvrtc() const {
+  if (missing_) throw CompileError(*missing_);
   const LogDeferral messages_after_the_lock;
   const std::lock_guard lock(mutex_);
   if (nvrtc_ == nullptr) nvrtc_ = std::make_unique<const Nvrtc>(files_);

@@ -1,6 +1,7 @@
 #include "runtime/cuda/driver.h"
 
 #include <mutex>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -47,11 +48,12 @@ Driver::Driver(const std::string& library) {
                  "install NVIDIA's driver (in a container: start it with the NVIDIA runtime, as in "
                  "docker run --gpus all), or set FLASHCORE_LIBCUDA to the file");
   }
-#define FLASHCORE_DRIVER(name, parameters)                                                        \
-  name = reinterpret_cast<int(*) parameters>(opened.symbol(#name));                               \
-  if (name == nullptr) {                                                                          \
-    fail_to_load(fmt::format("{} has no function {}", library, #name), "install a newer driver"); \
-  }
+  const auto find = [&](const char* symbol, auto& function) {
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(opened.symbol(symbol));
+    if (function != nullptr) return;
+    fail_to_load(fmt::format("{} has no function {}", library, symbol), "install a newer driver");
+  };
+#define FLASHCORE_DRIVER(name, parameters) find(#name, name);
 #include "runtime/cuda/driver_functions.def"
 #undef FLASHCORE_DRIVER
 

@@ -35,6 +35,7 @@ class Driver {
   /// "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
   [[nodiscard]] std::string describe(int result) const;
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define FLASHCORE_DRIVER(name, parameters) int(*name) parameters = nullptr;
 #include "runtime/cuda/driver_functions.def"
 #undef FLASHCORE_DRIVER

@@ -20,7 +20,10 @@ class DeviceMemory {
   DeviceMemory& operator=(DeviceMemory&&) = delete;
   ~DeviceMemory();
 
-  [[nodiscard]] void* data() const { return reinterpret_cast<void*>(address_); }
+  /// The driver counts addresses, arrays are pointers.
+  [[nodiscard]] void* data() const {
+    return reinterpret_cast<void*>(address_);  // NOLINT(performance-no-int-to-ptr)
+  }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] int device() const { return device_; }
 

@@ -77,5 +77,26 @@ TEST_F(ToolchainTest, AReplacedFileIsNoticed) {
   EXPECT_NE(InstalledNvrtc(other, &*directory).toolchain().digest, first.toolchain().digest);
 }
 
+// A deployment that ships its kernels needs no compiler, only to know which one made them.
+TEST_F(ToolchainTest, AFilledCacheServesWithoutACompiler) {
+  const NvrtcSearch nowhere{
+      .exact = "", .hint = "", .toolkits = {}, .loader = false, .fallbacks = {}};
+  const auto missing = [&](const NvrtcSearch& search) {
+    return test::message_of<CompileError>([&] { InstalledNvrtc::find(search, &*directory); });
+  };
+  EXPECT_THAT(missing(nowhere), testing::HasSubstr("was not found"));  // the cache is still empty
+
+  const InstalledNvrtc filled(files, &*directory);
+  const auto absent = InstalledNvrtc::find(nowhere, &*directory);
+  EXPECT_FALSE(absent->is_present());
+  EXPECT_EQ(absent->toolchain(), filled.toolchain());
+  EXPECT_THAT(test::message_of<CompileError>([&] { (void)absent->nvrtc(); }),
+              testing::HasSubstr("pip install nvidia-cuda-nvrtc"));
+
+  NvrtcSearch named = nowhere;
+  named.exact = "/nowhere/libnvrtc.so.13";  // a wish is not replaced by what happens to be there
+  EXPECT_THAT(missing(named), testing::HasSubstr("/nowhere/libnvrtc.so.13"));
+}
+
 }  // namespace
 }  // namespace flashcore

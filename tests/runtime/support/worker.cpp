@@ -47,7 +47,7 @@ int fake_build(const std::string& directory, const std::string& file, int millis
 int build(KernelSource source) {
   const auto kernel = CompiledKernel::build(std::move(source), "sm_80");
   fmt::print("from_cache={} compiled={} nvrtc_open={} cubin={}\n", kernel->from_cache(),
-             kernel->compile_ms() > 0, InstalledNvrtc::shared().is_open(),
+             kernel->compile_ms() > 0, InstalledNvrtc::shared()->is_open(),
              digest_of(kernel->cubin()));
   return 0;
 }
