@@ -1,0 +1,127 @@
+// No pass may change what a program means, nor leave what the text form cannot say. The reference
+// evaluates attention as built and again after every pass; from mask_tails on tile by tile, with
+// padding, loop bounds and slots of shared memory.
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "dsl/ir/print.h"
+#include "templates/attention.h"
+#include "tests/runtime/reference/arrays.h"
+
+namespace flashcore {
+namespace {
+
+struct Case {
+  std::string name;
+  AttentionSpec spec;
+  Schedule schedule;
+  std::int64_t q_len, kv_len;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const Schedule plain{.tiles = {{"rows", 64}, {"cols", 32}}};
+  AttentionSpec spec{.head_dim = 64, .lse = true};
+  all.push_back({"full", spec, plain, 64, 64});
+  all.push_back({"tails", spec, plain, 70, 45});
+  all.push_back({"fewer_keys_than_a_tile", spec, plain, 3, 5});
+  spec.mask = causal();
+  all.push_back({"causal", spec, plain, 128, 128});
+  all.push_back({"causal_more_keys", spec, plain, 70, 155});
+  all.push_back({"causal_rows_without_keys", spec, plain, 155, 70});
+  Schedule ascending = plain;
+  ascending.descending = false;
+  ascending.stages = 3;
+  ascending.last_tiles_first = true;
+  all.push_back({"causal_ascending_three_stages", spec, ascending, 100, 170});
+  Schedule single = plain;
+  single.stages = 1;
+  single.keep_operands = true;
+  all.push_back({"causal_one_stage", spec, single, 100, 100});
+  spec.mask = causal(Align::top_left);
+  Schedule kept = ascending;
+  kept.keep_operands = true;
+  kept.staged_stores = false;
+  all.push_back({"top_left_kept_operands", spec, kept, 130, 90});
+  AttentionSpec grouped{.head_dim = 40,
+                        .head_dim_v = 24,
+                        .heads = 4,
+                        .kv_heads = 2,
+                        .dtype = DType::f16,
+                        .layout = TensorLayout::bshd};
+  all.push_back({"grouped_padded_heads", grouped, plain, 33, 65});
+  return all;
+}
+
+class PassMeaning : public testing::TestWithParam<Case> {
+ protected:
+  /// Random arrays for every tensor of the program; `Sq` and the like are found by their dimension.
+  std::vector<Array> arrays(const ir::Function& f) {
+    const Case& c = GetParam();
+    std::mt19937 random(11);
+    std::normal_distribution<double> normal;
+    std::vector<Array> made;
+    for (const ir::Tensor& tensor : f.tensors) {
+      const bool of_keys = tensor.name == "k" || tensor.name == "v";
+      std::vector<std::int64_t> shape;
+      std::int64_t elements = 1;
+      const std::size_t length_dim = c.spec.layout == TensorLayout::bhsd ? 2 : 1;
+      for (std::size_t i = 0; i < tensor.dims.size(); ++i) {
+        const bool is_length = tensor.name == "lse" ? i == 2 : i == length_dim;
+        const std::int64_t named = is_length ? (of_keys ? c.kv_len : c.q_len) : 2;
+        shape.push_back(tensor.dims[i].is_static() ? tensor.dims[i].value : named);
+        elements *= shape.back();
+      }
+      std::vector<double> values;
+      for (std::int64_t i = 0; i < elements && !tensor.output; ++i)
+        values.push_back(normal(random));
+      made.emplace_back(tensor.dtype, shape, values);
+    }
+    return made;
+  }
+};
+
+TEST_P(PassMeaning, IsKept) {
+  const Case& c = GetParam();
+  const Program program = attention_forward(c.spec);
+  std::vector<Array> made = arrays(program.function());
+  std::vector<TensorView> views;
+  for (Array& array : made) views.push_back(array.view());
+  const std::vector<ScalarValue> scalars = {1 / std::sqrt(static_cast<float>(c.spec.head_dim))};
+  const std::vector<ReferenceOutput> expected = evaluate(program.function(), views, scalars);
+
+  ReferenceOptions options;  // until tails are masked, whole tiles are what the language promises
+  const auto check = [&](std::string_view pass, const ir::Function& f) {
+    if (pass == "mask_tails") options = in_tiles;
+    SCOPED_TRACE("after " + std::string(pass));
+    const std::string text = ir::print(f);
+    EXPECT_EQ(ir::print(ir::parse(text)), text) << "the text form loses something";
+    const std::vector<ReferenceOutput> got = evaluate(f, views, scalars, options);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t o = 0; o < got.size(); ++o) {
+      ASSERT_EQ(got[o].values.size(), expected[o].values.size());
+      int wrong = 0;
+      for (std::size_t i = 0; i < got[o].values.size() && wrong < 3; ++i) {
+        const double a = got[o].values[i], b = expected[o].values[i];
+        if (a == b || std::abs(a - b) <= 1e-10 * (1 + std::abs(b))) continue;
+        ADD_FAILURE() << got[o].name << " element " << i << ": " << a << ", not " << b;
+        ++wrong;
+      }
+    }
+  };
+  generate(program, c.schedule, find_target("sm_80"), check);
+  EXPECT_EQ(options.tiling, Tiling::scheduled);
+}
+
+INSTANTIATE_TEST_SUITE_P(Attention, PassMeaning, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace flashcore
