@@ -141,8 +141,12 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
       refusal.size(index, dim);
     }
     empty |= size == 0;
+  }
+  // Strides of an empty array mean nothing; NumPy makes them zero.
+  for (int dim = 0; dim < signature.rank && !empty; ++dim) {
+    const Dimension& expected = dimensions[dim];
     // A dimension of one element may have any stride: nothing is ever a step away.
-    if (size <= 1) continue;
+    if (view.shape[dim] <= 1) continue;
     const std::int64_t stride = view.strides[dim];
     if (expected.last) {
       if (stride != 1) [[unlikely]]

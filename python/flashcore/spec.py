@@ -32,9 +32,12 @@ def causal(align: Literal["bottom_right", "top_left"] = "bottom_right") -> Mask:
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype of NumPy, ml_dtypes, torch or JAX, or of a text."""
+    """"bf16" for "bfloat16" and for the dtypes of NumPy, ml_dtypes, torch and JAX that mean it.
+
+    An unknown name stays as it is: what it is used for tells what would work.
+    """
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
-    return name.removeprefix("torch.")
+    return _core.normal_dtype(name.removeprefix("torch.")) or name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,61 @@
+"""Attention in NumPy and fp64, written from the definition: what kernels are held against."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+DTYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+
+
+def visible(mask: str, q_len: int, kv_len: int) -> np.ndarray:
+    rows, cols = np.arange(q_len)[:, None], np.arange(kv_len)[None, :]
+    return {
+        "full": np.ones((q_len, kv_len), bool),
+        "causal(top_left)": cols <= rows,
+        "causal(bottom_right)": cols <= rows + kv_len - q_len,
+    }[mask]
+
+
+def attention(q, k, v, *, scale=None, mask="full", layout="bhsd", low_precision=False):
+    """(out, lse) in fp64. With `low_precision`, probabilities are rounded to the inputs' dtype before
+    they meet v and the output after, as any tensor-core kernel has to."""
+    dtype = q.dtype
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    if layout == "bshd":
+        q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+    group = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    scores = np.where(visible(mask, q.shape[2], k.shape[2]), scores, -np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        top = scores.max(-1, keepdims=True, initial=-np.inf)
+        probs = np.nan_to_num(np.exp(scores - np.where(np.isfinite(top), top, 0)))
+        total = probs.sum(-1, keepdims=True)
+        if low_precision:
+            probs = probs.astype(dtype).astype(np.float64)
+        out = np.nan_to_num((probs @ v) / total)
+        lse = np.log(total[..., 0]) + top[..., 0]
+    if low_precision:
+        out = out.astype(dtype).astype(np.float64)
+    return (out.swapaxes(1, 2) if layout == "bshd" else out), lse
+
+
+def random(rng, shape, dtype):
+    return rng.standard_normal(shape).astype(DTYPES[dtype])
+
+
+def assert_close(out, lse, q, k, v, **how):
+    """At most twice the error of a plain low-precision evaluation, and never far off in absolute terms."""
+    exact, exact_lse = attention(q, k, v, **how)
+    plain, _ = attention(q, k, v, **how, low_precision=True)
+    epsilon = float(ml_dtypes.finfo(q.dtype).eps)
+    error = np.abs(np.asarray(out, np.float64) - exact)
+    bound = 2 * np.abs(plain - exact).max(initial=0) + epsilon * 1e-2
+    assert error.max(initial=0) <= bound, f"error {error.max()} over {bound}"
+    assert error.max(initial=0) <= 4 * epsilon * max(1.0, np.abs(exact).max(initial=0))
+    if lse is not None:
+        lse = np.asarray(lse, np.float64)
+        empty = np.isneginf(exact_lse)
+        np.testing.assert_array_equal(np.isneginf(lse), empty)
+        np.testing.assert_allclose(lse[~empty], exact_lse[~empty], atol=1e-4, rtol=1e-5)

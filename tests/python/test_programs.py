@@ -1,0 +1,75 @@
+"""Programs that a C++ library declares, and programs as text."""
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import flashcore as fc
+
+# The build tree: <build>/python/flashcore/__init__.py beside <build>/examples/cpp.
+LIBRARY = Path(fc.__file__).parents[2] / "examples" / "cpp" / "libmy_kernels.so"
+pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason="the C++ examples are not built")
+
+
+@pytest.fixture(scope="module")
+def library():
+    return fc.load(LIBRARY)
+
+
+def squared_relu(q, k, v, scale):
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    scores = q @ k.swapaxes(-1, -2) * scale
+    weights = np.maximum(np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, 0), 0) ** 2
+    return weights @ v / k.shape[2]
+
+
+def test_a_program_of_a_library_runs(library, rng):
+    kernel = fc.jit(library.squared_relu_attention(head_dim=32))
+    q, k, v = (rng.standard_normal((2, 1, 70, 32)).astype(ml_dtypes.bfloat16) for _ in range(3))
+    out = kernel(q=q, k=k, v=v, scale=0.2)
+    assert out.shape == q.shape
+    assert out.dtype == q.dtype
+    expected = squared_relu(q, k, v, 0.2)
+    np.testing.assert_allclose(out.astype(np.float64), expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_arguments_are_checked_by_the_library(library):
+    with pytest.raises(fc.SpecError, match="is not one that the program takes: dtype, head_dim"):
+        library.squared_relu_attention(head_din=32)
+    with pytest.raises(fc.SpecError, match='"wide" is not a whole number'):
+        library.squared_relu_attention(head_dim="wide")
+
+
+def test_errors_name_the_line_of_the_author(library):
+    with pytest.raises(fc.SpecError) as caught:
+        library.squared_relu_attention(head_dim=0)
+    assert caught.value.file.endswith("my_kernels.cpp")
+    assert caught.value.line > 0
+
+
+def test_unknown_programs_and_libraries(library, tmp_path):
+    with pytest.raises(AttributeError, match="offers no program other"):
+        library.other()
+    with pytest.raises(fc.SpecError, match="cannot load"):
+        fc.load(tmp_path / "missing.so")
+
+
+def test_calls_are_checked_by_name(library, rng):
+    kernel = fc.jit(library.squared_relu_attention(head_dim=32))
+    q = rng.standard_normal((1, 1, 8, 32)).astype(ml_dtypes.bfloat16)
+    with pytest.raises(fc.DeviceError, match="it needs v") as caught:
+        kernel(q=q, k=q, scale=1.0)
+    assert "q: bf16[B, H, Sq, 32]" in caught.value.fix
+    with pytest.raises(fc.DeviceError, match="it takes no w"):
+        kernel(q=q, k=q, v=q, w=q, scale=1.0)
+
+
+def test_text_needs_a_schedule(library):
+    text = library.squared_relu_attention(head_dim=32).text
+    with pytest.raises(fc.ScheduleError, match="squared_relu_attention has no schedule") as caught:
+        fc.jit(fc.Program(text))
+    assert caught.value.fix.endswith("an entry for each of rows, cols")
+    kernel = fc.jit(fc.Program(text), schedule=fc.Schedule(tiles={"rows": 64, "cols": 64}))
+    assert kernel.name == "squared_relu_attention"

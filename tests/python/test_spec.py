@@ -1,0 +1,110 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import flashcore as fc
+from flashcore import _core
+
+specs = st.builds(
+    fc.AttentionSpec,
+    head_dim=st.integers(-8, 512),
+    head_dim_v=st.none() | st.integers(1, 512),
+    heads=st.none() | st.integers(1, 64),
+    kv_heads=st.none() | st.integers(1, 64),
+    dtype=st.sampled_from(["f16", "bf16", "f32"]),
+    mask=st.sampled_from([fc.full(), fc.causal(), fc.causal(align="top_left")]),
+    layout=st.sampled_from(["bhsd", "bshd"]),
+    lse=st.booleans(),
+    batch=st.none() | st.integers(-1, 8),
+    q_len=st.none() | st.integers(-1, 8192),
+    kv_len=st.none() | st.integers(-1, 8192),
+)
+
+schedules = st.builds(
+    fc.Schedule,
+    tiles=st.dictionaries(st.sampled_from(["rows", "cols"]), st.integers(1, 256)),
+    warps_m=st.integers(1, 8),
+    stages=st.integers(1, 4),
+    keep_operands=st.booleans(),
+    grid_order=st.sampled_from(["tiles_first", "tiles_last"]),
+    register_limit=st.integers(32, 255),
+)
+
+
+@given(specs)
+def test_a_spec_survives_json(spec):
+    assert fc.AttentionSpec.from_json(spec.to_json()) == spec
+    assert hash(fc.AttentionSpec.from_json(spec.to_json())) == hash(spec)
+
+
+@given(schedules)
+def test_a_schedule_survives_json(schedule):
+    assert fc.Schedule.from_json(schedule.to_json()) == schedule
+
+
+def test_python_and_cpp_have_the_same_fields_and_defaults():
+    assert json.loads(_core.normal_schedule("{}")) == json.loads(fc.Schedule().to_json())
+    assert list(json.loads(_core.normal_spec("{}"))) == list(
+        json.loads(fc.AttentionSpec(head_dim=8).to_json())
+    )
+
+
+@given(specs, st.sampled_from(fc.targets()))
+def test_why_not_agrees_with_jit(spec, target):
+    reasons = spec.why_not(target)
+    if reasons:
+        with pytest.raises((fc.SpecError, fc.ScheduleError)):
+            fc.kernel.AttentionKernel(
+                spec, fc.Schedule.from_json(_core.attention_schedule(spec.to_json(), target)), target
+            )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [("bfloat16", "bf16"), (np.float16, "f16"), (np.dtype("float16"), "f16"), ("half", "f16")],
+)
+def test_dtypes_of_frameworks_name_themselves(dtype, name):
+    spec = fc.AttentionSpec(head_dim=64, dtype=dtype)
+    assert spec.dtype == name
+    assert spec.why_not("sm_80") == []
+
+
+def test_why_not_gives_every_reason_with_its_numbers():
+    spec = fc.AttentionSpec(head_dim=100, heads=6, kv_heads=4, dtype="f32")
+    assert spec.why_not("sm_80") == [
+        "head_dim = 100: must be a multiple of 8 from 8 to 256; pad the tensors to 104",
+        "head_dim_v = 100: must be a multiple of 8 from 8 to 256; pad the tensors to 104",
+        "dtype = f32: tensor cores take f16 or bf16; cast the tensors",
+        "heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of query "
+        "heads",
+    ]
+
+
+def test_why_not_knows_the_targets():
+    (reason,) = fc.AttentionSpec(head_dim=64).why_not("sm_20")
+    assert "sm_20" in reason
+    assert "sm_80" in reason
+
+
+def test_reading_names_every_wrong_field():
+    with pytest.raises(fc.SpecError) as caught:
+        fc.AttentionSpec.from_json('{"head_dim": "big", "haeds": 3}')
+    assert caught.value.what == "cannot read the attention spec"
+    assert caught.value.why == "head_dim: expected a whole number; haeds: no such field"
+    assert "head_dim_v" in caught.value.fix
+
+
+def test_specs_are_values():
+    spec = fc.AttentionSpec(head_dim=64)
+    assert dataclasses.replace(spec, head_dim=128).head_dim == 128
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.head_dim = 3
+
+
+def test_an_unknown_alignment_is_refused():
+    with pytest.raises(fc.SpecError, match="align = 'middle' is not one of"):
+        fc.causal(align="middle")
