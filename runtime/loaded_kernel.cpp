@@ -128,7 +128,9 @@ CudaFunction LoadedKernel::load(int device) const {
                        source.shared_bytes, info.shared_per_block),
            "a schedule with smaller tiles or fewer stages");
   }
-  const std::string what = fmt::format("{} cannot be loaded on {}", source.name, where);
+  const std::string what =
+      fmt::format("{} cannot be loaded on {} by a driver for CUDA {}.{}", source.name, where,
+                  driver.version() / 1000, driver.version() % 1000 / 10);
   CudaModule module = nullptr;
   CudaFunction function = nullptr;
   driver.check(driver.cuModuleLoadData(&module, compiled_->cubin().data()), what);

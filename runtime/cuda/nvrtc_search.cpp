@@ -132,7 +132,7 @@ bool search_everywhere(Finder& finder, const NvrtcSearch& search) {
   }
   if (!search.hint.empty() && finder.try_hint(search.hint, "the host program")) return true;
   for (const std::string& root : search.toolkits) {
-    if (finder.try_toolkit(root, "CUDA_HOME, CUDA_PATH")) return true;
+    if (finder.try_toolkit(root, "CUDA_HOME, CUDA_PATH, CONDA_PREFIX")) return true;
   }
   if (search.loader && finder.try_loader()) return true;
   for (const std::string& root : search.fallbacks) {
@@ -155,7 +155,7 @@ NvrtcSearch NvrtcSearch::from_environment() {
     const std::lock_guard lock(hint_mutex);
     search.hint = host_hint();
   }
-  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"}) {
     if (std::string root = system_variable(name); !root.empty()) search.toolkits.push_back(root);
   }
   search.fallbacks = {"/usr/local/cuda"};

@@ -21,7 +21,7 @@ struct NvrtcSearch {
   bool loader = true;                 ///< ask the dynamic loader (LD_LIBRARY_PATH, ld.so.conf)
   std::vector<std::string> fallbacks;  ///< toolkits to try after the loader
 
-  /// FLASHCORE_NVRTC, the hint, CUDA_HOME and CUDA_PATH, the loader, /usr/local/cuda.
+  /// FLASHCORE_NVRTC, the hint, CUDA_HOME, CUDA_PATH and CONDA_PREFIX, the loader, /usr/local/cuda.
   static NvrtcSearch from_environment();
 };
 

@@ -183,8 +183,11 @@ TEST_F(LoadedKernelTest, TellsWhatTheDriverSays) {
 
   fake_cuda().failures["cuModuleLoadData"] = 209;
   LoadedKernel other(compiled(test::scale_kernel()));
-  EXPECT_THAT(message_of<DeviceError>([&] { other.prepare(0); }),
-              HasSubstr("with an NVRTC of the driver's CUDA version or older"));
+  EXPECT_THAT(
+      message_of<DeviceError>([&] { other.prepare(0); }),
+      testing::AllOf(HasSubstr("cannot be loaded on GPU 0 (Fake GPU, sm_80) by a driver for "
+                               "CUDA 13.0"),
+                     HasSubstr("with an NVRTC of the driver's CUDA version or older")));
   fake_cuda().failures.clear();
   EXPECT_NO_THROW(other.prepare(0));  // a failure is not remembered
 }

@@ -105,14 +105,16 @@ TEST_F(NvrtcSearchTest, MissingNamesEveryPlace) {
 }
 
 TEST_F(NvrtcSearchTest, TheEnvironment) {
-  const test::ScopedEnvironment environment(
-      {{"FLASHCORE_NVRTC", "/a/libnvrtc.so.13"}, {"CUDA_HOME", "/b"}, {"CUDA_PATH", "/c"}});
+  const test::ScopedEnvironment environment({{"FLASHCORE_NVRTC", "/a/libnvrtc.so.13"},
+                                             {"CUDA_HOME", "/b"},
+                                             {"CUDA_PATH", "/c"},
+                                             {"CONDA_PREFIX", "/e"}});
   set_nvrtc_hint("/d");
   const NvrtcSearch search = NvrtcSearch::from_environment();
   set_nvrtc_hint("");
   EXPECT_EQ(search.exact, "/a/libnvrtc.so.13");
   EXPECT_EQ(search.hint, "/d");
-  EXPECT_THAT(search.toolkits, ElementsAre("/b", "/c"));
+  EXPECT_THAT(search.toolkits, ElementsAre("/b", "/c", "/e"));
   EXPECT_THAT(search.fallbacks, ElementsAre("/usr/local/cuda"));
   EXPECT_TRUE(search.loader);
 }
