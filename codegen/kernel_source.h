@@ -1,6 +1,7 @@
 // What code generation hands to the runtime: one CUDA file and everything needed to launch it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,17 @@ struct ParameterField {
   int offset = 0;  ///< bytes from the start of the struct
 };
 
+/// Blocks of a launch in the three dimensions of CUDA's grid.
+struct GridSize {
+  std::uint32_t x = 1, y = 1, z = 1;
+
+  constexpr GridSize() = default;
+  constexpr GridSize(std::uint32_t x, std::uint32_t y = 1,  // NOLINT(google-explicit-constructor)
+                     std::uint32_t z = 1)
+      : x(x), y(y), z(z) {}
+  [[nodiscard]] constexpr std::int64_t count() const { return std::int64_t{x} * y * z; }
+};
+
 /// Blocks along one parallel axis: ceil(extent / tile).
 struct GridAxis {
   std::string name;
@@ -55,7 +67,8 @@ struct KernelSource {
   std::vector<ParameterField> parameters;
   int parameter_bytes = 0;
 
-  std::vector<GridAxis> grid;  ///< fastest first, flattened into gridDim.x
+  /// Fastest first. The first is gridDim.x, the second gridDim.y, all others together gridDim.z.
+  std::vector<GridAxis> grid;
   int threads = 0;             ///< a block
   int shared_bytes = 0;        ///< dynamic shared memory a block
   int min_blocks = 1;          ///< blocks a multiprocessor that __launch_bounds__ promises

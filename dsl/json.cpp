@@ -97,6 +97,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("copy", schedule.copy);
   visit("keep_operands", schedule.keep_operands);
   visit("staged_stores", schedule.staged_stores);
+  visit("peel_masks", schedule.peel_masks);
   visit("descending", schedule.descending);
   visit("last_tiles_first", schedule.last_tiles_first);
   visit("grid_order", schedule.grid_order);

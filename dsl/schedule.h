@@ -35,6 +35,9 @@ struct Schedule {
   bool keep_operands = false;
   /// Outputs go through shared memory, so that they leave in whole 16-byte chunks.
   bool staged_stores = true;
+  /// Tiles that a mask cuts get a copy of the loop of their own. Otherwise one loop masks them behind a
+  /// test of the tile's number: half the code, and fewer registers kept over it.
+  bool peel_masks = false;
   /// Loops run from the last tile to the first.
   bool descending = true;
   /// Block 0 gets the last tile of a parallel_tiles axis: the longest rows of a causal mask first.

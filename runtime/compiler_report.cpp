@@ -18,10 +18,22 @@ int number_before(std::string_view line, std::string_view unit) {
   return number;
 }
 
-// "(C7510)", the family of warnings about wgmma.
-bool tells_of_serialisation(std::string_view line) {
+// "(C7510)", of the family of messages about wgmma that lost its asynchrony; empty if there is
+// none.
+std::string_view wgmma_code(std::string_view line) {
   const std::size_t at = line.find("(C75");
-  return at != std::string_view::npos && line.find(')', at) == at + 6;
+  if (at == std::string_view::npos || line.find(')', at) != at + 6) return {};
+  return line.substr(at, 7);
+}
+
+// One line a code: ptxas repeats itself for every instruction.
+void note_serialised(std::vector<std::string>& lines, std::string_view line) {
+  const std::string_view code = wgmma_code(line);
+  if (code.empty()) return;
+  for (const std::string& known : lines) {
+    if (wgmma_code(known) == code) return;
+  }
+  lines.emplace_back(line);
 }
 
 }  // namespace
@@ -36,7 +48,7 @@ std::optional<Resources> read_compiler_report(std::string_view log, std::string_
     log.remove_prefix(end == std::string_view::npos ? log.size() : end + 1);
 
     constexpr std::string_view heading = "Function properties for ";
-    if (tells_of_serialisation(line)) found.serialised.emplace_back(line);
+    note_serialised(found.serialised, line);
     if (const std::size_t at = line.find(heading); at != std::string_view::npos) {
       function = line.substr(at + heading.size());
     } else if (function != entry) {

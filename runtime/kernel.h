@@ -84,7 +84,7 @@ class LoadedKernel {
   void refuse_capture(CudaStream stream) const;
   void launch_in_other_context(const LaunchPlan::Bound& bound, ParameterBlock& block,
                                CudaStream stream);
-  void run(const Driver& driver, CudaFunction function, std::uint32_t blocks, ParameterBlock& block,
+  void run(const Driver& driver, CudaFunction function, const GridSize& grid, ParameterBlock& block,
            CudaStream stream) const;
 
   std::shared_ptr<const CompiledKernel> compiled_;

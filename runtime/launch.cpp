@@ -164,15 +164,19 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
   }
 }
 
-std::uint32_t LaunchPlan::count_blocks(const Extents& extents) const {
-  std::int64_t blocks = 1;
-  for (const Blocks& axis : grid_) {
+GridSize LaunchPlan::grid_size(const Extents& extents) const {
+  static constexpr std::array<std::int64_t, 3> limits{largest_length, 65535, 65535};
+  std::array<std::int64_t, 3> blocks{1, 1, 1};
+  for (std::size_t i = 0; i < grid_.size(); ++i) {
+    const Blocks& axis = grid_[i];
     const std::int64_t length = axis.extent < 0 ? axis.value : extents[axis.extent];
-    blocks *= (length + axis.tile - 1) / axis.tile;
-    if (blocks > largest_length) [[unlikely]]
-      LaunchRefusal(*source_, {}).grid();
+    std::int64_t& along = blocks[std::min<std::size_t>(i, 2)];
+    along *= (length + axis.tile - 1) / axis.tile;
+    if (along > limits[std::min<std::size_t>(i, 2)]) [[unlikely]]
+      LaunchRefusal(*source_, {}).grid(source_->grid[i], along, limits[std::min<std::size_t>(i, 2)]);
   }
-  return static_cast<std::uint32_t>(blocks);
+  return {static_cast<std::uint32_t>(blocks[0]), static_cast<std::uint32_t>(blocks[1]),
+          static_cast<std::uint32_t>(blocks[2])};
 }
 
 LaunchPlan::Bound LaunchPlan::bind(std::span<const TensorView> tensors,
@@ -217,7 +221,7 @@ LaunchPlan::Bound LaunchPlan::bind(std::span<const TensorView> tensors,
       put(block, f.offset, value.i32());
     }
   }
-  return {.blocks = count_blocks(extents),
+  return {.grid = grid_size(extents),
           .device = tensors.empty() ? cpu_device : tensors[0].device};
 }
 

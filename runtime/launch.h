@@ -26,7 +26,7 @@ class LaunchPlan {
   explicit LaunchPlan(std::shared_ptr<const KernelSource> source);
 
   struct Bound {
-    std::uint32_t blocks = 0;  ///< gridDim.x; 0 when there is nothing to do
+    GridSize grid;             ///< no blocks when there is nothing to do
     int device = cpu_device;   ///< where every tensor lies
   };
   /// Reads the named extents off the shapes, checks, and fills the first `parameter_bytes` of
@@ -76,7 +76,7 @@ class LaunchPlan {
 
   void check_tensor(const Signature& signature, int index, std::span<const TensorView> tensors,
                     Extents& extents) const;
-  [[nodiscard]] std::uint32_t count_blocks(const Extents& extents) const;
+  [[nodiscard]] GridSize grid_size(const Extents& extents) const;
 
   std::shared_ptr<const KernelSource> source_;
   std::vector<Signature> signatures_;

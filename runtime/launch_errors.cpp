@@ -157,10 +157,10 @@ void LaunchRefusal::scalar(int index, const ScalarValue& given) const {
          "a positive value, or a program that does not promise it");
 }
 
-void LaunchRefusal::grid() const {
-  refuse("too many blocks",
-         fmt::format("a grid has at most {}", std::numeric_limits<std::int32_t>::max()),
-         "larger tiles, or several launches");
+void LaunchRefusal::grid(const GridAxis& axis, std::int64_t blocks, std::int64_t limit) const {
+  refuse(fmt::format("too many blocks: {} along {}", blocks, axis.name),
+         fmt::format("a grid has at most {} in that dimension", limit),
+         axis.tile > 1 ? "larger tiles, or several launches" : "several launches over parts of it");
 }
 
 }  // namespace flashcore

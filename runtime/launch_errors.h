@@ -25,7 +25,7 @@ class LaunchRefusal {
   [[noreturn, gnu::cold]] void address(int tensor) const;
   [[noreturn, gnu::cold]] void device(int tensor) const;
   [[noreturn, gnu::cold]] void scalar(int index, const ScalarValue& given) const;
-  [[noreturn, gnu::cold]] void grid() const;
+  [[noreturn, gnu::cold]] void grid(const GridAxis& axis, std::int64_t blocks, std::int64_t limit) const;
 
  private:
   [[noreturn]] void refuse(std::string what, std::string why, std::string fix) const;

@@ -33,14 +33,14 @@ void LoadedKernel::launch(std::span<const TensorView> tensors, std::span<const S
                           CudaStream stream) {
   ParameterBlock block;
   const LaunchPlan::Bound bound = plan_.bind(tensors, scalars, block);
-  if (bound.blocks == 0) return;
+  if (bound.grid.count() == 0) return;
   // The steady state: the thread's context is the tensors' and has the code.
   if (const Driver* driver = driver_.load(std::memory_order_acquire)) {
     unsigned long long context = 0;
     if (driver->cuCtxGetId(nullptr, &context) == 0) {
       const InContext* loaded = find(context);
       if (loaded != nullptr && loaded->device == bound.device) {
-        run(*driver, loaded->function, bound.blocks, block, stream);
+        run(*driver, loaded->function, bound.grid, block, stream);
         return;
       }
     }
@@ -60,21 +60,21 @@ void LoadedKernel::launch_in_other_context(const LaunchPlan::Bound& bound, Param
   const Driver& driver = Driver::get();
   const ContextGuard context(driver, bound.device);
   const InContext& loaded = find_or_load(context.id(), bound.device, stream);
-  run(driver, loaded.function, bound.blocks, block, stream);
+  run(driver, loaded.function, bound.grid, block, stream);
 }
 
-void LoadedKernel::run(const Driver& driver, CudaFunction function, std::uint32_t blocks,
+void LoadedKernel::run(const Driver& driver, CudaFunction function, const GridSize& grid,
                        ParameterBlock& block, CudaStream stream) const {
   void* parameters[] = {block.bytes};
   const KernelSource& source = plan_.source();
   const int result = driver.cuLaunchKernel(
-      function, blocks, 1, 1, static_cast<unsigned>(source.threads), 1, 1,
+      function, grid.x, grid.y, grid.z, static_cast<unsigned>(source.threads), 1, 1,
       static_cast<unsigned>(source.shared_bytes), stream, parameters, nullptr);
   if (result != 0) [[unlikely]] {
     driver.fail(result,
                 fmt::format("{} cannot be launched with {} blocks of {} threads and {} bytes of "
                             "shared memory",
-                            source.name, blocks, source.threads, source.shared_bytes));
+                            source.name, grid.count(), source.threads, source.shared_bytes));
   }
 }
 

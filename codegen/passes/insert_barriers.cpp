@@ -3,8 +3,9 @@
 //   - writes, or starts a copy into, shared memory that another thread may still be reading or writing.
 // The pass walks the program in order, keeping what has happened to each buffer since the last barrier;
 // buffers that share space count as one. A loop's region is walked twice, so that the end of one round
-// is seen by the beginning of the next. Slots of a ring need no further thought: a round's copies go
-// into the slot whose readers the barrier at its top has just met.
+// is seen by the beginning of the next; it may also run no round, so that its barriers do not count for
+// what follows. Slots of a ring need no further thought: a round's copies go into the slot whose readers
+// the barrier at its top has just met.
 #include <vector>
 
 #include "codegen/analysis/shared_use.h"
@@ -27,6 +28,12 @@ class BarrierPlacer {
     bool read = false;       ///< some thread has read it since the last barrier
     bool written = false;    ///< some thread has written it, or its copies have landed, since then
     bool in_flight = false;  ///< copies have been issued and not waited for
+
+    void join(const State& other) {
+      read = read || other.read;
+      written = written || other.written;
+      in_flight = in_flight || other.in_flight;
+    }
   };
 
   void walk(BlockId block) {
@@ -34,9 +41,11 @@ class BarrierPlacer {
       const OpId id = f_[block].ops[i];
       const Op op = f_[id];
       if (op.body) {
+        const std::vector<State> before = state_;
         walk(op.body);
         // The second round finds what the first left behind and settles the barrier at the top.
         walk(op.body);
+        for (std::size_t k = 0; k < state_.size(); ++k) state_[k].join(before[k]);
         continue;
       }
       if (op.code == OpCode::barrier) {

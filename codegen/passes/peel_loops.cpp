@@ -1,6 +1,7 @@
 // A loop with bounds [begin, full_begin, full_end, end) becomes up to three: between full_begin and
 // full_end every masking `where` holds, so that part is copied without them. A part whose two bounds are
-// the same value is left out.
+// the same value is left out. A schedule that does not peel leaves such a loop whole, and the printer
+// puts the masks behind a test of the tile's number.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -102,11 +103,18 @@ void peel(Function& f, BlockId block, std::size_t position) {
     if (parts[k].full) drop_masks(f, f[copies[k]].body);
 }
 
+/// Whether some tiles of the loop are masked and others are known to be full.
+bool is_mixed(const Op& loop) {
+  return loop.operands[0] != loop.operands[1] || loop.operands[2] != loop.operands[3];
+}
+
 }  // namespace
 
-void peel_loops(Function& f, const PassContext&) {
-  for (std::size_t i = 0; i < f[f.body].ops.size(); ++i)
-    if (f[f[f.body].ops[i]].bounds == 4) peel(f, f.body, i);
+void peel_loops(Function& f, const PassContext& context) {
+  for (std::size_t i = 0; i < f[f.body].ops.size(); ++i) {
+    const Op& op = f[f[f.body].ops[i]];
+    if (op.bounds == 4 && (context.schedule.peel_masks || !is_mixed(op))) peel(f, f.body, i);
+  }
   remove_dead_ops(f);
 }
 

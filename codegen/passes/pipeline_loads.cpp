@@ -168,7 +168,9 @@ class Pipeliner {
     const int ahead = schedule_.stages - 1;
     ValueId begin, end, slot_start;
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
-      if (uncommitted_ && schedule_.keep_operands) b.append({.code = OpCode::commit_copies}, {});
+      // Copies ahead share their group; without them the loop may commit nothing at all.
+      if (uncommitted_ && (schedule_.keep_operands || !ahead))
+        b.append({.code = OpCode::commit_copies}, {});
       begin = loop.bounds ? loop.operands[0] : b.constant(0, DType::i32);
       end = loop.bounds ? loop.operands[static_cast<std::size_t>(loop.bounds) - 1]
                         : b.tile_count(loop.axis);

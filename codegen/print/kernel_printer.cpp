@@ -95,6 +95,14 @@ void KernelPrinter::print_block(BlockId block) {
   block_ = block;
   for (position_ = 0; position_ < ops.size();) {
     const Op& op = f_[ops[position_]];
+    if (deferred_.count(position_)) {
+      ++position_;
+      continue;
+    }
+    if (op.masking && guarded_.count(op.results[0])) {
+      print_guarded_mask(block, position_++);
+      continue;
+    }
     const bool tile = !op.results.empty() && !f_[op.results[0]].type.is_scalar();
     if (kind_of(op.code) == OpKind::elementwise && tile &&
         f_[op.results[0]].home.space == Space::registers) {
@@ -217,9 +225,9 @@ void KernelPrinter::print_loop(const Op& loop) {
   const std::size_t position = position_;
   for (std::size_t i = 0; i < loop.results.size(); ++i) start_carried(loop, i, position);
   std::string first = "0", last;
-  if (loop.bounds == 2) {
+  if (loop.bounds > 0) {
     first = scalar(loop.operands[0]);
-    last = scalar(loop.operands[1]);
+    last = scalar(loop.operands[static_cast<std::size_t>(loop.bounds) - 1]);
   } else {
     const Axis& axis = f_[loop.axis];
     last = axis.extent.is_static()
@@ -243,7 +251,11 @@ void KernelPrinter::print_loop(const Op& loop) {
     begins_[loop.axis.index] = names_.unique(f_[loop.axis].name + "_begin");
     out_.line("const int {} = {} * {};", begins_[loop.axis.index], name, f_[loop.axis].tile);
   }
+  find_guarded_masks(loop);
   print_block(loop.body);
+  mask_guard_.clear();
+  guarded_.clear();
+  deferred_.clear();
   print_yield(loop, f_[f_[loop.body].ops.back()]);
   begins_.erase(loop.axis.index);
 }

@@ -71,6 +71,9 @@ class KernelPrinter {
 
   // print_elementwise.cpp: groups of elementwise ops, reductions, packing
   std::size_t print_group(ir::BlockId block, std::size_t first);
+  void print_run(ir::BlockId block, const std::vector<std::size_t>& run);
+  void print_guarded_mask(ir::BlockId block, std::size_t position);
+  void find_guarded_masks(const ir::Op& loop);
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
@@ -137,6 +140,9 @@ class KernelPrinter {
   std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
   std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;  ///< access -> pointer variable
+  std::string mask_guard_;  ///< the test for a tile that a mask cuts, inside a loop that asks it
+  std::map<ir::ValueId, std::vector<std::size_t>> guarded_;  ///< a mask's own operations, by position
+  std::set<std::size_t> deferred_;  ///< positions that are printed with the mask they belong to
   std::set<std::string> carried_;  ///< variables that loops change
   std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed
 };

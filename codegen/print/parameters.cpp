@@ -93,26 +93,28 @@ void KernelPrinter::print_grid() {
   for (AxisId axis : order)
     source_.grid.push_back({f_[axis].name, f_[axis].extent, f_[axis].tile});
 
-  if (order.empty()) return;
-  out_.line("fc::u32 block = fc::block_index();");
+  // Three axes are CUDA's own dimensions; what more there are share the third.
+  static constexpr const char* dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
+  if (order.size() > 3) out_.line("int block = fc::block_z();");
   for (std::size_t i = 0; i < order.size(); ++i) {
     const Axis& axis = f_[order[i]];
     const bool tiled = axis.kind == AxisKind::parallel_tiles;
-    const bool last = i + 1 == order.size();
+    const bool shared = order.size() > 3 && i >= 2, last = i + 1 == order.size();
     std::string count = extent(order[i]);
     if (tiled)
       count = axis.extent.is_static()
                   ? std::to_string((axis.extent.value + axis.tile - 1) / axis.tile)
                   : fmt::format("({} + {}) / {}", count, axis.tile - 1, axis.tile);
     const std::string name = names_.unique(tiled ? axis.name + "_tile" : axis.name);
-    if (!last || axis.descending) {
-      out_.line("const fc::u32 {}_count = {};", name, count);
+    if ((shared && !last) || axis.descending) {
+      out_.line("const int {}_count = {};", name, count);
       count = name + "_count";
     }
-    std::string index = last ? "block" : fmt::format("block % {}", count);
+    std::string index = shared ? "block" : dimensions[i];
+    if (shared && !last) index = fmt::format("block % {}", count);
     if (axis.descending) index = fmt::format("{} - 1 - {}", count, index);
-    out_.line("const int {} = static_cast<int>({});", name, index);
-    if (!last) out_.line("block /= {};", count);
+    out_.line("const int {} = {};", name, index);
+    if (shared && !last) out_.line("block /= {};", count);
     if (tiled) {
       const std::string first = names_.unique(axis.name + "_begin");
       out_.line("const int {} = {} * {};", first, name, axis.tile);

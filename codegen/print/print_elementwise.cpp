@@ -66,35 +66,108 @@ KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape,
   return cursor;
 }
 
-/// Prints the run of elementwise ops of one shape that starts at `first`; returns the position after it.
-/// Ops of other shapes in between that do not depend on the run go first, so that they do not cut it.
+/// Prints the elementwise ops from `first` on that make up one nest of loops; returns the position after
+/// the last of them.
 std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
   const auto& ops = f_[block].ops;
-  const Shape shape = shape_of(f_[ops[first]].results[0]);
-  std::set<ValueId> made;
-  std::vector<std::size_t> group, early;
-  std::size_t end = first;
+  std::vector<std::size_t> run;
   for (std::size_t i = first; i < ops.size(); ++i) {
     const Op& op = f_[ops[i]];
-    if (kind_of(op.code) == OpKind::source) continue;
-    const bool elementwise = kind_of(op.code) == OpKind::elementwise &&
-                             f_[op.results[0]].home.space == Space::registers;
-    if (!elementwise) break;
-    if (shape_of(op.results[0]) == shape) {
-      group.push_back(i);
-      made.insert(op.results[0]);
-      end = i + 1;
-      continue;
-    }
-    const bool depends = std::any_of(op.operands.begin(), op.operands.end(),
-                                     [&](ValueId operand) { return made.count(operand) > 0; });
-    if (depends) break;
-    early.push_back(i);
+    if (kind_of(op.code) == OpKind::source || deferred_.count(i)) continue;
+    if (kind_of(op.code) != OpKind::elementwise || guarded_.count(op.results[0]) ||
+        f_[op.results[0]].home.space != Space::registers)
+      break;
+    run.push_back(i);
   }
-  for (std::size_t i : early)
-    if (i < end) emit_group(block, {i}, i + 1, false);
-  emit_group(block, group, end, true);
-  return end;
+  // One shape a nest. Ops of other shapes in between that do not depend on it go first, so that they do
+  // not cut it; the nest ends at one that does.
+  const Shape shape = shape_of(f_[ops[first]].results[0]);
+  std::set<ValueId> made;
+  std::vector<std::size_t> nest;
+  std::size_t end = 0;
+  for (std::size_t i : run) {
+    const Op& op = f_[ops[i]];
+    const bool same = shape_of(op.results[0]) == shape;
+    if (!same && std::any_of(op.operands.begin(), op.operands.end(),
+                             [&](ValueId operand) { return made.count(operand) > 0; }))
+      break;
+    nest.push_back(i);
+    if (!same) continue;
+    made.insert(op.results[0]);
+    end = nest.size();
+  }
+  nest.resize(end);
+  print_run(block, nest);
+  return nest.back() + 1;
+}
+
+/// Prints a run of elementwise ops whose last has the shape of the nest.
+void KernelPrinter::print_run(BlockId block, const std::vector<std::size_t>& run) {
+  const auto& ops = f_[block].ops;
+  const Shape shape = shape_of(f_[ops[run.back()]].results[0]);
+  std::vector<std::size_t> group;
+  for (std::size_t i : run) {
+    if (shape_of(f_[ops[i]].results[0]) == shape)
+      group.push_back(i);
+    else
+      emit_group(block, {i}, i + 1, false);
+  }
+  emit_group(block, group, run.back() + 1, true);
+}
+
+/// In a loop that is not peeled, finds what only its masks need: that is printed behind the same test.
+void KernelPrinter::find_guarded_masks(const Op& loop) {
+  if (loop.bounds != 4) return;
+  const std::string tile = storage_[f_[loop.body].arguments[0].index];
+  if (loop.operands[0] != loop.operands[1])
+    mask_guard_ = fmt::format("{} < {}", tile, scalar(loop.operands[1]));
+  if (loop.operands[2] != loop.operands[3])
+    mask_guard_ += fmt::format("{}{} >= {}", mask_guard_.empty() ? "" : " || ", tile,
+                               scalar(loop.operands[2]));
+  const auto& ops = f_[loop.body].ops;
+  for (std::size_t at = 0; at < ops.size(); ++at) {
+    const Op& mask = f_[ops[at]];
+    if (!mask.masking) continue;
+    // Backwards from the mask: an op belongs to it if the mask's ops are all that read it.
+    std::set<ValueId> own{mask.results[0]};
+    std::vector<std::size_t> positions;
+    for (std::size_t i = at; i-- > 0;) {
+      const Op& op = f_[ops[i]];
+      if (kind_of(op.code) != OpKind::elementwise ||
+          f_[op.results[0]].home.space != Space::registers || op.results[0] == mask.operands[1])
+        continue;
+      bool inside = true, read = false;
+      for (OpId reader : ops)
+        for (ValueId operand : f_[reader].operands) {
+          if (operand != op.results[0]) continue;
+          read = true;
+          inside = inside && !f_[reader].results.empty() && own.count(f_[reader].results[0]) > 0;
+        }
+      if (!inside || !read) continue;
+      own.insert(op.results[0]);
+      positions.insert(positions.begin(), i);
+      deferred_.insert(i);
+    }
+    guarded_[mask.results[0]] = std::move(positions);
+  }
+}
+
+/// A mask in place: on a tile that no mask cuts the array keeps what it held.
+void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
+  const Op& mask = f_[f_[block].ops[position]];
+  const ValueId value = mask.results[0], from = mask.operands[1];
+  if (dies_at(from, position) && shape_of(from) == shape_of(value)) {
+    storage_[value.index] = storage_[from.index];
+  } else {
+    declare(value);
+    std::vector<Writer::Scope> scopes;
+    const Cursor cursor = open_loops(shape_of(value), scopes);
+    out_.line("{} = {};", element(value, cursor), element(from, cursor));
+  }
+  auto guard = out_.block("if ({})", mask_guard_);
+  std::vector<std::size_t> run = guarded_[value];
+  run.push_back(position);
+  print_run(block, run);
 }
 
 /// Whether every reader of a 16-bit value rounds what it reads: then the cast itself need not.
@@ -126,6 +199,7 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
     for (std::size_t i = 0; i < op.operands.size(); ++i)
       text += (i ? ", " : "") + describe(op.operands[i], locals);
     for (ValueId operand : op.operands) {
+      if (!storage_[value.index].empty()) break;
       const Op* made_by = f_.definition(operand);
       if (!take_over || (made_by && kind_of(made_by->code) == OpKind::source)) continue;
       if (locals.count(operand) || !(shape_of(operand) == shape) || !dies_at(operand, at) ||

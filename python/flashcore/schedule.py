@@ -28,6 +28,7 @@ class Schedule:
     copy: Literal["cp_async"] = "cp_async"
     keep_operands: bool = False
     staged_stores: bool = True
+    peel_masks: bool = False
     descending: bool = True
     last_tiles_first: bool = False
     grid_order: Literal["tiles_first", "tiles_last"] = "tiles_first"

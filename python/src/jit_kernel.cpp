@@ -129,10 +129,10 @@ void JitKernel::emulate(std::span<const TensorView> tensors, std::span<const Sca
   const LaunchPlan plan(source_);
   ParameterBlock block;
   const LaunchPlan::Bound bound = plan.bind(tensors, scalars, block);
-  if (bound.blocks == 0) return;
+  if (bound.grid.count() == 0) return;
   const std::span<const std::byte> bytes(block.bytes,
                                          static_cast<std::size_t>(source_->parameter_bytes));
-  (void)emulated().run(bytes, static_cast<int>(bound.blocks), tensors);
+  (void)emulated().run(bytes, bound.grid, tensors);
 }
 
 }  // namespace flashcore::python

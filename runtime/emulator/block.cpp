@@ -25,9 +25,11 @@ Block::Block(int threads, int shared_bytes, GlobalMemory& memory, std::function<
 
 Block& Block::current() { return *running; }
 
-void Block::run(int index) {
+void Block::run(int index, const GridSize& grid) {
   running = this;
   index_ = index;
+  const auto x = static_cast<int>(grid.x), y = static_cast<int>(grid.y);
+  position_ = {index % x, index / x % y, index / x / y};
   shared_.reset();
   for (AsyncCopies& copies : copies_) copies.reset();
   for (Warp& warp : warps_) warp.arrived = warp.at_barrier = warp.left = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/kernel_source.h"
 #include "runtime/emulator/async_copies.h"
 #include "runtime/emulator/bank_report.h"
 #include "runtime/emulator/emulator_error.h"
@@ -26,7 +27,8 @@ class Block {
   Block(int threads, int shared_bytes, GlobalMemory& memory, std::function<void()> enter);
 
   /// Throws a Fault that names its thread.
-  void run(int index);
+  /// Block `index` of the grid, counted along x first, then y, then z.
+  void run(int index, const GridSize& grid);
   [[nodiscard]] BankReport banks() const { return banks_.report(); }
 
   /// The block that runs on this OS thread; what the primitives of machine.cpp work on.
@@ -34,7 +36,7 @@ class Block {
 
   // The primitives, as in codegen/prelude.
   [[nodiscard]] int thread_index() const { return scheduler_.current(); }
-  [[nodiscard]] int block_index() const { return index_; }
+  [[nodiscard]] int block_index(int dimension) const { return position_[static_cast<std::size_t>(dimension)]; }
   void barrier(int line);
   float shuffle_xor(float value, int mask, int line);
   void read_global(const void* source, int bytes, int line);
@@ -79,7 +81,8 @@ class Block {
   }
   [[nodiscard]] Accessor accessor(int line) const { return {thread_index(), line}; }
 
-  int index_ = 0;
+  int index_ = 0;  ///< counted along x first, then y, then z
+  std::array<int, 3> position_{};
   GlobalMemory& memory_;
   std::function<void()> enter_;
   Scheduler scheduler_;

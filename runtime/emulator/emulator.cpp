@@ -71,10 +71,11 @@ EmulatedKernel EmulatedKernel::build(const KernelSource& source,
   return {source, compile_for_host(source, options)};
 }
 
-EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, int blocks,
+EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridSize grid,
                                     std::span<const TensorView> tensors,
                                     const EmulationOptions& options) const {
   check(*source_, parameters.size(), tensors.size());
+  const int blocks = static_cast<int>(grid.count());
   const auto start = std::chrono::steady_clock::now();
   GlobalMemory memory(source_->tensors, tensors);
   // The caller's bytes may lie anywhere; a parameter block is aligned like its widest member.
@@ -87,7 +88,7 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, int b
     try {
       Block block(source_->threads, source_->shared_bytes, memory,
                   [&] { kernel_->enter(aligned.data()); });
-      while ((index = progress.next.fetch_add(1)) < blocks) block.run(index);
+      while ((index = progress.next.fetch_add(1)) < blocks) block.run(index, grid);
       const std::lock_guard lock(progress.mutex);
       progress.banks.merge(block.banks());
     } catch (...) {

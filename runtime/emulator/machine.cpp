@@ -7,7 +7,7 @@ namespace flashcore {
 const FlashcoreMachine& emulated_machine() {
   static constexpr FlashcoreMachine machine{
       .thread_index = [] { return Block::current().thread_index(); },
-      .block_index = [] { return Block::current().block_index(); },
+      .block_index = [](int dimension) { return Block::current().block_index(dimension); },
       .barrier = [](int line) { Block::current().barrier(line); },
       .shuffle_xor = [](float value, int mask,
                         int line) { return Block::current().shuffle_xor(value, mask, line); },

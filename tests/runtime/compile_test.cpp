@@ -101,6 +101,16 @@ TEST(Compile, SpillsAreFound) {
   EXPECT_THAT(message, HasSubstr("fewer blocks a multiprocessor"));
 }
 
+TEST(Compile, SerialisedProductsAreFound) {
+  FLASHCORE_REQUIRE_NVRTC();
+  const KernelSource source = test::serialised_kernel();
+  const Cubin cubin = compile_cubin(*installed_nvrtc(), source, "sm_90a");
+  EXPECT_THAT(
+      message_of<CompileError>([&] { check_budget(source, cubin.resources, "sm_90a"); }),
+      testing::AllOf(HasSubstr("serialised for sm_90a would run its wgmma products one after"),
+                     HasSubstr("(C7511) Potential Performance Loss")));
+}
+
 TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
   KernelSource source = test::scale_kernel();
   source.register_budget = 168;

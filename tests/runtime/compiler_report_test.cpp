@@ -43,12 +43,15 @@ TEST(CompilerReport, AbsentIsNotZero) {
 }
 
 TEST(CompilerReport, CollectsSerialisedProducts) {
-  const std::string log = std::string(two_kernels) +
-                          "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async "
-                          "instructions are serialized due to insufficient register resources\n"
-                          "ptxas info    : (C7999x) not one\n";
+  const std::string log =
+      "ptxas info    : (C7517) warpgroup.wait is injected in around line 62\n"
+      "ptxas info    : (C7517) warpgroup.wait is injected in around line 69\n"
+      "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are "
+      "serialized\n"
+      "ptxas info    : (C7999x) not one\n" +
+      std::string(two_kernels);
   EXPECT_THAT(read_compiler_report(log, "attention_forward")->serialised,
-              testing::ElementsAre(testing::HasSubstr("(C7510)")));
+              testing::ElementsAre(testing::HasSubstr("line 62"), testing::HasSubstr("(C7511)")));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class LaunchPlanTest : public testing::Test {
 TEST_F(LaunchPlanTest, PacksTheParameters) {
   std::memset(block.bytes, 0xAB, sizeof block.bytes);
   const LaunchPlan::Bound bound = bind();
-  EXPECT_EQ(bound.blocks, 2U * 8U * 2U);  // 100 rows are two tiles of 64
+  EXPECT_EQ(bound.grid.count(), 2 * 8 * 2);  // 100 rows are two tiles of 64
   EXPECT_EQ(bound.device, gpu);
 
   struct Expected {
@@ -76,19 +76,19 @@ TEST_F(LaunchPlanTest, OneElementHasNoStride) {
   for (TensorView& view : tensors) view.shape[0] = 1;
   tensors[0].strides[0] = 7;  // whatever a framework puts there
   tensors[2].strides[0] = 0;
-  EXPECT_EQ(bind().blocks, 16U);
+  EXPECT_EQ(bind().grid.count(), 16);
   EXPECT_EQ(at<std::int64_t>(32), 0);
 }
 
 TEST_F(LaunchPlanTest, NothingToDo) {
   for (TensorView& view : tensors) view.shape[0] = 0, view.data = nullptr;
-  EXPECT_EQ(bind().blocks, 0U);
+  EXPECT_EQ(bind().grid.count(), 0);
 }
 
 TEST_F(LaunchPlanTest, NoKeysIsStillALaunch) {
   tensors[1].shape[2] = 0;
   tensors[1].data = nullptr;
-  EXPECT_EQ(bind().blocks, 32U);
+  EXPECT_EQ(bind().grid.count(), 32);
   EXPECT_EQ(at<std::int32_t>(132), 0);
 }
 

@@ -9,7 +9,7 @@ extern "C" {
 
 struct FlashcoreMachine {
   int (*thread_index)();
-  int (*block_index)();
+  int (*block_index)(int dimension);
   void (*barrier)(int line);
   float (*shuffle_xor)(float value, int mask, int line);
 

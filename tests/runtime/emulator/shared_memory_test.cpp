@@ -97,7 +97,7 @@ TEST(SharedMemory, UnwrittenBytes) {
                  "fc::load_shared_chunk(shared);  // here\n"}),
       FaultKind::uninitialized);
   const KernelSource second =
-      kernel_of({"if (fc::block_index() == 0) fc::store_shared(shared + thread * 4, 0u);\n",
+      kernel_of({"if (fc::block_x() == 0) fc::store_shared(shared + thread * 4, 0u);\n",
                  "fc::load_shared(shared + thread * 4);  // here\n"});
   const EmulatorError error = failure_of([&] { SmallRun()(second, 2); });
   EXPECT_EQ(error.block(), 1);
@@ -218,10 +218,10 @@ TEST(Meeting, ShuffleExchanges) {
 
 TEST(Outputs, AreReadOnlyWhereTheBlockWrote) {
   constexpr std::string_view write =
-      "const float value = 1.f;\nfc::store_global<1>(p.y + fc::block_index() * 4 * p.y_stride_0 + "
+      "const float value = 1.f;\nfc::store_global<1>(p.y + fc::block_x() * 4 * p.y_stride_0 + "
       "lane / 4 * p.y_stride_0 + lane % 4, &value);\n";
   constexpr std::string_view own =
-      "float back;\nfc::load_global<1>(&back, p.y + fc::block_index() * 4 * p.y_stride_0);  // "
+      "float back;\nfc::load_global<1>(&back, p.y + fc::block_x() * 4 * p.y_stride_0);  // "
       "here\n";
   EXPECT_NO_THROW(SmallRun()(kernel_of({write, own})));
   expect_failure(kernel_of({own}), FaultKind::unwritten_output);

@@ -144,7 +144,7 @@ FAKE(cuFuncSetAttribute, void*, int attribute, int value) {
   state().function_attributes[attribute] = value;
   return 0;
 }
-FAKE(cuLaunchKernel, void* function, unsigned blocks, unsigned, unsigned, unsigned threads,
+FAKE(cuLaunchKernel, void* function, unsigned x, unsigned y, unsigned z, unsigned threads,
      unsigned, unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
   if (!state().recording) return 0;
   const std::lock_guard lock(mutex);
@@ -152,7 +152,7 @@ FAKE(cuLaunchKernel, void* function, unsigned blocks, unsigned, unsigned, unsign
   const auto* bytes = static_cast<const std::byte*>(parameters[0]);
   state().launches.push_back({.function = static_cast<Function*>(function)->name,
                               .device = current.back()->device,
-                              .blocks = blocks,
+                              .blocks = x * y * z,
                               .threads = threads,
                               .shared_bytes = shared_bytes,
                               .stream = stream,

@@ -114,6 +114,28 @@ extern "C" __global__ void __launch_bounds__(1024, 2) spilling(const __grid_cons
   return source;
 }
 
+KernelSource serialised_kernel() {
+  KernelSource source = scale_kernel();
+  source.name = "serialised";
+  source.threads = 128;
+  source.body = R"(
+extern "C" __global__ void __launch_bounds__(128) serialised(float* out, i64 a, i64 b, int steps) {
+  float d[4] = {0, 0, 0, 0};
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  for (int i = 0; i < steps; ++i) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+                 "{%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    d[0] += 1.f;
+  }
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
+}
+)";
+  return source;
+}
+
 const Nvrtc* installed_nvrtc() {
   static const Nvrtc* const instance = []() -> const Nvrtc* {
     try {

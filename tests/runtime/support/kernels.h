@@ -19,4 +19,7 @@ KernelSource spilling_kernel();
 /// NVRTC as a user without settings would get it, or null where there is none.
 const Nvrtc* installed_nvrtc();
 
+/// Touches the accumulators of a wgmma that is still running (sm_90a).
+KernelSource serialised_kernel();
+
 }  // namespace flashcore::test

@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
   const fc::u32 shared = fc::shared_base();
   const int thread = fc::thread_index(), lane = thread % 32, warp = thread / 32;
   const int tiles_n = (p.N + 63) / 64, steps = (p.K + 31) / 32;
-  const int m_begin = fc::block_index() / tiles_n * 64, n_begin = fc::block_index() % tiles_n * 64;
+  const int m_begin = fc::block_x() / tiles_n * 64, n_begin = fc::block_x() % tiles_n * 64;
   float sums[8][4];
   #pragma unroll
   for (int j = 0; j < 8; ++j)
@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
     attention(const __grid_constant__ Parameters p) {
   const fc::u32 shared = fc::shared_base(), keys = shared + 32768, values = keys + 32768;
   const int thread = fc::thread_index(), lane = thread % 32, warp = thread / 32;
-  const int rows_begin = fc::block_index() * 128, tiles = (p.Sk + 63) / 64;
+  const int rows_begin = fc::block_x() * 128, tiles = (p.Sk + 63) / 64;
   float out[2][16][4], row_max[2][2], row_sum[2][2];
   for (int i = 0; i < 2; ++i)
     for (int r = 0; r < 2; ++r) {

@@ -1,0 +1,97 @@
+// The kernels that ship, as NVRTC sees them: every target compiles, and no schedule breaks its
+// promise.
+#include <algorithm>
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "codegen/generate.h"
+#include "runtime/compile.h"
+#include "templates/attention.h"
+#include "tests/runtime/support/expectations.h"
+
+namespace flashcore {
+namespace {
+
+// Compiles for every target that this NVRTC knows and returns what went wrong, a line each. One
+// text is often shared by targets; it is still compiled for each of them.
+std::vector<std::string> failures(const AttentionSpec& spec, std::span<const Target> targets) {
+  std::vector<std::string> found;
+  const std::vector<int>& known = test::installed_nvrtc()->architectures();
+  for (const Target& target : targets) {
+    if (std::find(known.begin(), known.end(), target.capability) == known.end()) continue;
+    const std::string architecture(target.name);
+    try {
+      const KernelSource source =
+          generate(attention_forward(spec), attention_schedule(spec, target), target);
+      const Cubin cubin = compile_cubin(*test::installed_nvrtc(), source, architecture);
+      check_budget(source, cubin.resources, architecture);
+      if (cubin.resources.stack_bytes > 0) {
+        found.push_back(
+            fmt::format("{}: {} bytes of stack", architecture, cubin.resources.stack_bytes));
+      }
+    } catch (const Error& error) {
+      found.push_back(fmt::format("{}: {}", architecture, error.what()));
+    }
+  }
+  return found;
+}
+
+// One of each kind: Ampere, Hopper, and Blackwell with the shared memory of a workstation.
+std::vector<Target> generations() {
+  std::vector<Target> targets;
+  for (const char* name : {"sm_80", "sm_90", "sm_120"}) {
+    targets.push_back(find_target(name));
+  }
+  return targets;
+}
+
+TEST(GeneratedKernels, EveryTarget) {
+  FLASHCORE_REQUIRE_NVRTC();
+  EXPECT_THAT(failures({.head_dim = 128, .mask = causal()}, all_targets()), testing::IsEmpty());
+}
+
+class HeadDims : public testing::TestWithParam<int> {};
+
+TEST_P(HeadDims, FullAndCausal) {
+  FLASHCORE_REQUIRE_NVRTC();
+  for (const bool is_causal : {false, true}) {
+    EXPECT_THAT(
+        failures({.head_dim = GetParam(), .mask = is_causal ? causal() : full()}, generations()),
+        testing::IsEmpty())
+        << (is_causal ? "causal" : "full");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(GeneratedKernels, HeadDims,
+                         testing::Values(8, 32, 40, 64, 80, 96, 128, 160, 192, 256),
+                         testing::PrintToStringParamName());
+
+TEST(GeneratedKernels, GroupsLayoutsAndTypes) {
+  FLASHCORE_REQUIRE_NVRTC();
+  const std::vector<Target> targets = generations();
+  EXPECT_THAT(failures({.head_dim = 128, .heads = 32, .kv_heads = 8}, targets), testing::IsEmpty());
+  EXPECT_THAT(
+      failures({.head_dim = 64, .dtype = DType::f16, .layout = TensorLayout::bshd}, targets),
+      testing::IsEmpty());
+  EXPECT_THAT(
+      failures({.head_dim = 192, .head_dim_v = 128, .mask = causal(), .lse = true}, targets),
+      testing::IsEmpty());
+  EXPECT_THAT(failures({.head_dim = 64, .q_len = 512, .kv_len = 512}, targets), testing::IsEmpty());
+}
+
+TEST(GeneratedKernels, SameInputSameBytes) {
+  FLASHCORE_REQUIRE_NVRTC();
+  const auto compile = [] {
+    const AttentionSpec spec{.head_dim = 64, .mask = causal()};
+    const Target& target = find_target("sm_80");
+    return compile_cubin(
+               *test::installed_nvrtc(),
+               generate(attention_forward(spec), attention_schedule(spec, target), target), "sm_80")
+        .bytes;
+  };
+  EXPECT_EQ(compile(), compile());
+}
+
+}  // namespace
+}  // namespace flashcore
