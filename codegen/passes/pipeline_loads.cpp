@@ -11,7 +11,16 @@
 //   after     wait for everything: a loop of no rounds leaves copies in flight
 //
 // The copies of one round are one group, so one wait and (insert_barriers) one barrier a round suffice.
-// With one stage a round issues, waits and uses; nothing overlaps.
+//
+// With one stage there is one slot a load, and the loads relay: before the products that first use one
+// of them, that one has landed and the next of them starts, the first one's next tile after the last.
+//
+//   before    copy K(first); commit
+//   each      wait; copy V; commit;         ... products of K ...
+//             wait; copy the next K; commit; ... products of V ...
+//
+// Half the space for one barrier more. A loop whose loads are all first used in one place cannot relay:
+// it copies, waits and uses.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -157,67 +166,166 @@ class Pipeliner {
     return false;
   }
 
+  /// The loop being pipelined: its bounds, as values known before it.
+  struct LoopPlan {
+    OpId id;
+    Op loop;
+    std::vector<RingLoad> loads;
+    ValueId begin, end;
+  };
+
   /// Returns the position of the last op it placed.
   std::size_t pipeline_loop(std::size_t position) {
-    const OpId id = f_[f_.body].ops[position];
-    const Op loop = f_[id];
-    const std::vector<RingLoad> loads = collect_loads(loop);
-    if (loads.empty()) {
-      return position + land_before_inner_products(loop, position);
-    }
-    const int ahead = schedule_.stages - 1;
-    ValueId begin, end, slot_start;
+    LoopPlan plan{f_[f_.body].ops[position], f_[f_[f_.body].ops[position]], {}, {}, {}};
+    plan.loads = collect_loads(plan.loop);
+    const Op& loop = plan.loop;
+    if (plan.loads.empty()) return position + land_before_inner_products(loop, position);
+    const bool keeps = schedule_.keep_operands;
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
       // Copies ahead share their group; without them the loop may commit nothing at all.
-      if (uncommitted_ && (schedule_.keep_operands || !ahead))
+      if (uncommitted_ && (keeps || schedule_.stages == 1))
         b.append({.code = OpCode::commit_copies}, {});
-      begin = loop.bounds ? loop.operands[0] : b.constant(0, DType::i32);
-      end = loop.bounds ? loop.operands[static_cast<std::size_t>(loop.bounds) - 1]
-                        : b.tile_count(loop.axis);
+      plan.begin = loop.bounds ? loop.operands[0] : b.constant(0, DType::i32);
+      plan.end = loop.bounds ? loop.operands[static_cast<std::size_t>(loop.bounds) - 1]
+                             : b.tile_count(loop.axis);
+      mark_uniform(b);
+    });
+    uncommitted_ = false;
+    f_[f_[loop.body].arguments[0]].home.space = Space::uniform;
+    position = schedule_.stages == 1 ? relay(plan, position) : fill_rings(plan, position);
+    return position + insert_before(f_, f_.body, position + 1, loop.where,
+                                    [&](Builder& b) { append_wait(b, 0); });
+  }
+
+  std::size_t fill_rings(const LoopPlan& plan, std::size_t position) {
+    const Op& loop = plan.loop;
+    const int ahead = schedule_.stages - 1;
+    ValueId slot_start;
+    position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
       for (int s = 0; s < ahead; ++s) {
-        const ValueId tile = loop.descending ? b.sub(end, b.constant(s + 1, DType::i32))
-                                             : b.add(begin, b.constant(s, DType::i32));
-        const ValueId slot = b.constant(s, DType::i32), exists = in_range(b, loop, tile, begin, end);
-        for (const RingLoad& load : loads) append_copy(b, load, {tile, slot, exists});
-        b.at(loop.where).append({.code = OpCode::commit_copies}, {});
+        const ValueId tile = tile_after_start(b, plan, s), slot = b.constant(s, DType::i32);
+        append_group(b, plan.loads, {tile, slot, exists(b, plan, tile)});
       }
       slot_start = b.constant(0, DType::i32);
       mark_uniform(b);
     });
     if (schedule_.keep_operands) position += keep_left_operands(loop, position, ahead);
-    uncommitted_ = false;
 
-    const ValueId slot = ahead ? add_carried(f_, id, slot_start, "slot") : slot_start;
-    const ValueId tile = f_[loop.body].arguments[0];
-    f_[tile].home.space = Space::uniform;
+    const ValueId slot = add_carried(f_, plan.id, slot_start, "slot");
     f_[slot].home.space = Space::uniform;
     insert_before(f_, loop.body, 0, loop.where, [&](Builder& b) {
-      if (ahead) {
-        append_wait(b, ahead - 1);
-        const ValueId distance = b.constant(ahead, DType::i32);
-        const ValueId next = loop.descending ? b.sub(tile, distance) : b.add(tile, distance);
-        f_[next].name = "next_tile";
-        const ValueId freed = previous_slot(b, slot), exists = in_range(b, loop, next, begin, end);
-        for (const RingLoad& load : loads) append_copy(b, load, {next, freed, exists});
-        b.at(loop.where).append({.code = OpCode::commit_copies}, {});
-      } else {
-        for (const RingLoad& load : loads) append_copy(b, load, {tile, slot});
-        b.at(loop.where).append({.code = OpCode::commit_copies}, {});
-        append_wait(b, 0);
+      append_wait(b, ahead - 1);
+      const ValueId next = tile_ahead(b, loop, ahead), freed = previous_slot(b, slot);
+      append_group(b, plan.loads, {next, freed, exists(b, plan, next)});
+      mark_uniform(b);
+    });
+    for (const RingLoad& load : plan.loads) make_read(*f_.definition(load.value), load.buffer, slot);
+    ValueId next_slot;
+    insert_before(f_, loop.body, f_[loop.body].ops.size() - 1, loop.where, [&](Builder& b) {
+      next_slot = following_slot(b, slot);
+      mark_uniform(b);
+    });
+    yield_of(f_, loop).operands.push_back(next_slot);
+    return position;
+  }
+
+  /// Loads that are first used at the same op.
+  struct Leg {
+    std::size_t first_use, last_use;
+    std::vector<RingLoad> loads;
+  };
+
+  std::size_t relay(const LoopPlan& plan, std::size_t position) {
+    const Op& loop = plan.loop;
+    const std::vector<Leg> legs = order_legs(plan);
+    // The next tile starts while the last leg's products run, so the first leg's must be over by then.
+    const bool relays = legs.size() > 1 && legs.front().last_use < legs.back().first_use;
+    ValueId slot;
+    position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
+      slot = b.constant(0, DType::i32);
+      if (relays) {
+        const ValueId first = tile_after_start(b, plan, 0);
+        append_group(b, legs.front().loads, {first, slot, exists(b, plan, first)});
       }
       mark_uniform(b);
     });
-    for (const RingLoad& load : loads) make_read(*f_.definition(load.value), load.buffer, slot);
-    if (ahead) {
-      ValueId next_slot;
-      insert_before(f_, loop.body, f_[loop.body].ops.size() - 1, loop.where, [&](Builder& b) {
-        next_slot = following_slot(b, slot);
+    if (schedule_.keep_operands) position += keep_left_operands(loop, position, relays ? 1 : 0);
+
+    const ValueId tile = f_[loop.body].arguments[0];
+    if (!relays) {
+      insert_before(f_, loop.body, 0, loop.where, [&](Builder& b) {
+        append_group(b, plan.loads, {tile, slot});
+        append_wait(b, 0);
+      });
+    }
+    for (std::size_t leg = legs.size(); relays && leg-- > 0;) {
+      insert_before(f_, loop.body, legs[leg].first_use, loop.where, [&](Builder& b) {
+        append_wait(b, 0);
+        if (leg + 1 < legs.size()) {
+          append_group(b, legs[leg + 1].loads, {tile, slot});
+        } else {
+          const ValueId next = tile_ahead(b, loop, 1);
+          append_group(b, legs.front().loads, {next, slot, exists(b, plan, next)});
+        }
         mark_uniform(b);
       });
-      yield_of(f_, loop).operands.push_back(next_slot);
     }
-    return position + insert_before(f_, f_.body, position + 1, loop.where,
-                                    [&](Builder& b) { append_wait(b, 0); });
+    for (const RingLoad& load : plan.loads) make_read(*f_.definition(load.value), load.buffer, slot);
+    return position;
+  }
+
+  [[nodiscard]] std::vector<Leg> order_legs(const LoopPlan& plan) const {
+    std::vector<Leg> legs;
+    const auto& ops = f_[plan.loop.body].ops;
+    for (const RingLoad& load : plan.loads) {
+      std::size_t first = ops.size(), last = 0;
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        const Op& op = f_[ops[i]];
+        if (op.code != OpCode::dot) continue;
+        for (ValueId operand : {op.operands[0], op.operands[1]}) {
+          while (const Op* made_by = f_.definition(operand)) {
+            if (made_by->code != OpCode::transpose) break;
+            operand = made_by->operands[0];
+          }
+          if (operand != load.value) continue;
+          first = std::min(first, i);
+          last = i;
+        }
+      }
+      const auto same = std::find_if(legs.begin(), legs.end(),
+                                     [&](const Leg& leg) { return leg.first_use == first; });
+      if (same == legs.end()) {
+        legs.push_back({first, last, {load}});
+      } else {
+        same->loads.push_back(load);
+        same->last_use = std::max(same->last_use, last);
+      }
+    }
+    std::sort(legs.begin(), legs.end(),
+              [](const Leg& a, const Leg& b) { return a.first_use < b.first_use; });
+    return legs;
+  }
+
+  void append_group(Builder& b, const std::vector<RingLoad>& loads,
+                    const std::vector<ValueId>& operands) {
+    for (const RingLoad& load : loads) append_copy(b, load, operands);
+    b.append({.code = OpCode::commit_copies}, {});
+  }
+
+  /// The tile of round `n`, and the one `n` rounds after the current one.
+  static ValueId tile_after_start(Builder& b, const LoopPlan& plan, int n) {
+    return plan.loop.descending ? b.sub(plan.end, b.constant(n + 1, DType::i32))
+                                : b.add(plan.begin, b.constant(n, DType::i32));
+  }
+  ValueId tile_ahead(Builder& b, const Op& loop, int n) {
+    const ValueId tile = f_[loop.body].arguments[0], distance = b.constant(n, DType::i32);
+    const ValueId next = loop.descending ? b.sub(tile, distance) : b.add(tile, distance);
+    f_[next].name = "next_tile";
+    return next;
+  }
+  static ValueId exists(Builder& b, const LoopPlan& plan, ValueId tile) {
+    return plan.loop.descending ? b.elementwise(OpCode::ge, {tile, plan.begin})
+                                : b.elementwise(OpCode::lt, {tile, plan.end});
   }
 
   /// A loop that copies nothing may still hold products of tiles loaded before it.
@@ -226,11 +334,6 @@ class Pipeliner {
     for_each_op(f_, loop.body,
                 [&](const Op& op, BlockId) { products = products || op.code == OpCode::dot; });
     return products ? land_before(position) : 0;
-  }
-
-  static ValueId in_range(Builder& b, const Op& loop, ValueId tile, ValueId begin, ValueId end) {
-    return loop.descending ? b.elementwise(OpCode::ge, {tile, begin})
-                           : b.elementwise(OpCode::lt, {tile, end});
   }
 
   ValueId previous_slot(Builder& b, ValueId slot) const { return step_slot(b, slot, 0, "freed_slot"); }
