@@ -46,7 +46,8 @@ TileType source_type(const Function& f, const Op& op) {
   return type;
 }
 
-/// The union of the operands' axes, in the order of the widest operand.
+/// The union of the operands' axes, in the order of the widest operand. Vectors have no order to give:
+/// theirs is that of the declarations, so that a mask may name keys or queries first.
 std::vector<AxisId> broadcast_axes(const Rule& rule) {
   const std::size_t count = rule.op.operands.size();
   std::vector<AxisId> axes;
@@ -54,7 +55,10 @@ std::vector<AxisId> broadcast_axes(const Rule& rule) {
     if (rule.type(i).axes.size() > axes.size()) axes = rule.type(i).axes;
   for (std::size_t i = 0; i < count; ++i)
     for (AxisId axis : rule.type(i).axes)
-      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) axes.push_back(axis);
+      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
+        axes.push_back(axis);
+        std::sort(axes.begin(), axes.end());
+      }
   const std::string_view name = name_of(rule.op.code);
   if (axes.size() > 2)
     rule.refuse(fmt::format("{} of tiles over {} different axes", name, axes.size()),

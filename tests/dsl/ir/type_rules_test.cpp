@@ -60,6 +60,7 @@ TEST_F(TypeRules, OperandsBroadcastByAxis) {
   EXPECT_EQ(type(b.add(value(DType::f32), tile)), "f32[rows, cols]");
   EXPECT_EQ(type(b.add(value(DType::f32, {cols}), tile)), "f32[rows, cols]");
   EXPECT_EQ(type(b.add(value(DType::i32, {rows}), value(DType::i32, {cols}))), "i32[rows, cols]");
+  EXPECT_EQ(type(b.add(value(DType::i32, {cols}), value(DType::i32, {rows}))), "i32[rows, cols]");
   EXPECT_EQ(refuses(OpCode::add, {value(DType::f32, {d}), tile}),
             "add of tiles over 3 different axes | a tile has at most two axes | reduce one of the "
             "operands first");
