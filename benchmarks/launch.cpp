@@ -1,0 +1,120 @@
+// What a launch costs the host in C++: FlashCore's checks and packing beside a bare cuLaunchKernel
+// of the same kernel with parameters that are ready.
+//
+//   launch [repetitions]
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "codegen/generate.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/shared_library.h"
+#include "runtime/kernel.h"
+#include "templates/attention.h"
+
+namespace {
+
+using namespace flashcore;
+
+constexpr int calls = 100;  // few enough that the launch queue never fills
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+int measure(int repetitions) {
+  const Driver& driver = Driver::get();
+  const int device = current_device(driver);
+  const ContextGuard context(driver, device);
+  const DeviceInfo info = device_info(driver, device);
+  const Target& target = target_for_device(info.major, info.minor);
+  const AttentionSpec spec{.head_dim = 64};
+  const auto compiled = CompiledKernel::build(
+      generate(attention_forward(spec), attention_schedule(spec, target), target),
+      std::string(target.name));
+  LoadedKernel kernel(compiled);
+  kernel.prepare(device);
+
+  DeviceMemory memory(4 * 64 * 64 * 2);
+  const auto tensor = [&](int index) {
+    return TensorView::dense(static_cast<std::byte*>(memory.data()) + index * 64 * 64 * 2,
+                             DType::bf16, {1, 1, 64, 64}, device);
+  };
+  const std::array tensors{tensor(0), tensor(1), tensor(2), tensor(3)};
+  const std::array scalars{ScalarValue(0.125F)};
+
+  ParameterBlock block;
+  const LaunchPlan::Bound bound = kernel.plan().bind(tensors, scalars, block);
+  void* parameters[] = {block.bytes};
+  CudaModule module = nullptr;
+  CudaFunction function = nullptr;
+  driver.check(driver.cuModuleLoadData(&module, compiled->cubin().data()), "cuModuleLoadData");
+  driver.check(driver.cuModuleGetFunction(&function, module, compiled->source()->name.c_str()),
+               "cuModuleGetFunction");
+  const auto shared = static_cast<unsigned>(compiled->source()->shared_bytes);
+  const auto threads = static_cast<unsigned>(compiled->source()->threads);
+  constexpr int max_dynamic_shared_bytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+  driver.check(driver.cuFuncSetAttribute(function, max_dynamic_shared_bytes,
+                                         compiled->source()->shared_bytes),
+               "cuFuncSetAttribute");
+  const SharedLibrary libcuda = SharedLibrary::open("libcuda.so.1");
+  const auto synchronize = reinterpret_cast<int (*)()>(libcuda.symbol("cuCtxSynchronize"));
+
+  const auto microseconds = [&](auto&& action) {
+    synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) action();
+    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+    return time.count() / calls;
+  };
+  const auto bare = [&] {
+    driver.check(driver.cuLaunchKernel(function, bound.grid.x, bound.grid.y, bound.grid.z, threads,
+                                       1, 1, shared, nullptr, parameters, nullptr),
+                 "cuLaunchKernel");
+  };
+  const auto ours = [&] { kernel.launch(tensors, scalars); };
+  const auto bind = [&] { kernel.plan().bind(tensors, scalars, block); };
+
+  std::vector<double> bare_times, our_times, bind_times;
+  for (int i = 0; i < repetitions + 2; ++i) {
+    // The contenders take turns; the first two rounds are the warm-up.
+    const bool forward = i % 2 == 0;
+    const double first = forward ? microseconds(bare) : microseconds(ours);
+    const double second = forward ? microseconds(ours) : microseconds(bare);
+    const double packing = microseconds(bind);
+    if (i < 2) continue;
+    bare_times.push_back(forward ? first : second);
+    our_times.push_back(forward ? second : first);
+    bind_times.push_back(packing);
+  }
+  std::printf("%s on %s, microseconds a call, median of %d batches of %d\n",
+              compiled->source()->name.c_str(), std::string(target.name).c_str(), repetitions,
+              calls);
+  std::printf("  cuLaunchKernel               %6.3f\n", median(bare_times));
+  std::printf("  LoadedKernel::launch         %6.3f\n", median(our_times));
+  std::printf("  of it, checking and packing  %6.3f\n", median(bind_times));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string why;
+  if (!gpu_is_available(&why)) {
+    std::fprintf(stderr, "this benchmark needs an NVIDIA GPU: %s\n", why.c_str());
+    return 1;
+  }
+  try {
+    return measure(argc > 1 ? std::atoi(argv[1]) : 500);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
