@@ -8,6 +8,8 @@ from .errors import SpecError
 from .kernel import AttentionKernel, jit
 from .spec import AttentionSpec, Mask, causal, dtype_name, full
 
+_FULL = full()
+_TOP_LEFT = causal("top_left")
 _kernels: dict[tuple[Any, ...], AttentionKernel] = {}
 
 
@@ -16,8 +18,12 @@ def _kernel_for(
 ) -> AttentionKernel:
     # Everything a spec is made of, read off the arrays; lengths and batch are not.
     at_heads = 1 if layout == "bhsd" else 2
-    key = (q.shape[-1], v.shape[-1], q.shape[at_heads], k.shape[at_heads], q.dtype, mask, layout,
-           getattr(q, "device", None))  # fmt: skip
+    q_shape, k_shape, v_shape = q.shape, k.shape, v.shape
+    if not len(q_shape) == len(k_shape) == len(v_shape) == 4:
+        _refuse_ranks(q=q_shape, k=k_shape, v=v_shape)
+    device = getattr(q, "device", None)
+    key = (q_shape[3], v_shape[3], q_shape[at_heads], k_shape[at_heads], q.dtype, mask.text, layout,
+           device)  # fmt: skip
     kernel = _kernels.get(key)
     if kernel is None:
         head_dim, head_dim_v, heads, kv_heads = key[:4]
@@ -37,14 +43,13 @@ def _kernel_for(
     return kernel
 
 
-def _check_ranks(call: str, **arrays: Any) -> None:
-    for name, array in arrays.items():
-        if len(array.shape) != 4:
-            raise SpecError(
-                call,
-                f"{name} has shape {tuple(array.shape)}, which is not 4 dimensions",
-                f"add the missing ones, as in {name}[None]",
-            )
+def _refuse_ranks(**shapes: Any) -> None:
+    name, shape = next((name, shape) for name, shape in shapes.items() if len(shape) != 4)
+    raise SpecError(
+        "attention",
+        f"{name} has shape {tuple(shape)}, which is not 4 dimensions",
+        f"add the missing ones, as in {name}[None]",
+    )
 
 
 def attention(
@@ -60,8 +65,7 @@ def attention(
     stream: Any = None,
 ) -> Any:
     """softmax(scale q k^T + mask) v; a causal mask is aligned to the bottom right unless it says so."""
-    _check_ranks("attention", q=q, k=k, v=v)
-    kernel = _kernel_for(q, k, v, mask or full(), layout)
+    kernel = _kernel_for(q, k, v, mask or _FULL, layout)
     return kernel(q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream)
 
 
@@ -86,14 +90,13 @@ def sdpa(
         raise SpecError(
             f"sdpa(dropout_p={dropout_p})", "dropout is not supported", "dropout_p=0.0"
         )
-    _check_ranks("sdpa", query=query, key=key, value=value)
-    if not enable_gqa and query.shape[1] != key.shape[1]:
+    if not enable_gqa and len(query.shape) == len(key.shape) == 4 and query.shape[1] != key.shape[1]:
         raise SpecError(
             "sdpa(enable_gqa=False)",
             f"query has {query.shape[1]} heads and key has {key.shape[1]}",
             "enable_gqa=True, if each key head serves several query heads",
         )
-    mask = causal("top_left") if is_causal else full()
+    mask = _TOP_LEFT if is_causal else _FULL
     return _kernel_for(query, key, value, mask, "bhsd")(query, key, value, scale=scale)
 
 

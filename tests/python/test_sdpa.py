@@ -29,7 +29,7 @@ def test_what_is_not_supported_says_so():
         fc.sdpa(x, x, x, attn_mask=x)
     with pytest.raises(fc.SpecError, match=r"sdpa\(dropout_p=0.1\)"):
         fc.sdpa(x, x, x, dropout_p=0.1)
-    with pytest.raises(fc.SpecError, match=r"query has shape \(1, 4, 64\)"):
+    with pytest.raises(fc.SpecError, match=r"q has shape \(1, 4, 64\)"):
         fc.sdpa(x[0], x, x)
 
 
