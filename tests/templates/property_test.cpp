@@ -1,0 +1,232 @@
+// Random attention under random schedules for every target, run by the emulator and held against the
+// reference. A case is a number: what it draws depends on nothing else.
+//
+//   FLASHCORE_PROPERTY_CASES  how many cases (default 64)
+//   FLASHCORE_PROPERTY_FIRST  the first of them (default 0)
+//
+// A case that fails says how to run it alone.
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "dsl/json.h"
+#include "templates/attention.h"
+#include "tests/templates/support/attention_run.h"
+
+namespace flashcore {
+namespace {
+
+constexpr int shards = 4;  // test processes that may run side by side
+
+int from_environment(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text && *text ? std::atoi(text) : otherwise;
+}
+
+class Draw {
+ public:
+  explicit Draw(unsigned seed) : random_(seed * 7919u + 17u) {}
+
+  int between(int low, int high) {
+    return low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1));
+  }
+  bool one_in(int n) { return between(1, n) == 1; }
+  template <class T>
+  T one_of(const std::vector<T>& choices) {
+    return choices[static_cast<std::size_t>(between(0, static_cast<int>(choices.size()) - 1))];
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+/// Masks that ship, and masks as a user writes them: affine and not, with `or`, over heads.
+Mask draw_mask(Draw& draw) {
+  const int left = draw.between(0, 90), right = draw.between(0, 40), size = draw.between(3, 80);
+  switch (draw.between(0, 9)) {
+    case 0:
+    case 1: return full();
+    case 2:
+    case 3: return causal();
+    case 4: return causal(Align::top_left);
+    case 5:
+      return {fmt::format("window({}, {})", left, right), [=](const ScoreSite& s) {
+                const Tile at = s.query_index + (s.key_length - s.query_length);
+                return s.key_index >= at - left && s.key_index <= at + right;
+              }};
+    case 6:
+      return {fmt::format("prefix({}) or causal", size), [=](const ScoreSite& s) {
+                return s.key_index < size || s.query_index >= s.key_index;
+              }};
+    case 7:
+      return {fmt::format("documents of {}", size), [=](const ScoreSite& s) {
+                return s.query_index / size == s.key_index / size;
+              }};
+    case 8:
+      return {fmt::format("every {}th key, by head", size % 5 + 2), [=](const ScoreSite& s) {
+                return (s.query_index - s.key_index) % (size % 5 + 2) == s.head % 2;
+              }};
+    default:
+      return {fmt::format("2 q > k and k > {}", left), [=](const ScoreSite& s) {
+                return s.query_index * 2 > s.key_index && s.key_index > left;
+              }};
+  }
+}
+
+struct Case {
+  AttentionSpec spec;
+  Schedule schedule;
+  const Target* target = nullptr;
+  std::vector<AttentionInputs> launches;
+
+  explicit Case(unsigned number) {
+    Draw draw(number);
+    draw_spec(draw);
+    draw_schedule(draw);
+    // Lengths near multiples of the tiles, and any others; open ones may be 0.
+    const int count = spec.q_len ? 1 : 3;
+    for (int i = 0; i < count; ++i) {
+      AttentionInputs in;
+      in.batch = spec.batch ? *spec.batch : draw.between(1, 2);
+      in.heads = spec.heads ? spec.heads : draw.between(1, 2);
+      in.kv_heads = spec.kv_heads ? spec.kv_heads : in.heads;
+      in.q_len = spec.q_len ? *spec.q_len : draw_length(draw, schedule.tiles.at("rows"));
+      in.kv_len = spec.kv_len ? *spec.kv_len : draw_length(draw, schedule.tiles.at("cols"));
+      if (draw.one_in(3)) in.row_gap = 8 * draw.between(1, 4);
+      if (draw.one_in(4)) in.spread = 30;  // scores far apart: one key takes all
+      in.seed = number * 16 + static_cast<unsigned>(i);
+      launches.push_back(in);
+    }
+  }
+
+  void draw_spec(Draw& draw) {
+    spec.dtype = draw.one_of<DType>({DType::f16, DType::bf16});
+    spec.head_dim = draw.one_in(3) ? draw.one_of<int>({64, 128}) : draw_dim(draw);
+    if (draw.one_in(3)) spec.head_dim_v = draw_dim(draw);
+    spec.mask = draw_mask(draw);
+    spec.layout = draw.one_of<TensorLayout>({TensorLayout::bhsd, TensorLayout::bshd});
+    spec.lse = draw.one_in(2);
+    if (draw.one_in(2)) {
+      spec.kv_heads = draw.between(1, 2);
+      spec.heads = spec.kv_heads * draw.between(1, 3);
+    }
+    if (draw.one_in(4)) {
+      spec.q_len = draw.between(1, 200);
+      spec.kv_len = draw.one_in(2) ? 64 * draw.between(1, 3) : draw.between(1, 200);
+    } else if (draw.one_in(4)) {
+      spec.kv_len = draw.between(1, 200);
+    }
+    if (draw.one_in(6)) spec.batch = draw.between(1, 2);
+  }
+
+  void draw_schedule(Draw& draw) {
+    const std::span<const Target> targets = all_targets();
+    target = &targets[static_cast<std::size_t>(draw.between(0, static_cast<int>(targets.size()) - 1))];
+    schedule = attention_schedule(spec, *target);
+    schedule.warps_m = draw.one_of<int>({1, 2, 3, 4, 4, 5, 6, 7, 8, 8});
+    if (draw.one_in(12)) schedule.warps_n = 2;
+    schedule.tiles["rows"] = 16 * schedule.warps_m * (draw.one_in(4) ? 2 : 1);
+    schedule.tiles["cols"] = 16 * draw.between(1, spec.head_dim > 96 ? 4 : 8);
+    if (draw.one_in(16)) schedule.tiles["rows"] = 16 * draw.between(1, 16);
+    schedule.stages = draw.one_of<int>({1, 2, 2, 3, 4});
+    schedule.keep_operands = draw.one_in(3);
+    schedule.staged_stores = !draw.one_in(3);
+    schedule.peel_masks = draw.one_in(2);
+    schedule.descending = draw.one_in(2);
+    schedule.last_tiles_first = draw.one_in(2);
+    schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
+  }
+
+  static int draw_dim(Draw& draw) { return 8 * draw.between(1, draw.one_in(4) ? 32 : 14); }
+
+  static int draw_length(Draw& draw, int tile) {
+    switch (draw.between(0, 5)) {
+      case 0: return draw.one_of<int>({0, 1, 1, 2});
+      case 1: return tile * draw.between(1, std::max(1, 200 / tile)) + draw.between(-1, 1);
+      default: return draw.between(1, 300);
+    }
+  }
+
+  [[nodiscard]] std::string text() const {
+    return fmt::format(
+        "{} head_dim {} head_dim_v {} heads {} kv_heads {} mask [{}] layout {} lse {} batch {} q_len "
+        "{} kv_len {}\n  on {} with {}",
+        name_of(spec.dtype), spec.head_dim, spec.value_dim(), spec.heads, spec.kv_heads,
+        spec.mask.text, name_of(spec.layout), spec.lse, spec.batch.value_or(-1),
+        spec.q_len.value_or(-1), spec.kv_len.value_or(-1), target->name, to_json(schedule));
+  }
+};
+
+std::string describe(const AttentionInputs& in) {
+  return fmt::format("batch {} heads {}/{} q_len {} kv_len {} row_gap {} spread {}", in.batch,
+                     in.heads, in.kv_heads, in.q_len, in.kv_len, in.row_gap, in.spread);
+}
+
+void expect_strict(const AttentionSpec& spec, const KernelSource& source, const EmulationReport& report) {
+  for (const OutputCoverage& output : report.outputs) {
+    EXPECT_EQ(output.unwritten, 0) << output.name << " has elements that nobody wrote";
+    EXPECT_EQ(output.rewritten, 0) << output.name << " has elements that were written twice";
+  }
+  // The emulator takes the k-th access of every lane at a line for one instruction. It is not where some
+  // lanes leave out a chunk beyond the last column.
+  const bool guarded = spec.value_dim() % 16 != 0;
+  for (const BankLine& line : report.banks.lines) {
+    if (guarded && line.primitive == Primitive::load_shared) continue;
+    EXPECT_EQ(line.conflicts, 0) << name_of(line.primitive) << " has bank conflicts, "
+                                 << line.conflicts << " of " << line.transactions << "\n"
+                                 << line_of(source, line.line);
+  }
+}
+
+class AttentionProperty : public testing::TestWithParam<int> {};
+
+TEST_P(AttentionProperty, RandomCasesMatchTheReference) {
+  const int first = from_environment("FLASHCORE_PROPERTY_FIRST", 0);
+  const int cases = from_environment("FLASHCORE_PROPERTY_CASES", 64);
+  int ran = 0, refused = 0;
+  for (int number = first; number < first + cases; ++number) {
+    if (number % shards != GetParam()) continue;
+    const Case c(static_cast<unsigned>(number));
+    SCOPED_TRACE(fmt::format("FLASHCORE_PROPERTY_FIRST={} FLASHCORE_PROPERTY_CASES=1 test_templates "
+                             "--gtest_filter='*RandomCases*'\n  {}",
+                             number, c.text()));
+    try {
+      const Program program = attention_forward(c.spec);
+      KernelSource source;
+      try {
+        source = generate(program, c.schedule, *c.target);
+      } catch (const ScheduleError& error) {
+        ++refused;
+        EXPECT_FALSE(error.complaint().fix.empty()) << "no way out: " << error.what();
+        continue;
+      }
+      ++ran;
+      for (const AttentionInputs& in : c.launches) {
+        SCOPED_TRACE(describe(in));
+        AttentionRun run(c.spec, in);
+        const EmulationReport report = run.emulate(source);
+        EXPECT_EQ(run.compare(program), "");
+        expect_strict(c.spec, source, report);
+      }
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
+  RecordProperty("ran", ran);
+  RecordProperty("refused", refused);
+  // A generator that refuses everything would pass otherwise.
+  if (ran + refused >= 8) {
+    EXPECT_GT(ran, refused);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shard, AttentionProperty, testing::Range(0, shards));
+
+}  // namespace
+}  // namespace flashcore
