@@ -269,6 +269,10 @@ class LayoutInference {
                fmt::format("warps_n = 1 and warps_m = {}", schedule_.warps_m * schedule_.warps_n),
                op.where});
     }
+    if (op.code == OpCode::transpose && !in_shared(op.operands[0]))
+      throw SpecError({"a transpose of a tile that lives in registers",
+                       "only the operand of a product can be read either way round",
+                       "load or build the tile with its axes in the other order", op.where});
     if (op.code != OpCode::dot) return;
     if (f_[op.operands[0]].home.space != Space::shared &&
         f_[op.operands[0]].home.space != Space::operand)
