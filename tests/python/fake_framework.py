@@ -75,8 +75,12 @@ def _borrow(wrapped, out):
     return 0
 
 
+streams_asked_for: list[tuple[int, int]] = []
+
+
 @_Stream
 def _current_stream(device_type, device_id, out):
+    streams_asked_for.append((device_type, device_id))
     out[0] = None
     return 0
 

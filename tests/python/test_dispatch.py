@@ -1,0 +1,121 @@
+"""Arrays on a GPU go to the GPU, on the right stream. A driver without a GPU behind it stands in."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flashcore as fc
+
+# The build tree: <build>/python/flashcore/__init__.py beside <build>/tests.
+DRIVER = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
+pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the C++ tests are not built")
+
+SETUP = """
+import fake_framework
+import numpy as np
+import flashcore as fc
+
+class Gpu(fake_framework.Exchange):
+    device_type = 2
+
+def arrays(kind=Gpu):
+    return [kind(np.zeros((1, 2, 40, 64), np.float16)) for _ in range(4)]
+
+def refused(call):
+    try:
+        call()
+    except fc.DeviceError as error:
+        return str(error)
+    raise SystemExit("nothing was refused")
+
+kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16"))
+q, k, v, out = arrays()
+"""
+
+
+def run(program, **environment):
+    environment = os.environ | {
+        "FLASHCORE_LIBCUDA": str(DRIVER),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+        **environment,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SETUP + program], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_target_is_the_gpus():
+    assert run("print(kernel.target)") == "sm_80\n"
+
+
+def test_the_frameworks_stream_is_asked_for_once_a_call():
+    assert run("""
+kernel(q, k, v, out=out)
+kernel(q, k, v, out=out)
+print(fake_framework.streams_asked_for)
+""") == "[(2, 0), (2, 0)]\n"  # fmt: skip
+
+
+def test_a_given_stream_wins():
+    assert run("""
+class Stream:
+    cuda_stream = 77
+
+kernel(q, k, v, out=out, stream=77)
+kernel(q, k, v, out=out, stream=Stream())
+print(fake_framework.streams_asked_for)
+print(refused(lambda: kernel(q, k, v, out=out, stream="fast")))
+""") == (
+        "[]\nstream\n  why: 'fast' is no CUDA stream\n"
+        "  try: pass a stream of torch or CuPy, or its handle as an int\n"
+    )  # fmt: skip
+
+
+def test_arrays_have_to_be_on_one_device():
+    message = run("""
+print(refused(lambda: kernel(q, k, v.array, out=out)))
+""")
+    assert "v" in message
+    assert "CPU" in message
+
+
+def test_a_kernel_for_another_gpu_says_so():
+    message = run("""
+other = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16"), target="sm_90")
+print(refused(lambda: other(q, k, v, out=out)))
+""")
+    assert "it was compiled for sm_90" in message
+    assert "compile it for sm_80 as well" in message
+
+
+def test_exporters_are_told_the_stream():
+    assert run("""
+class Told(fake_framework.Dlpack):
+    device_type = 2
+    def __dlpack__(self, *, stream=None, max_version=None, **more):
+        print(stream)
+        return super().__dlpack__(max_version=max_version)
+
+import contextlib
+for stream in (None, 5, 0):
+    with contextlib.suppress(fc.DeviceError):  # its capsule tells of CPU memory
+        kernel(q, Told(k.array), v, out=out, stream=stream)
+""") == "1\n5\n1\n"  # fmt: skip
+
+
+def test_a_missing_driver_leaves_the_emulator():
+    out = run(
+        """
+o = kernel(*arrays(lambda array: array)[:3])
+print(kernel.target, o.shape)
+print(refused(lambda: kernel(q, k, v, out=out)))
+""",
+        FLASHCORE_LIBCUDA="/nowhere/libcuda.so",
+    )
+    assert out.startswith("sm_80 (1, 2, 40, 64)\n")
+    assert "/nowhere/libcuda.so" in out
