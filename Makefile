@@ -11,7 +11,7 @@ demo: build
 
 test: build
 	ctest --test-dir $(BUILD) --output-on-failure --timeout 300 -j $(shell nproc)
-	$(PYTHON) -m pytest -q tests/python tests/tools
+	$(PYTHON) -m pytest -q
 
 bench: build
 	$(PYTHON) benchmarks/attention.py

@@ -1,11 +1,11 @@
 # `cmake --install <build> --component development` gives C++ users the libraries, the headers under
 # include/flashcore, and a package: find_package(flashcore), then link flashcore::dsl, ::codegen,
-# ::templates, ::runtime or ::emulator.
+# ::templates, ::runtime, ::emulator or ::reference.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/flashcore)
-foreach(name dsl codegen templates runtime emulator)
+foreach(name dsl codegen templates runtime emulator reference)
   set_target_properties(flashcore_${name} PROPERTIES EXPORT_NAME ${name})
   install(TARGETS flashcore_${name} EXPORT flashcoreTargets COMPONENT development
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

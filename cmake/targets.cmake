@@ -16,11 +16,6 @@ endfunction()
 function(flashcore_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;HEADERS_OF" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${arg_SOURCES})
-  if(NOT sources)  # build-up only
-    add_library(flashcore_${name} INTERFACE)
-    target_link_libraries(flashcore_${name} INTERFACE ${arg_LINK})
-    return()
-  endif()
   add_library(flashcore_${name} STATIC ${sources})
   add_library(flashcore::${name} ALIAS flashcore_${name})
   target_include_directories(flashcore_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
