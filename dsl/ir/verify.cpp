@@ -123,6 +123,7 @@ class Verifier {
         scalars(op, 0, op.operands.size());
         if (f_[op.results[0]].type.dtype != f_[op.buffer].dtype)
           fail(fmt::format("buffer {} holds {}", f_[op.buffer].name, name_of(f_[op.buffer].dtype)));
+        fits_buffer(op, f_[op.results[0]].type.axes);
         break;
       case OpCode::commit_copies:
       case OpCode::wait_copies:
@@ -132,6 +133,8 @@ class Verifier {
         break;
       default:
         if (op.code == OpCode::load) input(op);
+        if (op.code == OpCode::convert && op.buffer && !op.operands.empty())
+          fits_buffer(op, f_[op.operands[0]].type.axes);
         if (kind_of(op.code) != OpKind::source && op.code != OpCode::load && op.operands.empty())
           fail("it has no operand");
         results(op, 1);
@@ -146,7 +149,7 @@ class Verifier {
   void copy(const Op& op) {
     results(op, 0);
     input(op);
-    accessed_axes(f_, op);
+    fits_buffer(op, accessed_axes(f_, op));
     if (op.operands.size() == 1 || op.operands.size() > 3)
       fail(fmt::format("it has {} operands", op.operands.size()),
            "a copy takes none, or the tile and the slot, or both and a condition");
@@ -154,6 +157,16 @@ class Verifier {
     if (op.operands.size() == 3 && f_[op.operands[2]].type != TileType{DType::i1, {}})
       fail(fmt::format("{} is {} and should be an i1 scalar", name(op.operands[2]),
                        describe(f_, f_[op.operands[2]].type)));
+  }
+
+  /// Slots hold whole tiles, in the order of their axes.
+  void fits_buffer(const Op& op, const std::vector<AxisId>& axes) {
+    if (axes.size() != 2) return;
+    const Buffer& buffer = f_[op.buffer];
+    const int rows = f_[axes[0]].tile, columns = f_[axes[1]].tile;
+    if ((rows && rows != buffer.rows) || (columns && columns != buffer.columns))
+      fail(fmt::format("a slot of {} is {} x {}, the tile is {} x {}", buffer.name, buffer.rows,
+                       buffer.columns, rows, columns));
   }
 
   void store(const Op& op) {
@@ -167,7 +180,7 @@ class Verifier {
       if (c.value) seen.insert(depends_[c.value.index].begin(), depends_[c.value.index].end());
     }
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
-      if (is_parallel(AxisId(i)) && !seen.contains(AxisId(i)))
+      if (is_parallel(AxisId(i)) && !seen.contains(AxisId(i)) && f_.axes[i].extent != Extent(1))
         fail(fmt::format("every position of {} writes the same elements", f_.axes[i].name),
              fmt::format("index {} by {}", f_[op.tensor].name, f_.axes[i].name));
   }

@@ -21,6 +21,7 @@ input x: f32 [B, N, 16]
 input h: bf16 [N, 16]
 output y: f32 [B, N, 16]
 buffer slot: bf16 [64, 16] stages 2
+buffer small: bf16 [32, 16] stages 2
 {
   %b = index batch : i32
   %i = constant 0 : i32
@@ -37,7 +38,7 @@ std::string complaint(const Function& f) {
   return "valid";
 }
 
-/// The message for lines between `head` and `tail`; the first of them is line 15.
+/// The message for lines between `head` and `tail`; the first of them is line 16.
 std::string with(const std::string& lines) { return complaint(parse(head + lines + tail, "t")); }
 
 std::string declaring(const std::string& lines) {
@@ -74,15 +75,15 @@ TEST(Verify, Declarations) {
 TEST(Verify, UsesFollowDefinitions) {
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    %in = neg %t : i32\n    yield\n  }\n"
                  "  %a = neg %in : i32\n"),
-            "invalid operation: %a = neg %in : i32\n  at:  t:20\n  why: %in is not defined here\n"
+            "invalid operation: %a = neg %in : i32\n  at:  t:21\n  why: %in is not defined here\n"
             "  try: a value is used after the op that makes it, in the same region or one inside");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    yield\n  }\n  %a = neg %t : i32\n"),
-            "invalid operation: %a = neg %t : i32\n  at:  t:19\n  why: %t is not defined here\n"
+            "invalid operation: %a = neg %t : i32\n  at:  t:20\n  why: %t is not defined here\n"
             "  try: a value is used after the op that makes it, in the same region or one inside");
   Function f = parse(head + tail, "t");
   f[f.body].ops.insert(f[f.body].ops.begin(), f[f.body].ops.back());
   EXPECT_EQ(complaint(f),
-            "invalid operation: store y[%b, rows, d], %x\n  at:  t:15\n"
+            "invalid operation: store y[%b, rows, d], %x\n  at:  t:16\n"
             "  why: %x is not defined here\n"
             "  try: a value is used after the op that makes it, in the same region or one inside");
 }
@@ -91,75 +92,75 @@ TEST(Verify, DefinitionsAreUnique) {
   Function f = parse(head + tail, "t");
   f[f.body].ops.insert(f[f.body].ops.begin() + 1, f[f.body].ops[0]);
   EXPECT_EQ(complaint(f),
-            "invalid operation: %b = index batch : i32\n  at:  t:12\n  why: %b is defined twice");
+            "invalid operation: %b = index batch : i32\n  at:  t:13\n  why: %b is defined twice");
   f = parse(head + tail, "t");
   f[ValueId(0)].definition = OpId(1);
   EXPECT_EQ(complaint(f),
-            "invalid operation: %b = index batch : i32\n  at:  t:12\n"
+            "invalid operation: %b = index batch : i32\n  at:  t:13\n"
             "  why: %b names another op as its definition");
 }
 
 TEST(Verify, OperandsAndResultsAreThere) {
   EXPECT_EQ(with("  %a = add %x : f32[rows, d]\n"),
-            "add with 1 operands\n  at:  t:15\n  why: it takes 2");
+            "add with 1 operands\n  at:  t:16\n  why: it takes 2");
   EXPECT_EQ(with("  %a = dot %x : f32[rows, d]\n"),
-            "dot with 1 operands\n  at:  t:15\n  why: it takes 2");
+            "dot with 1 operands\n  at:  t:16\n  why: it takes 2");
   EXPECT_EQ(with("  %a = neg : f32\n"),
-            "invalid operation: %a = neg : f32\n  at:  t:15\n  why: it has no operand");
+            "invalid operation: %a = neg : f32\n  at:  t:16\n  why: it has no operand");
   EXPECT_EQ(with("  neg %x\n"),
-            "invalid operation: neg %x\n  at:  t:15\n"
+            "invalid operation: neg %x\n  at:  t:16\n"
             "  why: it has 0 results and should have 1");
   EXPECT_EQ(with("  %a = barrier : f32\n"),
-            "invalid operation: %a = barrier : f32\n  at:  t:15\n"
+            "invalid operation: %a = barrier : f32\n  at:  t:16\n"
             "  why: it has 1 results and should have 0");
 }
 
 TEST(Verify, WhatAnOpNamesIsThere) {
   EXPECT_EQ(with("  %a = index : i32\n"),
-            "invalid operation: %a = index : i32\n  at:  t:15\n  why: it names no axis");
+            "invalid operation: %a = index : i32\n  at:  t:16\n  why: it names no axis");
   EXPECT_EQ(with("  %a = reduce_max %x : f32[rows]\n"),
-            "invalid operation: %a = reduce_max %x : f32[rows]\n  at:  t:15\n"
+            "invalid operation: %a = reduce_max %x : f32[rows]\n  at:  t:16\n"
             "  why: it names no axis");
   EXPECT_EQ(with("  %a = parameter : f32\n"),
-            "invalid operation: %a = parameter : f32\n  at:  t:15\n  why: it names no parameter");
+            "invalid operation: %a = parameter : f32\n  at:  t:16\n  why: it names no parameter");
   EXPECT_EQ(with("  %a = load : f32\n"),
-            "invalid operation: %a = load : f32\n  at:  t:15\n  why: it names no tensor");
+            "invalid operation: %a = load : f32\n  at:  t:16\n  why: it names no tensor");
   EXPECT_EQ(with("  copy_async h[rows, d]\n"),
-            "invalid operation: copy_async h[rows, d]\n  at:  t:15\n  why: it names no buffer");
+            "invalid operation: copy_async h[rows, d]\n  at:  t:16\n  why: it names no buffer");
 }
 
 TEST(Verify, ResultsHaveTheTypeThatFollows) {
   EXPECT_EQ(with("  %a = reduce_max %x along d : f32\n"),
-            "invalid operation: %a = reduce_max %x along d : f32\n  at:  t:15\n"
+            "invalid operation: %a = reduce_max %x along d : f32\n  at:  t:16\n"
             "  why: its result is f32 and should be f32[rows]");
   EXPECT_EQ(with("  %a = cast %x : bf16[rows]\n"),
-            "invalid operation: %a = cast %x : bf16[rows]\n  at:  t:15\n"
+            "invalid operation: %a = cast %x : bf16[rows]\n  at:  t:16\n"
             "  why: its result is bf16[rows] and should be bf16[rows, d]");
   EXPECT_EQ(with("  %a = read_slot in slot : f32[rows, d]\n"),
-            "invalid operation: %a = read_slot in slot : f32[rows, d]\n  at:  t:15\n"
+            "invalid operation: %a = read_slot in slot : f32[rows, d]\n  at:  t:16\n"
             "  why: buffer slot holds bf16");
   EXPECT_EQ(with("  %a = read_slot %x in slot : bf16[rows, d]\n"),
-            "invalid operation: %a = read_slot %x in slot : bf16[rows, d]\n  at:  t:15\n"
+            "invalid operation: %a = read_slot %x in slot : bf16[rows, d]\n  at:  t:16\n"
             "  why: %x is f32[rows, d] and should be an i32 scalar");
 }
 
 TEST(Verify, Attributes) {
   EXPECT_EQ(with("  %a = neg %x masking : f32[rows, d]\n"),
-            "invalid operation: %a = neg %x masking : f32[rows, d]\n  at:  t:15\n"
+            "invalid operation: %a = neg %x masking : f32[rows, d]\n  at:  t:16\n"
             "  why: only a where is masking");
   EXPECT_EQ(with("  %a = neg %x by lane : f32[rows, d]\n"),
-            "invalid operation: %a = neg %x by lane : f32[rows, d]\n  at:  t:15\n"
+            "invalid operation: %a = neg %x by lane : f32[rows, d]\n  at:  t:16\n"
             "  why: only a reduction is done by lane");
 }
 
 TEST(Verify, LoadsAndStores) {
   EXPECT_EQ(with("  %a = load y[%b, rows, d] : f32[rows, d]\n"),
-            "invalid operation: %a = load y[%b, rows, d] : f32[rows, d]\n  at:  t:15\n"
+            "invalid operation: %a = load y[%b, rows, d] : f32[rows, d]\n  at:  t:16\n"
             "  why: y is an output");
   EXPECT_EQ(with("  store x[%b, rows, d], %x\n"),
-            "store to x\n  at:  t:15\n  why: it is an input\n  try: declare an output");
+            "store to x\n  at:  t:16\n  why: it is an input\n  try: declare an output");
   EXPECT_EQ(with("  store y[%b, %i, d], %x\n"),
-            "store of f32[rows, d] to y\n  at:  t:15\n"
+            "store of f32[rows, d] to y\n  at:  t:16\n"
             "  why: the indices name a tile of type f32[d]\n"
             "  try: index the output by the axes of the tile");
 }
@@ -167,22 +168,36 @@ TEST(Verify, LoadsAndStores) {
 TEST(Verify, Copies) {
   EXPECT_EQ(with("  copy_async h[rows, d] in slot\n"), "valid");
   EXPECT_EQ(with("  copy_async y[%b, rows, d] in slot\n"),
-            "invalid operation: copy_async y[%b, rows, d] in slot\n  at:  t:15\n"
+            "invalid operation: copy_async y[%b, rows, d] in slot\n  at:  t:16\n"
             "  why: y is an output");
   EXPECT_EQ(with("  copy_async h[rows, d], %i in slot\n"),
-            "invalid operation: copy_async h[rows, d], %i in slot\n  at:  t:15\n"
+            "invalid operation: copy_async h[rows, d], %i in slot\n  at:  t:16\n"
             "  why: it has 1 operands\n"
             "  try: a copy takes none, or the tile and the slot, or both and a condition");
   EXPECT_EQ(with("  copy_async h[rows, d], %i, %i, %i in slot\n"),
-            "invalid operation: copy_async h[rows, d], %i, %i, %i in slot\n  at:  t:15\n"
+            "invalid operation: copy_async h[rows, d], %i, %i, %i in slot\n  at:  t:16\n"
             "  why: %i is i32 and should be an i1 scalar");
+}
+
+TEST(Verify, SlotsHoldTheTile) {
+  const std::string why = "  at:  t:16\n  why: a slot of slot is 64 x 16, the tile is ";
+  EXPECT_EQ(with("  %a = read_slot in slot : bf16[d, rows]\n"),
+            "invalid operation: %a = read_slot in slot : bf16[d, rows]\n" + why + "0 x 64");
+  EXPECT_EQ(with("  copy_async h[cols, d], %i, %i in slot\n"),
+            "invalid operation: copy_async h[cols, d], %i, %i in slot\n" + why + "32 x 0");
+  EXPECT_EQ(with("  %t = transpose %x : f32[d, rows]\n  %a = convert %t in slot : f32[d, rows]\n"),
+            "invalid operation: %a = convert %t in slot : f32[d, rows]\n"
+            "  at:  t:17\n  why: a slot of slot is 64 x 16, the tile is 0 x 64");
 }
 
 TEST(Verify, BlocksWriteDifferentElements) {
   EXPECT_EQ(with("  store y[%i, rows, d], %x\n"),
-            "invalid operation: store y[%i, rows, d], %x\n  at:  t:15\n"
+            "invalid operation: store y[%i, rows, d], %x\n  at:  t:16\n"
             "  why: every position of batch writes the same elements\n  try: index y by batch");
   EXPECT_EQ(with("  %twice = add %b, %b : i32\n  store y[%twice, rows, d], %x\n"), "valid");
+  Function f = parse(head + "  store y[%i, rows, d], %x\n" + tail, "t");
+  f.axes[0].extent = 1;  // one position cannot disagree with itself
+  EXPECT_EQ(complaint(f), "valid");
   // The index may also come out of a loop.
   EXPECT_EQ(with("  %last = loop cols {\n    tile %t : i32\n    carry %l = %i : i32\n"
                  "    %next = add %l, %b : i32\n    yield %next\n  }\n"
@@ -192,38 +207,38 @@ TEST(Verify, BlocksWriteDifferentElements) {
 
 TEST(Verify, TheTileOfALoopAxisNeedsTheLoop) {
   EXPECT_EQ(with("  %a = index cols : i32[cols]\n"),
-            "invalid operation: %a = index cols : i32[cols]\n  at:  t:15\n"
+            "invalid operation: %a = index cols : i32[cols]\n  at:  t:16\n"
             "  why: it needs the current tile of cols outside a loop over it\n"
             "  try: move it into loop(cols, ...)");
   EXPECT_EQ(with("  %a = load h[cols, d] : bf16[cols, d]\n"),
-            "invalid operation: %a = load h[cols, d] : bf16[cols, d]\n  at:  t:15\n"
+            "invalid operation: %a = load h[cols, d] : bf16[cols, d]\n  at:  t:16\n"
             "  why: it needs the current tile of cols outside a loop over it\n"
             "  try: move it into loop(cols, ...)");
   EXPECT_EQ(with("  copy_async h[cols, d] in slot\n"),
-            "invalid operation: copy_async h[cols, d] in slot\n  at:  t:15\n"
+            "invalid operation: copy_async h[cols, d] in slot\n  at:  t:16\n"
             "  why: it needs the current tile of cols outside a loop over it\n"
             "  try: move it into loop(cols, ...)");
-  EXPECT_EQ(with("  copy_async h[cols, d], %i, %i in slot\n"), "valid");
+  EXPECT_EQ(with("  copy_async h[cols, d], %i, %i in small\n"), "valid");
 }
 
 TEST(Verify, Regions) {
   EXPECT_EQ(with("  yield\n"),
-            "invalid operation: yield\n  at:  t:15\n"
+            "invalid operation: yield\n  at:  t:16\n"
             "  why: a yield ends the region of a loop and stands nowhere else");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    yield\n    barrier\n  }\n"),
-            "invalid operation: yield\n  at:  t:17\n"
+            "invalid operation: yield\n  at:  t:18\n"
             "  why: a yield ends the region of a loop and stands nowhere else");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    barrier\n  }\n"),
-            "invalid operation: barrier\n  at:  t:17\n"
+            "invalid operation: barrier\n  at:  t:18\n"
             "  why: the region of a loop ends with a yield");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n  }\n"),
-            "invalid operation: loop cols\n  at:  t:15\n"
+            "invalid operation: loop cols\n  at:  t:16\n"
             "  why: the region of a loop ends with a yield");
   EXPECT_EQ(with("  loop d {\n    tile %t : i32\n    yield\n  }\n"),
-            "invalid operation: loop d\n  at:  t:15\n  why: d is not an axis of kind tiles");
+            "invalid operation: loop d\n  at:  t:16\n  why: d is not an axis of kind tiles");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    loop cols {\n      tile %u : i32\n"
                  "      yield\n    }\n    yield\n  }\n"),
-            "invalid operation: loop cols\n  at:  t:17\n"
+            "invalid operation: loop cols\n  at:  t:18\n"
             "  why: it is inside another loop over cols");
 }
 
@@ -232,53 +247,53 @@ TEST(Verify, BoundsAndCarriedValues) {
       "    tile %t : i32\n    carry %c = %x : f32[rows, d]\n    yield %c\n  }\n";
   EXPECT_EQ(with("  %l = loop cols from %i, %i to %i, %i {\n" + body), "valid");
   EXPECT_EQ(with("  %l = loop cols from %i, %i, %i to %i, %i, %i {\n" + body),
-            "invalid operation: %l = loop cols from %i, %i, %i to %i, %i, %i\n  at:  t:15\n"
+            "invalid operation: %l = loop cols from %i, %i, %i to %i, %i, %i\n  at:  t:16\n"
             "  why: it has 6 bounds\n  try: a loop has none, two or four");
   EXPECT_EQ(with("  %l = loop cols from %i to %x {\n" + body),
-            "invalid operation: %l = loop cols from %i to %x\n  at:  t:15\n"
+            "invalid operation: %l = loop cols from %i to %x\n  at:  t:16\n"
             "  why: %x is f32[rows, d] and should be an i32 scalar");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : f32\n    carry %c = %x : f32[rows, d]\n"
                  "    yield %c\n  }\n"),
-            "invalid operation: %l = loop cols\n  at:  t:15\n"
+            "invalid operation: %l = loop cols\n  at:  t:16\n"
             "  why: the number of a tile is an i32 scalar");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : i32\n    carry %c = %i : f32[rows, d]\n"
                  "    yield %c\n  }\n"),
-            "invalid operation: %l = loop cols\n  at:  t:15\n"
+            "invalid operation: %l = loop cols\n  at:  t:16\n"
             "  why: %i is i32, the carried %c is f32[rows, d]");
   EXPECT_EQ(with("  %l = loop cols : f32 {\n" + body),
-            "invalid operation: %l = loop cols : f32\n  at:  t:15\n"
+            "invalid operation: %l = loop cols : f32\n  at:  t:16\n"
             "  why: %l is f32, the carried %c is f32[rows, d]");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : i32\n    carry %c = %x : f32[rows, d]\n"
                  "    yield %t\n  }\n"),
-            "invalid operation: yield %t\n  at:  t:18\n"
+            "invalid operation: yield %t\n  at:  t:19\n"
             "  why: %t is i32, the carried %c is f32[rows, d]");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : i32\n    carry %c = %x : f32[rows, d]\n"
                  "    yield\n  }\n"),
-            "invalid operation: yield\n  at:  t:18\n  why: it yields 0 values, the loop carries 1");
+            "invalid operation: yield\n  at:  t:19\n  why: it yields 0 values, the loop carries 1");
 }
 
 TEST(Verify, ArgumentsAndMissingOperands) {
   Function f = parse(head + "  loop cols {\n    tile %t : i32\n    yield\n  }\n" + tail, "t");
   f.add_argument(f[OpId(4)].body, {DType::i32, {}});
   EXPECT_EQ(complaint(f),
-            "invalid operation: loop cols\n  at:  t:15\n"
+            "invalid operation: loop cols\n  at:  t:16\n"
             "  why: its region takes 2 values; a tile's number and 0 carried ones come in");
   f = parse(head + tail, "t");
   f[OpId(3)].operands[0] = {};
   EXPECT_EQ(complaint(f),
-            "invalid operation: store y[%b, rows, d], %?\n  at:  t:15\n"
+            "invalid operation: store y[%b, rows, d], %?\n  at:  t:16\n"
             "  why: an operand is missing");
 }
 
 TEST(Verify, HomesCoverTheTile) {
   EXPECT_EQ(with("  %a = neg %x : f32[rows, d] @ rows(2w 4f 8l) d(16s)\n"), "valid");
   EXPECT_EQ(with("  %a = neg %x : f32[rows, d] @ rows(2w 8l) d(16s)\n"),
-            "invalid operation: %a = neg %x : f32[rows, d] @ rows(2w 8l) d(16s)\n  at:  t:15\n"
+            "invalid operation: %a = neg %x : f32[rows, d] @ rows(2w 8l) d(16s)\n  at:  t:16\n"
             "  why: the home of %a lays out 16 elements of rows, a tile has 64");
   Function f = parse(head + tail, "t");
   f[f[OpId(2)].results[0]].home = {Space::registers, {AxisLayout{}}};
   EXPECT_EQ(complaint(f),
-            "invalid operation: %x = load x[%b, rows, d] : f32[rows, d] @ rows()\n  at:  t:14\n"
+            "invalid operation: %x = load x[%b, rows, d] : f32[rows, d] @ rows()\n  at:  t:15\n"
             "  why: the home of %x has 1 axes, its type 2");
 }
 
@@ -291,7 +306,7 @@ TEST(Verify, BetweenPassesABrokenProgramIsABug) {
   } catch (const InternalError& error) {
     EXPECT_EQ(error.complaint().what,
               "FlashCore met a bug of its own: pass simplify left an invalid program\n"
-              "invalid operation: yield\n  at:  t:15\n"
+              "invalid operation: yield\n  at:  t:16\n"
               "  why: a yield ends the region of a loop and stands nowhere else");
   }
 }
