@@ -2,10 +2,12 @@
 //   - reads shared memory that another thread wrote (or whose asynchronous copy another waited for), or
 //   - writes, or starts a copy into, shared memory that another thread may still be reading or writing.
 // The pass walks the program in order, keeping what has happened to each buffer since the last barrier;
-// buffers that share space count as one. A loop's region is walked twice, so that the end of one round
-// is seen by the beginning of the next; it may also run no round, so that its barriers do not count for
-// what follows. Slots of a ring need no further thought: a round's copies go into the slot whose readers
+// buffers that share space count as one. A loop's region is walked once to see how a round ends, then
+// from there to place its barriers: a round placed from the start of the first one would get barriers
+// that the start of the next makes needless. It may also run no round, so that its barriers do not count
+// for what follows. Slots of a ring need no further thought: a round's copies go into the slot whose readers
 // the barrier at its top has just met.
+#include <utility>
 #include <vector>
 
 #include "codegen/analysis/shared_use.h"
@@ -29,11 +31,7 @@ class BarrierPlacer {
     bool written = false;    ///< some thread has written it, or its copies have landed, since then
     bool in_flight = false;  ///< copies have been issued and not waited for
 
-    void join(const State& other) {
-      read = read || other.read;
-      written = written || other.written;
-      in_flight = in_flight || other.in_flight;
-    }
+    bool operator==(const State&) const = default;
   };
 
   void walk(BlockId block) {
@@ -41,11 +39,7 @@ class BarrierPlacer {
       const OpId id = f_[block].ops[i];
       const Op op = f_[id];
       if (op.body) {
-        const std::vector<State> before = state_;
-        walk(op.body);
-        // The second round finds what the first left behind and settles the barrier at the top.
-        walk(op.body);
-        for (std::size_t k = 0; k < state_.size(); ++k) state_[k].join(before[k]);
+        walk_loop(op.body);
         continue;
       }
       if (op.code == OpCode::barrier) {
@@ -62,11 +56,38 @@ class BarrierPlacer {
       const SharedUse use = shared_use(f_, op);
       if (needs_barrier(use)) {
         meet();
-        i += insert_before(f_, block, i, op.where,
-                           [&](Builder& b) { b.append({.code = OpCode::barrier}, {}); });
+        if (places_)
+          i += insert_before(f_, block, i, op.where,
+                             [&](Builder& b) { b.append({.code = OpCode::barrier}, {}); });
       }
       note(use);
     }
+  }
+
+  void walk_loop(BlockId region) {
+    const std::vector<State> before = state_;
+    const bool places = std::exchange(places_, false);
+    walk(region);
+    places_ = places;
+    // From everything that some round may start from, until no round ends with more.
+    std::vector<State> start = before;
+    join(start, state_);
+    do {
+      state_ = start;
+      walk(region);
+    } while (join(start, state_));
+    join(state_, before);
+  }
+
+  /// Adds what may have happened instead; says whether that is more.
+  static bool join(std::vector<State>& states, const std::vector<State>& others) {
+    const std::vector<State> old = states;
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      states[k].read = states[k].read || others[k].read;
+      states[k].written = states[k].written || others[k].written;
+      states[k].in_flight = states[k].in_flight || others[k].in_flight;
+    }
+    return states != old;
   }
 
   [[nodiscard]] bool needs_barrier(const SharedUse& use) const {
@@ -102,6 +123,7 @@ class BarrierPlacer {
 
   Function& f_;
   std::vector<State> state_;
+  bool places_ = true;  ///< false while a loop's first round is only looked at
 };
 
 }  // namespace

@@ -180,11 +180,10 @@ class Pipeliner {
     plan.loads = collect_loads(plan.loop);
     const Op& loop = plan.loop;
     if (plan.loads.empty()) return position + land_before_inner_products(loop, position);
-    const bool keeps = schedule_.keep_operands;
+    // Copies ahead share their group; without them a loop of no rounds would commit nothing at all.
+    const bool shares = !schedule_.keep_operands && (schedule_.stages > 1 || relays(order_legs(plan)));
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
-      // Copies ahead share their group; without them the loop may commit nothing at all.
-      if (uncommitted_ && (keeps || schedule_.stages == 1))
-        b.append({.code = OpCode::commit_copies}, {});
+      if (uncommitted_ && !shares) b.append({.code = OpCode::commit_copies}, {});
       plan.begin = loop.bounds ? loop.operands[0] : b.constant(0, DType::i32);
       plan.end = loop.bounds ? loop.operands[static_cast<std::size_t>(loop.bounds) - 1]
                              : b.tile_count(loop.axis);
@@ -238,27 +237,26 @@ class Pipeliner {
   std::size_t relay(const LoopPlan& plan, std::size_t position) {
     const Op& loop = plan.loop;
     const std::vector<Leg> legs = order_legs(plan);
-    // The next tile starts while the last leg's products run, so the first leg's must be over by then.
-    const bool relays = legs.size() > 1 && legs.front().last_use < legs.back().first_use;
+    const bool relaying = relays(legs);
     ValueId slot;
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
       slot = b.constant(0, DType::i32);
-      if (relays) {
+      if (relaying) {
         const ValueId first = tile_after_start(b, plan, 0);
         append_group(b, legs.front().loads, {first, slot, exists(b, plan, first)});
       }
       mark_uniform(b);
     });
-    if (schedule_.keep_operands) position += keep_left_operands(loop, position, relays ? 1 : 0);
+    if (schedule_.keep_operands) position += keep_left_operands(loop, position, relaying ? 1 : 0);
 
     const ValueId tile = f_[loop.body].arguments[0];
-    if (!relays) {
+    if (!relaying) {
       insert_before(f_, loop.body, 0, loop.where, [&](Builder& b) {
         append_group(b, plan.loads, {tile, slot});
         append_wait(b, 0);
       });
     }
-    for (std::size_t leg = legs.size(); relays && leg-- > 0;) {
+    for (std::size_t leg = legs.size(); relaying && leg-- > 0;) {
       insert_before(f_, loop.body, legs[leg].first_use, loop.where, [&](Builder& b) {
         append_wait(b, 0);
         if (leg + 1 < legs.size()) {
@@ -272,6 +270,11 @@ class Pipeliner {
     }
     for (const RingLoad& load : plan.loads) make_read(*f_.definition(load.value), load.buffer, slot);
     return position;
+  }
+
+  /// The next tile starts while the last leg's products run, so the first leg's must be over by then.
+  static bool relays(const std::vector<Leg>& legs) {
+    return legs.size() > 1 && legs.front().last_use < legs.back().first_use;
   }
 
   [[nodiscard]] std::vector<Leg> order_legs(const LoopPlan& plan) const {

@@ -40,7 +40,8 @@ StridedArray::StridedArray(DType dtype, const std::vector<std::int64_t>& shape, 
     stride *= shape[dim];
     if (dim == view_.rank - 1) stride += row_gap;
   }
-  bytes_.assign(static_cast<std::size_t>(stride * size_of(dtype) / 8 + 4), ~std::uint64_t{0});
+  // Room behind, so that an access beyond one array does not meet another.
+  bytes_.assign(static_cast<std::size_t>(stride * size_of(dtype) / 8 + 4096), ~std::uint64_t{0});
   // Vectors of 16 bytes need an address that is a multiple of that.
   const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
   view_.data = bytes_.data() + (address % 16 != 0 ? 1 : 0);

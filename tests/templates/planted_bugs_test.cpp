@@ -1,0 +1,203 @@
+// The real generated kernel with one thing taken away: every wait, commit, barrier and bound in it has
+// to be missed by the emulator, with the right name for what went wrong. So none is there for nothing,
+// and none could be forgotten unseen.
+#include <algorithm>
+#include <optional>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "templates/attention.h"
+#include "tests/templates/support/attention_run.h"
+
+namespace flashcore {
+namespace {
+
+AttentionSpec small_spec() {
+  AttentionSpec spec;
+  spec.head_dim = 32;
+  spec.mask = causal();
+  spec.lse = true;
+  return spec;
+}
+
+Schedule small_schedule(int stages) {
+  Schedule schedule;
+  schedule.tiles = {{"rows", 32}, {"cols", 16}};
+  schedule.warps_m = 2;
+  schedule.stages = stages;
+  schedule.descending = false;
+  return schedule;
+}
+
+/// Several tiles with ragged ends, a single ragged tile, and a block that sees no key at all.
+const AttentionInputs launches[] = {
+    {.q_len = 75, .kv_len = 90}, {.q_len = 20, .kv_len = 5}, {.q_len = 37, .kv_len = 0}};
+
+/// The first complaint about the kernel, or nothing where every launch gives the right values.
+struct Outcome {
+  std::optional<FaultKind> fault;
+  std::string words;
+};
+
+Outcome outcome_of(const AttentionSpec& spec, const KernelSource& source) {
+  for (const AttentionInputs& in : launches) {
+    AttentionRun run(spec, in);
+    try {
+      (void)run.emulate(source);
+    } catch (const EmulatorError& error) {
+      return {error.kind(), error.what()};
+    }
+    if (std::string words = run.compare(attention_forward(spec)); !words.empty())
+      return {{}, std::move(words)};
+  }
+  return {};
+}
+
+/// Every place in the body that matches.
+std::vector<std::smatch> matches(const std::string& body, const std::regex& pattern) {
+  return {std::sregex_iterator(body.begin(), body.end(), pattern), std::sregex_iterator()};
+}
+
+KernelSource replaced(const KernelSource& source, const std::smatch& place, const std::string& text) {
+  KernelSource changed = source;
+  changed.body.replace(static_cast<std::size_t>(place.position()),
+                       static_cast<std::size_t>(place.length()), text);
+  return changed;
+}
+
+int line_at(const std::string& body, std::ptrdiff_t position) {
+  return 1 + static_cast<int>(std::count(body.begin(), body.begin() + position, '\n'));
+}
+
+/// Replaces each match on its own; each kernel has to fail with one of the kinds.
+int expect_missed(const AttentionSpec& spec, const KernelSource& source, const std::string& pattern,
+                  const std::string& replacement, const std::vector<FaultKind>& kinds) {
+  const std::regex expression(pattern);
+  const std::vector<std::smatch> places = matches(source.body, expression);
+  for (const std::smatch& place : places) {
+    SCOPED_TRACE(line_of(source, line_at(source.body, place.position())));
+    const Outcome outcome =
+        outcome_of(spec, replaced(source, place, place.format(replacement)));
+    EXPECT_TRUE(outcome.fault) << (outcome.words.empty() ? "nobody missed it" : outcome.words);
+    if (!outcome.fault) continue;
+    EXPECT_TRUE(std::find(kinds.begin(), kinds.end(), *outcome.fault) != kinds.end())
+        << "the wrong complaint: " << outcome.words;
+  }
+  return static_cast<int>(places.size());
+}
+
+struct Variant {
+  const char* name;
+  int stages;
+  void (*change)(Schedule&);
+  /// The wait behind the loop is there for the query of a block that sees no key. Who has landed it
+  /// before, or touches no shared memory behind the loop, could do without.
+  bool last_wait_is_needed = true;
+};
+
+class PlantedBugs : public testing::TestWithParam<Variant> {
+ protected:
+  AttentionSpec spec_ = small_spec();
+  KernelSource source_ = make();
+
+ private:
+  [[nodiscard]] KernelSource make() const {
+    Schedule schedule = small_schedule(GetParam().stages);
+    GetParam().change(schedule);
+    return generate(attention_forward(spec_), schedule, find_target("sm_80"));
+  }
+};
+
+TEST_P(PlantedBugs, TheKernelItselfIsRight) {
+  const Outcome outcome = outcome_of(spec_, source_);
+  EXPECT_FALSE(outcome.fault);
+  EXPECT_EQ(outcome.words, "");
+}
+
+TEST_P(PlantedBugs, EveryBarrierIsNeeded) {
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::barrier\(\);)", "",
+                          {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized}),
+            1);
+}
+
+TEST_P(PlantedBugs, EveryWaitIsNeeded) {
+  std::string wait = R"(fc::wait_copies<\d+>\(\);)";
+  if (!GetParam().last_wait_is_needed) wait += R"((?=[^]*fc::wait_copies))";
+  EXPECT_GE(expect_missed(spec_, source_, wait, "",
+                          {FaultKind::in_flight, FaultKind::uninitialized}),
+            1);
+}
+
+TEST_P(PlantedBugs, EveryCommitIsNeeded) {
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::commit_copies\(\);)", "",
+                          {FaultKind::in_flight, FaultKind::uninitialized}),
+            2);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedule, PlantedBugs,
+    testing::Values(Variant{"one_stage", 1, [](Schedule&) {}},
+                    Variant{"two_stages", 2, [](Schedule&) {}},
+                    Variant{"three_stages", 3, [](Schedule& s) { s.descending = true; }},
+                    Variant{"kept_operands", 2, [](Schedule& s) { s.keep_operands = true; }, false},
+                    Variant{"peeled", 2, [](Schedule& s) { s.peel_masks = true; }},
+                    Variant{"plain_stores", 2, [](Schedule& s) { s.staged_stores = false; }, false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+class PlantedBounds : public testing::Test {
+ protected:
+  AttentionSpec spec_ = small_spec();
+  KernelSource source_ =
+      generate(attention_forward(spec_), small_schedule(2), find_target("sm_80"));
+};
+
+TEST_F(PlantedBounds, EveryRowBoundIsNeeded) {
+  // Copies of q, k and v, ahead and in the loop, and the stores.
+  EXPECT_GE(expect_missed(spec_, source_, R"((i \* \d+ < rows_left|rows_left > 0))", "true",
+                          {FaultKind::out_of_bounds}),
+            6);
+}
+
+TEST_F(PlantedBounds, ALoopThatGoesOneTileTooFar) {
+  EXPECT_EQ(expect_missed(spec_, source_, R"(cols_tile < cols_end;)", "cols_tile < cols_end + 1;",
+                          {FaultKind::out_of_bounds, FaultKind::in_flight, FaultKind::uninitialized}),
+            1);
+}
+
+TEST_F(PlantedBounds, ALoopThatEndsATileEarlyGivesWrongValues) {
+  const std::regex begin(R"(cols_tile < cols_end;)");
+  const std::vector<std::smatch> places = matches(source_.body, begin);
+  ASSERT_EQ(places.size(), 1u);
+  EXPECT_NE(outcome_of(spec_, replaced(source_, places[0], "cols_tile < cols_end - 1;")).words, "");
+}
+
+TEST_F(PlantedBounds, AMaskThatIsNotAppliedGivesWrongValues) {
+  const std::regex mask(R"(\? (scores\S*) : -fc::infinity\(\);)");
+  const std::vector<std::smatch> places = matches(source_.body, mask);
+  ASSERT_GE(places.size(), 1u);
+  for (const std::smatch& place : places) {
+    const std::string dropped = place.format("? $1 : $1;");
+    EXPECT_NE(outcome_of(spec_, replaced(source_, place, dropped)).words, "");
+  }
+}
+
+TEST_F(PlantedBounds, TwoSidesOfATileAgreeOnItsLayout) {
+  // A tile that one side takes to be twice as wide: other addresses, other values.
+  const std::regex layout(R"((chunk_offset|panel_chunk_offset|matrix_address)<(\d+), 32>)");
+  const std::vector<std::smatch> places = matches(source_.body, layout);
+  EXPECT_GE(places.size(), 8u);
+  for (const std::smatch& place : places) {
+    SCOPED_TRACE(line_of(source_, line_at(source_.body, place.position())));
+    const Outcome outcome =
+        outcome_of(spec_, replaced(source_, place, place.format("$1<$2, 64>")));
+    EXPECT_NE(outcome.words, "") << "nobody missed it";
+  }
+}
+
+}  // namespace
+}  // namespace flashcore
