@@ -16,7 +16,7 @@ from pathlib import Path
 
 import flashcore as fc
 import pytest
-from markdown import ROOT, Block, blocks, files, prose
+from documents import ROOT, Block, blocks, files, prose
 
 # The build tree: <build>/python/flashcore/_core.so beside <build>/libflashcore_dsl.a.
 LANGUAGE = Path(fc._core.__file__).parents[2] / "libflashcore_dsl.a"
