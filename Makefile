@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: demo test build setup bench wheel format tidy clean
+.PHONY: demo test build setup bench wheel check-wheel format tidy clean
 
 demo: build
 	$(PYTHON) examples/python/demo.py
@@ -16,9 +16,16 @@ test: build
 bench: build
 	$(PYTHON) benchmarks/attention.py
 
-wheel: setup
-	$(PYTHON) -m pip wheel -q . --no-deps --no-build-isolation -w dist -C build-dir=build/wheel
-	ls -l dist
+# Shares the objects of `build`.
+wheel: build
+	rm -rf dist
+	$(PYTHON) -m pip wheel -q . --no-deps --no-build-isolation -w dist -C build-dir=$(BUILD)
+
+# As a user has it: a fresh environment, dependencies from PyPI, no source tree in sight.
+check-wheel: wheel
+	python3 -m venv --clear build/wheel-venv
+	build/wheel-venv/bin/pip install -q --disable-pip-version-check dist/*.whl
+	cd build && PYTHONPATH= wheel-venv/bin/python ../tests/tools/check_wheel.py
 
 build: setup
 	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >build/configure.log || (cat build/configure.log; false)

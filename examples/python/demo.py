@@ -57,7 +57,8 @@ def run_and_check() -> None:
     length = 1024 if torch else 200
     rng = np.random.default_rng(0)
     q, k, v = (
-        rng.standard_normal((1, heads, length, 64)).astype(ml_dtypes.bfloat16) for heads in (4, 2, 2)
+        rng.standard_normal((1, heads, length, 64)).astype(ml_dtypes.bfloat16)
+        for heads in (4, 2, 2)
     )
     kernel = fc.jit(SPEC)
     if torch:
@@ -88,8 +89,10 @@ def show_the_cache() -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", program, SPEC.to_json(), TARGETS[0]],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     from_cache, milliseconds = done.stdout.split()
     where = "from the cache" if from_cache == "True" else "compiled again"
     print(f"\na new process had the {TARGETS[0]} kernel {where} after {milliseconds} ms")

@@ -1,4 +1,4 @@
-"""What a kernel is made of: its program, a pass, its CUDA source, PTX, and the schedule behind it."""
+"""What a kernel is made of: program, a pass, CUDA source, PTX, and its schedule."""
 
 import flashcore as fc
 

@@ -1,12 +1,13 @@
 """FlashCore generates attention kernels for one shape and one GPU.
 
-    spec = flashcore.AttentionSpec(head_dim=128, mask=flashcore.causal())
-    kernel = flashcore.jit(spec)
-    out = kernel(q, k, v)
+spec = flashcore.AttentionSpec(head_dim=128, mask=flashcore.causal())
+kernel = flashcore.jit(spec)
+out = kernel(q, k, v)
 """
 
 from . import toolchain
 from ._core import environment, set_log_hook, targets
+from .attention_kernel import AttentionKernel
 from .errors import (
     CacheError,
     CompileError,
@@ -17,8 +18,10 @@ from .errors import (
     SpecError,
 )
 from .functional import attention, sdpa
-from .kernel import AttentionKernel, Kernel, jit
+from .just_in_time import jit
+from .kernel import Kernel
 from .program import Library, Program, load
+from .program_kernel import ProgramKernel
 from .schedule import Schedule
 from .spec import AttentionSpec, Mask, causal, full
 
@@ -36,6 +39,7 @@ __all__ = [
     "Library",
     "Mask",
     "Program",
+    "ProgramKernel",
     "Schedule",
     "ScheduleError",
     "SpecError",

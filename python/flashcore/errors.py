@@ -25,7 +25,7 @@ class Error(Exception):
         self.file = file
         self.line = line
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[Error], tuple[str, str, str, str, int]]:
         return type(self), (self.what, self.why, self.fix, self.file, self.line)
 
 

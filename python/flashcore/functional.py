@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from .attention_kernel import AttentionKernel
 from .errors import SpecError
-from .kernel import AttentionKernel, jit
+from .just_in_time import jit
 from .spec import AttentionSpec, Mask, causal, dtype_name, full
 
 _FULL = full()
@@ -22,8 +23,16 @@ def _kernel_for(
     if not len(q_shape) == len(k_shape) == len(v_shape) == 4:
         _refuse_ranks(q=q_shape, k=k_shape, v=v_shape)
     device = getattr(q, "device", None)
-    key = (q_shape[3], v_shape[3], q_shape[at_heads], k_shape[at_heads], q.dtype, mask.text, layout,
-           device)  # fmt: skip
+    key = (
+        q_shape[3],
+        v_shape[3],
+        q_shape[at_heads],
+        k_shape[at_heads],
+        q.dtype,
+        mask.text,
+        layout,
+        device,
+    )
     kernel = _kernels.get(key)
     if kernel is None:
         head_dim, head_dim_v, heads, kv_heads = key[:4]
@@ -64,7 +73,7 @@ def attention(
     return_lse: bool = False,
     stream: Any = None,
 ) -> Any:
-    """softmax(scale q k^T + mask) v; a causal mask is aligned to the bottom right unless it says so."""
+    """softmax(scale q k^T + mask) v; a causal mask is bottom-right unless it says so."""
     kernel = _kernel_for(q, k, v, mask or _FULL, layout)
     return kernel(q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream)
 
@@ -79,7 +88,7 @@ def sdpa(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """torch.nn.functional.scaled_dot_product_attention: its signature, and its top-left causal mask."""
+    """torch.nn.functional.scaled_dot_product_attention: its signature, its top-left mask."""
     if attn_mask is not None:
         raise SpecError(
             "sdpa(attn_mask=...)",
@@ -87,10 +96,12 @@ def sdpa(
             "is_causal=True, or flashcore.attention(..., mask=flashcore.causal())",
         )
     if dropout_p != 0.0:
-        raise SpecError(
-            f"sdpa(dropout_p={dropout_p})", "dropout is not supported", "dropout_p=0.0"
-        )
-    if not enable_gqa and len(query.shape) == len(key.shape) == 4 and query.shape[1] != key.shape[1]:
+        raise SpecError(f"sdpa(dropout_p={dropout_p})", "dropout is not supported", "dropout_p=0.0")
+    if (
+        not enable_gqa
+        and len(query.shape) == len(key.shape) == 4
+        and query.shape[1] != key.shape[1]
+    ):
         raise SpecError(
             "sdpa(enable_gqa=False)",
             f"query has {query.shape[1]} heads and key has {key.shape[1]}",

@@ -82,7 +82,7 @@ class Library:
             answers: list[bytes] = []
             collect = _Answer(lambda _, text, size: answers.append(ctypes.string_at(text, size)))
             function(arguments, target.encode() if target else None, None, collect)
-            answer = json.loads(answers[0])
+            answer: dict[str, Any] = json.loads(answers[0])
             if "error" in answer:
                 kind = getattr(errors, answer.pop("error"))
                 raise kind(**answer)

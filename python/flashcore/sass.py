@@ -21,7 +21,7 @@ def find_disassembler() -> str:
     raise CompileError(
         "cannot show SASS",
         f"nvdisasm is neither on PATH nor in {', '.join(places)}",
-        "install CUDA's binary utilities (Debian: nvidia-cuda-toolkit), or read .ptx, which needs nothing",
+        "install CUDA's binary utilities (Debian: nvidia-cuda-toolkit), or read .ptx",
     )
 
 

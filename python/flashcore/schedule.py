@@ -16,7 +16,7 @@ from .errors import ScheduleError
 class Schedule:
     """It may change speed, never meaning. ``dataclasses.replace`` makes a variant of one.
 
-    The fields are those of ``flashcore::Schedule`` in dsl/schedule.h, which says what each one does.
+    The fields are those of ``flashcore::Schedule`` in dsl/schedule.h, which says what each does.
     """
 
     tiles: Mapping[str, int] = field(default_factory=dict)

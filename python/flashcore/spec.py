@@ -23,7 +23,7 @@ def full() -> Mask:
 
 
 def causal(align: Literal["bottom_right", "top_left"] = "bottom_right") -> Mask:
-    """Row i sees keys up to i + kv_len - q_len ("bottom_right") or up to i ("top_left", as torch)."""
+    """Row i sees keys up to i + kv_len - q_len (bottom_right) or up to i (top_left, as torch)."""
     if align not in ("bottom_right", "top_left"):
         raise SpecError(
             "a causal mask", f'align = {align!r} is not one of "bottom_right", "top_left"'
@@ -32,7 +32,7 @@ def causal(align: Literal["bottom_right", "top_left"] = "bottom_right") -> Mask:
 
 
 def dtype_name(dtype: Any) -> str:
-    """"bf16" for "bfloat16" and for the dtypes of NumPy, ml_dtypes, torch and JAX that mean it.
+    """ "bf16" for "bfloat16" and for the dtypes of NumPy, ml_dtypes, torch and JAX that mean it.
 
     An unknown name stays as it is: what it is used for tells what would work.
     """

@@ -9,9 +9,10 @@ from . import _core
 
 
 def wheel_places() -> list[str]:
-    """The folders that hold a package `nvidia`, where `pip install nvidia-cuda-nvrtc` puts NVRTC."""
+    """The folders with a package `nvidia`: there `pip install nvidia-cuda-nvrtc` puts NVRTC."""
     spec = importlib.util.find_spec("nvidia")
-    return [os.path.dirname(place) for place in (spec.submodule_search_locations if spec else [])]
+    places = spec.submodule_search_locations if spec else None
+    return [os.path.dirname(place) for place in places or []]
 
 
 def offer_wheel() -> None:

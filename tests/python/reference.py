@@ -18,8 +18,8 @@ def visible(mask: str, q_len: int, kv_len: int) -> np.ndarray:
 
 
 def attention(q, k, v, *, scale=None, mask="full", layout="bhsd", low_precision=False):
-    """(out, lse) in fp64. With `low_precision`, probabilities are rounded to the inputs' dtype before
-    they meet v and the output after, as any tensor-core kernel has to."""
+    """(out, lse) in fp64. With `low_precision`, probabilities are rounded to the inputs' dtype
+    before they meet v and the output after, as any tensor-core kernel has to."""
     dtype = q.dtype
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     if layout == "bshd":
@@ -46,7 +46,7 @@ def random(rng, shape, dtype):
 
 
 def assert_close(out, lse, q, k, v, **how):
-    """At most twice the error of a plain low-precision evaluation, and never far off in absolute terms."""
+    """At most twice the error of a plain low-precision evaluation, and never far off."""
     exact, exact_lse = attention(q, k, v, **how)
     plain, _ = attention(q, k, v, **how, low_precision=True)
     epsilon = float(ml_dtypes.finfo(q.dtype).eps)

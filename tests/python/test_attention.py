@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from reference import assert_close, random
 
 import flashcore as fc
+from reference import assert_close, random
 
-MASKS = {"full": fc.full(), "causal(bottom_right)": fc.causal(),
-         "causal(top_left)": fc.causal(align="top_left")}  # fmt: skip
+MASKS = {
+    "full": fc.full(),
+    "causal(bottom_right)": fc.causal(),
+    "causal(top_left)": fc.causal(align="top_left"),
+}
 _kernels = {}
 
 
@@ -21,8 +24,21 @@ def kernel_for(**spec):
     return _kernels[key]
 
 
-def run(rng, *, batch=1, heads=2, kv_heads=None, q_len, kv_len, head_dim=64, head_dim_v=None,
-        mask="full", dtype="bf16", layout="bhsd", scale=None):  # fmt: skip
+def run(
+    rng,
+    *,
+    batch=1,
+    heads=2,
+    kv_heads=None,
+    q_len,
+    kv_len,
+    head_dim=64,
+    head_dim_v=None,
+    mask="full",
+    dtype="bf16",
+    layout="bhsd",
+    scale=None,
+):
     def array(heads, length, dim):
         shape = (batch, heads, length, dim) if layout == "bhsd" else (batch, length, heads, dim)
         return random(rng, shape, dtype)
@@ -30,8 +46,15 @@ def run(rng, *, batch=1, heads=2, kv_heads=None, q_len, kv_len, head_dim=64, hea
     q = array(heads, q_len, head_dim)
     k = array(kv_heads or heads, kv_len, head_dim)
     v = array(kv_heads or heads, kv_len, head_dim_v or head_dim)
-    kernel = kernel_for(head_dim=head_dim, head_dim_v=head_dim_v, mask=mask, dtype=dtype,
-                        layout=layout, heads=heads if kv_heads else None, kv_heads=kv_heads)  # fmt: skip
+    kernel = kernel_for(
+        head_dim=head_dim,
+        head_dim_v=head_dim_v,
+        mask=mask,
+        dtype=dtype,
+        layout=layout,
+        heads=heads if kv_heads else None,
+        kv_heads=kv_heads,
+    )
     out, lse = kernel(q, k, v, scale=scale, return_lse=True)
     assert out.dtype == q.dtype
     assert lse.dtype == np.float32
@@ -73,6 +96,13 @@ def test_strided_views(rng):
     # q, k and v as slices of one projection, the usual case in a model.
     packed = random(rng, (2, 50, 3, 4, 64), "bf16")
     q, k, v = (packed[:, :, i] for i in range(3))
-    out = kernel_for(head_dim=64, head_dim_v=None, mask="full", dtype="bf16", layout="bshd",
-                     heads=None, kv_heads=None)(q, k, v)  # fmt: skip
+    out = kernel_for(
+        head_dim=64,
+        head_dim_v=None,
+        mask="full",
+        dtype="bf16",
+        layout="bshd",
+        heads=None,
+        kv_heads=None,
+    )(q, k, v)
     assert_close(out, None, q, k, v, layout="bshd")

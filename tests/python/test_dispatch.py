@@ -1,4 +1,4 @@
-"""Arrays on a GPU go to the GPU, on the right stream. A driver without a GPU behind it stands in."""
+"""Arrays on a GPU go to the GPU, on the right stream. A driver without a GPU stands in."""
 
 import os
 import subprocess
@@ -54,11 +54,14 @@ def test_the_target_is_the_gpus():
 
 
 def test_the_frameworks_stream_is_asked_for_once_a_call():
-    assert run("""
+    assert (
+        run("""
 kernel(q, k, v, out=out)
 kernel(q, k, v, out=out)
 print(fake_framework.streams_asked_for)
-""") == "[(2, 0), (2, 0)]\n"  # fmt: skip
+""")
+        == "[(2, 0), (2, 0)]\n"
+    )
 
 
 def test_a_given_stream_wins():
@@ -73,7 +76,7 @@ print(refused(lambda: kernel(q, k, v, out=out, stream="fast")))
 """) == (
         "[]\nstream\n  why: 'fast' is no CUDA stream\n"
         "  try: pass a stream of torch or CuPy, or its handle as an int\n"
-    )  # fmt: skip
+    )
 
 
 def test_arrays_have_to_be_on_one_device():
@@ -94,7 +97,8 @@ print(refused(lambda: other(q, k, v, out=out)))
 
 
 def test_exporters_are_told_the_stream():
-    assert run("""
+    assert (
+        run("""
 class Told(fake_framework.Dlpack):
     device_type = 2
     def __dlpack__(self, *, stream=None, max_version=None, **more):
@@ -105,7 +109,9 @@ import contextlib
 for stream in (None, 5, 0):
     with contextlib.suppress(fc.DeviceError):  # its capsule tells of CPU memory
         kernel(q, Told(k.array), v, out=out, stream=stream)
-""") == "1\n5\n1\n"  # fmt: skip
+""")
+        == "1\n5\n1\n"
+    )
 
 
 def test_a_missing_driver_leaves_the_emulator():

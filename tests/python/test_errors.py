@@ -21,9 +21,7 @@ def test_errors_of_cpp_carry_their_parts():
     error = caught.value
     assert (error.what, error.file, error.line) == ('expected a declaration or "{"', "text", 2)
     assert error.why == 'found "four" in column 1'
-    assert str(error) == (
-        f"{error.what}\n  at:  text:2\n  why: {error.why}\n  try: {error.fix}"
-    )
+    assert str(error) == (f"{error.what}\n  at:  text:2\n  why: {error.why}\n  try: {error.fix}")
 
 
 def test_errors_survive_pickling():

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from reference import assert_close, random
 
 import flashcore as fc
+from reference import assert_close, random
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import inspect
 
 import numpy as np
 import pytest
-from reference import assert_close, random
 
 import flashcore as fc
+from reference import assert_close, random
 
 
 def test_causal_is_top_left(rng):

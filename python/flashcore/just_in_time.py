@@ -1,0 +1,82 @@
+"""From a description to a kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, overload
+
+from . import _core
+from .attention_kernel import AttentionKernel
+from .errors import SpecError
+from .kernel import Kernel
+from .program import Program
+from .program_kernel import ProgramKernel
+from .schedule import Schedule, merge
+from .spec import AttentionSpec
+
+# What arrays in CPU memory are computed with where there is no GPU to ask.
+_EMULATED_TARGET = "sm_80"
+
+
+def default_target() -> str:
+    """The target of the current GPU; without one, the target that the emulator runs."""
+    return _core.gpu_target() or _EMULATED_TARGET
+
+
+def read(path: str | os.PathLike[str]) -> AttentionSpec:
+    """A spec that was saved with ``Path(path).write_text(spec.to_json())``."""
+    try:
+        return AttentionSpec.from_json(Path(path).read_text())
+    except OSError as error:
+        raise SpecError(f"cannot read {path}", str(error)) from None
+
+
+@overload
+def jit(
+    what: AttentionSpec | str | os.PathLike[str],
+    target: str | None = None,
+    schedule: Schedule | Mapping[str, Any] | None = None,
+) -> AttentionKernel: ...
+
+
+@overload
+def jit(
+    what: Program,
+    target: str | None = None,
+    schedule: Schedule | Mapping[str, Any] | None = None,
+) -> ProgramKernel: ...
+
+
+def jit(
+    what: AttentionSpec | Program | str | os.PathLike[str],
+    target: str | None = None,
+    schedule: Schedule | Mapping[str, Any] | None = None,
+) -> Any:
+    """A kernel for a spec, for a program, or for a spec saved as a .json file.
+
+    `target` is "sm_80", "sm_90", ...; by default that of the current GPU. `schedule` is a whole
+    one, or the fields to change in the one that ships: ``jit(spec, schedule={"stages": 3})``. It is
+    compiled here if there is a GPU or a target is named, else when its machine code is first asked
+    for.
+    """
+    if isinstance(what, (str, os.PathLike)):
+        what = read(what)
+    compile_now = target is not None or _core.gpu_target() is not None
+    target = target or default_target()
+    if not isinstance(schedule, Schedule):
+        changes = schedule or {}
+        if isinstance(what, AttentionSpec):
+            schedule = Schedule.from_json(_core.attention_schedule(what.to_json(), target))
+        else:
+            schedule = what.schedule_for(target)
+        schedule = merge(schedule, changes)
+    kernel: Kernel
+    if isinstance(what, AttentionSpec):
+        kernel = AttentionKernel(what, schedule, target)
+    else:
+        kernel = ProgramKernel(what, schedule, target)
+    if compile_now:
+        kernel.compile()
+    return kernel
