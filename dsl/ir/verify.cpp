@@ -1,6 +1,5 @@
 #include "dsl/ir/verify.h"
 
-#include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
@@ -8,6 +7,7 @@
 #include "dsl/ir/print.h"
 #include "dsl/ir/type_rules.h"
 #include "dsl/ir/verify_declarations.h"
+#include "dsl/ir/verify_op.h"
 
 namespace flashcore::ir {
 namespace {
@@ -55,38 +55,11 @@ class Verifier {
         fail(fmt::format("{} is not defined here", name(value)),
              "a value is used after the op that makes it, in the same region or one inside");
     });
-    if (op.masking && op.code != OpCode::where) fail("only a where is masking");
-    if (op.scope == ReductionScope::lane && kind_of(op.code) != OpKind::reduction)
-      fail("only a reduction is done by lane");
-    named(op);
+    verify_op(f_, op);
     loop_axes(op);
-    if (op.code == OpCode::loop) {
-      loop(id);
-    } else {
-      if (op.body) fail("only a loop has a region");
-      types(op);
-    }
+    if (op.code == OpCode::loop) loop(id);
+    if (op.code == OpCode::store) store(op);
     for (const ValueId result : op.results) define(result, id);
-  }
-
-  /// The things an op names exist.
-  void named(const Op& op) {
-    const OpKind kind = kind_of(op.code);
-    const bool accesses =
-        op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::copy_async;
-    if (accesses && (!op.tensor || op.tensor.index >= f_.tensors.size()))
-      fail("it names no tensor");
-    if (op.code == OpCode::parameter &&
-        (!op.parameter || op.parameter.index >= f_.parameters.size()))
-      fail("it names no parameter");
-    const bool buffered = op.code == OpCode::copy_async || op.code == OpCode::read_slot;
-    if ((buffered && !op.buffer) || (op.buffer && op.buffer.index >= f_.buffers.size()))
-      fail("it names no buffer");
-    const bool along =
-        kind == OpKind::reduction || op.code == OpCode::loop || op.code == OpCode::combine_lanes ||
-        (kind == OpKind::source && op.code != OpCode::constant && op.code != OpCode::parameter);
-    if ((along && !op.axis) || (op.axis && op.axis.index >= f_.axes.size()))
-      fail("it names no axis");
   }
 
   /// The current tile of a `tiles` axis exists only inside a loop over it.
@@ -103,77 +76,9 @@ class Verifier {
       if (c.axis) inside(c.axis);
   }
 
-  void types(const Op& op) {
-    switch (op.code) {
-      case OpCode::constant:
-        results(op, 1);
-        break;
-      case OpCode::cast:
-        results(op, 1);
-        result_is(op, cast_type(f_, op, f_[op.results[0]].type.dtype));
-        break;
-      case OpCode::store:
-        store(op);
-        break;
-      case OpCode::copy_async:
-        copy(op);
-        break;
-      case OpCode::read_slot:
-        results(op, 1);
-        scalars(op, 0, op.operands.size());
-        if (f_[op.results[0]].type.dtype != f_[op.buffer].dtype)
-          fail(fmt::format("buffer {} holds {}", f_[op.buffer].name, name_of(f_[op.buffer].dtype)));
-        fits_buffer(op, f_[op.results[0]].type.axes);
-        break;
-      case OpCode::commit_copies:
-      case OpCode::wait_copies:
-      case OpCode::barrier:
-      case OpCode::yield:
-        results(op, 0);
-        break;
-      default:
-        if (op.code == OpCode::load) input(op);
-        if (op.code == OpCode::convert && op.buffer && !op.operands.empty())
-          fits_buffer(op, f_[op.operands[0]].type.axes);
-        if (kind_of(op.code) != OpKind::source && op.code != OpCode::load && op.operands.empty())
-          fail("it has no operand");
-        results(op, 1);
-        result_is(op, infer_type(f_, op));
-    }
-  }
-
-  void input(const Op& op) {
-    if (f_[op.tensor].output) fail(fmt::format("{} is an output", f_[op.tensor].name));
-  }
-
-  void copy(const Op& op) {
-    results(op, 0);
-    input(op);
-    fits_buffer(op, accessed_axes(f_, op));
-    if (op.operands.size() == 1 || op.operands.size() > 3)
-      fail(fmt::format("it has {} operands", op.operands.size()),
-           "a copy takes none, or the tile and the slot, or both and a condition");
-    scalars(op, 0, std::min<std::size_t>(op.operands.size(), 2));
-    if (op.operands.size() == 3 && f_[op.operands[2]].type != TileType{DType::i1, {}})
-      fail(fmt::format("{} is {} and should be an i1 scalar", name(op.operands[2]),
-                       describe(f_, f_[op.operands[2]].type)));
-  }
-
-  /// Slots hold whole tiles, in the order of their axes.
-  void fits_buffer(const Op& op, const std::vector<AxisId>& axes) {
-    if (axes.size() != 2) return;
-    const Buffer& buffer = f_[op.buffer];
-    const int rows = f_[axes[0]].tile, columns = f_[axes[1]].tile;
-    if ((rows && rows != buffer.rows) || (columns && columns != buffer.columns))
-      fail(fmt::format("a slot of {} is {} x {}, the tile is {} x {}", buffer.name, buffer.rows,
-                       buffer.columns, rows, columns));
-  }
-
+  /// Blocks that differ along an axis must not write the same elements.
   void store(const Op& op) {
-    results(op, 0);
-    check_store(f_, op);
     stored_.insert(op.tensor);
-    // Blocks that differ along an axis must not write the same elements.
     std::set<AxisId> seen;
     for (const Coordinate& c : op.coordinates) {
       if (c.axis) seen.insert(c.axis);
@@ -191,18 +96,12 @@ class Verifier {
       fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name));
     if (loops_.contains(op.axis))
       fail(fmt::format("it is inside another loop over {}", f_[op.axis].name));
-    if (!op.body || op.body.index >= f_.blocks.size()) fail("it has no region");
     const auto bounds = static_cast<std::size_t>(op.bounds);
-    if ((bounds != 0 && bounds != 2 && bounds != 4) || bounds > op.operands.size())
-      fail(fmt::format("it has {} bounds", bounds), "a loop has none, two or four");
-    scalars(op, 0, bounds);
-
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     const std::size_t carried = op.operands.size() - bounds;
     if (arguments.size() != carried + 1)
       fail(fmt::format("its region takes {} values; a tile's number and {} carried ones come in",
                        arguments.size(), carried));
-    results(op, carried);
     if (!(f_[arguments[0]].type == TileType{DType::i32, {}}))
       fail("the number of a tile is an i32 scalar");
     for (std::size_t i = 0; i < carried; ++i) {
@@ -264,24 +163,6 @@ class Verifier {
     return f_[axis].kind == AxisKind::parallel || f_[axis].kind == AxisKind::parallel_tiles;
   }
 
-  void results(const Op& op, std::size_t count) {
-    if (op.results.size() != count)
-      fail(fmt::format("it has {} results and should have {}", op.results.size(), count));
-  }
-
-  void result_is(const Op& op, const TileType& type) {
-    if (!(f_[op.results[0]].type == type))
-      fail(fmt::format("its result is {} and should be {}", describe(f_, f_[op.results[0]].type),
-                       describe(f_, type)));
-  }
-
-  void scalars(const Op& op, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i)
-      if (!(f_[op.operands[i]].type == TileType{DType::i32, {}}))
-        fail(fmt::format("{} is {} and should be an i32 scalar", name(op.operands[i]),
-                         describe(f_, f_[op.operands[i]].type)));
-  }
-
   void same(ValueId value, ValueId argument) {
     if (!(f_[value].type == f_[argument].type))
       fail(fmt::format("{} is {}, the carried {} is {}", name(value), describe(f_, f_[value].type),
@@ -291,8 +172,7 @@ class Verifier {
   std::string name(ValueId value) const { return print(f_, value); }
 
   [[noreturn]] void fail(std::string why, std::string fix = {}) const {
-    throw SpecError({fmt::format("invalid operation: {}", print(f_, *op_)), std::move(why),
-                     std::move(fix), op_->where});
+    refuse_op(f_, *op_, std::move(why), std::move(fix));
   }
 
   const Function& f_;

@@ -214,8 +214,8 @@ TEST(Verify, TheTileOfALoopAxisNeedsTheLoop) {
             "invalid operation: %a = load h[cols, d] : bf16[cols, d]\n  at:  t:16\n"
             "  why: it needs the current tile of cols outside a loop over it\n"
             "  try: move it into loop(cols, ...)");
-  EXPECT_EQ(with("  copy_async h[cols, d] in slot\n"),
-            "invalid operation: copy_async h[cols, d] in slot\n  at:  t:16\n"
+  EXPECT_EQ(with("  copy_async h[cols, d] in small\n"),
+            "invalid operation: copy_async h[cols, d] in small\n  at:  t:16\n"
             "  why: it needs the current tile of cols outside a loop over it\n"
             "  try: move it into loop(cols, ...)");
   EXPECT_EQ(with("  copy_async h[cols, d], %i, %i in small\n"), "valid");

@@ -1,0 +1,165 @@
+#include "dsl/ir/verify_op.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "dsl/ir/print.h"
+#include "dsl/ir/type_rules.h"
+
+namespace flashcore::ir {
+namespace {
+
+class OpVerifier {
+ public:
+  OpVerifier(const Function& f, const Op& op) : f_(f), op_(op) {}
+
+  void run() {
+    if (op_.masking && op_.code != OpCode::where) fail("only a where is masking");
+    if (op_.scope == ReductionScope::lane && kind_of(op_.code) != OpKind::reduction)
+      fail("only a reduction is done by lane");
+    if (op_.body && op_.code != OpCode::loop) fail("only a loop has a region");
+    named();
+    types();
+  }
+
+ private:
+  /// The things an op names exist.
+  void named() {
+    const OpKind kind = kind_of(op_.code);
+    const bool accesses =
+        op_.code == OpCode::load || op_.code == OpCode::store || op_.code == OpCode::copy_async;
+    if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
+      fail("it names no tensor");
+    if (op_.code == OpCode::parameter &&
+        (!op_.parameter || op_.parameter.index >= f_.parameters.size()))
+      fail("it names no parameter");
+    const bool buffered = op_.code == OpCode::copy_async || op_.code == OpCode::read_slot;
+    if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
+      fail("it names no buffer");
+    const bool along =
+        kind == OpKind::reduction || op_.code == OpCode::loop ||
+        op_.code == OpCode::combine_lanes ||
+        (kind == OpKind::source && op_.code != OpCode::constant && op_.code != OpCode::parameter);
+    if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
+      fail("it names no axis");
+  }
+
+  void types() {
+    switch (op_.code) {
+      case OpCode::constant:
+        results(1);
+        break;
+      case OpCode::cast:
+        results(1);
+        result_is(cast_type(f_, op_, f_[op_.results[0]].type.dtype));
+        break;
+      case OpCode::store:
+        results(0);
+        check_store(f_, op_);
+        break;
+      case OpCode::loop:
+        loop();
+        break;
+      case OpCode::copy_async:
+        copy();
+        break;
+      case OpCode::read_slot:
+        results(1);
+        scalars(0, op_.operands.size());
+        if (f_[op_.results[0]].type.dtype != f_[op_.buffer].dtype)
+          fail(fmt::format("buffer {} holds {}", f_[op_.buffer].name,
+                           name_of(f_[op_.buffer].dtype)));
+        fits_buffer(f_[op_.results[0]].type.axes);
+        break;
+      case OpCode::commit_copies:
+      case OpCode::wait_copies:
+      case OpCode::barrier:
+      case OpCode::yield:
+        results(0);
+        break;
+      default:
+        if (op_.code == OpCode::load) input();
+        if (op_.code == OpCode::convert && op_.buffer && !op_.operands.empty())
+          fits_buffer(f_[op_.operands[0]].type.axes);
+        if (kind_of(op_.code) != OpKind::source && op_.code != OpCode::load && op_.operands.empty())
+          fail("it has no operand");
+        results(1);
+        result_is(infer_type(f_, op_));
+    }
+  }
+
+  void input() {
+    if (f_[op_.tensor].output) fail(fmt::format("{} is an output", f_[op_.tensor].name));
+  }
+
+  void copy() {
+    results(0);
+    input();
+    fits_buffer(accessed_axes(f_, op_));
+    if (op_.operands.size() == 1 || op_.operands.size() > 3)
+      fail(fmt::format("it has {} operands", op_.operands.size()),
+           "a copy takes none, or the tile and the slot, or both and a condition");
+    scalars(0, std::min<std::size_t>(op_.operands.size(), 2));
+    if (op_.operands.size() == 3 && f_[op_.operands[2]].type != TileType{DType::i1, {}})
+      fail(fmt::format("{} is {} and should be an i1 scalar", name(op_.operands[2]),
+                       describe(f_, f_[op_.operands[2]].type)));
+  }
+
+  /// Slots hold whole tiles, in the order of their axes.
+  void fits_buffer(const std::vector<AxisId>& axes) {
+    if (axes.size() != 2) return;
+    const Buffer& buffer = f_[op_.buffer];
+    const int rows = f_[axes[0]].tile, columns = f_[axes[1]].tile;
+    if ((rows && rows != buffer.rows) || (columns && columns != buffer.columns))
+      fail(fmt::format("a slot of {} is {} x {}, the tile is {} x {}", buffer.name, buffer.rows,
+                       buffer.columns, rows, columns));
+  }
+
+  void loop() {
+    if (!op_.body || op_.body.index >= f_.blocks.size()) fail("it has no region");
+    const auto bounds = static_cast<std::size_t>(op_.bounds);
+    if ((bounds != 0 && bounds != 2 && bounds != 4) || bounds > op_.operands.size())
+      fail(fmt::format("it has {} bounds", bounds), "a loop has none, two or four");
+    scalars(0, bounds);
+    results(op_.operands.size() - bounds);
+  }
+
+  void results(std::size_t count) {
+    if (op_.results.size() != count)
+      fail(fmt::format("it has {} results and should have {}", op_.results.size(), count));
+  }
+
+  void result_is(const TileType& type) {
+    if (!(f_[op_.results[0]].type == type))
+      fail(fmt::format("its result is {} and should be {}", describe(f_, f_[op_.results[0]].type),
+                       describe(f_, type)));
+  }
+
+  void scalars(std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      if (!(f_[op_.operands[i]].type == TileType{DType::i32, {}}))
+        fail(fmt::format("{} is {} and should be an i32 scalar", name(op_.operands[i]),
+                         describe(f_, f_[op_.operands[i]].type)));
+  }
+
+  std::string name(ValueId value) const { return print(f_, value); }
+
+  [[noreturn]] void fail(std::string why, std::string fix = {}) const {
+    refuse_op(f_, op_, std::move(why), std::move(fix));
+  }
+
+  const Function& f_;
+  const Op& op_;
+};
+
+}  // namespace
+
+void verify_op(const Function& f, const Op& op) { OpVerifier(f, op).run(); }
+
+void refuse_op(const Function& f, const Op& op, std::string why, std::string fix) {
+  throw SpecError({fmt::format("invalid operation: {}", print(f, op)), std::move(why),
+                   std::move(fix), op.where});
+}
+
+}  // namespace flashcore::ir
