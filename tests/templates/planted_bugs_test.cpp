@@ -100,6 +100,8 @@ struct Variant {
   bool last_wait_is_needed = true;
 };
 
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
 class PlantedBugs : public testing::TestWithParam<Variant> {
  protected:
   AttentionSpec spec_ = small_spec();
