@@ -1,9 +1,9 @@
 """Kernels on a real GPU, beside torch. Skipped where there is none."""
 
 import pytest
-from reference import assert_close
 
 import flashcore as fc
+from reference import assert_close
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
