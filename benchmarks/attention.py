@@ -4,47 +4,30 @@
     python benchmarks/attention.py --dtypes bf16 --head-dims 128 --lengths 8192 --masks causal
     python benchmarks/attention.py --json results.json --markdown README.md
 
-Every row holds the same number of tokens: the batch is tokens / length, the heads are 2048 / head_dim.
-A ratio above 1 means that FlashCore is the faster one. Outputs are compared before anything is timed.
-A causal product counts half the operations of a full one.
+Every row holds the same number of tokens: the batch is tokens / length, the heads are
+2048 / head_dim. A ratio above 1 means that FlashCore is the faster one. Outputs are compared before
+anything is timed. A causal product counts half the operations of a full one.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import itertools
 import json
 import math
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gpu_timing import Timer, machine, require_gpu
+from report import BEGIN, TITLES, Row, cells, header, markdown, summary, write_markdown
 
 MODEL_WIDTH = 2048  # heads * head_dim
 PEERS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
-TITLES = {"flash": "FlashAttention 2", "cudnn": "cuDNN"}
 # Two right answers differ by the rounding of the probabilities and of the output.
 TOLERANCE = {"bf16": 1e-2, "fp16": 2e-3}
-BEGIN, END = "<!-- benchmark:begin -->", "<!-- benchmark:end -->"
-
-
-@dataclass
-class Row:
-    dtype: str
-    head_dim: int
-    mask: str
-    length: int
-    ours: float  # TFLOP/s
-    peers: dict[str, float] = field(default_factory=dict)  # TFLOP/s
-    error: float = 0.0  # against the first peer
-
-    def ratio(self, peer: str) -> float | None:
-        return self.ours / self.peers[peer] if peer in self.peers else None
 
 
 def parse() -> argparse.Namespace:
@@ -58,7 +41,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--lengths", type=numbers, default=[512, 1024, 2048, 4096, 8192, 16384])
     parser.add_argument("--masks", type=words, default=["full", "causal"])
     parser.add_argument("--peers", type=words, default=list(PEERS), help=f"of {', '.join(PEERS)}")
-    parser.add_argument("--tokens", type=int, default=16384, help="in all; less than a length: 1 batch")
+    parser.add_argument(
+        "--tokens", type=int, default=16384, help="in all; less than a length: 1 batch"
+    )
     parser.add_argument("--budget-ms", type=float, default=400, help="GPU time for one row")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--schedule", type=json.loads, help='fields to change: {"stages": 3}')
@@ -89,7 +74,9 @@ def build_kernels(fc: Any, options: argparse.Namespace) -> dict[tuple[str, int, 
         return dict(pool.map(build, keys))
 
 
-def measure(torch: Any, timer: Timer, kernel: Any, row: Row, options: argparse.Namespace) -> list[str]:
+def measure(
+    torch: Any, timer: Timer, kernel: Any, row: Row, options: argparse.Namespace
+) -> list[str]:
     """Fills the row in; returns what went wrong."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -100,7 +87,9 @@ def measure(torch: Any, timer: Timer, kernel: Any, row: Row, options: argparse.N
     sets = max(2, min(math.ceil(3 * timer.l2_bytes / set_bytes), 20))
     if set_bytes > timer.l2_bytes:
         sets = 1
-    inputs = [[torch.randn(shape, device="cuda", dtype=dtype) for _ in range(3)] for _ in range(sets)]
+    inputs = [
+        [torch.randn(shape, device="cuda", dtype=dtype) for _ in range(3)] for _ in range(sets)
+    ]
     out = torch.full(shape, math.nan, device="cuda", dtype=dtype)
     causal = row.mask == "causal"
     problems = []
@@ -141,70 +130,6 @@ def measure(torch: Any, timer: Timer, kernel: Any, row: Row, options: argparse.N
     return problems
 
 
-def mean_and_minimum(rows: Sequence[Row], peer: str) -> tuple[float, float] | None:
-    ratios = [ratio for row in rows if (ratio := row.ratio(peer))]
-    if not ratios:
-        return None
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)), min(ratios)
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    line = lambda cells: "| " + " | ".join(c.rjust(w) for c, w in zip(cells, widths)) + " |"  # noqa: E731
-    return "\n".join([line(header), "|" + "|".join("-" * (w + 1) + ":" for w in widths) + "|", *map(line, rows)])
-
-
-def cells(row: Row, peers: Sequence[str]) -> list[str]:
-    found = [row.dtype, str(row.head_dim), row.mask, str(row.length), f"{row.ours:.0f}"]
-    for peer in peers:
-        ratio = row.ratio(peer)
-        found += [f"{row.peers[peer]:.0f}", f"{ratio:.2f}"] if ratio else ["-", "-"]
-    return found
-
-
-def header(peers: Sequence[str]) -> list[str]:
-    titles = ["dtype", "head_dim", "mask", "length", "FlashCore"]
-    for peer in peers:
-        titles += [TITLES[peer], "ratio"]
-    return titles
-
-
-def summary(rows: Sequence[Row], peers: Sequence[str]) -> str:
-    """Geometric mean and minimum of the ratios, by head_dim and mask and over everything."""
-    lines = []
-    groups = sorted({(row.head_dim, row.mask) for row in rows})
-    for head_dim, mask in [*groups, (None, None)]:
-        part = [r for r in rows if head_dim is None or (r.head_dim, r.mask) == (head_dim, mask)]
-        line = ["all", "", str(len(part))] if head_dim is None else [str(head_dim), mask, str(len(part))]
-        for peer in peers:
-            found = mean_and_minimum(part, peer)
-            line += [f"{found[0]:.2f}", f"{found[1]:.2f}"] if found else ["-", "-"]
-        lines.append(line)
-    titles = ["head_dim", "mask", "rows"]
-    for peer in peers:
-        titles += [f"vs {TITLES[peer]}, mean", "least"]
-    return table(titles, lines)
-
-
-def markdown(rows: Sequence[Row], peers: Sequence[str], where: str, options: argparse.Namespace) -> str:
-    return (
-        f"Measured {datetime.date.today()} on {where}.\n"
-        f"{options.tokens} tokens, {MODEL_WIDTH} / head_dim heads, forward; ratios of times in one run, "
-        "above 1 where FlashCore is faster.\n\n"
-        f"{summary(rows, peers)}\n\n"
-        "<details><summary>Every row, in TFLOP/s</summary>\n\n"
-        f"{table(header(peers), [cells(row, peers) for row in rows])}\n\n</details>\n"
-    )
-
-
-def write_markdown(path: Path, text: str) -> None:
-    """Between the two comments, if the file has them; else the whole file."""
-    if path.exists() and BEGIN in (old := path.read_text()) and END in old:
-        before, rest = old.split(BEGIN, 1)
-        text = f"{before}{BEGIN}\n{text}{END}{rest.split(END, 1)[1]}"
-    path.write_text(text)
-
-
 def main() -> int:
     options = parse()
     torch = require_gpu()
@@ -230,14 +155,19 @@ def main() -> int:
             rows.append(row)
     print(f"\n{summary(rows, options.peers)}")
     if options.json:
-        results = {"machine": where, "tokens": options.tokens, "rows": [asdict(row) for row in rows]}
+        results = {
+            "machine": where,
+            "tokens": options.tokens,
+            "rows": [asdict(row) for row in rows],
+        }
         options.json.write_text(json.dumps(results | {"problems": problems}, indent=2))
     if options.markdown:
-        write_markdown(options.markdown, markdown(rows, options.peers, where, options))
+        what = f"{options.tokens} tokens, {MODEL_WIDTH} / head_dim heads, forward"
+        write_markdown(options.markdown, markdown(rows, options.peers, where, what))
     for problem in problems:
         print(f"! {problem}", file=sys.stderr)
-    wrong = any(math.isnan(row.ours) for row in rows) or len(rows) < len(kernels) * len(options.lengths)
-    return 1 if wrong else 0
+    missing = len(kernels) * len(options.lengths) - len(rows)
+    return 1 if missing or any(math.isnan(row.ours) for row in rows) else 0
 
 
 if __name__ == "__main__":

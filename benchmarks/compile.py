@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-# Milliseconds for the import and for a kernel from a filled cache, as a process just started sees them.
+# Milliseconds for the import and for a kernel from a filled cache, in a process just started.
 NEW_PROCESS = """
 import time
 start = time.perf_counter()
@@ -33,9 +33,7 @@ print(1e3 * (imported - start), 1e3 * (time.perf_counter() - imported), kernel.f
 
 def build(fc: Any, head_dim: int, mask: str, target: str) -> tuple[Any, float]:
     """The kernel and the wall time in milliseconds."""
-    spec = fc.AttentionSpec(
-        head_dim=head_dim, mask=fc.causal() if mask == "causal" else fc.full()
-    )
+    spec = fc.AttentionSpec(head_dim=head_dim, mask=fc.causal() if mask == "causal" else fc.full())
     start = time.perf_counter()
     kernel = fc.jit(spec, target=target)
     return kernel, 1e3 * (time.perf_counter() - start)

@@ -1,8 +1,8 @@
-"""Times GPU work fairly: contenders take turns in one process, on a cold L2 cache, and medians count.
+"""Times GPU work fairly: contenders take turns, on a cold L2 cache, and medians count.
 
-A GPU changes its clock with heat and power, so figures of different minutes do not compare. Here every
-round runs each contender once, and every second round runs them in the opposite order; whatever drifts,
-drifts for all.
+A GPU changes its clock with heat and power, so figures of different minutes do not compare. Here
+every round runs each contender once, and every second round runs them in the opposite order;
+whatever drifts, drifts for all.
 """
 
 from __future__ import annotations
@@ -72,13 +72,15 @@ class Timer:
     def interleaved(self, runs: Sequence[Run], budget_ms: float, sets: int = 1) -> list[float]:
         """The median time of each contender, in milliseconds.
 
-        Contenders of which one is quick are captured into CUDA graphs of some twenty calls that walk
-        through `sets` inputs, which together have to exceed the L2 cache.
+        Contenders of which one is quick are captured into CUDA graphs of some twenty calls that
+        walk through `sets` inputs, which together have to exceed the L2 cache.
         """
         estimates = [self.once(run) for run in runs]
         in_graphs = min(estimates) < GRAPH_BELOW_MS and sets > 1
         calls = GRAPH_CALLS if in_graphs else 1
-        actions = [self._graph(run, sets) if in_graphs else (lambda run=run: run(0)) for run in runs]
+        actions = [
+            self._graph(run, sets) if in_graphs else (lambda run=run: run(0)) for run in runs
+        ]
         rounds = round(budget_ms / max(sum(estimates) * calls, 1e-3))
         rounds = 2 * max(5, min(rounds // 2, 100))
         samples: list[list[tuple[Any, Any]]] = [[] for _ in runs]

@@ -2,9 +2,9 @@
 
     python benchmarks/launch.py
 
-The problem is tiny, so that the GPU is always waiting and the host's time is all there is. Calls come
-in batches short enough that the launch queue never fills; the median of many batches counts, and the
-contenders take turns.
+The problem is tiny, so that the GPU is always waiting and the host's time is all there is. Calls
+come in batches short enough that the launch queue never fills; the median of many batches counts,
+and the contenders take turns.
 """
 
 from __future__ import annotations

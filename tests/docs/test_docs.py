@@ -1,4 +1,4 @@
-"""The documentation is true: its code runs, prints what it says, and its tables and links are right.
+"""The documentation is true: its code runs and prints what it says, its tables and links are right.
 
 FLASHCORE_UPDATE=1 writes what the code prints into the `text output` blocks instead of comparing.
 """
@@ -14,9 +14,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import flashcore as fc
 import pytest
 from documents import ROOT, Block, blocks, files, prose
+
+import flashcore as fc
 
 # The build tree: <build>/python/flashcore/_core.so beside <build>/libflashcore_dsl.a.
 LANGUAGE = Path(fc._core.__file__).parents[2] / "libflashcore_dsl.a"
@@ -102,9 +103,7 @@ def test_links_lead_somewhere(name: str) -> None:
             continue
         file, _, anchor = target.partition("#")
         to = path.parent / file if file else path
-        if not to.exists():
-            broken.append(target)
-        elif anchor and anchor not in anchors(to.read_text()):
+        if not to.exists() or (anchor and anchor not in anchors(to.read_text())):
             broken.append(target)
     assert broken == []
 
@@ -116,14 +115,16 @@ def anchors(text: str) -> set[str]:
 
 
 def test_every_environment_variable_is_documented() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", (ROOT / "docs/environment.md").read_text(),
-                      re.MULTILINE)  # fmt: skip
+    text = (ROOT / "docs/environment.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", text, re.MULTILINE)
     assert rows == [(name, fallback, meaning) for name, fallback, meaning in fc.environment()]
 
 
 def test_every_operation_of_the_language_is_documented() -> None:
     text = (ROOT / "docs/language.md").read_text()
-    codes = re.findall(r"^FC_OP\((\w+), (\w+),", (ROOT / "dsl/ir/ops.def").read_text(), re.MULTILINE)
+    codes = re.findall(
+        r"^FC_OP\((\w+), (\w+),", (ROOT / "dsl/ir/ops.def").read_text(), re.MULTILINE
+    )
     assert len(codes) > 40
     missing = [code for code, _ in codes if f"`{code}`" not in text]
     assert missing == []
