@@ -102,7 +102,7 @@ def run(kernel: Any, config: Config, case: Case, seed: int, device: str) -> str 
 def build(config: Config, target: str | None) -> Any:
     """The kernel, or the error that refuses it."""
     try:
-        return fc.jit(config.spec, target=target, schedule=config.changes)
+        return fc.jit(config.spec, target=target, schedule=config.changes or None)
     except (fc.ScheduleError, fc.CompileError) as error:
         return error
 
