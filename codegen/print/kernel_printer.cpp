@@ -2,6 +2,7 @@
 #include "codegen/print/kernel_printer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "codegen/analysis/shared_use.h"
 #include "dsl/error.h"
@@ -261,21 +262,48 @@ void KernelPrinter::print_loop(const Op& loop) {
 }
 
 void KernelPrinter::print_yield(const Op& loop, const Op& yield) {
+  std::vector<std::string> targets;
+  for (std::size_t i = 0; i < yield.operands.size(); ++i)
+    targets.push_back(storage_[f_[loop.body].arguments[i + 1].index]);
+  // What an earlier assignment would overwrite is set aside: carried values may change places.
+  const std::vector<std::string> before = storage_;
+  for (std::size_t i = 0; i < yield.operands.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (storage_[yield.operands[i].index] == targets[k] &&
+          storage_[yield.operands[k].index] != targets[k])
+        set_aside(yield.operands[i]);
   for (std::size_t i = 0; i < yield.operands.size(); ++i) {
     const ValueId argument = f_[loop.body].arguments[i + 1], next = yield.operands[i];
-    const std::string& name = storage_[argument.index];
-    if (storage_[next.index] == name) continue;
-    for (std::size_t k = 0; k < i; ++k)
-      if (storage_[next.index] == storage_[f_[loop.body].arguments[k + 1].index])
-        throw InternalError("a loop exchanges two carried values");
+    if (storage_[next.index] == targets[i]) continue;
     if (f_[argument].type.is_scalar()) {
-      out_.line("{} = {};", name, scalar(next));
+      out_.line("{} = {};", targets[i], scalar(next));
       continue;
     }
     std::vector<Writer::Scope> scopes;
     const Cursor cursor = open_loops(shape_of(argument), scopes);
-    out_.line("{} = {};", element(argument, cursor), element(next, cursor));
+    const std::string from = element(next, cursor);
+    const std::string aside = std::exchange(storage_[argument.index], targets[i]);
+    out_.line("{} = {};", element(argument, cursor), from);
+    storage_[argument.index] = aside;
   }
+  storage_ = before;
+}
+
+/// Copies a value to a variable of its own.
+void KernelPrinter::set_aside(ValueId value) {
+  if (f_[value].type.is_scalar()) {
+    const std::string from = scalar(value);
+    storage_[value.index] = names_.unique(f_[value].name);
+    out_.line("const auto {} = {};", storage_[value.index], from);
+    return;
+  }
+  const std::string from = storage_[value.index], to = declare(value);
+  std::vector<Writer::Scope> scopes;
+  const Cursor cursor = open_loops(shape_of(value), scopes);
+  storage_[value.index] = from;
+  const std::string old = element(value, cursor);
+  storage_[value.index] = to;
+  out_.line("{} = {};", element(value, cursor), old);
 }
 
 /// Pointers that a loop's accesses start from are computed before it.

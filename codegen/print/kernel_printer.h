@@ -53,6 +53,7 @@ class KernelPrinter {
   void print_scalar(const ir::Op& op);
   void print_loop(const ir::Op& loop);
   void print_yield(const ir::Op& loop, const ir::Op& yield);
+  void set_aside(ir::ValueId value);
   void start_carried(const ir::Op& loop, std::size_t i, std::size_t position);
   void prepare_sources(ir::BlockId block);
   ir::AxisLayout combined_layout(const ir::Op& combine) const;

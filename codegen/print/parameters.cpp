@@ -34,11 +34,15 @@ void KernelPrinter::collect_arguments() {
                                size_of(tensor.dtype)});
   for (const Parameter& parameter : f_.parameters)
     source_.scalars.push_back({parameter.name, parameter.dtype, parameter.positive});
-  for (const Axis& axis : f_.axes)
-    if (!axis.extent.is_static() &&
-        std::find(source_.extents.begin(), source_.extents.end(), axis.extent.name) ==
-            source_.extents.end())
-      source_.extents.push_back(axis.extent.name);
+  const auto add_extent = [&](const Extent& extent) {
+    auto& known = source_.extents;
+    if (!extent.is_static() && std::find(known.begin(), known.end(), extent.name) == known.end())
+      known.push_back(extent.name);
+  };
+  for (const Axis& axis : f_.axes) add_extent(axis.extent);
+  // A dimension that only scalars index has no axis; a launch still checks it.
+  for (const Tensor& tensor : f_.tensors)
+    for (const Extent& dim : tensor.dims) add_extent(dim);
 
   int offset = 0;
   const auto add = [&](ParameterField::Kind kind, int index, int dim, int bytes) {

@@ -109,7 +109,7 @@ TEST_P(LoopBounds, AreExact) {
         counting(generate(attention_forward(spec), schedule, find_target("sm_90")), true);
     for (const auto& [q_len, k_len] : std::vector<std::pair<int, int>>{
              {1, 1}, {1, 90}, {75, 90}, {90, 75}, {97, 33}, {33, 97}, {64, 64}, {40, 16}, {40, 0}}) {
-      AttentionRun run(spec, {.q_len = q_len, .kv_len = k_len});
+      KernelRun run = attention_run(spec, {.q_len = q_len, .kv_len = k_len});
       (void)run.emulate(source);
       const std::vector<double> rounds = run.values(4);
       for (int block = 0; block * rows < q_len; ++block) {
@@ -136,7 +136,7 @@ TEST_P(LoopBounds, AreExactWhenLengthsAreConstants) {
   for (const auto& [q_len, k_len] : std::vector<std::pair<int, int>>{{75, 90}, {90, 75}, {64, 64}}) {
     spec.q_len = q_len;
     spec.kv_len = k_len;
-    AttentionRun run(spec, {.q_len = q_len, .kv_len = k_len});
+    KernelRun run = attention_run(spec, {.q_len = q_len, .kv_len = k_len});
     (void)run.emulate(
         counting(generate(attention_forward(spec), schedule, find_target("sm_90")), false));
     const std::vector<double> rounds = run.values(4);

@@ -46,13 +46,13 @@ struct Outcome {
 
 Outcome outcome_of(const AttentionSpec& spec, const KernelSource& source) {
   for (const AttentionInputs& in : launches) {
-    AttentionRun run(spec, in);
+    KernelRun run = attention_run(spec, in);
     try {
       (void)run.emulate(source);
     } catch (const EmulatorError& error) {
       return {error.kind(), error.what()};
     }
-    if (std::string words = run.compare(attention_forward(spec)); !words.empty())
+    if (std::string words = run.compare(); !words.empty())
       return {{}, std::move(words)};
   }
   return {};

@@ -209,9 +209,9 @@ TEST_P(AttentionProperty, RandomCasesMatchTheReference) {
       ++ran;
       for (const AttentionInputs& in : c.launches) {
         SCOPED_TRACE(describe(in));
-        AttentionRun run(c.spec, in);
+        KernelRun run = attention_run(c.spec, in);
         const EmulationReport report = run.emulate(source);
-        EXPECT_EQ(run.compare(program), "");
+        EXPECT_EQ(run.compare(), "");
         expect_strict(c.spec, source, report);
       }
     } catch (const Error& error) {

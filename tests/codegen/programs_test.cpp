@@ -1,0 +1,125 @@
+// The language beyond attention, lowered, emulated and held against the reference: under several warp
+// grids, depths and lengths each.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "dsl/json.h"
+#include "tests/codegen/support/programs.h"
+#include "tests/support/kernel_run.h"
+
+namespace flashcore {
+namespace {
+
+Schedule schedule_of(std::map<std::string, int> tiles, int warps_m, int warps_n = 1) {
+  Schedule schedule;
+  schedule.tiles = std::move(tiles);
+  schedule.warps_m = warps_m;
+  schedule.warps_n = warps_n;
+  return schedule;
+}
+
+void expect_right(const Program& program, const Schedule& schedule,
+                  const std::vector<RunInputs>& launches) {
+  SCOPED_TRACE(program.name() + " with " + to_json(schedule));
+  KernelSource source;
+  try {
+    source = generate(program, schedule, find_target("sm_80"));
+  } catch (const Error& error) {
+    FAIL() << error.what();
+  }
+  for (const RunInputs& in : launches) {
+    std::string lengths;
+    for (const auto& [name, length] : in.extents) lengths += name + " " + std::to_string(length) + " ";
+    SCOPED_TRACE(lengths);
+    KernelRun run(program, in);
+    try {
+      const EmulationReport report = run.emulate(source);
+      EXPECT_EQ(run.compare(), "");
+      for (const OutputCoverage& output : report.outputs) EXPECT_EQ(output.unwritten, 0);
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
+}
+
+TEST(Programs, Elementwise) {
+  for (const int columns : {8, 40, 64, 128})
+    for (const bool staged : {true, false}) {
+      Schedule schedule = schedule_of({{"rows", 32}}, 2);
+      schedule.staged_stores = staged;
+      expect_right(elementwise(columns), schedule,
+                   {{.extents = {{"N", 70}}, .scalars = {0.5}}, {.extents = {{"N", 1}}, .scalars = {-3.}}});
+    }
+}
+
+TEST(Programs, MatrixProductOnWarpGrids) {
+  for (const auto& [warps_m, warps_n] : {std::pair{1, 1}, {4, 1}, {2, 2}, {1, 4}})
+    for (const int stages : {1, 2, 3})
+      for (const DType output : {DType::f32, DType::f16}) {
+        Schedule schedule = schedule_of({{"m", 64}, {"n", 64}, {"k", 32}}, warps_m, warps_n);
+        schedule.stages = stages;
+        expect_right(matrix_product(DType::f16, output), schedule,
+                     {{.extents = {{"M", 70}, {"N", 80}, {"K", 72}}},
+                      {.extents = {{"M", 64}, {"N", 128}, {"K", 32}}},
+                      {.extents = {{"M", 3}, {"N", 8}, {"K", 0}}}});
+      }
+}
+
+TEST(Programs, TransposedProduct) {
+  for (const int warps_n : {1, 2})
+    expect_right(transposed_product(), schedule_of({{"m", 32}, {"n", 32}, {"k", 32}}, 1, warps_n),
+                 {{.extents = {{"M", 40}, {"N", 72}, {"K", 50}}}});
+}
+
+TEST(Programs, RowSoftmaxOfTwoLoops) {
+  for (const int warps : {1, 4})
+    expect_right(row_softmax(), schedule_of({{"rows", 32}, {"cols", 64}}, warps),
+                 {{.extents = {{"M", 33}, {"N", 100}}}, {.extents = {{"M", 5}, {"N", 64}}}});
+}
+
+TEST(Programs, LayerNorm) {
+  for (const int warps : {1, 3})
+    expect_right(layer_norm(), schedule_of({{"rows", 48}}, warps), {{.extents = {{"N", 50}}}});
+}
+
+TEST(Programs, CarriedValuesMayChangePlaces) {
+  for (const bool descending : {true, false}) {
+    Schedule schedule = schedule_of({{"rows", 32}, {"cols", 32}}, 1);
+    schedule.descending = descending;
+    // One tile and its tail; with more, the order of the tiles would be part of the result.
+    expect_right(exchanging(), schedule, {{.extents = {{"M", 40}, {"N", 20}}}});
+  }
+}
+
+TEST(Programs, Integers) {
+  expect_right(integers(), schedule_of({{"rows", 16}}, 2),
+               {{.extents = {{"N", 37}}, .scalars = {2}, .spread = {{"x", 100}}}});
+}
+
+TEST(Programs, GatherThroughATable) {
+  expect_right(gather(), schedule_of({{"rows", 16}}, 1),
+               {{.extents = {{"B", 3}, {"P", 5}, {"N", 20}}, .spread = {{"table", 5}}}});
+}
+
+TEST(Programs, ChainedProducts) {
+  for (const int stages : {1, 2, 4})
+    for (const bool keep : {false, true}) {
+      Schedule schedule = schedule_of({{"m", 32}, {"n", 32}}, 2);
+      schedule.stages = stages;
+      schedule.keep_operands = keep;
+      expect_right(chained_products(), schedule,
+                   {{.extents = {{"M", 50}, {"N", 77}}}, {.extents = {{"M", 32}, {"N", 0}}}});
+    }
+}
+
+TEST(Programs, ColumnReductions) {
+  expect_right(column_reductions(), schedule_of({{"rows", 32}, {"cols", 32}}, 1),
+               {{.extents = {{"M", 70}, {"N", 40}}}});
+}
+
+}  // namespace
+}  // namespace flashcore

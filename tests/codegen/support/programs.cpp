@@ -1,0 +1,157 @@
+#include "tests/codegen/support/programs.h"
+
+#include <string>
+
+namespace flashcore {
+namespace {
+
+Extent named(const char* name) { return Extent(std::string(name)); }
+
+}  // namespace
+
+Program elementwise(int columns) {
+  ProgramBuilder b("elementwise");
+  const Axis rows = b.parallel_tiles("rows", named("N")), d = b.whole("d", columns);
+  const Tensor x = b.input("x", DType::f16, {named("N"), columns});
+  const Tensor bias = b.input("bias", DType::f32, {columns});
+  const Tensor y = b.output("y", DType::f16, {named("N"), columns});
+  const Tile scale = b.scalar("scale", DType::f32);
+  store(y(rows, d), cast(tanh(cast(load(x(rows, d)), DType::f32) * scale) + load(bias(d)), DType::f16));
+  return b.finish();
+}
+
+Program matrix_product(DType dtype, DType output) {
+  ProgramBuilder b("matrix_product");
+  const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
+  const Axis k = b.tiles("k", named("K"));
+  const Tensor a = b.input("a", dtype, {named("M"), named("K")});
+  const Tensor bt = b.input("b", dtype, {named("N"), named("K")});
+  const Tensor c = b.output("c", output, {named("M"), named("N")});
+  const Tile sum = b.loop(k, b.fill({m, n}, 0).named("sum"), [&](const Tile& s) {
+    return s + dot(load(a(m, k)), transpose(load(bt(n, k))));
+  });
+  store(c(m, n), output == DType::f32 ? sum : cast(sum, output));
+  return b.finish();
+}
+
+Program transposed_product() {
+  ProgramBuilder b("transposed_product");
+  const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
+  const Axis k = b.tiles("k", named("K"));
+  const Tensor at = b.input("a", DType::f16, {named("K"), named("M")});
+  const Tensor bk = b.input("b", DType::f16, {named("K"), named("N")});
+  const Tensor c = b.output("c", DType::f32, {named("M"), named("N")});
+  store(c(m, n), b.loop(k, b.fill({m, n}, 0), [&](const Tile& s) {
+    return s + dot(transpose(load(at(k, m))), load(bk(k, n)));
+  }));
+  return b.finish();
+}
+
+Program row_softmax() {
+  struct State {
+    Tile max, sum;
+  };
+  ProgramBuilder b("row_softmax");
+  const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N"));
+  const Tensor x = b.input("x", DType::f32, {named("M"), named("N")});
+  const Tensor y = b.output("y", DType::f32, {named("M"), named("N")});
+  const State start{b.fill({rows}, lowest).named("max"), b.fill({rows}, 0).named("sum")};
+  const State all = b.loop(cols, start, [&](const State& s) {
+    const Tile scores = load(x(rows, cols)).named("scores");
+    const Tile max = maximum(s.max, reduce_max(scores, cols));
+    return State{max, s.sum * exp(s.max - max) + reduce_sum(exp(scores - max), cols)};
+  });
+  b.loop(cols, [&] {
+    store(y(rows, cols), exp(load(x(rows, cols)) - all.max) / all.sum);
+  });
+  return b.finish();
+}
+
+Program column_reductions() {
+  struct State {
+    Tile sum, max;
+  };
+  ProgramBuilder b("column_reductions");
+  const Axis cols = b.parallel_tiles("cols", named("N")), rows = b.tiles("rows", named("M"));
+  const Tensor x = b.input("x", DType::f32, {named("M"), named("N")});
+  const Tensor sums = b.output("sums", DType::f32, {named("N")});
+  const Tensor largest = b.output("largest", DType::f32, {named("N")});
+  const State start{b.fill({cols}, 0), b.fill({cols}, -infinity)};
+  const State all = b.loop(rows, start, [&](const State& s) {
+    const Tile tile = load(x(rows, cols));
+    return State{s.sum + reduce_sum(tile, rows), maximum(s.max, reduce_max(tile, rows))};
+  });
+  store(sums(cols), all.sum);
+  store(largest(cols), all.max);
+  return b.finish();
+}
+
+Program layer_norm() {
+  ProgramBuilder b("layer_norm");
+  const Axis rows = b.parallel_tiles("rows", named("N")), d = b.whole("d", 96);
+  const Tensor x = b.input("x", DType::bf16, {named("N"), 96});
+  const Tensor y = b.output("y", DType::bf16, {named("N"), 96});
+  const Tile wide = cast(load(x(rows, d)), DType::f32);
+  const Tile centred = wide - reduce_sum(wide, d) * (1.0 / 96);
+  const Tile variance = reduce_sum(centred * centred, d) * (1.0 / 96);
+  store(y(rows, d), cast(centred / sqrt(variance + 1e-5), DType::bf16));
+  return b.finish();
+}
+
+Program exchanging() {
+  struct State {
+    Tile a, b, c, d;
+  };
+  ProgramBuilder b("exchanging");
+  const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N"));
+  const Tensor x = b.input("x", DType::f32, {named("M"), named("N")});
+  const Tensor y = b.output("y", DType::f32, {named("M")});
+  const State start{b.fill({rows}, 1), b.fill({rows}, 2), b.fill({rows}, 3), b.fill({rows}, 4)};
+  const State last = b.loop(cols, start, [&](const State& s) {
+    const Tile most = reduce_max(load(x(rows, cols)), cols);
+    return State{s.b, s.a, s.d, maximum(s.c, most)};
+  });
+  store(y(rows), last.a + last.b * 8 + last.c * 64 + last.d * 512);
+  return b.finish();
+}
+
+Program integers() {
+  ProgramBuilder b("integers");
+  const Axis rows = b.parallel_tiles("rows", named("N")), d = b.whole("d", 48);
+  const Tensor x = b.input("x", DType::i32, {named("N"), 48});
+  const Tensor y = b.output("y", DType::i32, {named("N"), 48});
+  const Tile step = b.scalar("step", DType::i32, /*positive=*/true);
+  const Tile distance = index(rows) - index(d) * step;
+  store(y(rows, d), where(distance % 3 == 0, distance / 5, minimum(load(x(rows, d)), abs(distance))));
+  return b.finish();
+}
+
+Program gather() {
+  ProgramBuilder b("gather");
+  const Axis batch = b.parallel("batch", named("B"));
+  const Axis rows = b.parallel_tiles("rows", named("N")), d = b.whole("d", 32);
+  const Tensor table = b.input("table", DType::i32, {named("B")});
+  const Tensor x = b.input("x", DType::f32, {named("P"), named("N"), 32});
+  const Tensor y = b.output("y", DType::f32, {named("B"), named("N"), 32});
+  store(y(batch, rows, d), load(x(load(table(batch)), rows, d)) + 1);
+  return b.finish();
+}
+
+Program chained_products() {
+  ProgramBuilder b("chained_products");
+  const Axis m = b.parallel_tiles("m", named("M")), k = b.whole("k", 48), d = b.whole("d", 40);
+  const Axis n = b.tiles("n", named("N"));
+  const Tensor a = b.input("a", DType::bf16, {named("M"), 48});
+  const Tensor bt = b.input("b", DType::bf16, {named("N"), 48});
+  const Tensor c = b.input("c", DType::bf16, {named("N"), 40});
+  const Tensor o = b.output("o", DType::bf16, {named("M"), 40});
+  const Tile left = load(a(m, k));
+  const Tile sum = b.loop(n, b.fill({m, d}, 0), [&](const Tile& s) {
+    const Tile product = dot(left, transpose(load(bt(n, k))));
+    return s + dot(cast(maximum(product, 0), DType::bf16), load(c(n, d)));
+  });
+  store(o(m, d), cast(sum, DType::bf16));
+  return b.finish();
+}
+
+}  // namespace flashcore

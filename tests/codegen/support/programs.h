@@ -1,0 +1,29 @@
+// Programs that are not attention: what else the language can say.
+#pragma once
+
+#include "dsl/flashcore.h"
+
+namespace flashcore {
+
+/// y = tanh(x * scale) + bias, f16 in and out, `columns` wide.
+Program elementwise(int columns);
+/// c = a b^T over a loop along k; the output's dtype is f32 or `dtype`.
+Program matrix_product(DType dtype, DType output);
+/// c = a^T b: the left operand lies the other way round.
+Program transposed_product();
+/// y = softmax of every row of x: one loop finds the maximum and the sum, a second one stores.
+Program row_softmax();
+/// Sums and largest elements of the columns of x, by a loop over its rows.
+Program column_reductions();
+/// y = x minus its row's mean, over its row's deviation; rows of 96.
+Program layer_norm();
+/// A loop whose carried values change places every round.
+Program exchanging();
+/// y = i32 arithmetic on positions and on x.
+Program integers();
+/// y = x[row of a table], a tile a block, read through a scalar load.
+Program gather();
+/// o = (a b) c: the first product is the left operand of the second.
+Program chained_products();
+
+}  // namespace flashcore

@@ -1,0 +1,139 @@
+#include "tests/support/kernel_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/launch.h"
+#include "runtime/reference/formats.h"
+#include "runtime/reference/reference.h"
+
+namespace flashcore {
+namespace {
+
+/// One unit in the last place of a number as large as `largest`.
+double last_place(DType dtype, double largest) {
+  const int bits = dtype == DType::bf16 ? 8 : dtype == DType::f16 ? 11 : 24;
+  return std::ldexp(largest, 1 - bits);
+}
+
+/// What an output may differ by beyond twice the error of storage: one last place where it is stored in
+/// 16 bits, and otherwise what f32 sums in another order and approximate functions lose.
+double slack(DType dtype, double largest) {
+  switch (dtype) {
+    case DType::f16:
+    case DType::bf16: return last_place(dtype, largest);
+    case DType::f32: return 2e-6 + 4 * last_place(dtype, largest);
+    default: return 0;
+  }
+}
+
+}  // namespace
+
+StridedArray::StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap) {
+  view_.dtype = dtype;
+  view_.rank = static_cast<int>(shape.size());
+  std::int64_t stride = 1;
+  for (int dim = view_.rank; dim-- > 0;) {
+    view_.shape[dim] = shape[dim];
+    view_.strides[dim] = stride;
+    stride *= shape[dim];
+    if (dim == view_.rank - 1 && view_.rank > 1) stride += row_gap;
+  }
+  // Room behind, so that an access beyond one array does not meet another.
+  bytes_.assign(static_cast<std::size_t>(stride * size_of(dtype) / 8 + 4096), ~std::uint64_t{0});
+  // Vectors of 16 bytes need an address that is a multiple of that.
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
+  view_.data = bytes_.data() + (address % 16 != 0 ? 1 : 0);
+}
+
+KernelRun::KernelRun(const Program& program, RunInputs inputs)
+    : program_(program), inputs_(std::move(inputs)) {
+  std::mt19937 random(inputs_.seed);
+  std::normal_distribution<double> normal;
+  for (const ir::Tensor& tensor : program_.function().tensors) {
+    std::vector<std::int64_t> shape;
+    for (const Extent& dim : tensor.dims)
+      shape.push_back(dim.is_static() ? dim.value : inputs_.extents.at(dim.name));
+    const StridedArray& array = arrays_.emplace_back(tensor.dtype, shape, inputs_.row_gap);
+    if (tensor.output) continue;
+    const auto found = inputs_.spread.find(tensor.name);
+    const double spread = found == inputs_.spread.end() ? 1 : found->second;
+    array.for_each_offset([&](std::int64_t offset) {
+      const double value = tensor.dtype == DType::i32
+                               ? static_cast<double>(random() % static_cast<unsigned>(spread))
+                               : normal(random) * spread;
+      write_element(tensor.dtype, array.view().data, offset, value);
+    });
+  }
+}
+
+std::vector<TensorView> KernelRun::views() const {
+  std::vector<TensorView> views;
+  for (const StridedArray& array : arrays_) views.push_back(array.view());
+  return views;
+}
+
+std::vector<double> KernelRun::values(std::size_t tensor) const {
+  std::vector<double> values;
+  const TensorView& view = arrays_[tensor].view();
+  arrays_[tensor].for_each_offset(
+      [&](std::int64_t offset) { values.push_back(read_element(view.dtype, view.data, offset)); });
+  return values;
+}
+
+EmulationReport KernelRun::emulate(const KernelSource& source) {
+  const LaunchPlan plan(std::make_shared<const KernelSource>(source));
+  ParameterBlock block;
+  const std::vector<TensorView> tensors = views();
+  const LaunchPlan::Bound bound = plan.bind(tensors, inputs_.scalars, block);
+  return EmulatedKernel::build(source).run(
+      std::span(block.bytes, static_cast<std::size_t>(source.parameter_bytes)), bound.grid, tensors,
+      {.workers = 1});
+}
+
+std::string KernelRun::compare() const {
+  const std::vector<TensorView> tensors = views();
+  const ir::Function& f = program_.function();
+  const auto exact = evaluate(f, tensors, inputs_.scalars, {Precision::exact});
+  const auto storage = evaluate(f, tensors, inputs_.scalars, {Precision::storage});
+  std::string report;
+  std::size_t output = 0;
+  for (std::size_t t = 0; t < arrays_.size(); ++t) {
+    if (!f.tensors[t].output) continue;
+    const std::vector<double> got = values(t);
+    const std::vector<double>&want = exact[output].values, &rounded = storage[output].values;
+    ++output;
+    double allowed = 0, largest = 0, worst = 0;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      // Infinities have to agree, whatever the precision.
+      const double difference = got[i] == want[i] ? 0 : std::abs(got[i] - want[i]);
+      if (!(difference <= worst)) worst = difference, at = i;
+      if (std::isnan(difference)) break;
+      if (!std::isfinite(want[i])) continue;
+      allowed = std::max(allowed, 2 * std::abs(rounded[i] - want[i]));
+      largest = std::max(largest, std::abs(want[i]));
+    }
+    allowed += slack(f.tensors[t].dtype, largest);
+    if (!(worst <= allowed))
+      report += fmt::format("{}[{}] is {} and should be {}: off by {:.3g}, allowed {:.3g}\n",
+                            f.tensors[t].name, at, got[at], want[at], worst, allowed);
+  }
+  return report;
+}
+
+std::string line_of(const KernelSource& source, int line) {
+  std::istringstream lines(source.body);
+  std::string text;
+  for (int i = 0; i < line; ++i) std::getline(lines, text);
+  const std::size_t begin = text.find_first_not_of(' ');
+  return fmt::format("line {}: {}", line, begin == std::string::npos ? "" : text.substr(begin));
+}
+
+}  // namespace flashcore

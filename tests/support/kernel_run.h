@@ -1,0 +1,78 @@
+// One launch of a generated kernel without a GPU: arrays filled by chance, the emulator, and what the
+// program means according to the reference.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel_source.h"
+#include "dsl/program.h"
+#include "runtime/emulator/emulator.h"
+#include "runtime/tensor.h"
+
+namespace flashcore {
+
+/// An array that owns its bytes. All of them start as NaN, so that what is read by mistake shows.
+class StridedArray {
+ public:
+  /// `row_gap` elements lie unused behind every row.
+  StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap);
+
+  [[nodiscard]] const TensorView& view() const { return view_; }
+  /// Calls visit(offset in elements) in the order of the dense array.
+  template <class Visit>
+  void for_each_offset(Visit&& visit) const {
+    walk(0, 0, visit);
+  }
+
+ private:
+  template <class Visit>
+  void walk(int dim, std::int64_t offset, Visit& visit) const {
+    if (dim == view_.rank) {
+      visit(offset);
+      return;
+    }
+    for (std::int64_t i = 0; i < view_.shape[dim]; ++i)
+      walk(dim + 1, offset + i * view_.strides[dim], visit);
+  }
+
+  std::vector<std::uint64_t> bytes_;
+  TensorView view_;
+};
+
+struct RunInputs {
+  std::map<std::string, std::int64_t> extents;  ///< every named one
+  std::vector<ScalarValue> scalars = {};
+  /// Floats are normal with this standard deviation, 1 where a tensor has none here. Integers are drawn
+  /// from 0 up to it, exclusive.
+  std::map<std::string, double> spread = {};
+  int row_gap = 0;  ///< of tensors with two dimensions or more; a multiple of 8
+  unsigned seed = 1;
+};
+
+class KernelRun {
+ public:
+  KernelRun(const Program& program, RunInputs inputs);
+
+  /// Throws what the launch or the emulator refuses.
+  EmulationReport emulate(const KernelSource& source);
+  /// Differences between what emulate() left in the outputs and the reference, a line an output; empty if
+  /// every output is as near to the exact values as storage in its dtype allows (times two).
+  [[nodiscard]] std::string compare() const;
+
+  [[nodiscard]] std::vector<TensorView> views() const;
+  /// The elements of a tensor, in the order of the dense array.
+  [[nodiscard]] std::vector<double> values(std::size_t tensor) const;
+
+ private:
+  Program program_;
+  RunInputs inputs_;
+  std::vector<StridedArray> arrays_;
+};
+
+/// The kernel's line, for messages.
+std::string line_of(const KernelSource& source, int line);
+
+}  // namespace flashcore
