@@ -76,7 +76,16 @@ class Pipeliner {
                        "an operand of a product has two axes", "load a tile with two axes",
                        load.where});
     return f_.add_buffer(
-        {std::move(name), type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, stages});
+        {unused_name(name), type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, stages});
+  }
+
+  /// Two loops may load the same tensor; each has a buffer of its own.
+  [[nodiscard]] std::string unused_name(const std::string& wanted) const {
+    std::string name = wanted;
+    const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };
+    for (int n = 2; std::any_of(f_.buffers.begin(), f_.buffers.end(), taken); ++n)
+      name = fmt::format("{}_{}", wanted, n);
+    return name;
   }
 
   /// Copies into the only slot of a buffer, or into `slot` when `tile` of the loop's axis exists.

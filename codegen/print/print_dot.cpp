@@ -59,9 +59,8 @@ std::string KernelPrinter::left_address(const SharedOperand& a, const AxisLayout
   if (!a.transposed)
     return matrix_address(a.base, *a.buffer, plus(warp_base(rows), "lane % 16"), "lane / 16 * 8", row,
                           inner);
-  if (rows.warps > 1)
-    throw InternalError("a transposed left operand shared out over several warps");
-  return matrix_address(a.base, *a.buffer, "lane % 8 + lane / 16 * 8", "lane / 8 % 2 * 8", inner, row);
+  return matrix_address(a.base, *a.buffer, "lane % 8 + lane / 16 * 8", "lane / 8 % 2 * 8", inner,
+                        plus(warp_base(rows), row));
 }
 
 void KernelPrinter::print_dot(const Op& op) {

@@ -70,8 +70,9 @@ TEST(Programs, MatrixProductOnWarpGrids) {
 }
 
 TEST(Programs, TransposedProduct) {
-  for (const int warps_n : {1, 2})
-    expect_right(transposed_product(), schedule_of({{"m", 32}, {"n", 32}, {"k", 32}}, 1, warps_n),
+  for (const auto& [warps_m, warps_n] : {std::pair{1, 1}, {1, 2}, {2, 2}, {4, 1}})
+    expect_right(transposed_product(),
+                 schedule_of({{"m", 64}, {"n", 32}, {"k", 32}}, warps_m, warps_n),
                  {{.extents = {{"M", 40}, {"N", 72}, {"K", 50}}}});
 }
 
@@ -114,6 +115,25 @@ TEST(Programs, ChainedProducts) {
       expect_right(chained_products(), schedule,
                    {{.extents = {{"M", 50}, {"N", 77}}}, {.extents = {{"M", 32}, {"N", 0}}}});
     }
+}
+
+TEST(Programs, TwoPasses) {
+  for (const int stages : {1, 2, 3})
+    for (const bool keep : {false, true}) {
+      Schedule schedule = schedule_of({{"rows", 32}, {"cols", 32}}, 2);
+      schedule.stages = stages;
+      schedule.keep_operands = keep;
+      expect_right(two_passes(), schedule,
+                   {{.extents = {{"M", 50}, {"N", 77}}}, {.extents = {{"M", 32}, {"N", 0}}}});
+    }
+}
+
+TEST(Programs, ATileForAProductAndForItself) {
+  for (const int stages : {1, 2}) {
+    Schedule schedule = schedule_of({{"rows", 32}, {"cols", 32}}, 2);
+    schedule.stages = stages;
+    expect_right(mixed_use(), schedule, {{.extents = {{"M", 50}, {"N", 80}}}});
+  }
 }
 
 TEST(Programs, ColumnReductions) {

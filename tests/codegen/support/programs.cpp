@@ -154,4 +154,51 @@ Program chained_products() {
   return b.finish();
 }
 
+Program two_passes() {
+  struct State {
+    Tile sum, out;
+  };
+  ProgramBuilder b("two_passes");
+  const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N"));
+  const Axis d = b.whole("d", 32), dv = b.whole("dv", 24);
+  const Tensor q = b.input("q", DType::f16, {named("M"), 32});
+  const Tensor k = b.input("k", DType::f16, {named("N"), 32});
+  const Tensor v = b.input("v", DType::f16, {named("N"), 24});
+  const Tensor o = b.output("o", DType::f16, {named("M"), 24});
+  const Tile query = load(q(rows, d));
+  const Tile max = b.loop(cols, b.fill({rows}, lowest), [&](const Tile& s) {
+    return maximum(s, reduce_max(dot(query, transpose(load(k(cols, d)))), cols));
+  });
+  const State start{b.fill({rows}, 0), b.fill({rows, dv}, 0)};
+  const State all = b.loop(cols, start, [&](const State& s) {
+    const Tile probs = exp(dot(query, transpose(load(k(cols, d)))) - max);
+    return State{s.sum + reduce_sum(probs, cols),
+                 s.out + dot(cast(probs, DType::f16), load(v(cols, dv)))};
+  });
+  store(o(rows, dv), cast(where(all.sum == 0, 0, all.out / all.sum), DType::f16));
+  return b.finish();
+}
+
+Program mixed_use() {
+  struct State {
+    Tile product, sum;
+  };
+  ProgramBuilder b("mixed_use");
+  const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N"));
+  const Axis d = b.whole("d", 32);
+  const Tensor a = b.input("a", DType::f16, {named("M"), named("N")});
+  const Tensor x = b.input("x", DType::f16, {named("N"), 32});
+  const Tensor product = b.output("product", DType::f32, {named("M"), 32});
+  const Tensor sums = b.output("sums", DType::f32, {named("M")});
+  const State start{b.fill({rows, d}, 0), b.fill({rows}, 0)};
+  const State all = b.loop(cols, start, [&](const State& s) {
+    const Tile tile = load(a(rows, cols));
+    return State{s.product + dot(tile, load(x(cols, d))),
+                 s.sum + reduce_sum(cast(tile, DType::f32), cols)};
+  });
+  store(product(rows, d), all.product);
+  store(sums(rows), all.sum);
+  return b.finish();
+}
+
 }  // namespace flashcore

@@ -25,5 +25,9 @@ Program integers();
 Program gather();
 /// o = (a b) c: the first product is the left operand of the second.
 Program chained_products();
+/// Softmax attention without a running maximum: one loop finds it, the next one uses it.
+Program two_passes();
+/// A loaded tile that is both an operand of products and read element by element.
+Program mixed_use();
 
 }  // namespace flashcore
