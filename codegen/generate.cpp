@@ -18,7 +18,7 @@ ir::Function lower(const Program& program, const Schedule& schedule, const Targe
   const PassContext context{schedule, target};
   for (const Pass& pass : pipeline()) {
     pass.run(f, context);
-    ir::verify(f);
+    ir::verify_after(f, pass.name);
     if (observer) observer(pass.name, f);
   }
   return f;

@@ -44,9 +44,20 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
     s.tiles["rows"] = 64;
     s.tiles["cols"] = 64;
     s.stages = 1;
-    if (masked) s.grid_order = GridOrder::tiles_last;
+    s.peel_masks = measured;
   }
   return s;
+}
+
+std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target) {
+  std::vector<Schedule> schedules{attention_schedule(spec, target)};
+  for (int cols : {64, 32}) {
+    Schedule smaller = schedules.front();
+    if (smaller.tiles["cols"] <= cols) continue;
+    smaller.tiles["cols"] = cols;
+    schedules.push_back(std::move(smaller));
+  }
+  return schedules;
 }
 
 }  // namespace flashcore

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from . import _core
 from .attention_kernel import AttentionKernel
-from .errors import SpecError
+from .errors import CompileError, SpecError
 from .kernel import Kernel
 from .program import Program
 from .program_kernel import ProgramKernel
@@ -65,6 +65,8 @@ def jit(
         what = read(what)
     compile_now = target is not None or _core.gpu_target() is not None
     target = target or default_target()
+    if isinstance(what, AttentionSpec) and schedule is None and compile_now:
+        return _first_fitting(what, target)
     if not isinstance(schedule, Schedule):
         changes = schedule or {}
         if isinstance(what, AttentionSpec):
@@ -80,3 +82,18 @@ def jit(
     if compile_now:
         kernel.compile()
     return kernel
+
+
+def _first_fitting(spec: AttentionSpec, target: str) -> AttentionKernel:
+    """The kernel of the first schedule that ships whose code does not spill."""
+    refusal: CompileError | None = None
+    for schedule in _core.attention_schedules(spec.to_json(), target):
+        kernel = AttentionKernel(spec, Schedule.from_json(schedule), target)
+        try:
+            kernel.compile()
+        except CompileError as error:
+            refusal = refusal or error
+        else:
+            return kernel
+    assert refusal is not None
+    raise refusal

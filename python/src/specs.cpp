@@ -38,6 +38,14 @@ void bind_specs(py::module_& m) {
   m.def("why_not", &reasons_against, py::arg("spec"), py::arg("target"));
   m.def("attention_program",
         [](const std::string& json) { return attention_forward(attention_spec_from_json(json)); });
+  m.def("attention_schedules", [](const std::string& json, const std::string& target) {
+    std::vector<std::string> schedules;
+    for (const Schedule& schedule :
+         attention_schedules(attention_spec_from_json(json), find_target(target))) {
+      schedules.push_back(to_json(schedule));
+    }
+    return schedules;
+  });
   m.def("attention_schedule", [](const std::string& json, const std::string& target) {
     return to_json(attention_schedule(attention_spec_from_json(json), find_target(target)));
   });
