@@ -257,18 +257,26 @@ class LayoutInference {
     return any && all;
   }
 
-  void check(const Op& op) const {
-    if (kind_of(op.code) == OpKind::reduction) {
-      const TileType& type = f_[op.operands[0]].type;
-      for (std::size_t k = 0; k < type.axes.size(); ++k)
-        if (type.axes[k] == op.axis && f_[op.operands[0]].home.axes[k].warps > 1)
-          throw ScheduleError(
-              {fmt::format("a reduction along {} with warps_n = {}", f_[op.axis].name,
-                           schedule_.warps_n),
-               "a row is reduced inside one warp, and this layout cuts it between warps",
-               fmt::format("warps_n = 1 and warps_m = {}", schedule_.warps_m * schedule_.warps_n),
-               op.where});
+  void check_reduction(const Op& op) const {
+    const TileType& type = f_[op.operands[0]].type;
+    for (std::size_t k = 0; k < type.axes.size(); ++k) {
+      const int warps = f_[op.operands[0]].home.axes[k].warps;
+      if (type.axes[k] != op.axis || warps == 1) continue;
+      const std::string& axis = f_[op.axis].name;
+      if (k == 0)
+        throw ScheduleError(
+            {fmt::format("a reduction along {} with {} warps along it", axis, warps),
+             "an axis is reduced inside one warp, and this layout cuts the rows of a tile between warps",
+             "warps_m = 1 and warps_n = 1, or a tile with the axis as its columns", op.where});
+      throw ScheduleError(
+          {fmt::format("a reduction along {} with warps_n = {}", axis, schedule_.warps_n),
+           "a row is reduced inside one warp, and this layout cuts it between warps",
+           fmt::format("warps_n = 1 and warps_m = {}", schedule_.warps_m * schedule_.warps_n), op.where});
     }
+  }
+
+  void check(const Op& op) const {
+    if (kind_of(op.code) == OpKind::reduction) check_reduction(op);
     if (op.code == OpCode::transpose && !in_shared(op.operands[0]))
       throw SpecError({"a transpose of a tile that lives in registers",
                        "only the operand of a product can be read either way round",

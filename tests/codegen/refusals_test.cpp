@@ -1,0 +1,379 @@
+// What code generation refuses, word by word: with the numbers, the author's line, and what would work.
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "templates/attention.h"
+#include "tests/codegen/support/programs.h"
+
+namespace flashcore {
+namespace {
+
+Extent named(const char* name) { return Extent(std::string(name)); }
+
+Schedule tiles(std::map<std::string, int> sizes) {
+  Schedule schedule;
+  schedule.tiles = std::move(sizes);
+  return schedule;
+}
+
+/// The message, its place cut off; `own_line` says whether it named a place in an author's file.
+struct Refusal {
+  std::string words;
+  bool own_line = false;
+};
+
+template <class Kind>
+Refusal refusal(const std::function<void()>& attempt) {
+  try {
+    attempt();
+  } catch (const Kind& error) {
+    Refusal refusal{error.what()};
+    const Location& where = error.complaint().where;
+    if (!where.known()) return refusal;
+    refusal.own_line = where.file.find("tests/codegen/") != std::string::npos;
+    const std::size_t at = refusal.words.find("\n  at:  ");
+    refusal.words.erase(at, refusal.words.find('\n', at + 1) - at);
+    return refusal;
+  }
+  return {"nothing was refused"};
+}
+
+Refusal refused(const Program& program, const Schedule& schedule, const char* target = "sm_80") {
+  return refusal<ScheduleError>([&] { generate(program, schedule, find_target(target)); });
+}
+
+/// A program that contradicts what code generation can do, under a schedule that is fine.
+Refusal impossible(const std::function<Program()>& program, const Schedule& schedule) {
+  return refusal<SpecError>([&] { generate(program(), schedule, find_target("sm_80")); });
+}
+
+AttentionSpec head_dim(int dim) {
+  AttentionSpec spec;
+  spec.head_dim = dim;
+  return spec;
+}
+
+TEST(Refusals, UnknownTargets) {
+  EXPECT_EQ(refusal<ScheduleError>([] { find_target("sm_75"); }).words,
+            "target \"sm_75\"\n"
+            "  why: FlashCore does not generate for it\n"
+            "  try: one of sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121");
+  EXPECT_EQ(refusal<ScheduleError>([] { target_for_device(7, 5); }).words,
+            "a GPU of compute capability 7.5\n"
+            "  why: FlashCore does not generate for it\n"
+            "  try: a GPU that runs one of sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, "
+            "sm_120, sm_121");
+  EXPECT_EQ(target_for_device(8, 8).name, "sm_87");
+}
+
+TEST(Refusals, InstructionsATargetLacks) {
+  const Program program = attention_forward(head_dim(64));
+  Target old = find_target("sm_80");
+  old.name = "sm_70";
+  old.async_copy = false;
+  EXPECT_EQ(refusal<ScheduleError>([&] { generate(program, {}, old); }).words,
+            "copy cp_async on sm_70\n"
+            "  why: the target does not have it\n"
+            "  try: a target from sm_80 up");
+  old.mma_m16n8k16 = false;
+  EXPECT_EQ(refusal<ScheduleError>([&] { generate(program, {}, old); }).words,
+            "instruction mma_m16n8k16 on sm_70\n"
+            "  why: the target does not have it\n"
+            "  try: a target from sm_80 up");
+}
+
+TEST(Refusals, Budgets) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.register_limit = 256;
+  EXPECT_EQ(refused(program, schedule).words,
+            "register_limit = 256\n"
+            "  why: a thread of sm_80 has 24 to 255\n"
+            "  try: 255");
+  schedule.register_limit = 255;
+  schedule.blocks_per_processor = 17;
+  EXPECT_EQ(refused(program, schedule).words,
+            "17 blocks of 128 threads a multiprocessor\n"
+            "  why: sm_80 holds 2048 threads\n"
+            "  try: blocks_per_processor = 16");
+  schedule.blocks_per_processor = 0;
+  EXPECT_EQ(refused(program, schedule, "sm_120").words,
+            "0 blocks of 128 threads a multiprocessor\n"
+            "  why: sm_120 holds 1536 threads\n"
+            "  try: blocks_per_processor = 12");
+}
+
+TEST(Refusals, SharedMemoryWithWhatFits) {
+  const Program program = attention_forward(head_dim(128));
+  Schedule schedule = tiles({{"rows", 128}, {"cols", 128}});
+  EXPECT_EQ(refused(program, schedule, "sm_89").words,
+            "attention_forward needs 163840 bytes of shared memory a block\n"
+            "  why: sm_89 allows 101376\n"
+            "  try: stages = 1, or a tile of 64 along cols");
+  schedule.shared_limit = 20000;
+  EXPECT_EQ(refused(program, schedule, "sm_89").words,
+            "attention_forward needs 163840 bytes of shared memory a block\n"
+            "  why: the schedule's shared_limit is 20000\n"
+            "  try: smaller tiles and fewer stages together");
+  // What is named does fit.
+  schedule.shared_limit = 0;
+  schedule.stages = 1;
+  EXPECT_EQ(refused(program, schedule, "sm_89").words, "nothing was refused");
+  schedule.stages = 2;
+  schedule.tiles["cols"] = 64;
+  EXPECT_EQ(refused(program, schedule, "sm_89").words, "nothing was refused");
+}
+
+TEST(Refusals, TileSizes) {
+  const Program program = attention_forward(head_dim(64));
+  EXPECT_EQ(refused(program, tiles({{"rows", 64}})).words,
+            "no tile size for axis cols\n"
+            "  why: program attention_forward cuts it into tiles\n"
+            "  try: schedule.tiles[\"cols\"] = 64");
+  for (const int size : {0, -16, 24, 1040})
+    EXPECT_EQ(refused(program, tiles({{"rows", 64}, {"cols", size}})).words,
+              "tile of " + std::to_string(size) +
+                  " along cols\n"
+                  "  why: tensor cores and swizzled shared memory work in steps of 16\n"
+                  "  try: a multiple of 16 up to 1024");
+  EXPECT_EQ(refused(program, tiles({{"rows", 64}, {"cols", 64}, {"d", 64}})).words,
+            "a tile size for \"d\"\n"
+            "  why: program attention_forward has no tiled axis of that name\n"
+            "  try: its tiled axes are rows, cols");
+}
+
+TEST(Refusals, WarpsAndStages) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.stages = 0;
+  EXPECT_EQ(refused(program, schedule).words,
+            "0 stages\n"
+            "  why: a pipeline has 1 to 8 tiles in flight or in use\n"
+            "  try: 2 or 3");
+  schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.warps_m = 8;
+  const Refusal rows = refused(program, schedule);
+  EXPECT_EQ(rows.words,
+            "a tile of 64 along rows\n"
+            "  why: a warp's share of a product is a multiple of 16, so with warps_m = 8 the tile must "
+            "be a multiple of 128\n"
+            "  try: a tile of 128, or fewer warps");
+  schedule.warps_m = 4;
+  schedule.warps_n = 3;
+  EXPECT_EQ(refused(program, schedule).words,
+            "a tile of 64 along cols\n"
+            "  why: a warp's share of a product is a multiple of 16, so with warps_n = 3 the tile must "
+            "be a multiple of 48\n"
+            "  try: a tile of 96, or fewer warps");
+}
+
+TEST(Refusals, AxesThatWarpsCut) {
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 32}});
+  schedule.warps_n = 2;
+  schedule.warps_m = 2;
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
+            "two products want axis cols laid out differently in registers\n"
+            "  why: one spreads it over 2 warps, the other over 1\n"
+            "  try: warps_n = 1, so that a row of scores stays in one warp");
+  schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.warps_m = 4;
+  const Refusal reduction = refused(column_reductions(), schedule);
+  EXPECT_TRUE(reduction.own_line);
+  EXPECT_EQ(reduction.words,
+            "a reduction along rows with 4 warps along it\n"
+            "  why: an axis is reduced inside one warp, and this layout cuts the rows of a tile between "
+            "warps\n"
+            "  try: warps_m = 1 and warps_n = 1, or a tile with the axis as its columns");
+  schedule.warps_m = 1;
+  EXPECT_EQ(refused(column_reductions(), schedule).words, "nothing was refused");
+}
+
+TEST(Refusals, EveryReasonOfASpec) {
+  AttentionSpec spec = head_dim(100);
+  spec.head_dim_v = 300;
+  spec.dtype = DType::f32;
+  spec.heads = 6;
+  spec.kv_heads = 4;
+  spec.q_len = 0;
+  EXPECT_EQ(refusal<SpecError>([&] { attention_forward(spec); }).words,
+            "an attention spec that contradicts itself\n"
+            "  why: \n"
+            "    head_dim = 100: must be a multiple of 8 from 8 to 256; pad the tensors to 104\n"
+            "    head_dim_v = 300: must be a multiple of 8 from 8 to 256; pad the tensors to 256\n"
+            "    dtype = f32: tensor cores take f16 or bf16; cast the tensors\n"
+            "    heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "
+            "query heads\n"
+            "    q_len = 0: a compiled-in length is at least 1; leave it open for tensors that may be "
+            "empty\n"
+            "  try: change what each line names");
+  spec = head_dim(64);
+  spec.kv_heads = 4;
+  EXPECT_EQ(check(spec), std::vector<std::string>{"kv_heads = 4 without heads: give both"});
+  spec.heads = -1;
+  EXPECT_EQ(check(spec), std::vector<std::string>{"heads = -1, kv_heads = 4: must not be negative"});
+}
+
+// ---- programs
+
+struct Pieces {
+  ProgramBuilder b{"refused"};
+  Axis m = b.parallel_tiles("m", named("M")), n = b.tiles("n", named("N")), k = b.whole("k", 32);
+  Tensor a = b.input("a", DType::f16, {named("M"), 32}), bt = b.input("b", DType::f16, {named("N"), 32});
+  Tensor o = b.output("o", DType::f32, {named("M"), 32});
+};
+
+const Schedule fine = tiles({{"m", 64}, {"n", 32}});
+
+TEST(Refusals, OperandsOfProducts) {
+  const Refusal right = impossible(
+      [] {
+        Pieces p;
+        store(p.o(p.m, p.k), p.b.loop(p.n, p.b.fill({p.m, p.k}, 0), [&](const Tile& s) {
+          const Tile doubled = cast(cast(load(p.bt(p.n, p.k)), DType::f32) * 2, DType::f16);
+          const Tile probs = dot(load(p.a(p.m, p.k)), transpose(load(p.bt(p.n, p.k))));
+          return s + dot(cast(probs, DType::f16), doubled);
+        }));
+        return p.b.finish();
+      },
+      fine);
+  EXPECT_TRUE(right.own_line);
+  EXPECT_EQ(right.words,
+            "a product whose right operand is computed\n"
+            "  why: the right operand of a product comes from a tensor through shared memory\n"
+            "  try: store it first, or exchange the operands and transpose");
+
+  const Refusal twice = impossible(
+      [] {
+        Pieces p;
+        const Tensor copy = p.b.output("copy", DType::f16, {named("M"), named("N")});
+        store(p.o(p.m, p.k), p.b.loop(p.n, p.b.fill({p.m, p.k}, 0), [&](const Tile& s) {
+          const Tile keys = load(p.bt(p.n, p.k));
+          const Tile probs = cast(dot(load(p.a(p.m, p.k)), transpose(keys)), DType::f16);
+          store(copy(p.m, p.n), probs);
+          return s + dot(probs, keys);
+        }));
+        return p.b.finish();
+      },
+      fine);
+  EXPECT_TRUE(twice.own_line);
+  EXPECT_EQ(twice.words,
+            "a product whose left operand is also used otherwise\n"
+            "  why: a computed 16-bit tile is kept in the order a product takes it\n"
+            "  try: cast the f32 tile once for the product and once for the other use");
+}
+
+TEST(Refusals, TransposedRegisters) {
+  const Refusal transposed = impossible(
+      [] {
+        ProgramBuilder b("refused");
+        const Axis m = b.parallel_tiles("m", named("M")), k = b.whole("k", 32);
+        const Tensor a = b.input("a", DType::f32, {named("M"), 32});
+        const Tensor turned = b.output("turned", DType::f32, {32, named("M")});
+        store(turned(k, m), transpose(load(a(m, k)) * 2));
+        return b.finish();
+      },
+      tiles({{"m", 64}}));
+  EXPECT_TRUE(transposed.own_line);
+  EXPECT_EQ(transposed.words,
+            "a transpose of a tile that lives in registers\n"
+            "  why: only the operand of a product can be read either way round\n"
+            "  try: load or build the tile with its axes in the other order");
+}
+
+TEST(Refusals, LoadsThatCannotBePipelined) {
+  const Refusal position = impossible(
+      [] {
+        Pieces p;
+        const Tensor pages = p.b.input("pages", DType::f16, {named("P"), named("N"), 32});
+        const Tensor table = p.b.input("table", DType::i32, {named("P")});
+        store(p.o(p.m, p.k), p.b.loop(p.n, p.b.fill({p.m, p.k}, 0), [&](const Tile& s) {
+          const Tile page = load(table(p.b.constant(3, DType::i32)));
+          const Tile probs = dot(load(p.a(p.m, p.k)), transpose(load(pages(page, p.n, p.k))));
+          return s + dot(cast(probs, DType::f16), load(p.bt(p.n, p.k)));
+        }));
+        return p.b.finish();
+      },
+      fine);
+  EXPECT_TRUE(position.own_line);
+  EXPECT_EQ(position.words,
+            "load of pages at a position computed in the loop\n"
+            "  why: tiles are copied rounds ahead, when that position is not known yet\n"
+            "  try: compute it from parallel axes and scalars outside the loop");
+
+  Schedule nested = fine;
+  nested.tiles["h"] = 16;
+  const Refusal loops = impossible(
+      [] {
+        Pieces p;
+        const Axis h = p.b.tiles("h", named("H"));
+        p.b.input("x", DType::f16, {named("H"), 32});
+        store(p.o(p.m, p.k), p.b.loop(h, p.b.fill({p.m, p.k}, 0), [&](const Tile& outer) {
+          return outer + p.b.loop(p.n, p.b.fill({p.m, p.k}, 0), [&](const Tile& s) {
+                   const Tile probs = dot(load(p.a(p.m, p.k)), transpose(load(p.bt(p.n, p.k))));
+                   return s + dot(cast(probs, DType::f16), load(p.bt(p.n, p.k)));
+                 });
+        }));
+        return p.b.finish();
+      },
+      nested);
+  EXPECT_TRUE(loops.own_line);
+  EXPECT_EQ(loops.words,
+            "a loop over n inside another loop\n"
+            "  why: products in nested loops cannot be pipelined\n"
+            "  try: make the outer axis a parallel one");
+}
+
+TEST(Refusals, CopiesOfRowsThatDoNotLieTogether) {
+  const Refusal strided = impossible(
+      [] {
+        ProgramBuilder b("refused");
+        const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
+        const Axis k = b.whole("k", 32);
+        const Tensor a = b.input("a", DType::f16, {named("M"), 32, 2});
+        const Tensor bt = b.input("b", DType::f16, {named("N"), 32});
+        const Tensor o = b.output("o", DType::f32, {named("M"), named("N")});
+        store(o(m, n), dot(load(a(m, k, b.constant(1, DType::i32))), transpose(load(bt(n, k)))));
+        return b.finish();
+      },
+      fine);
+  EXPECT_TRUE(strided.own_line);
+  EXPECT_EQ(strided.words,
+            "a product of a along dimension 1\n"
+            "  why: 16-byte copies need neighbouring elements in the last axis of the tile\n"
+            "  try: index the last dimension with the tile's last axis, and transpose the tile");
+}
+
+TEST(Refusals, SumsToAScalar) {
+  const Refusal scalar = impossible(
+      [] {
+        ProgramBuilder b("refused");
+        const Axis h = b.parallel("h", named("H"));
+        const Axis k = b.whole("k", 32);
+        const Tensor x = b.input("x", DType::f32, {named("H"), 32});
+        const Tensor o = b.output("o", DType::f32, {named("H")});
+        store(o(h), reduce_sum(load(x(h, k)), k));
+        return b.finish();
+      },
+      Schedule{});
+  EXPECT_TRUE(scalar.own_line);
+  EXPECT_EQ(scalar.words,
+            "reduce_sum of a vector to a scalar\n"
+            "  why: the rows of a block lie in different warps\n"
+            "  try: reduce along the columns of a matrix");
+}
+
+TEST(Refusals, WhyNotSaysTheSame) {
+  const Program program = attention_forward(head_dim(64));
+  const Schedule good = tiles({{"rows", 64}, {"cols", 64}});
+  EXPECT_TRUE(why_not(program, good, find_target("sm_80")).empty());
+  EXPECT_EQ(why_not(program, tiles({{"rows", 64}}), find_target("sm_80")),
+            std::vector<std::string>{"no tile size for axis cols\n"
+                                     "  why: program attention_forward cuts it into tiles\n"
+                                     "  try: schedule.tiles[\"cols\"] = 64"});
+}
+
+}  // namespace
+}  // namespace flashcore
