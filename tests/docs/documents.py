@@ -31,7 +31,7 @@ class Block:
 
 def files() -> list[Path]:
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md",
-            *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
+            *sorted((ROOT / "docs").rglob("*.md"))]  # fmt: skip
 
 
 def blocks(text: str) -> list[Block]:
