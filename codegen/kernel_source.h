@@ -17,6 +17,8 @@ struct TensorArgument {
   bool output = false;
   std::vector<Extent> dims;  ///< the last one has unit stride
   int alignment = 4;         ///< bytes that must divide the base address and every stride but the last
+  /// Elements that a stride may be at most, by dimension: rows of a tile are addressed in 32 bits.
+  std::vector<std::int64_t> stride_limits;
 };
 
 /// A scalar the caller passes (fp32 or i32).

@@ -63,7 +63,11 @@ void LaunchPlan::plan_tensors() {
                            .stride_mask = elements - 1});
     for (int dim = 0; dim < rank; ++dim) {
       const int extent = extent_index(tensor.dims[dim]);
+      const auto at = static_cast<std::size_t>(dim);
       dimensions_.push_back({.value = tensor.dims[dim].value,
+                             .stride_limit = at < tensor.stride_limits.size()
+                                                 ? tensor.stride_limits[at]
+                                                 : std::numeric_limits<std::int64_t>::max(),
                              .extent = static_cast<std::int8_t>(extent),
                              .gives = extent >= 0 && !std::exchange(given[extent], true),
                              .last = dim == rank - 1});
@@ -156,6 +160,8 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
         refusal.stride(index, dim);
       if (stride == 0 && signature.output) [[unlikely]]
         refusal.repeated_output(index, dim);
+      if (stride > expected.stride_limit || stride < -expected.stride_limit) [[unlikely]]
+        refusal.far_stride(index, dim);
     }
   }
   const auto address = reinterpret_cast<std::uintptr_t>(view.data);

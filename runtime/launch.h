@@ -45,6 +45,7 @@ class LaunchPlan {
   // extent gives its value, all others have to agree.
   struct Dimension {
     std::int64_t value = 0;  // of a static one
+    std::int64_t stride_limit = 0;  // either way from zero
     std::int8_t extent = -1;
     bool gives = false;
     bool last = false;

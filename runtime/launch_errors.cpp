@@ -115,6 +115,14 @@ void LaunchRefusal::stride(int tensor, int dim) const {
                   argument.alignment / size_of(argument.dtype)));
 }
 
+void LaunchRefusal::far_stride(int tensor, int dim) const {
+  const TensorArgument& argument = source_.tensors[tensor];
+  refuse(fmt::format("{} is spread too far along dimension {}", argument.name, dim),
+         fmt::format("its stride there is {} elements, the kernel addresses up to {}",
+                     tensors_[tensor].strides[dim], argument.stride_limits[dim]),
+         "a copy whose rows lie closer together");
+}
+
 void LaunchRefusal::repeated_output(int tensor, int dim) const {
   refuse(fmt::format("{} cannot be written", source_.tensors[tensor].name),
          fmt::format("its stride along dimension {} is 0: {} rows share one place in memory", dim,

@@ -21,6 +21,7 @@ class LaunchRefusal {
   [[noreturn, gnu::cold]] void size(int tensor, int dim) const;
   [[noreturn, gnu::cold]] void last_stride(int tensor) const;
   [[noreturn, gnu::cold]] void stride(int tensor, int dim) const;
+  [[noreturn, gnu::cold]] void far_stride(int tensor, int dim) const;
   [[noreturn, gnu::cold]] void repeated_output(int tensor, int dim) const;
   [[noreturn, gnu::cold]] void address(int tensor) const;
   [[noreturn, gnu::cold]] void device(int tensor) const;

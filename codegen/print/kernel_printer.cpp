@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codegen/analysis/shared_use.h"
+#include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -15,6 +16,7 @@ KernelSource KernelPrinter::print() {
   storage_.resize(f_.values.size());
   last_use_.assign(f_.values.size(), 0);
   home_block_.assign(f_.values.size(), BlockId{});
+  uses_ = count_uses(f_);
   for (std::size_t b = 0; b < f_.blocks.size(); ++b)
     for (ValueId argument : f_.blocks[b].arguments) home_block_[argument.index] = BlockId(b);
   for_each_op(f_, f_.body, [&](const Op& op, BlockId block) {
@@ -182,6 +184,10 @@ void KernelPrinter::print_scalar(const Op& op) {
   const ValueId value = op.results[0];
   const DType dtype = f_[value].type.dtype;
   std::string text = expression(op, operands);
+  if (f_[value].name.empty() && uses_[value.index] == 1 && text.size() < 48) {
+    storage_[value.index] = std::move(text);  // a part of the one expression that reads it
+    return;
+  }
   if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
   storage_[value.index] = names_.unique(f_[value].name);
   out_.line("const {} {} = {};",

@@ -122,7 +122,7 @@ class KernelPrinter {
   void for_each_chunk(const ir::Buffer& buffer, const std::string& pointer_type,
                       const std::string& walker, const std::string& start,
                       const std::string& row_stride, const std::string& rows_left, Body body);
-  std::string row_stride(ir::TensorId tensor, std::size_t dim) const;
+  std::string row_stride(ir::TensorId tensor, std::size_t dim, int rows);
   void require_alignment(ir::TensorId tensor, int bytes);
   std::string representative(const Shape& shape) const;
   std::string chunk_base(const ir::Buffer& buffer, const std::string& slot) const;
@@ -135,6 +135,7 @@ class KernelPrinter {
 
   std::vector<std::string> storage_;   ///< by value: variable, array or address
   std::vector<std::size_t> last_use_;  ///< by value: position in the block being printed
+  std::vector<int> uses_;              ///< by value: how many ops read it
   std::vector<ir::BlockId> home_block_;  ///< by value: the block that makes it
   ir::BlockId block_;
   std::size_t position_ = 0;

@@ -1,5 +1,6 @@
 // The kernel's one parameter, a struct in constant memory, and how blocks are numbered.
 #include <algorithm>
+#include <limits>
 
 #include "codegen/print/kernel_printer.h"
 
@@ -30,8 +31,9 @@ void KernelPrinter::collect_arguments() {
   for (const Buffer& buffer : f_.buffers)
     source_.shared_bytes = std::max(source_.shared_bytes, buffer.offset + buffer.bytes());
   for (const Tensor& tensor : f_.tensors)
-    source_.tensors.push_back({tensor.name, tensor.dtype, tensor.output, tensor.dims,
-                               size_of(tensor.dtype)});
+    source_.tensors.push_back(
+        {tensor.name, tensor.dtype, tensor.output, tensor.dims, size_of(tensor.dtype),
+         std::vector<std::int64_t>(tensor.dims.size(), std::numeric_limits<std::int64_t>::max())});
   for (const Parameter& parameter : f_.parameters)
     source_.scalars.push_back({parameter.name, parameter.dtype, parameter.positive});
   const auto add_extent = [&](const Extent& extent) {

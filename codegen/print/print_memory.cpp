@@ -1,5 +1,6 @@
 // Loads, stores and copies: from positions to addresses, and what happens beyond the tensor.
 #include <algorithm>
+#include <limits>
 
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
@@ -109,10 +110,13 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
   }
 }
 
-/// The stride between the rows of a tile, in 32 bits: a launch refuses larger ones.
-std::string KernelPrinter::row_stride(TensorId tensor, std::size_t dim) const {
+/// The stride between the `rows` rows of a tile, in 32 bits: a launch refuses one that does not fit.
+std::string KernelPrinter::row_stride(TensorId tensor, std::size_t dim, int rows) {
   const std::string text = stride(tensor, dim);
-  return text == "1" ? text : fmt::format("static_cast<int>({})", text);
+  if (text == "1") return text;
+  std::int64_t& limit = source_.tensors[tensor.index].stride_limits[dim];
+  limit = std::min<std::int64_t>(limit, std::numeric_limits<std::int32_t>::max() / rows);
+  return fmt::format("static_cast<int>({})", text);
 }
 
 void KernelPrinter::require_alignment(TensorId tensor, int bytes) {
@@ -161,7 +165,7 @@ void KernelPrinter::print_copy(const Op& op) {
 
   const std::string target = chunk_base(buffer, in_loop ? scalar(op.operands[1]) : "0");
   const std::string type = fmt::format("const {}*", element_type(buffer.dtype));
-  const std::string step = row_stride(op.tensor, row_dim);
+  const std::string step = row_stride(op.tensor, row_dim, buffer.rows);
   for_each_chunk(buffer, type, "source", tile, step, may_overrun(rows) ? left : "", [&](const Chunk& at) {
     std::string bytes = "16";
     if (may_overrun(columns)) {
@@ -228,7 +232,7 @@ void KernelPrinter::print_staged_store(const Op& op) {
                                   stride(op.tensor, dim_of(op, axes[0])));
   if (begin(axes[1]) != "0") start += fmt::format(" + {}", begin(axes[1]));
   out_.line("{}* const {} = {};", element_type(buffer.dtype), target, start);
-  const std::string step = row_stride(op.tensor, dim_of(op, axes[0]));
+  const std::string step = row_stride(op.tensor, dim_of(op, axes[0]), buffer.rows);
   const std::string type = fmt::format("{}*", element_type(buffer.dtype));
   const std::string rows_left =
       may_overrun(rows) ? fmt::format("{} - {}", extent(axes[0]), begin(axes[0])) : "";

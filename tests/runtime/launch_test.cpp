@@ -192,6 +192,19 @@ TEST_F(LaunchPlanTest, RefusesScalars) {
   EXPECT_THAT(refusal(), HasSubstr("0 were given, it takes 1: scale"));
 }
 
+TEST_F(LaunchPlanTest, RefusesAStrideThatATileCannotSpan) {
+  KernelSource source = test::attention_like_kernel();
+  source.tensors[0].stride_limits.assign(4, std::numeric_limits<std::int64_t>::max());
+  source.tensors[0].stride_limits[2] = std::numeric_limits<std::int32_t>::max() / 64;
+  plan = LaunchPlan(std::make_shared<const KernelSource>(source));
+  tensors[0].strides[2] = std::int64_t{1} << 24;
+  EXPECT_EQ(bind().grid.count(), 2 * 8 * 2);
+  tensors[0].strides[2] = std::int64_t{1} << 28;
+  EXPECT_THAT(refusal(),
+              HasSubstr("q is spread too far along dimension 2\n  why: its stride there is 268435456 "
+                        "elements, the kernel addresses up to 33554431"));
+}
+
 TEST_F(LaunchPlanTest, RefusesTooManyBlocks) {
   const std::int64_t many = 1 << 20;
   for (TensorView& view : tensors) view.shape[0] = many, view.shape[1] = many;
