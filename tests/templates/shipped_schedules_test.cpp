@@ -1,0 +1,107 @@
+// The schedules that ship: right on the emulator for every size of shared memory, and, asked for with
+// FLASHCORE_SLOW=1, a table of what NVRTC makes of them, in which nothing spills and nothing takes more
+// than a second.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "runtime/compile.h"
+#include "runtime/cuda/nvrtc.h"
+#include "runtime/cuda/nvrtc_search.h"
+#include "templates/attention.h"
+#include "templates/unfused.h"
+#include "tests/templates/support/attention_run.h"
+
+namespace flashcore {
+namespace {
+
+class ShippedSchedules : public testing::TestWithParam<int> {};
+
+TEST_P(ShippedSchedules, GiveTheRightValues) {
+  for (const char* target : {"sm_80", "sm_90", "sm_120"}) {
+    AttentionSpec spec;
+    spec.head_dim = GetParam();
+    spec.mask = causal();
+    spec.lse = true;
+    const KernelSource source = generate(
+        attention_forward(spec), attention_schedule(spec, find_target(target)), find_target(target));
+    for (const AttentionInputs& in :
+         {AttentionInputs{.q_len = 150, .kv_len = 200}, AttentionInputs{.q_len = 70, .kv_len = 3}}) {
+      SCOPED_TRACE(fmt::format("{}, {} queries and {} keys", target, in.q_len, in.kv_len));
+      KernelRun run = attention_run(spec, in);
+      try {
+        const EmulationReport report = run.emulate(source);
+        EXPECT_EQ(run.compare(), "");
+        EXPECT_EQ(report.banks.conflicts(), 0);
+      } catch (const Error& error) {
+        ADD_FAILURE() << error.what();
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(HeadDim, ShippedSchedules, testing::Values(64, 96, 128, 256));
+
+TEST(ShippedSchedules, OfTheUnfusedBaseline) {
+  AttentionSpec spec;
+  spec.head_dim = 64;
+  spec.mask = causal();
+  const Target& target = find_target("sm_90");
+  const std::map<std::string, std::int64_t> extents{{"B", 1}, {"H", 2}, {"Sq", 70}, {"Sk", 88}};
+  const auto expect_right = [&](const Program& program, const Schedule& schedule,
+                                std::vector<ScalarValue> scalars) {
+    SCOPED_TRACE(program.name());
+    KernelRun run(program, {.extents = extents, .scalars = std::move(scalars)});
+    try {
+      (void)run.emulate(generate(program, schedule, target));
+      EXPECT_EQ(run.compare(), "");
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
+    }
+  };
+  expect_right(unfused_scores(spec), unfused_scores_schedule(spec, target), {0.125});
+  expect_right(unfused_softmax(spec), unfused_softmax_schedule(spec, target), {});
+  expect_right(unfused_values(spec), unfused_values_schedule(spec, target), {});
+}
+
+TEST(ShippedSchedules, CompileInASecondWithoutSpills) {
+  const char* slow = std::getenv("FLASHCORE_SLOW");
+  if (!slow || std::string_view(slow) != "1") GTEST_SKIP() << "minutes; FLASHCORE_SLOW=1 runs it";
+  const Nvrtc nvrtc(find_nvrtc(NvrtcSearch::from_environment()));
+  fmt::print("NVRTC {}\n{:>8} {:>7} {:>6} {:>8} {:>9} {:>7} {:>6} {:>6}\n", nvrtc.version().text(),
+             "head_dim", "mask", "target", "threads", "registers", "shared", "spills", "ms");
+  for (const int dim : {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256})
+    for (const bool is_causal : {false, true})
+      for (const Target& target : all_targets()) {
+        const std::vector<int>& known = nvrtc.architectures();
+        if (std::find(known.begin(), known.end(), target.capability) == known.end()) continue;
+        AttentionSpec spec;
+        spec.head_dim = dim;
+        if (is_causal) spec.mask = causal();
+        const KernelSource source =
+            generate(attention_forward(spec), attention_schedule(spec, target), target);
+        const auto start = std::chrono::steady_clock::now();
+        const Cubin cubin = compile_cubin(nvrtc, source, std::string(target.name));
+        const double ms =
+            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+        const int spills = cubin.resources.spill_store_bytes + cubin.resources.spill_load_bytes;
+        fmt::print("{:>8} {:>7} {:>6} {:>8} {:>9} {:>7} {:>6} {:>6.0f}\n", dim,
+                   is_causal ? "causal" : "full", target.name, source.threads,
+                   cubin.resources.registers, source.shared_bytes, spills, ms);
+        std::fflush(stdout);
+        EXPECT_EQ(spills, 0) << dim << (is_causal ? " causal on " : " full on ") << target.name;
+        EXPECT_LE(ms, 1000) << dim << (is_causal ? " causal on " : " full on ") << target.name;
+      }
+}
+
+}  // namespace
+}  // namespace flashcore
