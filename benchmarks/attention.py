@@ -149,8 +149,11 @@ def main() -> int:
             continue
         for length in options.lengths:
             row = Row(dtype, head_dim, mask, length, math.nan)
-            for problem in measure(torch, timer, kernel, row, options):
-                problems.append(f"{dtype} {head_dim} {mask} {length}: {problem}")
+            try:
+                found = measure(torch, timer, kernel, row, options)
+            except fc.Error as error:
+                found = [str(error)]
+            problems += [f"{dtype} {head_dim} {mask} {length}: {problem}" for problem in found]
             print(line.format(*cells(row, options.peers)), flush=True)
             rows.append(row)
     print(f"\n{summary(rows, options.peers)}")
