@@ -209,18 +209,19 @@ class LayoutInference {
       const auto rows = node(value, type.axes[0]), columns = node(value, type.axes[1]);
       if (!rows || !columns) continue;
       const Axis &row_axis = f_[type.axes[0]], &column_axis = f_[type.axes[1]];
-      if (!anchors_[*rows] && !anchors_[*columns]) {
-        // Vector accesses need an alignment that only a constant length promises.
-        const int slots = column_axis.extent.is_static() && column_axis.extent.value % 4 == 0 ? 4 : 1;
-        const PlainLayout plain = plain_tile(row_axis.tile, column_axis.tile,
-                                             schedule_.warps_m * schedule_.warps_n, slots);
-        anchors_[*rows] = plain.rows;
-        anchors_[*columns] = plain.columns;
-      } else if (!anchors_[*columns]) {
-        anchors_[*columns] = accumulator_columns(column_axis.tile, schedule_.warps_n);
-      } else if (!anchors_[*rows]) {
-        anchors_[*rows] = accumulator_rows(row_axis.tile, schedule_.warps_m, schedule_.warps_n);
-      }
+      // Vector accesses need an alignment that only a constant length promises.
+      const int slots = column_axis.extent.is_static() && column_axis.extent.value % 4 == 0 ? 4 : 1;
+      const PlainLayout plain = plain_tile(row_axis.tile, column_axis.tile,
+                                           schedule_.warps_m * schedule_.warps_n, slots);
+      const bool plain_rows = !anchors_[*rows] || *anchors_[*rows] == plain.rows;
+      const bool plain_columns = !anchors_[*columns] || *anchors_[*columns] == plain.columns;
+      if (!anchors_[*columns])
+        anchors_[*columns] =
+            plain_rows ? plain.columns : accumulator_columns(column_axis.tile, schedule_.warps_n);
+      if (!anchors_[*rows])
+        anchors_[*rows] = plain_columns ? plain.rows
+                                        : accumulator_rows(row_axis.tile, schedule_.warps_m,
+                                                           schedule_.warps_n);
     }
   }
 

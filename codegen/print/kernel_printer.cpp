@@ -133,7 +133,7 @@ void KernelPrinter::print_op(const Op& op) {
       const ValueId value = op.results[0], shares = op.operands[0];
       storage_[value.index] = storage_[shares.index];
       out_.comment(fmt::format("{}: the lanes' shares meet", label(value)));
-      std::vector<Writer::Scope> scopes;
+      Writer::Scopes scopes;
       const Cursor cursor = open_loops(shape_of(value), scopes, true);
       print_lane_combination(op.reduction, element(value, cursor), combined_layout(op));
       break;
@@ -217,7 +217,7 @@ void KernelPrinter::start_carried(const Op& loop, std::size_t i, std::size_t pos
     const bool zero = constant && made_by->number == 0;
     name = declare(argument, zero);
     if (!zero) {
-      std::vector<Writer::Scope> scopes;
+      Writer::Scopes scopes;
       const Cursor cursor = open_loops(shape_of(argument), scopes);
       out_.line("{} = {};", element(argument, cursor), element(start, cursor));
     }
@@ -285,7 +285,7 @@ void KernelPrinter::print_yield(const Op& loop, const Op& yield) {
       out_.line("{} = {};", targets[i], scalar(next));
       continue;
     }
-    std::vector<Writer::Scope> scopes;
+    Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(argument), scopes);
     const std::string from = element(next, cursor);
     const std::string aside = std::exchange(storage_[argument.index], targets[i]);
@@ -304,7 +304,7 @@ void KernelPrinter::set_aside(ValueId value) {
     return;
   }
   const std::string from = storage_[value.index], to = declare(value);
-  std::vector<Writer::Scope> scopes;
+  Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(value), scopes);
   storage_[value.index] = from;
   const std::string old = element(value, cursor);

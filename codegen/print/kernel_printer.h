@@ -87,7 +87,7 @@ class KernelPrinter {
   [[nodiscard]] Shape shape_of(ir::ValueId value) const;
   [[nodiscard]] bool dies_at(ir::ValueId value, std::size_t position) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
-  Cursor open_loops(const Shape& shape, std::vector<Writer::Scope>& scopes, bool braces = false);
+  Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
 
   // print_dot.cpp
   void print_dot(const ir::Op& op);

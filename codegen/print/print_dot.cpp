@@ -83,7 +83,7 @@ void KernelPrinter::print_dot(const Op& op) {
     const bool zero = !sum || (constant && start->number == 0);
     declare(value, zero);
     if (!zero) {
-      std::vector<Writer::Scope> scopes;
+      Writer::Scopes scopes;
       const Cursor cursor = open_loops(shape_of(value), scopes);
       out_.line("{} = {};", element(value, cursor), element(sum, cursor));
     }

@@ -39,7 +39,7 @@ std::string KernelPrinter::declare(ValueId value, bool zero) {
 }
 
 KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape,
-                                                std::vector<Writer::Scope>& scopes, bool braces) {
+                                                Writer::Scopes& scopes, bool braces) {
   static constexpr const char* fragment_names[] = {"i", "j"};
   Cursor cursor;
   cursor.axes = shape.axes;
@@ -160,7 +160,7 @@ void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
     storage_[value.index] = storage_[from.index];
   } else {
     declare(value);
-    std::vector<Writer::Scope> scopes;
+    Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(value), scopes);
     out_.line("{} = {};", element(value, cursor), element(from, cursor));
   }
@@ -212,7 +212,7 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
     out_.comment(fmt::format("{} = {})", label(value), text));
   }
 
-  std::vector<Writer::Scope> scopes;
+  Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape, scopes, positions.size() > 1);
   for (std::size_t at : positions) {
     const Op& op = f_[ops[at]];
@@ -293,19 +293,19 @@ void KernelPrinter::print_reduction(const Op& op) {
                      op.where});
   declare(value, op.code == OpCode::reduce_sum);
   if (op.code != OpCode::reduce_sum) {
-    std::vector<Writer::Scope> scopes;
+    Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(value), scopes);
     out_.line("{} = {};", element(value, cursor), combine.start);
   }
   {
-    std::vector<Writer::Scope> scopes;
+    Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape, scopes);
     const std::string target = element(value, cursor);
     out_.line("{} = {};", target,
               fmt::format(fmt::runtime(combine.format), target, element(from, cursor)));
   }
   if (op.scope == ReductionScope::block && shape.layouts[along].lanes > 1) {
-    std::vector<Writer::Scope> scopes;
+    Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(value), scopes, true);
     print_lane_combination(op.code, element(value, cursor), shape.layouts[along]);
   }

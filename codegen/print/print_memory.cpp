@@ -87,12 +87,12 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
     out_.line("const int row = thread / {}, column = thread % {} * 8;", chunks, chunks);
     out_.line("{} {} = {} + row * {} + column{};", pointer_type, walker, start, row_stride, first);
     if (!rows_left.empty()) out_.line("const int rows_left = {} - row;", rows_left);
-    std::vector<Writer::Scope> guard;
+    Writer::Scopes guard;
     if (rows > buffer.rows) guard.push_back(out_.block("if (row < {})", buffer.rows));
     auto down = out_.unrolled("i", rounds);
     const bool ragged = rows < buffer.rows && buffer.rows % rows != 0;
     {
-      std::vector<Writer::Scope> inner;
+      Writer::Scopes inner;
       if (ragged) inner.push_back(out_.block("if (row + i * {} < {})", rows, buffer.rows));
       if (loop.panels > 1) inner.push_back(out_.unrolled("panel", loop.panels));
       const std::string across = loop.panels > 1 ? " + panel * 64" : "";
@@ -142,7 +142,7 @@ void KernelPrinter::print_copy(const Op& op) {
   const std::string pointer = source_pointer(op);
   std::string comment = fmt::format("{} <- {}", buffer.name, f_[op.tensor].name);
   out_.comment(comment + ", asynchronously");
-  std::vector<Writer::Scope> guard;
+  Writer::Scopes guard;
   if (op.operands.size() == 3) guard.push_back(out_.block("if ({})", scalar(op.operands[2])));
 
   // Positions within the tile in 32 bits; only the tile's own start needs 64.
@@ -244,7 +244,7 @@ void KernelPrinter::print_staged_store(const Op& op) {
     const bool whole_chunks = columns.extent.is_static() && columns.extent.value % 8 == 0;
     if (may_overrun(columns) && whole_chunks)
       inside += fmt::format("{}{} > 0", inside.empty() ? "" : " && ", left);
-    std::vector<Writer::Scope> guard;
+    Writer::Scopes guard;
     if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
     const std::string chunk =
         fmt::format("fc::load_shared_chunk({} + {})", storage_[from.index], at.offset);
@@ -276,7 +276,7 @@ void KernelPrinter::print_access(const Op& op, ValueId tile, bool is_store) {
   const std::string pointer = source_pointer(op);
   if (is_store) out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(tile)));
 
-  std::vector<Writer::Scope> scopes;
+  Writer::Scopes scopes;
   if (is_store) {
     const std::string one = representative(shape);
     if (!one.empty()) scopes.push_back(out_.block("if ({})", one));
@@ -311,7 +311,7 @@ void KernelPrinter::print_access(const Op& op, ValueId tile, bool is_store) {
   register_address = fmt::format("&{}[{}]", register_address, slot);
 
   if (is_store) {
-    std::vector<Writer::Scope> guard;
+    Writer::Scopes guard;
     if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
     out_.line("fc::store_global<{}>({}, {});", count, address, register_address);
     return;
@@ -325,8 +325,11 @@ void KernelPrinter::print_access(const Op& op, ValueId tile, bool is_store) {
     out_.line("fc::load_global<{}>({}, {});", count, register_address, address);
   }
   auto outside = out_.block("else");
-  for (int n = 0; n < count; ++n)
-    out_.line("({})[{}] = 0;", register_address, n);
+  if (count == 1) {
+    out_.line("{} = 0;", register_address.substr(1));
+    return;
+  }
+  for (int n = 0; n < count; ++n) out_.line("({})[{}] = 0;", register_address, n);
 }
 
 /// A condition that picks one of the threads that hold the same elements; empty if all differ.

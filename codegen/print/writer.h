@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace flashcore {
 
@@ -31,6 +32,21 @@ class Writer {
    private:
     Writer* writer_;
     std::string_view closing_;
+  };
+
+  /// Scopes inside each other, ended from the inside out.
+  class Scopes {
+   public:
+    Scopes() = default;
+    Scopes(const Scopes&) = delete;
+    Scopes& operator=(const Scopes&) = delete;
+    ~Scopes() {
+      while (!scopes_.empty()) scopes_.pop_back();
+    }
+    void push_back(Scope scope) { scopes_.push_back(std::move(scope)); }
+
+   private:
+    std::vector<Scope> scopes_;
   };
 
   template <class... Args>

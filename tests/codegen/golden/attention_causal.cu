@@ -1,0 +1,382 @@
+struct Parameters {
+  const fc::bf16* q;
+  const fc::bf16* k;
+  const fc::bf16* v;
+  fc::bf16* o;
+  float* lse;
+  fc::i64 q_stride_0, q_stride_1, q_stride_2;  // elements
+  fc::i64 k_stride_0, k_stride_1, k_stride_2;  // elements
+  fc::i64 v_stride_0, v_stride_1, v_stride_2;  // elements
+  fc::i64 o_stride_0, o_stride_1, o_stride_2;  // elements
+  fc::i64 lse_stride_0, lse_stride_1;  // elements
+  int B;
+  int H;
+  int Sq;
+  int Sk;
+  float scale;
+};
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+attention_forward(const __grid_constant__ Parameters p) {
+  const int rows_tile_count = (p.Sq + 127) / 128;
+  const int rows_tile = rows_tile_count - 1 - fc::block_x();
+  const int rows_begin = rows_tile * 128;
+  const int head = fc::block_y();
+  const int batch = fc::block_z();
+  const int thread = fc::thread_index(), lane = thread % 32, warp = thread / 32;
+  const fc::u32 shared = fc::shared_base();
+  const int rows_lane = warp % 4 * 32 + lane / 4;
+  const int dv_lane = lane % 4 * 2;
+  const int cols_lane = lane % 4 * 2;
+  const float scale_log2 = p.scale * 1.442695f;
+  const fc::bf16* const q_at = p.q + batch * p.q_stride_0 + head * p.q_stride_1;
+  // query <- q, asynchronously
+  const fc::bf16* const query_source = q_at + (rows_begin) * p.q_stride_2;
+  const int query_rows = p.Sq - (rows_begin);
+  {
+    const int row = thread / 8, column = thread % 8 * 8;
+    const fc::bf16* source = query_source + row * static_cast<int>(p.q_stride_2) + column;
+    const int rows_left = query_rows - row;
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      fc::copy_async(shared + fc::panel_chunk_offset<128, 64>(row, column, 0) + i * 2048, source, i * 16 < rows_left ? 16 : 0);
+      source += 16 * static_cast<int>(p.q_stride_2);
+    }
+  }
+  const fc::u32 query = shared;
+  const int t0 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
+  const int t1 = fc::floor_div((((rows_begin - p.Sq) + p.Sk) + -127), 128);
+  const int t2 = p.Sk + -1;
+  const int t3 = fc::min((fc::floor_div((t0 + p.Sk), 128) + 1), (fc::floor_div(t2, 128) + 1));
+  const int t4 = fc::min((t1 + 1), (fc::floor_div((t2 + -127), 128) + 1));
+  const int cols_end = fc::max(0, fc::min(t3, ((p.Sk + 127) / 128)));
+  const int cols_full_end = fc::max(0, fc::min(t4, cols_end));
+  const int t5 = cols_end - 1;
+  const bool t6 = t5 >= 0;
+  const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
+  // key <- k, asynchronously
+  if (t6) {
+    const fc::bf16* const key_source = k_at + (t5 * 128) * p.k_stride_2;
+    const int key_rows = p.Sk - (t5 * 128);
+    {
+      const int row = thread / 8, column = thread % 8 * 8;
+      const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
+      const int rows_left = key_rows - row;
+      #pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        fc::copy_async(shared + 16384 + 0 * 16384 + fc::panel_chunk_offset<128, 64>(row, column, 0) + i * 2048, source, i * 16 < rows_left ? 16 : 0);
+        source += 16 * static_cast<int>(p.k_stride_2);
+      }
+    }
+  }
+  const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
+  // value <- v, asynchronously
+  if (t6) {
+    const fc::bf16* const value_source = v_at + (t5 * 128) * p.v_stride_2;
+    const int value_rows = p.Sk - (t5 * 128);
+    {
+      const int row = thread / 8, column = thread % 8 * 8;
+      const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
+      const int rows_left = value_rows - row;
+      #pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        fc::copy_async(shared + 49152 + 0 * 16384 + fc::panel_chunk_offset<128, 64>(row, column, 0) + i * 2048, source, i * 16 < rows_left ? 16 : 0);
+        source += 16 * static_cast<int>(p.v_stride_2);
+      }
+    }
+  }
+  fc::commit_copies();
+
+  float row_max[2][2];
+  #pragma unroll
+  for (int i = 0; i < 2; ++i)
+    #pragma unroll
+    for (int e = 0; e < 2; ++e)
+      row_max[i][e] = fc::lowest();
+  float row_sum[2][2] = {};
+  float out[2][8][4] = {};
+  int slot = 0;
+  // cols tiles of 128
+  for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
+    const int cols_begin = cols_tile * 128;
+    fc::wait_copies<0>();
+    const int next_tile = cols_tile - 1;
+    const int freed_slot = 1 - slot;
+    const bool t7 = next_tile >= 0;
+    fc::barrier();
+    // key <- k, asynchronously
+    if (t7) {
+      const fc::bf16* const key_source_2 = k_at + (next_tile * 128) * p.k_stride_2;
+      const int key_rows_2 = p.Sk - (next_tile * 128);
+      {
+        const int row = thread / 8, column = thread % 8 * 8;
+        const fc::bf16* source = key_source_2 + row * static_cast<int>(p.k_stride_2) + column;
+        const int rows_left = key_rows_2 - row;
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          fc::copy_async(shared + 16384 + freed_slot * 16384 + fc::panel_chunk_offset<128, 64>(row, column, 0) + i * 2048, source, i * 16 < rows_left ? 16 : 0);
+          source += 16 * static_cast<int>(p.k_stride_2);
+        }
+      }
+    }
+    // value <- v, asynchronously
+    if (t7) {
+      const fc::bf16* const value_source_2 = v_at + (next_tile * 128) * p.v_stride_2;
+      const int value_rows_2 = p.Sk - (next_tile * 128);
+      {
+        const int row = thread / 8, column = thread % 8 * 8;
+        const fc::bf16* source = value_source_2 + row * static_cast<int>(p.v_stride_2) + column;
+        const int rows_left = value_rows_2 - row;
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          fc::copy_async(shared + 49152 + freed_slot * 16384 + fc::panel_chunk_offset<128, 64>(row, column, 0) + i * 2048, source, i * 16 < rows_left ? 16 : 0);
+          source += 16 * static_cast<int>(p.v_stride_2);
+        }
+      }
+    }
+    fc::commit_copies();
+    const fc::u32 key = shared + 16384 + slot * 16384;
+    const fc::u32 value = shared + 49152 + slot * 16384;
+    // scores = dot(query, transpose(key))
+    float scores[2][16][4] = {};
+    const fc::u32 query_2 = fc::in_place(query);
+    #pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      fc::u32 a[2][4];
+      #pragma unroll
+      for (int i = 0; i < 2; ++i)
+        fc::load_matrices(a[i], fc::matrix_address<128, 64>(query_2, warp % 4 * 32 + lane % 16, lane / 16 * 8, i * 16, k * 16));
+      #pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        fc::u32 b[4];
+        fc::load_matrices(b, fc::matrix_address<128, 64>(key, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, j * 16, k * 16));
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          fc::multiply<fc::bf16>(scores[i][2 * j], a[i], b[0], b[1]);
+          fc::multiply<fc::bf16>(scores[i][2 * j + 1], a[i], b[2], b[3]);
+        }
+      }
+    }
+    if (cols_tile >= cols_full_end) {
+      int t8[2][2];
+      // t8 = add(index(rows), (p.Sk - p.Sq))
+      #pragma unroll
+      for (int i = 0; i < 2; ++i)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t8[i][e] = (rows_begin + rows_lane + i * 16 + e * 8) + (p.Sk - p.Sq);
+      bool t9[16][2];
+      // t9 = lt(index(cols), extent(cols))
+      #pragma unroll
+      for (int i = 0; i < 16; ++i)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t9[i][e] = (cols_begin + cols_lane + i * 8 + e) < p.Sk;
+      // scores = where(logical_and(ge(t8, index(cols)), t9), scores, -inf)
+      #pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 16; ++j) {
+          #pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const bool t10 = t8[i][(e / 2)] >= (cols_begin + cols_lane + j * 8 + (e % 2));
+            const bool t11 = t10 && t9[j][(e % 2)];
+            scores[i][j][e] = t11 ? scores[i][j][e] : -fc::infinity();
+          }
+        }
+      }
+    }
+    // reduce_max = reduce_max(scores, cols)
+    float t12[2][2];
+    #pragma unroll
+    for (int i = 0; i < 2; ++i)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        t12[i][e] = -fc::infinity();
+    #pragma unroll
+    for (int i = 0; i < 2; ++i)
+      #pragma unroll
+      for (int j = 0; j < 16; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          t12[i][(e / 2)] = fc::max(t12[i][(e / 2)], scores[i][j][e]);
+    #pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        t12[i][e] = fc::max(t12[i][e], fc::shuffle_xor(t12[i][e], 1));
+        t12[i][e] = fc::max(t12[i][e], fc::shuffle_xor(t12[i][e], 2));
+      }
+    }
+    float new_max[2][2];
+    // new_max = max(row_max, mul(t12, scale_log2))
+    float decay[2][2];
+    // decay = exp2(sub(row_max, new_max))
+    float t13[2][2];
+    // t13 = neg(new_max)
+    #pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float t14 = t12[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t14);
+        const float t15 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t15);
+        t13[i][e] = -new_max[i][e];
+      }
+    }
+    float probs[2][16][4];
+    // probs = exp2(fma(scores, scale_log2, t13))
+    #pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      #pragma unroll
+      for (int j = 0; j < 16; ++j) {
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float t16 = fc::fma(scores[i][j][e], scale_log2, t13[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t16);
+        }
+      }
+    }
+    // reduce_sum = reduce_sum(probs, cols), each lane its share
+    float t17[2][2] = {};
+    #pragma unroll
+    for (int i = 0; i < 2; ++i)
+      #pragma unroll
+      for (int j = 0; j < 16; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          t17[i][(e / 2)] = t17[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t17)
+    #pragma unroll
+    for (int i = 0; i < 2; ++i)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t17[i][e]);
+    // probs_operand: probs as a left operand
+    fc::u32 probs_operand[2][8][4];
+    #pragma unroll
+    for (int i = 0; i < 2; ++i)
+      #pragma unroll
+      for (int k = 0; k < 8; ++k)
+        #pragma unroll
+        for (int r = 0; r < 4; ++r)
+          probs_operand[i][k][r] =
+              fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
+    // out = mul(out, decay)
+    #pragma unroll
+    for (int i = 0; i < 2; ++i)
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[i][j][e] = out[i][j][e] * decay[i][(e / 2)];
+    // product = out + dot(probs_operand, value)
+    #pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      #pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        fc::u32 b[4];
+        fc::load_matrices_transposed(b, fc::matrix_address<128, 64>(value, lane % 16, lane / 16 * 8, k * 16, j * 16));
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          fc::multiply<fc::bf16>(out[i][2 * j], probs_operand[i][k], b[0], b[1]);
+          fc::multiply<fc::bf16>(out[i][2 * j + 1], probs_operand[i][k], b[2], b[3]);
+        }
+      }
+    }
+    const int next_slot = 1 - slot;
+    #pragma unroll
+    for (int i = 0; i < 2; ++i)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_max[i][e] = new_max[i][e];
+    slot = next_slot;
+  }
+  fc::wait_copies<0>();
+  // row_sum: the lanes' shares meet
+  #pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      row_sum[i][e] = row_sum[i][e] + fc::shuffle_xor(row_sum[i][e], 1);
+      row_sum[i][e] = row_sum[i][e] + fc::shuffle_xor(row_sum[i][e], 2);
+    }
+  }
+  bool empty[2][2];
+  // empty = eq(row_sum, 0)
+  float inverse[2][2];
+  // inverse = where(empty, 0, div(1, row_sum))
+  #pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      empty[i][e] = row_sum[i][e] == 0.f;
+      const float t18 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty[i][e] ? 0.f : t18;
+    }
+  }
+  float t19[2][8][4];
+  // t19 = cast(mul(out, inverse))
+  #pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    #pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      #pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float t20 = out[i][j][e] * inverse[i][(e / 2)];
+        t19[i][j][e] = t20;
+      }
+    }
+  }
+  fc::barrier();
+  // t19 in shared memory
+  const fc::u32 o_staged = shared;
+  #pragma unroll
+  for (int i = 0; i < 2; ++i)
+    #pragma unroll
+    for (int j = 0; j < 8; ++j)
+      #pragma unroll
+      for (int r = 0; r < 2; ++r)
+        fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
+                         fc::pack<fc::bf16>(t19[i][j][2 * r], t19[i][j][2 * r + 1]));
+  fc::barrier();
+  fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
+  // store o
+  fc::bf16* const o_target = o_at + rows_begin * p.o_stride_2;
+  {
+    const int row = thread / 8, column = thread % 8 * 8;
+    fc::bf16* out_pointer = o_target + row * static_cast<int>(p.o_stride_2) + column;
+    const int rows_left = p.Sq - rows_begin - row;
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (i * 16 < rows_left) {
+        fc::store_chunk(out_pointer, fc::load_shared_chunk(o_staged + fc::panel_chunk_offset<128, 64>(row, column, 0) + i * 2048));
+      }
+      out_pointer += 16 * static_cast<int>(p.o_stride_2);
+    }
+  }
+  float t21[2][2];
+  // t21 = where(empty, -inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453))
+  #pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const float t22 = fc::log2(row_sum[i][e]);
+      const float t23 = row_max[i][e] + t22;
+      const float t24 = t23 * 0.6931472f;
+      t21[i][e] = empty[i][e] ? -fc::infinity() : t24;
+    }
+  }
+  float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
+  // store lse = t21
+  if ((lane & 3) == 0) {
+    #pragma unroll
+    for (int i = 0; i < 2; ++i)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        if (rows_begin + rows_lane + i * 16 + e * 8 < p.Sq) {
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t21[i][e]);
+        }
+  }
+}

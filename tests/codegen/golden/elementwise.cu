@@ -1,0 +1,56 @@
+struct Parameters {
+  const fc::f16* x;
+  const float* bias;
+  fc::f16* y;
+  fc::i64 x_stride_0;  // elements
+  fc::i64 y_stride_0;  // elements
+  int N;
+  float scale;
+};
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+elementwise(const __grid_constant__ Parameters p) {
+  const int rows_tile = fc::block_x();
+  const int rows_begin = rows_tile * 64;
+  const int thread = fc::thread_index(), lane = thread % 32, warp = thread / 32;
+  const int d_lane = lane * 4;
+  const int rows_lane = warp % 4 * 16;
+  // load = load bias
+  float t0[1][4];
+  const float* const bias_at = p.bias;
+  fc::load_global<4>(&t0[0][0], bias_at + (d_lane));
+  // load = load x
+  float t1[16][1][4];
+  const fc::f16* const x_at = p.x;
+  #pragma unroll
+  for (int i = 0; i < 16; ++i)
+    if (rows_begin + rows_lane + i < p.N) {
+      fc::load_global<4>(&t1[i][0][0], x_at + (rows_begin + rows_lane + i) * p.x_stride_0 + (d_lane));
+    }
+    else {
+      (&t1[i][0][0])[0] = 0;
+      (&t1[i][0][0])[1] = 0;
+      (&t1[i][0][0])[2] = 0;
+      (&t1[i][0][0])[3] = 0;
+    }
+  float t2[16][1][4];
+  // t2 = cast(add(tanh(mul(cast(t1), scale)), t0))
+  #pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    #pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float t3 = t1[i][0][e];
+      const float t4 = t3 * p.scale;
+      const float t5 = fc::tanh(t4);
+      const float t6 = t5 + t0[0][e];
+      t2[i][0][e] = t6;
+    }
+  }
+  fc::f16* const y_at = p.y;
+  // store y = t2
+  #pragma unroll
+  for (int i = 0; i < 16; ++i)
+    if (rows_begin + rows_lane + i < p.N) {
+      fc::store_global<4>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (d_lane), &t2[i][0][0]);
+    }
+}

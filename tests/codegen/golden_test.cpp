@@ -1,0 +1,130 @@
+// Generated CUDA, byte for byte, as it stands in golden/. A change of the printed text shows here as a
+// diff that a person reads; FLASHCORE_UPDATE=1 in the environment writes the files anew. They were
+// written by another process, so the bytes depend on nothing that changes from run to run.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "templates/attention.h"
+#include "tests/codegen/support/programs.h"
+
+namespace flashcore {
+namespace {
+
+const std::filesystem::path golden = std::filesystem::path(__FILE__).parent_path() / "golden";
+
+struct Golden {
+  const char* name;
+  std::function<KernelSource()> make;
+};
+
+void PrintTo(const Golden& kernel, std::ostream* out) { *out << kernel.name; }
+
+Schedule schedule_of(std::map<std::string, int> tiles, int warps_m, int warps_n = 1) {
+  Schedule schedule;
+  schedule.tiles = std::move(tiles);
+  schedule.warps_m = warps_m;
+  schedule.warps_n = warps_n;
+  return schedule;
+}
+
+KernelSource attention(AttentionSpec spec, const Schedule& schedule, const char* target) {
+  return generate(attention_forward(spec), schedule, find_target(target));
+}
+
+const Golden kernels[] = {
+    {"attention_full",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 128;
+       return attention(spec, schedule_of({{"rows", 128}, {"cols", 64}}, 4), "sm_90");
+     }},
+    {"attention_causal",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.mask = causal();
+       spec.lse = true;
+       Schedule schedule = schedule_of({{"rows", 128}, {"cols", 128}}, 4);
+       schedule.last_tiles_first = true;
+       return attention(spec, schedule, "sm_80");
+     }},
+    {"attention_grouped_bshd",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.heads = 32;
+       spec.kv_heads = 8;
+       spec.layout = TensorLayout::bshd;
+       Schedule schedule = schedule_of({{"rows", 64}, {"cols", 64}}, 4);
+       schedule.stages = 1;
+       schedule.grid_order = GridOrder::tiles_last;
+       return attention(spec, schedule, "sm_89");
+     }},
+    {"attention_f16_odd_sizes",
+     [] {
+       AttentionSpec spec;
+       spec.dtype = DType::f16;
+       spec.head_dim = 72;
+       spec.head_dim_v = 40;
+       spec.q_len = 100;
+       spec.kv_len = 333;
+       spec.mask = causal(Align::top_left);
+       Schedule schedule = schedule_of({{"rows", 96}, {"cols", 48}}, 3);
+       schedule.stages = 3;
+       schedule.keep_operands = true;
+       schedule.peel_masks = true;
+       schedule.descending = false;
+       return attention(spec, schedule, "sm_120");
+     }},
+    {"matrix_product",
+     [] {
+       return generate(matrix_product(DType::bf16, DType::bf16),
+                       schedule_of({{"m", 128}, {"n", 128}, {"k", 32}}, 2, 2), find_target("sm_80"));
+     }},
+    {"row_softmax",
+     [] {
+       return generate(row_softmax(), schedule_of({{"rows", 32}, {"cols", 128}}, 4),
+                       find_target("sm_80"));
+     }},
+    {"elementwise",
+     [] {
+       return generate(elementwise(128), schedule_of({{"rows", 64}}, 4), find_target("sm_80"));
+     }},
+    {"integers",
+     [] { return generate(integers(), schedule_of({{"rows", 64}}, 4), find_target("sm_80")); }},
+};
+
+class GoldenKernels : public testing::TestWithParam<Golden> {};
+
+TEST_P(GoldenKernels, AreTheSameBytes) {
+  const KernelSource source = GetParam().make();
+  const std::string text = source.body;
+  EXPECT_TRUE(GetParam().make().text() == source.text()) << "the same input, other bytes";
+  EXPECT_EQ(text.find('\t'), std::string::npos);
+  EXPECT_EQ(text.find(" \n"), std::string::npos) << "spaces at the end of a line";
+
+  const std::filesystem::path path = golden / (std::string(GetParam().name) + ".cu");
+  const char* flag = std::getenv("FLASHCORE_UPDATE");
+  if (flag && *flag && std::string_view(flag) != "0") {
+    std::filesystem::create_directories(golden);
+    std::ofstream(path, std::ios::binary) << text;
+    return;
+  }
+  std::ostringstream expected;
+  expected << std::ifstream(path, std::ios::binary).rdbuf();
+  EXPECT_EQ(text, expected.str()) << "FLASHCORE_UPDATE=1 writes " << path.filename();
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernel, GoldenKernels, testing::ValuesIn(kernels),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace flashcore
