@@ -155,7 +155,7 @@ void check_budget(const KernelSource& source, const Resources& used,
                   const std::string& architecture) {
   const std::string kernel = fmt::format("{} for {}", source.name, architecture);
   const std::string fit =
-      "fewer rows or columns a tile (block_m, block_n), more warps for the same rows, or fewer "
+      "smaller tiles, more warps for the same rows, or fewer "
       "pipeline stages held in registers";
   if (!used.serialised.empty()) {
     throw CompileError({.what = kernel + " would run its wgmma products one after the other",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from . import _core
 from .arrays import empty
+from .errors import CompileError
 from .kernel import Kernel
 from .program import Program
 from .schedule import Schedule
@@ -25,6 +27,25 @@ class AttentionKernel(Kernel):
         self._scale = 1.0 / math.sqrt(spec.head_dim)
         self._value_dim = spec.head_dim_v or spec.head_dim
         self._with_lse: AttentionKernel | None = self if spec.lse else None
+        self._safer: tuple[Schedule, ...] = ()
+
+    @classmethod
+    def first_fitting(
+        cls, spec: AttentionSpec, schedules: Sequence[Schedule], target: str
+    ) -> AttentionKernel:
+        """Compiled, under the first of the schedules whose code does not spill."""
+        refusal: CompileError | None = None
+        for i, schedule in enumerate(schedules):
+            kernel = cls(spec, schedule, target)
+            try:
+                kernel.compile()
+            except CompileError as error:
+                refusal = refusal or error
+            else:
+                kernel._safer = tuple(schedules[i + 1 :])
+                return kernel
+        assert refusal is not None
+        raise refusal
 
     @property
     def spec(self) -> AttentionSpec:
@@ -98,7 +119,12 @@ class AttentionKernel(Kernel):
         kernel = self._with_lse
         if kernel is None:
             spec = dataclasses.replace(self._spec, lse=True)
-            kernel = self._with_lse = AttentionKernel(spec, self._schedule, self._target)
+            if self._safer:
+                schedules = (self._schedule, *self._safer)
+                kernel = AttentionKernel.first_fitting(spec, schedules, self._target)
+            else:
+                kernel = AttentionKernel(spec, self._schedule, self._target)
+            self._with_lse = kernel
         if out is None:
             out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
         batch, a, b, _ = q.shape

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from . import _core
 from .attention_kernel import AttentionKernel
-from .errors import CompileError, SpecError
+from .errors import SpecError
 from .kernel import Kernel
 from .program import Program
 from .program_kernel import ProgramKernel
@@ -66,7 +66,9 @@ def jit(
     compile_now = target is not None or _core.gpu_target() is not None
     target = target or default_target()
     if isinstance(what, AttentionSpec) and schedule is None and compile_now:
-        return _first_fitting(what, target)
+        shipped = _core.attention_schedules(what.to_json(), target)
+        schedules = [Schedule.from_json(text) for text in shipped]
+        return AttentionKernel.first_fitting(what, schedules, target)
     if not isinstance(schedule, Schedule):
         changes = schedule or {}
         if isinstance(what, AttentionSpec):
@@ -82,18 +84,3 @@ def jit(
     if compile_now:
         kernel.compile()
     return kernel
-
-
-def _first_fitting(spec: AttentionSpec, target: str) -> AttentionKernel:
-    """The kernel of the first schedule that ships whose code does not spill."""
-    refusal: CompileError | None = None
-    for schedule in _core.attention_schedules(spec.to_json(), target):
-        kernel = AttentionKernel(spec, Schedule.from_json(schedule), target)
-        try:
-            kernel.compile()
-        except CompileError as error:
-            refusal = refusal or error
-        else:
-            return kernel
-    assert refusal is not None
-    raise refusal
