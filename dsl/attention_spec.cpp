@@ -29,10 +29,13 @@ std::vector<std::string> check(const AttentionSpec& spec) {
   std::vector<std::string> reasons;
   for (const auto& [name, dim] : {std::pair{"head_dim", spec.head_dim},
                                   std::pair{"head_dim_v", spec.value_dim()}})
-    if (dim < 8 || dim > 256 || dim % 8 != 0)
-      reasons.push_back(fmt::format(
-          "{} = {}: must be a multiple of 8 from 8 to 256; pad the tensors to {}", name, dim,
-          dim < 8 ? 8 : dim > 256 ? 256 : (dim + 7) / 8 * 8));
+    if (dim > 256)
+      reasons.push_back(
+          fmt::format("{} = {}: must be at most 256; there is no schedule for larger ones", name, dim));
+    else if (dim < 8 || dim % 8 != 0)
+      reasons.push_back(
+          fmt::format("{} = {}: must be a multiple of 8 from 8 to 256; pad the tensors to {}", name,
+                      dim, dim < 8 ? 8 : (dim + 7) / 8 * 8));
   if (!is_half(spec.dtype))
     reasons.push_back(fmt::format("dtype = {}: tensor cores take f16 or bf16; cast the tensors",
                                   name_of(spec.dtype)));

@@ -1,12 +1,45 @@
 #include "dsl/ir/verify_declarations.h"
 
+#include <cctype>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
 namespace flashcore::ir {
 namespace {
+
+// Words of C++ and CUDA, and the two names that every generated file has.
+const std::set<std::string_view> reserved_words = {
+    "Parameters", "alignas",   "alignof",   "and",      "asm",      "auto",     "bool",
+    "break",      "case",      "catch",     "char",     "class",    "const",    "constexpr",
+    "continue",   "default",   "delete",    "do",       "double",   "else",     "enum",
+    "explicit",   "export",    "extern",    "false",    "fc",       "float",    "for",
+    "friend",     "goto",      "half",      "if",       "inline",   "int",      "long",
+    "mutable",    "namespace", "new",       "noexcept", "not",      "nullptr",  "operator",
+    "or",         "private",   "protected", "public",   "register", "return",   "short",
+    "signed",     "sizeof",    "static",    "struct",   "switch",   "template", "this",
+    "throw",      "true",      "try",       "typedef",  "typeid",   "typename", "union",
+    "unsigned",   "using",     "virtual",   "void",     "volatile", "while",    "xor"};
+
+/// The names that stand in the generated kernel as they are.
+void check_name(std::string_view kind, const std::string& name) {
+  bool word = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0;
+  for (const char c : name)
+    word = word && (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_');
+  if (!word)
+    throw SpecError({fmt::format("{} named \"{}\"", kind, name),
+                     "names become identifiers of the generated kernel",
+                     "use letters, digits and underscores, a letter first",
+                     {}});
+  if (reserved_words.contains(name))
+    throw SpecError(
+        {fmt::format("{} named \"{}\"", kind, name),
+         "names become identifiers of the generated kernel, and this one has a meaning there",
+         fmt::format("for example {}_", name),
+         {}});
+}
 
 void check_axis(const Function& f, const Axis& axis) {
   if (axis.kind == AxisKind::whole && !axis.extent.is_static())
@@ -36,12 +69,16 @@ void verify_declarations(const Function& f) {
                        "rename one",
                        {}});
   };
+  check_name("a program", f.name);
   for (const Axis& axis : f.axes) {
     declare(arguments, axis.name);
     check_axis(f, axis);
   }
   for (const Tensor& tensor : f.tensors) {
     declare(arguments, tensor.name);
+    check_name("a tensor", tensor.name);
+    for (const Extent& dim : tensor.dims)
+      if (!dim.is_static()) check_name("a length", dim.name);
     if (tensor.dtype == DType::i1)
       throw SpecError({fmt::format("tensor {} of type i1", tensor.name),
                        "conditions are never stored",
@@ -50,6 +87,7 @@ void verify_declarations(const Function& f) {
   }
   for (const Parameter& parameter : f.parameters) {
     declare(arguments, parameter.name);
+    check_name("a scalar", parameter.name);
     if (parameter.dtype != DType::f32 && parameter.dtype != DType::i32)
       throw SpecError(
           {fmt::format("parameter {} of type {}", parameter.name, name_of(parameter.dtype)),

@@ -202,7 +202,7 @@ TEST(Refusals, EveryReasonOfASpec) {
             "an attention spec that contradicts itself\n"
             "  why: \n"
             "    head_dim = 100: must be a multiple of 8 from 8 to 256; pad the tensors to 104\n"
-            "    head_dim_v = 300: must be a multiple of 8 from 8 to 256; pad the tensors to 256\n"
+            "    head_dim_v = 300: must be at most 256; there is no schedule for larger ones\n"
             "    dtype = f32: tensor cores take f16 or bf16; cast the tensors\n"
             "    heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "
             "query heads\n"
