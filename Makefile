@@ -9,8 +9,12 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 demo: build
 	$(PYTHON) examples/python/demo.py
 
+# C++ finds the compiler that Python's wheel brought, where nothing else says which one to use.
+NVRTC = $(firstword $(wildcard $(CURDIR)/.venv/lib/python*/site-packages/nvidia/cu*/lib/libnvrtc.so.*))
+
 test: build
-	ctest --test-dir $(BUILD) --output-on-failure --timeout 300 -j $(shell nproc)
+	FLASHCORE_NVRTC="$${FLASHCORE_NVRTC:-$(NVRTC)}" \
+	  ctest --test-dir $(BUILD) --output-on-failure --timeout 300 -j $(shell nproc)
 	$(PYTHON) -m pytest -q
 
 bench: build
@@ -19,7 +23,7 @@ bench: build
 # Shares the objects of `build`.
 wheel: build
 	rm -rf dist
-	$(PYTHON) -m pip wheel -q . --no-deps --no-build-isolation -w dist -C build-dir=$(BUILD)
+	$(PYTHON) -m pip wheel -q . --no-deps --no-build-isolation -w dist --config-settings=build-dir=$(BUILD)
 
 # As a user has it: a fresh environment, dependencies from PyPI, no source tree in sight.
 check-wheel: wheel
