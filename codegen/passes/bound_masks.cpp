@@ -34,9 +34,8 @@ class BoundBuilder {
 
   /// Narrows the bounds by a term. `skips`: empty tiles need not be visited.
   void narrow(const AffineForm& term, bool skips) {
-    const auto found = term.positions.find(axis_);
-    if (found == term.positions.end()) return;  // says nothing about tiles of this axis
-    const std::int64_t a = found->second, step = (a > 0 ? a : -a) * tile_, reach = step - (step / tile_);
+    const std::int64_t a = term.positions.at(axis_), step = (a > 0 ? a : -a) * tile_;
+    const std::int64_t reach = step - step / tile_;
     const ValueId most = rest(term, true), least = rest(term, false);
     if (a > 0) {
       // jT a + reach + most >= 0  and  jT a + least >= 0
@@ -165,14 +164,17 @@ void bound_loop(Function& f, BlockId block, std::size_t position) {
       if (op.code != OpCode::where || !f[op.results[0]].type.has(loop.axis)) continue;
       AffineCondition condition = affine_condition(f, op.operands[0]);
       std::erase_if(condition.terms, [&](const AffineForm& form) {
-        const bool drop = !known_outside(f, loop, form);
+        // A term that is the same for all tiles of the loop bounds nothing, and is no less in force.
+        const bool drop = !known_outside(f, loop, form) || !form.positions.count(loop.axis);
         condition.complete = condition.complete && !drop;
         return drop;
       });
       if (condition.terms.empty()) continue;
       const bool skips = may_skip(f, loop, op);
+      // Only a value of the mask's own shape can stand in for it.
+      const bool same_shape = f[op.operands[1]].type == f[op.results[0]].type;
       for (const AffineForm& term : condition.terms) builder.narrow(term, skips);
-      f[inner].masking = condition.complete;
+      f[inner].masking = condition.complete && same_shape;
     }
     const std::vector<ValueId> bounds = builder.finish();
     Op& bounded = f[id];

@@ -108,7 +108,7 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
   const DType from = f_[op.operands[0]].type.dtype;
   const DType to = f_[op.results[0]].type.dtype;
   switch (op.code) {
-    case OpCode::neg: return fmt::format("-{}", x[0]);
+    case OpCode::neg: return x[0].starts_with("-") ? "-(" + x[0] + ")" : "-" + x[0];
     case OpCode::abs: return fmt::format("({0} < 0 ? -{0} : {0})", x[0]);
     case OpCode::exp2: return fmt::format("fc::exp2({})", x[0]);
     case OpCode::log2: return fmt::format("fc::log2({})", x[0]);
