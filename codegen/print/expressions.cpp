@@ -8,6 +8,12 @@ namespace flashcore {
 
 using namespace ir;
 
+namespace {
+
+std::string negated(const std::string& x) { return x.starts_with("-") ? "-(" + x + ")" : "-" + x; }
+
+}  // namespace
+
 std::string KernelPrinter::number(double value, DType dtype) {
   if (dtype == DType::i1) return value != 0 ? "true" : "false";
   if (dtype == DType::i32) return fmt::format("{}", static_cast<long long>(value));
@@ -108,8 +114,8 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
   const DType from = f_[op.operands[0]].type.dtype;
   const DType to = f_[op.results[0]].type.dtype;
   switch (op.code) {
-    case OpCode::neg: return x[0].starts_with("-") ? "-(" + x[0] + ")" : "-" + x[0];
-    case OpCode::abs: return fmt::format("({0} < 0 ? -{0} : {0})", x[0]);
+    case OpCode::neg: return negated(x[0]);
+    case OpCode::abs: return fmt::format("({0} < 0 ? {1} : {0})", x[0], negated(x[0]));
     case OpCode::exp2: return fmt::format("fc::exp2({})", x[0]);
     case OpCode::log2: return fmt::format("fc::log2({})", x[0]);
     case OpCode::sqrt: return fmt::format("fc::sqrt({})", x[0]);
