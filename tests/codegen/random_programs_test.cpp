@@ -1,6 +1,6 @@
-// Random tile programs under random schedules, run by the emulator and held against the reference. Each
-// loops over columns, makes an expression of loads, products, positions and masks, and carries its sum
-// and its largest element.
+// Random tile programs under random schedules, run by the emulator and held against the reference. Some
+// loop over columns, make an expression of loads, products, positions and masks, and carry its sum and
+// its largest element; others are a matrix product with such an expression behind it.
 //
 //   FLASHCORE_PROPERTY_CASES  how many programs (default 32)
 //   FLASHCORE_PROPERTY_FIRST  the first of them (default 0)
@@ -27,9 +27,36 @@ int from_environment(const char* name, int otherwise) {
 
 class RandomProgram {
  public:
-  explicit RandomProgram(unsigned number) : random_(number * 2654435761u + 99u) {}
+  explicit RandomProgram(unsigned number)
+      : random_(number * 2654435761u + 99u), grid_(number % 4 == 3) {}
 
-  Program build() {
+  Program build() { return grid_ ? build_product() : build_loop(); }
+
+  Program build_product() {
+    half_ = one_in(2) ? DType::f16 : DType::bf16;
+    const Axis k = b_.tiles("k", Extent(std::string("K")));
+    const Extent inner(std::string("K"));
+    const bool turned = one_in(3);
+    const Tensor a = turned ? b_.input("a", half_, {inner, m_}) : b_.input("a", half_, {m_, inner});
+    const Tensor b = b_.input("b", half_, {n_, inner});
+    const Tensor row_values = b_.input("row_values", DType::f32, {m_});
+    const Tensor column_values = b_.input("column_values", DType::f32, {n_});
+    const DType stored = one_in(2) ? half_ : DType::f32;
+    const Tensor c = b_.output("c", stored, {m_, n_});
+    scalar_ = b_.scalar("scalar", DType::f32, one_in(2));
+    const Tile sum = b_.loop(k, b_.fill({rows_, cols_}, 0), [&](const Tile& s) {
+      const Tile left = turned ? transpose(load(a(k, rows_))) : load(a(rows_, k));
+      return s + dot(left, transpose(load(b(cols_, k))));
+    });
+    rows_vector_ = load(row_values(rows_));
+    columns_vector_ = load(column_values(cols_));
+    tile_ = sum * 0.1;
+    const Tile value = tanh(expression(3) + tile_);
+    store(c(rows_, cols_), stored == DType::f32 ? value : cast(value, stored));
+    return b_.finish();
+  }
+
+  Program build_loop() {
     store_tile_ = one_in(3);
     half_ = one_in(2) ? DType::f16 : DType::bf16;
     const bool product = one_in(2);
@@ -79,12 +106,20 @@ class RandomProgram {
     s.peel_masks = one_in(2);
     s.descending = one_in(2);
     s.last_tiles_first = one_in(2);
+    if (grid_) {
+      s.warps_n = one_of({1, 2, 4});
+      s.tiles["cols"] = 16 * s.warps_n * one_of({1, 2});
+      s.tiles["k"] = 16 * one_of({1, 2, 3});
+      s.grid_order = one_in(2) ? GridOrder::tiles_first : GridOrder::tiles_last;
+    }
     return s;
   }
 
   RunInputs inputs(unsigned seed) {
-    // Copies of x along its columns need rows of whole chunks.
-    return {.extents = {{"M", between(1, 90)}, {"N", 8 * between(1, 16)}},
+    // Copies along rows need rows of whole chunks.
+    return {.extents = {{"M", grid_ ? 8 * between(1, 16) : between(1, 90)},
+                        {"N", 8 * between(1, 16)},
+                        {"K", 8 * between(0, 12)}},
             .scalars = {0.1 + between(1, 9) * 0.1},
             .row_gap = one_in(2) ? 8 : 0,
             .seed = seed};
@@ -157,9 +192,11 @@ class RandomProgram {
   }
 
   std::mt19937 random_;
+  bool grid_;
   ProgramBuilder b_{"random_program"};
   Extent m_{std::string("M")}, n_{std::string("N")};
-  Axis rows_ = b_.parallel_tiles("rows", m_), cols_ = b_.tiles("cols", n_), d_ = b_.whole("d", 24);
+  Axis rows_ = b_.parallel_tiles("rows", m_), 
+       cols_ = grid_ ? b_.parallel_tiles("cols", n_) : b_.tiles("cols", n_), d_ = b_.whole("d", 24);
   bool store_tile_ = false;
   DType half_ = DType::f16;
   Tile scalar_, rows_vector_, columns_vector_, tile_;

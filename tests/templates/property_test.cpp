@@ -49,7 +49,7 @@ class Draw {
 /// Masks that ship, and masks as a user writes them: affine and not, with `or`, over heads.
 Mask draw_mask(Draw& draw) {
   const int left = draw.between(0, 90), right = draw.between(0, 40), size = draw.between(3, 80);
-  switch (draw.between(0, 9)) {
+  switch (draw.between(0, 11)) {
     case 0:
     case 1: return full();
     case 2:
@@ -71,6 +71,14 @@ Mask draw_mask(Draw& draw) {
     case 8:
       return {fmt::format("every {}th key, by head", size % 5 + 2), [=](const ScoreSite& s) {
                 return (s.query_index - s.key_index) % (size % 5 + 2) == s.head % 2;
+              }};
+    case 9:
+      return {fmt::format("causal for queries before {}", size), [=](const ScoreSite& s) {
+                return s.query_index < size && s.key_index <= s.query_index;
+              }};
+    case 10:
+      return {"causal for odd heads", [=](const ScoreSite& s) {
+                return s.head % 2 == 0 || s.key_index <= s.query_index;
               }};
     default:
       return {fmt::format("2 q > k and k > {}", left), [=](const ScoreSite& s) {
