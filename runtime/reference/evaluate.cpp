@@ -72,6 +72,8 @@ class Evaluation {
   }
 
   void one(const Op& op) {
+    if (is_view(op)) return;
+    for (const ValueId v : op.operands) look(v);
     switch (kind_of(op.code)) {
       case OpKind::source:
         set(op, source(op));
@@ -98,6 +100,25 @@ class Evaluation {
     }
   }
 
+  /// A view of a slot is what the slot holds when it is used: passes may copy into it in between.
+  bool is_view(const Op& op) const {
+    if (op.code == OpCode::read_slot) return true;
+    const Op* made_by = op.code == OpCode::transpose ? f_.definition(op.operands[0]) : nullptr;
+    return made_by != nullptr && is_view(*made_by);
+  }
+
+  /// Brings a value up to date if it is a view.
+  void look(ValueId value) {
+    const Op* made_by = f_.definition(value);
+    if (made_by == nullptr || !is_view(*made_by)) return;
+    if (made_by->code == OpCode::read_slot) {
+      set(*made_by, memory_.read_slot(*made_by));
+    } else {
+      look(made_by->operands[0]);
+      set(*made_by, transpose(operand(*made_by, 0)));
+    }
+  }
+
   TileValue tile_op(const Op& op) {
     if (op.code == OpCode::transpose) return transpose(operand(op, 0));
     if (op.code != OpCode::dot) return operand(op, 0);  // only the home changes
@@ -110,10 +131,8 @@ class Evaluation {
       set(op, memory_.load(op));
     else if (op.code == OpCode::store)
       memory_.store(op);
-    else if (op.code == OpCode::copy_async)
-      memory_.copy(op);
     else
-      set(op, memory_.read_slot(op));
+      memory_.copy(op);
   }
 
   TileValue source(const Op& op) {
