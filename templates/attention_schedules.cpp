@@ -30,6 +30,12 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
     s.tiles["rows"] = 128;
     s.tiles["cols"] = dim <= 64 ? (measured ? 128 : 96) : (measured ? 64 : 32);
     s.stages = dim <= 64 && roomy ? 2 : 1;
+    if (measured && dim <= 64 && !masked && spec.group() > 1) {
+      // Grouped heads cost two registers that tiles of 128 keys do not leave. With 64, the query fits in
+      // registers instead, which is second best by 4 %.
+      s.tiles["cols"] = 64;
+      s.keep_operands = true;
+    }
     // The longest rows of all heads first: worth 6 % at head_dim 128.
     if (masked && dim > 64) s.grid_order = GridOrder::tiles_last;
   } else if (!masked && large_block <= target.shared_per_block) {
