@@ -13,8 +13,8 @@
 namespace flashcore {
 namespace {
 
-// Why the kernel does not compile for the target under any schedule that ships; empty if it does. The
-// large tiles take every register there is, so another compiler may need a safer schedule.
+// Why the kernel does not compile for the target under any schedule that ships; empty if it does.
+// The large tiles take every register there is, so another compiler may need a safer schedule.
 std::string failure(const AttentionSpec& spec, const Target& target) {
   std::string first;
   for (const Schedule& schedule : attention_schedules(spec, target)) {
