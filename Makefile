@@ -44,9 +44,11 @@ SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cuh')
 format:
 	clang-format -i $(SOURCES)
 
+# Debian's default, 14, does not know std::source_location: apt-get install clang-tidy-16.
+CLANG_TIDY ?= clang-tidy-16
 tidy: setup
 	cmake --preset dev >/dev/null
-	clang-tidy -p build/dev --quiet $(filter %.cpp,$(SOURCES))
+	$(CLANG_TIDY) -p build/dev --quiet $(filter %.cpp,$(SOURCES))
 
 clean:
 	rm -rf build dist

@@ -12,9 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] void refuse(const std::string& name, std::string why) {
-  throw SpecError(
-      {.what = fmt::format("argument {}", name), .why = std::move(why), .fix = {}, .where = {}});
+[[noreturn]] void refuse(const std::string& name, const std::string& why) {
+  throw SpecError({.what = fmt::format("argument {}", name), .why = why, .fix = {}, .where = {}});
 }
 
 std::string kind_of(const Error& error) {
