@@ -13,6 +13,9 @@ using ir::OpCode;
 ProgramBuilder& owner_of(std::initializer_list<const Operand*> operands) {
   ProgramBuilder* owner = nullptr;
   for (const Operand* operand : operands) {
+    if (operand->empty)
+      throw SpecError({"an operation on an empty tile", "a Tile() names no value",
+                       "compute it first, or use builder.constant(...)", operand->where});
     if (!operand->is_tile()) continue;
     if (owner && owner != operand->tile.owner())
       throw SpecError({"an operation on tiles of two programs", "each belongs to its own builder",
@@ -20,9 +23,8 @@ ProgramBuilder& owner_of(std::initializer_list<const Operand*> operands) {
     owner = operand->tile.owner();
   }
   if (!owner)
-    throw SpecError({"an operation on numbers alone, or on an empty tile",
-                     "there is no program to add it to", "use builder.constant(...)",
-                     (*operands.begin())->where});
+    throw SpecError({"an operation on numbers alone", "there is no program to add it to",
+                     "use builder.constant(...)", (*operands.begin())->where});
   return *owner;
 }
 

@@ -46,10 +46,11 @@ struct Operand {
   Tile tile;
   double number = 0;
   Location where;
+  bool empty = false;  ///< a Tile that names no value; no operation takes it
 
   Operand(Tile tile,  // NOLINT(google-explicit-constructor)
           const std::source_location& at = std::source_location::current())
-      : tile(tile), where(at) {}
+      : tile(tile), where(at), empty(tile.owner() == nullptr) {}
   Operand(double number,  // NOLINT(google-explicit-constructor)
           const std::source_location& at = std::source_location::current())
       : number(number), where(at) {}
