@@ -1,11 +1,13 @@
-// The emulator's prelude and the device's are two texts: every kind of program also has to please NVRTC.
+// The emulator's prelude and the device's are two texts: every kind of program also has to please
+// NVRTC.
+#include "runtime/compile.h"
+
 #include <memory>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
-#include "runtime/compile.h"
 #include "runtime/cuda/nvrtc.h"
 #include "runtime/cuda/nvrtc_search.h"
 #include "tests/codegen/support/programs.h"
@@ -47,7 +49,8 @@ TEST(Compile, EveryKindOfProgram) {
   expect_compiles(elementwise(40), {{"rows", 64}}, 4);
   expect_compiles(elementwise(128), {{"rows", 64}}, 4);
   expect_compiles(matrix_product(DType::f16, DType::f32), {{"m", 64}, {"n", 64}, {"k", 32}}, 4);
-  expect_compiles(matrix_product(DType::bf16, DType::bf16), {{"m", 128}, {"n", 128}, {"k", 32}}, 2, 2);
+  expect_compiles(matrix_product(DType::bf16, DType::bf16), {{"m", 128}, {"n", 128}, {"k", 32}}, 2,
+                  2);
   expect_compiles(transposed_product(), {{"m", 64}, {"n", 64}, {"k", 32}}, 2, 2);
   expect_compiles(row_softmax(), {{"rows", 32}, {"cols", 64}}, 4);
   expect_compiles(column_reductions(), {{"rows", 32}, {"cols", 32}}, 1);

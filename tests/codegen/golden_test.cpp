@@ -1,6 +1,6 @@
-// Generated CUDA, byte for byte, as it stands in golden/. A change of the printed text shows here as a
-// diff that a person reads; FLASHCORE_UPDATE=1 in the environment writes the files anew. They were
-// written by another process, so the bytes depend on nothing that changes from run to run.
+// Generated CUDA, byte for byte, as it stands in golden/. A change of the printed text shows here
+// as a diff that a person reads; FLASHCORE_UPDATE=1 in the environment writes the files anew. They
+// were written by another process, so the bytes depend on nothing that changes from run to run.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -87,7 +87,8 @@ const Golden kernels[] = {
     {"matrix_product",
      [] {
        return generate(matrix_product(DType::bf16, DType::bf16),
-                       schedule_of({{"m", 128}, {"n", 128}, {"k", 32}}, 2, 2), find_target("sm_80"));
+                       schedule_of({{"m", 128}, {"n", 128}, {"k", 32}}, 2, 2),
+                       find_target("sm_80"));
      }},
     {"row_softmax",
      [] {
@@ -99,7 +100,9 @@ const Golden kernels[] = {
        return generate(elementwise(128), schedule_of({{"rows", 64}}, 4), find_target("sm_80"));
      }},
     {"integers",
-     [] { return generate(integers(), schedule_of({{"rows", 64}}, 4), find_target("sm_80")); }},
+     [] {
+       return generate(integers(), schedule_of({{"rows", 64}}, 4), find_target("sm_80"));
+     }},
 };
 
 class GoldenKernels : public testing::TestWithParam<Golden> {};

@@ -1,5 +1,7 @@
-// The device prelude: every file compiles alone, and a kernel gets the part it uses, each file behind
-// those it needs.
+// The device prelude: every file compiles alone, and a kernel gets the part it uses, each file
+// behind those it needs.
+#include "codegen/prelude.h"
+
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +14,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "codegen/prelude.h"
 #include "codegen/print/prelude_text.h"
 
 namespace flashcore {
@@ -39,11 +40,11 @@ TEST_P(PreludeFiles, CompileAlone) {
   for (const PreludeFile& file : device_prelude())
     std::ofstream(directory / file.name) << file.text;
   std::ofstream(directory / "alone.cu") << "#include \"" << GetParam() << "\"\n";
-  const auto [words, compiled] = run(fmt::format(
-      "cd {} && nvcc -std=c++17 -Werror all-warnings -fatbin -o out.fatbin "
-      "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 "
-      "-gencode arch=compute_120,code=sm_120 alone.cu",
-      directory.string()));
+  const auto [words, compiled] =
+      run(fmt::format("cd {} && nvcc -std=c++17 -Werror all-warnings -fatbin -o out.fatbin "
+                      "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 "
+                      "-gencode arch=compute_120,code=sm_120 alone.cu",
+                      directory.string()));
   EXPECT_TRUE(compiled) << words;
   fs::remove_all(directory);
 }
@@ -67,7 +68,8 @@ TEST(PreludeText, HoldsWhatIsUsedAndNoMore) {
 }
 
 TEST(PreludeText, IncludesNothingAndDefinesBeforeUse) {
-  const std::string text = prelude_for("fc::multiply<fc::bf16>(d, a, b, c); fc::copy_async(x, y, 16);");
+  const std::string text =
+      prelude_for("fc::multiply<fc::bf16>(d, a, b, c); fc::copy_async(x, y, 16);");
   EXPECT_EQ(text.find("#include"), std::string::npos);
   EXPECT_EQ(text.find("#pragma once"), std::string::npos);
   EXPECT_LT(text.find("struct bf16"), text.find("void multiply"));

@@ -1,5 +1,7 @@
-// The language beyond attention, lowered, emulated and held against the reference: under several warp
-// grids, depths and lengths each.
+// The language beyond attention, lowered, emulated and held against the reference: under several
+// warp grids, depths and lengths each.
+#include "tests/codegen/support/programs.h"
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -8,7 +10,6 @@
 
 #include "codegen/generate.h"
 #include "dsl/json.h"
-#include "tests/codegen/support/programs.h"
 #include "tests/support/kernel_run.h"
 
 namespace flashcore {
@@ -33,7 +34,8 @@ void expect_right(const Program& program, const Schedule& schedule,
   }
   for (const RunInputs& in : launches) {
     std::string lengths;
-    for (const auto& [name, length] : in.extents) lengths += name + " " + std::to_string(length) + " ";
+    for (const auto& [name, length] : in.extents)
+      lengths += name + " " + std::to_string(length) + " ";
     SCOPED_TRACE(lengths);
     KernelRun run(program, in);
     try {
@@ -51,8 +53,9 @@ TEST(Programs, Elementwise) {
     for (const bool staged : {true, false}) {
       Schedule schedule = schedule_of({{"rows", 32}}, 2);
       schedule.staged_stores = staged;
-      expect_right(elementwise(columns), schedule,
-                   {{.extents = {{"N", 70}}, .scalars = {0.5}}, {.extents = {{"N", 1}}, .scalars = {-3.}}});
+      expect_right(
+          elementwise(columns), schedule,
+          {{.extents = {{"N", 70}}, .scalars = {0.5}}, {.extents = {{"N", 1}}, .scalars = {-3.}}});
     }
 }
 

@@ -1,6 +1,6 @@
-// Random tile programs under random schedules, run by the emulator and held against the reference. Some
-// loop over columns, make an expression of loads, products, positions and masks, and carry its sum and
-// its largest element; others are a matrix product with such an expression behind it.
+// Random tile programs under random schedules, run by the emulator and held against the reference.
+// Some loop over columns, make an expression of loads, products, positions and masks, and carry its
+// sum and its largest element; others are a matrix product with such an expression behind it.
 //
 //   FLASHCORE_PROPERTY_CASES  how many programs (default 32)
 //   FLASHCORE_PROPERTY_FIRST  the first of them (default 0)
@@ -64,7 +64,8 @@ class RandomProgram {
     const Tensor row_values = b_.input("row_values", DType::f32, {m_});
     const Tensor column_values = b_.input("column_values", DType::f32, {n_});
     const Tensor q = b_.input("q", half_, {m_, 24}), k = b_.input("k", half_, {n_, 24});
-    const Tensor sums = b_.output("sums", DType::f32, {m_}), largest = b_.output("largest", DType::f32, {m_});
+    const Tensor sums = b_.output("sums", DType::f32, {m_}),
+                 largest = b_.output("largest", DType::f32, {m_});
     const DType stored = one_in(2) ? half_ : DType::f32;
     const Tensor tile = store_tile_ ? b_.output("tile", stored, {m_, n_}) : Tensor();
     const Tensor mixed = product ? b_.output("mixed", half_, {m_, 24}) : Tensor();
@@ -136,11 +137,16 @@ class RandomProgram {
 
   Tile leaf() {
     switch (between(0, 5)) {
-      case 0: return rows_vector_;
-      case 1: return columns_vector_;
-      case 2: return scalar_;
-      case 3: return cast(integer(2), DType::f32) * 0.01;
-      default: return tile_;
+      case 0:
+        return rows_vector_;
+      case 1:
+        return columns_vector_;
+      case 2:
+        return scalar_;
+      case 3:
+        return cast(integer(2), DType::f32) * 0.01;
+      default:
+        return tile_;
     }
   }
 
@@ -149,17 +155,28 @@ class RandomProgram {
     if (depth == 0) return leaf();
     const Tile a = expression(depth - 1);
     switch (between(0, 10)) {
-      case 0: return a + expression(depth - 1);
-      case 1: return a - expression(depth - 1);
-      case 2: return a * tanh(expression(depth - 1));
-      case 3: return minimum(a, expression(depth - 1));
-      case 4: return maximum(a, expression(depth - 1));
-      case 5: return where(condition(), a, expression(depth - 1));
-      case 6: return sqrt(abs(a) + 1);
-      case 7: return log2(abs(a) + 1) - log(abs(a) + 2);
-      case 8: return a / (abs(expression(depth - 1)) + 1);
-      case 9: return exp(minimum(a, 1)) - reciprocal(exp2(a) + 1);
-      default: return -a;
+      case 0:
+        return a + expression(depth - 1);
+      case 1:
+        return a - expression(depth - 1);
+      case 2:
+        return a * tanh(expression(depth - 1));
+      case 3:
+        return minimum(a, expression(depth - 1));
+      case 4:
+        return maximum(a, expression(depth - 1));
+      case 5:
+        return where(condition(), a, expression(depth - 1));
+      case 6:
+        return sqrt(abs(a) + 1);
+      case 7:
+        return log2(abs(a) + 1) - log(abs(a) + 2);
+      case 8:
+        return a / (abs(expression(depth - 1)) + 1);
+      case 9:
+        return exp(minimum(a, 1)) - reciprocal(exp2(a) + 1);
+      default:
+        return -a;
     }
   }
 
@@ -167,27 +184,42 @@ class RandomProgram {
     if (depth == 0) return one_in(2) ? index(rows_) : index(cols_);
     const Tile a = integer(depth - 1);
     switch (between(0, 6)) {
-      case 0: return a + integer(depth - 1);
-      case 1: return a - integer(depth - 1);
-      case 2: return a * between(-3, 3);
-      case 3: return a % between(1, 9);
-      case 4: return a / between(1, 9);
-      case 5: return minimum(a, length(cols_) - length(rows_));
-      default: return a + between(-40, 40);
+      case 0:
+        return a + integer(depth - 1);
+      case 1:
+        return a - integer(depth - 1);
+      case 2:
+        return a * between(-3, 3);
+      case 3:
+        return a % between(1, 9);
+      case 4:
+        return a / between(1, 9);
+      case 5:
+        return minimum(a, length(cols_) - length(rows_));
+      default:
+        return a + between(-40, 40);
     }
   }
 
   Tile condition() {
     const Tile a = integer(between(0, 2)), b = integer(between(0, 2));
     switch (between(0, 7)) {
-      case 0: return a < b;
-      case 1: return a <= b;
-      case 2: return a > between(-20, 60);
-      case 3: return a >= b;
-      case 4: return a == b;
-      case 5: return a != b;
-      case 6: return condition() && condition();
-      default: return condition() || !condition();
+      case 0:
+        return a < b;
+      case 1:
+        return a <= b;
+      case 2:
+        return a > between(-20, 60);
+      case 3:
+        return a >= b;
+      case 4:
+        return a == b;
+      case 5:
+        return a != b;
+      case 6:
+        return condition() && condition();
+      default:
+        return condition() || !condition();
     }
   }
 
@@ -195,7 +227,7 @@ class RandomProgram {
   bool grid_;
   ProgramBuilder b_{"random_program"};
   Extent m_{std::string("M")}, n_{std::string("N")};
-  Axis rows_ = b_.parallel_tiles("rows", m_), 
+  Axis rows_ = b_.parallel_tiles("rows", m_),
        cols_ = grid_ ? b_.parallel_tiles("cols", n_) : b_.tiles("cols", n_), d_ = b_.whole("d", 24);
   bool store_tile_ = false;
   DType half_ = DType::f16;
@@ -211,9 +243,10 @@ TEST(RandomPrograms, MatchTheReference) {
     try {
       const Program program = random.build();
       const Schedule schedule = random.schedule();
-      SCOPED_TRACE(fmt::format("FLASHCORE_PROPERTY_FIRST={} FLASHCORE_PROPERTY_CASES=1 test_codegen "
-                               "--gtest_filter='RandomPrograms*'\n{}\n{}",
-                               number, program.text(), to_json(schedule)));
+      SCOPED_TRACE(
+          fmt::format("FLASHCORE_PROPERTY_FIRST={} FLASHCORE_PROPERTY_CASES=1 test_codegen "
+                      "--gtest_filter='RandomPrograms*'\n{}\n{}",
+                      number, program.text(), to_json(schedule)));
       try {
         KernelSource source;
         try {

@@ -1,4 +1,5 @@
-// What code generation refuses, word by word: with the numbers, the author's line, and what would work.
+// What code generation refuses, word by word: with the numbers, the author's line, and what would
+// work.
 #include <functional>
 #include <string>
 
@@ -57,15 +58,17 @@ AttentionSpec head_dim(int dim) {
 }
 
 TEST(Refusals, UnknownTargets) {
-  EXPECT_EQ(refusal<ScheduleError>([] { find_target("sm_75"); }).words,
-            "target \"sm_75\"\n"
-            "  why: FlashCore does not generate for it\n"
-            "  try: one of sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121");
-  EXPECT_EQ(refusal<ScheduleError>([] { target_for_device(7, 5); }).words,
-            "a GPU of compute capability 7.5\n"
-            "  why: FlashCore does not generate for it\n"
-            "  try: a GPU that runs one of sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, "
-            "sm_120, sm_121");
+  EXPECT_EQ(
+      refusal<ScheduleError>([] { find_target("sm_75"); }).words,
+      "target \"sm_75\"\n"
+      "  why: FlashCore does not generate for it\n"
+      "  try: one of sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121");
+  EXPECT_EQ(
+      refusal<ScheduleError>([] { target_for_device(7, 5); }).words,
+      "a GPU of compute capability 7.5\n"
+      "  why: FlashCore does not generate for it\n"
+      "  try: a GPU that runs one of sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, "
+      "sm_120, sm_121");
   EXPECT_EQ(target_for_device(8, 8).name, "sm_87");
 }
 
@@ -156,18 +159,20 @@ TEST(Refusals, WarpsAndStages) {
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   schedule.warps_m = 8;
   const Refusal rows = refused(program, schedule);
-  EXPECT_EQ(rows.words,
-            "a tile of 64 along rows\n"
-            "  why: a warp's share of a product is a multiple of 16, so with warps_m = 8 the tile must "
-            "be a multiple of 128\n"
-            "  try: a tile of 128, or fewer warps");
+  EXPECT_EQ(
+      rows.words,
+      "a tile of 64 along rows\n"
+      "  why: a warp's share of a product is a multiple of 16, so with warps_m = 8 the tile must "
+      "be a multiple of 128\n"
+      "  try: a tile of 128, or fewer warps");
   schedule.warps_m = 4;
   schedule.warps_n = 3;
-  EXPECT_EQ(refused(program, schedule).words,
-            "a tile of 64 along cols\n"
-            "  why: a warp's share of a product is a multiple of 16, so with warps_n = 3 the tile must "
-            "be a multiple of 48\n"
-            "  try: a tile of 96, or fewer warps");
+  EXPECT_EQ(
+      refused(program, schedule).words,
+      "a tile of 64 along cols\n"
+      "  why: a warp's share of a product is a multiple of 16, so with warps_n = 3 the tile must "
+      "be a multiple of 48\n"
+      "  try: a tile of 96, or fewer warps");
 }
 
 TEST(Refusals, AxesThatWarpsCut) {
@@ -182,11 +187,12 @@ TEST(Refusals, AxesThatWarpsCut) {
   schedule.warps_m = 4;
   const Refusal reduction = refused(column_reductions(), schedule);
   EXPECT_TRUE(reduction.own_line);
-  EXPECT_EQ(reduction.words,
-            "a reduction along rows with 4 warps along it\n"
-            "  why: an axis is reduced inside one warp, and this layout cuts the rows of a tile between "
-            "warps\n"
-            "  try: warps_m = 1 and warps_n = 1, or a tile with the axis as its columns");
+  EXPECT_EQ(
+      reduction.words,
+      "a reduction along rows with 4 warps along it\n"
+      "  why: an axis is reduced inside one warp, and this layout cuts the rows of a tile between "
+      "warps\n"
+      "  try: warps_m = 1 and warps_n = 1, or a tile with the axis as its columns");
   schedule.warps_m = 1;
   EXPECT_EQ(refused(column_reductions(), schedule).words, "nothing was refused");
 }
@@ -198,22 +204,24 @@ TEST(Refusals, EveryReasonOfASpec) {
   spec.heads = 6;
   spec.kv_heads = 4;
   spec.q_len = 0;
-  EXPECT_EQ(refusal<SpecError>([&] { attention_forward(spec); }).words,
-            "an attention spec that contradicts itself\n"
-            "  why: \n"
-            "    head_dim = 100: must be a multiple of 8 from 8 to 256; pad the tensors to 104\n"
-            "    head_dim_v = 300: must be at most 256; there is no schedule for larger ones\n"
-            "    dtype = f32: tensor cores take f16 or bf16; cast the tensors\n"
-            "    heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "
-            "query heads\n"
-            "    q_len = 0: a compiled-in length is at least 1; leave it open for tensors that may be "
-            "empty\n"
-            "  try: change what each line names");
+  EXPECT_EQ(
+      refusal<SpecError>([&] { attention_forward(spec); }).words,
+      "an attention spec that contradicts itself\n"
+      "  why: \n"
+      "    head_dim = 100: must be a multiple of 8 from 8 to 256; pad the tensors to 104\n"
+      "    head_dim_v = 300: must be at most 256; there is no schedule for larger ones\n"
+      "    dtype = f32: tensor cores take f16 or bf16; cast the tensors\n"
+      "    heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "
+      "query heads\n"
+      "    q_len = 0: a compiled-in length is at least 1; leave it open for tensors that may be "
+      "empty\n"
+      "  try: change what each line names");
   spec = head_dim(64);
   spec.kv_heads = 4;
   EXPECT_EQ(check(spec), std::vector<std::string>{"kv_heads = 4 without heads: give both"});
   spec.heads = -1;
-  EXPECT_EQ(check(spec), std::vector<std::string>{"heads = -1, kv_heads = 4: must not be negative"});
+  EXPECT_EQ(check(spec),
+            std::vector<std::string>{"heads = -1, kv_heads = 4: must not be negative"});
 }
 
 // ---- programs
@@ -221,7 +229,8 @@ TEST(Refusals, EveryReasonOfASpec) {
 struct Pieces {
   ProgramBuilder b{"refused"};
   Axis m = b.parallel_tiles("m", named("M")), n = b.tiles("n", named("N")), k = b.whole("k", 32);
-  Tensor a = b.input("a", DType::f16, {named("M"), 32}), bt = b.input("b", DType::f16, {named("N"), 32});
+  Tensor a = b.input("a", DType::f16, {named("M"), 32}),
+         bt = b.input("b", DType::f16, {named("N"), 32});
   Tensor o = b.output("o", DType::f32, {named("M"), 32});
 };
 
@@ -312,9 +321,9 @@ TEST(Refusals, LoadsThatCannotBePipelined) {
         p.b.input("x", DType::f16, {named("H"), 32});
         store(p.o(p.m, p.k), p.b.loop(h, p.b.fill({p.m, p.k}, 0), [&](const Tile& outer) {
           return outer + p.b.loop(p.n, p.b.fill({p.m, p.k}, 0), [&](const Tile& s) {
-                   const Tile probs = dot(load(p.a(p.m, p.k)), transpose(load(p.bt(p.n, p.k))));
-                   return s + dot(cast(probs, DType::f16), load(p.bt(p.n, p.k)));
-                 });
+            const Tile probs = dot(load(p.a(p.m, p.k)), transpose(load(p.bt(p.n, p.k))));
+            return s + dot(cast(probs, DType::f16), load(p.bt(p.n, p.k)));
+          });
         }));
         return p.b.finish();
       },

@@ -109,7 +109,8 @@ TEST_F(ProgramBuilderTest, Loops) {
             "  why: its kind is parallel_tiles\n"
             "  try: declare it with tiles(...) to loop over it");
   EXPECT_EQ(refused([&] {
-              b_.loop(cols_, b_.constant(0), [&](const Tile& s) { return s + load(x_(rows_, d_)); });
+              b_.loop(cols_, b_.constant(0),
+                      [&](const Tile& s) { return s + load(x_(rows_, d_)); });
             }),
             "loop over cols: carried value 1 changes its type\n"
             "  why: it starts as f32 and comes back as f32[rows, d]\n"

@@ -22,14 +22,17 @@ double last_place(DType dtype, double largest) {
   return std::ldexp(largest, 1 - bits);
 }
 
-/// What an output may differ by beyond twice the error of storage: one last place where it is stored in
-/// 16 bits, and otherwise what f32 sums in another order and approximate functions lose.
+/// What an output may differ by beyond twice the error of storage: one last place where it is
+/// stored in 16 bits, and otherwise what f32 sums in another order and approximate functions lose.
 double slack(DType dtype, double largest) {
   switch (dtype) {
     case DType::f16:
-    case DType::bf16: return last_place(dtype, largest);
-    case DType::f32: return 2e-6 + 4 * last_place(dtype, largest);
-    default: return 0;
+    case DType::bf16:
+      return last_place(dtype, largest);
+    case DType::f32:
+      return 2e-6 + 4 * last_place(dtype, largest);
+    default:
+      return 0;
   }
 }
 

@@ -1,5 +1,5 @@
-// One launch of a generated kernel without a GPU: arrays filled by chance, the emulator, and what the
-// program means according to the reference.
+// One launch of a generated kernel without a GPU: arrays filled by chance, the emulator, and what
+// the program means according to the reference.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ class StridedArray {
 struct RunInputs {
   std::map<std::string, std::int64_t> extents;  ///< every named one
   std::vector<ScalarValue> scalars = {};
-  /// Floats are normal with this standard deviation, 1 where a tensor has none here. Integers are drawn
-  /// from 0 up to it, exclusive.
+  /// Floats are normal with this standard deviation, 1 where a tensor has none here. Integers are
+  /// drawn from 0 up to it, exclusive.
   std::map<std::string, double> spread = {};
   int row_gap = 0;  ///< of tensors with two dimensions or more; a multiple of 8
   unsigned seed = 1;
@@ -58,8 +58,9 @@ class KernelRun {
 
   /// Throws what the launch or the emulator refuses.
   EmulationReport emulate(const KernelSource& source);
-  /// Differences between what emulate() left in the outputs and the reference, a line an output; empty if
-  /// every output is as near to the exact values as storage in its dtype allows (times two).
+  /// Differences between what emulate() left in the outputs and the reference, a line an output;
+  /// empty if every output is as near to the exact values as storage in its dtype allows (times
+  /// two).
   [[nodiscard]] std::string compare() const;
 
   [[nodiscard]] std::vector<TensorView> views() const;

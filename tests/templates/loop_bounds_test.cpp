@@ -1,6 +1,6 @@
-// A mask bounds the loop over keys exactly: a block visits the tiles that hold something visible, and
-// masks those of them that hold something hidden. The kernel is made to count its own rounds and to
-// write the counts where it would write lse.
+// A mask bounds the loop over keys exactly: a block visits the tiles that hold something visible,
+// and masks those of them that hold something hidden. The kernel is made to count its own rounds
+// and to write the counts where it would write lse.
 #include <regex>
 #include <string>
 #include <vector>
@@ -42,11 +42,14 @@ const Bounded masks[] = {
     {"window_0_0", window(0, 0), [](int q, int k, int n, int m) { return k == q + m - n; }},
     {"window_60_40", window(60, 40),
      [](int q, int k, int n, int m) { return k >= q + m - n - 60 && k <= q + m - n + 40; }},
-    {"steep", {"steep", [](const ScoreSite& s) { return s.query_index * 2 > s.key_index; }},
+    {"steep",
+     {"steep", [](const ScoreSite& s) { return s.query_index * 2 > s.key_index; }},
      [](int q, int k, int, int) { return 2 * q > k; }},
-    {"from_17", {"from_17", [](const ScoreSite& s) { return s.key_index >= 17; }},
+    {"from_17",
+     {"from_17", [](const ScoreSite& s) { return s.key_index >= 17; }},
      [](int, int k, int, int) { return k >= 17; }},
-    {"nothing", {"nothing", [](const ScoreSite& s) { return s.key_index < 0; }},
+    {"nothing",
+     {"nothing", [](const ScoreSite& s) { return s.key_index < 0; }},
      [](int, int, int, int) { return false; }},
 };
 
@@ -87,7 +90,8 @@ KernelSource counting(KernelSource source, bool is_masked) {
   body = replaced(body, R"(( *const fc::u32 shared = ))", "  float rounds = 0;\n$1");
   body = replaced(body, R"((for \(int cols_tile\w* = .*\{))", "$1\n    rounds += 1.f;");
   if (is_masked)
-    body = replaced(body, R"(( if \(.*cols_tile.*cols_full_.*\{))", "$1\n      rounds += 1.f / 1024;");
+    body =
+        replaced(body, R"(( if \(.*cols_tile.*cols_full_.*\{))", "$1\n      rounds += 1.f / 1024;");
   body = replaced(body, R"((fc::store_global<1>\(lse_at .*, )&\w+\[\w\]\[\w\]\);)", "$1&rounds);");
   return source;
 }
@@ -107,8 +111,15 @@ TEST_P(LoopBounds, AreExact) {
     schedule.descending = descending;
     const KernelSource source =
         counting(generate(attention_forward(spec), schedule, find_target("sm_90")), true);
-    for (const auto& [q_len, k_len] : std::vector<std::pair<int, int>>{
-             {1, 1}, {1, 90}, {75, 90}, {90, 75}, {97, 33}, {33, 97}, {64, 64}, {40, 16}, {40, 0}}) {
+    for (const auto& [q_len, k_len] : std::vector<std::pair<int, int>>{{1, 1},
+                                                                       {1, 90},
+                                                                       {75, 90},
+                                                                       {90, 75},
+                                                                       {97, 33},
+                                                                       {33, 97},
+                                                                       {64, 64},
+                                                                       {40, 16},
+                                                                       {40, 0}}) {
       KernelRun run = attention_run(spec, {.q_len = q_len, .kv_len = k_len});
       (void)run.emulate(source);
       const std::vector<double> rounds = run.values(4);
@@ -133,7 +144,8 @@ TEST_P(LoopBounds, AreExactWhenLengthsAreConstants) {
   schedule.tiles = {{"rows", rows}, {"cols", cols}};
   schedule.warps_m = 2;
   schedule.peel_masks = true;
-  for (const auto& [q_len, k_len] : std::vector<std::pair<int, int>>{{75, 90}, {90, 75}, {64, 64}}) {
+  for (const auto& [q_len, k_len] :
+       std::vector<std::pair<int, int>>{{75, 90}, {90, 75}, {64, 64}}) {
     spec.q_len = q_len;
     spec.kv_len = k_len;
     KernelRun run = attention_run(spec, {.q_len = q_len, .kv_len = k_len});

@@ -1,6 +1,6 @@
-// The real generated kernel with one thing taken away: every wait, commit, barrier and bound in it has
-// to be missed by the emulator, with the right name for what went wrong. So none is there for nothing,
-// and none could be forgotten unseen.
+// The real generated kernel with one thing taken away: every wait, commit, barrier and bound in it
+// has to be missed by the emulator, with the right name for what went wrong. So none is there for
+// nothing, and none could be forgotten unseen.
 #include <algorithm>
 #include <optional>
 #include <regex>
@@ -52,8 +52,7 @@ Outcome outcome_of(const AttentionSpec& spec, const KernelSource& source) {
     } catch (const EmulatorError& error) {
       return {error.kind(), error.what()};
     }
-    if (std::string words = run.compare(); !words.empty())
-      return {{}, std::move(words)};
+    if (std::string words = run.compare(); !words.empty()) return {{}, std::move(words)};
   }
   return {};
 }
@@ -63,7 +62,8 @@ std::vector<std::smatch> matches(const std::string& body, const std::regex& patt
   return {std::sregex_iterator(body.begin(), body.end(), pattern), std::sregex_iterator()};
 }
 
-KernelSource replaced(const KernelSource& source, const std::smatch& place, const std::string& text) {
+KernelSource replaced(const KernelSource& source, const std::smatch& place,
+                      const std::string& text) {
   KernelSource changed = source;
   changed.body.replace(static_cast<std::size_t>(place.position()),
                        static_cast<std::size_t>(place.length()), text);
@@ -81,8 +81,7 @@ int expect_missed(const AttentionSpec& spec, const KernelSource& source, const s
   const std::vector<std::smatch> places = matches(source.body, expression);
   for (const std::smatch& place : places) {
     SCOPED_TRACE(line_of(source, line_at(source.body, place.position())));
-    const Outcome outcome =
-        outcome_of(spec, replaced(source, place, place.format(replacement)));
+    const Outcome outcome = outcome_of(spec, replaced(source, place, place.format(replacement)));
     EXPECT_TRUE(outcome.fault) << (outcome.words.empty() ? "nobody missed it" : outcome.words);
     if (!outcome.fault) continue;
     EXPECT_TRUE(std::find(kinds.begin(), kinds.end(), *outcome.fault) != kinds.end())
@@ -130,9 +129,8 @@ TEST_P(PlantedBugs, EveryBarrierIsNeeded) {
 TEST_P(PlantedBugs, EveryWaitIsNeeded) {
   std::string wait = R"(fc::wait_copies<\d+>\(\);)";
   if (!GetParam().last_wait_is_needed) wait += R"((?=[^]*fc::wait_copies))";
-  EXPECT_GE(expect_missed(spec_, source_, wait, "",
-                          {FaultKind::in_flight, FaultKind::uninitialized}),
-            1);
+  EXPECT_GE(
+      expect_missed(spec_, source_, wait, "", {FaultKind::in_flight, FaultKind::uninitialized}), 1);
 }
 
 TEST_P(PlantedBugs, EveryCommitIsNeeded) {
@@ -148,7 +146,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"three_stages", 3, [](Schedule& s) { s.descending = true; }},
                     Variant{"kept_operands", 2, [](Schedule& s) { s.keep_operands = true; }, false},
                     Variant{"peeled", 2, [](Schedule& s) { s.peel_masks = true; }},
-                    Variant{"plain_stores", 2, [](Schedule& s) { s.staged_stores = false; }, false}),
+                    Variant{"plain_stores", 2, [](Schedule& s) { s.staged_stores = false; },
+                            false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class PlantedBounds : public testing::Test {
@@ -166,9 +165,10 @@ TEST_F(PlantedBounds, EveryRowBoundIsNeeded) {
 }
 
 TEST_F(PlantedBounds, ALoopThatGoesOneTileTooFar) {
-  EXPECT_EQ(expect_missed(spec_, source_, R"(cols_tile < cols_end;)", "cols_tile < cols_end + 1;",
-                          {FaultKind::out_of_bounds, FaultKind::in_flight, FaultKind::uninitialized}),
-            1);
+  EXPECT_EQ(
+      expect_missed(spec_, source_, R"(cols_tile < cols_end;)", "cols_tile < cols_end + 1;",
+                    {FaultKind::out_of_bounds, FaultKind::in_flight, FaultKind::uninitialized}),
+      1);
 }
 
 TEST_F(PlantedBounds, ALoopThatEndsATileEarlyGivesWrongValues) {
@@ -195,8 +195,7 @@ TEST_F(PlantedBounds, TwoSidesOfATileAgreeOnItsLayout) {
   EXPECT_GE(places.size(), 8u);
   for (const std::smatch& place : places) {
     SCOPED_TRACE(line_of(source_, line_at(source_.body, place.position())));
-    const Outcome outcome =
-        outcome_of(spec_, replaced(source_, place, place.format("$1<$2, 64>")));
+    const Outcome outcome = outcome_of(spec_, replaced(source_, place, place.format("$1<$2, 64>")));
     EXPECT_NE(outcome.words, "") << "nobody missed it";
   }
 }

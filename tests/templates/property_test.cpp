@@ -1,5 +1,5 @@
-// Random attention under random schedules for every target, run by the emulator and held against the
-// reference. A case is a number: what it draws depends on nothing else.
+// Random attention under random schedules for every target, run by the emulator and held against
+// the reference. A case is a number: what it draws depends on nothing else.
 //
 //   FLASHCORE_PROPERTY_CASES  how many cases (default 64)
 //   FLASHCORE_PROPERTY_FIRST  the first of them (default 0)
@@ -51,10 +51,13 @@ Mask draw_mask(Draw& draw) {
   const int left = draw.between(0, 90), right = draw.between(0, 40), size = draw.between(3, 80);
   switch (draw.between(0, 11)) {
     case 0:
-    case 1: return full();
+    case 1:
+      return full();
     case 2:
-    case 3: return causal();
-    case 4: return causal(Align::top_left);
+    case 3:
+      return causal();
+    case 4:
+      return causal(Align::top_left);
     case 5:
       return {fmt::format("window({}, {})", left, right), [=](const ScoreSite& s) {
                 const Tile at = s.query_index + (s.key_length - s.query_length);
@@ -65,9 +68,8 @@ Mask draw_mask(Draw& draw) {
                 return s.key_index < size || s.query_index >= s.key_index;
               }};
     case 7:
-      return {fmt::format("documents of {}", size), [=](const ScoreSite& s) {
-                return s.query_index / size == s.key_index / size;
-              }};
+      return {fmt::format("documents of {}", size),
+              [=](const ScoreSite& s) { return s.query_index / size == s.key_index / size; }};
     case 8:
       return {fmt::format("every {}th key, by head", size % 5 + 2), [=](const ScoreSite& s) {
                 return (s.query_index - s.key_index) % (size % 5 + 2) == s.head % 2;
@@ -77,9 +79,8 @@ Mask draw_mask(Draw& draw) {
                 return s.query_index < size && s.key_index <= s.query_index;
               }};
     case 10:
-      return {"causal for odd heads", [=](const ScoreSite& s) {
-                return s.head % 2 == 0 || s.key_index <= s.query_index;
-              }};
+      return {"causal for odd heads",
+              [=](const ScoreSite& s) { return s.head % 2 == 0 || s.key_index <= s.query_index; }};
     default:
       return {fmt::format("2 q > k and k > {}", left), [=](const ScoreSite& s) {
                 return s.query_index * 2 > s.key_index && s.key_index > left;
@@ -135,7 +136,8 @@ struct Case {
 
   void draw_schedule(Draw& draw) {
     const std::span<const Target> targets = all_targets();
-    target = &targets[static_cast<std::size_t>(draw.between(0, static_cast<int>(targets.size()) - 1))];
+    target =
+        &targets[static_cast<std::size_t>(draw.between(0, static_cast<int>(targets.size()) - 1))];
     schedule = attention_schedule(spec, *target);
     schedule.warps_m = draw.one_of<int>({1, 2, 3, 4, 4, 5, 6, 7, 8, 8});
     if (draw.one_in(12)) schedule.warps_n = 2;
@@ -155,15 +157,19 @@ struct Case {
 
   static int draw_length(Draw& draw, int tile) {
     switch (draw.between(0, 5)) {
-      case 0: return draw.one_of<int>({0, 1, 1, 2});
-      case 1: return tile * draw.between(1, std::max(1, 200 / tile)) + draw.between(-1, 1);
-      default: return draw.between(1, 300);
+      case 0:
+        return draw.one_of<int>({0, 1, 1, 2});
+      case 1:
+        return tile * draw.between(1, std::max(1, 200 / tile)) + draw.between(-1, 1);
+      default:
+        return draw.between(1, 300);
     }
   }
 
   [[nodiscard]] std::string text() const {
     return fmt::format(
-        "{} head_dim {} head_dim_v {} heads {} kv_heads {} mask [{}] layout {} lse {} batch {} q_len "
+        "{} head_dim {} head_dim_v {} heads {} kv_heads {} mask [{}] layout {} lse {} batch {} "
+        "q_len "
         "{} kv_len {}\n  on {} with {}",
         name_of(spec.dtype), spec.head_dim, spec.value_dim(), spec.heads, spec.kv_heads,
         spec.mask.text, name_of(spec.layout), spec.lse, spec.batch.value_or(-1),
@@ -176,13 +182,14 @@ std::string describe(const AttentionInputs& in) {
                      in.heads, in.kv_heads, in.q_len, in.kv_len, in.row_gap, in.spread);
 }
 
-void expect_strict(const AttentionSpec& spec, const KernelSource& source, const EmulationReport& report) {
+void expect_strict(const AttentionSpec& spec, const KernelSource& source,
+                   const EmulationReport& report) {
   for (const OutputCoverage& output : report.outputs) {
     EXPECT_EQ(output.unwritten, 0) << output.name << " has elements that nobody wrote";
     EXPECT_EQ(output.rewritten, 0) << output.name << " has elements that were written twice";
   }
-  // The emulator takes the k-th access of every lane at a line for one instruction. It is not where some
-  // lanes leave out a chunk beyond the last column.
+  // The emulator takes the k-th access of every lane at a line for one instruction. It is not where
+  // some lanes leave out a chunk beyond the last column.
   const bool guarded = spec.value_dim() % 16 != 0;
   for (const BankLine& line : report.banks.lines) {
     if (guarded && line.primitive == Primitive::load_shared) continue;
@@ -201,9 +208,10 @@ TEST_P(AttentionProperty, RandomCasesMatchTheReference) {
   for (int number = first; number < first + cases; ++number) {
     if (number % shards != GetParam()) continue;
     const Case c(static_cast<unsigned>(number));
-    SCOPED_TRACE(fmt::format("FLASHCORE_PROPERTY_FIRST={} FLASHCORE_PROPERTY_CASES=1 test_templates "
-                             "--gtest_filter='*RandomCases*'\n  {}",
-                             number, c.text()));
+    SCOPED_TRACE(
+        fmt::format("FLASHCORE_PROPERTY_FIRST={} FLASHCORE_PROPERTY_CASES=1 test_templates "
+                    "--gtest_filter='*RandomCases*'\n  {}",
+                    number, c.text()));
     try {
       const Program program = attention_forward(c.spec);
       KernelSource source;

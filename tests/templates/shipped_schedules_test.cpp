@@ -1,6 +1,6 @@
-// The schedules that ship: right on the emulator for every size of shared memory, and, asked for with
-// FLASHCORE_SLOW=1, a table of what NVRTC makes of them, in which nothing spills and nothing takes more
-// than a second.
+// The schedules that ship: right on the emulator for every size of shared memory, and, asked for
+// with FLASHCORE_SLOW=1, a table of what NVRTC makes of them, in which nothing spills and nothing
+// takes more than a second.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,10 +32,11 @@ TEST_P(ShippedSchedules, GiveTheRightValues) {
     spec.head_dim = GetParam();
     spec.mask = causal();
     spec.lse = true;
-    const KernelSource source = generate(
-        attention_forward(spec), attention_schedule(spec, find_target(target)), find_target(target));
-    for (const AttentionInputs& in :
-         {AttentionInputs{.q_len = 150, .kv_len = 200}, AttentionInputs{.q_len = 70, .kv_len = 3}}) {
+    const KernelSource source =
+        generate(attention_forward(spec), attention_schedule(spec, find_target(target)),
+                 find_target(target));
+    for (const AttentionInputs& in : {AttentionInputs{.q_len = 150, .kv_len = 200},
+                                      AttentionInputs{.q_len = 70, .kv_len = 3}}) {
       SCOPED_TRACE(fmt::format("{}, {} queries and {} keys", target, in.q_len, in.kv_len));
       KernelRun run = attention_run(spec, in);
       try {

@@ -16,7 +16,8 @@ Program elementwise(int columns) {
   const Tensor bias = b.input("bias", DType::f32, {columns});
   const Tensor y = b.output("y", DType::f16, {named("N"), columns});
   const Tile scale = b.scalar("scale", DType::f32);
-  store(y(rows, d), cast(tanh(cast(load(x(rows, d)), DType::f32) * scale) + load(bias(d)), DType::f16));
+  store(y(rows, d),
+        cast(tanh(cast(load(x(rows, d)), DType::f32) * scale) + load(bias(d)), DType::f16));
   return b.finish();
 }
 
@@ -61,9 +62,7 @@ Program row_softmax() {
     const Tile max = maximum(s.max, reduce_max(scores, cols));
     return State{max, s.sum * exp(s.max - max) + reduce_sum(exp(scores - max), cols)};
   });
-  b.loop(cols, [&] {
-    store(y(rows, cols), exp(load(x(rows, cols)) - all.max) / all.sum);
-  });
+  b.loop(cols, [&] { store(y(rows, cols), exp(load(x(rows, cols)) - all.max) / all.sum); });
   return b.finish();
 }
 
@@ -122,7 +121,8 @@ Program integers() {
   const Tensor y = b.output("y", DType::i32, {named("N"), 48});
   const Tile step = b.scalar("step", DType::i32, /*positive=*/true);
   const Tile distance = index(rows) - index(d) * step;
-  store(y(rows, d), where(distance % 3 == 0, distance / 5, minimum(load(x(rows, d)), abs(distance))));
+  store(y(rows, d),
+        where(distance % 3 == 0, distance / 5, minimum(load(x(rows, d)), abs(distance))));
   return b.finish();
 }
 
