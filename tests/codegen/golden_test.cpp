@@ -18,7 +18,7 @@
 namespace flashcore {
 namespace {
 
-const std::filesystem::path golden = std::filesystem::path(__FILE__).parent_path() / "golden";
+const std::filesystem::path golden = std::filesystem::path(FLASHCORE_TESTS_DIR) / "codegen/golden";
 
 struct Golden {
   const char* name;

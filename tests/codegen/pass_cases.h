@@ -27,7 +27,7 @@
 namespace flashcore::testing_support {
 
 inline const std::filesystem::path cases_directory =
-    std::filesystem::path(__FILE__).parent_path() / "../cases";
+    std::filesystem::path(FLASHCORE_TESTS_DIR) / "cases";
 inline const std::string expect_line = "// EXPECT\n", case_separator = "// -----\n";
 
 struct PassCase {
