@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct TensorArgument {
   int alignment = 4;         ///< bytes that must divide the base address and every stride but the last
   /// Elements that a stride may be at most, by dimension: rows of a tile are addressed in 32 bits.
   std::vector<std::int64_t> stride_limits;
+  /// A probe's (dsl/probes.h): the kernel writes no element of a tile that it does not visit; the caller
+  /// fills the tensor with this before the launch.
+  std::optional<double> unwritten = {};
 };
 
 /// A scalar the caller passes (fp32 or i32).

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "codegen/analysis/affine.h"
-#include "codegen/analysis/neutral.h"
+#include "codegen/analysis/empty_tiles.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -122,24 +122,6 @@ class BoundBuilder {
   Bounds bounds_;
 };
 
-/// Whether the loop gives back what it carries when `mask` takes its neutral value everywhere.
-bool may_skip(Function& f, const Op& loop, const Op& mask) {
-  const double* neutral = constant_of(f, mask.operands[2]);
-  bool stores = false;
-  for_each_op(f, loop.body, [&](const Op& op, BlockId) {
-    stores = stores || op.code == OpCode::store || op.code == OpCode::loop;
-  });
-  if (!neutral || stores) return false;
-  NeutralAnalysis analysis(f, loop.axis, NeutralAnalysis::Positions::whole_tile);
-  analysis.assume(mask.results[0], Fact::of(*neutral));
-  const Op& yield = yield_of(f, loop);
-  for (std::size_t i = 0; i < yield.operands.size(); ++i) {
-    const ValueId carried = f[loop.body].arguments[i + 1];
-    if (!(analysis.evaluate(yield.operands[i]) == Fact::same_as(carried))) return false;
-  }
-  return !yield.operands.empty();
-}
-
 /// Whether the form is known outside the loop: its scalars are not made inside.
 bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
   bool outside = true;
@@ -155,6 +137,7 @@ bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
 }
 
 void bound_loop(Function& f, BlockId block, std::size_t position) {
+  const std::vector<bool> observes = ops_of_probes(f);
   const OpId id = f[block].ops[position];
   const Op loop = f[id];
   const auto narrow_all = [&](Builder& b) {
@@ -162,6 +145,7 @@ void bound_loop(Function& f, BlockId block, std::size_t position) {
     for (OpId inner : f[loop.body].ops) {
       const Op& op = f[inner];
       if (op.code != OpCode::where || !f[op.results[0]].type.has(loop.axis)) continue;
+      if (!observes.empty() && observes[inner.index]) continue;
       AffineCondition condition = affine_condition(f, op.operands[0]);
       std::erase_if(condition.terms, [&](const AffineForm& form) {
         // A term that is the same for all tiles of the loop bounds nothing, and is no less in force.

@@ -28,7 +28,7 @@ Op* added_sum(Function& f, ValueId next, ValueId carried, const std::vector<int>
 void defer_in_loop(Function& f, BlockId block, std::size_t position) {
   const OpId id = f[block].ops[position];
   const Op loop = f[id];
-  const std::vector<int> uses = count_uses(f);
+  const std::vector<int> uses = count_uses_without_probes(f);
   for (std::size_t i = 0; i < loop.results.size(); ++i) {
     const double* start = constant_of(f, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
     if (!start || *start != 0) continue;  // every lane would count it

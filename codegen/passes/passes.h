@@ -20,6 +20,10 @@ void mask_tails(ir::Function& f, const PassContext& context);
 /// between full_begin and full_end every masking `where` is known to hold.
 void bound_masks(ir::Function& f, const PassContext& context);
 
+/// Puts the stores of probes (dsl/probes.h) where the values are made, and derives what a tile that is
+/// not visited is worth.
+void place_probes(ir::Function& f, const PassContext& context);
+
 /// Leaves a sum that a loop only scales and adds to spread over the lanes; combines them once, after.
 void defer_reductions(ir::Function& f, const PassContext& context);
 

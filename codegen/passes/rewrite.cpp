@@ -1,5 +1,7 @@
 #include "codegen/passes/rewrite.h"
 
+#include <algorithm>
+
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -11,6 +13,43 @@ std::vector<int> count_uses(const Function& f) {
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     for_each_use(op, [&](const ValueId& v) { ++uses[v.index]; });
   });
+  return uses;
+}
+
+std::vector<bool> ops_of_probes(const Function& f) {
+  const bool any = std::any_of(f.tensors.begin(), f.tensors.end(),
+                               [](const Tensor& tensor) { return tensor.unwritten.has_value(); });
+  if (!any) return {};
+  std::vector<bool> observes(f.ops.size(), false);
+  std::vector<int> unobserved = count_uses(f);
+  // Ops stand after what they read, so that from the last to the first every reader is known.
+  std::vector<OpId> ops;
+  const auto list = [&](const auto& self, BlockId block) -> void {
+    for (OpId id : f[block].ops) {
+      ops.push_back(id);
+      if (f[id].body) self(self, f[id].body);
+    }
+  };
+  list(list, f.body);
+  const std::vector<int> uses = unobserved;
+  for (auto id = ops.rbegin(); id != ops.rend(); ++id) {
+    const Op& op = f[*id];
+    const OpKind kind = kind_of(op.code);
+    bool only = op.code == OpCode::store && f[op.tensor].unwritten;
+    if (kind == OpKind::source || kind == OpKind::elementwise)
+      only = uses[op.results[0].index] > 0 && unobserved[op.results[0].index] == 0;
+    if (!only) continue;
+    observes[id->index] = true;
+    for_each_use(op, [&](const ValueId& v) { --unobserved[v.index]; });
+  }
+  return observes;
+}
+
+std::vector<int> count_uses_without_probes(const Function& f) {
+  std::vector<int> uses = count_uses(f);
+  const std::vector<bool> observes = ops_of_probes(f);
+  for (std::size_t i = 0; i < observes.size(); ++i)
+    if (observes[i]) for_each_use(f.ops[i], [&](const ValueId& v) { --uses[v.index]; });
   return uses;
 }
 

@@ -12,6 +12,14 @@ namespace flashcore {
 /// How many operands and coordinates of live ops read each value.
 std::vector<int> count_uses(const ir::Function& f);
 
+/// Which ops are there for probes alone (dsl/probes.h), by OpId: stores to a probe, and what only those
+/// read. Rules that ask who reads a value leave them out, so that probing a kernel does not change it.
+/// Empty where the program has no probe.
+std::vector<bool> ops_of_probes(const ir::Function& f);
+
+/// As count_uses, without what probes read.
+std::vector<int> count_uses_without_probes(const ir::Function& f);
+
 /// Makes every live op read `to` where it read `from`.
 void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
 

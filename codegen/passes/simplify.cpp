@@ -167,7 +167,7 @@ bool apply_rules(Function& f, BlockId block) {
     if (f[id].body && apply_rules(f, f[id].body)) return true;
     if (f[id].results.size() != 1) continue;
     for (Rule rule : rules) {
-      const std::vector<int> uses = count_uses(f);
+      const std::vector<int> uses = count_uses_without_probes(f);
       const Op op = f[id];  // a copy: the builder may move the arena
       ValueId replacement;
       insert_before(f, block, i, op.where, [&](Builder& b) {

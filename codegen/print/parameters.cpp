@@ -33,7 +33,8 @@ void KernelPrinter::collect_arguments() {
   for (const Tensor& tensor : f_.tensors)
     source_.tensors.push_back(
         {tensor.name, tensor.dtype, tensor.output, tensor.dims, size_of(tensor.dtype),
-         std::vector<std::int64_t>(tensor.dims.size(), std::numeric_limits<std::int64_t>::max())});
+         std::vector<std::int64_t>(tensor.dims.size(), std::numeric_limits<std::int64_t>::max()),
+         tensor.unwritten});
   for (const Parameter& parameter : f_.parameters)
     source_.scalars.push_back({parameter.name, parameter.dtype, parameter.positive});
   const auto add_extent = [&](const Extent& extent) {

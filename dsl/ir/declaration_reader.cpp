@@ -27,6 +27,7 @@ void DeclarationReader::declare_tensor(bool output) {
     tensor.dims.push_back(extent());
   }
   in_.expect("]");
+  if (output && in_.take("unwritten")) tensor.unwritten = in_.number("a number");
   f_.add_tensor(std::move(tensor));
 }
 

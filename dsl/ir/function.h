@@ -1,6 +1,7 @@
 // A program: axes, tensors, scalar parameters, and SSA operations in structured blocks.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct Tensor {
   DType dtype = DType::f32;
   std::vector<Extent> dims;  ///< the last one has unit stride
   bool output = false;
+  /// A probe: an output that only observes. The value is what its elements are worth that no store
+  /// writes, because loops leave out their tiles; place_probes derives it.
+  std::optional<double> unwritten = {};
 };
 
 /// A scalar that the caller passes; `positive` is a promise that a launch checks.

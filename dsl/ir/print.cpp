@@ -52,8 +52,10 @@ class Printer {
     for (const Tensor& tensor : f_.tensors) {
       std::string dims;
       for (const Extent& dim : tensor.dims) dims += (dims.empty() ? "" : ", ") + dim.text();
-      line("{} {}: {} [{}]", tensor.output ? "output" : "input", tensor.name, name_of(tensor.dtype),
-           dims);
+      const std::string unwritten =
+          tensor.unwritten ? " unwritten " + number_text(*tensor.unwritten) : "";
+      line("{} {}: {} [{}]{}", tensor.output ? "output" : "input", tensor.name,
+           name_of(tensor.dtype), dims, unwritten);
     }
     for (const Buffer& buffer : f_.buffers) {
       std::string text =

@@ -21,8 +21,11 @@ Array = TypeVar("Array")
 class AttentionKernel(Kernel):
     """Attention for one spec, called with q, k and v."""
 
-    def __init__(self, spec: AttentionSpec, schedule: Schedule, target: str):
-        super().__init__(Program._of(_core.attention_program(spec.to_json())), schedule, target)
+    def __init__(
+        self, spec: AttentionSpec, schedule: Schedule, target: str, probe: Sequence[str] = ()
+    ):
+        program = Program._of(_core.attention_program(spec.to_json()))
+        super().__init__(program, schedule, target, probe)
         self._spec = spec
         self._scale = 1.0 / math.sqrt(spec.head_dim)
         self._value_dim = spec.head_dim_v or spec.head_dim
@@ -31,12 +34,16 @@ class AttentionKernel(Kernel):
 
     @classmethod
     def first_fitting(
-        cls, spec: AttentionSpec, schedules: Sequence[Schedule], target: str
+        cls,
+        spec: AttentionSpec,
+        schedules: Sequence[Schedule],
+        target: str,
+        probe: Sequence[str] = (),
     ) -> AttentionKernel:
         """Compiled, under the first of the schedules whose code does not spill."""
         refusal: CompileError | None = None
         for i, schedule in enumerate(schedules):
-            kernel = cls(spec, schedule, target)
+            kernel = cls(spec, schedule, target, probe)
             try:
                 kernel.compile()
             except CompileError as error:
@@ -101,7 +108,8 @@ class AttentionKernel(Kernel):
         return_lse: bool = False,
         stream: Any = None,
     ) -> Any:
-        """softmax(scale q k^T + mask) v; with `return_lse`, also the log-sum-exp of every row.
+        """softmax(scale q k^T + mask) v; with `return_lse`, also the log-sum-exp of every row; of a
+        kernel with probes, last, a dictionary of what they saw.
 
         `scale` is 1/sqrt(head_dim) unless given. The work is queued on `stream`, or on the stream
         that the arrays' framework works on, and not waited for.
@@ -110,8 +118,17 @@ class AttentionKernel(Kernel):
             return self._call_with_lse(q, k, v, scale, out, return_lse, stream)
         if out is None:
             out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
+        if self._probe:
+            return self._launch_with_probes((q, k, v, out), scale, stream)
         self._launch((q, k, v, out), (self._scale if scale is None else scale,), stream)
         return out
+
+    def _launch_with_probes(
+        self, arrays: tuple[Any, ...], scale: float | None, stream: Any, returned: int = 1
+    ) -> tuple[Any, ...]:
+        probes = self._probe_arrays(arrays, stream)
+        self._launch(arrays + probes, (self._scale if scale is None else scale,), stream)
+        return (*arrays[3 : 3 + returned], dict(zip(self._probe, probes, strict=True)))
 
     def _call_with_lse(
         self, q: Any, k: Any, v: Any, scale: float | None, out: Any, return_lse: bool, stream: Any
@@ -121,14 +138,19 @@ class AttentionKernel(Kernel):
             spec = dataclasses.replace(self._spec, lse=True)
             if self._safer:
                 schedules = (self._schedule, *self._safer)
-                kernel = AttentionKernel.first_fitting(spec, schedules, self._target)
+                kernel = AttentionKernel.first_fitting(
+                    spec, schedules, self._target, self._probe
+                )
             else:
-                kernel = AttentionKernel(spec, self._schedule, self._target)
+                kernel = AttentionKernel(spec, self._schedule, self._target, self._probe)
             self._with_lse = kernel
         if out is None:
             out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
         batch, a, b, _ = q.shape
         heads, length = (a, b) if self._spec.layout == "bhsd" else (b, a)
         lse = empty(q, (batch, heads, length), "f32")
+        if self._probe:
+            returned = 2 if return_lse else 1
+            return kernel._launch_with_probes((q, k, v, out, lse), scale, stream, returned)
         kernel._launch((q, k, v, out, lse), (self._scale if scale is None else scale,), stream)
         return (out, lse) if return_lse else out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -38,6 +38,8 @@ def jit(
     what: AttentionSpec | str | os.PathLike[str],
     target: str | None = None,
     schedule: Schedule | Mapping[str, Any] | None = None,
+    *,
+    probe: Sequence[str] = (),
 ) -> AttentionKernel: ...
 
 
@@ -46,6 +48,8 @@ def jit(
     what: Program,
     target: str | None = None,
     schedule: Schedule | Mapping[str, Any] | None = None,
+    *,
+    probe: Sequence[str] = (),
 ) -> ProgramKernel: ...
 
 
@@ -53,13 +57,15 @@ def jit(
     what: AttentionSpec | Program | str | os.PathLike[str],
     target: str | None = None,
     schedule: Schedule | Mapping[str, Any] | None = None,
+    *,
+    probe: Sequence[str] = (),
 ) -> Any:
     """A kernel for a spec, for a program, or for a spec saved as a .json file.
 
     `target` is "sm_80", "sm_90", ...; by default that of the current GPU. `schedule` is a whole
     one, or the fields to change in the one that ships: ``jit(spec, schedule={"stages": 3})``. It is
     compiled here if there is a GPU or a target is named, else when its machine code is first asked
-    for.
+    for. `probe` names values of the program that a call returns as well.
     """
     if isinstance(what, (str, os.PathLike)):
         what = read(what)
@@ -68,7 +74,7 @@ def jit(
     if isinstance(what, AttentionSpec) and schedule is None and compile_now:
         shipped = _core.attention_schedules(what.to_json(), target)
         schedules = [Schedule.from_json(text) for text in shipped]
-        return AttentionKernel.first_fitting(what, schedules, target)
+        return AttentionKernel.first_fitting(what, schedules, target, probe)
     if not isinstance(schedule, Schedule):
         changes = schedule or {}
         if isinstance(what, AttentionSpec):
@@ -78,9 +84,9 @@ def jit(
         schedule = merge(schedule, changes)
     kernel: Kernel
     if isinstance(what, AttentionSpec):
-        kernel = AttentionKernel(what, schedule, target)
+        kernel = AttentionKernel(what, schedule, target, probe)
     else:
-        kernel = ProgramKernel(what, schedule, target)
+        kernel = ProgramKernel(what, schedule, target, probe)
     if compile_now:
         kernel.compile()
     return kernel

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from . import _core, sass
+from .arrays import full
+from .errors import DeviceError
 from .program import Program
 from .schedule import Schedule
 
@@ -10,12 +15,40 @@ from .schedule import Schedule
 class Kernel:
     """A program generated for one target. Its kinds differ in how they are called."""
 
-    def __init__(self, program: Program, schedule: Schedule, target: str):
+    def __init__(
+        self, program: Program, schedule: Schedule, target: str, probe: Sequence[str] = ()
+    ):
+        if probe:
+            program = program.with_probes(probe)
         self._core = _core.Kernel(program._core, schedule.to_json(), target)
         self._launch = self._core.launch
         self._schedule = schedule
         self._target = target
         self._program = program
+        self._probe = tuple(probe)
+
+    def _probe_arrays(self, arrays: Sequence[Any], stream: Any) -> tuple[Any, ...]:
+        """What a launch with `arrays` needs besides them: the outputs of the probes."""
+        if stream is not None:
+            raise DeviceError(
+                f"a launch of {self.name} with probes on a given stream",
+                "what a probe shows of tiles that are not visited is written before the launch, on "
+                "the stream that the arrays' framework works on",
+                "make that stream the framework's current one, and leave out stream=",
+            )
+        sizes: dict[int | str, int] = {}
+        for (_, _, _, dims), array in zip(self._core.tensors, arrays, strict=False):
+            sizes.update(zip(dims, array.shape, strict=False))
+        unwritten = self._core.unwritten
+        return tuple(
+            full(
+                arrays[0],
+                [dim if isinstance(dim, int) else sizes[dim] for dim in dims],
+                dtype,
+                unwritten[name],
+            )
+            for name, dtype, _, dims in self._core.tensors[len(arrays) :]
+        )
 
     def compile(self) -> None:
         """Compiles now rather than at the first launch. Needs no GPU."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _core, errors
@@ -37,6 +37,12 @@ class Program:
     @property
     def text(self) -> str:
         return self._core.text
+
+    def with_probes(self, names: Sequence[str]) -> Program:
+        """The program that also stores the values of these names, in outputs `probe_<name>`."""
+        program = Program._of(self._core.with_probes(list(names)))
+        program._schedule = self._schedule
+        return program
 
     def schedule_for(self, target: str) -> Schedule:
         """The schedule that ships with the program; raises ScheduleError where there is none."""

@@ -14,13 +14,14 @@ class ProgramKernel(Kernel):
     """Called with the program's arguments by name.
 
     Arrays in CPU memory run in the emulator, arrays on a GPU run there. Outputs that are not given
-    are allocated beside the inputs and returned: one array, or a tuple in the program's order.
+    are allocated beside the inputs and returned: one array, or a tuple in the program's order. A
+    kernel with probes returns that and a dictionary of what they saw.
     """
 
     def __call__(self, *, stream: Any = None, **arguments: Any) -> Any:
         scalars = tuple(self._take(arguments, name) for name, _, _ in self._core.scalars)
         extents: dict[str, int] = {}
-        tensors = self._core.tensors
+        tensors = self._core.tensors[: len(self._core.tensors) - len(self._probe)]
         arrays: dict[str, Any] = {}
         for name, _, output, dims in tensors:
             if output and arguments.get(name) is None:
@@ -38,8 +39,11 @@ class ProgramKernel(Kernel):
                 shape = [self._size(name, dim, extents) for dim in dims]
                 arrays[name] = empty(next(iter(arrays.values())), shape, dtype)
                 made.append(arrays[name])
-        self._launch(tuple(arrays[tensor[0]] for tensor in tensors), scalars, stream)
-        return made[0] if len(made) == 1 else tuple(made) if made else None
+        given = tuple(arrays[tensor[0]] for tensor in tensors)
+        probes = self._probe_arrays(given, stream) if self._probe else ()
+        self._launch(given + probes, scalars, stream)
+        result = made[0] if len(made) == 1 else tuple(made) if made else None
+        return (result, dict(zip(self._probe, probes, strict=True))) if self._probe else result
 
     def _take(self, arguments: dict[str, Any], name: str) -> Any:
         if name not in arguments:

@@ -25,6 +25,15 @@ py::list tensors_of(const JitKernel& kernel) {
   return tensors;
 }
 
+/// What the caller fills probes with before a launch, by the tensor's name.
+py::dict unwritten_of(const JitKernel& kernel) {
+  py::dict values;
+  for (const TensorArgument& tensor : kernel.source().tensors) {
+    if (tensor.unwritten) values[py::str(tensor.name)] = *tensor.unwritten;
+  }
+  return values;
+}
+
 py::list scalars_of(const JitKernel& kernel) {
   py::list scalars;
   for (const ScalarArgument& scalar : kernel.source().scalars) {
@@ -64,6 +73,7 @@ void bind_kernels(py::module_& m) {
       .def("compile", [](const JitKernel& kernel) { (void)compiled(kernel); })
       .def("ir_after", &JitKernel::ir_after, py::arg("pass_name"))
       .def_property_readonly("tensors", &tensors_of)
+      .def_property_readonly("unwritten", &unwritten_of)
       .def_property_readonly("scalars", &scalars_of)
       .def_property_readonly("name", [](const JitKernel& k) { return k.source().name; })
       .def_property_readonly("source", [](const JitKernel& k) { return k.source().text(); })

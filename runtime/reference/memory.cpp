@@ -14,7 +14,7 @@ ReferenceOutput unwritten(const ir::Tensor& tensor, const TensorView& view) {
   ReferenceOutput output{tensor.name, {view.shape.begin(), view.shape.begin() + view.rank}, {}};
   std::int64_t elements = 1;
   for (const std::int64_t length : output.shape) elements *= length;
-  output.values.assign(static_cast<std::size_t>(elements), nan);
+  output.values.assign(static_cast<std::size_t>(elements), tensor.unwritten.value_or(nan));
   return output;
 }
 

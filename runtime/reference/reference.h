@@ -31,7 +31,7 @@ struct ReferenceOptions {
 };
 
 /// An output: dense, not rounded to the tensor's dtype unless the precision says so. Elements that
-/// no store wrote are NaN.
+/// no store wrote are NaN, or what the tensor says they are worth.
 struct ReferenceOutput {
   std::string name;
   std::vector<std::int64_t> shape;

@@ -94,6 +94,11 @@ EmulationReport KernelRun::emulate(const KernelSource& source) {
   const LaunchPlan plan(std::make_shared<const KernelSource>(source));
   ParameterBlock block;
   const std::vector<TensorView> tensors = views();
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (const auto unwritten = source.tensors[i].unwritten)
+      arrays_[i].for_each_offset([&](std::int64_t offset) {
+        write_element(tensors[i].dtype, tensors[i].data, offset, *unwritten);
+      });
   const LaunchPlan::Bound bound = plan.bind(tensors, inputs_.scalars, block);
   return EmulatedKernel::build(source).run(
       std::span(block.bytes, static_cast<std::size_t>(source.parameter_bytes)), bound.grid, tensors,

@@ -1,0 +1,49 @@
+// Probes are born at the end of their block (dsl/probes.h), so that what the passes before this one do
+// to a value shows in it. A tile that was alive until then would cost registers that the kernel needs;
+// so each store moves up to right behind the op that makes its tile. And as the masks are known now, so
+// is what a probe shows of the tiles that no round visits.
+#include <vector>
+
+#include "codegen/analysis/empty_tiles.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+void place_in_block(Function& f, BlockId block, const std::vector<bool>& observes) {
+  std::vector<OpId> kept, moved;
+  for (OpId id : f[block].ops) (observes[id.index] ? moved : kept).push_back(id);
+  for (OpId id : moved) {
+    // Behind the last op of this block that it reads.
+    std::size_t position = 0;
+    for_each_use(f[id], [&](const ValueId& v) {
+      for (std::size_t i = position; i < kept.size(); ++i)
+        if (f[v].definition == kept[i]) position = i + 1;
+    });
+    kept.insert(kept.begin() + static_cast<std::ptrdiff_t>(position), id);
+  }
+  f[block].ops = std::move(kept);
+}
+
+void derive_unwritten(Function& f, const Op& loop) {
+  for_each_op(f, loop.body, [&](const Op& op, BlockId) {
+    if (op.code != OpCode::store || !f[op.tensor].unwritten) return;
+    if (const auto number = value_if_skipped(f, loop, op.operands[0])) f[op.tensor].unwritten = number;
+  });
+}
+
+}  // namespace
+
+void place_probes(Function& f, const PassContext&) {
+  const std::vector<bool> observes = ops_of_probes(f);
+  if (observes.empty()) return;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.body) derive_unwritten(f, op);
+  });
+  for (std::size_t i = 0; i < f.blocks.size(); ++i) place_in_block(f, BlockId(i), observes);
+}
+
+}  // namespace flashcore
