@@ -67,6 +67,13 @@ struct KernelSource {
   std::string body;
   [[nodiscard]] std::string text() const { return prelude + body; }
 
+  /// Whether the kernel shows what is inside it: then its stores may cost it registers it lacks.
+  [[nodiscard]] bool has_probes() const {
+    for (const TensorArgument& tensor : tensors)
+      if (tensor.unwritten) return true;
+    return false;
+  }
+
   std::vector<TensorArgument> tensors;
   std::vector<ScalarArgument> scalars;
   std::vector<std::string> extents;  ///< named extents; i32 in the parameter block

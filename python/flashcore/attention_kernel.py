@@ -34,16 +34,12 @@ class AttentionKernel(Kernel):
 
     @classmethod
     def first_fitting(
-        cls,
-        spec: AttentionSpec,
-        schedules: Sequence[Schedule],
-        target: str,
-        probe: Sequence[str] = (),
+        cls, spec: AttentionSpec, schedules: Sequence[Schedule], target: str
     ) -> AttentionKernel:
         """Compiled, under the first of the schedules whose code does not spill."""
         refusal: CompileError | None = None
         for i, schedule in enumerate(schedules):
-            kernel = cls(spec, schedule, target, probe)
+            kernel = cls(spec, schedule, target)
             try:
                 kernel.compile()
             except CompileError as error:
@@ -138,9 +134,7 @@ class AttentionKernel(Kernel):
             spec = dataclasses.replace(self._spec, lse=True)
             if self._safer:
                 schedules = (self._schedule, *self._safer)
-                kernel = AttentionKernel.first_fitting(
-                    spec, schedules, self._target, self._probe
-                )
+                kernel = AttentionKernel.first_fitting(spec, schedules, self._target)
             else:
                 kernel = AttentionKernel(spec, self._schedule, self._target, self._probe)
             self._with_lse = kernel

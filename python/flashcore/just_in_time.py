@@ -39,7 +39,7 @@ def jit(
     target: str | None = None,
     schedule: Schedule | Mapping[str, Any] | None = None,
     *,
-    probe: Sequence[str] = (),
+    probe: str | Sequence[str] = (),
 ) -> AttentionKernel: ...
 
 
@@ -49,7 +49,7 @@ def jit(
     target: str | None = None,
     schedule: Schedule | Mapping[str, Any] | None = None,
     *,
-    probe: Sequence[str] = (),
+    probe: str | Sequence[str] = (),
 ) -> ProgramKernel: ...
 
 
@@ -58,7 +58,7 @@ def jit(
     target: str | None = None,
     schedule: Schedule | Mapping[str, Any] | None = None,
     *,
-    probe: Sequence[str] = (),
+    probe: str | Sequence[str] = (),
 ) -> Any:
     """A kernel for a spec, for a program, or for a spec saved as a .json file.
 
@@ -69,12 +69,17 @@ def jit(
     """
     if isinstance(what, (str, os.PathLike)):
         what = read(what)
+    if isinstance(probe, str):
+        probe = (probe,)
     compile_now = target is not None or _core.gpu_target() is not None
     target = target or default_target()
     if isinstance(what, AttentionSpec) and schedule is None and compile_now:
         shipped = _core.attention_schedules(what.to_json(), target)
         schedules = [Schedule.from_json(text) for text in shipped]
-        return AttentionKernel.first_fitting(what, schedules, target, probe)
+        fitting = AttentionKernel.first_fitting(what, schedules, target)
+        if not probe:
+            return fitting
+        schedule = fitting.schedule  # of the kernel that one wants to look into
     if not isinstance(schedule, Schedule):
         changes = schedule or {}
         if isinstance(what, AttentionSpec):

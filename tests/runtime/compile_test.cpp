@@ -123,6 +123,9 @@ TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
   used = {.registers = 10, .stack_bytes = 512, .serialised = {}};
   EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_80"); }),
               HasSubstr("its stack frame has 512 bytes a thread"));
+  source.tensors[0].unwritten = 0;  // a probe
+  used.spill_store_bytes = 512;
+  EXPECT_NO_THROW(check_budget(source, used, "sm_80"));
   used = {.registers = 10, .serialised = {"ptxas info : (C7510) Potential Performance Loss"}};
   EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
               HasSubstr("(C7510) Potential Performance Loss"));
