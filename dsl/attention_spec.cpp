@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace flashcore {
@@ -56,6 +57,18 @@ std::vector<std::string> check(const AttentionSpec& spec) {
           "{} = {}: a compiled-in length is at least 1; leave it open for tensors that may be empty",
           name, *length));
   return reasons;
+}
+
+AttentionSpec nearest_valid(AttentionSpec spec) {
+  const auto dim = [](int size) { return std::clamp((size + 7) / 8 * 8, 8, 256); };
+  spec.head_dim = dim(spec.head_dim);
+  if (spec.head_dim_v) spec.head_dim_v = dim(spec.head_dim_v);
+  if (!is_half(spec.dtype)) spec.dtype = DType::bf16;
+  if (spec.heads < 1 || spec.kv_heads < 0 || (spec.kv_heads && spec.heads % spec.kv_heads != 0))
+    spec.heads = spec.kv_heads = 0;
+  for (std::optional<int>* length : {&spec.batch, &spec.q_len, &spec.kv_len})
+    if (*length && **length < 1) length->reset();
+  return spec;
 }
 
 }  // namespace flashcore

@@ -66,6 +66,10 @@ struct AttentionSpec {
 /// Every reason the spec contradicts itself or asks for what FlashCore does not do; empty if none.
 std::vector<std::string> check(const AttentionSpec& spec);
 
+/// The spec with what check() complains of put right in the nearest way, so that what else stands in the
+/// way of it can be told.
+AttentionSpec nearest_valid(AttentionSpec spec);
+
 std::string_view name_of(TensorLayout layout);
 
 }  // namespace flashcore

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from . import _core
-from .errors import SpecError
+from .errors import ScheduleError, SpecError
+from .schedule import Schedule, merge
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,20 @@ class AttentionSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
 
-    def why_not(self, target: str) -> list[str]:
+    def why_not(self, target: str, schedule: Schedule | Mapping[str, Any] | None = None) -> list[str]:
         """Every reason the target cannot run this, each with what would work; empty if it can.
 
-        Nothing is compiled.
+        Nothing is compiled. `schedule` is what :func:`jit` takes; by default the one that ships.
         """
-        return _core.why_not(self.to_json(), target)
+        spec = self.to_json()
+        try:
+            if schedule is not None and not isinstance(schedule, Schedule):
+                shipped = Schedule.from_json(_core.attention_schedule(spec, target))
+                schedule = merge(shipped, schedule)
+            return _core.why_not(spec, target, schedule.to_json() if schedule else None)
+        except (SpecError, ScheduleError) as error:
+            reasons = _core.why_not(spec, target, None)
+            return reasons if str(error) in reasons else [*reasons, str(error)]
 
     def to_json(self) -> str:
         values = asdict(self) | {"mask": self.mask.text}

@@ -1,7 +1,7 @@
 // Specs and schedules cross as JSON: the form in which they are saved as well.
 #include <pybind11/stl.h>
 
-#include "codegen/generate.h"
+#include "codegen/why_not.h"
 #include "dsl/error.h"
 #include "dsl/json.h"
 #include "python/src/module.h"
@@ -12,16 +12,23 @@ namespace {
 
 namespace py = pybind11;
 
-std::vector<std::string> reasons_against(const std::string& json, const std::string& target_name) {
+std::vector<std::string> reasons_against(const std::string& json, const std::string& target_name,
+                                         const std::optional<std::string>& schedule_json) {
+  std::vector<std::string> reasons;
   try {
-    const AttentionSpec spec = attention_spec_from_json(json);
-    std::vector<std::string> reasons = check(spec);
-    if (!reasons.empty()) return reasons;
+    AttentionSpec spec = attention_spec_from_json(json);
+    reasons = check(spec);
+    // The rest is judged by a spec that a program can be made of.
+    if (!reasons.empty()) spec = nearest_valid(spec);
     const Target& target = find_target(target_name);
-    return why_not(attention_forward(spec), attention_schedule(spec, target), target);
+    const Schedule schedule =
+        schedule_json ? schedule_from_json(*schedule_json) : attention_schedule(spec, target);
+    for (std::string& reason : why_not(attention_forward(spec), schedule, target))
+      reasons.push_back(std::move(reason));
   } catch (const Error& error) {
-    return {error.what()};
+    reasons.emplace_back(error.what());
   }
+  return reasons;
 }
 
 }  // namespace
@@ -35,7 +42,7 @@ void bind_specs(py::module_& m) {
     const std::optional<DType> type = parse_dtype(name);
     return type ? std::optional(std::string(name_of(*type))) : std::nullopt;
   });
-  m.def("why_not", &reasons_against, py::arg("spec"), py::arg("target"));
+  m.def("why_not", &reasons_against, py::arg("spec"), py::arg("target"), py::arg("schedule"));
   m.def("attention_program",
         [](const std::string& json) { return attention_forward(attention_spec_from_json(json)); });
   m.def("attention_schedules", [](const std::string& json, const std::string& target) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
+#include "codegen/why_not.h"
 #include "templates/attention.h"
 #include "tests/codegen/support/programs.h"
 
@@ -372,6 +373,15 @@ TEST(Refusals, SumsToAScalar) {
             "reduce_sum of a vector to a scalar\n"
             "  why: the rows of a block lie in different warps\n"
             "  try: reduce along the columns of a matrix");
+}
+
+TEST(Refusals, SharedMemoryThatNoBlockHas) {
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.shared_limit = 200000;
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule, "sm_89").words,
+            "shared_limit = 200000\n"
+            "  why: a block of sm_89 has up to 101376 bytes of shared memory\n"
+            "  try: 0, which is all of it");
 }
 
 TEST(Refusals, WhyNotSaysTheSame) {

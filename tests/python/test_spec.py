@@ -1,4 +1,5 @@
 import dataclasses
+import re
 import json
 
 import numpy as np
@@ -85,6 +86,27 @@ def test_why_not_gives_every_reason_with_its_numbers():
         "heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "
         "query heads",
     ]
+
+
+def test_why_not_takes_schedules():
+    spec = fc.AttentionSpec(head_dim=128, heads=3, kv_heads=2)
+    reasons = spec.why_not("sm_89", {"tiles": {"rows": 80, "cols": 128}, "stages": 3})
+    assert [re.sub("\n  at: .*", "", reason) for reason in reasons] == [
+        "heads = 3 is not a multiple of kv_heads = 2: every key head serves the same number of "
+        "query heads",
+        "a tile of 80 along rows\n"
+        "  why: a warp's share of a product is a multiple of 16, so with warps_m = 4 the tile must "
+        "be a multiple of 64\n"
+        "  try: a tile of 128, or fewer warps",
+        "attention_forward needs 229376 bytes of shared memory a block "
+        "(taking a tile of 128 along rows)\n"
+        "  why: sm_89 allows 101376\n"
+        "  try: stages = 1, or a tile of 32 along cols",
+    ]
+    fine = fc.AttentionSpec(head_dim=64)
+    assert fine.why_not("sm_90", fc.Schedule(tiles={"rows": 64, "cols": 64})) == []
+    (reason,) = fine.why_not("sm_90", {"colour": "red"})
+    assert reason.startswith("cannot change the schedule\n  why: no such field: colour")
 
 
 def test_why_not_knows_the_targets():

@@ -1,0 +1,152 @@
+#include "codegen/schedule_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// What a rule sees, and where it puts its reasons.
+struct Look {
+  const Function& f;
+  const Schedule& schedule;
+  const Target& target;
+  std::vector<Reason>& reasons;
+
+  void refuse(std::string what, std::string why, std::string fix,
+              std::function<void(Schedule&)> mend = {}, std::string mended = {}) const {
+    reasons.push_back({{std::move(what), std::move(why), std::move(fix), {}},
+                       std::move(mend), std::move(mended)});
+  }
+};
+
+using Rule = void (*)(const Look&);
+
+bool is_tiled(const Axis& axis) {
+  return axis.kind == AxisKind::tiles || axis.kind == AxisKind::parallel_tiles;
+}
+
+std::string tiled_axes(const Function& f) {
+  std::string list;
+  for (const Axis& axis : f.axes)
+    if (is_tiled(axis)) list += (list.empty() ? "" : ", ") + axis.name;
+  return list;
+}
+
+void instruction(const Look& look) {
+  if (look.schedule.instruction == Instruction::mma_m16n8k16 && !look.target.mma_m16n8k16)
+    look.refuse(fmt::format("instruction mma_m16n8k16 on {}", look.target.name),
+                "the target does not have it", "a target from sm_80 up");
+}
+
+void copies(const Look& look) {
+  if (look.schedule.copy == CopyInstruction::cp_async && !look.target.async_copy)
+    look.refuse(fmt::format("copy cp_async on {}", look.target.name),
+                "the target does not have it", "a target from sm_80 up");
+}
+
+void register_limit(const Look& look) {
+  const int registers = look.target.registers_per_thread;
+  if (look.schedule.register_limit < 24 || look.schedule.register_limit > registers)
+    look.refuse(fmt::format("register_limit = {}", look.schedule.register_limit),
+                fmt::format("a thread of {} has 24 to {}", look.target.name, registers),
+                fmt::format("{}", registers),
+                [=](Schedule& s) { s.register_limit = registers; },
+                fmt::format("register_limit = {}", registers));
+}
+
+void shared_limit(const Look& look) {
+  if (look.schedule.shared_limit < 0 || look.schedule.shared_limit > look.target.shared_per_block)
+    look.refuse(fmt::format("shared_limit = {}", look.schedule.shared_limit),
+                fmt::format("a block of {} has up to {} bytes of shared memory", look.target.name,
+                            look.target.shared_per_block),
+                "0, which is all of it", [](Schedule& s) { s.shared_limit = 0; },
+                "shared_limit = 0");
+}
+
+std::int64_t thread_count(const Schedule& schedule) {
+  return std::int64_t{32} * schedule.warps_m * schedule.warps_n;
+}
+
+bool warps_fit(const Look& look) {
+  return look.schedule.warps_m >= 1 && look.schedule.warps_n >= 1 &&
+         thread_count(look.schedule) <= look.target.threads_per_block;
+}
+
+void resident_blocks(const Look& look) {
+  const int blocks = look.schedule.blocks_per_processor;
+  const int threads = warps_fit(look) ? look.schedule.threads() : 128;
+  const int most = look.target.threads_per_processor / threads;
+  if (blocks < 1 || blocks > most)
+    look.refuse(fmt::format("{} blocks of {} threads a multiprocessor", blocks, threads),
+                fmt::format("{} holds {} threads", look.target.name,
+                            look.target.threads_per_processor),
+                fmt::format("blocks_per_processor = {}", most),
+                [](Schedule& s) { s.blocks_per_processor = 1; }, "blocks_per_processor = 1");
+}
+
+void tiles(const Look& look) {
+  for (const auto& [name, size] : look.schedule.tiles) {
+    const AxisId axis = look.f.find_axis(name);
+    if (!axis || !is_tiled(look.f[axis])) {
+      look.refuse(fmt::format("a tile size for \"{}\"", name),
+                  fmt::format("program {} has no tiled axis of that name", look.f.name),
+                  fmt::format("its tiled axes are {}", tiled_axes(look.f)),
+                  [name = name](Schedule& s) { s.tiles.erase(name); });
+    } else if (size < 16 || size % 16 != 0 || size > 1024) {
+      // Which multiple fits depends on the warps as well; four of them, the default, take this one.
+      const int near = (std::clamp(size, 1, 1024) + 63) / 64 * 64;
+      look.refuse(fmt::format("tile of {} along {}", size, name),
+                  "tensor cores and swizzled shared memory work in steps of 16",
+                  "a multiple of 16 up to 1024",
+                  [name = name, near](Schedule& s) { s.tiles[name] = near; },
+                  fmt::format("a tile of {} along {}", near, name));
+    }
+  }
+}
+
+void warps(const Look& look) {
+  if (!warps_fit(look))
+    look.refuse(fmt::format("{} x {} warps", look.schedule.warps_m, look.schedule.warps_n),
+                fmt::format("that is {} threads; a block of {} has 32 to {}",
+                            thread_count(look.schedule), look.target.name,
+                            look.target.threads_per_block),
+                "warps_m = 4 and warps_n = 1 fit everywhere",
+                [](Schedule& s) { s.warps_m = 4, s.warps_n = 1; },
+                "warps_m = 4 and warps_n = 1");
+}
+
+void stages(const Look& look) {
+  if (look.schedule.stages < 1 || look.schedule.stages > 8)
+    look.refuse(fmt::format("{} stages", look.schedule.stages),
+                "a pipeline has 1 to 8 tiles in flight or in use", "2 or 3",
+                [](Schedule& s) { s.stages = 2; }, "stages = 2");
+}
+
+void missing_tiles(const Look& look) {
+  for (const Axis& axis : look.f.axes)
+    if (is_tiled(axis) && !look.schedule.tiles.contains(axis.name))
+      look.refuse(fmt::format("no tile size for axis {}", axis.name),
+                  fmt::format("program {} cuts it into tiles", look.f.name),
+                  fmt::format("schedule.tiles[\"{}\"] = 64", axis.name),
+                  [name = axis.name](Schedule& s) { s.tiles[name] = 64; },
+                  fmt::format("a tile of 64 along {}", axis.name));
+}
+
+constexpr Rule rules[] = {instruction, copies, register_limit, shared_limit, resident_blocks,
+                          tiles,       warps,  stages,         missing_tiles};
+
+}  // namespace
+
+std::vector<Reason> check_schedule(const Function& f, const PassContext& context) {
+  std::vector<Reason> reasons;
+  const Look look{f, context.schedule, context.target, reasons};
+  for (const Rule rule : rules) rule(look);
+  return reasons;
+}
+
+}  // namespace flashcore

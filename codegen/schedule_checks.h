@@ -1,0 +1,26 @@
+// What a schedule can be refused for before any pass has run: a list of rules, each a small function that
+// looks at the program, the schedule and the target, and says every reason it finds.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/pass.h"
+#include "dsl/error.h"
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+/// A reason and, where there is an obvious one, the change after which it no longer holds. why_not makes
+/// that change to see what else stands in the way.
+struct Reason {
+  Complaint complaint;
+  std::function<void(Schedule&)> mend = {};
+  std::string mended = {};  ///< the change in words
+};
+
+/// Every reason that can be told from the three alone, in the order of the rules.
+std::vector<Reason> check_schedule(const ir::Function& f, const PassContext& context);
+
+}  // namespace flashcore

@@ -1,0 +1,168 @@
+// The rules of schedule_checks.h see what stands in the way before any pass runs; the passes stop at the
+// first reason that they find. So a reason is noted, mended in the nearest way that a list of changes
+// offers, and the passes run again, until they come through or nothing on the list helps.
+#include "codegen/why_not.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "codegen/generate.h"
+#include "codegen/schedule_checks.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+struct Change {
+  std::string words;
+  Schedule schedule;
+};
+
+/// Changes that may take a reason out of the way, the least first.
+std::vector<Change> nearby(const Schedule& s) {
+  std::vector<Change> changes;
+  const auto with = [&](std::string words, const std::function<void(Schedule&)>& change) {
+    Schedule changed = s;
+    change(changed);
+    if (!(changed == s)) changes.push_back({std::move(words), std::move(changed)});
+  };
+  const auto tile = [&](const std::string& axis, int size) {
+    if (size >= 16 && size <= 1024 && size % 16 == 0)
+      with(fmt::format("a tile of {} along {}", size, axis), [&](Schedule& c) { c.tiles[axis] = size; });
+  };
+  for (const int warps : {s.warps_m, s.warps_n, s.warps_m * s.warps_n})
+    for (const auto& [axis, size] : s.tiles)
+      tile(axis, (size + 16 * warps - 1) / (16 * warps) * 16 * warps);
+  with(fmt::format("warps_n = 1 and warps_m = {}", s.warps_m * s.warps_n),
+       [&](Schedule& c) { c.warps_m *= std::exchange(c.warps_n, 1); });
+  with("warps_m = 1 and warps_n = 1", [](Schedule& c) { c.warps_m = c.warps_n = 1; });
+  for (int stages = s.stages - 1; stages >= 1; --stages)
+    with(fmt::format("stages = {}", stages), [&](Schedule& c) { c.stages = stages; });
+  for (const auto& [axis, size] : s.tiles)
+    for (int smaller = size / 2; smaller >= 16; smaller /= 2) tile(axis, smaller);
+  with("stages = 1 and tiles of 16 by warp", [](Schedule& c) {
+    c.stages = 1;
+    for (auto& [axis, size] : c.tiles) size = std::min(size, 16 * std::max(c.warps_m, c.warps_n));
+  });
+  return changes;
+}
+
+/// A lower bound on the registers a thread needs: what a loop carries and leaves in its registers.
+int carried_registers(const Function& f) {
+  int most = 0;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    int registers = 0;
+    for (ValueId value : op.body ? op.results : std::vector<ValueId>{}) {
+      int elements = f[value].home.space == Space::registers ? 1 : 0;
+      for (const AxisLayout& axis : f[value].home.axes) elements *= axis.fragments * axis.slots;
+      registers += elements;
+    }
+    most = std::max(most, registers);
+  });
+  return most;
+}
+
+int allowed_registers(const Schedule& schedule, const Target& target) {
+  const int resident = schedule.threads() * schedule.blocks_per_processor;
+  return std::min({schedule.register_limit, target.registers_per_thread,
+                   target.registers_per_processor / resident / 8 * 8});
+}
+
+/// What tells reasons apart: the words without the numbers, which change with what has been mended.
+std::string kind_of(const Complaint& complaint) {
+  std::string words = complaint.what + complaint.why;
+  std::erase_if(words, [](char c) { return c >= '0' && c <= '9'; });
+  return words;
+}
+
+class Search {
+ public:
+  Search(const Program& program, const Schedule& schedule, const Target& target)
+      : program_(program), schedule_(schedule), target_(target) {}
+
+  std::vector<std::string> run() {
+    for (Reason& reason : check_schedule(program_.function(), {schedule_, target_})) {
+      reasons_.push_back(reason.complaint);
+      if (reason.mend) reason.mend(schedule_);
+      if (!reason.mended.empty()) taken_.push_back(reason.mended);
+      known_.insert(kind_of(reason.complaint));
+    }
+    // What no change mends, such as an instruction that the target lacks, does not stop the passes.
+    unmendable_ = check_schedule(program_.function(), {schedule_, target_}).size();
+    while (std::optional<Complaint> complaint = attempt(schedule_)) {
+      note(*complaint);
+      if (!mend()) break;
+    }
+    std::vector<std::string> texts;
+    for (const Complaint& complaint : reasons_) texts.emplace_back(Error(complaint).what());
+    return texts;
+  }
+
+ private:
+  /// What a schedule is refused for, if it is.
+  std::optional<Complaint> attempt(const Schedule& schedule) {
+    Target able = target_;
+    if (unmendable_) able.mma_m16n8k16 = able.async_copy = true;
+    try {
+      Function lowered;
+      (void)generate(program_, schedule, able, [&](std::string_view, const Function& f) { lowered = f; });
+      return registers(lowered, schedule);
+    } catch (const Error& error) {
+      return error.complaint();
+    }
+  }
+
+  std::optional<Complaint> registers(const Function& lowered, const Schedule& schedule) const {
+    const int needed = carried_registers(lowered), allowed = allowed_registers(schedule, target_);
+    if (needed <= allowed) return std::nullopt;
+    return Complaint{fmt::format("{} needs more than {} registers a thread", lowered.name, needed),
+                     fmt::format("a loop carries so many, and {} threads in {} block(s) a multiprocessor of "
+                                 "{} have {} each",
+                                 schedule.threads(), schedule.blocks_per_processor, target_.name, allowed),
+                     "smaller tiles, more warps for the same rows, or fewer blocks_per_processor", {}};
+  }
+
+  void note(Complaint complaint) {
+    known_.insert(kind_of(complaint));
+    std::string taken;
+    for (const std::string& words : taken_) taken += (taken.empty() ? "" : ", ") + words;
+    if (!taken.empty()) complaint.what += fmt::format(" (taking {})", taken);
+    reasons_.push_back(std::move(complaint));
+  }
+
+  /// Takes the first change after which the passes come through or find something new.
+  bool mend() {
+    for (Change& change : nearby(schedule_)) {
+      const std::optional<Complaint> left = attempt(change.schedule);
+      if (left && known_.contains(kind_of(*left))) continue;
+      schedule_ = std::move(change.schedule);
+      taken_.push_back(std::move(change.words));
+      return true;
+    }
+    return false;
+  }
+
+  const Program& program_;
+  Schedule schedule_;
+  const Target& target_;
+  std::size_t unmendable_ = 0;
+  std::vector<Complaint> reasons_;
+  std::vector<std::string> taken_;  ///< changes made so far, in words
+  std::set<std::string> known_;     ///< every reason so far
+};
+
+}  // namespace
+
+std::vector<std::string> why_not(const Program& program, const Schedule& schedule,
+                                 const Target& target) {
+  return Search(program, schedule, target).run();
+}
+
+}  // namespace flashcore

@@ -1,0 +1,148 @@
+// Every reason at once, word by word, and that what is offered does work.
+#include "codegen/why_not.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "dsl/error.h"
+#include "templates/attention.h"
+
+namespace flashcore {
+namespace {
+
+using Reasons = std::vector<std::string>;
+
+AttentionSpec head_dim(int dim) {
+  AttentionSpec spec;
+  spec.head_dim = dim;
+  return spec;
+}
+
+Schedule tiles(std::map<std::string, int> sizes) {
+  Schedule schedule;
+  schedule.tiles = std::move(sizes);
+  return schedule;
+}
+
+Reasons reasons(int dim, const Schedule& schedule, const char* target) {
+  Reasons all = why_not(attention_forward(head_dim(dim)), schedule, find_target(target));
+  for (std::string& reason : all) {
+    const std::size_t at = reason.find("\n  at:  ");
+    if (at != std::string::npos) reason.erase(at, reason.find('\n', at + 1) - at);
+  }
+  return all;
+}
+
+TEST(WhyNot, IsEmptyForWhatRuns) {
+  for (const Target& target : all_targets())
+    for (const int dim : {8, 64, 128, 256}) {
+      const AttentionSpec spec = head_dim(dim);
+      EXPECT_EQ(why_not(attention_forward(spec), attention_schedule(spec, target), target), Reasons{})
+          << dim << " on " << target.name;
+    }
+}
+
+TEST(WhyNot, IndependentReasonsComeTogether) {
+  Schedule schedule = tiles({{"rows", 72}, {"keys", 64}});
+  schedule.warps_m = 64;
+  schedule.stages = 9;
+  schedule.register_limit = 300;
+  schedule.shared_limit = 1 << 20;
+  schedule.blocks_per_processor = 0;
+  EXPECT_EQ(reasons(64, schedule, "sm_89"),
+            (Reasons{"register_limit = 300\n"
+                     "  why: a thread of sm_89 has 24 to 255\n"
+                     "  try: 255",
+                     "shared_limit = 1048576\n"
+                     "  why: a block of sm_89 has up to 101376 bytes of shared memory\n"
+                     "  try: 0, which is all of it",
+                     "0 blocks of 128 threads a multiprocessor\n"
+                     "  why: sm_89 holds 1536 threads\n"
+                     "  try: blocks_per_processor = 12",
+                     "a tile size for \"keys\"\n"
+                     "  why: program attention_forward has no tiled axis of that name\n"
+                     "  try: its tiled axes are rows, cols",
+                     "tile of 72 along rows\n"
+                     "  why: tensor cores and swizzled shared memory work in steps of 16\n"
+                     "  try: a multiple of 16 up to 1024",
+                     "64 x 1 warps\n"
+                     "  why: that is 2048 threads; a block of sm_89 has 32 to 1024\n"
+                     "  try: warps_m = 4 and warps_n = 1 fit everywhere",
+                     "9 stages\n"
+                     "  why: a pipeline has 1 to 8 tiles in flight or in use\n"
+                     "  try: 2 or 3",
+                     "no tile size for axis cols\n"
+                     "  why: program attention_forward cuts it into tiles\n"
+                     "  try: schedule.tiles[\"cols\"] = 64"}));
+}
+
+TEST(WhyNot, TileMultiplesAndSharedMemoryTogether) {
+  Schedule schedule = tiles({{"rows", 80}, {"cols", 128}});
+  schedule.stages = 3;
+  EXPECT_EQ(reasons(128, schedule, "sm_89"),
+            (Reasons{"a tile of 80 along rows\n"
+                     "  why: a warp's share of a product is a multiple of 16, so with warps_m = 4 "
+                     "the tile must be a multiple of 64\n"
+                     "  try: a tile of 128, or fewer warps",
+                     "attention_forward needs 229376 bytes of shared memory a block (taking a tile of "
+                     "128 along rows)\n"
+                     "  why: sm_89 allows 101376\n"
+                     "  try: stages = 1, or a tile of 32 along cols"}));
+}
+
+TEST(WhyNot, SeesPastAnInstructionThatTheTargetLacks) {
+  Target old = find_target("sm_89");
+  old.name = "sm_70";
+  old.async_copy = old.mma_m16n8k16 = false;
+  const Schedule schedule = tiles({{"rows", 128}, {"cols", 128}});
+  EXPECT_EQ(why_not(attention_forward(head_dim(128)), schedule, old),
+            (Reasons{"instruction mma_m16n8k16 on sm_70\n"
+                     "  why: the target does not have it\n"
+                     "  try: a target from sm_80 up",
+                     "copy cp_async on sm_70\n"
+                     "  why: the target does not have it\n"
+                     "  try: a target from sm_80 up",
+                     "attention_forward needs 163840 bytes of shared memory a block\n"
+                     "  why: sm_70 allows 101376\n"
+                     "  try: stages = 1, or a tile of 64 along cols"}));
+}
+
+TEST(WhyNot, RegistersThatALoopCannotDoWithout) {
+  Schedule schedule = tiles({{"rows", 256}, {"cols", 16}});
+  schedule.stages = 1;
+  EXPECT_EQ(reasons(256, schedule, "sm_90"),
+            (Reasons{"attention_forward needs more than 528 registers a thread\n"
+                     "  why: a loop carries so many, and 128 threads in 1 block(s) a multiprocessor of "
+                     "sm_90 have 255 each\n"
+                     "  try: smaller tiles, more warps for the same rows, or fewer "
+                     "blocks_per_processor"}));
+  schedule.warps_m = 8;
+  schedule.blocks_per_processor = 2;
+  EXPECT_EQ(reasons(128, schedule, "sm_90").size(), 1u);
+}
+
+TEST(WhyNot, WhatItOffersWorks) {
+  Schedule schedule = tiles({{"rows", 128}, {"cols", 64}});
+  schedule.stages = 2;
+  EXPECT_EQ(reasons(128, schedule, "sm_89"), Reasons{});
+}
+
+TEST(NearestSpec, HasNoContradictions) {
+  AttentionSpec spec = head_dim(100);
+  spec.head_dim_v = 300;
+  spec.dtype = DType::f32;
+  spec.heads = 6;
+  spec.kv_heads = 4;
+  spec.q_len = 0;
+  const AttentionSpec near = nearest_valid(spec);
+  EXPECT_TRUE(check(near).empty());
+  EXPECT_EQ(near.head_dim, 104);
+  EXPECT_EQ(near.head_dim_v, 256);
+  EXPECT_FALSE(near.q_len);
+}
+
+}  // namespace
+}  // namespace flashcore
