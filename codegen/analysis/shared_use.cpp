@@ -26,6 +26,11 @@ SharedUse shared_use(const Function& f, const Op& op) {
       else
         use.reads.push_back(buffer_of(f, op.operands[0]));
       break;
+    case OpCode::survey: use.writes.push_back(op.buffer); break;
+    case OpCode::next_tile: use.reads.push_back(op.buffer); break;
+    case OpCode::loop:
+      if (op.buffer) use.reads.push_back(op.buffer);
+      break;
     case OpCode::store:
       if (f[op.operands[0]].home.space == Space::shared)
         use.reads.push_back(buffer_of(f, op.operands[0]));

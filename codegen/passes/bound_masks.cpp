@@ -9,10 +9,18 @@
 // the largest `rest` over the rows of the block bounds the tiles that are not empty, and the smallest
 // one the tiles on which the comparison holds everywhere. Both are floor divisions by |a| T, computed
 // once a block before the loop.
+//
+// What is no conjunction of linear comparisons (documents, prefixes, windows with holes) may leave out any
+// tiles. Between the bounds that there are, a survey then looks at every position once a block, asks
+// IntervalAnalysis what the condition can be for the block's rows there, and notes two bits a tile: whether
+// it is visited, and whether it needs its mask.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <vector>
 
-#include "codegen/analysis/affine.h"
-#include "codegen/analysis/empty_tiles.h"
+#include "codegen/analysis/intervals.h"
+#include "codegen/analysis/loop_masks.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -46,6 +54,17 @@ class BoundBuilder {
       if (skips) lower(bounds_.end, plus(divide_down(most, step), 1));
       lower(bounds_.full_end, plus(divide_down(plus(least, -reach), step), 1));
     }
+  }
+
+  /// Narrows what is visited, and nothing else, by a term that two others imply.
+  void skip(const AffineForm& term) {
+    if (term.positions.empty() && term.scalars.empty() && term.constant < 0)
+      lower(bounds_.end, number(0));
+    if (!term.positions.count(axis_)) return;
+    const Bounds full{{}, bounds_.full_begin, bounds_.full_end, {}};
+    narrow(term, true);
+    bounds_.full_begin = full.full_begin;
+    bounds_.full_end = full.full_end;
   }
 
   std::vector<ValueId> finish() {
@@ -122,56 +141,110 @@ class BoundBuilder {
   Bounds bounds_;
 };
 
-/// Whether the form is known outside the loop: its scalars are not made inside.
-bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
-  bool outside = true;
-  for_each_op(f, loop.body, [&](const Op& op, BlockId) {
-    for (ValueId result : op.results)
-      if (form.scalars.count(result)) outside = false;
+/// The words of a tile set hold eight tiles each. Tiles beyond them are visited and masked.
+constexpr std::int64_t most_words = 512;
+
+BufferId tile_set_for(Function& f, const Axis& axis) {
+  const std::int64_t tiles = axis.extent.is_static() ? (axis.extent.value + axis.tile - 1) / axis.tile
+                                                     : most_words * 8;
+  const auto words = static_cast<int>(std::clamp<std::int64_t>((tiles + 7) / 8, 1, most_words));
+  std::string name = axis.name + "_tiles";
+  const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };
+  for (int n = 2; std::any_of(f.buffers.begin(), f.buffers.end(), taken); ++n)
+    name = fmt::format("{}_tiles_{}", axis.name, n);
+  return f.add_buffer({name, DType::i32, 1, words, 1});
+}
+
+/// The first mask that may skip tiles and does not follow from bounds.
+const LoopMask* to_survey(const std::vector<LoopMask>& masks) {
+  for (const LoopMask& mask : masks)
+    if (mask.skips && !mask.condition.complete) return &mask;
+  return nullptr;
+}
+
+/// Whether the mask itself says that positions are on the axis, or tiles have no others.
+bool ends_at_axis(const Function& f, const LoopMask& mask, AxisId axis) {
+  if (f[axis].extent.is_static() && f[axis].extent.value % f[axis].tile == 0) return true;
+  return std::ranges::any_of(mask.condition.terms, [&](const AffineForm& term) {
+    if (term.positions.size() != 1 || term.positions.begin()->second != -1) return false;
+    if (f[axis].extent.is_static())
+      return term.scalars.empty() && term.constant < f[axis].extent.value;
+    if (term.scalars.size() != 1 || term.constant >= 0) return false;
+    const auto& [scalar, factor] = *term.scalars.begin();
+    const Op* op = f.definition(scalar);
+    return factor == 1 && op && op->code == OpCode::extent && op->axis == axis;
   });
-  for (ValueId argument : f[loop.body].arguments)
-    if (form.scalars.count(argument)) outside = false;
-  for (const auto& [axis, factor] : form.positions)
-    if (axis != loop.axis && f[axis].kind != AxisKind::parallel_tiles) outside = false;
-  return outside;
+}
+
+/// Builds the survey of a loop's tiles between two bounds, where its mask says something about them. Which
+/// masks the tiles found to be visible everywhere can drop is noted in the masks.
+BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
+                      const LoopMask& surveyed, const std::vector<LoopMask>& masks, ValueId begin,
+                      ValueId end) {
+  f.add_argument(region, {DType::i32, {}}, "tile");
+  Builder inside(f, region);
+  IntervalAnalysis intervals(b, inside, loop);
+  const auto truth_of = [&](const LoopMask& mask) {
+    const ValueId condition = f[mask.where].operands[0];
+    return intervals.condition(condition);
+  };
+  Known maybe = truth_of(surveyed).maybe;
+  if (maybe.always) return {};
+  Known surely = Known::of(true);
+  for (const LoopMask& mask : masks) {
+    const Known holds = truth_of(mask).surely;
+    f[mask.where].masking = mask.droppable && !holds.is(false);
+    if (f[mask.where].masking) surely = intervals.both(surely, holds);
+  }
+  const Axis axis = f[loop.axis];
+  if (!ends_at_axis(f, surveyed, loop.axis)) {
+    // Nothing is visible beyond the axis.
+    const ValueId exists = inside.elementwise(OpCode::lt, {inside.index(loop.axis), inside.extent(loop.axis)});
+    maybe = intervals.both(maybe, {exists, {}});
+  }
+  const std::vector<ValueId> found{intervals.materialize(maybe), intervals.materialize(surely)};
+  inside.append({.code = OpCode::yield, .operands = found}, {});
+  Op survey{.code = OpCode::survey, .operands = {begin, end}, .axis = loop.axis};
+  survey.bounds = 2;
+  survey.body = region;
+  survey.buffer = tile_set_for(f, axis);
+  const BufferId tiles = survey.buffer;
+  b.append(std::move(survey), {});
+  return tiles;
 }
 
 void bound_loop(Function& f, BlockId block, std::size_t position) {
-  const std::vector<bool> observes = ops_of_probes(f);
   const OpId id = f[block].ops[position];
   const Op loop = f[id];
-  const auto narrow_all = [&](Builder& b) {
+  const std::vector<LoopMask> masks = loop_masks(f, loop);
+  const LoopMask* surveyed = to_survey(masks);
+  const BlockId region = surveyed ? f.add_block() : BlockId{};
+  insert_before(f, block, position, loop.where, [&](Builder& b) {
     BoundBuilder builder(b, loop.axis);
-    for (OpId inner : f[loop.body].ops) {
-      const Op& op = f[inner];
-      if (op.code != OpCode::where || !f[op.results[0]].type.has(loop.axis)) continue;
-      if (!observes.empty() && observes[inner.index]) continue;
-      AffineCondition condition = affine_condition(f, op.operands[0]);
-      std::erase_if(condition.terms, [&](const AffineForm& form) {
-        // A term that is the same for all tiles of the loop bounds nothing, and is no less in force.
-        const bool drop = !known_outside(f, loop, form) || !form.positions.count(loop.axis);
-        condition.complete = condition.complete && !drop;
-        return drop;
-      });
-      if (condition.terms.empty()) continue;
-      const bool skips = may_skip(f, loop, op);
-      // Only a value of the mask's own shape can stand in for it.
-      const bool same_shape = f[op.operands[1]].type == f[op.results[0]].type;
-      for (const AffineForm& term : condition.terms) builder.narrow(term, skips);
-      f[inner].masking = condition.complete && same_shape;
+    for (const LoopMask& mask : masks) {
+      if (mask.condition.terms.empty()) continue;
+      for (const AffineForm& term : mask.condition.terms) builder.narrow(term, mask.skips);
+      if (mask.skips)
+        for (const AffineForm& term : without_rows(f, mask.condition.terms)) builder.skip(term);
+      f[mask.where].masking = mask.condition.complete && mask.droppable;
     }
-    const std::vector<ValueId> bounds = builder.finish();
+    std::vector<ValueId> bounds = builder.finish();
+    if (surveyed) {
+      const BufferId tiles =
+          build_survey(f, b, region, loop, *surveyed, masks, bounds.front(), bounds.back());
+      f[id].buffer = tiles;
+      if (tiles) bounds = {bounds.front(), bounds.back()};
+    }
     Op& bounded = f[id];
     bounded.operands.insert(bounded.operands.begin(), bounds.begin(), bounds.end());
-    bounded.bounds = 4;
-  };
-  insert_before(f, block, position, loop.where, narrow_all);
+    bounded.bounds = static_cast<int>(bounds.size());
+  });
 }
 
 void bound_loops(Function& f, BlockId block) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
-    if (!f[id].body) continue;
+    if (f[id].code != OpCode::loop) continue;
     bound_loops(f, f[id].body);
     const std::size_t before = f[block].ops.size();
     bound_loop(f, block, i);

@@ -25,6 +25,7 @@ class LayoutInference {
 
   void run() {
     split_mixed_loads();
+    copy_reduced_sources();
     place_loads();
     parents_.resize(f_.values.size() * 2);
     std::iota(parents_.begin(), parents_.end(), 0u);
@@ -32,6 +33,7 @@ class LayoutInference {
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { join(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { anchor(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 2); });
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_whole_vectors(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 1); });
     for (std::size_t i = 0; i < f_.values.size(); ++i) assign(ValueId(i));
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { check(op); });
@@ -90,6 +92,22 @@ class LayoutInference {
             if (user.operands[k] == op.results[0]) user.operands[k] = copy;
         });
         ++i;
+      }
+    }
+  }
+
+  /// Positions take the layout of who reads them, and a reduction has none to give.
+  void copy_reduced_sources() {
+    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
+      const BlockId block(b);
+      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+        const OpId id = f_[block].ops[i];
+        if (kind_of(f_[id].code) != OpKind::reduction || !is_source(f_, f_[id].operands[0])) continue;
+        const ValueId source = f_[id].operands[0];
+        i += insert_before(f_, block, i, f_[id].where, [&](Builder& builder) {
+          const ValueId copy = builder.elementwise(OpCode::max, {source, source});
+          f_[id].operands[0] = copy;
+        });
       }
     }
   }
@@ -225,6 +243,21 @@ class LayoutInference {
     }
   }
 
+  /// Every warp holds all of a vector that is reduced to a scalar, and all of a tile that it surveys: then
+  /// nothing passes between warps.
+  void choose_whole_vectors(const Op& op) {
+    std::vector<ValueId> vectors;
+    if (kind_of(op.code) == OpKind::reduction && f_[op.results[0]].type.is_scalar())
+      vectors = op.operands;
+    if (op.code == OpCode::survey) vectors = yield_of(f_, op).operands;
+    for (ValueId value : vectors) {
+      if (f_[value].type.axes.size() != 1) continue;
+      const AxisId axis = f_[value].type.axes[0];
+      const auto n = node(value, axis);
+      if (n && !anchors_[*n]) anchors_[*n] = plain_vector(f_[axis].tile, 1);
+    }
+  }
+
   void assign(ValueId value) {
     Home& home = f_[value].home;
     if (home.space != Space::none || is_source(f_, value)) return;
@@ -264,6 +297,11 @@ class LayoutInference {
       const int warps = f_[op.operands[0]].home.axes[k].warps;
       if (type.axes[k] != op.axis || warps == 1) continue;
       const std::string& axis = f_[op.axis].name;
+      if (type.axes.size() == 1)
+        throw ScheduleError(
+            {fmt::format("a reduction of {} to a scalar with {} warps along it", axis, warps),
+             "it is done inside one warp, and other operations cut the vector between warps",
+             "warps_m = 1 and warps_n = 1", op.where});
       if (k == 0)
         throw ScheduleError(
             {fmt::format("a reduction along {} with {} warps along it", axis, warps),

@@ -38,10 +38,6 @@ class BarrierPlacer {
     for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
       const OpId id = f_[block].ops[i];
       const Op op = f_[id];
-      if (op.body) {
-        walk_loop(op.body);
-        continue;
-      }
       if (op.code == OpCode::barrier) {
         meet();
         continue;
@@ -61,6 +57,9 @@ class BarrierPlacer {
                              [&](Builder& b) { b.append({.code = OpCode::barrier}, {}); });
       }
       note(use);
+      if (op.code != OpCode::loop) continue;
+      walk_loop(op.body);
+      note(use);  // every round asks for the next tile
     }
   }
 

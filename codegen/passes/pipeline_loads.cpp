@@ -223,7 +223,7 @@ class Pipeliner {
     f_[slot].home.space = Space::uniform;
     insert_before(f_, loop.body, 0, loop.where, [&](Builder& b) {
       append_wait(b, ahead - 1);
-      const ValueId next = tile_ahead(b, loop, ahead), freed = previous_slot(b, slot);
+      const ValueId next = tile_ahead(b, plan, ahead), freed = previous_slot(b, slot);
       append_group(b, plan.loads, {next, freed, exists(b, plan, next)});
       mark_uniform(b);
     });
@@ -271,7 +271,7 @@ class Pipeliner {
         if (leg + 1 < legs.size()) {
           append_group(b, legs[leg + 1].loads, {tile, slot});
         } else {
-          const ValueId next = tile_ahead(b, loop, 1);
+          const ValueId next = tile_ahead(b, plan, 1);
           append_group(b, legs.front().loads, {next, slot, exists(b, plan, next)});
         }
         mark_uniform(b);
@@ -326,14 +326,33 @@ class Pipeliner {
 
   /// The tile of round `n`, and the one `n` rounds after the current one.
   static ValueId tile_after_start(Builder& b, const LoopPlan& plan, int n) {
+    if (plan.loop.buffer)
+      return surveyed(b, plan,
+                      plan.loop.descending ? plan.end : b.sub(plan.begin, b.constant(1, DType::i32)),
+                      n + 1);
     return plan.loop.descending ? b.sub(plan.end, b.constant(n + 1, DType::i32))
                                 : b.add(plan.begin, b.constant(n, DType::i32));
   }
-  ValueId tile_ahead(Builder& b, const Op& loop, int n) {
-    const ValueId tile = f_[loop.body].arguments[0], distance = b.constant(n, DType::i32);
+  ValueId tile_ahead(Builder& b, const LoopPlan& plan, int n) {
+    const Op& loop = plan.loop;
+    const ValueId tile = f_[loop.body].arguments[0];
+    if (loop.buffer) return surveyed(b, plan, tile, n);
+    const ValueId distance = b.constant(n, DType::i32);
     const ValueId next = loop.descending ? b.sub(tile, distance) : b.add(tile, distance);
     f_[next].name = "next_tile";
     return next;
+  }
+  /// The tile that a loop over what a survey found visits `n` rounds after `tile`.
+  static ValueId surveyed(Builder& b, const LoopPlan& plan, ValueId tile, int n) {
+    for (int step = 0; step < n; ++step) {
+      Op next{.code = OpCode::next_tile,
+              .operands = {tile, plan.loop.descending ? plan.begin : plan.end}};
+      next.buffer = plan.loop.buffer;
+      next.descending = plan.loop.descending;
+      tile = b.function()[b.append(std::move(next), {{DType::i32, {}}})].results[0];
+      b.function()[tile].name = "next_tile";
+    }
+    return tile;
   }
   static ValueId exists(Builder& b, const LoopPlan& plan, ValueId tile) {
     return plan.loop.descending ? b.elementwise(OpCode::ge, {tile, plan.begin})

@@ -81,7 +81,7 @@ bool has_effect(const Function& f, const Op& op) {
     case OpKind::sync: return true;
     case OpKind::memory: return op.code != OpCode::load && op.code != OpCode::read_slot;
     case OpKind::control: {
-      if (op.code == OpCode::yield) return true;
+      if (op.code == OpCode::yield || op.code == OpCode::survey) return true;
       bool effect = false;
       for_each_op(f, op.body, [&](const Op& inner, BlockId) {
         effect = effect || (inner.code != OpCode::yield && inner.code != OpCode::loop &&

@@ -38,6 +38,10 @@ FC_DEVICE float min(float a, float b) { return fminf(a, b); }
 FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
 FC_DEVICE int min(int a, int b) { return a < b ? a : b; }
 
+// The position of a bit that is set; there is one.
+FC_DEVICE int highest_bit(u32 x) { return 31 - __clz(static_cast<int>(x)); }
+FC_DEVICE int lowest_bit(u32 x) { return __ffs(static_cast<int>(x)) - 1; }
+
 // Towards minus infinity, as tile bounds need it; the divisor is positive.
 FC_DEVICE int floor_div(int a, int b) { return a / b - (a % b < 0 ? 1 : 0); }
 FC_DEVICE int floor_mod(int a, int b) { return a % b + (a % b < 0 ? b : 0); }

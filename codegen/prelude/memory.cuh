@@ -72,6 +72,11 @@ FC_DEVICE float load_shared(u32 address) {
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
   return value;
 }
+FC_DEVICE u32 load_shared_word(u32 address) {
+  u32 value;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
 FC_DEVICE chunk load_shared_chunk(u32 address) {
   chunk value;
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"

@@ -17,6 +17,9 @@ FC_DEVICE void barrier() { __syncthreads(); }
 FC_DEVICE float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
+FC_DEVICE int shuffle_xor(int value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
 
 // The same address, but one the compiler cannot compute ahead: what is derived from it inside a loop
 // stays there, as an offset of an instruction rather than a register of its own.

@@ -153,6 +153,8 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::wait_copies: out_.line("fc::wait_copies<{}>();", op.count); break;
     case OpCode::barrier: out_.line("fc::barrier();"); break;
     case OpCode::loop: print_loop(op); break;
+    case OpCode::survey: print_survey(op); break;
+    case OpCode::next_tile: print_next_tile(op); break;
     case OpCode::yield: break;  // print_loop places it
     case OpCode::reduce_max:
     case OpCode::reduce_min:
@@ -245,9 +247,14 @@ void KernelPrinter::print_loop(const Op& loop) {
   const std::string name = names_.unique(f_[loop.axis].name + "_tile");
   storage_[tile.index] = name;
   out_.comment(fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
-  auto scope = loop.descending
-                   ? out_.block("for (int {0} = {1} - 1; {0} >= {2}; --{0})", name, last, first)
-                   : out_.block("for (int {0} = {1}; {0} < {2}; ++{0})", name, first, last);
+  Writer::Scopes scopes;
+  if (loop.buffer)
+    open_surveyed_loop(loop, scopes);
+  else
+    scopes.push_back(loop.descending ? out_.block("for (int {0} = {1} - 1; {0} >= {2}; --{0})", name,
+                                                  last, first)
+                                     : out_.block("for (int {0} = {1}; {0} < {2}; ++{0})", name, first,
+                                                  last));
   bool needs_begin = false;
   for (OpId id : f_[loop.body].ops) {
     const Op& op = f_[id];

@@ -52,6 +52,7 @@ class KernelPrinter {
   void print_op(const ir::Op& op);
   void print_scalar(const ir::Op& op);
   void print_loop(const ir::Op& loop);
+  void open_surveyed_loop(const ir::Op& loop, Writer::Scopes& scopes);
   void print_yield(const ir::Op& loop, const ir::Op& yield);
   void set_aside(ir::ValueId value);
   void start_carried(const ir::Op& loop, std::size_t i, std::size_t position);
@@ -80,6 +81,7 @@ class KernelPrinter {
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
   void print_pack(const ir::Op& op);
   void print_reduction(const ir::Op& op);
+  void print_whole_reduction(const ir::Op& op, const char* start, const char* format);
   void print_lane_combination(ir::OpCode reduction, const std::string& target,
                               const ir::AxisLayout& layout);
   std::string declare(ir::ValueId value, bool zero = false);
@@ -88,6 +90,12 @@ class KernelPrinter {
   [[nodiscard]] bool dies_at(ir::ValueId value, std::size_t position) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
+
+  // print_survey.cpp: which tiles a loop visits
+  void print_survey(const ir::Op& op);
+  void print_next_tile(const ir::Op& op);
+  std::string tile_set_call(std::string_view function, const ir::Op& op,
+                            const std::string& arguments) const;
 
   // print_dot.cpp
   void print_dot(const ir::Op& op);
@@ -142,6 +150,7 @@ class KernelPrinter {
   std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
   std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;  ///< access -> pointer variable
+  std::pair<ir::ValueId, std::string> next_tile_;  ///< a surveyed loop's tile, and the one after it
   std::string mask_guard_;  ///< the test for a tile that a mask cuts, inside a loop that asks it
   std::map<ir::ValueId, std::vector<std::size_t>> guarded_;  ///< a mask's own operations, by position
   std::set<std::size_t> deferred_;  ///< positions that are printed with the mask they belong to

@@ -117,11 +117,13 @@ void KernelPrinter::print_run(BlockId block, const std::vector<std::size_t>& run
 
 /// In a loop that is not peeled, finds what only its masks need: that is printed behind the same test.
 void KernelPrinter::find_guarded_masks(const Op& loop) {
-  if (loop.bounds != 4) return;
+  if (loop.bounds != 4 && !loop.buffer) return;
   const std::string tile = storage_[f_[loop.body].arguments[0].index];
-  if (loop.operands[0] != loop.operands[1])
+  if (loop.buffer) {
+    mask_guard_ = tile_set_call("tile_is_masked", loop, tile);
+  } else if (loop.operands[0] != loop.operands[1])
     mask_guard_ = fmt::format("{} < {}", tile, scalar(loop.operands[1]));
-  if (loop.operands[2] != loop.operands[3])
+  if (!loop.buffer && loop.operands[2] != loop.operands[3])
     mask_guard_ += fmt::format("{}{} >= {}", mask_guard_.empty() ? "" : " || ", tile,
                                scalar(loop.operands[2]));
   const auto& ops = f_[loop.body].ops;
@@ -258,10 +260,12 @@ struct Combine {
   const char* format;
 };
 
-Combine combine_of(OpCode reduction) {
+Combine combine_of(OpCode reduction, DType dtype = DType::f32) {
+  const bool integers = dtype == DType::i32;
   switch (reduction) {
-    case OpCode::reduce_max: return {"-fc::infinity()", "fc::max({}, {})"};
-    case OpCode::reduce_min: return {"fc::infinity()", "fc::min({}, {})"};
+    case OpCode::reduce_max:
+      return {integers ? "-2147483647 - 1" : "-fc::infinity()", "fc::max({}, {})"};
+    case OpCode::reduce_min: return {integers ? "2147483647" : "fc::infinity()", "fc::min({}, {})"};
     default: return {"0.f", "{} + {}"};
   }
 }
@@ -278,19 +282,33 @@ void KernelPrinter::print_lane_combination(OpCode reduction, const std::string& 
   }
 }
 
+/// A vector that every warp holds whole becomes a scalar, the same in every thread.
+void KernelPrinter::print_whole_reduction(const Op& op, const char* start, const char* format) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Shape shape = shape_of(from);
+  const std::string name = storage_[value.index] = names_.unique(f_[value].name);
+  out_.line("{} {} = {};", array_type(value), name, start);
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape, scopes);
+    out_.line("{} = {};", name, fmt::format(fmt::runtime(format), name, element(from, cursor)));
+  }
+  print_lane_combination(op.code, name, shape.layouts[0]);
+}
+
 void KernelPrinter::print_reduction(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Shape shape = shape_of(from);
   const std::size_t along = shape.axes[0] == op.axis ? 0 : 1;
-  const Combine combine = combine_of(op.code);
+  const Combine combine = combine_of(op.code, f_[value].type.dtype);
   out_.comment(fmt::format("{} = {}({}, {}){}",
                            f_[value].name.empty() ? name_of(op.code) : f_[value].name,
                            name_of(op.code), label(from), f_[op.axis].name,
                            op.scope == ReductionScope::lane ? ", each lane its share" : ""));
-  if (f_[value].type.is_scalar())
-    throw SpecError({fmt::format("{} of a vector to a scalar", name_of(op.code)),
-                     "the rows of a block lie in different warps", "reduce along the columns of a matrix",
-                     op.where});
+  if (f_[value].type.is_scalar()) {
+    print_whole_reduction(op, combine.start, combine.format);
+    return;
+  }
   declare(value, op.code == OpCode::reduce_sum);
   if (op.code != OpCode::reduce_sum) {
     Writer::Scopes scopes;

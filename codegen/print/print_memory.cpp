@@ -212,6 +212,14 @@ void KernelPrinter::print_staging(const Op& op) {
 }
 
 void KernelPrinter::print_store(const Op& op) {
+  const ValueId value = op.operands[0];
+  if (f_[value].type.is_scalar()) {
+    const std::string pointer = source_pointer(op), name = names_.unique("element");
+    out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(value)));
+    out_.line("const {} {}[1] = {{{}}};", array_type(value), name, scalar(value));
+    out_.line("if (thread == 0) fc::store_global<1>({}, {});", pointer, name);
+    return;
+  }
   if (f_[op.operands[0]].home.space == Space::shared)
     print_staged_store(op);
   else

@@ -38,10 +38,10 @@ struct Op {
   std::vector<ValueId> results;
   Location where;
 
-  AxisId axis;                          ///< loop, reductions, index, extent, tile_begin, tile_count
+  AxisId axis;  ///< loop, survey, reductions, index, extent, tile_begin, tile_count
   TensorId tensor;                      ///< load, store, copy_async
   ParameterId parameter;                ///< parameter
-  BufferId buffer;                      ///< copy_async, read_slot, convert to shared memory
+  BufferId buffer;  ///< copy_async, read_slot, convert to shared memory; survey and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copy_async: one a tensor dimension
   double number = 0;                    ///< constant
   int count = 0;                        ///< wait_copies
@@ -54,10 +54,14 @@ struct Op {
   // loop. Operands are the bounds, then the initial values. As built there are no bounds and the loop
   // covers every tile of the axis; [begin, end) limits it; [begin, full_begin, full_end, end) also says
   // between which tiles every masking `where` holds. The region's arguments are the tile's number and
-  // the carried values.
+  // the carried values. With a buffer the loop visits those tiles of [begin, end) that a survey found,
+  // and the masking `where`s hold on those that the survey found to be visible everywhere.
+  //
+  // survey. Operands are the bounds. The region yields two conditions on the positions of a tile: whether
+  // one may be visible to the block, and whether it surely is visible to all of it.
   BlockId body;
   int bounds = 0;
-  bool descending = false;
+  bool descending = false;  ///< loop, next_tile
 };
 
 }  // namespace flashcore::ir

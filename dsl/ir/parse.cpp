@@ -81,7 +81,7 @@ class Parser {
     if (!code) in_.expected("an operation", "dsl/ir/ops.def lists them");
     in_.next();
     op.code = *code;
-    if (op.code == OpCode::loop) {
+    if (op.code == OpCode::loop || op.code == OpCode::survey) {
       loop(block, std::move(op), results);
       return;
     }
@@ -166,6 +166,8 @@ class Parser {
       op.count = names_.integer("a number of groups");
     } else if (in_.take("masking")) {
       op.masking = true;
+    } else if (in_.take("descending")) {
+      op.descending = true;
     } else {
       return false;
     }
@@ -183,6 +185,7 @@ class Parser {
       op.operands.insert(op.operands.end(), ends.begin(), ends.end());
       op.bounds = static_cast<int>(op.operands.size());
     }
+    if (in_.take("in")) op.buffer = names_.buffer();
     op.descending = in_.take("descending");
     std::vector<TypedHome> types;
     if (in_.at(":")) types = result_types();

@@ -148,6 +148,7 @@ class Printer {
     if (op.code == OpCode::combine_lanes) text += fmt::format(" of {}", name_of(op.reduction));
     if (op.code == OpCode::wait_copies) text += fmt::format(" pending {}", op.count);
     if (op.masking) text += " masking";
+    if (op.descending) text += " descending";
     return text;
   }
 
@@ -157,6 +158,7 @@ class Printer {
     if (bounds)
       text += fmt::format(" from {} to {}", list(op.operands, 0, bounds / 2),
                           list(op.operands, bounds / 2, bounds));
+    if (op.buffer) text += " in " + f_[op.buffer].name;
     return text + (op.descending ? " descending" : "");
   }
 

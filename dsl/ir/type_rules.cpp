@@ -108,9 +108,11 @@ TileType reduction_type(const Rule& rule) {
     rule.refuse(fmt::format("{} of {} along {}", name_of(rule.op.code), rule.text(0),
                             rule.f[rule.op.axis].name),
                 "the tile has no such axis", "name one of its axes");
-  if (type.dtype != DType::f32)
+  const bool extremum = rule.op.code != OpCode::reduce_sum;
+  if (type.dtype != DType::f32 && !(extremum && type.dtype == DType::i32))
     rule.refuse(fmt::format("{} of {}", name_of(rule.op.code), rule.text(0)),
-                "reductions are done in f32", "cast(x, f32) first");
+                extremum ? "the extremes of f32 and i32 are taken" : "sums are done in f32",
+                "cast(x, f32) first");
   std::erase(type.axes, rule.op.axis);
   return type;
 }

@@ -14,6 +14,8 @@ namespace {
 
 constexpr OpCode no_code = OpCode::yield;
 
+bool has_region(OpCode code) { return code == OpCode::loop || code == OpCode::survey; }
+
 class Verifier {
  public:
   explicit Verifier(const Function& f)
@@ -38,13 +40,16 @@ class Verifier {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       op_ = &f_[ops[i]];
       const bool last = i + 1 == ops.size();
-      if (op_->code == OpCode::yield && (parent != OpCode::loop || !last))
+      if (op_->code == OpCode::yield && (!has_region(parent) || !last))
         fail("a yield ends the region of a loop and stands nowhere else");
-      if (last && parent == OpCode::loop && op_->code != OpCode::yield)
-        fail("the region of a loop ends with a yield");
+      if (last && has_region(parent) && op_->code != OpCode::yield)
+        fail(fmt::format("the region of a {} ends with a yield", name_of(parent)));
+      if (parent == OpCode::survey && !last && !is_pure(*op_))
+        fail("a survey only looks at positions", "move it in front of the survey");
       one(ops[i]);
     }
-    if (ops.empty() && parent == OpCode::loop) fail("the region of a loop ends with a yield");
+    if (ops.empty() && has_region(parent))
+      fail(fmt::format("the region of a {} ends with a yield", name_of(parent)));
   }
 
   void one(OpId id) {
@@ -58,6 +63,7 @@ class Verifier {
     verify_op(f_, op);
     loop_axes(op);
     if (op.code == OpCode::loop) loop(id);
+    if (op.code == OpCode::survey) survey(id);
     if (op.code == OpCode::store) store(op);
     for (const ValueId result : op.results) define(result, id);
   }
@@ -90,12 +96,48 @@ class Verifier {
              fmt::format("index {} by {}", f_[op.tensor].name, f_.axes[i].name));
   }
 
-  void loop(OpId id) {
-    const Op& op = *op_;
+  static bool is_pure(const Op& op) {
+    return kind_of(op.code) == OpKind::source || kind_of(op.code) == OpKind::elementwise;
+  }
+
+  void over_tiles(const Op& op) {
     if (f_[op.axis].kind != AxisKind::tiles)
       fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name));
     if (loops_.contains(op.axis))
       fail(fmt::format("it is inside another loop over {}", f_[op.axis].name));
+  }
+
+  /// The ops inside, where the tile's number and `arguments` more are defined.
+  void region(const Op& op) {
+    std::vector<bool> outside = defined_;
+    for (const ValueId argument : f_[op.body].arguments) define(argument, {});
+    const bool entered = loops_.insert(op.axis).second;
+    block(op.body, op.code);
+    if (entered) loops_.erase(op.axis);
+    defined_ = std::move(outside);
+  }
+
+  void survey(OpId id) {
+    const Op& op = *op_;
+    over_tiles(op);
+    const std::vector<ValueId>& arguments = f_[op.body].arguments;
+    if (arguments.size() != 1 || !(f_[arguments[0]].type == TileType{DType::i32, {}}))
+      fail("its region takes the number of a tile, an i32 scalar");
+    region(op);
+    op_ = &f_[f_[op.body].ops.back()];
+    const TileType scalar{DType::i1, {}}, tile{DType::i1, {op.axis}};
+    const std::vector<ValueId>& found = op_->operands;
+    if (found.size() != 2) fail(fmt::format("it yields {} conditions, a survey two", found.size()));
+    for (const ValueId value : found)
+      if (!(f_[value].type == scalar) && !(f_[value].type == tile))
+        fail(fmt::format("{} is {} and should be {}", name(value), describe(f_, f_[value].type),
+                         describe(f_, tile)));
+    op_ = &f_[id];
+  }
+
+  void loop(OpId id) {
+    const Op& op = *op_;
+    over_tiles(op);
     const auto bounds = static_cast<std::size_t>(op.bounds);
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     const std::size_t carried = op.operands.size() - bounds;
@@ -108,15 +150,9 @@ class Verifier {
       same(op.operands[bounds + i], arguments[i + 1]);
       same(op.results[i], arguments[i + 1]);
     }
-    for (const ValueId argument : arguments) define(argument, {});
     for (std::size_t i = 0; i < carried; ++i)
       depends_[arguments[i + 1].index] = depends_[op.operands[bounds + i].index];
-    std::vector<bool> outside = defined_;
-    loops_.insert(op.axis);
-    block(op.body, OpCode::loop);
-    loops_.erase(op.axis);
-    defined_ = std::move(outside);
-    for (const ValueId argument : arguments) defined_[argument.index] = false;
+    region(op);
 
     op_ = &f_[f_[op.body].ops.back()];
     if (op_->operands.size() != carried)

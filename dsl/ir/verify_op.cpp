@@ -18,7 +18,8 @@ class OpVerifier {
     if (op_.masking && op_.code != OpCode::where) fail("only a where is masking");
     if (op_.scope == ReductionScope::lane && kind_of(op_.code) != OpKind::reduction)
       fail("only a reduction is done by lane");
-    if (op_.body && op_.code != OpCode::loop) fail("only a loop has a region");
+    if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey)
+      fail("only a loop has a region");
     named();
     types();
   }
@@ -34,11 +35,12 @@ class OpVerifier {
     if (op_.code == OpCode::parameter &&
         (!op_.parameter || op_.parameter.index >= f_.parameters.size()))
       fail("it names no parameter");
-    const bool buffered = op_.code == OpCode::copy_async || op_.code == OpCode::read_slot;
+    const bool buffered = op_.code == OpCode::copy_async || op_.code == OpCode::read_slot ||
+                          op_.code == OpCode::survey || op_.code == OpCode::next_tile;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer");
     const bool along =
-        kind == OpKind::reduction || op_.code == OpCode::loop ||
+        kind == OpKind::reduction || op_.code == OpCode::loop || op_.code == OpCode::survey ||
         op_.code == OpCode::combine_lanes ||
         (kind == OpKind::source && op_.code != OpCode::constant && op_.code != OpCode::parameter);
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
@@ -60,6 +62,18 @@ class OpVerifier {
         break;
       case OpCode::loop:
         loop();
+        break;
+      case OpCode::survey:
+        if (!op_.body || op_.body.index >= f_.blocks.size()) fail("it has no region");
+        operands(2);
+        results(0);
+        holds_tiles();
+        break;
+      case OpCode::next_tile:
+        operands(2);
+        results(1);
+        result_is({DType::i32, {}});
+        holds_tiles();
         break;
       case OpCode::copy_async:
         copy();
@@ -121,8 +135,25 @@ class OpVerifier {
     const auto bounds = static_cast<std::size_t>(op_.bounds);
     if ((bounds != 0 && bounds != 2 && bounds != 4) || bounds > op_.operands.size())
       fail(fmt::format("it has {} bounds", bounds), "a loop has none, two or four");
+    if (op_.buffer) {
+      if (bounds != 2) fail("a loop over what a survey found has two bounds");
+      holds_tiles();
+    }
     scalars(0, bounds);
     results(op_.operands.size() - bounds);
+  }
+
+  /// Surveys write words of bits.
+  void holds_tiles() {
+    if (f_[op_.buffer].dtype != DType::i32)
+      fail(fmt::format("buffer {} holds {}, a survey's i32", f_[op_.buffer].name,
+                       name_of(f_[op_.buffer].dtype)));
+  }
+
+  void operands(std::size_t count) {
+    if (op_.operands.size() != count)
+      fail(fmt::format("it has {} operands and should have {}", op_.operands.size(), count));
+    scalars(0, count);
   }
 
   void results(std::size_t count) {

@@ -9,10 +9,13 @@
 namespace flashcore {
 namespace {
 
+/// A file of the device's prelude that asks for another one gets the emulator's counterpart of that.
 const PreludeFile& file_named(std::string_view name) {
-  for (const auto files : {emulator_prelude(), device_prelude()})
-    for (const PreludeFile& file : files)
-      if (file.name == name) return file;
+  const std::string counterpart = fmt::format("{}.h", name.substr(0, name.find('.')));
+  for (const PreludeFile& file : emulator_prelude())
+    if (file.name == name || file.name == counterpart) return file;
+  for (const PreludeFile& file : device_prelude())
+    if (file.name == name) return file;
   throw InternalError(
       fmt::format("the emulator's prelude includes {}, which is not embedded", name));
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,7 +24,8 @@ class Evaluation {
         options_(options),
         axes_(f.axes.size()),
         values_(f.values.size()),
-        memory_(f, arrays, axes_, values_) {
+        memory_(f, arrays, axes_, values_),
+        found_(f.buffers.size()) {
     for (std::size_t i = 0; i < f.axes.size(); ++i) axes_[i] = cut(f.axes[i]);
   }
 
@@ -95,7 +97,10 @@ class Evaluation {
       case OpKind::sync:
         break;
       case OpKind::control:
-        loop(op);
+        if (op.code == OpCode::survey)
+          survey(op);
+        else
+          loop(op);
         break;
     }
   }
@@ -131,8 +136,59 @@ class Evaluation {
       set(op, memory_.load(op));
     else if (op.code == OpCode::store)
       memory_.store(op);
+    else if (op.code == OpCode::next_tile)
+      set(op, TileValue(1, 1, static_cast<double>(next_tile(op, integer(op, 0), integer(op, 1)))));
     else
       memory_.copy(op);
+  }
+
+  // Surveys.
+
+  struct Found {
+    bool visible = true, everywhere = false;
+  };
+
+  /// What the survey noted of a tile. Its words hold eight each; of the tiles beyond them nothing is known.
+  [[nodiscard]] Found found(const Op& op, std::int64_t tile) const {
+    const std::vector<Found>& tiles = found_[op.buffer.index];
+    if (tile < 0 || tile >= static_cast<std::int64_t>(f_[op.buffer].columns) * 8) return {};
+    if (tile >= static_cast<std::int64_t>(tiles.size())) return {false, false};
+    return tiles[static_cast<std::size_t>(tile)];
+  }
+
+  [[nodiscard]] std::int64_t next_tile(const Op& op, std::int64_t tile, std::int64_t bound) const {
+    if (op.descending) {
+      for (--tile; tile >= bound && !found(op, tile).visible;) --tile;
+    } else {
+      for (++tile; tile < bound && !found(op, tile).visible;) ++tile;
+    }
+    return tile;
+  }
+
+  void survey(const Op& op) {
+    refuse_whole(op);
+    AxisState& axis = axes_[op.axis.index];
+    std::vector<Found>& tiles = found_[op.buffer.index];
+    tiles.assign(static_cast<std::size_t>(axis.count), {false, false});
+    for (std::int64_t tile = integer(op, 0); tile < integer(op, 1); ++tile) {
+      axis.current = tile;
+      values_[f_[op.body].arguments[0].index] = TileValue(1, 1, static_cast<double>(tile));
+      const std::vector<TileValue> conditions = block(op.body);
+      const auto holds = [](double x) { return x != 0; };
+      tiles[static_cast<std::size_t>(tile)] = {std::ranges::any_of(conditions[0].data, holds),
+                                               std::ranges::all_of(conditions[1].data, holds)};
+    }
+  }
+
+  [[nodiscard]] std::int64_t integer(const Op& op, std::size_t i) const {
+    return static_cast<std::int64_t>(operand(op, i).scalar());
+  }
+
+  void refuse_whole(const Op& op) const {
+    if (options_.tiling == Tiling::whole)
+      throw SpecError({fmt::format("a {} over {} with bounds", name_of(op.code), f_[op.axis].name),
+                       "bounds count scheduled tiles", "evaluate with Tiling::scheduled",
+                       op.where});
   }
 
   TileValue source(const Op& op) {
@@ -178,18 +234,17 @@ class Evaluation {
   void loop(const Op& op) {
     AxisState& axis = axes_[op.axis.index];
     const auto bounds = static_cast<std::size_t>(op.bounds);
-    if (bounds && options_.tiling == Tiling::whole)
-      throw SpecError({fmt::format("a loop over {} with bounds", f_[op.axis].name),
-                       "bounds count scheduled tiles", "evaluate with Tiling::scheduled",
-                       op.where});
-    auto bound = [&](std::size_t i) { return static_cast<std::int64_t>(operand(op, i).scalar()); };
+    if (bounds) refuse_whole(op);
+    auto bound = [&](std::size_t i) { return integer(op, i); };
     const std::int64_t begin = bounds ? bound(0) : 0, end = bounds ? bound(bounds - 1) : axis.count;
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     std::vector<TileValue> carried = take(op.operands, bounds);
     const bool outer_hold = masks_hold_;
     for (std::int64_t round = begin; round < end; ++round) {
       axis.current = op.descending ? end - 1 - (round - begin) : round;
-      masks_hold_ = bounds == 4 && axis.current >= bound(1) && axis.current < bound(2);
+      if (op.buffer && !found(op, axis.current).visible) continue;
+      masks_hold_ = op.buffer ? found(op, axis.current).everywhere
+                              : bounds == 4 && axis.current >= bound(1) && axis.current < bound(2);
       values_[arguments[0].index] = TileValue(1, 1, static_cast<double>(axis.current));
       for (std::size_t i = 0; i < carried.size(); ++i)
         values_[arguments[i + 1].index] = std::move(carried[i]);
@@ -227,7 +282,8 @@ class Evaluation {
   std::vector<AxisState> axes_;
   std::vector<TileValue> values_;
   Memory memory_;
-  bool masks_hold_ = false;  // between full_begin and full_end of the loop
+  std::vector<std::vector<Found>> found_;  // by buffer: what the block's survey noted, by tile
+  bool masks_hold_ = false;                // on a tile that is known to be visible everywhere
 };
 
 }  // namespace

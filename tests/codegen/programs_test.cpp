@@ -59,6 +59,10 @@ TEST(Programs, Elementwise) {
     }
 }
 
+TEST(Programs, SumsToAScalar) {
+  for (const int warps : {1, 4}) expect_right(totals(), schedule_of({}, warps), {{.extents = {{"H", 5}}}});
+}
+
 TEST(Programs, MatrixProductOnWarpGrids) {
   for (const auto& [warps_m, warps_n] : {std::pair{1, 1}, {4, 1}, {2, 2}, {1, 4}})
     for (const int stages : {1, 2, 3})

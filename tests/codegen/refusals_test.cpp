@@ -356,23 +356,19 @@ TEST(Refusals, CopiesOfRowsThatDoNotLieTogether) {
             "  try: index the last dimension with the tile's last axis, and transpose the tile");
 }
 
-TEST(Refusals, SumsToAScalar) {
-  const Refusal scalar = impossible(
-      [] {
-        ProgramBuilder b("refused");
-        const Axis h = b.parallel("h", named("H"));
-        const Axis k = b.whole("k", 32);
-        const Tensor x = b.input("x", DType::f32, {named("H"), 32});
-        const Tensor o = b.output("o", DType::f32, {named("H")});
-        store(o(h), reduce_sum(load(x(h, k)), k));
-        return b.finish();
-      },
-      Schedule{});
-  EXPECT_TRUE(scalar.own_line);
-  EXPECT_EQ(scalar.words,
-            "reduce_sum of a vector to a scalar\n"
-            "  why: the rows of a block lie in different warps\n"
-            "  try: reduce along the columns of a matrix");
+TEST(Refusals, ExtremesOfAVectorThatWarpsShare) {
+  ProgramBuilder b("refused");
+  const Axis m = b.parallel_tiles("m", named("M")), k = b.whole("k", 32), n = b.whole("n", 32);
+  const Tensor x = b.input("x", DType::bf16, {named("M"), 32});
+  const Tensor w = b.input("w", DType::bf16, {32, 32});
+  const Tensor o = b.output("o", DType::f32, {named("M"), 32});
+  const Tile product = dot(load(x(m, k)), load(w(k, n)));
+  store(o(m, n), product / reduce_max(reduce_max(product, n), m));
+  const Program program = b.finish();
+  EXPECT_EQ(refused(program, tiles({{"m", 64}})).words,
+            "a reduction of m to a scalar with 4 warps along it\n"
+            "  why: it is done inside one warp, and other operations cut the vector between warps\n"
+            "  try: warps_m = 1 and warps_n = 1");
 }
 
 TEST(Refusals, SharedMemoryThatNoBlockHas) {

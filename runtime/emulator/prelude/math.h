@@ -31,6 +31,9 @@ FC_DEVICE float min(float a, float b) { return b != b || a < b ? a : b; }
 FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
 FC_DEVICE int min(int a, int b) { return a < b ? a : b; }
 
+FC_DEVICE int highest_bit(u32 x) { return 31 - __builtin_clz(x); }
+FC_DEVICE int lowest_bit(u32 x) { return __builtin_ctz(x); }
+
 FC_DEVICE int floor_div(int a, int b) { return a / b - (a % b < 0 ? 1 : 0); }
 FC_DEVICE int floor_mod(int a, int b) { return a % b + (a % b < 0 ? b : 0); }
 

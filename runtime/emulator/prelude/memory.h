@@ -62,6 +62,11 @@ FC_DEVICE float load_shared(u32 address, int line = __builtin_LINE()) {
   fc_machine->load_shared(&value, address, 4, line);
   return value;
 }
+FC_DEVICE u32 load_shared_word(u32 address, int line = __builtin_LINE()) {
+  u32 value;
+  fc_machine->load_shared(&value, address, 4, line);
+  return value;
+}
 FC_DEVICE chunk load_shared_chunk(u32 address, int line = __builtin_LINE()) {
   chunk value;
   fc_machine->load_shared(&value, address, 16, line);

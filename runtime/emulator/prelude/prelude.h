@@ -11,4 +11,5 @@
 #include "mma_m16n8k16.h"
 #include "shared_tile.cuh"
 #include "thread.h"
+#include "tile_set.cuh"
 #include "types.cuh"

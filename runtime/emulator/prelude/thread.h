@@ -1,6 +1,7 @@
 // Where a thread stands, and how the threads of a block and of a warp meet.
 #pragma once
 
+#include "convert.h"
 #include "language.h"
 #include "types.cuh"
 
@@ -17,6 +18,10 @@ FC_DEVICE u32 in_place(u32 address) { return address; }
 
 FC_DEVICE float shuffle_xor(float value, int mask, int line = __builtin_LINE()) {
   return fc_machine->shuffle_xor(value, mask, line);
+}
+FC_DEVICE int shuffle_xor(int value, int mask, int line = __builtin_LINE()) {
+  const float moved = fc_machine->shuffle_xor(bits_float(static_cast<u32>(value)), mask, line);
+  return static_cast<int>(float_bits(moved));
 }
 
 }  // namespace fc

@@ -126,6 +126,21 @@ Program integers() {
   return b.finish();
 }
 
+Program totals() {
+  ProgramBuilder b("totals");
+  const Axis h = b.parallel("h", named("H"));
+  const Axis k = b.whole("k", 40), whole = b.whole("whole", 64);
+  const Tensor x = b.input("x", DType::f32, {named("H"), 40});
+  const Tensor sum = b.output("sum", DType::f32, {named("H")});
+  const Tensor apart = b.output("apart", DType::f32, {named("H")});
+  const Tensor last = b.output("last", DType::i32, {named("H")});
+  const Tile values = load(x(h, k));
+  store(sum(h), reduce_sum(values, k));
+  store(apart(h), reduce_max(values, k) - reduce_min(values, k));
+  store(last(h), reduce_max(index(k), k) * 100 + reduce_max(index(whole), whole) - index(h));
+  return b.finish();
+}
+
 Program gather() {
   ProgramBuilder b("gather");
   const Axis batch = b.parallel("batch", named("B"));

@@ -1,0 +1,106 @@
+// What a condition can be for the rows of a block, at one exact position of the loop's axis.
+//
+// A mask compares positions, or what was looked up at positions. For a whole tile of rows and one
+// key the question is not whether it holds but whether it may hold for some row and whether it
+// surely holds for all of them. The analysis answers with two conditions on the key, built as
+// ordinary operations: every number gets a lowest and a highest value over the rows, every
+// condition a `maybe` and a `surely`.
+//
+// It never says less than `maybe` where some row holds, nor `surely` where some row does not; that
+// is all that skipping relies on. It is exact where numbers are monotone in the row (affine forms,
+// floor division by something positive, minimum and maximum). What depends on rows alone in another
+// way, such as a document number, is looked at row by row, and its extremes over the tile are
+// taken.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "codegen/analysis/affine.h"
+#include "dsl/ir/builder.h"
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+/// A condition that may be known already.
+struct Known {
+  ir::ValueId value;           ///< i1, over the loop's axis or scalar
+  std::optional<bool> always;  ///< in place of a value
+
+  static Known of(bool holds) { return {{}, holds}; }
+  [[nodiscard]] bool is(bool holds) const { return always && *always == holds; }
+};
+
+struct Truth {
+  Known maybe, surely;
+};
+
+class IntervalAnalysis {
+ public:
+  /// `outside` builds before the loop, where extremes over rows belong; `inside` builds in a region
+  /// that knows the positions of one tile of the loop's axis.
+  IntervalAnalysis(ir::Builder& outside, ir::Builder& inside, const ir::Op& loop);
+
+  Truth condition(ir::ValueId value);
+
+  Known both(const Known& a, const Known& b);
+  Known either(const Known& a, const Known& b);
+  /// The condition as a value that a region can yield.
+  ir::ValueId materialize(const Known& condition);
+
+ private:
+  /// Lowest and highest value over the rows. Without one nothing is known.
+  struct Range {
+    ir::ValueId low, high;
+    [[nodiscard]] bool known() const { return static_cast<bool>(low); }
+    [[nodiscard]] bool is_point() const { return low == high; }
+  };
+  /// What stands for the position of a row in a copy of an expression.
+  enum class Rows { first, last, each };
+
+  Range range(ir::ValueId value);
+  Range derive(ir::ValueId value);
+  Range derive_mixed(const ir::Op& op);
+  Range product(const Range& a, const Range& b);
+  Range remainder(const Range& a, ir::ValueId by);
+  Range extremes(ir::ValueId value);
+  std::optional<Range> affine_range(const AffineForm& form);
+  Truth compare(const ir::Op& op);
+  Truth compare(ir::OpCode code, ir::ValueId a, ir::ValueId b);
+  Truth some_and_all(ir::ValueId condition);
+  Truth choice(const Truth& c, const Truth& yes, const Truth& no);
+  Known invert(const Known& a);
+
+  /// Whether the value is made of positions, scalars and gathers alone, by operations without a
+  /// state.
+  bool is_pure(ir::ValueId value);
+  /// 1 or -1: rises or falls with the row; 0: does not depend on it.
+  std::optional<int> slope(ir::ValueId value);
+  std::optional<int> derive_slope(ir::ValueId value);
+  bool is_positive_scalar(ir::ValueId value) const;
+  bool may_be_nan(ir::ValueId value) const;
+  bool rows_only(ir::ValueId value) const;
+  bool has_rows(ir::ValueId value) const;
+
+  ir::ValueId copy(ir::ValueId value, Rows rows);
+  ir::ValueId elementwise(ir::OpCode code, std::vector<ir::ValueId> operands);
+  ir::ValueId number(double value, DType dtype);
+  ir::ValueId first_row();
+  ir::ValueId last_row();
+  ir::Builder& builder_for(const std::vector<ir::ValueId>& operands);
+
+  ir::Function& f_;
+  ir::Builder &outside_, &inside_;
+  ir::AxisId axis_, rows_;
+  /// Where a value comes from: before the loop, an expression inside it, or what a round makes.
+  enum class Origin { outside, expression, round };
+  std::vector<Origin> origins_;  ///< by value
+  std::map<ir::ValueId, bool> pure_;
+  std::map<ir::ValueId, std::optional<int>> slopes_;
+  std::map<ir::ValueId, Range> ranges_;
+  std::map<std::pair<ir::ValueId, Rows>, ir::ValueId> copies_;
+  std::map<std::pair<double, DType>, ir::ValueId> numbers_;
+  ir::ValueId first_row_, last_row_;
+};
+
+}  // namespace flashcore

@@ -1,0 +1,90 @@
+#include "codegen/analysis/loop_masks.h"
+
+#include <numeric>
+
+#include "codegen/analysis/empty_tiles.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// Whether the form is known outside the loop: its scalars are not made inside.
+bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
+  bool outside = true;
+  for_each_op(f, loop.body, [&](const Op& op, BlockId) {
+    for (ValueId result : op.results)
+      if (form.scalars.count(result)) outside = false;
+  });
+  for (ValueId argument : f[loop.body].arguments)
+    if (form.scalars.count(argument)) outside = false;
+  for (const auto& [axis, factor] : form.positions)
+    if (axis != loop.axis && f[axis].kind != AxisKind::parallel_tiles) outside = false;
+  return outside;
+}
+
+/// Smaller coefficients, and the constant rounded down: positions are integers.
+void reduce(AffineForm& form) {
+  std::int64_t common = 0;
+  for (const auto& [axis, factor] : form.positions) common = std::gcd(common, factor);
+  for (const auto& [scalar, factor] : form.scalars) common = std::gcd(common, factor);
+  if (common < 2) return;
+  for (auto& [axis, factor] : form.positions) factor /= common;
+  for (auto& [scalar, factor] : form.scalars) factor /= common;
+  form.constant = form.constant / common - (form.constant % common < 0 ? 1 : 0);
+}
+
+/// a x + b y
+AffineForm combined(const AffineForm& x, std::int64_t a, const AffineForm& y, std::int64_t b) {
+  AffineForm form;
+  for (const auto& [axis, factor] : x.positions) form.positions[axis] += a * factor;
+  for (const auto& [axis, factor] : y.positions) form.positions[axis] += b * factor;
+  for (const auto& [scalar, factor] : x.scalars) form.scalars[scalar] += a * factor;
+  for (const auto& [scalar, factor] : y.scalars) form.scalars[scalar] += b * factor;
+  form.constant = a * x.constant + b * y.constant;
+  std::erase_if(form.positions, [](const auto& term) { return term.second == 0; });
+  std::erase_if(form.scalars, [](const auto& term) { return term.second == 0; });
+  reduce(form);
+  return form;
+}
+
+}  // namespace
+
+std::vector<LoopMask> loop_masks(const Function& f, const Op& loop) {
+  const std::vector<bool> observes = ops_of_probes(f);
+  std::vector<LoopMask> masks;
+  for (OpId id : f[loop.body].ops) {
+    const Op& op = f[id];
+    if (op.code != OpCode::where || !f[op.results[0]].type.has(loop.axis)) continue;
+    if (!observes.empty() && observes[id.index]) continue;
+    LoopMask mask{id, affine_condition(f, op.operands[0])};
+    std::erase_if(mask.condition.terms, [&](const AffineForm& form) {
+      // A term that is the same for all tiles of the loop bounds nothing, and is no less in force.
+      const bool drop = !known_outside(f, loop, form) || !form.positions.count(loop.axis);
+      mask.condition.complete = mask.condition.complete && !drop;
+      return drop;
+    });
+    mask.skips = may_skip(f, loop, op);
+    // Only a value of the mask's own shape can stand in for it.
+    mask.droppable = f[op.operands[1]].type == f[op.results[0]].type;
+    masks.push_back(std::move(mask));
+  }
+  return masks;
+}
+
+std::vector<AffineForm> without_rows(const Function& f, const std::vector<AffineForm>& terms) {
+  std::vector<AffineForm> implied;
+  for (const AffineForm& low : terms)
+    for (const auto& [axis, up] : low.positions) {
+      if (f[axis].kind != AxisKind::parallel_tiles || up < 0) continue;
+      for (const AffineForm& high : terms) {
+        const auto down = high.positions.find(axis);
+        if (down != high.positions.end() && down->second < 0)
+          implied.push_back(combined(low, -down->second, high, up));
+      }
+    }
+  return implied;
+}
+
+}  // namespace flashcore

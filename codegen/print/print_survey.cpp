@@ -1,0 +1,77 @@
+// Which tiles a loop visits: the survey that notes it, and the way from one such tile to the next.
+#include "codegen/print/kernel_printer.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+std::string KernelPrinter::tile_set_call(std::string_view function, const Op& op,
+                                         const std::string& arguments) const {
+  const Buffer& words = f_[op.buffer];
+  return fmt::format("fc::{}<{}>({}, {})", function, words.columns, chunk_base(words, "0"), arguments);
+}
+
+/// A warp takes eight tiles at a time: with so many lookups in flight their latency counts once.
+void KernelPrinter::print_survey(const Op& op) {
+  constexpr int batch = 8;
+  const Axis& axis = f_[op.axis];
+  const Buffer& words = f_[op.buffer];
+  const BlockId region = op.body;
+  const int warps = source_.threads / 32;
+  prepare_sources(region);
+  out_.blank();
+  out_.comment(fmt::format("which tiles of {} hold something visible, and something hidden", axis.name));
+  const std::string group = names_.unique(axis.name + "_group"), tile = names_.unique(axis.name + "_tile");
+  const std::string found = names_.unique("found"), begin = names_.unique(axis.name + "_begin");
+  auto groups = out_.block("for (int {0} = {1} / {2} + warp; {0} < {3} && {0} * {2} < {4}; {0} += {5})",
+                           group, scalar(op.operands[0]), batch, words.columns,
+                           scalar(op.operands[1]), warps);
+  out_.line("fc::u32 {} = 0;", found);
+  {
+    auto tiles = out_.unrolled("n", batch);
+    out_.line("const int {} = ({} * {} + n) * {};", begin, group, batch, axis.tile);
+    storage_[f_[region].arguments[0].index] = fmt::format("({} * {} + n)", group, batch);
+    begins_[op.axis.index] = begin;
+    print_block(region);
+    const std::vector<ValueId> conditions = f_[f_[region].ops.back()].operands;
+    Writer::Scopes scopes;
+    Cursor cursor;
+    for (ValueId condition : conditions)
+      if (cursor.axes.empty() && f_[condition].home.space == Space::registers)
+        cursor = open_loops(shape_of(condition), scopes);
+    out_.line("{} |= ({} ? 1u : 0u) << n | ({} ? 0u : 256u) << n;", found,
+              element(conditions[0], cursor), element(conditions[1], cursor));
+    begins_.erase(op.axis.index);
+  }
+  out_.line("fc::note_tiles({} + {} * 4, {}, lane);", chunk_base(words, "0"), group, found);
+}
+
+void KernelPrinter::print_next_tile(const Op& op) {
+  const ValueId from = op.operands[0];
+  std::string& name = storage_[op.results[0].index];
+  if (next_tile_.first == from) {
+    name = next_tile_.second;  // what the loop itself goes on with
+    return;
+  }
+  const std::string arguments = fmt::format("{}, {}", scalar(from), scalar(op.operands[1]));
+  name = names_.unique(f_[op.results[0]].name);
+  out_.line("const int {} = {};", name,
+            tile_set_call(op.descending ? "tile_before" : "tile_after", op, arguments));
+}
+
+void KernelPrinter::open_surveyed_loop(const Op& loop, Writer::Scopes& scopes) {
+  const ValueId tile = f_[loop.body].arguments[0];
+  const std::string name = storage_[tile.index], next = names_.unique("next_tile");
+  const std::string begin = scalar(loop.operands[0]), end = scalar(loop.operands[1]);
+  const std::string first = loop.descending ? end : begin + " - 1", bound = loop.descending ? begin : end;
+  const auto step = [&](const std::string& from) {
+    return tile_set_call(loop.descending ? "tile_before" : "tile_after", loop, from + ", " + bound);
+  };
+  scopes.push_back(out_.block("for (int {0} = {1}, {2}; {0} {3} {4}; {0} = {2})", name, step(first), next,
+                              loop.descending ? ">=" : "<", bound));
+  out_.line("{} = {};", next, step(name));
+  next_tile_ = {tile, next};
+}
+
+}  // namespace flashcore

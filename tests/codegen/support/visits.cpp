@@ -1,0 +1,94 @@
+#include "tests/codegen/support/visits.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "codegen/generate.h"
+#include "codegen/passes/rewrite.h"
+#include "dsl/ir/verify.h"
+#include "runtime/reference/reference.h"
+
+namespace flashcore {
+
+Program masked_maximum(const std::function<Tile(const Positions&)>& visible, int tables) {
+  ProgramBuilder b("masked_maximum");
+  const Axis rows = b.parallel_tiles("rows", Extent("M")), cols = b.tiles("cols", Extent("N"));
+  const Tensor s = b.input("s", DType::f32, {Extent("M"), Extent("N")});
+  std::vector<Tensor> inputs;
+  for (int i = 0; i < tables; ++i)
+    inputs.push_back(b.input(fmt::format("t{}", i), DType::i32, {Extent("N")}));
+  const Tensor y = b.output("y", DType::f32, {Extent("M")});
+  const Tile last = b.loop(cols, b.fill({rows}, lowest), [&](const Tile& largest) {
+    const Tile seen = visible({index(rows), index(cols), length(rows), length(cols), inputs});
+    return maximum(largest, reduce_max(where(seen, load(s(rows, cols)), -infinity), cols));
+  });
+  store(y(rows), last);
+  return b.finish();
+}
+
+namespace {
+
+using namespace ir;
+
+/// Carries two sums of powers of two, and stores their pair of bit sets in place of the result.
+Function with_counters(const Function& lowered, bool masked) {
+  Function f = lowered;
+  OpId loop, store;
+  for (OpId id : f[f.body].ops) {
+    if (f[id].code == OpCode::loop) loop = id;
+    if (f[id].code == OpCode::store) store = id;
+  }
+  const std::vector<AxisId> rows = f[f[store].operands[0]].type.axes;
+  ValueId start;
+  insert_before(f, f.body, 0, {}, [&](Builder& b) { start = b.constant(0, DType::f32, rows); });
+  const BlockId body = f[loop].body;
+  const ValueId carried = add_carried(f, loop, start, "count"), tile = f[body].arguments[0];
+  ValueId next;
+  insert_before(f, body, f[body].ops.size() - 1, {}, [&](Builder& b) {
+    const ValueId bit = b.elementwise(OpCode::exp2, {b.cast(tile, DType::f32)});
+    const ValueId zero = b.constant(0, DType::f32);
+    ValueId counted = bit;
+    if (masked) {
+      // A masking where gives its second operand where nobody looks at the condition.
+      const ValueId no = b.elementwise(OpCode::lt, {tile, b.constant(-1, DType::i32)});
+      counted = b.elementwise(OpCode::where, {no, zero, bit});
+      f.definition(counted)->masking = true;
+    }
+    next = b.add(carried, counted);
+  });
+  yield_of(f, f[loop]).operands.push_back(next);
+  f[store].operands[0] = f[loop].results.back();
+  verify_after(f, "the test");
+  return f;
+}
+
+}  // namespace
+
+std::vector<Visits> visits_of(const Program& program, const Schedule& schedule,
+                              std::string_view pass, int rows, int cols,
+                              const std::vector<std::vector<std::int32_t>>& tables) {
+  Function lowered;
+  (void)generate(program, schedule, find_target("sm_80"),
+                 [&](std::string_view name, const Function& f) {
+                   if (name == pass) lowered = f;
+                 });
+  std::vector<float> s(static_cast<std::size_t>(rows) * cols, 1), y(static_cast<std::size_t>(rows));
+  std::vector<TensorView> views{TensorView::dense(s.data(), DType::f32, {rows, cols}, cpu_device)};
+  for (const auto& table : tables)
+    views.push_back(TensorView::dense(const_cast<std::int32_t*>(table.data()), DType::i32,
+                                      {static_cast<std::int64_t>(table.size())}, cpu_device));
+  views.push_back(TensorView::dense(y.data(), DType::f32, {rows}, cpu_device));
+  const auto sums = [&](bool masked) {
+    return evaluate(with_counters(lowered, masked), views, {}, {.tiling = Tiling::scheduled})[0]
+        .values;
+  };
+  const std::vector<double> visited = sums(false), masked = sums(true);
+  std::vector<Visits> visits;
+  for (int row = 0; row < rows; row += schedule.tiles.at("rows"))
+    visits.push_back(
+        {static_cast<std::uint64_t>(visited[row]), static_cast<std::uint64_t>(masked[row])});
+  return visits;
+}
+
+}  // namespace flashcore
