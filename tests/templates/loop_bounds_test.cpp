@@ -1,7 +1,6 @@
 // A mask bounds the loop over keys exactly: a block visits the tiles that hold something visible,
 // and masks those of them that hold something hidden. The kernel is made to count its own rounds
 // and to write the counts where it would write lse.
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "codegen/generate.h"
 #include "templates/attention.h"
 #include "tests/templates/support/attention_run.h"
+#include "tests/templates/support/round_counts.h"
 
 namespace flashcore {
 namespace {
@@ -53,15 +53,6 @@ const Bounded masks[] = {
      [](int, int, int, int) { return false; }},
 };
 
-struct Counts {
-  int visited = 0, masked = 0;
-  bool operator==(const Counts&) const = default;
-};
-
-std::ostream& operator<<(std::ostream& out, const Counts& counts) {
-  return out << counts.visited << " tiles visited, " << counts.masked << " of them masked";
-}
-
 Counts expected(const Bounded& mask, int block, int q_len, int k_len) {
   Counts counts;
   for (int tile = 0; tile * cols < k_len; ++tile) {
@@ -76,24 +67,6 @@ Counts expected(const Bounded& mask, int block, int q_len, int k_len) {
     counts.masked += some && !all ? 1 : 0;
   }
   return counts;
-}
-
-std::string replaced(const std::string& text, const char* pattern, const char* format) {
-  std::string changed = std::regex_replace(text, std::regex(pattern), format);
-  EXPECT_TRUE(changed != text) << "the kernel has no " << pattern;
-  return changed;
-}
-
-/// visited + masked / 1024 in place of lse.
-KernelSource counting(KernelSource source, bool is_masked) {
-  std::string& body = source.body;
-  body = replaced(body, R"(( *const fc::u32 shared = ))", "  float rounds = 0;\n$1");
-  body = replaced(body, R"((for \(int cols_tile\w* = .*\{))", "$1\n    rounds += 1.f;");
-  if (is_masked)
-    body =
-        replaced(body, R"(( if \(.*cols_tile.*cols_full_.*\{))", "$1\n      rounds += 1.f / 1024;");
-  body = replaced(body, R"((fc::store_global<1>\(lse_at .*, )&\w+\[\w\]\[\w\]\);)", "$1&rounds);");
-  return source;
 }
 
 class LoopBounds : public testing::TestWithParam<Bounded> {};
@@ -124,9 +97,7 @@ TEST_P(LoopBounds, AreExact) {
       (void)run.emulate(source);
       const std::vector<double> rounds = run.values(4);
       for (int block = 0; block * rows < q_len; ++block) {
-        const double count = rounds[static_cast<std::size_t>(block * rows)];
-        const int visited = static_cast<int>(count);
-        EXPECT_EQ((Counts{visited, static_cast<int>((count - visited) * 1024)}),
+        EXPECT_EQ(Counts::read(rounds[static_cast<std::size_t>(block * rows)]),
                   expected(mask, block, q_len, k_len))
             << "block " << block << " of " << q_len << " queries and " << k_len << " keys";
       }

@@ -1,0 +1,110 @@
+#include "codegen/explain.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "codegen/analysis/expression_text.h"
+#include "codegen/analysis/loop_masks.h"
+#include "codegen/generate.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+std::vector<OpId> loops_of(const Function& f) {
+  std::vector<OpId> loops;
+  for (std::size_t b = 0; b < f.blocks.size(); ++b)
+    for (OpId id : f.blocks[b].ops)
+      if (f[id].code == OpCode::loop) loops.push_back(id);
+  return loops;
+}
+
+/// The parts of a condition that are joined by `and`.
+void split(const Function& f, ValueId condition, std::vector<ValueId>& parts) {
+  const Op* op = f.definition(condition);
+  if (!op || op->code != OpCode::logical_and) {
+    parts.push_back(condition);
+    return;
+  }
+  for (ValueId part : op->operands) split(f, part, parts);
+}
+
+class LoopExplanation {
+ public:
+  LoopExplanation(const Function& before, const Op& loop, const Op& bounded, const Schedule& schedule)
+      : f_(before), loop_(loop), bounded_(bounded), schedule_(schedule) {}
+
+  std::string text() {
+    const Axis& axis = f_[loop_.axis];
+    line("loop over {}: tiles of {}, {}", axis.name, axis.tile,
+         loop_.descending ? "from the last to the first" : "from the first to the last");
+    const std::vector<LoopMask> masks = loop_masks(f_, loop_);
+    if (masks.empty()) line("  no mask: every tile is visited");
+    bool dropped = false;
+    for (const LoopMask& mask : masks) {
+      parts(mask);
+      if (!mask.skips)
+        line("  empty tiles are visited: they change what the loop carries");
+      else if (mask.condition.complete || bounded_.buffer || !mask.condition.terms.empty())
+        line("  empty tiles are not visited: they change nothing");
+      else
+        line("  every tile is visited: nothing says ahead which ones are empty");
+      dropped = dropped || (mask.droppable && (mask.condition.complete || bounded_.buffer));
+    }
+    if (masks.empty()) return std::move(text_);
+    if (!dropped)
+      line("  every tile that is visited is masked");
+    else if (bounded_.buffer || !schedule_.peel_masks)
+      line("  full tiles run without the mask, after one test a tile");
+    else
+      line("  full tiles run without the mask, in a loop of their own");
+    return std::move(text_);
+  }
+
+ private:
+  void parts(const LoopMask& mask) {
+    std::vector<ValueId> conditions;
+    split(f_, f_[mask.where].operands[0], conditions);
+    for (ValueId condition : conditions) {
+      const AffineCondition linear = affine_condition(f_, condition);
+      bool bounds = linear.complete;
+      for (const AffineForm& term : linear.terms) bounds = bounds && term.positions.count(loop_.axis);
+      if (bounds) {
+        for (const AffineForm& term : linear.terms)
+          line("  bounded: {}", bound_text(f_, term, loop_.axis));
+        continue;
+      }
+      line("  {}: {}", bounded_.buffer ? "surveyed" : "not analysed", expression_text(f_, condition));
+    }
+  }
+
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
+  }
+
+  const Function& f_;
+  const Op &loop_, &bounded_;
+  const Schedule& schedule_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string explain(const Program& program, const Schedule& schedule, const Target& target) {
+  Function before, after;
+  (void)generate(program, schedule, target, [&](std::string_view pass, const Function& f) {
+    if (pass == "mask_tails") before = f;
+    if (pass == "bound_masks") after = f;
+  });
+  // Bounding adds regions of surveys and no loops.
+  const std::vector<OpId> loops = loops_of(before), bounded = loops_of(after);
+  std::string text;
+  for (std::size_t i = 0; i < loops.size(); ++i)
+    text += LoopExplanation(before, before[loops[i]], after[bounded[i]], schedule).text();
+  return text.empty() ? "no loops\n" : text;
+}
+
+}  // namespace flashcore

@@ -1,0 +1,16 @@
+// What code generation derived from the masks of a program, in words.
+#pragma once
+
+#include <string>
+
+#include "dsl/program.h"
+#include "dsl/schedule.h"
+#include "dsl/target.h"
+
+namespace flashcore {
+
+/// For every loop: its tiles, what each part of its masks does for it, which tiles are visited and which
+/// of them are masked. Throws what generate() throws.
+std::string explain(const Program& program, const Schedule& schedule, const Target& target);
+
+}  // namespace flashcore
