@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "codegen/analysis/expression_text.h"
 #include "codegen/analysis/loop_masks.h"
 #include "codegen/generate.h"
 
@@ -33,8 +32,9 @@ void split(const Function& f, ValueId condition, std::vector<ValueId>& parts) {
 
 class LoopExplanation {
  public:
-  LoopExplanation(const Function& before, const Op& loop, const Op& bounded, const Schedule& schedule)
-      : f_(before), loop_(loop), bounded_(bounded), schedule_(schedule) {}
+  LoopExplanation(const Function& before, const Op& loop, const Op& bounded, const Schedule& schedule,
+                  const PositionNames& names)
+      : f_(before), loop_(loop), bounded_(bounded), schedule_(schedule), words_(before, names) {}
 
   std::string text() {
     const Axis& axis = f_[loop_.axis];
@@ -47,8 +47,10 @@ class LoopExplanation {
       parts(mask);
       if (!mask.skips)
         line("  empty tiles are visited: they change what the loop carries");
-      else if (mask.condition.complete || bounded_.buffer || !mask.condition.terms.empty())
+      else if (mask.condition.complete || bounded_.buffer)
         line("  empty tiles are not visited: they change nothing");
+      else if (!mask.condition.terms.empty())
+        line("  tiles outside the bounds are not visited, all others are");
       else
         line("  every tile is visited: nothing says ahead which ones are empty");
       dropped = dropped || (mask.droppable && (mask.condition.complete || bounded_.buffer));
@@ -73,10 +75,10 @@ class LoopExplanation {
       for (const AffineForm& term : linear.terms) bounds = bounds && term.positions.count(loop_.axis);
       if (bounds) {
         for (const AffineForm& term : linear.terms)
-          line("  bounded: {}", bound_text(f_, term, loop_.axis));
+          line("  bounded: {}", words_.bound(term, loop_.axis));
         continue;
       }
-      line("  {}: {}", bounded_.buffer ? "surveyed" : "not analysed", expression_text(f_, condition));
+      line("  {}: {}", bounded_.buffer ? "surveyed" : "not analysed", words_.of(condition));
     }
   }
 
@@ -88,12 +90,14 @@ class LoopExplanation {
   const Function& f_;
   const Op &loop_, &bounded_;
   const Schedule& schedule_;
+  ExpressionText words_;
   std::string text_;
 };
 
 }  // namespace
 
-std::string explain(const Program& program, const Schedule& schedule, const Target& target) {
+std::string explain(const Program& program, const Schedule& schedule, const Target& target,
+                    const PositionNames& names) {
   Function before, after;
   (void)generate(program, schedule, target, [&](std::string_view pass, const Function& f) {
     if (pass == "mask_tails") before = f;
@@ -103,7 +107,7 @@ std::string explain(const Program& program, const Schedule& schedule, const Targ
   const std::vector<OpId> loops = loops_of(before), bounded = loops_of(after);
   std::string text;
   for (std::size_t i = 0; i < loops.size(); ++i)
-    text += LoopExplanation(before, before[loops[i]], after[bounded[i]], schedule).text();
+    text += LoopExplanation(before, before[loops[i]], after[bounded[i]], schedule, names).text();
   return text.empty() ? "no loops\n" : text;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "codegen/analysis/expression_text.h"
 #include "dsl/program.h"
 #include "dsl/schedule.h"
 #include "dsl/target.h"
@@ -11,6 +12,7 @@ namespace flashcore {
 
 /// For every loop: its tiles, what each part of its masks does for it, which tiles are visited and which
 /// of them are masked. Throws what generate() throws.
-std::string explain(const Program& program, const Schedule& schedule, const Target& target);
+std::string explain(const Program& program, const Schedule& schedule, const Target& target,
+                    const PositionNames& names = {});
 
 }  // namespace flashcore

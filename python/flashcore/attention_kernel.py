@@ -21,6 +21,15 @@ Array = TypeVar("Array")
 class AttentionKernel(Kernel):
     """Attention for one spec, called with q, k and v."""
 
+    _position_names = {
+        "batch": "b",
+        "head": "h",
+        "rows": "q_idx",
+        "cols": "kv_idx",
+        "length(rows)": "q_len",
+        "length(cols)": "kv_len",
+    }
+
     def __init__(
         self, spec: AttentionSpec, schedule: Schedule, target: str, probe: Sequence[str] = ()
     ):

@@ -15,6 +15,9 @@ from .schedule import Schedule
 class Kernel:
     """A program generated for one target. Its kinds differ in how they are called."""
 
+    # What explain() calls positions and lengths, where not by their axes.
+    _position_names: dict[str, str] = {}
+
     def __init__(
         self, program: Program, schedule: Schedule, target: str, probe: Sequence[str] = ()
     ):
@@ -113,6 +116,10 @@ class Kernel:
     def ir(self, when: str = "built") -> str:
         """The program as text: "built", or after a pass, as in "after:simplify"."""
         return self._core.ir_after(when.removeprefix("after:"))
+
+    def explain(self) -> str:
+        """What code generation derived from the masks: which tiles a loop visits, and which it masks."""
+        return self._core.explain(self._position_names)
 
     def __repr__(self) -> str:
         return f"<flashcore.{type(self).__name__} {self.name} for {self.target}>"

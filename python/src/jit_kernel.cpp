@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "codegen/explain.h"
 #include "dsl/error.h"
 #include "dsl/ir/print.h"
 #include "dsl/json.h"
@@ -72,6 +73,10 @@ std::string JitKernel::ir_after(const std::string& pass) const {
                    .why = "there is no such pass",
                    .fix = fmt::format("built, {}", fmt::join(pass_names(), ", ")),
                    .where = {}});
+}
+
+std::string JitKernel::explain(const std::map<std::string, std::string>& names) const {
+  return flashcore::explain(program_, schedule_, target_, names);
 }
 
 const CompiledKernel& JitKernel::compiled() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,6 +27,9 @@ class JitKernel {
   [[nodiscard]] double generate_ms() const { return generate_ms_; }
   /// The program after a pass, or "built" for before the first.
   [[nodiscard]] std::string ir_after(const std::string& pass) const;
+
+  /// What the masks do for the loops, in words; `names` are those of positions and lengths.
+  [[nodiscard]] std::string explain(const std::map<std::string, std::string>& names) const;
 
   /// Needs no GPU. Compiles on first use.
   [[nodiscard]] const CompiledKernel& compiled() const;

@@ -67,6 +67,7 @@ void bind_kernels(py::module_& m) {
   py::class_<JitKernel>(m, "Kernel")
       .def(py::init<const Program&, const std::string&, const std::string&>(), py::arg("program"),
            py::arg("schedule"), py::arg("target"), py::call_guard<py::gil_scoped_release>())
+      .def("explain", &JitKernel::explain, py::arg("names"))
       .def("launch", &JitKernel::launch, py::arg("arrays"), py::arg("scalars"), py::arg("stream"))
       .def("prepare", &JitKernel::prepare, py::arg("device"),
            py::call_guard<py::gil_scoped_release>())

@@ -1,0 +1,98 @@
+// What explain() says, word for word.
+#include "codegen/explain.h"
+
+#include <gtest/gtest.h>
+
+#include "templates/attention.h"
+#include "tests/codegen/support/programs.h"
+#include "tests/codegen/support/visits.h"
+
+namespace flashcore {
+namespace {
+
+std::string explained(const Program& program, bool peel = false, bool descending = true) {
+  Schedule schedule;
+  schedule.tiles = {{"rows", 64}, {"cols", 32}};
+  schedule.peel_masks = peel;
+  schedule.descending = descending;
+  return explain(program, schedule, find_target("sm_80"));
+}
+
+TEST(Explain, LinearMasksBoundTheLoop) {
+  const Program window = masked_maximum([](const Positions& p) {
+    const Tile at = p.row + (p.col_count - p.row_count);
+    return p.col <= at && p.col * 2 > at - 100;
+  });
+  EXPECT_EQ(explained(window),
+            "loop over cols: tiles of 32, from the last to the first\n"
+            "  bounded: cols <= rows + length(cols) - length(rows)\n"
+            "  bounded: 2 * cols >= rows + length(cols) - length(rows) - 99\n"
+            "  bounded: cols <= length(cols) - 1\n"
+            "  empty tiles are not visited: they change nothing\n"
+            "  full tiles run without the mask, after one test a tile\n");
+}
+
+TEST(Explain, OtherMasksAreSurveyed) {
+  const Program mixed = masked_maximum([](const Positions& p) {
+    return p.col <= p.row && (p.row / 50 == p.col / 50 || !(abs(p.row - p.col) % 3 > 1));
+  });
+  EXPECT_EQ(explained(mixed, true, false),
+            "loop over cols: tiles of 32, from the first to the last\n"
+            "  bounded: cols <= rows\n"
+            "  surveyed: rows // 50 == cols // 50 | ~(abs(rows - cols) % 3 > 1)\n"
+            "  bounded: cols <= length(cols) - 1\n"
+            "  empty tiles are not visited: they change nothing\n"
+            "  full tiles run without the mask, after one test a tile\n");
+}
+
+TEST(Explain, AMaskByDataOfTheLoopSaysNothingAhead) {
+  ProgramBuilder b("by_data");
+  const Axis rows = b.parallel_tiles("rows", Extent("M")), cols = b.tiles("cols", Extent("N"));
+  const Tensor s = b.input("s", DType::f32, {Extent("M"), Extent("N")});
+  const Tensor y = b.output("y", DType::f32, {Extent("M")});
+  const Tile last = b.loop(cols, b.fill({rows}, lowest), [&](const Tile& largest) {
+    const Tile x = load(s(rows, cols)).named("x");
+    return maximum(largest, reduce_max(where(x > 0, x, -infinity), cols));
+  });
+  store(y(rows), last);
+  EXPECT_EQ(explained(b.finish(), true),
+            "loop over cols: tiles of 32, from the last to the first\n"
+            "  not analysed: x > 0\n"
+            "  bounded: cols <= length(cols) - 1\n"
+            "  tiles outside the bounds are not visited, all others are\n"
+            "  every tile that is visited is masked\n");
+}
+
+TEST(Explain, PositionsGoByTheNamesTheyAreGiven) {
+  AttentionSpec spec;
+  spec.head_dim = 64;
+  spec.mask = causal();
+  Schedule schedule;
+  schedule.tiles = {{"rows", 64}, {"cols", 64}};
+  schedule.peel_masks = true;
+  EXPECT_EQ(explain(attention_forward(spec), schedule, find_target("sm_80"),
+                    {{"rows", "q_idx"},
+                     {"cols", "kv_idx"},
+                     {"length(rows)", "q_len"},
+                     {"length(cols)", "kv_len"}}),
+            "loop over cols: tiles of 64, from the last to the first\n"
+            "  bounded: kv_idx <= q_idx + kv_len - q_len\n"
+            "  bounded: kv_idx <= kv_len - 1\n"
+            "  empty tiles are not visited: they change nothing\n"
+            "  full tiles run without the mask, in a loop of their own\n");
+}
+
+TEST(Explain, WhatHasNoMask) {
+  EXPECT_EQ(explain(elementwise(64), {.tiles = {{"rows", 64}}}, find_target("sm_80")), "no loops\n");
+  AttentionSpec spec;
+  spec.head_dim = 64;
+  spec.kv_len = 256;
+  Schedule schedule;
+  schedule.tiles = {{"rows", 64}, {"cols", 64}};
+  EXPECT_EQ(explain(attention_forward(spec), schedule, find_target("sm_80")),
+            "loop over cols: tiles of 64, from the last to the first\n"
+            "  no mask: every tile is visited\n");
+}
+
+}  // namespace
+}  // namespace flashcore
