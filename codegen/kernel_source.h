@@ -23,6 +23,7 @@ struct TensorArgument {
   /// A probe's (dsl/probes.h): the kernel writes no element of a tile that it does not visit; the caller
   /// fills the tensor with this before the launch.
   std::optional<double> unwritten = {};
+  bool gathered = false;  ///< read element by element: the last stride is a parameter too
 };
 
 /// A scalar the caller passes (fp32 or i32).

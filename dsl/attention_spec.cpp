@@ -7,23 +7,22 @@
 
 namespace flashcore {
 
-Mask full() { return {}; }
-
-Mask causal(Align align) {
-  if (align == Align::top_left)
-    return {"causal(top_left)",
-            [](const ScoreSite& s) { return s.query_index >= s.key_index; }};
-  return {"causal(bottom_right)", [](const ScoreSite& s) {
-            return s.query_index + (s.key_length - s.query_length) >= s.key_index;
-          }};
-}
-
 std::string_view name_of(TensorLayout layout) {
   switch (layout) {
     case TensorLayout::bhsd: return "bhsd";
     case TensorLayout::bshd: return "bshd";
   }
   return "?";
+}
+
+std::vector<Captured> captured_tensors(const AttentionSpec& spec) {
+  std::vector<Captured> all;
+  for (const Expression* expression : {static_cast<const Expression*>(&spec.mask),
+                                       static_cast<const Expression*>(&spec.score),
+                                       static_cast<const Expression*>(&spec.sink)})
+    for (const Captured& tensor : expression->tensors)
+      if (std::find(all.begin(), all.end(), tensor) == all.end()) all.push_back(tensor);
+  return all;
 }
 
 std::vector<std::string> check(const AttentionSpec& spec) {
@@ -56,6 +55,20 @@ std::vector<std::string> check(const AttentionSpec& spec) {
       reasons.push_back(fmt::format(
           "{} = {}: a compiled-in length is at least 1; leave it open for tensors that may be empty",
           name, *length));
+  const auto add = [&](const std::vector<std::string>& more) {
+    reasons.insert(reasons.end(), more.begin(), more.end());
+  };
+  add(check(spec.mask));
+  if (!spec.score.text.empty()) add(check(spec.score));
+  if (!spec.sink.text.empty()) add(check(spec.sink));
+  const std::vector<Captured> tensors = captured_tensors(spec);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (tensors[k].name == tensors[i].name)
+        reasons.push_back(fmt::format(
+            "two different captured tensors named {}: {} with {} dimensions and {} with {}; rename one",
+            tensors[i].name, name_of(tensors[k].dtype), tensors[k].rank, name_of(tensors[i].dtype),
+            tensors[i].rank));
   return reasons;
 }
 

@@ -1,37 +1,15 @@
 // What attention to compute, as data. templates/attention.h turns it into a tile program.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "dsl/dtype.h"
-#include "dsl/tile.h"
+#include "dsl/expression.h"
+#include "dsl/variants.h"
 
 namespace flashcore {
-
-/// Where a score stands: batch and head are scalars, query_index and key_index tiles of i32.
-struct ScoreSite {
-  Tile batch, head, query_index, key_index;
-  Tile query_length, key_length;  ///< i32 scalars
-};
-
-/// Which keys a query row sees: a condition on the positions. The text names it in files and messages;
-/// an empty function lets every row see every key.
-struct Mask {
-  std::string text = "full";
-  std::function<Tile(const ScoreSite&)> visible;
-};
-
-enum class Align {
-  bottom_right,  ///< the last query row sees the last key, as in FlashAttention
-  top_left,      ///< the first query row sees the first key, as in torch's is_causal
-};
-
-Mask full();
-/// Row i sees keys up to i + key_length - query_length (bottom_right) or up to i (top_left).
-Mask causal(Align align = Align::bottom_right);
 
 /// Order of the dimensions of q, k, v and o.
 enum class TensorLayout {
@@ -39,13 +17,15 @@ enum class TensorLayout {
   bshd,  ///< [batch, length, heads, head_dim]
 };
 
-/// Scaled dot-product attention, softmax(scale q k^T + mask) v, computed without storing the scores
+/// Scaled dot-product attention, softmax(score(scale q k^T) + mask) v, computed without storing the scores
 /// (Dao et al., FlashAttention-2, arXiv:2307.08691).
 ///
 /// q [batch, heads, q_len, head_dim], k [batch, kv_heads, kv_len, head_dim],
 /// v [batch, kv_heads, kv_len, head_dim_v], o [batch, heads, q_len, head_dim_v], all of `dtype`;
 /// lse, if asked for, fp32 [batch, heads, q_len], natural logarithm. Query head h reads key head
-/// h / (heads / kv_heads). A row that sees no key gives zeros and an lse of -inf.
+/// h / (heads / kv_heads). First comes the scale, then the score expression, then the mask. A row that
+/// sees no key gives zeros and, without a sink, an lse of -inf. The tensors that the expressions capture
+/// are passed after the others: the mask's, the score's, the sink's, one of a name.
 struct AttentionSpec {
   int head_dim = 0;    ///< 8 to 256, a multiple of 8
   int head_dim_v = 0;  ///< 0: head_dim
@@ -53,6 +33,8 @@ struct AttentionSpec {
   int kv_heads = 0;    ///< 0: heads
   DType dtype = DType::bf16;
   Mask mask = {};
+  Score score = {};
+  Sink sink = {};
   TensorLayout layout = TensorLayout::bhsd;
   bool lse = false;    ///< also return the log-sum-exp of every row
 
@@ -62,6 +44,9 @@ struct AttentionSpec {
   [[nodiscard]] int value_dim() const { return head_dim_v ? head_dim_v : head_dim; }
   [[nodiscard]] int group() const { return kv_heads ? heads / kv_heads : 1; }
 };
+
+/// The tensors that the spec's expressions capture, one of a name, in the order of a launch.
+std::vector<Captured> captured_tensors(const AttentionSpec& spec);
 
 /// Every reason the spec contradicts itself or asks for what FlashCore does not do; empty if none.
 std::vector<std::string> check(const AttentionSpec& spec);

@@ -37,9 +37,14 @@ Enum parse_enum(const std::string& text) {
 template <class Field>
 requires std::is_enum_v<Field> Json write(Field field) { return name_of(field); }
 template <class Field>
-requires(!std::is_enum_v<Field>) Json write(const Field& field) { return field; }
+requires(!std::is_enum_v<Field> && !std::is_base_of_v<Expression, Field>) Json write(const Field& field) { return field; }
 Json write(const std::optional<int>& field) { return field ? Json(*field) : Json(nullptr); }
-Json write(const Mask& mask) { return mask.text; }
+Json write(const Expression& expression) {
+  Json tensors = Json::array();
+  for (const Captured& tensor : expression.tensors)
+    tensors.push_back({{"name", tensor.name}, {"dtype", name_of(tensor.dtype)}, {"rank", tensor.rank}});
+  return {{"text", expression.text}, {"tensors", std::move(tensors)}};
+}
 
 template <class Field>
 requires std::is_enum_v<Field>
@@ -47,7 +52,8 @@ void read(const Json& value, Field& field) { field = parse_enum<Field>(value.get
 void read(const Json& value, DType& field) {
   const auto text = value.get<std::string>();
   const std::optional<DType> type = parse_dtype(text);
-  if (!type) throw std::invalid_argument(fmt::format("\"{}\" is not one of f16, bf16, f32", text));
+  if (!type) throw std::invalid_argument(fmt::format("\"{}\" is not one of f16, bf16, f32; captured tensors may also be "
+                                            "f64, i64, i32, i16, i8, u8 and i1", text));
   field = *type;
 }
 void read(const Json& value, int& field) {
@@ -66,7 +72,21 @@ void read(const Json& value, std::optional<int>& field) {
     read(value, field.emplace());
   }
 }
-void read(const Json& value, Mask& field) { field = parse_mask(value.get<std::string>()); }
+/// An expression without captured tensors may also be its text alone.
+void read(const Json& value, Expression& field) {
+  field.tensors.clear();
+  if (value.is_string()) {
+    field.text = value.get<std::string>();
+    return;
+  }
+  field.text = value.at("text").get<std::string>();
+  for (const Json& tensor : value.value("tensors", Json::array())) {
+    Captured& captured = field.tensors.emplace_back();
+    captured.name = tensor.at("name").get<std::string>();
+    read(tensor.at("dtype"), captured.dtype);
+    read(tensor.at("rank"), captured.rank);
+  }
+}
 
 // The one list of a spec's fields.
 template <class Spec, class Visit>
@@ -78,6 +98,8 @@ void for_each_field(Spec& spec, Visit&& visit) {
   visit("kv_heads", spec.kv_heads);
   visit("dtype", spec.dtype);
   visit("mask", spec.mask);
+  visit("score", spec.score);
+  visit("sink", spec.sink);
   visit("layout", spec.layout);
   visit("lse", spec.lse);
   visit("batch", spec.batch);
@@ -172,19 +194,6 @@ AttentionSpec attention_spec_from_json(std::string_view text) {
 Schedule schedule_from_json(std::string_view text) {
   return read_fields<ScheduleError, Schedule>(parse_object<ScheduleError>(text, "schedule"),
                                               "schedule");
-}
-
-Mask parse_mask(std::string_view text) {
-  const std::vector<Mask> known = {full(), causal(Align::bottom_right), causal(Align::top_left)};
-  std::vector<std::string> names;
-  for (const Mask& mask : known) {
-    if (mask.text == text) return mask;
-    names.push_back(mask.text);
-  }
-  throw SpecError({.what = "cannot read the mask",
-                   .why = fmt::format("\"{}\" is not one of {}", text, fmt::join(names, ", ")),
-                   .fix = "a mask that is a function can only be given in code",
-                   .where = {}});
 }
 
 }  // namespace flashcore

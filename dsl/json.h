@@ -20,7 +20,4 @@ std::string to_json(const Schedule& schedule);
 AttentionSpec attention_spec_from_json(std::string_view text);
 Schedule schedule_from_json(std::string_view text);
 
-/// The mask of a text such as "causal(top_left)"; it does not read masks that are functions.
-Mask parse_mask(std::string_view text);
-
 }  // namespace flashcore

@@ -54,6 +54,11 @@ Tensor ProgramBuilder::input(std::string name, DType dtype, std::vector<Extent> 
   check_name(name, at);
   return {this, function_.add_tensor({std::move(name), dtype, std::move(dims), false})};
 }
+Tensor ProgramBuilder::gathered_input(std::string name, DType dtype, std::vector<Extent> dims,
+                                      const At& at) {
+  check_name(name, at);
+  return {this, function_.add_tensor({std::move(name), dtype, std::move(dims), false, {}, true})};
+}
 Tensor ProgramBuilder::output(std::string name, DType dtype, std::vector<Extent> dims,
                               const At& at) {
   check_name(name, at);

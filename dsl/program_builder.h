@@ -38,6 +38,9 @@ class ProgramBuilder {
 
   /// A tensor argument. Its last dimension has unit stride; the others any.
   Tensor input(std::string name, DType dtype, std::vector<Extent> dims, const At& at = At::current());
+  /// An input that `gather` reads at computed positions: any dtype, any strides.
+  Tensor gathered_input(std::string name, DType dtype, std::vector<Extent> dims,
+                        const At& at = At::current());
   Tensor output(std::string name, DType dtype, std::vector<Extent> dims,
                 const At& at = At::current());
   /// A scalar argument. `positive` lets the compiler move it through a maximum; a launch with a value

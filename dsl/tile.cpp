@@ -86,6 +86,7 @@ Tile log(Operand a) { return unary(OpCode::log, a); }
 Tile log2(Operand a) { return unary(OpCode::log2, a); }
 Tile sqrt(Operand a) { return unary(OpCode::sqrt, a); }
 Tile tanh(Operand a) { return unary(OpCode::tanh, a); }
+Tile floor(Operand a) { return unary(OpCode::floor, a); }
 Tile reciprocal(Operand a) { return unary(OpCode::reciprocal, a); }
 
 Tile where(Operand condition, Operand yes, Operand no) {
@@ -152,6 +153,18 @@ Access Tensor::access(const std::vector<Index>& indices) const {
       access.coordinates.push_back({index.axis.id, {}});
   }
   return access;
+}
+
+Tile gather(const Tensor& tensor, const std::vector<Operand>& indices) {
+  ProgramBuilder& owner = *tensor.owner();
+  std::vector<ir::ValueId> ids;
+  Location where;
+  for (const Operand& index : indices) {
+    if (index.empty) owner_of({&index});  // refuses it
+    if (ids.empty()) where = index.where;
+    ids.push_back(value_of(owner, index, DType::i32));
+  }
+  return {&owner, owner.ops().at(where).gather(tensor.id(), std::move(ids))};
 }
 
 Tile load(const Access& access) {

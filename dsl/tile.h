@@ -90,6 +90,7 @@ Tile log(Operand a);
 Tile log2(Operand a);
 Tile sqrt(Operand a);
 Tile tanh(Operand a);
+Tile floor(Operand a);
 Tile reciprocal(Operand a);
 
 /// `yes` where the condition holds, else `no`.
@@ -144,12 +145,17 @@ class Tensor {
   }
   [[nodiscard]] Access access(const std::vector<Index>& indices) const;
 
+  [[nodiscard]] ProgramBuilder* owner() const { return owner_; }
   [[nodiscard]] ir::TensorId id() const { return id_; }
 
  private:
   ProgramBuilder* owner_ = nullptr;
   ir::TensorId id_;
 };
+
+/// The elements of a gathered input at computed positions, one i32 index a dimension: tiles of f32, i32
+/// or i1 over the axes of the indices. Outside the tensor it is zero.
+Tile gather(const Tensor& tensor, const std::vector<Operand>& indices);
 
 /// Elements outside the tensor are zero.
 Tile load(const Access& access);

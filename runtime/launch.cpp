@@ -70,7 +70,7 @@ void LaunchPlan::plan_tensors() {
                                                  : std::numeric_limits<std::int64_t>::max(),
                              .extent = static_cast<std::int8_t>(extent),
                              .gives = extent >= 0 && !std::exchange(given[extent], true),
-                             .last = dim == rank - 1});
+                             .dense = dim == rank - 1 && !tensor.gathered});
     }
   }
   for (std::size_t e = 0; e < source_->extents.size(); ++e) {
@@ -152,7 +152,7 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
     // A dimension of one element may have any stride: nothing is ever a step away.
     if (view.shape[dim] <= 1) continue;
     const std::int64_t stride = view.strides[dim];
-    if (expected.last) {
+    if (expected.dense) {
       if (stride != 1) [[unlikely]]
         refusal.last_stride(index);
     } else {

@@ -48,7 +48,7 @@ class LaunchPlan {
     std::int64_t stride_limit = 0;  // either way from zero
     std::int8_t extent = -1;
     bool gives = false;
-    bool last = false;
+    bool dense = false;  ///< neighbours are one element apart
   };
   struct Signature {
     DType dtype = DType::f32;

@@ -24,21 +24,22 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tensor k = t.input("k", t.kv_heads, t.kv_len, spec.head_dim);
   const Tensor v = t.input("v", t.kv_heads, t.kv_len, spec.value_dim());
   const Tensor o = t.output("o", t.heads, t.q_len, spec.value_dim());
+  const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
+  declare_captured(b, captured_tensors(spec));
 
   // exp(x) is 2 to the x log2(e), so scores are kept in base-2 units throughout.
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
-  const Tile scale_log2 = (scale * log2e).named("scale_log2");
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
   const Tile query = load(t.at(q, t.head, rows, d)).named("query");
-  const State start{b.fill({rows}, lowest).named("row_max"), b.fill({rows}, 0).named("row_sum"),
+  const SoftmaxStart softmax = start_softmax(b, spec, t, rows, cols);
+  const State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum"),
                     b.fill({rows, dv}, 0).named("out")};
   const State last = b.loop(cols, start, [&](const State& s) {
     const Tile key = load(t.at(k, kv_head, cols, d)).named("key");
     const Tile value = load(t.at(v, kv_head, cols, dv)).named("value");
-    Tile scores = (dot(query, transpose(key)) * scale_log2).named("scores");
-    if (spec.mask.visible)
-      scores = where(spec.mask.visible(t.site(rows, cols)), scores, -infinity).named("scores");
+    const Tile scores =
+        scores_of(b, spec, t, dot(query, transpose(key)), scale, rows, cols, log2e).named("scores");
     const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
     const Tile decay = exp2(s.row_max - row_max).named("decay");
     const Tile probs = exp2(scores - row_max).named("probs");
@@ -51,7 +52,6 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
   store(t.at(o, t.head, rows, dv), cast(last.out * inverse, spec.dtype));
   if (spec.lse) {
-    const Tensor lse = t.row_output("lse");
     store(lse(t.batch, t.head, rows),
           where(empty, -infinity, (last.row_max + log2(last.row_sum)) * ln2));
   }

@@ -8,7 +8,7 @@
 
 namespace flashcore {
 
-/// Tensors q, k, v, o and, if the spec asks, lse; scalar `scale` (f32, > 0). Axes batch, head, rows
+/// Tensors q, k, v, o, lse if the spec asks, and what its expressions capture; scalar `scale` (f32, > 0). Axes batch, head, rows
 /// (query rows), cols (key columns), d and dv. Throws SpecError with every reason of check(spec).
 Program attention_forward(const AttentionSpec& spec);
 

@@ -17,7 +17,7 @@ bool all_lengths_open(const AttentionSpec& spec) {
 
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
   const int dim = std::max(spec.head_dim, spec.value_dim());
-  const bool masked = static_cast<bool>(spec.mask.visible);
+  const bool masked = !spec.mask.is_full();
   // Data centre parts have 160 KiB a multiprocessor and more, workstation parts 100.
   const bool roomy = target.shared_per_block >= 160 * 1024;
   // The largest tiles leave no register free. They were measured, and do not spill, on sm_90.

@@ -63,4 +63,26 @@ ScoreSite AttentionTensors::site(Axis rows, Axis cols) const {
   return {index(batch), index(head), index(rows), index(cols), length(rows), length(cols)};
 }
 
+Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
+               const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit) {
+  const ScoreSite site = t.site(rows, cols);
+  Tile scores = products * (scale * unit).named("scale_log2");
+  if (!spec.score.text.empty()) {
+    // An expression need not depend on everything; the scores have one number a row and key.
+    const Tile modified = apply(spec.score, (products * scale).named("scaled"), site);
+    scores = (builder.fill({rows, cols}, 0) + modified).named("modified") * unit;
+  }
+  if (spec.mask.is_full()) return scores;
+  return where(apply(spec.mask, site), scores, -infinity);
+}
+
+SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
+                           const AttentionTensors& t, Axis rows, Axis cols) {
+  const Tile nothing = builder.fill({rows}, lowest);
+  if (spec.sink.text.empty()) return {nothing, builder.fill({rows}, 0)};
+  const Tile sink = apply(spec.sink, {index(t.batch), index(t.head), index(rows), {}, length(rows),
+                                      length(cols)});
+  return {maximum(nothing, sink * log2e), builder.fill({rows}, 1)};
+}
+
 }  // namespace flashcore

@@ -29,9 +29,22 @@ struct AttentionTensors {
   /// tensor(batch, head, rows, columns), in the tensor's own order.
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, Axis rows,
                           Axis columns) const;
-  /// The positions of the scores over [rows, cols].
+  /// The positions of the scores over [rows, cols]. Outside a loop over them, cols has no position.
   [[nodiscard]] ScoreSite site(Axis rows, Axis cols) const;
 };
+
+/// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf where
+/// its mask hides a key.
+Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
+               const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit);
+
+/// The maximum, in base-2 units, and the sum that the softmax of every row starts from: that of the
+/// spec's sink, or of nothing.
+struct SoftmaxStart {
+  Tile row_max, row_sum;
+};
+SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
+                           const AttentionTensors& t, Axis rows, Axis cols);
 
 /// Checks the spec and declares the axes batch and head. Throws SpecError with every reason.
 AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec);

@@ -43,10 +43,8 @@ Program unfused_scores(const AttentionSpec& spec) {
 
   const Tile query = load(t.at(q, t.head, s.rows, d)).named("query");
   const Tile key = load(t.at(k, index(t.head) / spec.group(), s.cols, d)).named("key");
-  Tile values = (dot(query, transpose(key)) * scale).named("product");
-  if (spec.mask.visible)
-    values = where(spec.mask.visible(t.site(s.rows, s.cols)), values, -infinity);
-  store(s.at(scores), values);
+  const Tile products = dot(query, transpose(key)).named("product");
+  store(s.at(scores), scores_of(b, spec, t, products, scale, s.rows, s.cols, 1));
   return b.finish();
 }
 
@@ -61,7 +59,8 @@ Program unfused_softmax(const AttentionSpec& spec) {
   const Tensor scores = b.input("scores", DType::f32, s.dims());
   const Tensor probs = b.output("probs", spec.dtype, s.dims());
 
-  const State start{b.fill({s.rows}, lowest).named("row_max"), b.fill({s.rows}, 0).named("row_sum")};
+  const SoftmaxStart softmax = start_softmax(b, spec, s.t, s.rows, s.cols);
+  const State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum")};
   const State last = b.loop(s.cols, start, [&](const State& state) {
     const Tile x = (load(s.at(scores)) * log2e).named("x");
     const Tile row_max = maximum(state.row_max, reduce_max(x, s.cols)).named("new_max");

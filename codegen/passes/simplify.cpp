@@ -185,8 +185,8 @@ bool apply_rules(Function& f, BlockId block) {
 }
 
 /// A number counts by its bits: NaN is equal to no number, and -0 is not 0.
-using Key = std::tuple<OpCode, std::vector<ValueId>, std::uint32_t, std::uint32_t, std::uint64_t,
-                       DType, std::vector<AxisId>>;
+using Key = std::tuple<OpCode, std::vector<ValueId>, std::uint32_t, std::uint32_t, std::uint32_t,
+                       std::uint64_t, DType, std::vector<AxisId>>;
 
 /// Equal pure ops of a block and the blocks around it are one. `known` is a copy, so that the regions
 /// of two loops share nothing with each other.
@@ -200,7 +200,7 @@ void merge_equal_ops(Function& f, BlockId block, std::map<Key, ValueId> known) {
         op.code != OpCode::transpose)
       continue;
     const TileType& type = f[op.results[0]].type;
-    const Key key{op.code,    op.operands, op.axis.index, op.parameter.index,
+    const Key key{op.code,    op.operands, op.axis.index, op.parameter.index, op.tensor.index,
                   std::bit_cast<std::uint64_t>(op.number), type.dtype,  type.axes};
     const auto [found, fresh] = known.try_emplace(key, op.results[0]);
     if (!fresh) replace_uses(f, op.results[0], found->second);

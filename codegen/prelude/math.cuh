@@ -31,6 +31,7 @@ FC_DEVICE float sqrt(float x) {
 }
 // 1 - 2 / (e^2x + 1): within 2e-7 of the true value everywhere, unlike tanh.approx (5e-4).
 FC_DEVICE float tanh(float x) { return 1.f - __fdividef(2.f, exp2(x * 2.885390082f) + 1.f); }
+FC_DEVICE float floor(float x) { return floorf(x); }
 FC_DEVICE float divide(float x, float y) { return __fdividef(x, y); }
 FC_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 FC_DEVICE float max(float a, float b) { return fmaxf(a, b); }
@@ -42,8 +43,17 @@ FC_DEVICE int min(int a, int b) { return a < b ? a : b; }
 FC_DEVICE int highest_bit(u32 x) { return 31 - __clz(static_cast<int>(x)); }
 FC_DEVICE int lowest_bit(u32 x) { return __ffs(static_cast<int>(x)) - 1; }
 
-// Towards minus infinity, as tile bounds need it; the divisor is positive.
-FC_DEVICE int floor_div(int a, int b) { return a / b - (a % b < 0 ? 1 : 0); }
-FC_DEVICE int floor_mod(int a, int b) { return a % b + (a % b < 0 ? b : 0); }
+// Towards minus infinity. A divisor of zero gives 0, and leaves all of `a`; constant ones cost no test.
+FC_DEVICE int floor_div(int a, int b) {
+  if (b == 0) return 0;
+  if (b == -1) return static_cast<int>(0u - static_cast<u32>(a));
+  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
+FC_DEVICE int floor_mod(int a, int b) {
+  if (b == 0) return a;
+  if (b == -1) return 0;
+  const int rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
 
 }  // namespace fc

@@ -110,6 +110,19 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
   throw InternalError(fmt::format("tile {} does not fit the loops it is read in", label(value)));
 }
 
+/// "fc::gather(p.slopes, head * p.slopes_stride_0, fc::within(head, p.slopes_n0))"
+std::string KernelPrinter::gathered(const Op& op, const std::vector<std::string>& indices) const {
+  const Tensor& tensor = f_[op.tensor];
+  std::string offset, inside;
+  for (std::size_t d = 0; d < indices.size(); ++d) {
+    const Extent& dim = tensor.dims[d];
+    const std::string length = dim.is_static() ? std::to_string(dim.value) : "p." + dim.name;
+    offset += fmt::format("{}{} * {}", d ? " + " : "", indices[d], stride(op.tensor, d));
+    inside += fmt::format("{}fc::within({}, {})", d ? " && " : "", indices[d], length);
+  }
+  return fmt::format("fc::gather(p.{}, {}, {})", tensor.name, offset, inside);
+}
+
 std::string KernelPrinter::expression(const Op& op, const std::vector<std::string>& x) const {
   const DType from = f_[op.operands[0]].type.dtype;
   const DType to = f_[op.results[0]].type.dtype;
@@ -120,11 +133,13 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
     case OpCode::log2: return fmt::format("fc::log2({})", x[0]);
     case OpCode::sqrt: return fmt::format("fc::sqrt({})", x[0]);
     case OpCode::tanh: return fmt::format("fc::tanh({})", x[0]);
+    case OpCode::floor: return fmt::format("fc::floor({})", x[0]);
     case OpCode::reciprocal: return fmt::format("fc::reciprocal({})", x[0]);
     case OpCode::cast:
       if (is_half(to)) return fmt::format("fc::round_to<{}>({})", to == DType::f16 ? "fc::f16" : "fc::bf16", x[0]);
       if (is_half(from)) return x[0];
       return fmt::format("static_cast<{}>({})", to == DType::i32 ? "int" : "float", x[0]);
+    case OpCode::gather: return gathered(op, x);
     case OpCode::logical_not: return fmt::format("!{}", x[0]);
     case OpCode::add: return fmt::format("({} + {})", x[0], x[1]);
     case OpCode::sub: return fmt::format("({} - {})", x[0], x[1]);

@@ -63,6 +63,7 @@ class KernelPrinter {
   // expressions.cpp: the text of scalars, elements and positions
   std::string scalar(ir::ValueId value);
   std::string element(ir::ValueId value, const Cursor& cursor);
+  std::string gathered(const ir::Op& op, const std::vector<std::string>& indices) const;
   std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
   std::string describe(ir::ValueId value, const std::set<ir::ValueId>& inlined) const;
   std::string label(ir::ValueId value) const;

@@ -15,10 +15,20 @@ std::string_view device_type(DType dtype) {
     case DType::f16: return "fc::f16";
     case DType::bf16: return "fc::bf16";
     case DType::f32: return "float";
-    case DType::i32:
-    case DType::i1: return "int";
+    case DType::f64: return "double";
+    case DType::i32: return "int";
+    case DType::i64: return "fc::i64";
+    case DType::i16: return "short";
+    case DType::i8: return "signed char";
+    case DType::u8: return "unsigned char";
+    case DType::i1: return "bool";
   }
   return "?";
+}
+
+/// Dimensions whose stride is a parameter: all but the last, where unit stride is not promised all.
+std::size_t stride_count(const Tensor& tensor) {
+  return tensor.dims.size() - (tensor.gathered || tensor.dims.empty() ? 0 : 1);
 }
 
 }  // namespace
@@ -34,7 +44,7 @@ void KernelPrinter::collect_arguments() {
     source_.tensors.push_back(
         {tensor.name, tensor.dtype, tensor.output, tensor.dims, size_of(tensor.dtype),
          std::vector<std::int64_t>(tensor.dims.size(), std::numeric_limits<std::int64_t>::max()),
-         tensor.unwritten});
+         tensor.unwritten, tensor.gathered});
   for (const Parameter& parameter : f_.parameters)
     source_.scalars.push_back({parameter.name, parameter.dtype, parameter.positive});
   const auto add_extent = [&](const Extent& extent) {
@@ -56,7 +66,7 @@ void KernelPrinter::collect_arguments() {
   for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
     add(ParameterField::Kind::pointer, t, 0, 8);
   for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
-    for (int d = 0; d + 1 < static_cast<int>(f_.tensors[static_cast<std::size_t>(t)].dims.size()); ++d)
+    for (int d = 0; d < static_cast<int>(stride_count(f_.tensors[static_cast<std::size_t>(t)])); ++d)
       add(ParameterField::Kind::stride, t, d, 8);
   for (int i = 0; i < static_cast<int>(source_.extents.size()); ++i)
     add(ParameterField::Kind::extent, i, 0, 4);
@@ -71,9 +81,9 @@ void KernelPrinter::print_parameters() {
   for (const Tensor& tensor : f_.tensors)
     out_.line("{}{}* {};", tensor.output ? "" : "const ", device_type(tensor.dtype), tensor.name);
   for (const Tensor& tensor : f_.tensors) {
-    if (tensor.dims.size() < 2) continue;
+    if (stride_count(tensor) == 0) continue;
     std::string fields;
-    for (std::size_t d = 0; d + 1 < tensor.dims.size(); ++d)
+    for (std::size_t d = 0; d < stride_count(tensor); ++d)
       fields += fmt::format("{}{}_stride_{}", d ? ", " : "", tensor.name, d);
     out_.line("fc::i64 {};  // elements", fields);
   }
@@ -83,7 +93,7 @@ void KernelPrinter::print_parameters() {
 }
 
 std::string KernelPrinter::stride(TensorId tensor, std::size_t dim) const {
-  if (dim + 1 == f_[tensor].dims.size()) return "1";
+  if (dim >= stride_count(f_[tensor])) return "1";
   return fmt::format("p.{}_stride_{}", f_[tensor].name, dim);
 }
 

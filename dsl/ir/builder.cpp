@@ -54,6 +54,10 @@ ValueId Builder::cast(ValueId value, DType dtype) {
   return append_one(std::move(op), std::move(type));
 }
 
+ValueId Builder::gather(TensorId tensor, std::vector<ValueId> indices) {
+  return append_inferred({.code = OpCode::gather, .operands = std::move(indices), .tensor = tensor});
+}
+
 ValueId Builder::reduce(OpCode code, ValueId value, AxisId axis) {
   return append_inferred({.code = code, .operands = {value}, .axis = axis});
 }

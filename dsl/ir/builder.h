@@ -34,6 +34,8 @@ class Builder {
   /// Any op of kind elementwise but cast. Operands broadcast by axis; dtypes must agree.
   ValueId elementwise(OpCode code, std::vector<ValueId> operands);
   ValueId cast(ValueId value, DType dtype);
+  /// One i32 index a dimension.
+  ValueId gather(TensorId tensor, std::vector<ValueId> indices);
   ValueId reduce(OpCode code, ValueId value, AxisId axis);
   ValueId combine_lanes(ValueId value, AxisId axis, OpCode reduction);
   ValueId transpose(ValueId value);

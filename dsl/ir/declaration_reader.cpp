@@ -27,6 +27,7 @@ void DeclarationReader::declare_tensor(bool output) {
     tensor.dims.push_back(extent());
   }
   in_.expect("]");
+  tensor.gathered = in_.take("gathered");
   if (output && in_.take("unwritten")) tensor.unwritten = in_.number("a number");
   f_.add_tensor(std::move(tensor));
 }
@@ -80,9 +81,9 @@ Extent DeclarationReader::extent() {
 DType DeclarationReader::dtype() {
   // Only the short names: the text of a program has one spelling.
   if (in_.at(Token::Kind::word))
-    for (const DType type : {DType::f16, DType::bf16, DType::f32, DType::i32, DType::i1})
-      if (in_.take(name_of(type))) return type;
-  in_.expected("a dtype: f16, bf16, f32, i32 or i1");
+    for (int i = 0; i <= static_cast<int>(DType::i1); ++i)
+      if (const auto type = static_cast<DType>(i); in_.take(name_of(type))) return type;
+  in_.expected("a dtype: f16, bf16, f32, i32 or i1", "a gathered input may also be f64, i64, i16, i8 or u8");
 }
 
 TileType DeclarationReader::type() {

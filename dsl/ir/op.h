@@ -39,7 +39,7 @@ struct Op {
   Location where;
 
   AxisId axis;  ///< loop, survey, reductions, index, extent, tile_begin, tile_count
-  TensorId tensor;                      ///< load, store, copy_async
+  TensorId tensor;                      ///< load, store, copy_async, gather
   ParameterId parameter;                ///< parameter
   BufferId buffer;  ///< copy_async, read_slot, convert to shared memory; survey and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copy_async: one a tensor dimension

@@ -143,10 +143,15 @@ class Parser {
       Coordinate c;
       if (in_.at(Token::Kind::value))
         c.value = use();
+      else if (op.code == OpCode::gather)
+        in_.expected("a value, such as %row");
       else
         c.axis = names_.axis();
       op.coordinates.push_back(c);
     }
+    if (op.code != OpCode::gather) return;
+    for (const Coordinate& c : op.coordinates) op.operands.push_back(c.value);
+    op.coordinates.clear();
   }
 
   bool attribute(Op& op) {

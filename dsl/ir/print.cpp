@@ -54,8 +54,8 @@ class Printer {
       for (const Extent& dim : tensor.dims) dims += (dims.empty() ? "" : ", ") + dim.text();
       const std::string unwritten =
           tensor.unwritten ? " unwritten " + number_text(*tensor.unwritten) : "";
-      line("{} {}: {} [{}]{}", tensor.output ? "output" : "input", tensor.name,
-           name_of(tensor.dtype), dims, unwritten);
+      line("{} {}: {} [{}]{}{}", tensor.output ? "output" : "input", tensor.name,
+           name_of(tensor.dtype), dims, tensor.gathered ? " gathered" : "", unwritten);
     }
     for (const Buffer& buffer : f_.buffers) {
       std::string text =
@@ -128,6 +128,8 @@ class Printer {
     if (op.code == OpCode::constant) item(number_text(op.number));
     if (op.parameter) item(f_[op.parameter].name);
     if (op.axis && op.operands.empty()) item(f_[op.axis].name);
+    if (op.code == OpCode::gather && op.tensor)
+      return fmt::format(" {}[{}]", f_[op.tensor].name, list(op.operands, 0, op.operands.size()));
     if (op.tensor) {
       std::string coordinates;
       for (const Coordinate& c : op.coordinates) {

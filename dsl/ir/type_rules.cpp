@@ -32,6 +32,7 @@ bool is_float_only(OpCode code) {
     case OpCode::log2:
     case OpCode::sqrt:
     case OpCode::tanh:
+    case OpCode::floor:
     case OpCode::reciprocal:
       return true;
     default:
@@ -70,8 +71,24 @@ std::vector<AxisId> broadcast_axes(const Rule& rule) {
   return axes;
 }
 
+TileType gather_type(const Rule& rule) {
+  const Tensor& tensor = rule.f[rule.op.tensor];
+  const std::string what = fmt::format("gather of {}", tensor.name);
+  if (!tensor.gathered)
+    rule.refuse(what, "it was not declared for it", "declare it as a gathered input");
+  if (rule.op.operands.size() != tensor.dims.size())
+    rule.refuse(fmt::format("{} with {} indices", what, rule.op.operands.size()),
+                fmt::format("it has {} dimensions", tensor.dims.size()), "give one index a dimension");
+  for (std::size_t i = 0; i < rule.op.operands.size(); ++i)
+    if (rule.type(i).dtype != DType::i32)
+      rule.refuse(fmt::format("{} with an index of type {}", what, rule.text(i)),
+                  "positions are i32", "cast(index, i32)");
+  return {value_type(tensor.dtype), broadcast_axes(rule)};
+}
+
 TileType elementwise_type(const Rule& rule) {
   const OpCode code = rule.op.code;
+  if (code == OpCode::gather) return gather_type(rule);
   rule.takes(static_cast<std::size_t>(operand_count(code)));
   std::vector<AxisId> axes = broadcast_axes(rule);
 
@@ -203,6 +220,9 @@ std::vector<AxisId> accessed_axes(const Function& f, const Op& op) {
   const Rule rule{f, op};
   const Tensor& tensor = f[op.tensor];
   const std::string what = fmt::format("{} of {}", name_of(op.code), tensor.name);
+  if (tensor.gathered)
+    rule.refuse(what, "it was declared to be gathered, with any strides and dtype",
+                "gather(tensor, {indices})");
   if (op.coordinates.size() != tensor.dims.size())
     rule.refuse(fmt::format("{} with {} indices", what, op.coordinates.size()),
                 fmt::format("it has {} dimensions", tensor.dims.size()),

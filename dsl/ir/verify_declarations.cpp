@@ -60,6 +60,8 @@ void check_axis(const Function& f, const Axis& axis) {
 
 }  // namespace
 
+bool is_reserved_word(std::string_view name) { return reserved_words.contains(name); }
+
 void verify_declarations(const Function& f) {
   std::set<std::string> arguments, buffers;
   auto declare = [](std::set<std::string>& names, const std::string& name) {
@@ -79,10 +81,20 @@ void verify_declarations(const Function& f) {
     check_name("a tensor", tensor.name);
     for (const Extent& dim : tensor.dims)
       if (!dim.is_static()) check_name("a length", dim.name);
-    if (tensor.dtype == DType::i1)
-      throw SpecError({fmt::format("tensor {} of type i1", tensor.name),
-                       "conditions are never stored",
-                       "use i32",
+    if (!tensor.gathered && (!is_tile_type(tensor.dtype) || tensor.dtype == DType::i1))
+      throw SpecError({fmt::format("tensor {} of type {}", tensor.name, name_of(tensor.dtype)),
+                       "tiles are loaded from and stored to f16, bf16, f32 and i32",
+                       "use one of them, or gather from a gathered input",
+                       {}});
+    if (tensor.gathered && tensor.output)
+      throw SpecError({fmt::format("output {} is gathered", tensor.name),
+                       "only inputs are read at computed positions",
+                       "declare it as an input",
+                       {}});
+    if (tensor.gathered && tensor.dims.empty())
+      throw SpecError({fmt::format("gathered input {} without dimensions", tensor.name),
+                       "a tensor argument has at least one",
+                       "pass it with one dimension of length 1",
                        {}});
   }
   for (const Parameter& parameter : f.parameters) {

@@ -29,7 +29,8 @@ class OpVerifier {
   void named() {
     const OpKind kind = kind_of(op_.code);
     const bool accesses =
-        op_.code == OpCode::load || op_.code == OpCode::store || op_.code == OpCode::copy_async;
+        op_.code == OpCode::load || op_.code == OpCode::store ||
+                          op_.code == OpCode::copy_async || op_.code == OpCode::gather;
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor");
     if (op_.code == OpCode::parameter &&

@@ -16,7 +16,7 @@ from .schedule import Schedule, merge
 class Mask:
     """Which keys a query row sees. Made by :func:`full` and :func:`causal`."""
 
-    text: str = "full"
+    text: str = "true"
 
 
 def full() -> Mask:
@@ -30,7 +30,8 @@ def causal(align: Literal["bottom_right", "top_left"] = "bottom_right") -> Mask:
         raise SpecError(
             "a causal mask", f'align = {align!r} is not one of "bottom_right", "top_left"'
         )
-    return Mask(f"causal({align})")
+    text, _ = _core.variant("causal", [float(align == "top_left")])
+    return Mask(text)
 
 
 def dtype_name(dtype: Any) -> str:
@@ -96,10 +97,11 @@ class AttentionSpec:
     def from_json(cls, text: str) -> AttentionSpec:
         """Reads what :meth:`to_json` wrote; raises SpecError with every field that is wrong."""
         values = json.loads(_core.normal_spec(text))
-        del values["kind"]
+        for name in ("kind", "score", "sink"):
+            del values[name]
         for name in ("head_dim_v", "heads", "kv_heads"):
             values[name] = values[name] or None
-        return cls(**values | {"mask": Mask(values["mask"])})
+        return cls(**values | {"mask": Mask(values["mask"]["text"])})
 
 
 __all__ = ["AttentionSpec", "Mask", "causal", "full"]

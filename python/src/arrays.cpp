@@ -22,7 +22,8 @@ namespace py = pybind11;
 }
 
 [[noreturn]] void refuse_dtype(const char* name, const std::string& given) {
-  refuse(name, fmt::format("its dtype is {}", given), "kernels take f16, bf16, f32 and i32");
+  refuse(name, fmt::format("its dtype is {}", given), "kernels take f16, bf16 and f32; what masks and scores read may also be f64, an integer of up to 64 "
+         "bits, u8 or bool");
 }
 
 void check_rank(const char* name, std::int64_t rank) {
@@ -69,6 +70,27 @@ const ArrayType& type_of(py::handle array) {
   return known[count++];
 }
 
+DType dtype_of(const dlpack::DataType& type, const char* name) {
+  struct Known {
+    int code, bits;
+    DType dtype;
+  };
+  static constexpr std::array<Known, 10> known{{{dlpack::bfloat, 16, DType::bf16},
+                                                {dlpack::real, 16, DType::f16},
+                                                {dlpack::real, 32, DType::f32},
+                                                {dlpack::real, 64, DType::f64},
+                                                {dlpack::signed_integer, 32, DType::i32},
+                                                {dlpack::signed_integer, 64, DType::i64},
+                                                {dlpack::signed_integer, 16, DType::i16},
+                                                {dlpack::signed_integer, 8, DType::i8},
+                                                {dlpack::unsigned_integer, 8, DType::u8},
+                                                {dlpack::boolean, 8, DType::i1}}};
+  for (const Known& one : known) {
+    if (type.lanes == 1 && type.code == one.code && type.bits == one.bits) return one.dtype;
+  }
+  refuse_dtype(name, fmt::format("of DLPack's code {} with {} bits", type.code, type.bits));
+}
+
 TensorView view_of(const dlpack::Tensor& tensor, const char* name) {
   check_rank(name, tensor.rank);
   TensorView view{.data = static_cast<char*>(tensor.data) + tensor.byte_offset,
@@ -87,17 +109,7 @@ TensorView view_of(const dlpack::Tensor& tensor, const char* name) {
              "kernels take arrays in CPU memory and on CUDA devices");
   }
   const dlpack::DataType type = tensor.dtype;
-  if (type.lanes == 1 && type.code == dlpack::bfloat && type.bits == 16) {
-    view.dtype = DType::bf16;
-  } else if (type.lanes == 1 && type.code == dlpack::real && type.bits == 16) {
-    view.dtype = DType::f16;
-  } else if (type.lanes == 1 && type.code == dlpack::real && type.bits == 32) {
-    view.dtype = DType::f32;
-  } else if (type.lanes == 1 && type.code == dlpack::signed_integer && type.bits == 32) {
-    view.dtype = DType::i32;
-  } else {
-    refuse_dtype(name, fmt::format("of DLPack's code {} with {} bits", type.code, type.bits));
-  }
+  view.dtype = dtype_of(type, name);
   std::int64_t dense = 1;
   for (int dim = tensor.rank - 1; dim >= 0; --dim) {
     view.shape[dim] = tensor.shape[dim];
@@ -109,7 +121,7 @@ TensorView view_of(const dlpack::Tensor& tensor, const char* name) {
 
 DType dtype_named(const char* name, const std::string& dtype) {
   const std::optional<DType> type = parse_dtype(dtype);
-  if (!type || size_of(*type) == 0) refuse_dtype(name, dtype);
+  if (!type) refuse_dtype(name, dtype);
   return *type;
 }
 
@@ -152,7 +164,13 @@ TensorView read_cuda_interface(const py::dict& interface, const char* name, bool
                         .byte_offset = 0};
   if (code == "<f2") tensor.dtype = {dlpack::real, 16, 1};
   if (code == "<f4") tensor.dtype = {dlpack::real, 32, 1};
+  if (code == "<f8") tensor.dtype = {dlpack::real, 64, 1};
   if (code == "<i4") tensor.dtype = {dlpack::signed_integer, 32, 1};
+  if (code == "<i8") tensor.dtype = {dlpack::signed_integer, 64, 1};
+  if (code == "<i2") tensor.dtype = {dlpack::signed_integer, 16, 1};
+  if (code == "|i1") tensor.dtype = {dlpack::signed_integer, 8, 1};
+  if (code == "|u1") tensor.dtype = {dlpack::unsigned_integer, 8, 1};
+  if (code == "|b1") tensor.dtype = {dlpack::boolean, 8, 1};
   if (tensor.dtype.lanes == 0) refuse_dtype(name, code);
   TensorView view = view_of(tensor, name);
   if (interface.contains("strides") && !interface["strides"].is_none()) {

@@ -13,7 +13,13 @@ struct Device {
   std::int32_t id;
 };
 
-enum TypeCode : std::uint8_t { signed_integer = 0, real = 2, bfloat = 4 };
+enum TypeCode : std::uint8_t {
+  signed_integer = 0,
+  unsigned_integer = 1,
+  real = 2,
+  bfloat = 4,
+  boolean = 6
+};
 
 struct DataType {
   std::uint8_t code;

@@ -3,6 +3,7 @@
 PYBIND11_MODULE(_core, m) {
   m.doc() = "The C++ side of flashcore. Private: use the package.";
   flashcore::python::bind_errors(m);
+  flashcore::python::bind_expressions(m);
   flashcore::python::bind_specs(m);
   flashcore::python::bind_programs(m);
   flashcore::python::bind_kernels(m);

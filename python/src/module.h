@@ -6,6 +6,7 @@
 namespace flashcore::python {
 
 void bind_errors(pybind11::module_& m);
+void bind_expressions(pybind11::module_& m);
 void bind_specs(pybind11::module_& m);
 void bind_programs(pybind11::module_& m);
 void bind_kernels(pybind11::module_& m);

@@ -5,28 +5,12 @@
 #include <limits>
 
 #include "runtime/reference/formats.h"
+#include "runtime/reference/walk.h"
 
 namespace flashcore {
 namespace {
 
 using ir::OpCode;
-
-/// Where an operand's element lies for an element of the result: no step along an axis it lacks.
-struct Walk {
-  const double* data;
-  std::int64_t outer = 0, inner = 0;
-
-  Walk(const TypedTile& tile, const ir::TileType& result) : data(tile.value->data.data()) {
-    const auto& axes = tile.type->axes;
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-      const std::int64_t step = i == 0 ? tile.value->inner : 1;
-      (result.axes[0] == axes[i] ? outer : inner) = step;
-    }
-  }
-  [[nodiscard]] double at(std::int64_t i, std::int64_t j) const {
-    return data[i * outer + j * inner];
-  }
-};
 
 template <class Function>
 void map(std::span<const TypedTile> operands, const ir::TileType& type, TileValue& result,
@@ -61,6 +45,8 @@ void apply(OpCode code, std::span<const TypedTile> operands, const ir::TileType&
       return each([](double a, double, double) { return std::sqrt(a); });
     case OpCode::tanh:
       return each([](double a, double, double) { return std::tanh(a); });
+    case OpCode::floor:
+      return each([](double a, double, double) { return std::floor(a); });
     case OpCode::reciprocal:
       return each([](double a, double, double) { return 1 / a; });
     case OpCode::cast:

@@ -8,6 +8,7 @@
 #include "runtime/reference/arithmetic.h"
 #include "runtime/reference/binding.h"
 #include "runtime/reference/formats.h"
+#include "runtime/reference/gather.h"
 #include "runtime/reference/memory.h"
 #include "runtime/reference/reference.h"
 
@@ -223,6 +224,10 @@ class Evaluation {
     std::vector<TypedTile> operands;
     for (const ValueId v : op.operands) operands.push_back({&values_[v.index], &type(v)});
     TileValue value = of_type(type(op.results[0]));
+    if (op.code == OpCode::gather) {
+      gather(arrays_[op.tensor], operands, type(op.results[0]), options_.precision, value);
+      return value;
+    }
     // Between the full bounds of a loop nobody looks at the condition, so that wrong bounds show.
     if (op.masking && masks_hold_)
       elementwise(OpCode::cast, {&operands[1], 1}, type(op.results[0]), options_.precision, value);

@@ -25,10 +25,12 @@ double round_float(const FloatFormat& format, double value) {
   return std::copysign(std::numeric_limits<double>::infinity(), value);
 }
 
+template <class Integer>
 double round_integer(double value) {
-  using Limits = std::numeric_limits<std::int32_t>;
+  using Limits = std::numeric_limits<Integer>;
   if (std::isnan(value)) return 0;
-  return std::clamp(std::trunc(value), double{Limits::min()}, double{Limits::max()});
+  return std::clamp(std::trunc(value), static_cast<double>(Limits::min()),
+                    static_cast<double>(Limits::max()));
 }
 
 double f16_value(std::uint16_t bits) {
@@ -66,8 +68,18 @@ double round_to(DType dtype, double value) {
       return round_float(bf16_format, value);
     case DType::f32:
       return static_cast<float>(value);
+    case DType::f64:
+      return value;
     case DType::i32:
-      return round_integer(value);
+      return round_integer<std::int32_t>(value);
+    case DType::i64:
+      return round_integer<std::int64_t>(value);
+    case DType::i16:
+      return round_integer<std::int16_t>(value);
+    case DType::i8:
+      return round_integer<std::int8_t>(value);
+    case DType::u8:
+      return round_integer<std::uint8_t>(value);
     case DType::i1:
       return value != 0;
   }
@@ -84,10 +96,20 @@ double read_element(DType dtype, const void* data, std::int64_t index) {
     }
     case DType::f32:
       return static_cast<const float*>(data)[index];
+    case DType::f64:
+      return static_cast<const double*>(data)[index];
     case DType::i32:
       return static_cast<const std::int32_t*>(data)[index];
+    case DType::i64:
+      return static_cast<double>(static_cast<const std::int64_t*>(data)[index]);
+    case DType::i16:
+      return static_cast<const std::int16_t*>(data)[index];
+    case DType::i8:
+      return static_cast<const std::int8_t*>(data)[index];
+    case DType::u8:
+      return static_cast<const std::uint8_t*>(data)[index];
     case DType::i1:
-      break;  // never stored
+      return static_cast<const std::uint8_t*>(data)[index] != 0;
   }
   return 0;
 }
@@ -106,11 +128,25 @@ void write_element(DType dtype, void* data, std::int64_t index, double value) {
     case DType::f32:
       static_cast<float*>(data)[index] = static_cast<float>(value);
       break;
+    case DType::f64:
+      static_cast<double*>(data)[index] = value;
+      break;
     case DType::i32:
       static_cast<std::int32_t*>(data)[index] = static_cast<std::int32_t>(value);
       break;
+    case DType::i64:
+      static_cast<std::int64_t*>(data)[index] = static_cast<std::int64_t>(value);
+      break;
+    case DType::i16:
+      static_cast<std::int16_t*>(data)[index] = static_cast<std::int16_t>(value);
+      break;
+    case DType::i8:
+      static_cast<std::int8_t*>(data)[index] = static_cast<std::int8_t>(value);
+      break;
+    case DType::u8:
     case DType::i1:
-      break;  // never stored
+      static_cast<std::uint8_t*>(data)[index] = static_cast<std::uint8_t>(value);
+      break;
   }
 }
 

@@ -27,6 +27,7 @@ TEST(Json, KeepsEveryFieldOfASpec) {
                            .kv_heads = 8,
                            .dtype = DType::f16,
                            .mask = causal(Align::top_left),
+                           .score = alibi({"slopes", DType::f64, 1}),
                            .layout = TensorLayout::bshd,
                            .lse = true,
                            .batch = 2,
@@ -37,8 +38,8 @@ TEST(Json, KeepsEveryFieldOfASpec) {
   EXPECT_EQ(back.heads, 32);
   EXPECT_EQ(back.kv_heads, 8);
   EXPECT_EQ(back.dtype, DType::f16);
-  EXPECT_EQ(back.mask.text, "causal(top_left)");
-  EXPECT_TRUE(back.mask.visible);
+  EXPECT_EQ(back.mask, causal(Align::top_left));
+  EXPECT_EQ(back.score, alibi({"slopes", DType::f64, 1}));
   EXPECT_EQ(back.layout, TensorLayout::bshd);
   EXPECT_TRUE(back.lse);
   EXPECT_EQ(back.batch, 2);
@@ -84,8 +85,8 @@ TEST(Json, RefusesWhatIsNoSpec) {
               HasSubstr("not a JSON object"));
   EXPECT_THAT(message_of<SpecError>([] { attention_spec_from_json(R"({"kind": "softmax"})"); }),
               HasSubstr(R"(its kind is "softmax")"));
-  EXPECT_THAT(message_of<SpecError>([] { attention_spec_from_json(R"({"mask": "causel"})"); }),
-              HasSubstr(R"("causel" is not one of full, causal(bottom_right), causal(top_left))"));
+  EXPECT_THAT(message_of<SpecError>([] { attention_spec_from_json(R"({"mask": {"tensors": []}})"); }),
+              HasSubstr(R"(mask: {"tensors":[]} has the wrong type)"));
 }
 
 }  // namespace

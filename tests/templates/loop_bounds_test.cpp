@@ -27,10 +27,10 @@ struct Bounded {
 void PrintTo(const Bounded& mask, std::ostream* out) { *out << mask.name; }
 
 Mask window(int left, int right) {
-  return {fmt::format("window({}, {})", left, right), [=](const ScoreSite& s) {
-            const Tile at = s.query_index + (s.key_length - s.query_length);
-            return s.key_index >= at - left && s.key_index <= at + right;
-          }};
+  return Mask([=](const ScoreSite& s) {
+    const Tile at = s.query_index + (s.key_length - s.query_length);
+    return s.key_index >= at - left && s.key_index <= at + right;
+  });
 }
 
 const Bounded masks[] = {
@@ -43,13 +43,13 @@ const Bounded masks[] = {
     {"window_60_40", window(60, 40),
      [](int q, int k, int n, int m) { return k >= q + m - n - 60 && k <= q + m - n + 40; }},
     {"steep",
-     {"steep", [](const ScoreSite& s) { return s.query_index * 2 > s.key_index; }},
+     Mask([](const ScoreSite& s) { return s.query_index * 2 > s.key_index; }),
      [](int q, int k, int, int) { return 2 * q > k; }},
     {"from_17",
-     {"from_17", [](const ScoreSite& s) { return s.key_index >= 17; }},
+     Mask([](const ScoreSite& s) { return s.key_index >= 17; }),
      [](int, int k, int, int) { return k >= 17; }},
     {"nothing",
-     {"nothing", [](const ScoreSite& s) { return s.key_index < 0; }},
+     Mask([](const ScoreSite& s) { return s.key_index < 0; }),
      [](int, int, int, int) { return false; }},
 };
 

@@ -35,8 +35,7 @@ Schedule small(int warps = 2, bool peel = false) {
 }
 
 Mask every_third() {
-  return {"every third key",
-          [](const ScoreSite& s) { return (s.query_index + s.key_index) % 3 == 0; }};
+  return Mask([](const ScoreSite& s) { return (s.query_index + s.key_index) % 3 == 0; });
 }
 
 const Probed cases[] = {
@@ -162,7 +161,7 @@ TEST_P(Probes, ShowScoresAndProbs) {
   EXPECT_EQ(seen_[1].name, "probe_probs");
   EXPECT_EQ(seen_[0].compare(), "");
   EXPECT_EQ(seen_[1].compare(), "");
-  if (GetParam().spec.mask.visible) {
+  if (!GetParam().spec.mask.is_full()) {
     EXPECT_EQ(seen_[0].unwritten, -INFINITY);
     EXPECT_EQ(seen_[1].unwritten, 0);
   }

@@ -59,32 +59,27 @@ Mask draw_mask(Draw& draw) {
     case 4:
       return causal(Align::top_left);
     case 5:
-      return {fmt::format("window({}, {})", left, right), [=](const ScoreSite& s) {
-                const Tile at = s.query_index + (s.key_length - s.query_length);
-                return s.key_index >= at - left && s.key_index <= at + right;
-              }};
+      return sliding_window(left, right);
     case 6:
-      return {fmt::format("prefix({}) or causal", size), [=](const ScoreSite& s) {
-                return s.key_index < size || s.query_index >= s.key_index;
-              }};
+      return prefix(size) | causal(Align::top_left);
     case 7:
-      return {fmt::format("documents of {}", size),
-              [=](const ScoreSite& s) { return s.query_index / size == s.key_index / size; }};
+      return chunked(size);
     case 8:
-      return {fmt::format("every {}th key, by head", size % 5 + 2), [=](const ScoreSite& s) {
-                return (s.query_index - s.key_index) % (size % 5 + 2) == s.head % 2;
-              }};
+      return Mask([=](const ScoreSite& s) {
+        return (s.query_index - s.key_index) % (size % 5 + 2) == s.head % 2;
+      });
     case 9:
-      return {fmt::format("causal for queries before {}", size), [=](const ScoreSite& s) {
-                return s.query_index < size && s.key_index <= s.query_index;
-              }};
+      return Mask([=](const ScoreSite& s) {
+        return s.query_index < size && s.key_index <= s.query_index;
+      });
     case 10:
-      return {"causal for odd heads",
-              [=](const ScoreSite& s) { return s.head % 2 == 0 || s.key_index <= s.query_index; }};
+      return Mask([=](const ScoreSite& s) {
+        return s.head % 2 == 0 || s.key_index <= s.query_index;
+      });
     default:
-      return {fmt::format("2 q > k and k > {}", left), [=](const ScoreSite& s) {
-                return s.query_index * 2 > s.key_index && s.key_index > left;
-              }};
+      return Mask([=](const ScoreSite& s) {
+        return s.query_index * 2 > s.key_index && s.key_index > left;
+      });
   }
 }
 

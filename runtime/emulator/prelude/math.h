@@ -19,6 +19,7 @@ FC_DEVICE float exp2(float x) { return flush_to_zero(__builtin_exp2f(x)); }
 FC_DEVICE float log2(float x) { return __builtin_log2f(x); }
 FC_DEVICE float sqrt(float x) { return flush_to_zero(__builtin_sqrtf(flush_to_zero(x))); }
 FC_DEVICE float tanh(float x) { return __builtin_tanhf(x); }
+FC_DEVICE float floor(float x) { return __builtin_floorf(x); }
 FC_DEVICE float reciprocal(float x) { return flush_to_zero(1.f / flush_to_zero(x)); }
 FC_DEVICE float divide(float x, float y) {
   const float magnitude = __builtin_fabsf(y);
@@ -34,7 +35,16 @@ FC_DEVICE int min(int a, int b) { return a < b ? a : b; }
 FC_DEVICE int highest_bit(u32 x) { return 31 - __builtin_clz(x); }
 FC_DEVICE int lowest_bit(u32 x) { return __builtin_ctz(x); }
 
-FC_DEVICE int floor_div(int a, int b) { return a / b - (a % b < 0 ? 1 : 0); }
-FC_DEVICE int floor_mod(int a, int b) { return a % b + (a % b < 0 ? b : 0); }
+FC_DEVICE int floor_div(int a, int b) {
+  if (b == 0) return 0;
+  if (b == -1) return static_cast<int>(0u - static_cast<u32>(a));
+  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
+FC_DEVICE int floor_mod(int a, int b) {
+  if (b == 0) return a;
+  if (b == -1) return 0;
+  const int rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
 
 }  // namespace fc

@@ -4,6 +4,7 @@
 
 #include "convert.h"
 #include "cp_async.h"
+#include "gather.h"
 #include "language.h"
 #include "ldmatrix.h"
 #include "math.h"

@@ -24,7 +24,6 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int rows_lane = warp % 4 * 16 + lane / 4;
   const int dv_lane = lane % 4 * 2;
   const int cols_lane = lane % 4 * 2;
-  const float scale_log2 = p.scale * 1.442695f;
   const int kv_head = fc::floor_div(head, 4);
   const fc::bf16* const q_at = p.q + batch * p.q_stride_0 + head * p.q_stride_2;
   // query <- q, asynchronously
@@ -41,6 +40,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = p.Sk + -1;
   const int t1 = fc::min((fc::floor_div(t0, 64) + 1), ((p.Sk + 63) / 64));
   const int cols_end = fc::max(0, t1);

@@ -77,7 +77,8 @@ TEST(Parse, Declarations) {
       "  why: axes, arguments and buffers are found by name; found this one again in column 7");
   EXPECT_EQ(complaint(p + "input x: float [1]\n"),
             "expected a dtype: f16, bf16, f32, i32 or i1\n  at:  case.fc:2\n"
-            "  why: found \"float\" in column 10");
+            "  why: found \"float\" in column 10\n"
+            "  try: a gathered input may also be f64, i64, i16, i8 or u8");
   EXPECT_EQ(complaint(p + "buffer key: bf16 [64, 128]\n"),
             "expected \"stages\"\n  at:  case.fc:2\n  why: found the end of the line in column 27");
 }

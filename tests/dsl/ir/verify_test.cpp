@@ -56,7 +56,13 @@ TEST(Verify, Declarations) {
             "  why: a named length is read off the shapes of the tensors\n"
             "  try: use a constant length");
   EXPECT_EQ(declaring("input x: i1 [4]\n"),
-            "tensor x of type i1\n  why: conditions are never stored\n  try: use i32");
+            "tensor x of type i1\n"
+            "  why: tiles are loaded from and stored to f16, bf16, f32 and i32\n"
+            "  try: use one of them, or gather from a gathered input");
+  EXPECT_EQ(declaring("output x: f32 [4] gathered\n"),
+            "output x is gathered\n  why: only inputs are read at computed positions\n"
+            "  try: declare it as an input");
+  EXPECT_EQ(declaring("input x: i1 [4] gathered\n"), "valid");
   EXPECT_EQ(declaring("parameter p: bf16\n"),
             "parameter p of type bf16\n  why: scalar arguments are f32 or i32\n"
             "  try: use one of them");

@@ -1,0 +1,201 @@
+#include "dsl/expression.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "dsl/expression_text.h"
+#include "dsl/ir/verify_declarations.h"
+#include "dsl/program_builder.h"
+
+namespace flashcore {
+namespace {
+
+using Names = std::map<std::string, Tile, std::less<>>;
+
+// Every name an expression or the kernel around it may give a meaning to.
+constexpr std::array reserved{"score", "b",   "h",     "q_idx", "kv_idx", "q_len", "kv_len", "inf",
+                              "true",  "false", "abs",  "min",   "max",    "where", "exp",    "exp2",
+                              "log",   "log2",  "sqrt", "tanh",  "floor",  "float", "int",    "q",
+                              "k",     "v",     "o",    "lse",   "scale",  "batch", "head",   "rows",
+                              "cols",  "d",     "dv",   "B",     "H",      "Hk",    "Sq",     "Sk"};
+
+/// A program that holds one expression over scalars: what lambdas are traced in and texts checked in.
+struct Scratch {
+  ProgramBuilder builder{"expression"};
+  Tile score = builder.scalar("score", DType::f32);
+  ScoreSite site{builder.scalar("b", DType::i32),      builder.scalar("h", DType::i32),
+                 builder.scalar("q_idx", DType::i32),  builder.scalar("kv_idx", DType::i32),
+                 builder.scalar("q_len", DType::i32),  builder.scalar("kv_len", DType::i32)};
+};
+
+Names names_of(const ScoreSite& site) {
+  Names names{{"b", site.batch},          {"h", site.head},
+              {"q_idx", site.query_index}, {"q_len", site.query_length},
+              {"kv_len", site.key_length}};
+  if (site.key_index.owner()) names.emplace("kv_idx", site.key_index);
+  return names;
+}
+
+/// The tensor arguments of a program by name.
+std::map<std::string, Tensor, std::less<>> tensors_of(ProgramBuilder& builder) {
+  std::map<std::string, Tensor, std::less<>> tensors;
+  const auto& all = builder.function().tensors;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].gathered) tensors.emplace(all[i].name, Tensor(&builder, ir::TensorId(i)));
+  return tensors;
+}
+
+Tensor declared(ProgramBuilder& builder, const Captured& captured) {
+  const auto known = tensors_of(builder);
+  if (const auto found = known.find(captured.name); found != known.end()) {
+    const ir::Tensor& tensor = builder.function()[found->second.id()];
+    if (tensor.dtype == captured.dtype && static_cast<int>(tensor.dims.size()) == captured.rank)
+      return found->second;
+    throw SpecError({fmt::format("two captured tensors named {}", captured.name),
+                     fmt::format("one is {} with {} dimensions, the other {} with {}",
+                                 name_of(tensor.dtype), tensor.dims.size(), name_of(captured.dtype),
+                                 captured.rank),
+                     "rename one", {}});
+  }
+  std::vector<Extent> dims;
+  for (int i = 0; i < captured.rank; ++i)
+    dims.emplace_back(fmt::format("{}_n{}", captured.name, i));
+  return builder.gathered_input(captured.name, captured.dtype, std::move(dims));
+}
+
+Tile read(const Expression& expression, Names names) {
+  ProgramBuilder& builder = *names.begin()->second.owner();
+  declare_captured(builder, expression.tensors);
+  return read_expression(builder, expression.text, names, tensors_of(builder));
+}
+
+void require(bool holds, const char* what, const Tile& tile, const char* why, const char* fix) {
+  if (!holds)
+    throw SpecError({fmt::format("{} that gives {}", what, name_of(tile.dtype())), why, fix, {}});
+}
+
+Tile as_condition(const Tile& tile) {
+  require(tile.dtype() == DType::i1, "a mask", tile, "it says which scores are kept",
+          "compare something, as in q_idx >= kv_idx");
+  return tile;
+}
+
+Tile as_number(const char* what, const Tile& tile) {
+  require(tile.dtype() != DType::i1, what, tile, "it is a number", "where(condition, a, b)");
+  return cast(tile, DType::f32);
+}
+
+/// The text of what a lambda has built in the scratch program, and the tensors it has read.
+template <class Traced>
+void finish_trace(Traced& traced, Scratch& scratch, const Tile& result) {
+  if (result.owner() != &scratch.builder)
+    throw SpecError({"an expression that does not come from its arguments",
+                     "the function returned an empty tile, or one of another program",
+                     "return a Tile computed from the score or the site", {}});
+  traced.text = write_expression(scratch.builder.function(), result.id());
+  for (const ir::Tensor& tensor : scratch.builder.function().tensors)
+    traced.tensors.push_back({tensor.name, tensor.dtype, static_cast<int>(tensor.dims.size())});
+}
+
+Mask combine(const Mask& a, const Mask& b, Tile (*operation)(Operand, Operand)) {
+  return Mask([&](const ScoreSite& s) { return operation(apply(a, s), apply(b, s)); });
+}
+
+template <class Kind, class Apply>
+std::vector<std::string> reasons_against(const Kind& expression, Apply apply) {
+  try {
+    for (const Captured& tensor : expression.tensors)
+      if (captured_name(tensor.name) != tensor.name)
+        return {fmt::format("a captured tensor named {}: the name has a meaning already; rename it, "
+                            "for example to {}", tensor.name, captured_name(tensor.name))};
+      else if (tensor.rank < 1 || tensor.rank > 5)
+        return {fmt::format("the captured tensor {} has {} dimensions: it needs 1 to 5; reshape it",
+                            tensor.name, tensor.rank)};
+    Scratch scratch;
+    apply(scratch);
+  } catch (const Error& error) {
+    const Complaint& c = error.complaint();
+    return {c.what + ": " + c.why + (c.fix.empty() ? "" : "; " + c.fix)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Tile Captured::read(const std::vector<Operand>& indices) const {
+  for (const Operand& index : indices)
+    if (index.is_tile()) return gather(declared(*index.tile.owner(), *this), indices);
+  throw SpecError({fmt::format("{} indexed by numbers alone", name),
+                   "there is no program to add it to", "use one of the site's positions", {}});
+}
+
+Mask::Mask(const std::function<Tile(const ScoreSite&)>& visible) {
+  Scratch scratch;
+  finish_trace(*this, scratch, as_condition(visible(scratch.site)));
+}
+Score::Score(const std::function<Tile(Tile, const ScoreSite&)>& modify) {
+  Scratch scratch;
+  finish_trace(*this, scratch, modify(scratch.score, scratch.site));
+}
+Sink::Sink(const std::function<Tile(const ScoreSite&)>& logit) {
+  Scratch scratch;
+  finish_trace(*this, scratch, logit(scratch.site));
+}
+
+Mask operator&(const Mask& a, const Mask& b) {
+  if (a.is_full()) return b;
+  if (b.is_full()) return a;
+  return combine(a, b, [](Operand x, Operand y) { return x && y; });
+}
+Mask operator|(const Mask& a, const Mask& b) {
+  if (a.is_full() || b.is_full()) return {};
+  return combine(a, b, [](Operand x, Operand y) { return x || y; });
+}
+Mask operator~(const Mask& a) {
+  return Mask([&](const ScoreSite& s) { return !apply(a, s); });
+}
+
+Tile apply(const Mask& mask, const ScoreSite& site) {
+  return as_condition(read(mask, names_of(site)));
+}
+Tile apply(const Score& score, const Tile& value, const ScoreSite& site) {
+  Names names = names_of(site);
+  names.emplace("score", value);
+  return as_number("a score", read(score, std::move(names)));
+}
+Tile apply(const Sink& sink, const ScoreSite& site) {
+  return as_number("a sink", read(sink, names_of({site.batch, site.head, site.query_index, {},
+                                                 site.query_length, site.key_length})));
+}
+
+std::vector<std::string> check(const Mask& mask) {
+  return reasons_against(mask, [&](Scratch& s) { apply(mask, s.site); });
+}
+std::vector<std::string> check(const Score& score) {
+  return reasons_against(score, [&](Scratch& s) { apply(score, s.score, s.site); });
+}
+std::vector<std::string> check(const Sink& sink) {
+  return reasons_against(sink, [&](Scratch& s) { apply(sink, s.site); });
+}
+
+void declare_captured(ProgramBuilder& builder, const std::vector<Captured>& tensors) {
+  for (const Captured& tensor : tensors) declared(builder, tensor);
+}
+
+std::string captured_name(std::string_view wish) {
+  std::string name;
+  for (const char c : wish)
+    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  while (name.starts_with('_')) name.erase(0, 1);
+  if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0) name.insert(0, "t");
+  const bool taken = std::find(reserved.begin(), reserved.end(), name) != reserved.end() ||
+                     ir::is_reserved_word(name) || name.starts_with("probe_") ||
+                     name.starts_with("cu_seqlens") || name == "q_lens" || name == "kv_lens";
+  return taken ? name + "_" : name;
+}
+
+}  // namespace flashcore

@@ -1,0 +1,16 @@
+// Elements of a tensor at computed positions.
+#pragma once
+
+#include <span>
+
+#include "runtime/reference/arithmetic.h"
+#include "runtime/tensor.h"
+
+namespace flashcore {
+
+/// One index tile a dimension; `type` is the result's and `result` a tile of its shape. Zero outside the
+/// tensor.
+void gather(const TensorView& tensor, std::span<const TypedTile> indices, const ir::TileType& type,
+            Precision precision, TileValue& result);
+
+}  // namespace flashcore
