@@ -73,7 +73,7 @@ Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
     scores = (builder.fill({rows, cols}, 0) + modified).named("modified") * unit;
   }
   if (spec.mask.is_full()) return scores;
-  return where(apply(spec.mask, site), scores, -infinity);
+  return where(apply(spec.mask, site), scores.named("scores"), -infinity);
 }
 
 SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,

@@ -137,8 +137,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::commit_copies();
     const fc::u32 key = shared + 16384 + slot * 16384;
     const fc::u32 value = shared + 49152 + slot * 16384;
-    // product = dot(query, transpose(key))
-    float t8[2][16][4] = {};
+    // scores = dot(query, transpose(key))
+    float scores[2][16][4] = {};
     const fc::u32 query_2 = fc::in_place(query);
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -152,107 +152,107 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::load_matrices(b, fc::matrix_address<128, 64>(key, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, j * 16, k * 16));
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          fc::multiply<fc::bf16>(t8[i][2 * j], a[i], b[0], b[1]);
-          fc::multiply<fc::bf16>(t8[i][2 * j + 1], a[i], b[2], b[3]);
+          fc::multiply<fc::bf16>(scores[i][2 * j], a[i], b[0], b[1]);
+          fc::multiply<fc::bf16>(scores[i][2 * j + 1], a[i], b[2], b[3]);
         }
       }
     }
     if (cols_tile >= cols_full_end) {
-      int t9[2][2];
-      // t9 = add(index(rows), (p.Sk - p.Sq))
+      int t8[2][2];
+      // t8 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t9[i][e] = (rows_begin + rows_lane + i * 16 + e * 8) + (p.Sk - p.Sq);
-      bool t10[16][2];
-      // t10 = lt(index(cols), extent(cols))
+          t8[i][e] = (rows_begin + rows_lane + i * 16 + e * 8) + (p.Sk - p.Sq);
+      bool t9[16][2];
+      // t9 = lt(index(cols), extent(cols))
       #pragma unroll
       for (int i = 0; i < 16; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t10[i][e] = (cols_begin + cols_lane + i * 8 + e) < p.Sk;
-      // scores = where(logical_and(ge(t9, index(cols)), t10), t8, -inf)
+          t9[i][e] = (cols_begin + cols_lane + i * 8 + e) < p.Sk;
+      // scores = where(logical_and(ge(t8, index(cols)), t9), scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t11 = t9[i][(e / 2)] >= (cols_begin + cols_lane + j * 8 + (e % 2));
-            const bool t12 = t11 && t10[j][(e % 2)];
-            t8[i][j][e] = t12 ? t8[i][j][e] : -fc::infinity();
+            const bool t10 = t8[i][(e / 2)] >= (cols_begin + cols_lane + j * 8 + (e % 2));
+            const bool t11 = t10 && t9[j][(e % 2)];
+            scores[i][j][e] = t11 ? scores[i][j][e] : -fc::infinity();
           }
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t13[2][2];
+    float t12[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t13[i][e] = -fc::infinity();
+        t12[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t13[i][(e / 2)] = fc::max(t13[i][(e / 2)], t8[i][j][e]);
+          t12[i][(e / 2)] = fc::max(t12[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t13[i][e] = fc::max(t13[i][e], fc::shuffle_xor(t13[i][e], 1));
-        t13[i][e] = fc::max(t13[i][e], fc::shuffle_xor(t13[i][e], 2));
+        t12[i][e] = fc::max(t12[i][e], fc::shuffle_xor(t12[i][e], 1));
+        t12[i][e] = fc::max(t12[i][e], fc::shuffle_xor(t12[i][e], 2));
       }
     }
     float new_max[2][2];
-    // new_max = max(row_max, mul(t13, scale_log2))
+    // new_max = max(row_max, mul(t12, scale_log2))
     float decay[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t14[2][2];
-    // t14 = neg(new_max)
+    float t13[2][2];
+    // t13 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t15 = t13[i][e] * scale_log2;
-        new_max[i][e] = fc::max(row_max[i][e], t15);
-        const float t16 = row_max[i][e] - new_max[i][e];
-        decay[i][e] = fc::exp2(t16);
-        t14[i][e] = -new_max[i][e];
+        const float t14 = t12[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t14);
+        const float t15 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t15);
+        t13[i][e] = -new_max[i][e];
       }
     }
     float probs[2][16][4];
-    // probs = exp2(fma(scores, scale_log2, t14))
+    // probs = exp2(fma(scores, scale_log2, t13))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t17 = fc::fma(t8[i][j][e], scale_log2, t14[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t17);
+          const float t16 = fc::fma(scores[i][j][e], scale_log2, t13[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t16);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t18[2][2] = {};
+    float t17[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t18[i][(e / 2)] = t18[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t18)
+          t17[i][(e / 2)] = t17[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t17)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t18[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t17[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][8][4];
     #pragma unroll
@@ -312,25 +312,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       empty[i][e] = row_sum[i][e] == 0.f;
-      const float t19 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty[i][e] ? 0.f : t19;
+      const float t18 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty[i][e] ? 0.f : t18;
     }
   }
-  float t20[2][8][4];
-  // t20 = cast(mul(out, inverse))
+  float t19[2][8][4];
+  // t19 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t21 = out[i][j][e] * inverse[i][(e / 2)];
-        t20[i][j][e] = t21;
+        const float t20 = out[i][j][e] * inverse[i][(e / 2)];
+        t19[i][j][e] = t20;
       }
     }
   }
   fc::barrier();
-  // t20 in shared memory
+  // t19 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -339,7 +339,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t20[i][j][2 * r], t20[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t19[i][j][2 * r], t19[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
@@ -356,27 +356,27 @@ attention_forward(const __grid_constant__ Parameters p) {
       out_pointer += 16 * static_cast<int>(p.o_stride_2);
     }
   }
-  float t22[2][2];
-  // t22 = where(empty, -inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453))
+  float t21[2][2];
+  // t21 = where(empty, -inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t23 = fc::log2(row_sum[i][e]);
-      const float t24 = row_max[i][e] + t23;
-      const float t25 = t24 * 0.6931472f;
-      t22[i][e] = empty[i][e] ? -fc::infinity() : t25;
+      const float t22 = fc::log2(row_sum[i][e]);
+      const float t23 = row_max[i][e] + t22;
+      const float t24 = t23 * 0.6931472f;
+      t21[i][e] = empty[i][e] ? -fc::infinity() : t24;
     }
   }
   float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-  // store lse = t22
+  // store lse = t21
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + i * 16 + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t22[i][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t21[i][e]);
         }
   }
 }

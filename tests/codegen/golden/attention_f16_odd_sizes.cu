@@ -244,8 +244,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::commit_copies();
     const fc::u32 key = shared + 15360 + slot * 7680;
     const fc::u32 value = shared + 38912 + slot * 4608;
-    // product = dot(query, transpose(key))
-    float t9[2][6][4] = {};
+    // scores = dot(query, transpose(key))
+    float scores[2][6][4] = {};
     #pragma unroll
     for (int k = 0; k < 5; ++k) {
       #pragma unroll
@@ -254,78 +254,78 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::load_matrices(b, fc::matrix_address<48, 80>(key, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, j * 16, k * 16));
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          fc::multiply<fc::f16>(t9[i][2 * j], query_kept[i][k], b[0], b[1]);
-          fc::multiply<fc::f16>(t9[i][2 * j + 1], query_kept[i][k], b[2], b[3]);
+          fc::multiply<fc::f16>(scores[i][2 * j], query_kept[i][k], b[0], b[1]);
+          fc::multiply<fc::f16>(scores[i][2 * j + 1], query_kept[i][k], b[2], b[3]);
         }
       }
     }
-    // reduce_max = reduce_max(t9, cols)
-    float t10[2][2];
+    // reduce_max = reduce_max(scores, cols)
+    float t9[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t10[i][e] = -fc::infinity();
+        t9[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t10[i][(e / 2)] = fc::max(t10[i][(e / 2)], t9[i][j][e]);
+          t9[i][(e / 2)] = fc::max(t9[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t10[i][e] = fc::max(t10[i][e], fc::shuffle_xor(t10[i][e], 1));
-        t10[i][e] = fc::max(t10[i][e], fc::shuffle_xor(t10[i][e], 2));
+        t9[i][e] = fc::max(t9[i][e], fc::shuffle_xor(t9[i][e], 1));
+        t9[i][e] = fc::max(t9[i][e], fc::shuffle_xor(t9[i][e], 2));
       }
     }
     float new_max[2][2];
-    // new_max = max(row_max, mul(t10, scale_log2))
+    // new_max = max(row_max, mul(t9, scale_log2))
     float decay[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t11[2][2];
-    // t11 = neg(new_max)
+    float t10[2][2];
+    // t10 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t12 = t10[i][e] * scale_log2;
-        new_max[i][e] = fc::max(row_max[i][e], t12);
-        const float t13 = row_max[i][e] - new_max[i][e];
-        decay[i][e] = fc::exp2(t13);
-        t11[i][e] = -new_max[i][e];
+        const float t11 = t9[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t11);
+        const float t12 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t12);
+        t10[i][e] = -new_max[i][e];
       }
     }
     float probs[2][6][4];
-    // probs = exp2(fma(t9, scale_log2, t11))
+    // probs = exp2(fma(scores, scale_log2, t10))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t14 = fc::fma(t9[i][j][e], scale_log2, t11[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t14);
+          const float t13 = fc::fma(scores[i][j][e], scale_log2, t10[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t13);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t15[2][2] = {};
+    float t14[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t15[i][(e / 2)] = t15[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t15)
+          t14[i][(e / 2)] = t14[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t14)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t15[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t14[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][3][4];
     #pragma unroll
@@ -373,10 +373,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<1>();
     const int next_tile_2 = cols_tile_2 + 2;
     const int freed_slot_2 = (slot == 0) ? 2 : (slot - 1);
-    const bool t16 = next_tile_2 < cols_end;
+    const bool t15 = next_tile_2 < cols_end;
     fc::barrier();
     // key <- k, asynchronously
-    if (t16) {
+    if (t15) {
       const fc::f16* const key_source_4 = k_at + (next_tile_2 * 48) * p.k_stride_2;
       const int key_rows_4 = 333 - (next_tile_2 * 48);
       const int key_columns_4 = 72 - (0);
@@ -401,7 +401,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t16) {
+    if (t15) {
       const fc::f16* const value_source_4 = v_at + (next_tile_2 * 48) * p.v_stride_2;
       const int value_rows_4 = 333 - (next_tile_2 * 48);
       const int value_columns_4 = 40 - (0);
@@ -428,8 +428,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::commit_copies();
     const fc::u32 key_2 = shared + 15360 + slot * 7680;
     const fc::u32 value_2 = shared + 38912 + slot * 4608;
-    // product = dot(query, transpose(key))
-    float t17[2][6][4] = {};
+    // scores = dot(query, transpose(key))
+    float scores_2[2][6][4] = {};
     #pragma unroll
     for (int k = 0; k < 5; ++k) {
       #pragma unroll
@@ -438,98 +438,98 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::load_matrices(b, fc::matrix_address<48, 80>(key_2, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, j * 16, k * 16));
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          fc::multiply<fc::f16>(t17[i][2 * j], query_kept[i][k], b[0], b[1]);
-          fc::multiply<fc::f16>(t17[i][2 * j + 1], query_kept[i][k], b[2], b[3]);
+          fc::multiply<fc::f16>(scores_2[i][2 * j], query_kept[i][k], b[0], b[1]);
+          fc::multiply<fc::f16>(scores_2[i][2 * j + 1], query_kept[i][k], b[2], b[3]);
         }
       }
     }
-    bool t18[6][2];
-    // t18 = lt(index(cols), extent(cols))
+    bool t16[6][2];
+    // t16 = lt(index(cols), extent(cols))
     #pragma unroll
     for (int i = 0; i < 6; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t18[i][e] = (cols_begin + cols_lane + i * 8 + e) < 333;
-    // scores = where(logical_and(ge(index(rows), index(cols)), t18), t17, -inf)
+        t16[i][e] = (cols_begin + cols_lane + i * 8 + e) < 333;
+    // scores = where(logical_and(ge(index(rows), index(cols)), t16), scores, -inf)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t19 = (rows_begin + rows_lane + i * 16 + (e / 2) * 8) >= (cols_begin + cols_lane + j * 8 + (e % 2));
-          const bool t20 = t19 && t18[j][(e % 2)];
-          t17[i][j][e] = t20 ? t17[i][j][e] : -fc::infinity();
+          const bool t17 = (rows_begin + rows_lane + i * 16 + (e / 2) * 8) >= (cols_begin + cols_lane + j * 8 + (e % 2));
+          const bool t18 = t17 && t16[j][(e % 2)];
+          scores_2[i][j][e] = t18 ? scores_2[i][j][e] : -fc::infinity();
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t21[2][2];
+    float t19[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t21[i][e] = -fc::infinity();
+        t19[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t21[i][(e / 2)] = fc::max(t21[i][(e / 2)], t17[i][j][e]);
+          t19[i][(e / 2)] = fc::max(t19[i][(e / 2)], scores_2[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t21[i][e] = fc::max(t21[i][e], fc::shuffle_xor(t21[i][e], 1));
-        t21[i][e] = fc::max(t21[i][e], fc::shuffle_xor(t21[i][e], 2));
+        t19[i][e] = fc::max(t19[i][e], fc::shuffle_xor(t19[i][e], 1));
+        t19[i][e] = fc::max(t19[i][e], fc::shuffle_xor(t19[i][e], 2));
       }
     }
     float new_max_2[2][2];
-    // new_max = max(row_max, mul(t21, scale_log2))
+    // new_max = max(row_max, mul(t19, scale_log2))
     float decay_2[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t22[2][2];
-    // t22 = neg(new_max)
+    float t20[2][2];
+    // t20 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t23 = t21[i][e] * scale_log2;
-        new_max_2[i][e] = fc::max(row_max[i][e], t23);
-        const float t24 = row_max[i][e] - new_max_2[i][e];
-        decay_2[i][e] = fc::exp2(t24);
-        t22[i][e] = -new_max_2[i][e];
+        const float t21 = t19[i][e] * scale_log2;
+        new_max_2[i][e] = fc::max(row_max[i][e], t21);
+        const float t22 = row_max[i][e] - new_max_2[i][e];
+        decay_2[i][e] = fc::exp2(t22);
+        t20[i][e] = -new_max_2[i][e];
       }
     }
     float probs_2[2][6][4];
-    // probs = exp2(fma(scores, scale_log2, t22))
+    // probs = exp2(fma(scores, scale_log2, t20))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t25 = fc::fma(t17[i][j][e], scale_log2, t22[i][(e / 2)]);
-          probs_2[i][j][e] = fc::exp2(t25);
+          const float t23 = fc::fma(scores_2[i][j][e], scale_log2, t20[i][(e / 2)]);
+          probs_2[i][j][e] = fc::exp2(t23);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t26[2][2] = {};
+    float t24[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t26[i][(e / 2)] = t26[i][(e / 2)] + probs_2[i][j][e];
-    // row_sum = fma(row_sum, decay, t26)
+          t24[i][(e / 2)] = t24[i][(e / 2)] + probs_2[i][j][e];
+    // row_sum = fma(row_sum, decay, t24)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay_2[i][e], t26[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay_2[i][e], t24[i][e]);
     // probs_2_operand: probs_2 as a left operand
     fc::u32 probs_2_operand[2][3][4];
     #pragma unroll
@@ -587,25 +587,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t27 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t27;
+      const float t25 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t25;
     }
   }
-  float t28[2][6][4];
-  // t28 = cast(mul(out, inverse))
+  float t26[2][6][4];
+  // t26 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 6; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t29 = out[i][j][e] * inverse[i][(e / 2)];
-        t28[i][j][e] = t29;
+        const float t27 = out[i][j][e] * inverse[i][(e / 2)];
+        t26[i][j][e] = t27;
       }
     }
   }
   fc::barrier();
-  // t28 in shared memory
+  // t26 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -614,7 +614,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<96, 48>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::f16>(t28[i][j][2 * r], t28[i][j][2 * r + 1]));
+                         fc::pack<fc::f16>(t26[i][j][2 * r], t26[i][j][2 * r + 1]));
   fc::barrier();
   fc::f16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
