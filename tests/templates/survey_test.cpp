@@ -54,7 +54,7 @@ AttentionSpec spec_of(const Surveyed& surveyed) {
   AttentionSpec spec;
   spec.head_dim = 16;
   spec.lse = true;
-  spec.mask = {surveyed.name, [surveyed](const ScoreSite& s) { return surveyed.visible(s); }};
+  spec.mask = Mask([surveyed](const ScoreSite& s) { return surveyed.visible(s); });
   return spec;
 }
 
