@@ -17,13 +17,30 @@ from .errors import (
     ScheduleError,
     SpecError,
 )
+from .expression import Expression, Mask, Score, Sink
 from .functional import attention, sdpa
+from .functions import exp, exp2, floor, log, log2, maximum, minimum, sqrt, tanh, where
 from .just_in_time import jit
 from .kernel import Kernel
 from .program import Library, Program, load
 from .program_kernel import ProgramKernel
 from .schedule import Schedule
-from .spec import AttentionSpec, Mask, causal, full
+from .spec import AttentionSpec
+from .variants import (
+    alibi,
+    bias,
+    causal,
+    chunked,
+    dense_mask,
+    dilated,
+    documents,
+    full,
+    prefix,
+    relative_bias,
+    sinks,
+    sliding_window,
+    softcap,
+)
 
 toolchain.offer_wheel()
 
@@ -34,6 +51,7 @@ __all__ = [
     "CompileError",
     "DeviceError",
     "Error",
+    "Expression",
     "InternalError",
     "Kernel",
     "Library",
@@ -42,14 +60,37 @@ __all__ = [
     "ProgramKernel",
     "Schedule",
     "ScheduleError",
+    "Score",
+    "Sink",
     "SpecError",
+    "alibi",
     "attention",
+    "bias",
     "causal",
+    "chunked",
+    "dense_mask",
+    "dilated",
+    "documents",
     "environment",
+    "exp",
+    "exp2",
+    "floor",
     "full",
     "jit",
     "load",
+    "log",
+    "log2",
+    "maximum",
+    "minimum",
+    "prefix",
+    "relative_bias",
     "sdpa",
     "set_log_hook",
+    "sinks",
+    "sliding_window",
+    "softcap",
+    "sqrt",
+    "tanh",
     "targets",
+    "where",
 ]

@@ -1,9 +1,10 @@
-"""New arrays in the framework of the caller's."""
+"""Arrays of any framework: new ones in the caller's, and what a kernel has to know of one."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -24,9 +25,8 @@ def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
     """An uninitialised array beside `like`: same framework, same device."""
     if isinstance(like, numpy.ndarray):
         return numpy.empty(shape, _NUMPY[dtype])
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(like, torch.Tensor):
-        return like.new_empty(shape, dtype=getattr(torch, _STANDARD[dtype]))
+    if is_torch_tensor(like):
+        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], _STANDARD[dtype]))
     namespace = getattr(like, "__array_namespace__", None)
     if namespace is not None:
         xp = namespace()
@@ -39,9 +39,9 @@ def full(like: Any, shape: Sequence[int], dtype: str, value: float) -> Any:
     """An array beside `like` with one value everywhere, written on the framework's own stream."""
     if isinstance(like, numpy.ndarray):
         return numpy.full(shape, value, _NUMPY[dtype])
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(like, torch.Tensor):
-        return like.new_full(tuple(shape), value, dtype=getattr(torch, _STANDARD[dtype]))
+    if is_torch_tensor(like):
+        kind = getattr(sys.modules["torch"], _STANDARD[dtype])
+        return like.new_full(tuple(shape), value, dtype=kind)
     namespace = getattr(like, "__array_namespace__", None)
     if namespace is not None:
         xp = namespace()
@@ -57,3 +57,51 @@ def _refusal(like: Any) -> DeviceError:
         "tensor and has no __array_namespace__",
         "pass out=",
     )
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A tensor that a mask or a score reads beside q, k and v."""
+
+    name: str
+    dtype: str
+    rank: int
+
+    def as_tuple(self) -> tuple[str, str, int]:
+        return self.name, self.dtype, self.rank
+
+
+_STORED = {
+    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int32": "i32",
+    "int64": "i64", "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "i1",
+}  # fmt: skip
+
+
+def stored_dtype(array: Any) -> str | None:
+    """The dtype of the elements in memory, None for one that kernels do not read."""
+    dtype = getattr(array, "dtype", None)
+    name = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
+    return _STORED.get(name)
+
+
+def memory_of(array: Any) -> tuple[Any, ...]:
+    """Equal for arrays that show the same elements of the same memory."""
+    if isinstance(array, numpy.ndarray):
+        start: Any = array.__array_interface__["data"][0]
+        return start, array.shape, array.strides, array.dtype.str, array.dtype.name
+    if is_torch_tensor(array):
+        return array.data_ptr(), tuple(array.shape), array.stride(), array.dtype, array.device
+    return (id(array),)
+
+
+def is_torch_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a kernel could read it: NumPy's, torch's, or anything that speaks DLPack."""
+    if isinstance(value, numpy.ndarray) or is_torch_tensor(value):
+        return True
+    kind = type(value)
+    return hasattr(kind, "__dlpack__") or hasattr(kind, "__dlpack_c_exchange_api__")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from . import _core
 from .arrays import empty
-from .errors import CompileError
+from .errors import CompileError, DeviceError
+from .expression import bound_arrays
 from .kernel import Kernel
 from .program import Program
 from .schedule import Schedule
@@ -40,6 +41,8 @@ class AttentionKernel(Kernel):
         self._value_dim = spec.head_dim_v or spec.head_dim
         self._with_lse: AttentionKernel | None = self if spec.lse else None
         self._safer: tuple[Schedule, ...] = ()
+        self._captured = bound_arrays(*spec.expressions)
+        self._arrays = _all_given(self._captured)
 
     @classmethod
     def first_fitting(
@@ -74,6 +77,7 @@ class AttentionKernel(Kernel):
         out: Array | None = None,
         return_lse: Literal[False] = False,
         stream: Any = None,
+        captured: Mapping[str, Any] | None = None,
     ) -> Array: ...
 
     @overload
@@ -87,6 +91,7 @@ class AttentionKernel(Kernel):
         out: Array | None = None,
         return_lse: Literal[True],
         stream: Any = None,
+        captured: Mapping[str, Any] | None = None,
     ) -> tuple[Array, Array]: ...
 
     @overload
@@ -100,6 +105,7 @@ class AttentionKernel(Kernel):
         out: Array | None = None,
         return_lse: bool,
         stream: Any = None,
+        captured: Mapping[str, Any] | None = None,
     ) -> Array | tuple[Array, Array]: ...
 
     def __call__(
@@ -112,20 +118,25 @@ class AttentionKernel(Kernel):
         out: Any = None,
         return_lse: bool = False,
         stream: Any = None,
+        captured: Mapping[str, Any] | None = None,
     ) -> Any:
-        """softmax(scale q k^T + mask) v; with `return_lse`, also the log-sum-exp of every row; of a
-        kernel with probes, last, a dictionary of what they saw.
+        """softmax(score(scale q k^T) + mask) v; with `return_lse`, also every row's log-sum-exp; of
+        a kernel with probes, last, a dictionary of what they saw.
 
         `scale` is 1/sqrt(head_dim) unless given. The work is queued on `stream`, or on the stream
-        that the arrays' framework works on, and not waited for.
+        that the arrays' framework works on, and not waited for. `captured` has arrays by name, to
+        be read in place of those that the spec's expressions captured.
         """
+        arrays = self._arrays
+        if captured is not None or arrays is None:
+            arrays = self._with(captured or {})
         if return_lse or self._spec.lse:
-            return self._call_with_lse(q, k, v, scale, out, return_lse, stream)
+            return self._call_with_lse(q, k, v, arrays, scale, out, return_lse, stream)
         if out is None:
             out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
         if self._probe:
-            return self._launch_with_probes((q, k, v, out), scale, stream)
-        self._launch((q, k, v, out), (self._scale if scale is None else scale,), stream)
+            return self._launch_with_probes((q, k, v, out) + arrays, scale, stream)
+        self._launch((q, k, v, out) + arrays, (self._scale if scale is None else scale,), stream)
         return out
 
     def _launch_with_probes(
@@ -136,7 +147,15 @@ class AttentionKernel(Kernel):
         return (*arrays[3 : 3 + returned], dict(zip(self._probe, probes, strict=True)))
 
     def _call_with_lse(
-        self, q: Any, k: Any, v: Any, scale: float | None, out: Any, return_lse: bool, stream: Any
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        arrays: tuple[Any, ...],
+        scale: float | None,
+        out: Any,
+        return_lse: bool,
+        stream: Any,
     ) -> Any:
         kernel = self._with_lse
         if kernel is None:
@@ -154,6 +173,31 @@ class AttentionKernel(Kernel):
         lse = empty(q, (batch, heads, length), "f32")
         if self._probe:
             returned = 2 if return_lse else 1
-            return kernel._launch_with_probes((q, k, v, out, lse), scale, stream, returned)
-        kernel._launch((q, k, v, out, lse), (self._scale if scale is None else scale,), stream)
+            every = (q, k, v, out, lse, *arrays)
+            return kernel._launch_with_probes(every, scale, stream, returned)
+        scalars = (self._scale if scale is None else scale,)
+        kernel._launch((q, k, v, out, lse, *arrays), scalars, stream)
         return (out, lse) if return_lse else out
+
+    def _with(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
+        unknown = [name for name in given if name not in self._captured]
+        arrays = _all_given({name: given.get(name, a) for name, a in self._captured.items()})
+        if arrays is not None and not unknown:
+            return arrays
+        tensors = {t.name: t for part in self._spec.expressions if part for t in part.tensors}
+        missing = [n for n, a in self._captured.items() if a is None and n not in given]
+        wanted = ", ".join(
+            f"{t.name}: {t.dtype} with {t.rank} dimensions" for t in tensors.values()
+        )
+        raise DeviceError(
+            f"calling {self.name}",
+            f"it captures no {', '.join(unknown)}" if unknown else f"it needs {', '.join(missing)}",
+            f"captured={{...}} with {wanted}" if wanted else "leave captured out",
+        )
+
+
+def _all_given(arrays: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The arrays in their order, or None if one is missing. A lone number is an array of one."""
+    if any(array is None for array in arrays.values()):
+        return None
+    return tuple(a.reshape(1) if a.shape == () else a for a in arrays.values())

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from .arrays import stored_dtype
 from .attention_kernel import AttentionKernel
 from .errors import SpecError
+from .expression import (
+    Mask,
+    MaskLike,
+    Score,
+    ScoreLike,
+    Sink,
+    SinkLike,
+    as_mask,
+    as_score,
+    as_sink,
+    bound_arrays,
+    in_one_kernel,
+)
 from .just_in_time import jit
-from .spec import AttentionSpec, Mask, causal, dtype_name, full
+from .spec import AttentionSpec, dtype_name
+from .variants import bias, causal, dense_mask, full
 
 _FULL = full()
 _TOP_LEFT = causal("top_left")
@@ -15,7 +30,13 @@ _kernels: dict[tuple[Any, ...], AttentionKernel] = {}
 
 
 def _kernel_for(
-    q: Any, k: Any, v: Any, mask: Mask, layout: Literal["bhsd", "bshd"]
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Mask,
+    score: Score | None,
+    sink: Sink | None,
+    layout: Literal["bhsd", "bshd"],
 ) -> AttentionKernel:
     # Everything a spec is made of, read off the arrays; lengths and batch are not.
     at_heads = 1 if layout == "bhsd" else 2
@@ -29,7 +50,9 @@ def _kernel_for(
         q_shape[at_heads],
         k_shape[at_heads],
         q.dtype,
-        mask.text,
+        mask.key,
+        score and score.key,
+        sink and sink.key,
         layout,
         device,
     )
@@ -44,7 +67,10 @@ def _kernel_for(
                 heads=heads if grouped else None,
                 kv_heads=kv_heads if grouped else None,
                 dtype=dtype_name(q.dtype),
-                mask=mask,
+                # The arrays are given at every call: this kernel is there for others as well.
+                mask=mask.unbound(),
+                score=score and score.unbound(),
+                sink=sink and sink.unbound(),
                 layout=layout,
             )
         )
@@ -66,16 +92,28 @@ def attention(
     k: Any,
     v: Any,
     *,
-    mask: Mask | None = None,
+    mask: MaskLike | None = None,
+    score: ScoreLike | None = None,
+    sink: SinkLike | None = None,
     scale: float | None = None,
     layout: Literal["bhsd", "bshd"] = "bhsd",
     out: Any = None,
     return_lse: bool = False,
     stream: Any = None,
 ) -> Any:
-    """softmax(scale q k^T + mask) v; a causal mask is bottom-right unless it says so."""
-    kernel = _kernel_for(q, k, v, mask or _FULL, layout)
-    return kernel(q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream)
+    """softmax(score(scale q k^T) + mask) v; masks, scores and sinks as in :class:`AttentionSpec`.
+
+    A causal mask is bottom-right unless it says so.
+    """
+    visible = _FULL if mask is None else as_mask(mask)
+    captured = None
+    if score is not None or sink is not None or visible.tensors:
+        visible, score, sink = in_one_kernel(visible, as_score(score), as_sink(sink))
+        captured = bound_arrays(visible, score, sink)
+    kernel = _kernel_for(q, k, v, visible, score, sink, layout)
+    return kernel(
+        q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream, captured=captured
+    )
 
 
 def sdpa(
@@ -88,13 +126,10 @@ def sdpa(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """torch.nn.functional.scaled_dot_product_attention: its signature, its top-left mask."""
-    if attn_mask is not None:
-        raise SpecError(
-            "sdpa(attn_mask=...)",
-            "a mask given as an array is not supported",
-            "is_causal=True, or flashcore.attention(..., mask=flashcore.causal())",
-        )
+    """torch.nn.functional.scaled_dot_product_attention: its signature, its top-left mask.
+
+    `attn_mask` broadcasts to [batch, heads, q_len, kv_len]: conditions, or floats to add.
+    """
     if dropout_p != 0.0:
         raise SpecError(f"sdpa(dropout_p={dropout_p})", "dropout is not supported", "dropout_p=0.0")
     if (
@@ -108,7 +143,18 @@ def sdpa(
             "enable_gqa=True, if each key head serves several query heads",
         )
     mask = _TOP_LEFT if is_causal else _FULL
-    return _kernel_for(query, key, value, mask, "bhsd")(query, key, value, scale=scale)
+    if attn_mask is None:
+        kernel = _kernel_for(query, key, value, mask, None, None, "bhsd")
+        return kernel(query, key, value, scale=scale)
+    if is_causal:
+        raise SpecError(
+            "sdpa(attn_mask=..., is_causal=True)",
+            "torch takes one of them",
+            "flashcore.attention(..., mask=causal('top_left') & dense_mask(array))",
+        )
+    if stored_dtype(attn_mask) == "i1":
+        return attention(query, key, value, mask=dense_mask(attn_mask), scale=scale)
+    return attention(query, key, value, score=bias(attn_mask), scale=scale)
 
 
 def clear() -> None:

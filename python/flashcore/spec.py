@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from . import _core
 from .errors import ScheduleError, SpecError
+from .expression import (
+    Mask,
+    MaskLike,
+    Score,
+    ScoreLike,
+    Sink,
+    SinkLike,
+    as_mask,
+    as_score,
+    as_sink,
+    in_one_kernel,
+)
 from .schedule import Schedule, merge
-
-
-@dataclass(frozen=True)
-class Mask:
-    """Which keys a query row sees. Made by :func:`full` and :func:`causal`."""
-
-    text: str = "true"
-
-
-def full() -> Mask:
-    """Every row sees every key."""
-    return Mask()
-
-
-def causal(align: Literal["bottom_right", "top_left"] = "bottom_right") -> Mask:
-    """Row i sees keys up to i + kv_len - q_len (bottom_right) or up to i (top_left, as torch)."""
-    if align not in ("bottom_right", "top_left"):
-        raise SpecError(
-            "a causal mask", f'align = {align!r} is not one of "bottom_right", "top_left"'
-        )
-    text, _ = _core.variant("causal", [float(align == "top_left")])
-    return Mask(text)
+from .variants import full
 
 
 def dtype_name(dtype: Any) -> str:
@@ -45,7 +36,11 @@ def dtype_name(dtype: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSpec:
-    """Scaled dot-product attention, softmax(scale q k^T + mask) v.
+    """Scaled dot-product attention, softmax(score(scale q k^T) + mask) v.
+
+    Masks, scores and sinks are those of this package, or functions with the signatures of
+    FlexAttention: (b, h, q_idx, kv_idx), (score, b, h, q_idx, kv_idx) and (b, h, q_idx). A function
+    is traced once, and the spec holds what was found.
 
     A length given here is compiled in; otherwise it is read off the arrays at every call, and a new
     length compiles nothing. Specs are values: hashable, comparable, and saved by :meth:`to_json`.
@@ -59,7 +54,9 @@ class AttentionSpec:
     kv_heads: int | None = None
     """None: heads. Query head h reads key head h // (heads // kv_heads)."""
     dtype: str = "bf16"
-    mask: Mask = field(default_factory=full)
+    mask: MaskLike = field(default_factory=full)
+    score: ScoreLike | None = None
+    sink: SinkLike | None = None
     layout: Literal["bhsd", "bshd"] = "bhsd"
     """Order of the dimensions of q, k, v and the output."""
     lse: bool = False
@@ -69,9 +66,20 @@ class AttentionSpec:
     kv_len: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        expressions = as_mask(self.mask), as_score(self.score), as_sink(self.sink)
+        mask, score, sink = in_one_kernel(*expressions)
+        values = {"dtype": dtype_name(self.dtype), "mask": mask, "score": score, "sink": sink}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
-    def why_not(self, target: str, schedule: Schedule | Mapping[str, Any] | None = None) -> list[str]:
+    @property
+    def expressions(self) -> tuple[Mask, Score | None, Sink | None]:
+        """The mask, the score and the sink, of which only the first is always there."""
+        return self.mask, self.score, self.sink  # type: ignore[return-value]
+
+    def why_not(
+        self, target: str, schedule: Schedule | Mapping[str, Any] | None = None
+    ) -> list[str]:
         """Every reason the target cannot run this, each with what would work; empty if it can.
 
         Nothing is compiled. `schedule` is what :func:`jit` takes; by default the one that ships.
@@ -87,7 +95,10 @@ class AttentionSpec:
             return reasons if str(error) in reasons else [*reasons, str(error)]
 
     def to_json(self) -> str:
-        values = asdict(self) | {"mask": self.mask.text}
+        """Everything but the arrays that expressions read; those are given at the call then."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, part in zip(("mask", "score", "sink"), self.expressions, strict=True):
+            values[name] = (part or Score("")).to_data()
         # Where C++ reads 0 as "not given".
         for name in ("head_dim_v", "heads", "kv_heads"):
             values[name] = values[name] or 0
@@ -97,11 +108,14 @@ class AttentionSpec:
     def from_json(cls, text: str) -> AttentionSpec:
         """Reads what :meth:`to_json` wrote; raises SpecError with every field that is wrong."""
         values = json.loads(_core.normal_spec(text))
-        for name in ("kind", "score", "sink"):
-            del values[name]
+        del values["kind"]
         for name in ("head_dim_v", "heads", "kv_heads"):
             values[name] = values[name] or None
-        return cls(**values | {"mask": Mask(values["mask"]["text"])})
+        kinds: dict[str, type[Mask] | type[Score] | type[Sink]]
+        kinds = {"mask": Mask, "score": Score, "sink": Sink}
+        for name, kind in kinds.items():
+            values[name] = kind.from_data(values[name]) if values[name]["text"] else None
+        return cls(**values)
 
 
-__all__ = ["AttentionSpec", "Mask", "causal", "full"]
+__all__ = ["AttentionSpec", "dtype_name"]

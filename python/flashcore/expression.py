@@ -1,0 +1,210 @@
+"""Masks, scores and sinks as values: the text of an expression and the arrays it reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
+
+from . import _core
+from .arrays import Captured, is_array, memory_of
+from .errors import SpecError
+from .graph import free_name
+from .tracing import Role, Trace, trace
+
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+Kind = TypeVar("Kind", bound="Expression")
+
+
+class Expression:
+    """What is computed for every score.
+
+    Expressions are values: equal if their texts and tensors are, and if they read the same memory.
+    """
+
+    def __init__(
+        self, text: str, tensors: Sequence[Captured] = (), arrays: Sequence[Any] | None = None
+    ):
+        """`arrays` are those to read, in the order of `tensors`; None for one that is given at the
+        call."""
+        self._text = text
+        self._tensors = tuple(tensors)
+        self._arrays = (None,) * len(self._tensors) if arrays is None else tuple(arrays)
+        # All that a kernel depends on, as one string: a string knows its hash.
+        self._key = ";".join([text, *(f"{t.name}:{t.dtype}:{t.rank}" for t in self._tensors)])
+
+    @property
+    def text(self) -> str:
+        """The expression, as docs/language.md describes it."""
+        return self._text
+
+    @property
+    def tensors(self) -> tuple[Captured, ...]:
+        """The names, dtypes and ranks of the arrays that it reads."""
+        return self._tensors
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        return self._arrays
+
+    @property
+    def key(self) -> str:
+        """Equal for expressions that one kernel computes."""
+        return self._key
+
+    def unbound(self: Kind) -> Kind:
+        """The same without its arrays, which are then given at the call."""
+        return type(self)(self._text, self._tensors) if self._tensors else self
+
+    def _identity(self) -> tuple[Any, ...]:
+        memory = (None if array is None else memory_of(array) for array in self._arrays)
+        return type(self), self._key, *memory
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __deepcopy__(self: Kind, memo: Any) -> Kind:
+        return self
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{t.name}: {t.dtype}[{t.rank}]" for t in self._tensors)
+        return f"<flashcore.{type(self).__name__} {self._text}{f' with {names}' if names else ''}>"
+
+    def to_data(self) -> dict[str, Any]:
+        """What JSON says of it. The arrays stay behind."""
+        tensors = [{"name": t.name, "dtype": t.dtype, "rank": t.rank} for t in self._tensors]
+        return {"text": self._text, "tensors": tensors}
+
+    @classmethod
+    def from_data(cls: type[Kind], data: Mapping[str, Any]) -> Kind:
+        return cls(data["text"], [Captured(**tensor) for tensor in data["tensors"]])
+
+    def beside(self: Kind, *others: Expression) -> Kind:
+        """With other names for the arrays whose names mean other arrays in the others."""
+        taken = {t.name: (t, a) for e in others for t, a in zip(e.tensors, e.arrays, strict=True)}
+        used = set(_NAME.findall(self._text)) | set(taken)
+        names: dict[str, str] = {}
+        for tensor, array in zip(self._tensors, self._arrays, strict=True):
+            if tensor.name in taken and not _same(*taken[tensor.name], tensor, array):
+                names[tensor.name] = free_name(tensor.name, used)
+                used.add(names[tensor.name])
+        if not names:
+            return self
+        text = _NAME.sub(lambda found: names.get(found[0], found[0]), self._text)
+        tensors = [replace(t, name=names.get(t.name, t.name)) for t in self._tensors]
+        return type(self)(text, tensors, self._arrays)
+
+
+def _same(tensor: Captured, array: Any, other: Captured, other_array: Any) -> bool:
+    if tensor != other or array is None or other_array is None:
+        return tensor == other and array is other_array
+    return array is other_array or memory_of(array) == memory_of(other_array)
+
+
+class Mask(Expression):
+    """Which keys a query sees. Masks combine with &, | and ~, also with functions
+    (b, h, q_idx, kv_idx)."""
+
+    def __and__(self, other: MaskLike) -> Mask:
+        return _combined(_core.mask_and, self, as_mask(other))
+
+    def __rand__(self, other: MaskLike) -> Mask:
+        return _combined(_core.mask_and, as_mask(other), self)
+
+    def __or__(self, other: MaskLike) -> Mask:
+        return _combined(_core.mask_or, self, as_mask(other))
+
+    def __ror__(self, other: MaskLike) -> Mask:
+        return _combined(_core.mask_or, as_mask(other), self)
+
+    def __invert__(self) -> Mask:
+        return _combined(_core.mask_not, self)
+
+
+class Score(Expression):
+    """What takes the place of a scaled score, before the mask."""
+
+
+class Sink(Expression):
+    """The score of one more key that every query sees and that has no value."""
+
+
+MaskLike: TypeAlias = Mask | Callable[..., Any]
+ScoreLike: TypeAlias = Score | Callable[..., Any]
+SinkLike: TypeAlias = Sink | Callable[..., Any]
+
+
+def of_core(kind: type[Kind], made: _core.Expression, arrays: Mapping[str, Any]) -> Kind:
+    text, tensors = made
+    described = [Captured(*tensor) for tensor in tensors]
+    return kind(text, described, [arrays[tensor.name] for tensor in described])
+
+
+def _combined(combine: Callable[..., _core.Expression], *masks: Mask) -> Mask:
+    apart = [mask.beside(*masks[:at]) for at, mask in enumerate(masks)]
+    made = combine(*((m.text, [t.as_tuple() for t in m.tensors]) for m in apart))
+    return of_core(Mask, made, bound_arrays(*apart))
+
+
+def bound_arrays(*expressions: Expression | None) -> dict[str, Any]:
+    """The arrays of all by name, None for those to be given at the call."""
+    found: dict[str, Any] = {}
+    for expression in expressions:
+        if expression is not None:
+            for tensor, array in zip(expression.tensors, expression.arrays, strict=True):
+                found.setdefault(tensor.name, array)
+    return found
+
+
+_USUAL: dict[Role, str] = {
+    "mask": "flashcore.causal(), or a function (b, h, q_idx, kv_idx)",
+    "score": "flashcore.softcap(30), or a function (score, b, h, q_idx, kv_idx)",
+    "sink": "flashcore.sinks(logits), or a function (b, h, q_idx)",
+}
+
+
+def _taken_as(kind: type[Kind], role: Role, given: Any) -> Kind:
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, Expression):
+        right = type(given).__name__
+        raise SpecError(f"{role}={given!r}", f"it is a {right}", f"{right.lower()}=")
+    if callable(given) and not is_array(given):
+        return trace(given, role, lambda found: _expression(kind, found))
+    fix = _USUAL[role]
+    if is_array(given) and role != "sink":
+        fix += f"; flashcore.{'dense_mask' if role == 'mask' else 'bias'}(array) takes an array"
+    raise SpecError(
+        f"{role}={type(given).__qualname__}", f"it is no {kind.__name__} and no function", fix
+    )
+
+
+def _expression(kind: type[Kind], found: Trace) -> Kind:
+    return kind(found.text, found.tensors, found.arrays)
+
+
+def as_mask(given: MaskLike) -> Mask:
+    return _taken_as(Mask, "mask", given)
+
+
+def as_score(given: ScoreLike | None) -> Score | None:
+    return None if given is None else _taken_as(Score, "score", given)
+
+
+def as_sink(given: SinkLike | None) -> Sink | None:
+    return None if given is None else _taken_as(Sink, "sink", given)
+
+
+def in_one_kernel(
+    mask: Mask, score: Score | None, sink: Sink | None
+) -> tuple[Mask, Score | None, Sink | None]:
+    """With names that mean one array each in all three."""
+    if score is not None and score.tensors:
+        score = score.beside(mask)
+    if sink is not None and sink.tensors:
+        sink = sink.beside(mask, score) if score else sink.beside(mask)
+    return mask, score, sink

@@ -1,0 +1,351 @@
+"""The values that a function on scores is called with: they record what is done to them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from .arrays import is_array, is_torch_tensor
+from .graph import Graph, Kind, Node
+from .operations import TABLE
+from .refusal import refusal
+
+_REFLECTED = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+]
+_DTYPES = {"bool": "bool", "int": "int32", "float": "float32"}
+
+
+class Traced:
+    """A score, a position, or what was computed from them: one number for every score."""
+
+    __slots__ = ("_graph", "_node")
+    __array_priority__ = 1000
+
+    def __init__(self, graph: Graph, node: Node):
+        self._graph = graph
+        self._node = node
+
+    # What frameworks ask before they compute.
+    shape = ()
+    ndim = 0
+
+    @property
+    def dtype(self) -> Any:
+        name = _DTYPES[self._node.kind]
+        torch = sys.modules.get("torch")
+        return numpy.dtype(name) if torch is None else getattr(torch, name)
+
+    @property
+    def device(self) -> Any:
+        torch = sys.modules.get("torch")
+        return "cpu" if torch is None else torch.device("cpu")
+
+    def dim(self) -> int:
+        return 0
+
+    def size(self) -> tuple[int, ...]:
+        return ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in TABLE and not name.startswith("_"):
+            return functools.partial(call, name, self)
+        raise AttributeError(f"a value that is traced has no {name}")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__":
+            raise self._refuse(f"it calls numpy.{ufunc.__name__}.{method}", "one value at a time")
+        return call(f"numpy.{ufunc.__name__}", *inputs, **kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return call(f"numpy.{function.__name__}", *args, **kwargs)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return call(f"torch.{function.__name__}", *args, **(kwargs or {}))
+
+    # What would need one number.
+    def _refuse(self, why: str, fix: str) -> Exception:
+        return refusal(self._graph.title, why, fix)
+
+    def __bool__(self) -> bool:
+        raise self._refuse(
+            f"it asks whether {self} is true, which differs from score to score",
+            "flashcore.where(condition, a, b) for if; &, | and ~ for and, or and not; "
+            "(a <= b) & (b < c) for a <= b < c; flashcore.minimum and maximum for min and max",
+        )
+
+    def _number(self, wanted: str) -> Exception:
+        return self._refuse(
+            f"it asks for {wanted} of {self}, which differs from score to score",
+            "flashcore.exp, log, sqrt, tanh and the like for those of math; .int() and .float() "
+            "for int(...) and float(...)",
+        )
+
+    def __int__(self) -> int:
+        raise self._number("the whole number")
+
+    def __float__(self) -> float:
+        raise self._number("the number")
+
+    def item(self) -> Any:
+        raise self._number("the number")
+
+    tolist = item
+
+    def __index__(self) -> int:
+        raise self._refuse(
+            f"it uses {self} as a plain index or count, which differs from score to score",
+            "index a captured array of NumPy or torch; range(...) needs a number",
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise self._refuse(
+            f"it turns {self} into an array", "one score is a number: compute with it as it is"
+        )
+
+    def __round__(self, digits: Any = None) -> Any:
+        raise self._refuse(f"it rounds {self}", "flashcore.floor(x + 0.5)")
+
+    def __len__(self) -> int:
+        raise self._refuse(f"it asks for the length of {self}", "one score is a single number")
+
+    def __iter__(self) -> Any:
+        raise self._refuse(f"it loops over {self}", "one score is a single number")
+
+    def __getitem__(self, key: Any) -> Any:
+        raise self._refuse(f"it indexes {self}", "one score is a single number")
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        text = self._graph.text(self._node)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _unary(name: str) -> Callable[[Traced], Any]:
+    return lambda self: call(name, self)
+
+
+def _binary(name: str) -> Callable[[Traced, Any], Any]:
+    return lambda self, other: call(name, self, other)
+
+
+# How Python spells the operations: method by method.
+_UNARY = ["neg", "pos", "abs", "invert", "floor", "ceil", "trunc"]
+_COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
+
+
+class PartlyIndexed:
+    """A captured array with fewer indices than dimensions: table[h] of table[h][q_idx]."""
+
+    def __init__(self, graph: Graph, name: str, array: Any, indices: list[Node | None]):
+        self._graph = graph
+        self._name = name
+        self._array = array
+        self._indices = indices
+
+    def __getitem__(self, key: Any) -> Any:
+        return _fill(self._graph, self._name, self._array, self._indices, key)
+
+    def _refuse(self, *_: Any) -> Any:
+        return lift(self._graph, self)
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        shown = ", ".join(":" if i is None else self._graph.text(i) for i in self._indices)
+        return f"{self._name}[{shown}]"
+
+
+for _name in _UNARY:
+    setattr(Traced, f"__{_name}__", _unary(_name))
+for _name in _COMPARISONS + _REFLECTED:
+    setattr(Traced, f"__{_name}__", _binary(_name))
+for _name in _REFLECTED:
+    setattr(Traced, f"__r{_name}__", _binary(f"r{_name}"))
+for _name in _UNARY + _COMPARISONS + _REFLECTED + ["bool", "int", "float", "index", "iter", "len"]:
+    setattr(PartlyIndexed, f"__{_name}__", PartlyIndexed._refuse)
+
+
+def index(array: Any, key: Any, name: str = "") -> Any:
+    """One element of a captured array for every score; `key` holds a traced value."""
+    graph = _graph_of(key)
+    assert graph is not None
+    return _fill(graph, name or graph.name_of(array), array, [None] * len(array.shape), key)
+
+
+def _fill(graph: Graph, name: str, array: Any, indices: list[Node | None], key: Any) -> Any:
+    items = list(key) if isinstance(key, tuple) else [key]
+    free = [at for at, given in enumerate(indices) if given is None]
+    at = next((i for i, item in enumerate(items) if item is Ellipsis), None)
+    if at is not None:
+        items[at : at + 1] = [slice(None)] * (len(free) - len(items) + 1)
+    if len(items) > len(free):
+        raise refusal(
+            graph.title,
+            f"{name} has {len(array.shape)} dimensions and is given "
+            f"{len(indices) - len(free) + len(items)} indices",
+            "one index a dimension",
+        )
+    indices = list(indices)
+    cut = [slice(None)] * len(indices)
+    for at, item in zip(free, items, strict=False):
+        if isinstance(item, slice):
+            cut[at] = item
+        else:
+            indices[at] = _position(graph, name, array.shape[at], at, item)
+    if any(part != slice(None) for part in cut):
+        array = array[tuple(cut)]
+    if any(given is None for given in indices):
+        return PartlyIndexed(graph, name, array, indices)
+    tensor = graph.capture(name, array)
+    kind: Kind = "int" if tensor.dtype[0] in "iu" else "float"
+    kind = "bool" if tensor.dtype == "i1" else kind
+    return Traced(graph, graph.node("index", tensor.name, *indices, kind=kind))
+
+
+def _position(graph: Graph, name: str, length: int, at: int, item: Any) -> Node:
+    node = lift(graph, item)
+    if not isinstance(node, Node) or node.kind != "int":
+        shown = "a condition" if isinstance(node, Node) and node.kind == "bool" else repr(item)
+        raise refusal(
+            graph.title,
+            f"index {at} of {name} is {shown}",
+            "whole numbers; .int() makes one of a float or of a condition",
+        )
+    if node.op == "number":
+        position: int = node.args[0]
+        if not -length <= position < length:
+            raise refusal(
+                graph.title,
+                f"index {at} of {name} is {position}, and its length there is {length}",
+                f"an index from {-length} to {length - 1}",
+            )
+        return graph.number(position % length)
+    return node
+
+
+def _graph_of(values: Any) -> Graph | None:
+    """The graph of the first traced value among them."""
+    if isinstance(values, (Traced, PartlyIndexed)):
+        return values._graph
+    if isinstance(values, (tuple, list)):
+        return next((g for g in map(_graph_of, values) if g is not None), None)
+    return None
+
+
+def is_traced(values: Any) -> bool:
+    return _graph_of(values) is not None
+
+
+def lift(graph: Graph, value: Any) -> Any:
+    """The node of a value; what is none, such as a dtype, stays as it is."""
+    if isinstance(value, Traced):
+        if value._graph is not graph:
+            raise refusal(
+                graph.title,
+                f"it uses {value}, which was traced for another call",
+                "do not keep values of one call for the next",
+            )
+        return value._node
+    if isinstance(value, (bool, int, float)):
+        return graph.number(value)
+    if isinstance(value, numpy.generic):
+        return graph.number(value.item())
+    if isinstance(value, PartlyIndexed):
+        free = value._indices.count(None)
+        raise refusal(
+            graph.title,
+            f"it computes with {value}, which is still an array of {free} dimensions",
+            "an index for every dimension",
+        )
+    if is_array(value):
+        return _lift_array(graph, value)
+    return value
+
+
+def _lift_array(graph: Graph, array: Any) -> Node:
+    name = graph.name_of(array)
+    if len(array.shape) > 0:
+        shape = ", ".join(map(str, array.shape))
+        raise refusal(
+            graph.title,
+            f"it computes with {name}, an array of shape ({shape}), as a whole",
+            f"{name} indexed by b, h, q_idx or kv_idx, such as {name}[h]",
+        )
+    if isinstance(array, numpy.ndarray) or (is_torch_tensor(array) and not array.is_cuda):
+        return graph.number(array.item())
+    only = index(array.reshape(1), Traced(graph, graph.number(0)), name)
+    node: Node = only._node
+    return node
+
+
+def call(name: str, *args: Any, **kwargs: Any) -> Any:
+    """An operation by the name that Python, NumPy or torch has for it."""
+    graph = _graph_of((args, tuple(kwargs.values())))
+    if graph is None:
+        raise TypeError(f"{name} of no traced value")
+    word = name.rpartition(".")[2]
+    if word.startswith("__"):
+        word = word.strip("_")
+    args = tuple(lift(graph, arg) for arg in args)
+    if word[:1] == "r" and word[1:] in _REFLECTED:
+        word, args = word[1:], args[::-1]
+    function = TABLE.get(word)
+    if function is None:
+        raise refusal(
+            graph.title,
+            f"it calls {name}, which expressions do not have",
+            f"one of {', '.join(_OFFERED)}",
+        )
+    args += tuple(lift(graph, kwargs.pop(key)) for key in _OPERANDS if key in kwargs)
+    try:
+        node = function(graph, *args, **{key: lift(graph, kwargs[key]) for key in kwargs})
+    except TypeError as error:
+        raise refusal(
+            graph.title, f"it calls {name} in a way that is not known: {error}", ""
+        ) from None
+    return Traced(graph, node)
+
+
+# What torch calls operands, in their order; other keywords are options.
+_OPERANDS = ("condition", "input", "other", "exponent")
+_OFFERED = [
+    "where",
+    "maximum",
+    "minimum",
+    "clamp",
+    "abs",
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "sqrt",
+    "rsqrt",
+    "tanh",
+    "sigmoid",
+    "floor",
+    "pow",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+]
