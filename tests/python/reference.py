@@ -17,9 +17,21 @@ def visible(mask: str, q_len: int, kv_len: int) -> np.ndarray:
     }[mask]
 
 
-def attention(q, k, v, *, scale=None, mask="full", layout="bhsd", low_precision=False):
+def positions(batch: int, heads: int, q_len: int, kv_len: int) -> tuple[np.ndarray, ...]:
+    """b, h, q_idx and kv_idx of every score, ready to broadcast."""
+    lengths = (batch, heads, q_len, kv_len)
+    return tuple(np.arange(n).reshape([-1 if i == at else 1 for i in range(4)])
+                 for at, n in enumerate(lengths))  # fmt: skip
+
+
+def attention(
+    q, k, v, *, scale=None, mask="full", score=None, sink=None, layout="bhsd", low_precision=False
+):
     """(out, lse) in fp64. With `low_precision`, probabilities are rounded to the inputs' dtype
-    before they meet v and the output after, as any tensor-core kernel has to."""
+    before they meet v and the output after, as any tensor-core kernel has to.
+
+    `mask`, `score` and `sink` are NumPy functions of arrays of positions; a mask may be a name.
+    """
     dtype = q.dtype
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     if layout == "bshd":
@@ -27,7 +39,15 @@ def attention(q, k, v, *, scale=None, mask="full", layout="bhsd", low_precision=
     group = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
     scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    scores = np.where(visible(mask, q.shape[2], k.shape[2]), scores, -np.inf)
+    b, h, rows, cols = positions(*scores.shape)
+    if score is not None:
+        scores = score(scores, b, h, rows, cols)
+    keep = visible(mask, *scores.shape[2:]) if isinstance(mask, str) else mask(b, h, rows, cols)
+    scores = np.where(keep, scores, -np.inf)
+    if sink is not None:
+        more = np.broadcast_to(sink(b, h, rows), (*scores.shape[:-1], 1))
+        scores = np.concatenate([scores, more], axis=-1)
+        v = np.concatenate([v, np.zeros_like(v[:, :, :1])], axis=2)
     with np.errstate(divide="ignore", invalid="ignore"):
         top = scores.max(-1, keepdims=True, initial=-np.inf)
         probs = np.nan_to_num(np.exp(scores - np.where(np.isfinite(top), top, 0)))

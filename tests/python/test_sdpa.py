@@ -23,10 +23,23 @@ def test_grouped_heads_must_be_asked_for(rng):
     assert_close(fc.sdpa(q, k, v, enable_gqa=True, scale=0.3), None, q, k, v, scale=0.3)
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 20, 50), (1, 4, 1, 50), (2, 1, 20, 1), (20, 50), (50,)])
+@pytest.mark.parametrize("dtype", [bool, np.float16, np.float32])
+def test_masks_given_as_arrays(rng, shape, dtype):
+    q = random(rng, (2, 4, 20, 64), "f16")
+    k, v = (random(rng, (2, 4, 50, 64), "f16") for _ in range(2))
+    given = rng.standard_normal(shape)
+    given = given > 0 if dtype is bool else given.astype(dtype)
+    how = {"mask": lambda *_: given} if dtype is bool else {"score": lambda s, *_: s + given}
+    assert_close(fc.sdpa(q, k, v, attn_mask=given), None, q, k, v, **how)
+
+
 def test_what_is_not_supported_says_so():
     x = np.zeros((1, 1, 4, 64), np.float16)
-    with pytest.raises(fc.SpecError, match="a mask given as an array is not supported"):
-        fc.sdpa(x, x, x, attn_mask=x)
+    with pytest.raises(fc.SpecError, match="torch takes one of them"):
+        fc.sdpa(x, x, x, attn_mask=x[..., 0], is_causal=True)
+    with pytest.raises(fc.SpecError, match="bias\n  why: it is a list"):
+        fc.sdpa(x, x, x, attn_mask=[1.0])
     with pytest.raises(fc.SpecError, match=r"sdpa\(dropout_p=0.1\)"):
         fc.sdpa(x, x, x, dropout_p=0.1)
     with pytest.raises(fc.SpecError, match=r"q has shape \(1, 4, 64\)"):

@@ -175,15 +175,15 @@ class TestCaptures:
         many = {"first": [np.zeros(3, bool)]}
         thing = SimpleNamespace(part=np.zeros((3, 3), ml_dtypes.bfloat16))
 
-        def score(s, b, h, q, k, default=np.zeros(3, np.float16)):  # noqa: B008
-            return here[q] + default[h] + where(many["first"][0][b], thing.part[q, k], 0)
+        def score(s, b, h, q, k, fallback=np.zeros(3, np.float16)):  # noqa: B008
+            return here[q] + fallback[h] + where(many["first"][0][b], thing.part[q, k], 0)
 
         where = fc.where
         self.check(
             score,
-            "here[q_idx] + default[h] + where(first[b], part[q_idx, kv_idx], 0)",
+            "here[q_idx] + fallback[h] + where(first[b], part[q_idx, kv_idx], 0)",
             ("here", "i64", 1),
-            ("default", "f16", 1),
+            ("fallback", "f16", 1),
             ("first", "i1", 1),
             ("part", "bf16", 2),
         )
