@@ -3,10 +3,10 @@
     python benchmarks/variants.py
     python benchmarks/variants.py --head-dims 128 --only causal,window --json variants.json
 
-Work should follow the mask: a row's ratio compares its time with that of the row it is named
-against, for the same head_dim. FlexAttention runs the same function, with a block mask that is made
-before the clock starts; its kernels are tuned with max-autotune where --tune is given. Outputs are
-compared before anything is timed.
+Work should follow the mask: a row's ratio compares its time with that of the row it is set against,
+for the same head_dim; both run in turns. FlexAttention runs the same function, with a block mask
+that is made before the clock starts; --tune lets torch tune its kernels. Outputs are compared before
+anything is timed.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def functions(
     return arguments, causal, score
 
 
-def measure(
-    fc: Any, torch: Any, timer: Timer, case: Case, row: Row, options: argparse.Namespace
-) -> str | None:
-    """Fills the times in; what went wrong, if anything did."""
+def runs_of(
+    fc: Any, torch: Any, case: Case, row: Row, options: argparse.Namespace
+) -> tuple[list[Any], str | None]:
+    """FlashCore's call and, where it can, FlexAttention's; what is wrong with them."""
     heads = MODEL_WIDTH // row.head_dim
     batch = max(1, options.tokens // case.length)
     shape = (batch, heads, case.length, row.head_dim)
@@ -129,25 +129,27 @@ def measure(
     spec = fc.AttentionSpec(head_dim=row.head_dim, **arguments)
     kernel = fc.jit(spec, schedule=options.schedule)
     kernel.prepare(torch.cuda.current_device())
-    runs = [lambda _: kernel(q, k, v, out=out)]
-    problem = None
-    with_flex = not (options.no_flex or case.name.startswith("sinks"))
-    if with_flex:
-        try:
-            runs.append(flex_run(torch, q, k, v, mask, score, options.tune))
-            expected = runs[1](0).float()
-            kernel(q, k, v, out=out)
-            row.error = ((out.float() - expected).norm() / expected.norm()).item()
-            if not row.error < TOLERANCE:
-                problem = f"WRONG: off by {row.error:.1e} from FlexAttention"
-        except Exception as error:  # what it cannot compile has no time
-            problem = f"FlexAttention: {str(error).splitlines()[0]}"
-            del runs[1:]
-    times = timer.interleaved(runs, options.budget_ms)
-    row.ours_ms = times[0]
-    if len(times) > 1:
-        row.flex_ms = times[1]
-    return problem
+    ours = lambda _: kernel(q, k, v, out=out)  # noqa: E731
+    if options.no_flex or "sink" in arguments:  # it has none
+        return [ours], None
+    try:
+        theirs = flex_run(torch, q, k, v, mask, score, options.tune)
+        expected = theirs(0).float()
+    except Exception as error:  # what it cannot compile has no time
+        return [ours], f"FlexAttention: {str(error).splitlines()[0]}"
+    ours(0)
+    row.error = ((out.float() - expected).norm() / expected.norm()).item()
+    wrong = f"WRONG: off by {row.error:.1e} from FlexAttention"
+    return [ours, theirs], None if row.error < TOLERANCE else wrong
+
+
+def fill(timer: Timer, row: Row, runs: list[Any], base: list[Any], budget_ms: float) -> None:
+    """The times of a row, in turns with what it is set against."""
+    times = timer.interleaved([*runs, *base], budget_ms)
+    row.ours_ms, row.flex_ms = [*times[: len(runs)], math.nan][:2]
+    if base:
+        base_ms = [*times[len(runs) :], math.nan]
+        row.ours_ratio, row.flex_ratio = row.ours_ms / base_ms[0], row.flex_ms / base_ms[1]
 
 
 def flex_run(
@@ -201,20 +203,17 @@ def main() -> int:
     rows: list[Row] = []
     problems: list[str] = []
     for head_dim in map(int, options.head_dims.split(",")):
-        timed: dict[str, Row] = {}
+        made: dict[str | None, list[Any]] = {None: []}
         for case in chosen(options.only):
             row = Row(case.name, head_dim, case.against, case.most)
             try:
-                problem = measure(fc, torch, timer, case, row, options)
+                made[case.name], problem = runs_of(fc, torch, case, row, options)
+                base = made.get(case.against, [])
+                fill(timer, row, made[case.name], base, options.budget_ms)
             except fc.Error as error:
                 problem = str(error)
             if problem:
                 problems.append(f"{case.name} {head_dim}: {problem}")
-            timed[case.name] = row
-            if case.against:
-                base = timed[case.against]
-                row.ours_ratio = row.ours_ms / base.ours_ms
-                row.flex_ratio = row.flex_ms / base.flex_ms
             over = case.most is not None and not row.ours_ratio <= case.most
             figures = [
                 f"{row.ours_ms:.3f}",

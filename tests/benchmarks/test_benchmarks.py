@@ -38,7 +38,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(has_gpu(), reason="here they run")
-@pytest.mark.parametrize("script", ["attention.py", "launch.py"])
+@pytest.mark.parametrize("script", ["attention.py", "launch.py", "variants.py"])
 def test_without_a_gpu_a_script_says_so(script: str) -> None:
     done = run(script)
     assert done.returncode != 0
