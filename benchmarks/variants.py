@@ -5,8 +5,8 @@
 
 Work should follow the mask: a row's ratio compares its time with that of the row it is set against,
 for the same head_dim; both run in turns. FlexAttention runs the same function, with a block mask
-that is made before the clock starts; --tune lets torch tune its kernels. Outputs are compared before
-anything is timed.
+that is made before the clock starts; --tune lets torch tune its kernels. Outputs are compared
+before anything is timed.
 """
 
 from __future__ import annotations
