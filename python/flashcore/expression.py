@@ -32,6 +32,7 @@ class Expression:
         self._tensors = tuple(tensors)
         self._arrays = (None,) * len(self._tensors) if arrays is None else tuple(arrays)
         # All that a kernel depends on, as one string: a string knows its hash.
+        self._names = frozenset(tensor.name for tensor in self._tensors)
         self._key = ";".join([text, *(f"{t.name}:{t.dtype}:{t.rank}" for t in self._tensors)])
 
     @property
@@ -85,6 +86,8 @@ class Expression:
 
     def beside(self: Kind, *others: Expression) -> Kind:
         """With other names for the arrays whose names mean other arrays in the others."""
+        if all(self._names.isdisjoint(other._names) for other in others):
+            return self
         taken = {t.name: (t, a) for e in others for t, a in zip(e.tensors, e.arrays, strict=True)}
         used = set(_NAME.findall(self._text)) | set(taken)
         names: dict[str, str] = {}
@@ -155,7 +158,7 @@ def bound_arrays(*expressions: Expression | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for expression in expressions:
         if expression is not None:
-            for tensor, array in zip(expression.tensors, expression.arrays, strict=True):
+            for tensor, array in zip(expression._tensors, expression._arrays, strict=True):
                 found.setdefault(tensor.name, array)
     return found
 
@@ -173,7 +176,7 @@ def _taken_as(kind: type[Kind], role: Role, given: Any) -> Kind:
     if isinstance(given, Expression):
         right = type(given).__name__
         raise SpecError(f"{role}={given!r}", f"it is a {right}", f"{right.lower()}=")
-    if callable(given) and not is_array(given):
+    if callable(given):
         return trace(given, role, lambda found: _expression(kind, found))
     fix = _USUAL[role]
     if is_array(given) and role != "sink":
