@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
+
+from draw_expressions import draw
 
 import flashcore as fc
 
@@ -20,8 +22,9 @@ class Config:
     changes: dict[str, Any]  # of the schedule
 
     def __str__(self) -> str:
-        spec = {name: value for name, value in asdict(self.spec).items() if value is not None}
-        return f"spec={spec | {'mask': self.spec.mask.text}} schedule={self.changes}"
+        values = ((field.name, getattr(self.spec, field.name)) for field in fields(self.spec))
+        spec = {name: value for name, value in values if value is not None}
+        return f"spec={spec} schedule={self.changes}"
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,15 @@ def draw_config(seed: int, index: int) -> Config:
     common = pick.random() < 0.5
     head_dim = pick.choice([64, 128, 256]) if common else 8 * pick.randint(1, 32)
     kv_heads = pick.choice([None, None, 1, 2])
+    masks = [fc.full(), fc.causal(), fc.causal(), fc.causal("top_left")]
+    written = draw(pick) if pick.random() < 0.6 else {}
     spec = fc.AttentionSpec(
         head_dim=head_dim,
         head_dim_v=None if pick.random() < 0.7 else 8 * pick.randint(1, 32),
         heads=kv_heads * pick.choice([1, 2, 3, 4]) if kv_heads else None,
         kv_heads=kv_heads,
         dtype=pick.choice(["bf16", "f16"]),
-        mask=pick.choice([fc.full(), fc.causal(), fc.causal(), fc.causal("top_left")]),
+        **({"mask": pick.choice(masks)} | written),
         layout=pick.choice(["bhsd", "bshd"]),
         lse=pick.random() < 0.3,
     )

@@ -16,17 +16,11 @@ from typing import Any
 
 import torch
 from draw import Case, Config
+from draw_expressions import evaluate as expression
+
+import flashcore as fc
 
 ROUNDING = {"bf16": 2.0**-9, "f16": 2.0**-12}
-
-
-def visible(mask: str, q_len: int, kv_len: int, device: str) -> torch.Tensor:
-    rows = torch.arange(q_len, device=device)[:, None]
-    cols = torch.arange(kv_len, device=device)[None, :]
-    if mask == "full":
-        return torch.ones(q_len, kv_len, dtype=torch.bool, device=device)
-    offset = kv_len - q_len if mask == "causal(bottom_right)" else 0
-    return rows + offset >= cols
 
 
 def softmax(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -52,23 +46,55 @@ class Expected:
     lse_bound: float
 
 
-def evaluate(config: Config, case: Case, q: Any, k: Any, v: Any, device: str) -> Expected:
+def modified(
+    scores: torch.Tensor, spec: fc.AttentionSpec, captured: dict[str, torch.Tensor]
+) -> tuple[torch.Tensor, float]:
+    """The scores as the softmax takes them, with the sink as one more key, and the largest."""
+    lengths = dict(zip(("b", "h", "q_idx", "kv_idx"), scores.shape, strict=True))
+    names: dict[str, Any] = {"q_len": lengths["q_idx"], "kv_len": lengths["kv_idx"]}
+    for at, (name, size) in enumerate(lengths.items()):
+        shape = [-1 if i == at else 1 for i in range(4)]
+        names[name] = torch.arange(size, device=scores.device).view(shape)
+    mask, score, sink = spec.expressions
+    if score is not None:
+        scores = expression(score.text, captured, scores.dtype, score=scores, **names)
+    keep = expression(mask.text, captured, scores.dtype, **names)
+    finite = scores.isfinite()
+    largest = scores[finite].abs().max().item() if finite.any() else 0.0
+    scores = torch.where(torch.as_tensor(keep, device=scores.device), scores, -math.inf)
+    if sink is not None:
+        more = expression(sink.text, captured, scores.dtype, **names)
+        scores = torch.cat([scores, more.expand(*scores.shape[:-1], 1)], dim=-1)
+    return scores, largest
+
+
+def evaluate(
+    config: Config,
+    case: Case,
+    q: Any,
+    k: Any,
+    v: Any,
+    captured: dict[str, torch.Tensor],
+) -> Expected:
     spec = config.spec
     if spec.layout == "bshd":
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     group = case.heads // case.kv_heads
     k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
+    if spec.sink is not None:
+        v = torch.cat([v, torch.zeros_like(v[:, :, :1])], dim=2) if case.kv_len else v
     scale = case.scale or 1 / math.sqrt(spec.head_dim)
-    keep = visible(spec.mask.text, case.q_len, case.kv_len, device)
 
-    scores = q.double() @ k.double().transpose(-1, -2) * scale
-    largest = scores.abs().max().item() if scores.numel() else 0.0
-    scores = scores.masked_fill(~keep, -math.inf)
+    raw = q.double() @ k.double().transpose(-1, -2) * scale
+    scores, largest = modified(raw, spec, captured)
+    largest = max(largest, raw.abs().max().item() if raw.numel() else 0.0)
+    if scores.shape[-1] > v.shape[2]:  # a sink beside no key at all
+        v = v.new_zeros((*v.shape[:2], scores.shape[-1], v.shape[3]))
     probs, sums, lse = softmax(scores)
     exact = divide(probs @ v.double(), sums)
     root = divide((probs**2 @ v.double() ** 2).sqrt(), sums)
 
-    plain_scores = (q.float() @ k.float().transpose(-1, -2) * scale).masked_fill(~keep, -math.inf)
+    plain_scores, _ = modified(q.float() @ k.float().transpose(-1, -2) * scale, spec, captured)
     plain_probs, plain_sums, _ = softmax(plain_scores)
     rounded = plain_probs.to(q.dtype).float()
     plain = divide(rounded @ v.float(), plain_sums).to(q.dtype).double()

@@ -4,7 +4,8 @@
     python tests/gpu/random_cases.py --seed 1 --only 137     # one case again
     python tests/gpu/random_cases.py --device cpu --cases 30 --kernels 6 --max-length 100
 
-The last one runs in the emulator. A run draws some tens of kernels (spec and schedule), compiles
+The last one runs in the emulator. A run draws some tens of kernels (spec and schedule; most with
+random masks, scores and sinks, draw_expressions.py), compiles
 them in parallel, and gives each several cases: lengths, strides, size of the scores. Kernel i and
 case i depend on the seed and on i alone. A schedule may be refused, in words; an accepted one has
 to be right (exact.py). Outputs start as NaN, and what lies around them must not change.
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 from draw import Case, Config, draw_case, draw_config
+from draw_expressions import arrays
 from exact import compare, evaluate
 
 import flashcore as fc
@@ -79,8 +81,12 @@ def run(kernel: Any, config: Config, case: Case, seed: int, device: str) -> str 
         guard = lambda s: torch.full(s, GUARD, device=device, dtype=dtype)  # noqa: E731
         out, whole = in_memory(case.memory, shape(case.heads, case.q_len, dim_v), guard)
         out.fill_(math.nan)
+    sizes = {"batch": case.batch, "heads": case.heads, "q_len": case.q_len, "kv_len": case.kv_len}
+    sizes["longest"] = max(case.q_len, case.kv_len)
+    captured = arrays(spec, sizes, device)
+    how = {"out": out, "return_lse": case.return_lse, "captured": captured}
     try:
-        result = kernel(q, k, v, scale=case.scale, out=out, return_lse=case.return_lse)
+        result = kernel(q, k, v, scale=case.scale, **how)
     except fc.CompileError:
         if not config.changes:
             raise
@@ -92,7 +98,7 @@ def run(kernel: Any, config: Config, case: Case, seed: int, device: str) -> str 
         return f"refused: {error}"
     if device == "cuda":
         torch.cuda.synchronize()
-    expected = evaluate(config, case, q, k, v, device)
+    expected = evaluate(config, case, q, k, v, captured)
     given, lse = result if case.return_lse else (result, None)
     problem = compare("out", given, expected.out, expected.out_bound)
     if problem is None and lse is not None:

@@ -1,0 +1,213 @@
+"""Random masks, scores and sinks as text, the tensors they read, and their meaning in torch."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+
+import flashcore as fc
+from flashcore.arrays import Captured
+
+TORCH = {
+    "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
+    "i8": torch.int8, "u8": torch.uint8, "i16": torch.int16, "i32": torch.int32,
+    "i64": torch.int64, "i1": torch.bool,
+}  # fmt: skip
+FLOATS, INTEGERS = ["f16", "bf16", "f32", "f64"], ["i8", "u8", "i16", "i32", "i64"]
+# The extents of what is captured, by name: a word of a case, or a number.
+SHAPES: dict[str, tuple[str | int, ...]] = {
+    "ids": ("batch", "longest"),
+    "order": ("longest",),
+    "lengths": ("batch",),
+    "visible": ("q_len", "kv_len"),
+    "seen": ("batch", 1, 1, "kv_len"),
+    "slopes": ("heads",),
+    "bias": ("batch", "heads", "q_len", "kv_len"),
+    "table": ("heads", 41),
+    "logits": ("heads",),
+}
+
+
+class Writer:
+    """Writes expressions and remembers what they capture."""
+
+    def __init__(self, pick: random.Random):
+        self.pick = pick
+        self.tensors: dict[str, Captured] = {}
+
+    def captured(self, name: str, dtypes: list[str]) -> str:
+        dtype = self.pick.choice(dtypes)
+        self.tensors.setdefault(name, Captured(name, dtype, len(SHAPES[name])))
+        return name
+
+    def number(self) -> int:
+        return self.pick.choice([0, 1, 3, 16, 31, 64, 100, 128, 200, 500])
+
+    def condition(self, depth: int) -> str:
+        pick = self.pick
+        if depth == 0 or pick.random() < 0.4:
+            return self.comparison()
+        if pick.random() < 0.15:
+            return f"~({self.condition(depth - 1)})"
+        op = pick.choice(["&", "&", "|"])
+        return f"({self.condition(depth - 1)}) {op} ({self.condition(depth - 1)})"
+
+    def comparison(self) -> str:
+        pick, n = self.pick, self.number()
+        sign = pick.choice(["<", "<=", ">", ">="])
+        diagonal = pick.choice(["q_idx", "q_idx + (kv_len - q_len)"])
+        kinds = [
+            lambda: f"kv_idx <= {diagonal}",
+            lambda: f"kv_idx {sign} {diagonal} + {n} - {self.number()}",
+            lambda: f"{diagonal} - kv_idx {sign} {n}",
+            lambda: f"abs({diagonal} - kv_idx) {sign} {n}",
+            lambda: f"kv_idx {sign} {n}",
+            lambda: f"q_idx {sign} {n}",
+            lambda: f"{pick.choice([2, 3])} * q_idx {sign} kv_idx + {n}",
+            lambda: f"q_idx // {n + 1} {pick.choice(['==', '!=', '>='])} kv_idx // {n + 1}",
+            lambda: f"(q_idx - kv_idx) % {n % 7 + 1} == 0",
+            lambda: f"q_idx - kv_idx <= (h + 1) * {n}",
+            lambda: f"(b + h) % 2 == {n % 2}",
+            lambda: f"max(q_idx, {n}) {sign} min(kv_idx, {self.number()})",
+            self.of_data,
+            self.of_data,
+        ]
+        return pick.choice(kinds)()
+
+    def of_data(self) -> str:
+        kind = self.pick.randrange(5)
+        if kind == 0:
+            ids = self.captured("ids", INTEGERS)
+            return f"{ids}[b, q_idx] == {ids}[b, kv_idx]"
+        if kind == 1:
+            order = self.captured("order", ["i16", "i32", "i64"])
+            return f"{order}[q_idx] >= {order}[kv_idx]"
+        if kind == 2:
+            return f"kv_idx < {self.captured('lengths', ['i16', 'i32', 'i64'])}[b]"
+        if kind == 3:
+            return f"{self.captured('visible', ['i1'])}[q_idx, kv_idx]"
+        return f"{self.captured('seen', ['i1'])}[b, 0, 0, kv_idx]"
+
+    def score(self) -> str:
+        """Steps that change a score; none of them makes small differences large."""
+        parts, value = [], "score"
+        for step in range(self.pick.choice([1, 1, 2, 3])):
+            parts.append(f"s{step} = {self.changed(value)};")
+            value = f"s{step}"
+        if self.pick.random() < 0.1:  # last, or another step would make infinity of it
+            value = f"where({self.condition(0)}, -inf, {value})"
+        return " ".join([*parts, value])
+
+    def changed(self, x: str) -> str:
+        pick = self.pick
+        cap = pick.choice([8, 20.0])
+        kinds = [
+            lambda: f"{x} * {pick.choice([0.5, 0.9, -1.0])}",
+            lambda: f"{cap} * tanh({x} / {cap})",
+            lambda: f"min(max({x}, -4), {pick.choice([2.5, 6])})",
+            lambda: f"abs({x})",
+            lambda: f"{x} + {self.captured('slopes', FLOATS)}[h] * float(kv_idx - q_idx)",
+            lambda: f"{x} + {self.captured('bias', FLOATS)}[b, h, q_idx, kv_idx]",
+            lambda: f"{x} + {self.captured('table', FLOATS)}[h, kv_idx - q_idx + 20]",
+            lambda: f"where({self.condition(1)}, {x}, {x} * 0.5)",
+            lambda: f"{x} - log(1 + abs(q_idx - kv_idx))",
+        ]
+        return pick.choice(kinds)()
+
+    def sink(self) -> str:
+        return f"{self.captured('logits', FLOATS)}[h] * {self.pick.choice([1, 0.5])}"
+
+
+def draw(pick: random.Random) -> dict[str, Any]:
+    """Some of the mask, the score and the sink of a spec, without the arrays."""
+    made: dict[str, Any] = {}
+    for name, kind, chance in (
+        ("mask", fc.Mask, 0.8),
+        ("score", fc.Score, 0.6),
+        ("sink", fc.Sink, 0.2),
+    ):  # noqa: E501
+        if pick.random() < chance:
+            writer = Writer(pick)
+            text = writer.condition(2) if name == "mask" else getattr(writer, name)()
+            made[name] = kind(text, list(writer.tensors.values()))
+    # One name, one tensor: the later expressions take the dtype of the first.
+    dtypes: dict[str, Captured] = {}
+    for name, part in made.items():
+        tensors = [dtypes.setdefault(t.name, t) for t in part.tensors]
+        made[name] = type(part)(part.text, tensors)
+    return made
+
+
+def arrays(spec: fc.AttentionSpec, sizes: dict[str, int], device: str) -> dict[str, torch.Tensor]:
+    """What the spec captures, for one case; random in torch's generator."""
+    made: dict[str, torch.Tensor] = {}
+    for part in spec.expressions:
+        for tensor in part.tensors if part else ():
+            shape = [n if isinstance(n, int) else sizes[n] for n in SHAPES[tensor.name]]
+            made[tensor.name] = values(tensor.name, shape, sizes).to(TORCH[tensor.dtype]).to(device)
+    return made
+
+
+def values(name: str, shape: list[int], sizes: dict[str, int]) -> torch.Tensor:
+    if name == "ids":
+        return torch.sort(torch.randint(0, 5, shape), dim=-1).values
+    if name == "order":
+        return torch.arange(shape[0]) // 7
+    if name == "lengths":
+        return torch.randint(0, sizes["kv_len"] + 1, shape)
+    if name in ("visible", "seen"):
+        return torch.rand(shape) < 0.4
+    if name == "slopes":
+        return torch.rand(shape) * 0.1
+    return torch.randn(shape)
+
+
+class Element:
+    """A captured tensor: zero outside, and otherwise of the type that expressions compute with."""
+
+    def __init__(self, tensor: torch.Tensor, floating: torch.dtype):
+        self.tensor = tensor.to(floating) if tensor.is_floating_point() else tensor
+        if tensor.dtype != torch.bool and not tensor.is_floating_point():
+            self.tensor = tensor.long()
+
+    def __getitem__(self, key: Any) -> torch.Tensor:
+        key = key if isinstance(key, tuple) else (key,)
+        device = self.tensor.device
+        key = torch.broadcast_tensors(*(torch.as_tensor(k, device=device) for k in key))
+        inside = torch.ones_like(key[0], dtype=torch.bool)
+        for index, size in zip(key, self.tensor.shape, strict=True):
+            inside &= (index >= 0) & (index < size)
+        if self.tensor.numel() == 0:
+            return torch.zeros(key[0].shape, dtype=self.tensor.dtype, device=device)
+        found = self.tensor[tuple(torch.where(inside, index, 0) for index in key)]
+        return torch.where(inside, found, torch.zeros_like(found))
+
+
+def _of_two(function: Any) -> Any:
+    def apply(a: Any, b: Any) -> Any:
+        device = next(x.device for x in (a, b) if isinstance(x, torch.Tensor))
+        return function(*(torch.as_tensor(x, device=device) for x in (a, b)))
+
+    return apply
+
+
+def evaluate(
+    text: str, captured: dict[str, torch.Tensor], floating: torch.dtype, **names: Any
+) -> torch.Tensor:
+    """The text over tensors of positions: it is Python, but for `;` and for conditions."""
+    space: dict[str, Any] = {
+        "inf": float("inf"), "true": True, "false": False, "where": torch.where,
+        "min": _of_two(torch.minimum), "max": _of_two(torch.maximum), "abs": torch.abs,
+        "float": lambda x: x.to(floating), "int": lambda x: x.long(),
+    }  # fmt: skip
+    for name in ("exp", "exp2", "log", "log2", "sqrt", "tanh", "floor"):
+        function = getattr(torch, name)
+        space[name] = lambda x, function=function: function(x.to(floating))
+    space |= {name: Element(array, floating) for name, array in captured.items()} | names
+    *steps, result = text.split(";")
+    for step in steps:
+        name, _, value = step.partition("=")
+        space[name.strip()] = eval(value.strip(), {"__builtins__": {}}, space)
+    return eval(result.strip(), {"__builtins__": {}}, space)
