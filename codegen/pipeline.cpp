@@ -5,14 +5,16 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 12> passes{{
+  static constexpr std::array<Pass, 14> passes{{
       {"apply_schedule", apply_schedule, "everything below asks for tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
       {"bound_masks", bound_masks, "while conditions are still tiles of expressions"},
       {"place_probes", place_probes, "after masks, whose `where` is what a probe shows"},
       {"defer_reductions", defer_reductions, "before layouts, which need to know who holds a sum"},
+      {"separate_homes", separate_homes, "before layouts, which then meet at conversions only"},
       {"infer_layouts", infer_layouts, "decides which loads go through shared memory"},
+      {"exchange_shares", exchange_shares, "knows from the layouts which shares lie in other warps"},
       {"pipeline_loads", pipeline_loads, "needs the homes, and one loop rather than its peeled parts"},
       {"stage_stores", stage_stores, "its buffer joins the plan"},
       {"plan_shared_memory", plan_shared_memory, "all buffers and their uses are known"},

@@ -117,6 +117,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("stages", schedule.stages);
   visit("instruction", schedule.instruction);
   visit("copy", schedule.copy);
+  visit("softmax", schedule.softmax);
   visit("keep_operands", schedule.keep_operands);
   visit("staged_stores", schedule.staged_stores);
   visit("peel_masks", schedule.peel_masks);

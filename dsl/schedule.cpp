@@ -5,6 +5,7 @@ namespace flashcore {
 std::string_view name_of(Instruction instruction) {
   switch (instruction) {
     case Instruction::mma_m16n8k16: return "mma_m16n8k16";
+    case Instruction::wmma: return "wmma";
   }
   return "?";
 }
@@ -12,6 +13,15 @@ std::string_view name_of(Instruction instruction) {
 std::string_view name_of(CopyInstruction copy) {
   switch (copy) {
     case CopyInstruction::cp_async: return "cp_async";
+    case CopyInstruction::vector: return "vector";
+  }
+  return "?";
+}
+
+std::string_view name_of(Softmax softmax) {
+  switch (softmax) {
+    case Softmax::registers: return "registers";
+    case Softmax::shared: return "shared";
   }
   return "?";
 }

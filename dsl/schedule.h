@@ -10,9 +10,16 @@ namespace flashcore {
 
 enum class Instruction {
   mma_m16n8k16,  ///< mma.sync on f16 and bf16, operands through ldmatrix (sm_80 and up)
+  wmma,          ///< blocks of 16 x 16 x 16 in opaque registers; every target, bf16 from sm_80 up
 };
 enum class CopyInstruction {
   cp_async,  ///< 16-byte asynchronous copies (sm_80 and up)
+  vector,    ///< 16-byte loads and stores; every target
+};
+/// Where the elementwise operations and reductions between products run.
+enum class Softmax {
+  registers,  ///< on the accumulators themselves, which need a known order of elements
+  shared,     ///< on rows that shared memory deals out to the lanes: fewer shuffles, more traffic
 };
 /// Which parallel axis runs fastest over neighbouring thread blocks.
 enum class GridOrder {
@@ -30,6 +37,7 @@ struct Schedule {
 
   Instruction instruction = Instruction::mma_m16n8k16;
   CopyInstruction copy = CopyInstruction::cp_async;
+  Softmax softmax = Softmax::registers;
 
   /// Left operands that a loop does not change stay in registers instead of being read again.
   bool keep_operands = false;
@@ -55,6 +63,7 @@ struct Schedule {
 
 std::string_view name_of(Instruction instruction);
 std::string_view name_of(CopyInstruction copy);
+std::string_view name_of(Softmax softmax);
 std::string_view name_of(GridOrder order);
 
 }  // namespace flashcore

@@ -102,7 +102,7 @@ Fact NeutralAnalysis::derive(ValueId value) {
     }
     case OpCode::reduce_max:
     case OpCode::reduce_min:
-    case OpCode::combine_lanes: return operand(0).number ? operand(0) : Fact{};
+    case OpCode::combine_shares: return operand(0).number ? operand(0) : Fact{};
     case OpCode::reduce_sum: return operand(0).is(0) ? Fact::of(0) : Fact{};
     case OpCode::dot: {
       if (!operand(0).is(0) && !operand(1).is(0)) return {};

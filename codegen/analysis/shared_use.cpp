@@ -14,6 +14,7 @@ BufferId buffer_of(const Function& f, ValueId value) {
 SharedUse shared_use(const Function& f, const Op& op) {
   SharedUse use;
   switch (op.code) {
+    case OpCode::copy: use.writes.push_back(op.buffer); break;
     case OpCode::copy_async: use.async_writes.push_back(op.buffer); break;
     case OpCode::dot:
       for (std::size_t i : {0, 1})
@@ -31,6 +32,7 @@ SharedUse shared_use(const Function& f, const Op& op) {
     case OpCode::loop:
       if (op.buffer) use.reads.push_back(op.buffer);
       break;
+    case OpCode::combine_shares:
     case OpCode::store:
       if (f[op.operands[0]].home.space == Space::shared)
         use.reads.push_back(buffer_of(f, op.operands[0]));

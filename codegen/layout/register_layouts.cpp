@@ -16,6 +16,27 @@ AxisLayout accumulator_columns(int length, int warps_n) {
           .slots = 2, .slot_stride = 1, .lanes = 4, .lane_divisor = 1, .lane_stride = 2};
 }
 
+AxisLayout block_layout(int length, int warps, int warp_divisor) {
+  return {.warps = warps, .warp_divisor = warp_divisor, .fragments = length / (16 * warps), .slots = 16};
+}
+
+PlainLayout row_tile(int rows, int columns, int warps) {
+  int used = warps;
+  while (warps % used != 0 || rows % (8 * used) != 0) --used;
+  const int share = rows / used, lanes = share % 16 == 0 ? 2 : 4, slots = 8 / lanes;
+  PlainLayout layout;
+  layout.rows = {.warps = used, .warp_divisor = warps / used, .fragments = share * lanes / 32,
+                 .lanes = 32 / lanes, .lane_divisor = lanes};
+  layout.columns = {.fragments = columns / 8, .slots = slots, .lanes = lanes, .lane_stride = slots};
+  return layout;
+}
+
+int shared_pitch(int columns) { return columns + 8; }
+
+int operand_pitch(const Schedule& schedule, int columns) {
+  return schedule.instruction == Instruction::wmma ? shared_pitch(columns) : 0;
+}
+
 namespace {
 
 /// The largest power of two that divides `length`, at most `limit`.

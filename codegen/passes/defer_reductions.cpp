@@ -1,6 +1,10 @@
 // A softmax carries l = l * decay + sum(p): the sum over the lanes that share a row could be taken every
 // round, but all that happens to it is scaling by a row value and adding, which each lane can do with
 // its own share. So the shares stay apart during the loop and meet once after it.
+//
+// The same goes for out = out * decay + p v when the columns of p are spread over warps: each warp multiplies
+// the keys it holds, and carries its share of out. Where such a product's sum is not carried, the shares meet
+// right behind it.
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -9,56 +13,125 @@ namespace {
 
 using namespace ir;
 
-/// The reduce_sum that `next = carried * anything + sum` or `next = carried + sum` adds, or null.
-Op* added_sum(Function& f, ValueId next, ValueId carried, const std::vector<int>& uses) {
-  const Op* op = f.definition(next);
-  if (!op || uses[carried.index] != 1) return nullptr;
-  ValueId sum;
-  if (op->code == OpCode::fma && (op->operands[0] == carried || op->operands[1] == carried))
-    sum = op->operands[2];
-  else if (op->code == OpCode::add && op->operands[0] == carried)
-    sum = op->operands[1];
-  else if (op->code == OpCode::add && op->operands[1] == carried)
-    sum = op->operands[0];
-  if (!sum || uses[sum.index] != 1) return nullptr;
-  Op* reduction = f.definition(sum);
-  return reduction && reduction->code == OpCode::reduce_sum ? reduction : nullptr;
-}
+class Deferral {
+ public:
+  Deferral(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
 
-void defer_in_loop(Function& f, BlockId block, std::size_t position) {
-  const OpId id = f[block].ops[position];
-  const Op loop = f[id];
-  const std::vector<int> uses = count_uses_without_probes(f);
-  for (std::size_t i = 0; i < loop.results.size(); ++i) {
-    const double* start = constant_of(f, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
-    if (!start || *start != 0) continue;  // every lane would count it
-    const ValueId carried = f[loop.body].arguments[i + 1];
-    const ValueId next = yield_of(f, loop).operands[i];
-    Op* reduction = added_sum(f, next, carried, uses);
-    if (!reduction || uses[next.index] != 1) continue;
-    reduction->scope = ReductionScope::lane;
-    const AxisId axis = reduction->axis;
-    // Rename first: the new op is the one reader of the loop's own result.
-    const ValueId shares = loop.results[i], total = f.add_value(f[shares].type, f[shares].name);
-    replace_uses(f, shares, total);
-    insert_before(f, block, position + 1, loop.where, [&](Builder& b) {
-      const ValueId made = b.combine_lanes(shares, axis, OpCode::reduce_sum);
-      f[total].definition = f[made].definition;
-      f.definition(made)->results[0] = total;
+  void run() {
+    visit(f_.body);
+    for (std::size_t b = 0; b < f_.blocks.size(); ++b) finish_products(BlockId(b));
+  }
+
+ private:
+  /// The reduce_sum that `next = carried * anything + sum` or `next = carried + sum` adds, or null.
+  Op* added_sum(ValueId next, ValueId carried) {
+    const Op* op = f_.definition(next);
+    if (!op || uses_[carried.index] != 1) return nullptr;
+    ValueId sum;
+    if (op->code == OpCode::fma && (op->operands[0] == carried || op->operands[1] == carried))
+      sum = op->operands[2];
+    else if (op->code == OpCode::add && op->operands[0] == carried)
+      sum = op->operands[1];
+    else if (op->code == OpCode::add && op->operands[1] == carried)
+      sum = op->operands[0];
+    if (!sum || uses_[sum.index] != 1) return nullptr;
+    Op* reduction = f_.definition(sum);
+    return reduction && reduction->code == OpCode::reduce_sum ? reduction : nullptr;
+  }
+
+  /// Whether the terms of a product's sum lie in different warps: the columns of a computed left operand do.
+  [[nodiscard]] bool is_cut_by_warps(const Op& dot) const {
+    if (schedule_.warps_n == 1 || schedule_.softmax != Softmax::registers) return false;
+    const Op* left = f_.definition(dot.operands[0]);
+    while (left && left->code == OpCode::transpose) left = f_.definition(left->operands[0]);
+    return !left || left->code != OpCode::load;
+  }
+
+  /// The product, cut by warps, of `next = carried * anything + product` or `next = carried + product`, or
+  /// null. A probe shows a sum and no share.
+  Op* added_product(ValueId next, ValueId carried) {
+    Op* dot = f_.definition(next);
+    const std::vector<int> all_uses = count_uses(f_);
+    if (all_uses[next.index] != 1 || all_uses[carried.index] != 1) return nullptr;
+    if (!dot || dot->code != OpCode::dot || dot->operands.size() != 3 || !is_cut_by_warps(*dot))
+      return nullptr;
+    const ValueId start = dot->operands[2];
+    if (start == carried) return dot;
+    const Op* scaled = f_.definition(start);
+    const bool scales = scaled && scaled->code == OpCode::mul && uses_[start.index] == 1 &&
+                        (scaled->operands[0] == carried || scaled->operands[1] == carried);
+    return scales ? dot : nullptr;
+  }
+
+  void visit(BlockId block) {
+    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+      if (!f_[f_[block].ops[i]].body) continue;
+      visit(f_[f_[block].ops[i]].body);
+      defer_in_loop(block, i);
+    }
+  }
+
+  void defer_in_loop(BlockId block, std::size_t position) {
+    const Op loop = f_[f_[block].ops[position]];
+    uses_ = count_uses_without_probes(f_);
+    for (std::size_t i = 0; i < loop.results.size(); ++i) {
+      const double* start =
+          constant_of(f_, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
+      if (!start || *start != 0) continue;  // every share would count it
+      const ValueId carried = f_[loop.body].arguments[i + 1];
+      const ValueId next = yield_of(f_, loop).operands[i];
+      if (uses_[next.index] != 1) continue;
+      if (Op* reduction = added_sum(next, carried)) {
+        reduction->scope = ReductionScope::lane;
+        combine(block, position + 1, loop.results[i], reduction->axis, loop.where);
+      } else if (Op* dot = added_product(next, carried)) {
+        dot->scope = ReductionScope::warp;
+        combine(block, position + 1, loop.results[i], inner_axis(*dot), loop.where);
+      }
+    }
+  }
+
+  [[nodiscard]] AxisId inner_axis(const Op& dot) const { return f_[dot.operands[0]].type.axes[1]; }
+
+  /// Everything that read the shares reads what they make together.
+  void combine(BlockId block, std::size_t position, ValueId shares, AxisId axis, const Location& where) {
+    // Rename first: the new op is the one reader of the shares.
+    const ValueId total = f_.add_value(f_[shares].type, f_[shares].name);
+    replace_uses(f_, shares, total);
+    insert_before(f_, block, position, where, [&](Builder& b) {
+      const ValueId made = b.combine_shares(shares, axis, OpCode::reduce_sum);
+      f_[total].definition = f_[made].definition;
+      f_.definition(made)->results[0] = total;
     });
   }
-}
 
-void defer_in_block(Function& f, BlockId block) {
-  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
-    if (!f[f[block].ops[i]].body) continue;
-    defer_in_block(f, f[f[block].ops[i]].body);
-    defer_in_loop(f, block, i);
+  /// Products that are cut by warps and not deferred: the third operand counts once, so it comes after.
+  void finish_products(BlockId block) {
+    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+      const OpId id = f_[block].ops[i];
+      const Op dot = f_[id];
+      if (dot.code != OpCode::dot || dot.scope != ReductionScope::block || !is_cut_by_warps(dot)) continue;
+      f_[id].scope = ReductionScope::warp;
+      const ValueId sum = dot.results[0], product = f_.add_value(f_[sum].type, "product");
+      f_[id].results[0] = product;
+      f_[product].definition = id;
+      f_[id].operands.resize(2);
+      i += insert_before(f_, block, i + 1, dot.where, [&](Builder& b) {
+        ValueId made = b.combine_shares(product, inner_axis(dot), OpCode::reduce_sum);
+        if (dot.operands.size() == 3) made = b.add(dot.operands[2], made);
+        f_[sum].definition = f_[made].definition;
+        f_.definition(made)->results[0] = sum;
+      });
+    }
   }
-}
+
+  Function& f_;
+  const Schedule& schedule_;
+  std::vector<int> uses_;
+};
 
 }  // namespace
 
-void defer_reductions(Function& f, const PassContext&) { defer_in_block(f, f.body); }
+void defer_reductions(Function& f, const PassContext& context) { Deferral(f, context.schedule).run(); }
 
 }  // namespace flashcore

@@ -2,7 +2,8 @@
 // nodes of an axis: elementwise operations, reductions (for the axes that stay), loops (for what they
 // carry). Products anchor the joined sets with the layouts of their instruction; sets that no product
 // touches get a plain one. A left operand that is itself computed stays in registers, because the
-// accumulator layout, packed in pairs, is the left operand's.
+// accumulator layout, packed in pairs, is the left operand's. A conversion joins nothing: its two sides
+// are laid out apart.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -30,7 +31,10 @@ class LayoutInference {
     parents_.resize(f_.values.size() * 2);
     std::iota(parents_.begin(), parents_.end(), 0u);
     anchors_.resize(parents_.size());
-    for_each_op(f_, f_.body, [&](Op& op, BlockId) { join(op); });
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) {
+      join(op);
+      has_products_ = has_products_ || op.code == OpCode::dot;
+    });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { anchor(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 2); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_whole_vectors(op); });
@@ -157,7 +161,9 @@ class LayoutInference {
         if (op.code == OpCode::dot) {
           if (op.operands.size() == 3) join_values(op.operands[2], op.results[0]);
           join_values(op.operands[0], op.results[0]);
-        } else {
+        } else if (op.code == OpCode::combine_shares) {
+          join_rows_of_shares(op);
+        } else if (op.code != OpCode::convert) {
           join_values(op.operands[0], op.results[0]);
         }
         break;
@@ -176,6 +182,14 @@ class LayoutInference {
     }
   }
 
+  /// Shares of a tile lie over whole rows in each warp; their sum may be dealt out anew along the columns.
+  void join_rows_of_shares(const Op& op) {
+    if (f_[op.results[0]].type.axes.size() != 2) return join_values(op.operands[0], op.results[0]);
+    const AxisId rows = f_[op.results[0]].type.axes[0];
+    const auto from = node(op.operands[0], rows), to = node(op.results[0], rows);
+    if (from && to) parents_[*from] = *to;
+  }
+
   // ---- anchors
 
   void set_anchor(ValueId value, AxisId axis, const AxisLayout& layout, const Location& where) {
@@ -191,16 +205,31 @@ class LayoutInference {
   }
 
   void anchor(const Op& op) {
+    const bool tile = !op.results.empty() && f_[op.results[0]].type.axes.size() == 2;
+    if (op.code == OpCode::combine_shares && tile) {
+      const AxisId columns = f_[op.results[0]].type.axes[1];
+      const int warps = f_[columns].tile % (8 * schedule_.warps_n) == 0 ? schedule_.warps_n : 1;
+      set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, warps), op.where);
+    }
     if (op.code != OpCode::dot) return;
     const AxisId rows = f_[op.results[0]].type.axes[0], columns = f_[op.results[0]].type.axes[1];
     const AxisId inner = f_[op.operands[0]].type.axes[1];
+    // The warps along the columns of the product share out either them or the terms of its sum.
+    const bool cuts_sum = op.scope == ReductionScope::warp;
     require_multiple(op, rows, 16 * schedule_.warps_m, "warps_m");
-    require_multiple(op, columns, 16 * schedule_.warps_n, "warps_n");
+    require_multiple(op, cuts_sum ? inner : columns, 16 * schedule_.warps_n, "warps_n");
+    if (schedule_.instruction == Instruction::wmma) {
+      set_anchor(op.results[0], rows,
+                 block_layout(f_[rows].tile, schedule_.warps_m, schedule_.warps_n), op.where);
+      set_anchor(op.results[0], columns, block_layout(f_[columns].tile, schedule_.warps_n, 1), op.where);
+      return;
+    }
     set_anchor(op.results[0], rows,
                accumulator_rows(f_[rows].tile, schedule_.warps_m, schedule_.warps_n), op.where);
-    set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, schedule_.warps_n),
-               op.where);
-    set_anchor(op.operands[0], inner, accumulator_columns(f_[inner].tile, 1), op.where);
+    set_anchor(op.results[0], columns,
+               accumulator_columns(f_[columns].tile, cuts_sum ? 1 : schedule_.warps_n), op.where);
+    set_anchor(op.operands[0], inner,
+               accumulator_columns(f_[inner].tile, cuts_sum ? schedule_.warps_n : 1), op.where);
   }
 
   void require_multiple(const Op& op, AxisId axis, int step, const char* field) {
@@ -229,8 +258,10 @@ class LayoutInference {
       const Axis &row_axis = f_[type.axes[0]], &column_axis = f_[type.axes[1]];
       // Vector accesses need an alignment that only a constant length promises.
       const int slots = column_axis.extent.is_static() && column_axis.extent.value % 4 == 0 ? 4 : 1;
-      const PlainLayout plain = plain_tile(row_axis.tile, column_axis.tile,
-                                           schedule_.warps_m * schedule_.warps_n, slots);
+      const int warps = schedule_.warps_m * schedule_.warps_n;
+      const PlainLayout plain = schedule_.softmax == Softmax::shared && has_products_
+                                    ? row_tile(row_axis.tile, column_axis.tile, warps)
+                                    : plain_tile(row_axis.tile, column_axis.tile, warps, slots);
       const bool plain_rows = !anchors_[*rows] || *anchors_[*rows] == plain.rows;
       const bool plain_columns = !anchors_[*columns] || *anchors_[*columns] == plain.columns;
       if (!anchors_[*columns])
@@ -273,7 +304,15 @@ class LayoutInference {
       }
       home.axes.push_back(*anchors_[*n]);
     }
-    home.space = is_left_operand(value) ? Space::operand : Space::registers;
+    home.space = is_left_operand(value) ? Space::operand
+                 : is_product(value)    ? Space::fragments
+                                        : Space::registers;
+  }
+
+  /// A sum in the opaque blocks of a product.
+  [[nodiscard]] bool is_product(ValueId value) const {
+    const Home& home = f_[value].home;
+    return home.axes.size() == 2 && home.axes[0].slots == 16;
   }
 
   /// A computed 16-bit tile that only products read, as their left operand.
@@ -302,15 +341,12 @@ class LayoutInference {
             {fmt::format("a reduction of {} to a scalar with {} warps along it", axis, warps),
              "it is done inside one warp, and other operations cut the vector between warps",
              "warps_m = 1 and warps_n = 1", op.where});
-      if (k == 0)
-        throw ScheduleError(
-            {fmt::format("a reduction along {} with {} warps along it", axis, warps),
-             "an axis is reduced inside one warp, and this layout cuts the rows of a tile between warps",
-             "warps_m = 1 and warps_n = 1, or a tile with the axis as its columns", op.where});
+      // Shares of f32 meet through shared memory (exchange_shares).
+      if (type.dtype == DType::f32) continue;
       throw ScheduleError(
-          {fmt::format("a reduction along {} with warps_n = {}", axis, schedule_.warps_n),
-           "a row is reduced inside one warp, and this layout cuts it between warps",
-           fmt::format("warps_n = 1 and warps_m = {}", schedule_.warps_m * schedule_.warps_n), op.where});
+          {fmt::format("a reduction of integers along {} with {} warps along it", axis, warps),
+           "it is done inside one warp, and this layout cuts the tile between warps",
+           "warps_m = 1 and warps_n = 1, or a cast to f32 before it", op.where});
     }
   }
 
@@ -339,6 +375,7 @@ class LayoutInference {
 
   Function& f_;
   const Schedule& schedule_;
+  bool has_products_ = false;
   std::vector<std::uint32_t> parents_;
   std::vector<std::optional<AxisLayout>> anchors_;
 };

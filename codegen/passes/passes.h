@@ -24,11 +24,18 @@ void bound_masks(ir::Function& f, const PassContext& context);
 /// not visited is worth.
 void place_probes(ir::Function& f, const PassContext& context);
 
-/// Leaves a sum that a loop only scales and adds to spread over the lanes; combines them once, after.
+/// Leaves a sum that a loop only scales and adds to spread over lanes and warps; combines the shares once,
+/// after.
 void defer_reductions(ir::Function& f, const PassContext& context);
+
+/// With softmax = shared, puts conversions through shared memory between products and everything else.
+void separate_homes(ir::Function& f, const PassContext& context);
 
 /// Gives every value a home (Value::home), by propagation from the products.
 void infer_layouts(ir::Function& f, const PassContext& context);
+
+/// Lets shares that lie in different warps meet through shared memory.
+void exchange_shares(ir::Function& f, const PassContext& context);
 
 /// Makes loads with a home in shared memory asynchronous copies, several tiles ahead in loops.
 void pipeline_loads(ir::Function& f, const PassContext& context);

@@ -75,22 +75,16 @@ class Pipeliner {
       throw SpecError({fmt::format("a product of a vector of {}", f_[load.tensor].name),
                        "an operand of a product has two axes", "load a tile with two axes",
                        load.where});
-    return f_.add_buffer(
-        {unused_name(name), type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, stages});
-  }
-
-  /// Two loops may load the same tensor; each has a buffer of its own.
-  [[nodiscard]] std::string unused_name(const std::string& wanted) const {
-    std::string name = wanted;
-    const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };
-    for (int n = 2; std::any_of(f_.buffers.begin(), f_.buffers.end(), taken); ++n)
-      name = fmt::format("{}_{}", wanted, n);
-    return name;
+    const int columns = f_[type.axes[1]].tile;
+    // Two loops may load the same tensor; each has a buffer of its own.
+    return f_.add_buffer({unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, columns, stages,
+                          operand_pitch(schedule_, columns)});
   }
 
   /// Copies into the only slot of a buffer, or into `slot` when `tile` of the loop's axis exists.
   void append_copy(Builder& b, const RingLoad& load, const std::vector<ValueId>& operands) {
-    Op copy{.code = OpCode::copy_async, .operands = operands, .tensor = load.tensor};
+    Op copy{.code = asynchronous() ? OpCode::copy_async : OpCode::copy,
+            .operands = operands, .tensor = load.tensor};
     copy.buffer = load.buffer;
     copy.coordinates = load.coordinates;
     b.at(load.where).append(std::move(copy), {});
@@ -126,12 +120,19 @@ class Pipeliner {
     if (!uncommitted_) return 0;
     uncommitted_ = false;
     return insert_before(f_, f_.body, position, {}, [&](Builder& b) {
-      b.append({.code = OpCode::commit_copies}, {});
+      append_commit(b);
       append_wait(b, 0);
     });
   }
 
-  static void append_wait(Builder& b, int pending) {
+  // Copies by loads and stores are over when they are done: nothing is committed or waited for.
+
+  [[nodiscard]] bool asynchronous() const { return schedule_.copy == CopyInstruction::cp_async; }
+  void append_commit(Builder& b) const {
+    if (asynchronous()) b.append({.code = OpCode::commit_copies}, {});
+  }
+  void append_wait(Builder& b, int pending) const {
+    if (!asynchronous()) return;
     Op wait{.code = OpCode::wait_copies};
     wait.count = pending;
     b.append(std::move(wait), {});
@@ -192,7 +193,7 @@ class Pipeliner {
     // Copies ahead share their group; without them a loop of no rounds would commit nothing at all.
     const bool shares = !schedule_.keep_operands && (schedule_.stages > 1 || relays(order_legs(plan)));
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
-      if (uncommitted_ && !shares) b.append({.code = OpCode::commit_copies}, {});
+      if (uncommitted_ && !shares) append_commit(b);
       plan.begin = loop.bounds ? loop.operands[0] : b.constant(0, DType::i32);
       plan.end = loop.bounds ? loop.operands[static_cast<std::size_t>(loop.bounds) - 1]
                              : b.tile_count(loop.axis);
@@ -321,7 +322,7 @@ class Pipeliner {
   void append_group(Builder& b, const std::vector<RingLoad>& loads,
                     const std::vector<ValueId>& operands) {
     for (const RingLoad& load : loads) append_copy(b, load, operands);
-    b.append({.code = OpCode::commit_copies}, {});
+    append_commit(b);
   }
 
   /// The tile of round `n`, and the one `n` rounds after the current one.

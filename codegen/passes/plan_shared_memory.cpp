@@ -1,9 +1,12 @@
 // Places every buffer: first fit, longest first, where no buffer that lives at the same time lies. A
-// life runs from the first op that touches a buffer to the last, a loop counting as one op.
+// life runs from the first op that touches a buffer to the last. A loop counts as one op, because what one
+// round leaves in a buffer may be read in the next; but where a round begins with writing the whole buffer,
+// as a conversion does, the buffer lives between two ops of the round.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "codegen/analysis/shared_use.h"
@@ -28,28 +31,67 @@ struct Life {
   }
 };
 
-void touch_op(const Function& f, const Op& op, std::size_t position, std::vector<Life>& lives) {
-  const SharedUse use = shared_use(f, op);
-  for (const auto* list : {&use.reads, &use.writes, &use.async_writes})
-    for (BufferId buffer : *list) lives[buffer.index].touch(position);
-  if (op.body)
-    for_each_op(f, op.body,
-                [&](const Op& inner, BlockId) { touch_op(f, inner, position, lives); });
-}
+/// The lives of all buffers, in ops of the body and, for what is made and used up in a round of a loop, in
+/// ops of the whole program.
+class Lives {
+ public:
+  std::vector<Life> outer, exact;
+
+  explicit Lives(const Function& f)
+      : outer(f.buffers.size()), exact(f.buffers.size()), f_(f), touched_(f.buffers.size()) {
+    const auto& ops = f[f.body].ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const std::size_t first = now_;
+      std::set<std::size_t> whole;
+      top_ = i;
+      walk(f[ops[i]], f.body, whole);
+      for (std::size_t buffer : whole) {
+        exact[buffer].touch(first);
+        exact[buffer].touch(now_ - 1);
+      }
+    }
+  }
+
+ private:
+  /// `whole` collects the buffers that a loop's rounds may hand on.
+  void walk(const Op& op, BlockId block, std::set<std::size_t>& whole) {
+    const SharedUse use = shared_use(f_, op);
+    for (const auto* list : {&use.reads, &use.writes, &use.async_writes})
+      for (BufferId id : *list) {
+        outer[id.index].touch(top_);
+        exact[id.index].touch(now_);
+        Touched& touched = touched_[id.index];
+        if (!touched.block) touched = {block, op.code == OpCode::convert && list == &use.writes};
+        const bool in_round = touched.written_first && touched.block == block;
+        if (block != f_.body && !in_round) whole.insert(id.index);
+      }
+    ++now_;
+    if (op.body)
+      for (OpId inner : f_[op.body].ops) walk(f_[inner], op.body, whole);
+  }
+
+  struct Touched {
+    BlockId block;
+    bool written_first = false;
+  };
+
+  const Function& f_;
+  std::vector<Touched> touched_;
+  std::size_t now_ = 0, top_ = 0;
+};
 
 int round_up(int value) { return (value + alignment - 1) / alignment * alignment; }
 
 }  // namespace
 
 void plan_shared_memory(Function& f, const PassContext& context) {
-  std::vector<Life> lives(f.buffers.size());
-  const auto& ops = f[f.body].ops;
-  for (std::size_t i = 0; i < ops.size(); ++i) touch_op(f, f[ops[i]], i, lives);
+  const Lives lives(f);
 
   std::vector<std::size_t> order(f.buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return lives[a].last - lives[a].first > lives[b].last - lives[b].first;
+    const Life &one = lives.outer[a], &other = lives.outer[b];
+    return one.last - one.first > other.last - other.first;
   });
   int total = 0;
   std::vector<std::size_t> placed;
@@ -60,7 +102,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
       moved = false;
       for (std::size_t other : placed) {
         const Buffer& taken = f.buffers[other];
-        if (!lives[i].overlaps(lives[other])) continue;
+        if (!lives.exact[i].overlaps(lives.exact[other])) continue;
         if (buffer.offset < taken.offset + taken.bytes() &&
             taken.offset < buffer.offset + buffer.bytes()) {
           buffer.offset = round_up(taken.offset + taken.bytes());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -129,6 +131,14 @@ ValueId add_carried(Function& f, OpId loop, ValueId initial, std::string name) {
   f[result].definition = loop;
   f[loop].results.push_back(result);
   return argument;
+}
+
+std::string unused_buffer_name(const Function& f, const std::string& wanted) {
+  std::string name = wanted;
+  const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };
+  for (int n = 2; std::any_of(f.buffers.begin(), f.buffers.end(), taken); ++n)
+    name = fmt::format("{}_{}", wanted, n);
+  return name;
 }
 
 const double* constant_of(const Function& f, ValueId value) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "dsl/ir/builder.h"
@@ -34,6 +35,9 @@ void remove_dead_ops(ir::Function& f);
 /// Adds a carried value to a loop: an initial operand, an argument of the region (returned) and a
 /// result. The caller adds the matching operand to the yield.
 ir::ValueId add_carried(ir::Function& f, ir::OpId loop, ir::ValueId initial, std::string name);
+
+/// A name for a buffer that no other has.
+std::string unused_buffer_name(const ir::Function& f, const std::string& wanted);
 
 /// The yield of a loop's region.
 ir::Op& yield_of(ir::Function& f, const ir::Op& loop);

@@ -1,6 +1,5 @@
 // A 16-bit output leaves a warp's registers four bytes a lane. Through shared memory it leaves in whole
 // 16-byte chunks, a line a row. The buffer is free: it takes the place of tiles that are dead by then.
-#include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -18,9 +17,10 @@ void stage_stores(Function& f, const PassContext& context) {
     const TileType& type = value.type;
     if (type.axes.size() != 2 || !is_half(type.dtype) || value.home.space != Space::registers)
       continue;
-    // A plain layout has neighbours in one lane or in neighbouring lanes already.
-    if (!(value.home.axes[1] == accumulator_columns(f[type.axes[1]].tile, value.home.axes[1].warps)))
-      continue;
+    // A plain layout has neighbours in one lane or in neighbouring lanes already. The others hold eight
+    // columns, a chunk, in a few lanes.
+    const AxisLayout& columns = value.home.axes[1];
+    if (columns.slots == 1 || columns.fragment_size() != 8) continue;
     // Chunks of a row lie side by side in memory only if the tile's columns do.
     if (store.coordinates.back().axis != type.axes[1]) continue;
     const BufferId buffer = f.add_buffer({f[store.tensor].name + "_tile", type.dtype,

@@ -45,6 +45,23 @@ FC_DEVICE void store_global(int* target, const int* in) {
   *reinterpret_cast<Vector*>(target) = vector;
 }
 
+// Copies the first `valid_bytes` (0 to 16, even) of a chunk to shared memory and fills the rest with zeros.
+// Both addresses are multiples of 16. With 0 valid bytes the source is not read.
+template <class T>
+FC_DEVICE void copy_chunk(u32 target, const T* source, int valid_bytes) {
+  chunk value = {};
+  if (valid_bytes == 16) {
+    value = *reinterpret_cast<const chunk*>(source);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      if (2 * i < valid_bytes) value.word[i / 2] |= static_cast<u32>(source[i].bits) << (16 * (i % 2));
+  }
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(value.word[0]),
+               "r"(value.word[1]), "r"(value.word[2]), "r"(value.word[3])
+               : "memory");
+}
+
 template <class T>
 FC_DEVICE void store_chunk(T* target, const chunk& value) {
   *reinterpret_cast<chunk*>(target) = value;
@@ -76,6 +93,44 @@ FC_DEVICE u32 load_shared_word(u32 address) {
   u32 value;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
   return value;
+}
+FC_DEVICE void store_shared(u32 address, u32 low, u32 high) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(low), "r"(high) : "memory");
+}
+
+// n neighbouring elements in one access of 4n bytes, aligned to that.
+template <int n>
+FC_DEVICE void store_shared(u32 address, const float* in);
+template <>
+FC_DEVICE void store_shared<1>(u32 address, const float* in) {
+  store_shared(address, in[0]);
+}
+template <>
+FC_DEVICE void store_shared<2>(u32 address, const float* in) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1]) : "memory");
+}
+template <>
+FC_DEVICE void store_shared<4>(u32 address, const float* in) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(in[0]), "f"(in[1]),
+               "f"(in[2]), "f"(in[3])
+               : "memory");
+}
+template <int n>
+FC_DEVICE void load_shared(float* out, u32 address);
+template <>
+FC_DEVICE void load_shared<1>(float* out, u32 address) {
+  out[0] = load_shared(address);
+}
+template <>
+FC_DEVICE void load_shared<2>(float* out, u32 address) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "r"(address) : "memory");
+}
+template <>
+FC_DEVICE void load_shared<4>(float* out, u32 address) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3])
+               : "r"(address)
+               : "memory");
 }
 FC_DEVICE chunk load_shared_chunk(u32 address) {
   chunk value;

@@ -99,6 +99,8 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
   }
   const std::string& array = storage_[value.index];
   if (array.empty()) throw InternalError(fmt::format("tile {} is used before it is printed", label(value)));
+  if (f_[value].home.space == Space::fragments)
+    return fmt::format("{}[{}][{}]", array, cursor.fragments[0], cursor.fragments[1]);
   if (inlined_.count(value)) return array;  // a local of the loops around
   if (type.axes == cursor.axes && type.axes.size() == 2)
     return fmt::format("{}[{}][{}][{}]", array, cursor.fragments[0], cursor.fragments[1],

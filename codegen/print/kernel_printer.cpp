@@ -40,13 +40,14 @@ KernelSource KernelPrinter::print() {
   return std::move(source_);
 }
 
-namespace {
-
-std::string warp_term(const AxisLayout& layout) {
+/// A warp's number along an axis.
+std::string KernelPrinter::warp_number(const AxisLayout& layout) {
   std::string warp = "warp";
   if (layout.warp_divisor > 1) warp += fmt::format(" / {}", layout.warp_divisor);
   return warp + fmt::format(" % {}", layout.warps);
 }
+
+namespace {
 
 std::string lane_term(const AxisLayout& layout) {
   std::string lane = "lane";
@@ -77,7 +78,7 @@ void KernelPrinter::declare_lane_offsets() {
     name = names_.unique(f_[key.first].name + "_lane");
     std::string terms;
     if (layout.warps > 1)
-      terms = fmt::format("{} * {}", warp_term(layout), layout.fragments * layout.fragment_size());
+      terms = fmt::format("{} * {}", warp_number(layout), layout.fragments * layout.fragment_size());
     if (layout.lanes > 1) terms += (terms.empty() ? "" : " + ") + lane_term(layout);
     out_.line("const int {} = {};", name, terms.empty() ? "0" : terms);
   }
@@ -123,23 +124,11 @@ void KernelPrinter::print_block(BlockId block) {
 void KernelPrinter::print_op(const Op& op) {
   switch (op.code) {
     case OpCode::dot: print_dot(op); break;
-    case OpCode::convert:
-      if (op.buffer)
-        print_staging(op);
-      else
-        print_fragment_load(op);
-      break;
-    case OpCode::combine_lanes: {
-      const ValueId value = op.results[0], shares = op.operands[0];
-      storage_[value.index] = storage_[shares.index];
-      out_.comment(fmt::format("{}: the lanes' shares meet", label(value)));
-      Writer::Scopes scopes;
-      const Cursor cursor = open_loops(shape_of(value), scopes, true);
-      print_lane_combination(op.reduction, element(value, cursor), combined_layout(op));
-      break;
-    }
+    case OpCode::convert: print_convert(op); break;
+    case OpCode::combine_shares: print_combination(op); break;
     case OpCode::load: print_load(op); break;
     case OpCode::store: print_store(op); break;
+    case OpCode::copy:
     case OpCode::copy_async: print_copy(op); break;
     case OpCode::read_slot: {
       const Buffer& buffer = f_[op.buffer];
@@ -166,18 +155,6 @@ void KernelPrinter::print_op(const Op& op) {
       else
         print_scalar(op);
   }
-}
-
-/// The layout, along the axis that was reduced, of the tile whose shares `combine_lanes` adds up.
-AxisLayout KernelPrinter::combined_layout(const Op& combine) const {
-  AxisLayout layout;
-  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-    if (op.code != combine.reduction || op.axis != combine.axis || op.scope != ReductionScope::lane)
-      return;
-    const ValueId from = op.operands[0];
-    layout = f_[from].home.axes[f_[from].type.axes[0] == op.axis ? 0 : 1];
-  });
-  return layout;
 }
 
 void KernelPrinter::print_scalar(const Op& op) {

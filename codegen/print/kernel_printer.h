@@ -57,8 +57,9 @@ class KernelPrinter {
   void set_aside(ir::ValueId value);
   void start_carried(const ir::Op& loop, std::size_t i, std::size_t position);
   void prepare_sources(ir::BlockId block);
-  ir::AxisLayout combined_layout(const ir::Op& combine) const;
   void declare_lane_offsets();
+  static std::string warp_number(const ir::AxisLayout& layout);
+  static std::string_view element_type(DType dtype);
 
   // expressions.cpp: the text of scalars, elements and positions
   std::string scalar(ir::ValueId value);
@@ -82,7 +83,8 @@ class KernelPrinter {
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
   void print_pack(const ir::Op& op);
   void print_reduction(const ir::Op& op);
-  void print_whole_reduction(const ir::Op& op, const char* start, const char* format);
+  void print_whole_reduction(const ir::Op& op, const char* start);
+  static std::string combined(ir::OpCode reduction, const std::string& a, const std::string& b);
   void print_lane_combination(ir::OpCode reduction, const std::string& target,
                               const ir::AxisLayout& layout);
   std::string declare(ir::ValueId value, bool zero = false);
@@ -100,7 +102,7 @@ class KernelPrinter {
 
   // print_dot.cpp
   void print_dot(const ir::Op& op);
-  void print_fragment_load(const ir::Op& op);
+  void start_sum(const ir::Op& op);
   struct SharedOperand {
     std::string base;
     const ir::Buffer* buffer;
@@ -109,10 +111,25 @@ class KernelPrinter {
   SharedOperand shared_operand(ir::ValueId value);
   std::string left_address(const SharedOperand& a, const ir::AxisLayout& rows,
                            const std::string& fragment, const std::string& step) const;
+  static std::string warp_base(const ir::AxisLayout& layout);
+
+  // print_block_dot.cpp: products of opaque blocks
+  void print_block_dot(const ir::Op& op);
+  std::string left_block(const SharedOperand& a, const ir::AxisLayout& rows,
+                         const std::string& fragment, const std::string& step) const;
+
+  // print_convert.cpp: between registers and shared memory
+  void print_convert(const ir::Op& op);
+  void print_to_shared(const ir::Op& op);
+  void print_blocks_to_shared(const ir::Op& op);
+  void print_from_shared(const ir::Op& op);
+  void print_operand_load(const ir::Op& op);
+  void print_combination(const ir::Op& op);
+  std::string lane_offset(ir::AxisId axis, const ir::AxisLayout& layout) const;
+  std::string shared_offset(const ir::Buffer& buffer, const Shape& shape) const;
 
   // print_memory.cpp
   void print_copy(const ir::Op& op);
-  void print_staging(const ir::Op& op);
   void print_store(const ir::Op& op);
   void print_staged_store(const ir::Op& op);
   void print_load(const ir::Op& op);

@@ -39,16 +39,13 @@ std::string times(const std::string& index, int step) {
   return index == "0" ? "0" : step == 1 ? index : fmt::format("{} * {}", index, step);
 }
 
-/// Where a warp's share of an axis begins.
-std::string warp_base(const AxisLayout& layout) {
-  if (layout.warps == 1) return "0";
-  const std::string warp =
-      layout.warp_divisor > 1 ? fmt::format("warp / {}", layout.warp_divisor) : "warp";
-  return fmt::format("{} % {} * {}", warp, layout.warps,
-                     layout.fragments * layout.fragment_size());
-}
-
 }  // namespace
+
+/// Where a warp's share of an axis begins.
+std::string KernelPrinter::warp_base(const AxisLayout& layout) {
+  if (layout.warps == 1) return "0";
+  return fmt::format("{} * {}", warp_number(layout), layout.fragments * layout.fragment_size());
+}
 
 /// The address a lane gives for the left operand's 16 x 16 block at (fragment, step). The four 8 x 8
 /// matrices come in the order of the instruction's registers: down first, then right.
@@ -63,17 +60,9 @@ std::string KernelPrinter::left_address(const SharedOperand& a, const AxisLayout
                         plus(warp_base(rows), row));
 }
 
-void KernelPrinter::print_dot(const Op& op) {
-  const ValueId value = op.results[0], left = op.operands[0];
-  const AxisLayout &rows = f_[value].home.axes[0], &columns = f_[value].home.axes[1];
-  const int steps = f_[f_[left].type.axes[1]].tile / 16;
-  const std::string type = f_[left].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
-  const bool left_in_registers = f_[left].home.space == Space::operand;
-
-  std::string text = fmt::format("dot({}, {})", label(left), label(op.operands[1]));
-  if (op.operands.size() == 3) text = fmt::format("{} + {}", label(op.operands[2]), text);
-  out_.comment(fmt::format("{} = {}", f_[value].name.empty() ? "product" : f_[value].name, text));
-
+/// The array of a product's sums: the third operand's own if that dies here.
+void KernelPrinter::start_sum(const Op& op) {
+  const ValueId value = op.results[0];
   const ValueId sum = op.operands.size() == 3 ? op.operands[2] : ValueId{};
   const Op* start = sum ? f_.definition(sum) : nullptr;
   const bool constant = start && start->code == OpCode::constant;
@@ -88,6 +77,25 @@ void KernelPrinter::print_dot(const Op& op) {
       out_.line("{} = {};", element(value, cursor), element(sum, cursor));
     }
   }
+}
+
+void KernelPrinter::print_dot(const Op& op) {
+  if (f_[op.results[0]].home.space == Space::fragments) return print_block_dot(op);
+  const ValueId value = op.results[0], left = op.operands[0];
+  const AxisLayout &rows = f_[value].home.axes[0], &columns = f_[value].home.axes[1];
+  const bool cuts_sum = op.scope == ReductionScope::warp;
+  const AxisLayout inner_layout = cuts_sum ? f_[left].home.axes[1] : AxisLayout{};
+  const std::string first = warp_base(inner_layout);
+  const int steps = f_[f_[left].type.axes[1]].tile / 16 / inner_layout.warps;
+  const std::string type = f_[left].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
+  const bool left_in_registers = f_[left].home.space == Space::operand;
+
+  std::string text = fmt::format("dot({}, {})", label(left), label(op.operands[1]));
+  if (op.operands.size() == 3) text = fmt::format("{} + {}", label(op.operands[2]), text);
+  if (cuts_sum) text += ", each warp its share";
+  out_.comment(fmt::format("{} = {}", f_[value].name.empty() ? "product" : f_[value].name, text));
+
+  start_sum(op);
   const std::string& d = storage_[value.index];
 
   const std::string i = rows.fragments > 1 ? "i" : "0";
@@ -119,30 +127,15 @@ void KernelPrinter::print_dot(const Op& op) {
     out_.line("fc::load_matrices(b, {});",
               matrix_address(b.base, *b.buffer,
                              plus(warp_base(columns), "lane % 8 + lane / 16 * 8"),
-                             "lane / 8 % 2 * 8", "j * 16", "k * 16"));
+                             "lane / 8 % 2 * 8", "j * 16", plus(first, "k * 16")));
   else
     out_.line("fc::load_matrices_transposed(b, {});",
-              matrix_address(b.base, *b.buffer, "lane % 16", "lane / 16 * 8", "k * 16",
+              matrix_address(b.base, *b.buffer, plus(first, "lane % 16"), "lane / 16 * 8", "k * 16",
                              plus(warp_base(columns), "j * 16")));
   over_rows(true, [&] {
     out_.line("fc::multiply<{}>({}[{}][2 * j], {}, b[0], b[1]);", type, d, i, a);
     out_.line("fc::multiply<{}>({}[{}][2 * j + 1], {}, b[2], b[3]);", type, d, i, a);
   });
-}
-
-/// A left operand from shared memory into registers, once for all rounds of a loop.
-void KernelPrinter::print_fragment_load(const Op& op) {
-  const ValueId value = op.results[0];
-  const AxisLayout& rows = f_[value].home.axes[0];
-  const int steps = f_[value].home.axes[1].fragments / 2;
-  const SharedOperand source = shared_operand(op.operands[0]);
-  storage_[value.index] = names_.unique(label(value) + "_kept");
-  out_.comment(fmt::format("{}: {} in registers", storage_[value.index], label(op.operands[0])));
-  out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, steps);
-  auto i = out_.unrolled("i", rows.fragments, false);
-  auto k = out_.unrolled("k", steps, false);
-  out_.line("fc::load_matrices{}({}[i][k], {});", source.transposed ? "_transposed" : "",
-            storage_[value.index], left_address(source, rows, "i", "k"));
 }
 
 }  // namespace flashcore

@@ -9,7 +9,11 @@ namespace flashcore {
 using namespace ir;
 
 KernelPrinter::Shape KernelPrinter::shape_of(ValueId value) const {
-  return {f_[value].type.axes, f_[value].home.axes};
+  Shape shape{f_[value].type.axes, f_[value].home.axes};
+  // A block of fragments is one thing.
+  if (f_[value].home.space == Space::fragments)
+    for (AxisLayout& layout : shape.layouts) layout.slots = 1;
+  return shape;
 }
 
 bool KernelPrinter::dies_at(ValueId value, std::size_t position) const {
@@ -33,6 +37,10 @@ std::string KernelPrinter::declare(ValueId value, bool zero) {
     slots *= layout.slots;
   }
   storage_[value.index] = names_.unique(f_[value].name);
+  if (f_[value].home.space == Space::fragments) {
+    out_.line("fc::sum_block {}{}{};", storage_[value.index], dims, zero ? " = {}" : "");
+    return storage_[value.index];
+  }
   out_.line("{} {}{}[{}]{};", array_type(value), storage_[value.index], dims, slots,
             zero ? " = {}" : "");
   return storage_[value.index];
@@ -272,18 +280,22 @@ Combine combine_of(OpCode reduction, DType dtype = DType::f32) {
 
 }  // namespace
 
+/// Two partial results of a reduction as one.
+std::string KernelPrinter::combined(OpCode reduction, const std::string& a, const std::string& b) {
+  return fmt::format(fmt::runtime(combine_of(reduction).format), a, b);
+}
+
 void KernelPrinter::print_lane_combination(OpCode reduction, const std::string& target,
                                            const AxisLayout& layout) {
   for (int mask = 1; mask < layout.lanes; mask *= 2) {
     const std::string other =
         fmt::format("fc::shuffle_xor({}, {})", target, mask * layout.lane_divisor);
-    out_.line("{} = {};", target,
-              fmt::format(fmt::runtime(combine_of(reduction).format), target, other));
+    out_.line("{} = {};", target, combined(reduction, target, other));
   }
 }
 
 /// A vector that every warp holds whole becomes a scalar, the same in every thread.
-void KernelPrinter::print_whole_reduction(const Op& op, const char* start, const char* format) {
+void KernelPrinter::print_whole_reduction(const Op& op, const char* start) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Shape shape = shape_of(from);
   const std::string name = storage_[value.index] = names_.unique(f_[value].name);
@@ -291,7 +303,7 @@ void KernelPrinter::print_whole_reduction(const Op& op, const char* start, const
   {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape, scopes);
-    out_.line("{} = {};", name, fmt::format(fmt::runtime(format), name, element(from, cursor)));
+    out_.line("{} = {};", name, combined(op.code, name, element(from, cursor)));
   }
   print_lane_combination(op.code, name, shape.layouts[0]);
 }
@@ -304,9 +316,11 @@ void KernelPrinter::print_reduction(const Op& op) {
   out_.comment(fmt::format("{} = {}({}, {}){}",
                            f_[value].name.empty() ? name_of(op.code) : f_[value].name,
                            name_of(op.code), label(from), f_[op.axis].name,
-                           op.scope == ReductionScope::lane ? ", each lane its share" : ""));
+                           op.scope == ReductionScope::lane   ? ", each lane its share"
+                           : op.scope == ReductionScope::warp ? ", each warp its share"
+                                                              : ""));
   if (f_[value].type.is_scalar()) {
-    print_whole_reduction(op, combine.start, combine.format);
+    print_whole_reduction(op, combine.start);
     return;
   }
   declare(value, op.code == OpCode::reduce_sum);
@@ -319,10 +333,9 @@ void KernelPrinter::print_reduction(const Op& op) {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape, scopes);
     const std::string target = element(value, cursor);
-    out_.line("{} = {};", target,
-              fmt::format(fmt::runtime(combine.format), target, element(from, cursor)));
+    out_.line("{} = {};", target, combined(op.code, target, element(from, cursor)));
   }
-  if (op.scope == ReductionScope::block && shape.layouts[along].lanes > 1) {
+  if (op.scope != ReductionScope::lane && shape.layouts[along].lanes > 1) {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(value), scopes, true);
     print_lane_combination(op.code, element(value, cursor), shape.layouts[along]);

@@ -11,15 +11,6 @@ using namespace ir;
 
 namespace {
 
-std::string_view element_type(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return "fc::f16";
-    case DType::bf16: return "fc::bf16";
-    case DType::f32: return "float";
-    default: return "int";
-  }
-}
-
 bool may_overrun(const Axis& axis) {
   return !axis.extent.is_static() || axis.extent.value % axis.tile != 0;
 }
@@ -48,6 +39,15 @@ std::string KernelPrinter::source_pointer(const Op& op) {
   // Inside a loop the variable ends with the round.
   if (block_ == f_.body || !block_) pointers_[text] = name;
   return name;
+}
+
+std::string_view KernelPrinter::element_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return "fc::f16";
+    case DType::bf16: return "fc::bf16";
+    case DType::f32: return "float";
+    default: return "int";
+  }
 }
 
 /// A tile cut as prelude/shared_tile.cuh cuts it: panels of 64 columns, then one of 32 and one of 16.
@@ -103,6 +103,10 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
                                        buffer.columns,
                                        repeats || rounds == 1 ? "row" : fmt::format("row + i * {}", rows), panel);
       if (repeats) offset += fmt::format(" + i * {}", rows * loop.width * 2);
+      if (buffer.pitch) {
+        offset = fmt::format("(row * {} + column{}) * 2", buffer.pitch, loop.panels > 1 ? across : first);
+        if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * 2);
+      }
       body(Chunk{rounds > 1 ? fmt::format("i * {} < rows_left", rows) : "rows_left > 0",
                  "column" + first + across, walker + across, offset});
     }
@@ -141,7 +145,8 @@ void KernelPrinter::print_copy(const Op& op) {
   const bool in_loop = !op.operands.empty();
   const std::string pointer = source_pointer(op);
   std::string comment = fmt::format("{} <- {}", buffer.name, f_[op.tensor].name);
-  out_.comment(comment + ", asynchronously");
+  const bool async = op.code == OpCode::copy_async;
+  out_.comment(comment + (async ? ", asynchronously" : ""));
   Writer::Scopes guard;
   if (op.operands.size() == 3) guard.push_back(out_.block("if ({})", scalar(op.operands[2])));
 
@@ -180,35 +185,9 @@ void KernelPrinter::print_copy(const Op& op) {
       else
         bytes = fmt::format("{} ? ({}) : 0", at.row_exists, bytes);
     }
-    out_.line("fc::copy_async({} + {}, {}, {});", target, at.offset, at.pointer, bytes);
+    out_.line("fc::copy_{}({} + {}, {}, {});", async ? "async" : "chunk", target, at.offset, at.pointer,
+              bytes);
   });
-}
-
-/// A register tile, rounded, into a shared buffer.
-void KernelPrinter::print_staging(const Op& op) {
-  const ValueId from = op.operands[0], value = op.results[0];
-  const Buffer& buffer = f_[op.buffer];
-  const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
-  if (columns.slots != 2)
-    throw InternalError("a staged tile without pairs of neighbouring columns");
-  storage_[value.index] = names_.unique(label(value));
-  out_.comment(fmt::format("{} in shared memory", label(from)));
-  out_.line("const fc::u32 {} = {};", storage_[value.index], chunk_base(buffer, "0"));
-  auto i = out_.unrolled("i", rows.fragments, false);
-  auto j = out_.unrolled("j", columns.fragments, false);
-  auto r = out_.unrolled("r", rows.slots, false);
-  std::string row;
-  for (const auto& [key, name] : lane_offsets_)
-    if (key.first == f_[from].type.axes[0] && key.second == rows) row = name;
-  std::string column = fmt::format("j * {}", columns.fragment_size());
-  if (columns.warps > 1)
-    column = fmt::format("warp % {} * {} + {}", columns.warps,
-                         columns.fragments * columns.fragment_size(), column);
-  out_.line("fc::store_shared({} + fc::chunk_offset<{}, {}>({} + i * {} + r * {}, {}) + lane % 4 * 4,",
-            storage_[value.index], buffer.rows, buffer.columns, row, rows.fragment_size(),
-            rows.slot_stride, column);
-  out_.line("                 fc::pack<{0}>({1}[i][j][2 * r], {1}[i][j][2 * r + 1]));",
-            element_type(buffer.dtype), storage_[from.index]);
 }
 
 void KernelPrinter::print_store(const Op& op) {

@@ -62,8 +62,8 @@ ValueId Builder::reduce(OpCode code, ValueId value, AxisId axis) {
   return append_inferred({.code = code, .operands = {value}, .axis = axis});
 }
 
-ValueId Builder::combine_lanes(ValueId value, AxisId axis, OpCode reduction) {
-  Op op{.code = OpCode::combine_lanes, .operands = {value}, .axis = axis};
+ValueId Builder::combine_shares(ValueId value, AxisId axis, OpCode reduction) {
+  Op op{.code = OpCode::combine_shares, .operands = {value}, .axis = axis};
   op.reduction = reduction;
   return append_inferred(std::move(op));
 }

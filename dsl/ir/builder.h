@@ -37,7 +37,7 @@ class Builder {
   /// One i32 index a dimension.
   ValueId gather(TensorId tensor, std::vector<ValueId> indices);
   ValueId reduce(OpCode code, ValueId value, AxisId axis);
-  ValueId combine_lanes(ValueId value, AxisId axis, OpCode reduction);
+  ValueId combine_shares(ValueId value, AxisId axis, OpCode reduction);
   ValueId transpose(ValueId value);
   /// [m, k] x [k, n] -> [m, n] in fp32, added to `accumulator` if there is one.
   ValueId dot(ValueId a, ValueId b, ValueId accumulator = {});

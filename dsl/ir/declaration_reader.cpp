@@ -60,6 +60,7 @@ void DeclarationReader::declare_buffer() {
   in_.expect("]");
   in_.expect("stages");
   buffer.stages = integer("the number of stages");
+  if (in_.take("pitch")) buffer.pitch = integer("the elements from row to row");
   if (in_.take("at")) buffer.offset = integer("an offset in bytes");
   f_.add_buffer(std::move(buffer));
 }
@@ -109,8 +110,10 @@ Home DeclarationReader::home(const TileType& type) {
     if (in_.take("registers")) return home;
     if (in_.take("operand"))
       home.space = Space::operand;
+    else if (in_.take("fragments"))
+      home.space = Space::fragments;
     else
-      in_.expected("a home: uniform, shared, registers, operand or axis layouts");
+      in_.expected("a home: uniform, shared, registers, operand, fragments or axis layouts");
     if (!in_.at(Token::Kind::word)) return home;
   }
   for (const AxisId next : type.axes) {

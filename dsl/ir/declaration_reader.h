@@ -27,6 +27,7 @@ class DeclarationReader {
   void declaration();
 
   TypedHome typed();
+  AxisLayout layout();
   AxisId axis() { return AxisId(find(f_.axes, "an axis")); }
   TensorId tensor() { return TensorId(find(f_.tensors, "a tensor")); }
   ParameterId parameter() { return ParameterId(find(f_.parameters, "a parameter")); }
@@ -46,7 +47,6 @@ class DeclarationReader {
   DType dtype();
   TileType type();
   Home home(const TileType& type);
-  AxisLayout layout();
 
   template <class Things>
   std::size_t find(const Things& things, std::string_view kind) {

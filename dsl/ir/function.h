@@ -74,14 +74,16 @@ struct Block {
   std::vector<OpId> ops;
 };
 
-/// `stages` tiles of [rows, columns] in shared memory, laid out as codegen/prelude/shared_tile.cuh says.
+/// `stages` tiles of [rows, columns] in shared memory. With a pitch, rows of that many elements follow each
+/// other; without one, the tile lies in swizzled panels, as codegen/prelude/shared_tile.cuh says.
 struct Buffer {
   std::string name;
   DType dtype = DType::bf16;
   int rows = 0, columns = 0, stages = 1;
+  int pitch = 0;   ///< elements from row to row; 0: swizzled
   int offset = 0;  ///< bytes; set by plan_shared_memory
 
-  [[nodiscard]] int slot_bytes() const { return rows * columns * size_of(dtype); }
+  [[nodiscard]] int slot_bytes() const { return rows * (pitch ? pitch : columns) * size_of(dtype); }
   [[nodiscard]] int bytes() const { return stages * slot_bytes(); }
 };
 

@@ -39,12 +39,13 @@ enum class Space : std::uint8_t {
   uniform,    ///< a scalar, equal in every thread
   registers,  ///< one AxisLayout an axis
   operand,    ///< registers in the order a tensor core takes its left operand, packed 16-bit pairs
+  fragments,  ///< opaque registers of a warp: blocks of 16 x 16, whose elements no lane can name
   shared,     ///< a slot of a shared buffer
 };
 
 struct Home {
   Space space = Space::none;
-  std::vector<AxisLayout> axes;  ///< registers, operand: parallel to the axes of the type
+  std::vector<AxisLayout> axes;  ///< registers, operand, fragments: parallel to the axes of the type
 
   bool operator==(const Home&) const = default;
 };

@@ -7,6 +7,7 @@
 
 #include "dsl/error.h"
 #include "dsl/ir/ids.h"
+#include "dsl/ir/layout.h"
 
 namespace flashcore::ir {
 
@@ -20,6 +21,7 @@ enum class OpKind : std::uint8_t { source, elementwise, reduction, tile, memory,
 
 std::string_view name_of(OpCode code);
 OpKind kind_of(OpCode code);
+inline bool is_copy(OpCode code) { return code == OpCode::copy || code == OpCode::copy_async; }
 
 /// One index of a load or a store: the current tile of an axis, or one scalar position.
 struct Coordinate {
@@ -28,9 +30,9 @@ struct Coordinate {
   bool operator==(const Coordinate&) const = default;
 };
 
-/// How much of a reduction the op itself does. A sum that only feeds sums can stay spread over the
-/// lanes of a warp until `combine_lanes`.
-enum class ReductionScope : std::uint8_t { block, lane };
+/// How much of a reduction, or of a product's sum, the op itself does: all of it, or the share of a warp or
+/// of a lane. Shares stay apart until `combine_shares`.
+enum class ReductionScope : std::uint8_t { block, warp, lane };
 
 struct Op {
   OpCode code{};
@@ -39,14 +41,15 @@ struct Op {
   Location where;
 
   AxisId axis;  ///< loop, survey, reductions, index, extent, tile_begin, tile_count
-  TensorId tensor;                      ///< load, store, copy_async, gather
+  TensorId tensor;                      ///< load, store, copies, gather
   ParameterId parameter;                ///< parameter
-  BufferId buffer;  ///< copy_async, read_slot, convert to shared memory; survey and who reads it
-  std::vector<Coordinate> coordinates;  ///< load, store, copy_async: one a tensor dimension
+  BufferId buffer;  ///< copies, read_slot, convert to shared memory; survey and who reads it
+  std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
   double number = 0;                    ///< constant
   int count = 0;                        ///< wait_copies
-  ReductionScope scope = ReductionScope::block;  ///< reductions
-  OpCode reduction{};                            ///< combine_lanes: which reduction it finishes
+  ReductionScope scope = ReductionScope::block;  ///< reductions, dot
+  OpCode reduction{};                            ///< combine_shares: which reduction it finishes
+  AxisLayout shares;  ///< combine_shares, convert of shares: the lanes and warps that hold one each
 
   /// where: the condition holds for every element of a full tile (set by bound_masks).
   bool masking = false;

@@ -157,11 +157,12 @@ class Parser {
   bool attribute(Op& op) {
     if (in_.take("along")) {
       op.axis = names_.axis();
+      if (in_.at("(")) op.shares = names_.layout();
     } else if (in_.take("in")) {
       op.buffer = names_.buffer();
     } else if (in_.take("by")) {
-      in_.expect("lane");
-      op.scope = ReductionScope::lane;
+      op.scope = in_.take("warp") ? ReductionScope::warp : ReductionScope::lane;
+      if (op.scope == ReductionScope::lane) in_.expect("lane");
     } else if (in_.take("of")) {
       const std::optional<OpCode> code = find_code(in_.peek().text);
       if (!code || kind_of(*code) != OpKind::reduction) in_.expected("a reduction");

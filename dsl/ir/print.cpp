@@ -61,6 +61,7 @@ class Printer {
       std::string text =
           fmt::format("buffer {}: {} [{}, {}] stages {}", buffer.name, name_of(buffer.dtype),
                       buffer.rows, buffer.columns, buffer.stages);
+      if (buffer.pitch) text += fmt::format(" pitch {}", buffer.pitch);
       if (buffer.offset) text += fmt::format(" at {}", buffer.offset);
       line("{}", text);
     }
@@ -145,9 +146,11 @@ class Printer {
   std::string attributes(const Op& op) {
     std::string text;
     if (op.axis && !op.operands.empty()) text += " along " + f_[op.axis].name;
+    if (op.shares != AxisLayout{}) text += fmt::format("({})", layout_text(op.shares));
     if (op.buffer) text += " in " + f_[op.buffer].name;
     if (op.scope == ReductionScope::lane) text += " by lane";
-    if (op.code == OpCode::combine_lanes) text += fmt::format(" of {}", name_of(op.reduction));
+    if (op.scope == ReductionScope::warp) text += " by warp";
+    if (op.code == OpCode::combine_shares) text += fmt::format(" of {}", name_of(op.reduction));
     if (op.code == OpCode::wait_copies) text += fmt::format(" pending {}", op.count);
     if (op.masking) text += " masking";
     if (op.descending) text += " descending";
@@ -243,6 +246,7 @@ std::string print(const Function& f, const TileType& type, const Home& home) {
   if (home.space == Space::shared) return "shared";
   if (home.space == Space::none) return "";
   if (home.space == Space::operand) text = "operand";
+  if (home.space == Space::fragments) text = "fragments";
   if (home.space == Space::registers && home.axes.empty()) return "registers";
   for (std::size_t i = 0; i < home.axes.size(); ++i)
     text +=

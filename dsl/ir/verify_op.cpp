@@ -18,6 +18,9 @@ class OpVerifier {
     if (op_.masking && op_.code != OpCode::where) fail("only a where is masking");
     if (op_.scope == ReductionScope::lane && kind_of(op_.code) != OpKind::reduction)
       fail("only a reduction is done by lane");
+    if (op_.scope == ReductionScope::warp && kind_of(op_.code) != OpKind::reduction &&
+        op_.code != OpCode::dot)
+      fail("only a reduction or a product is done by warp");
     if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey)
       fail("only a loop has a region");
     named();
@@ -29,20 +32,20 @@ class OpVerifier {
   void named() {
     const OpKind kind = kind_of(op_.code);
     const bool accesses =
-        op_.code == OpCode::load || op_.code == OpCode::store ||
-                          op_.code == OpCode::copy_async || op_.code == OpCode::gather;
+        op_.code == OpCode::load || op_.code == OpCode::store || is_copy(op_.code) ||
+        op_.code == OpCode::gather;
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor");
     if (op_.code == OpCode::parameter &&
         (!op_.parameter || op_.parameter.index >= f_.parameters.size()))
       fail("it names no parameter");
-    const bool buffered = op_.code == OpCode::copy_async || op_.code == OpCode::read_slot ||
+    const bool buffered = is_copy(op_.code) || op_.code == OpCode::read_slot ||
                           op_.code == OpCode::survey || op_.code == OpCode::next_tile;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer");
     const bool along =
         kind == OpKind::reduction || op_.code == OpCode::loop || op_.code == OpCode::survey ||
-        op_.code == OpCode::combine_lanes ||
+        op_.code == OpCode::combine_shares ||
         (kind == OpKind::source && op_.code != OpCode::constant && op_.code != OpCode::parameter);
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
       fail("it names no axis");
@@ -76,6 +79,7 @@ class OpVerifier {
         result_is({DType::i32, {}});
         holds_tiles();
         break;
+      case OpCode::copy:
       case OpCode::copy_async:
         copy();
         break;

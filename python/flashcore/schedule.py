@@ -24,8 +24,9 @@ class Schedule:
     warps_m: int = 4
     warps_n: int = 1
     stages: int = 2
-    instruction: Literal["mma_m16n8k16"] = "mma_m16n8k16"
-    copy: Literal["cp_async"] = "cp_async"
+    instruction: Literal["mma_m16n8k16", "wmma"] = "mma_m16n8k16"
+    copy: Literal["cp_async", "vector"] = "cp_async"
+    softmax: Literal["registers", "shared"] = "registers"
     keep_operands: bool = False
     staged_stores: bool = True
     peel_masks: bool = False

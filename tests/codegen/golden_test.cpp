@@ -84,6 +84,22 @@ const Golden kernels[] = {
        schedule.descending = false;
        return attention(spec, schedule, "sm_120");
      }},
+    {"attention_two_warps_along_keys",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 32;
+       spec.mask = causal();
+       return attention(spec, schedule_of({{"rows", 32}, {"cols", 32}}, 2, 2), "sm_80");
+     }},
+    {"attention_softmax_in_shared_memory",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 32;
+       Schedule schedule = schedule_of({{"rows", 64}, {"cols", 32}}, 2, 2);
+       schedule.softmax = Softmax::shared;
+       schedule.copy = CopyInstruction::vector;
+       return attention(spec, schedule, "sm_80");
+     }},
     {"matrix_product",
      [] {
        return generate(matrix_product(DType::bf16, DType::bf16),

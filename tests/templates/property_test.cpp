@@ -135,11 +135,21 @@ struct Case {
         &targets[static_cast<std::size_t>(draw.between(0, static_cast<int>(targets.size()) - 1))];
     schedule = attention_schedule(spec, *target);
     schedule.warps_m = draw.one_of<int>({1, 2, 3, 4, 4, 5, 6, 7, 8, 8});
-    if (draw.one_in(12)) schedule.warps_n = 2;
+    schedule.warps_n = draw.one_of<int>({1, 1, 1, 1, 2, 2, 3, 4});
+    schedule.softmax = draw.one_of<Softmax>({Softmax::registers, Softmax::registers, Softmax::shared});
+    schedule.copy = draw.one_of<CopyInstruction>(
+        {CopyInstruction::cp_async, CopyInstruction::cp_async, CopyInstruction::vector});
     schedule.tiles["rows"] = 16 * schedule.warps_m * (draw.one_in(4) ? 2 : 1);
     schedule.tiles["cols"] = 16 * draw.between(1, spec.head_dim > 96 ? 4 : 8);
+    if (!draw.one_in(4))
+      schedule.tiles["cols"] = 16 * schedule.warps_n * std::max(1, schedule.tiles["cols"] / 16 / schedule.warps_n);
     if (draw.one_in(16)) schedule.tiles["rows"] = 16 * draw.between(1, 16);
     schedule.stages = draw.one_of<int>({1, 2, 2, 3, 4});
+    if (schedule.softmax == Softmax::shared && schedule.stages > 1) {
+      // Tiles that go through shared memory need room there.
+      schedule.tiles["rows"] = 16 * schedule.warps_m;
+      schedule.stages = draw.between(1, 2);
+    }
     schedule.keep_operands = draw.one_in(3);
     schedule.staged_stores = !draw.one_in(3);
     schedule.peel_masks = draw.one_in(2);

@@ -34,6 +34,21 @@ FC_DEVICE void store_global(int* target, const int* in, int line = __builtin_LIN
 }
 
 template <class T>
+FC_DEVICE void copy_chunk(u32 target, const T* source, int valid_bytes, int line = __builtin_LINE()) {
+  chunk value = {};
+  if (valid_bytes == 16) {
+    fc_machine->read_global(source, 16, line);
+    __builtin_memcpy(&value, source, 16);
+  } else {
+    for (int i = 0; 2 * i < valid_bytes; ++i) {
+      fc_machine->read_global(source + i, sizeof(T), line);
+      value.word[i / 2] |= static_cast<u32>(source[i].bits) << (16 * (i % 2));
+    }
+  }
+  fc_machine->store_shared(target, &value, 16, line);
+}
+
+template <class T>
 FC_DEVICE void store_chunk(T* target, const chunk& value, int line = __builtin_LINE()) {
   fc_machine->write_global(target, 16, line);
   __builtin_memcpy(target, &value, 16);
@@ -66,6 +81,18 @@ FC_DEVICE u32 load_shared_word(u32 address, int line = __builtin_LINE()) {
   u32 value;
   fc_machine->load_shared(&value, address, 4, line);
   return value;
+}
+FC_DEVICE void store_shared(u32 address, u32 low, u32 high, int line = __builtin_LINE()) {
+  const u32 both[2] = {low, high};
+  fc_machine->store_shared(address, both, 8, line);
+}
+template <int n>
+FC_DEVICE void store_shared(u32 address, const float* in, int line = __builtin_LINE()) {
+  fc_machine->store_shared(address, in, 4 * n, line);
+}
+template <int n>
+FC_DEVICE void load_shared(float* out, u32 address, int line = __builtin_LINE()) {
+  fc_machine->load_shared(out, address, 4 * n, line);
 }
 FC_DEVICE chunk load_shared_chunk(u32 address, int line = __builtin_LINE()) {
   chunk value;

@@ -119,7 +119,7 @@ TEST(Parse, Operations) {
             "  why: found 1 names before \"=\" and 0 types after \":\"");
   EXPECT_EQ(in_body("  wait_copies pending many\n}\n"),
             "expected a number of groups\n  at:  case.fc:8\n  why: found \"many\" in column 23");
-  EXPECT_EQ(in_body("  %a = constant 1 : f32\n  %b = combine_lanes %a along d of add : f32\n}\n"),
+  EXPECT_EQ(in_body("  %a = constant 1 : f32\n  %b = combine_shares %a along d of add : f32\n}\n"),
             "expected a reduction\n  at:  case.fc:9\n  why: found \"add\" in column 36");
   EXPECT_EQ(in_body("  barrier now\n}\n"),
             "expected the end of the line\n  at:  case.fc:8\n  why: found \"now\" in column 11");

@@ -341,7 +341,7 @@ buffer x: f32 [2, 1] stages 2
     %s1 = add %double, %part : f32
     yield %s1, %t, %slot1
   }
-  %whole = combine_lanes %sum along n of reduce_sum : f32
+  %whole = combine_shares %sum along n of reduce_sum : f32
   %home = convert %whole : f32
   store y[%i], %home
   store last[%i], %final

@@ -1,0 +1,194 @@
+// With softmax = shared, products and what lies between them have homes that share no thread's registers: a
+// product's sums lie as its instruction wants them, everything else in rows (layout/register_layouts.h). This
+// pass puts a pair of conversions, through a buffer in shared memory, wherever a value goes from one side to
+// the other:
+//
+//   a product's result that anything but a product's sum reads     sums -> shared -> rows
+//   a computed operand of a product                                rows -> shared
+//
+// A sum that a loop carries from product to product stays where it is. A third operand that is computed in
+// between, as in out * decay + p v, is added after the product instead, which moves its tile once and not
+// twice.
+#include "codegen/layout/register_layouts.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class HomeSeparator {
+ public:
+  HomeSeparator(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+
+  void run() {
+    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
+      const BlockId block(b);
+      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+        if (f_[f_[block].ops[i]].code != OpCode::dot) continue;
+        split_sum(block, i);
+        for (std::size_t k : {0, 1}) i += share_operand(block, i, k);
+      }
+    }
+    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
+      const BlockId block(b);
+      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+        const Op op = f_[f_[block].ops[i]];
+        for (ValueId result : op.results)
+          if (stays_in_sums(result)) i += convert_for_others(block, i + 1, result, op.where);
+      }
+    }
+  }
+
+ private:
+  struct Carried {
+    OpId loop;
+    std::size_t index;
+  };
+  /// The loop and the place among its carried values that an argument of a region stands for.
+  [[nodiscard]] Carried carried_as(ValueId argument) const {
+    Carried found{};
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      if (op.code != OpCode::loop) return;
+      const auto& arguments = f_[op.body].arguments;
+      for (std::size_t i = 1; i < arguments.size(); ++i)
+        if (arguments[i] == argument) found = {f_[op.results[i - 1]].definition, i - 1};
+    });
+    return found;
+  }
+
+  /// Whether a value is a sum of products, from zero on.
+  [[nodiscard]] bool stays_in_sums(ValueId value) const {
+    const Op* op = f_.definition(value);
+    if (op && op->code == OpCode::dot) return true;
+    if (op && op->code != OpCode::loop) return false;
+    if (!op) {
+      const Carried carried = carried_as(value);
+      return carried.loop && accumulates(f_[carried.loop], carried.index);
+    }
+    for (std::size_t i = 0; i < op->results.size(); ++i)
+      if (op->results[i] == value) return accumulates(*op, i);
+    return false;
+  }
+
+  [[nodiscard]] bool can_start_sum(ValueId value) const {
+    const Op* op = f_.definition(value);
+    if (op && op->code == OpCode::constant) return op->number == 0;
+    return stays_in_sums(value);
+  }
+
+  /// A carried value that every round hands to a product as its third operand, and nothing else reads.
+  [[nodiscard]] bool accumulates(const Op& loop, std::size_t i) const {
+    const ValueId argument = f_[loop.body].arguments[i + 1];
+    const Op& yield = f_[f_[loop.body].ops.back()];
+    const Op* next = f_.definition(yield.operands[i]);
+    if (!next || next->code != OpCode::dot || next->operands.size() != 3) return false;
+    if (!can_start_sum(loop.operands[static_cast<std::size_t>(loop.bounds) + i])) return false;
+    bool only = true;
+    for_each_op(f_, loop.body, [&](const Op& op, BlockId) {
+      for (std::size_t k = 0; k < op.operands.size(); ++k)
+        if (op.operands[k] == argument) only = only && op.code == OpCode::dot && k == 2;
+    });
+    return only;
+  }
+
+  void split_sum(BlockId block, std::size_t position) {
+    const OpId id = f_[block].ops[position];
+    if (f_[id].operands.size() != 3 || can_start_sum(f_[id].operands[2])) return;
+    const ValueId sum = f_[id].results[0], start = f_[id].operands[2];
+    f_[id].operands.pop_back();
+    // The sum keeps its name; what the product alone is gets a new value.
+    const ValueId product = f_.add_value(f_[sum].type, "product");
+    f_[product].definition = id;
+    f_[id].results[0] = product;
+    insert_before(f_, block, position + 1, f_[id].where, [&](Builder& b) {
+      const ValueId made = b.add(start, product);
+      f_[sum].definition = f_[made].definition;
+      f_.definition(made)->results[0] = sum;
+    });
+  }
+
+  /// A computed operand goes to shared memory in front of the product.
+  std::size_t share_operand(BlockId block, std::size_t position, std::size_t k) {
+    const OpId id = f_[block].ops[position];
+    ValueId source = f_[id].operands[k];
+    bool transposed = false;
+    const Op* made_by = f_.definition(source);
+    for (; made_by && made_by->code == OpCode::transpose; made_by = f_.definition(source)) {
+      source = made_by->operands[0];
+      transposed = !transposed;
+    }
+    if (made_by && made_by->code == OpCode::load) return 0;
+    const TileType type = f_[source].type;
+    const int columns = f_[type.axes[1]].tile;
+    return insert_before(f_, block, position, f_[id].where, [&](Builder& b) {
+      ValueId shared = to_shared(b, source, "operand", operand_pitch(schedule_, columns));
+      if (transposed) {
+        shared = b.transpose(shared);
+        f_[shared].home.space = Space::shared;
+      }
+      f_[id].operands[k] = shared;
+    });
+  }
+
+  ValueId to_shared(Builder& b, ValueId value, const char* otherwise, int pitch) {
+    const TileType type = f_[value].type;
+    const std::string name = f_[value].name.empty() ? otherwise : f_[value].name;
+    const BufferId buffer =
+        f_.add_buffer({unused_buffer_name(f_, name + "_tile"), type.dtype, f_[type.axes[0]].tile,
+                       f_[type.axes[1]].tile, 1, pitch});
+    Op convert{.code = OpCode::convert, .operands = {value}};
+    convert.buffer = buffer;
+    const ValueId shared = f_[b.append(std::move(convert), {type})].results[0];
+    f_[shared].name = name + "_shared";
+    f_[shared].home.space = Space::shared;
+    return shared;
+  }
+
+  /// Everything but products' sums and the loops that carry them reads a conversion.
+  std::size_t convert_for_others(BlockId block, std::size_t position, ValueId value,
+                                 const Location& where) {
+    std::vector<std::pair<OpId, std::size_t>> readers;
+    for (std::size_t b = 0; b < f_.blocks.size(); ++b)
+      for (OpId id : f_.blocks[b].ops) {
+        const Op& op = f_[id];
+        for (std::size_t k = 0; k < op.operands.size(); ++k)
+          if (op.operands[k] == value && !takes_sum(op, BlockId(b), k)) readers.emplace_back(id, k);
+      }
+    if (readers.empty()) return 0;
+    return insert_before(f_, block, position, where, [&](Builder& b) {
+      const TileType type = f_[value].type;
+      const ValueId shared =
+          to_shared(b, value, "product", shared_pitch(f_[type.axes[1]].tile));
+      const ValueId rows = f_[b.append({.code = OpCode::convert, .operands = {shared}}, {type})].results[0];
+      f_[rows].name = f_[value].name;
+      for (const auto& [id, k] : readers) f_[id].operands[k] = rows;
+    });
+  }
+
+  [[nodiscard]] bool takes_sum(const Op& op, BlockId block, std::size_t k) const {
+    if (op.code == OpCode::dot) return k == 2;
+    if (op.code == OpCode::loop) {
+      const auto bounds = static_cast<std::size_t>(op.bounds);
+      return k >= bounds && accumulates(op, k - bounds);
+    }
+    if (op.code != OpCode::yield) return false;
+    bool sum = false;
+    for_each_op(f_, f_.body, [&](const Op& loop, BlockId) {
+      if (loop.body == block) sum = accumulates(loop, k);
+    });
+    return sum;
+  }
+
+  Function& f_;
+  const Schedule& schedule_;
+};
+
+}  // namespace
+
+void separate_homes(Function& f, const PassContext& context) {
+  if (context.schedule.softmax == Softmax::shared) HomeSeparator(f, context.schedule).run();
+}
+
+}  // namespace flashcore

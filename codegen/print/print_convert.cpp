@@ -1,0 +1,177 @@
+// Conversions: tiles between registers and shared memory, and shares of a reduction that meet there.
+#include "codegen/analysis/shared_use.h"
+#include "codegen/print/kernel_printer.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+void KernelPrinter::print_convert(const Op& op) {
+  if (op.buffer)
+    f_[op.operands[0]].home.space == Space::fragments ? print_blocks_to_shared(op) : print_to_shared(op);
+  else if (f_[op.results[0]].home.space == Space::operand)
+    print_operand_load(op);
+  else
+    print_from_shared(op);
+}
+
+std::string KernelPrinter::lane_offset(AxisId axis, const AxisLayout& layout) const {
+  for (const auto& [key, name] : lane_offsets_)
+    if (key.first == axis && key.second == layout) return name;
+  throw InternalError(fmt::format("no layout for {} in shared memory", f_[axis].name));
+}
+
+/// The byte offset, within a slot, of the slots of one fragment that lie side by side: row r of fragment
+/// (i, j), or element e of fragment i of a vector.
+std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shape) const {
+  const AxisLayout& last = shape.layouts.back();
+  const int size = size_of(buffer.dtype);
+  if (shape.axes.size() == 1)
+    return fmt::format("({} + i * {} + e * {}) * {}", lane_offset(shape.axes[0], last), last.fragment_size(),
+                       last.slot_stride, size);
+  const AxisLayout& rows = shape.layouts[0];
+  std::string row = fmt::format("{} + i * {}", lane_offset(shape.axes[0], rows), rows.fragment_size());
+  if (rows.slots > 1) row += fmt::format(" + r * {}", rows.slot_stride);
+  std::string column = fmt::format("j * {}", last.fragment_size());
+  if (last.warps > 1) column = fmt::format("{} + {}", warp_base(last), column);
+  const std::string lane = last.lanes == 32 ? "lane" : fmt::format("lane % {}", last.lanes);
+  if (buffer.pitch)
+    return fmt::format("(({}) * {} + {} + {} * {}) * {}", row, buffer.pitch, column, lane, last.lane_stride,
+                       size);
+  return fmt::format("fc::chunk_offset<{}, {}>({}, {}) + {} * {}", buffer.rows, buffer.columns, row, column,
+                     lane, last.lane_stride * size);
+}
+
+/// A register tile, rounded to the buffer's type. Threads that hold the same elements write them once.
+void KernelPrinter::print_to_shared(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Buffer& buffer = f_[op.buffer];
+  const Shape shape = shape_of(from);
+  storage_[value.index] = names_.unique(label(value));
+  out_.comment(fmt::format("{} in shared memory", label(from)));
+  out_.line("const fc::u32 {} = {};", storage_[value.index],
+            chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
+  Shape held = shape;
+  if (op.shares.warps > 1) held.layouts.push_back(op.shares);
+  Writer::Scopes scopes;
+  const std::string one = representative(held);
+  if (!one.empty()) scopes.push_back(out_.block("if ({})", one));
+  scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, false));
+  const std::string address = fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape));
+  const std::string array = storage_[from.index];
+  if (shape.axes.size() == 1) {
+    scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, false));
+    out_.line("fc::store_shared<1>({}, &{}[i][e]);", address, array);
+    return;
+  }
+  const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
+  scopes.push_back(out_.unrolled("j", columns.fragments, false));
+  if (rows.slots > 1) scopes.push_back(out_.unrolled("r", rows.slots, false));
+  const auto slot = [&](int c) {
+    if (rows.slots == 1) return std::to_string(c);
+    return fmt::format("{} * r{}", columns.slots, c ? fmt::format(" + {}", c) : "");
+  };
+  if (!is_half(buffer.dtype)) {
+    out_.line("fc::store_shared<{}>({}, &{}[i][j][{}]);", columns.slots, address, array, slot(0));
+    return;
+  }
+  if (columns.slots % 2 != 0) throw InternalError("a 16-bit tile without pairs of neighbouring columns");
+  std::string packed;
+  for (int c = 0; c < columns.slots; c += 2)
+    packed += fmt::format("{4}fc::pack<{0}>({1}[i][j][{2}], {1}[i][j][{3}])", element_type(buffer.dtype),
+                          array, slot(c), slot(c + 1), c ? ", " : "");
+  out_.line("fc::store_shared({},", address);
+  out_.line("                 {});", packed);
+}
+
+/// A product's opaque blocks, whose elements find their order in shared memory.
+void KernelPrinter::print_blocks_to_shared(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Buffer& buffer = f_[op.buffer];
+  const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
+  storage_[value.index] = names_.unique(label(value));
+  out_.comment(fmt::format("{} in shared memory", label(from)));
+  out_.line("const fc::u32 {} = {};", storage_[value.index], chunk_base(buffer, "0"));
+  auto i = out_.unrolled("i", rows.fragments, false);
+  auto j = out_.unrolled("j", columns.fragments, false);
+  out_.line("fc::store_block({} + (({} + i * 16) * {} + {} + j * 16) * 4, {}, {}[i][j]);",
+            storage_[value.index], warp_base(rows), buffer.pitch, warp_base(columns), buffer.pitch,
+            storage_[from.index]);
+}
+
+/// A tile of shared memory into registers, or the sum (maximum, minimum) of all shares of one.
+void KernelPrinter::print_from_shared(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Buffer& buffer = f_[buffer_of(f_, from)];
+  const Shape shape = shape_of(value);
+  const bool vector = shape.axes.size() == 1;
+  const int count = vector ? 1 : shape.layouts[1].slots, shares = op.shares.warps;
+  out_.comment(shares > 1 ? fmt::format("{}: the warps' shares meet", label(value))
+                          : fmt::format("{} in rows", label(value)));
+  declare(value);
+  const std::string base = shares > 1 ? chunk_base(buffer, "0") : storage_[from.index];
+  Writer::Scopes scopes;
+  scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, shares > 1));
+  std::string element = fmt::format("{}[i]", storage_[value.index]);
+  if (vector) {
+    scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, shares > 1));
+    element += "[e]";
+  } else {
+    const int row_slots = shape.layouts[0].slots;
+    scopes.push_back(out_.unrolled("j", shape.layouts[1].fragments, shares > 1));
+    if (row_slots > 1) scopes.push_back(out_.unrolled("r", row_slots, shares > 1));
+    element += row_slots > 1 ? fmt::format("[j][{} * r", count) : "[j][0";
+  }
+  const std::string first = vector ? element : element + "]";
+  const std::string offset = shared_offset(buffer, shape);
+  if (shares == 1) {
+    out_.line("fc::load_shared<{}>(&{}, {} + {});", count, first, base, offset);
+    return;
+  }
+  const std::string at = names_.unique("share_at");
+  out_.line("const fc::u32 {} = {} + {};", at, base, offset);
+  out_.line("fc::load_shared<{}>(&{}, {});", count, first, at);
+  auto others = out_.unrolled("share", shares - 1);
+  out_.line("float other[{}];", count);
+  out_.line("fc::load_shared<{}>(other, {} + (share + 1) * {});", count, at, buffer.slot_bytes());
+  for (int c = 0; c < count; ++c) {
+    const std::string mine = vector ? element : c ? fmt::format("{} + {}]", element, c) : first;
+    out_.line("{} = {};", mine, combined(op.reduction, mine, fmt::format("other[{}]", c)));
+  }
+}
+
+void KernelPrinter::print_combination(const Op& op) {
+  const ValueId value = op.results[0], shares = op.operands[0];
+  if (f_[shares].home.space == Space::shared) return print_from_shared(op);
+  storage_[value.index] = storage_[shares.index];
+  out_.comment(fmt::format("{}: the lanes' shares meet", label(value)));
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(value), scopes, true);
+  print_lane_combination(op.reduction, element(value, cursor), op.shares);
+}
+
+/// A left operand from shared memory into registers, once for all rounds of a loop.
+void KernelPrinter::print_operand_load(const Op& op) {
+  const ValueId value = op.results[0];
+  const AxisLayout& rows = f_[value].home.axes[0];
+  const int steps = f_[f_[value].type.axes[1]].tile / 16;
+  const SharedOperand source = shared_operand(op.operands[0]);
+  storage_[value.index] = names_.unique(label(value) + "_kept");
+  out_.comment(fmt::format("{}: {} in registers", storage_[value.index], label(op.operands[0])));
+  const bool blocks = schedule_.instruction == Instruction::wmma;
+  if (blocks)
+    out_.line("fc::left_block<{}, {}> {}[{}][{}];", element_type(f_[value].type.dtype), source.transposed,
+              storage_[value.index], rows.fragments, steps);
+  else
+    out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, steps);
+  auto i = out_.unrolled("i", rows.fragments, false);
+  auto k = out_.unrolled("k", steps, false);
+  if (blocks)
+    out_.line("fc::load_block({}[i][k], {});", storage_[value.index], left_block(source, rows, "i", "k"));
+  else
+    out_.line("fc::load_matrices{}({}[i][k], {});", source.transposed ? "_transposed" : "",
+              storage_[value.index], left_address(source, rows, "i", "k"));
+}
+
+}  // namespace flashcore
