@@ -40,13 +40,27 @@ std::string tiled_axes(const Function& f) {
 void instruction(const Look& look) {
   if (look.schedule.instruction == Instruction::mma_m16n8k16 && !look.target.mma_m16n8k16)
     look.refuse(fmt::format("instruction mma_m16n8k16 on {}", look.target.name),
-                "the target does not have it", "a target from sm_80 up");
+                "the target does not have it",
+                "instruction = wmma with softmax = shared, or a target from sm_80 up");
+  if (look.schedule.instruction == Instruction::wmma && look.schedule.softmax == Softmax::registers)
+    look.refuse("instruction wmma with softmax = registers",
+                "which lane holds which element of its blocks is not documented", "softmax = shared",
+                [](Schedule& s) { s.softmax = Softmax::shared; }, "softmax = shared");
 }
 
 void copies(const Look& look) {
   if (look.schedule.copy == CopyInstruction::cp_async && !look.target.async_copy)
-    look.refuse(fmt::format("copy cp_async on {}", look.target.name),
-                "the target does not have it", "a target from sm_80 up");
+    look.refuse(fmt::format("copy cp_async on {}", look.target.name), "the target does not have it",
+                "copy = vector, or a target from sm_80 up");
+}
+
+void number_formats(const Look& look) {
+  const bool used = std::any_of(look.f.values.begin(), look.f.values.end(),
+                                [](const Value& value) { return value.type.dtype == DType::bf16; });
+  if (used && !look.target.bf16)
+    look.refuse(fmt::format("bf16 on {}", look.target.name),
+                "its tensor cores take f16 only, and it has no conversion from f32 to bf16",
+                "f16, or a target from sm_80 up");
 }
 
 void register_limit(const Look& look) {
@@ -137,7 +151,7 @@ void missing_tiles(const Look& look) {
                   fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction, copies, register_limit, shared_limit, resident_blocks,
+constexpr Rule rules[] = {instruction, copies, number_formats, register_limit, shared_limit, resident_blocks,
                           tiles,       warps,  stages,         missing_tiles};
 
 }  // namespace

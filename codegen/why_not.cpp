@@ -109,7 +109,7 @@ class Search {
   /// What a schedule is refused for, if it is.
   std::optional<Complaint> attempt(const Schedule& schedule) {
     Target able = target_;
-    if (unmendable_) able.mma_m16n8k16 = able.async_copy = true;
+    if (unmendable_) able.mma_m16n8k16 = able.async_copy = able.bf16 = true;
     try {
       Function lowered;
       (void)generate(program_, schedule, able, [&](std::string_view, const Function& f) { lowered = f; });

@@ -12,7 +12,10 @@ namespace {
 constexpr int kib = 1024;
 
 // Shared memory comes in two sizes: large (data centre, embedded) and small (workstation).
-constexpr std::array<Target, 10> targets{{
+constexpr std::array<Target, 11> targets{{
+    {.name = "sm_75", .capability = 75, .shared_per_block = 64 * kib, .shared_per_processor = 64 * kib,
+     .shared_reserved = 0, .threads_per_processor = 1024, .async_copy = false, .mma_m16n8k16 = false,
+     .bf16 = false},
     {"sm_80", 80, 163 * kib, 164 * kib},
     {.name = "sm_86", .capability = 86, .shared_per_block = 99 * kib,
      .shared_per_processor = 100 * kib, .threads_per_processor = 1536},

@@ -20,6 +20,7 @@ struct Target {
   int threads_per_processor = 2048;
   bool async_copy = true;         ///< cp.async
   bool mma_m16n8k16 = true;       ///< mma.sync on f16 and bf16 with ldmatrix
+  bool bf16 = true;               ///< on tensor cores, and conversions from f32
 };
 
 /// Every target FlashCore generates for.

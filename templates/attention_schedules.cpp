@@ -1,8 +1,9 @@
-// Schedules that ship for attention_forward on the mma.sync family. docs/performance.md says what was
+// Schedules that ship for attention_forward: on mma.sync, and on opaque blocks where there is no such. docs/performance.md says what was
 // measured and what was tried besides.
 #include <algorithm>
 
 #include "templates/attention.h"
+#include "templates/families.h"
 
 namespace flashcore {
 namespace {
@@ -13,9 +14,36 @@ bool all_lengths_open(const AttentionSpec& spec) {
   return !spec.heads && !spec.batch && !spec.q_len && !spec.kv_len;
 }
 
+/// Bytes of shared memory for opaque blocks with one tile of keys and values: every row is 8 elements longer
+/// than its tile, and scores, probabilities and the product with the values take turns in one place.
+int block_bytes(const AttentionSpec& spec, int rows, int cols) {
+  const int d = padded(spec.head_dim) + 8, dv = padded(spec.value_dim()) + 8, rounding = 6 * 1024;
+  return 2 * (rows * d + cols * (d + dv)) + 4 * rows * std::max(cols + 8, dv) + rounding;
+}
+
+/// Opaque blocks. The largest tile that fits: 8 rows a warp or more, so that no warp repeats another's
+/// softmax. Nobody has measured these; they are chosen for 64 KiB a multiprocessor.
+Schedule block_schedule(const AttentionSpec& spec, const Target& target) {
+  Schedule s;
+  choose_family(s, target);
+  s.stages = 1;
+  s.last_tiles_first = static_cast<bool>(spec.mask.visible);
+  struct Tile {
+    int rows, cols;
+  };
+  for (const Tile tile : {Tile{64, 64}, {64, 32}, {32, 64}, {32, 32}, {16, 32}}) {
+    s.tiles = {{"rows", tile.rows}, {"cols", tile.cols}};
+    s.warps_m = tile.rows / 16;
+    s.warps_n = padded(spec.value_dim()) % 32 == 0 && s.warps_m > 1 ? 2 : 1;
+    if (block_bytes(spec, tile.rows, tile.cols) <= target.shared_per_block) break;
+  }
+  return s;
+}
+
 }  // namespace
 
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
+  if (!target.mma_m16n8k16) return block_schedule(spec, target);
   const int dim = std::max(spec.head_dim, spec.value_dim());
   const bool masked = !spec.mask.is_full();
   // Data centre parts have 160 KiB a multiprocessor and more, workstation parts 100.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "templates/attention_tensors.h"
+#include "templates/families.h"
 
 namespace flashcore {
 namespace {
@@ -24,6 +25,8 @@ Schedule product_schedule(const Target& target) {
   s.tiles = {{"rows", 128}, {"cols", 64}};
   s.warps_m = 4;
   s.stages = target.shared_per_block >= 160 * 1024 ? 2 : 1;
+  choose_family(s, target);
+  if (s.softmax == Softmax::shared) s.tiles["rows"] = 64;
   return s;
 }
 

@@ -217,4 +217,82 @@ void Block::multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::ui
   });
 }
 
+void Block::check_block(const Warp& warp, std::uint32_t element_bytes, int line) {
+  const std::uint32_t address = warp.address[0], pitch = warp.pitch[0];
+  for (std::size_t l = 1; l < lanes; ++l)
+    if (warp.address[l] != address || warp.pitch[l] != pitch)
+      throw Fault{FaultKind::bad_operand, line,
+                  fmt::format("lane 0 names the block at {} with a pitch of {}, lane {} the one at {} with {}",
+                              address, pitch, l, warp.address[l], warp.pitch[l]),
+                  "one block for all lanes of a warp"};
+  if (address % 32 != 0 || pitch * element_bytes % 16 != 0)
+    throw Fault{FaultKind::misaligned, line,
+                fmt::format("a block at byte {} of shared memory with rows {} bytes apart",
+                            address - SharedMemory::base, pitch * element_bytes),
+                "blocks begin at multiples of 32 bytes, and their rows at multiples of 16"};
+}
+
+void Block::load_block(std::uint32_t* held, std::uint32_t address, std::uint32_t pitch, bool right,
+                       bool turned, int line) {
+  Warp& mine = warp();
+  mine.fragment[lane()] = held;
+  mine.address[lane()] = address;
+  mine.pitch[lane()] = pitch;
+  const int first = thread_index() / lanes * lanes;
+  meet(Primitive::load_block, line, [&](Warp& all) {
+    check_block(all, 2, line);
+    std::uint16_t block[16][16];
+    std::array<std::uint32_t, lanes> chunks;
+    for (std::uint32_t l = 0; l < lanes; ++l) {
+      const std::uint32_t row = l % 16, column = l / 16 * 8;
+      chunks[l] = address + (row * pitch + column) * 2;
+      shared_.read_row(chunks[l], &block[row][column], {first + static_cast<int>(l), line});
+    }
+    for (int r = 0; r < 16; ++r)
+      for (int c = 0; c < 16; ++c) {
+        const BlockPlace at = place_in_block(right ? BlockKind::right : BlockKind::left,
+                                             turned ? c : r, turned ? r : c);
+        all.fragment[at.lane][at.slot] = block[r][c];
+      }
+    banks_.count(Primitive::load_block, line, chunks);
+  });
+}
+
+void Block::store_block(std::uint32_t address, std::uint32_t pitch, const float* held, int line) {
+  Warp& mine = warp();
+  mine.blocks.d[lane()] = const_cast<float*>(held);
+  mine.address[lane()] = address;
+  mine.pitch[lane()] = pitch;
+  const int first = thread_index() / lanes * lanes;
+  meet(Primitive::store_block, line, [&](Warp& all) {
+    check_block(all, 4, line);
+    std::array<std::uint32_t, lanes> chunks;
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      for (std::uint32_t l = 0; l < lanes; ++l) {
+        // Eight lanes write two chunks of four rows, as pairs of lanes of the accumulator do.
+        const std::uint32_t row = l / 2, column = half * 8 + l % 2 * 4;
+        float values[4];
+        for (std::uint32_t c = 0; c < 4; ++c) {
+          const BlockPlace at = place_in_block(BlockKind::sum, static_cast<int>(row),
+                                               static_cast<int>(column + c));
+          values[c] = all.blocks.d[at.lane][at.slot];
+        }
+        chunks[l] = address + (row * pitch + column) * 4;
+        shared_.write_row(chunks[l], values, {first + static_cast<int>(l), line});
+      }
+      banks_.count(Primitive::store_block, line, chunks);
+    }
+  });
+}
+
+void Block::multiply_blocks(float* d, const std::uint32_t* a, const std::uint32_t* b, bool is_bf16,
+                            int line) {
+  WarpBlocks& blocks = warp().blocks;
+  blocks.a[lane()] = a;
+  blocks.b[lane()] = b;
+  blocks.d[lane()] = d;
+  meet(Primitive::multiply_blocks, line,
+       [is_bf16](Warp& all) { flashcore::multiply_blocks(all.blocks, is_bf16); });
+}
+
 }  // namespace flashcore

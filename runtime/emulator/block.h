@@ -49,6 +49,11 @@ class Block {
   void load_matrices(std::uint32_t* fragment, std::uint32_t address, bool transposed, int line);
   void multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1, bool is_bf16,
                 int line);
+  void load_block(std::uint32_t* held, std::uint32_t address, std::uint32_t pitch, bool right,
+                  bool turned, int line);
+  void store_block(std::uint32_t address, std::uint32_t pitch, const float* held, int line);
+  void multiply_blocks(float* d, const std::uint32_t* a, const std::uint32_t* b, bool is_bf16,
+                       int line);
 
  private:
   static constexpr int lanes = Scheduler::warp_size;
@@ -66,6 +71,8 @@ class Block {
     std::array<std::uint32_t*, lanes> fragment;
     std::array<std::uint32_t, lanes> address;
     std::array<float, lanes> value;
+    std::array<std::uint32_t, lanes> pitch;
+    WarpBlocks blocks;
   };
 
   void run_thread();
@@ -73,6 +80,8 @@ class Block {
   template <class Act>
   void meet(Primitive primitive, int line, const Act& act);
   void load_rows(Warp& warp, bool transposed, int line);
+  /// All lanes of a warp name one block, where the instruction can take it.
+  static void check_block(const Warp& warp, std::uint32_t element_bytes, int line);
   [[noreturn]] void part(FaultKind kind, int line, const std::string& here);
   [[nodiscard]] Fault deadlock() const;
   [[nodiscard]] Warp& warp() { return warps_[static_cast<std::size_t>(thread_index() / lanes)]; }

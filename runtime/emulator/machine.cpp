@@ -31,6 +31,18 @@ const FlashcoreMachine& emulated_machine() {
           },
       .multiply = [](float* d, const unsigned* a, unsigned b0, unsigned b1, int is_bf16,
                      int line) { Block::current().multiply(d, a, b0, b1, is_bf16 != 0, line); },
+      .load_block =
+          [](unsigned* held, unsigned address, unsigned pitch, int right, int turned, int line) {
+            Block::current().load_block(held, address, pitch, right != 0, turned != 0, line);
+          },
+      .store_block =
+          [](unsigned address, unsigned pitch, const float* held, int line) {
+            Block::current().store_block(address, pitch, held, line);
+          },
+      .multiply_blocks =
+          [](float* d, const unsigned* a, const unsigned* b, int is_bf16, int line) {
+            Block::current().multiply_blocks(d, a, b, is_bf16 != 0, line);
+          },
   };
   return machine;
 }

@@ -15,9 +15,12 @@ enum class Primitive : std::uint8_t {
   load_shared,
   store_shared,
   copy_async,
+  load_block,
+  store_block,
+  multiply_blocks,
 };
 
-constexpr int primitive_count = 9;
+constexpr int primitive_count = 12;
 
 constexpr const char* name_of(Primitive primitive) {
   switch (primitive) {
@@ -39,6 +42,12 @@ constexpr const char* name_of(Primitive primitive) {
       return "store_shared";
     case Primitive::copy_async:
       return "copy_async";
+    case Primitive::load_block:
+      return "load_block";
+    case Primitive::store_block:
+      return "store_block";
+    case Primitive::multiply_blocks:
+      return "multiply_blocks";
   }
   return "?";
 }

@@ -73,7 +73,7 @@ void SharedMemory::check_read(const Word& word, std::uint32_t address, const Acc
              offset, write.who(), write.line),
          "commit_copies(), wait_copies<n>() for its group, then barrier() before the read");
   }
-  if (write.who() == by.thread && !whole_warp) return;
+  if (write.thread == by.thread && !whole_warp) return;
   fail(FaultKind::race, by,
        fmt::format("byte {} of shared memory was written by thread {} at line {}, and no barrier "
                    "orders that write before this read{}",
@@ -93,7 +93,7 @@ void SharedMemory::check_write(const Word& word, std::uint32_t address, const Ac
              offset, write.who(), write.line),
          "wait for the copy before its target is written again");
   }
-  if (write.epoch == epoch_ && write.who() != by.thread) {
+  if (write.epoch == epoch_ && write.thread != by.thread) {
     fail(FaultKind::race, by,
          fmt::format("byte {} of shared memory was written by thread {} at line {}, and no barrier "
                      "orders that write before this one",
@@ -143,6 +143,16 @@ void SharedMemory::write(std::uint32_t address, int bytes, const void* in, Acces
     words[i].write = stamp(by);
   }
   std::memcpy(&data_[address - base], in, static_cast<std::size_t>(bytes));
+}
+
+void SharedMemory::write_row(std::uint32_t address, const void* in, Accessor by) {
+  Word* words = words_at(address, row_bytes, by);
+  for (int i = 0; i < row_bytes / word_bytes; ++i) {
+    check_write(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by);
+    words[i].write = stamp(by);
+    words[i].write.thread |= several;
+  }
+  std::memcpy(&data_[address - base], in, row_bytes);
 }
 
 void SharedMemory::begin_copy(std::uint32_t address, Accessor by) {

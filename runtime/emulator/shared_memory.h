@@ -42,6 +42,10 @@ class SharedMemory {
   /// has to be ordered behind the write, not only the one that gives the address.
   void read_row(std::uint32_t address, void* out, Accessor by);
 
+  /// A part of a block that a whole warp writes: nobody knows which lane writes it, so that every thread
+  /// has to be ordered behind it.
+  void write_row(std::uint32_t address, const void* in, Accessor by);
+
   /// An asynchronous copy of 16 bytes: in flight from `begin_copy` to `land_copy`, then as if
   /// written by the issuing thread at its wait.
   void begin_copy(std::uint32_t address, Accessor by);

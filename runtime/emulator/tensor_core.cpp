@@ -44,7 +44,41 @@ void multiply(const WarpOperands& operands) {
   }
 }
 
+template <class T>
+void multiply_opaque(const WarpBlocks& blocks) {
+  constexpr int size = 16;
+  float a[size][size], b[size][size];
+  const auto value = [](const std::uint32_t* const (&held)[lanes], BlockPlace at) {
+    return fc::to_float(T{static_cast<fc::u16>(held[at.lane][at.slot])});
+  };
+  for (int i = 0; i < size; ++i)
+    for (int k = 0; k < size; ++k) {
+      a[i][k] = value(blocks.a, place_in_block(BlockKind::left, i, k));
+      b[i][k] = value(blocks.b, place_in_block(BlockKind::right, i, k));
+    }
+  for (int m = 0; m < size; ++m) {
+    float sum[size] = {};
+    for (int k = 0; k < size; ++k)
+      for (int n = 0; n < size; ++n) sum[n] += a[m][k] * b[k][n];
+    for (int n = 0; n < size; ++n) {
+      const BlockPlace at = place_in_block(BlockKind::sum, m, n);
+      blocks.d[at.lane][at.slot] += sum[n];
+    }
+  }
+}
+
 }  // namespace
+
+BlockPlace place_in_block(BlockKind kind, int row, int column) {
+  constexpr int factor[] = {167, 91, 213}, shift[] = {71, 5, 130};  // odd: every place once
+  const auto k = static_cast<std::size_t>(kind);
+  const int place = ((row * 16 + column) * factor[k] + shift[k]) % 256;
+  return {static_cast<std::size_t>(place % lanes), static_cast<std::size_t>(place / lanes)};
+}
+
+void multiply_blocks(const WarpBlocks& blocks, bool is_bf16) {
+  is_bf16 ? multiply_opaque<fc::bf16>(blocks) : multiply_opaque<fc::f16>(blocks);
+}
 
 void multiply_f16(const WarpOperands& operands) { multiply<fc::f16>(operands); }
 void multiply_bf16(const WarpOperands& operands) { multiply<fc::bf16>(operands); }

@@ -1,6 +1,7 @@
 // The product of m16n8k16 over the registers of a whole warp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace flashcore {
@@ -17,5 +18,25 @@ struct WarpOperands {
 /// d += a b in fp32, from exact products of 16-bit elements.
 void multiply_f16(const WarpOperands& operands);
 void multiply_bf16(const WarpOperands& operands);
+
+/// The kinds of opaque blocks of 16 x 16.
+enum class BlockKind { left, right, sum };
+
+/// Where an element of a block lies: in slot `slot` of lane `lane`. No GPU documents an order; this one is
+/// like none of them and another one for each kind.
+struct BlockPlace {
+  std::size_t lane, slot;
+};
+BlockPlace place_in_block(BlockKind kind, int row, int column);
+
+/// The blocks as the lanes hold them: eight elements each.
+struct WarpBlocks {
+  const std::uint32_t* a[WarpOperands::lanes];
+  const std::uint32_t* b[WarpOperands::lanes];
+  float* d[WarpOperands::lanes];
+};
+
+/// d += a b in fp32, from exact products of 16-bit elements.
+void multiply_blocks(const WarpBlocks& blocks, bool is_bf16);
 
 }  // namespace flashcore

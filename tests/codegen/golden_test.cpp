@@ -100,6 +100,14 @@ const Golden kernels[] = {
        schedule.copy = CopyInstruction::vector;
        return attention(spec, schedule, "sm_80");
      }},
+    {"attention_opaque_blocks",
+     [] {
+       AttentionSpec spec;
+       spec.dtype = DType::f16;
+       spec.head_dim = 64;
+       spec.mask = causal();
+       return attention(spec, attention_schedule(spec, find_target("sm_75")), "sm_75");
+     }},
     {"matrix_product",
      [] {
        return generate(matrix_product(DType::bf16, DType::bf16),

@@ -60,16 +60,17 @@ AttentionSpec head_dim(int dim) {
 
 TEST(Refusals, UnknownTargets) {
   EXPECT_EQ(
-      refusal<ScheduleError>([] { find_target("sm_75"); }).words,
-      "target \"sm_75\"\n"
+      refusal<ScheduleError>([] { find_target("sm_70"); }).words,
+      "target \"sm_70\"\n"
       "  why: FlashCore does not generate for it\n"
-      "  try: one of sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121");
+      "  try: one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121");
   EXPECT_EQ(
-      refusal<ScheduleError>([] { target_for_device(7, 5); }).words,
-      "a GPU of compute capability 7.5\n"
+      refusal<ScheduleError>([] { target_for_device(7, 0); }).words,
+      "a GPU of compute capability 7.0\n"
       "  why: FlashCore does not generate for it\n"
-      "  try: a GPU that runs one of sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, "
-      "sm_120, sm_121");
+      "  try: a GPU that runs one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, "
+      "sm_110, sm_120, sm_121");
+  EXPECT_EQ(target_for_device(7, 5).name, "sm_75");
   EXPECT_EQ(target_for_device(8, 8).name, "sm_87");
 }
 
@@ -81,12 +82,31 @@ TEST(Refusals, InstructionsATargetLacks) {
   EXPECT_EQ(refusal<ScheduleError>([&] { generate(program, {}, old); }).words,
             "copy cp_async on sm_70\n"
             "  why: the target does not have it\n"
-            "  try: a target from sm_80 up");
+            "  try: copy = vector, or a target from sm_80 up");
   old.mma_m16n8k16 = false;
   EXPECT_EQ(refusal<ScheduleError>([&] { generate(program, {}, old); }).words,
             "instruction mma_m16n8k16 on sm_70\n"
             "  why: the target does not have it\n"
-            "  try: a target from sm_80 up");
+            "  try: instruction = wmma with softmax = shared, or a target from sm_80 up");
+}
+
+TEST(Refusals, OpaqueBlocks) {
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 32}});
+  schedule.instruction = Instruction::wmma;
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
+            "instruction wmma with softmax = registers\n"
+            "  why: which lane holds which element of its blocks is not documented\n"
+            "  try: softmax = shared");
+  schedule.softmax = Softmax::shared;
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words, "nothing was refused");
+  schedule.copy = CopyInstruction::vector;
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule, "sm_75").words,
+            "bf16 on sm_75\n"
+            "  why: its tensor cores take f16 only, and it has no conversion from f32 to bf16\n"
+            "  try: f16, or a target from sm_80 up");
+  AttentionSpec half = head_dim(64);
+  half.dtype = DType::f16;
+  EXPECT_EQ(refused(attention_forward(half), schedule, "sm_75").words, "nothing was refused");
 }
 
 TEST(Refusals, Budgets) {

@@ -39,10 +39,25 @@ Reasons reasons(int dim, const Schedule& schedule, const char* target) {
 TEST(WhyNot, IsEmptyForWhatRuns) {
   for (const Target& target : all_targets())
     for (const int dim : {8, 64, 128, 256}) {
-      const AttentionSpec spec = head_dim(dim);
+      AttentionSpec spec = head_dim(dim);
+      if (!target.bf16) spec.dtype = DType::f16;
       EXPECT_EQ(why_not(attention_forward(spec), attention_schedule(spec, target), target), Reasons{})
           << dim << " on " << target.name;
     }
+}
+
+// What a schedule for newer targets lacks on sm_75, and what the spec lacks.
+TEST(WhyNot, EveryReasonOnTheOldestTarget) {
+  EXPECT_EQ(reasons(64, tiles({{"rows", 64}, {"cols", 64}}), "sm_75"),
+            (Reasons{"instruction mma_m16n8k16 on sm_75\n"
+                     "  why: the target does not have it\n"
+                     "  try: instruction = wmma with softmax = shared, or a target from sm_80 up",
+                     "copy cp_async on sm_75\n"
+                     "  why: the target does not have it\n"
+                     "  try: copy = vector, or a target from sm_80 up",
+                     "bf16 on sm_75\n"
+                     "  why: its tensor cores take f16 only, and it has no conversion from f32 to bf16\n"
+                     "  try: f16, or a target from sm_80 up"}));
 }
 
 TEST(WhyNot, IndependentReasonsComeTogether) {
@@ -101,10 +116,10 @@ TEST(WhyNot, SeesPastAnInstructionThatTheTargetLacks) {
   EXPECT_EQ(why_not(attention_forward(head_dim(128)), schedule, old),
             (Reasons{"instruction mma_m16n8k16 on sm_70\n"
                      "  why: the target does not have it\n"
-                     "  try: a target from sm_80 up",
+                     "  try: instruction = wmma with softmax = shared, or a target from sm_80 up",
                      "copy cp_async on sm_70\n"
                      "  why: the target does not have it\n"
-                     "  try: a target from sm_80 up",
+                     "  try: copy = vector, or a target from sm_80 up",
                      "attention_forward needs 163840 bytes of shared memory a block\n"
                      "  why: sm_70 allows 101376\n"
                      "  try: stages = 1, or a tile of 64 along cols"}));

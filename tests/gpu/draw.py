@@ -80,8 +80,13 @@ def draw_schedule(pick: random.Random) -> dict[str, Any]:
         "last_tiles_first": pick.random() < 0.5,
         "grid_order": pick.choice(["tiles_first", "tiles_last"]),
     }
-    if pick.random() < 0.05:
+    if pick.random() < 0.25:
         changes["warps_n"] = 2
+    if pick.random() < 0.3:
+        changes["softmax"] = "shared"
+        changes["instruction"] = pick.choice(["mma_m16n8k16", "wmma"])
+    if pick.random() < 0.2:
+        changes["copy"] = "vector"
     return changes
 
 

@@ -133,12 +133,15 @@ struct Case {
     const std::span<const Target> targets = all_targets();
     target =
         &targets[static_cast<std::size_t>(draw.between(0, static_cast<int>(targets.size()) - 1))];
+    if (!target->bf16) spec.dtype = DType::f16;
     schedule = attention_schedule(spec, *target);
     schedule.warps_m = draw.one_of<int>({1, 2, 3, 4, 4, 5, 6, 7, 8, 8});
     schedule.warps_n = draw.one_of<int>({1, 1, 1, 1, 2, 2, 3, 4});
-    schedule.softmax = draw.one_of<Softmax>({Softmax::registers, Softmax::registers, Softmax::shared});
-    schedule.copy = draw.one_of<CopyInstruction>(
-        {CopyInstruction::cp_async, CopyInstruction::cp_async, CopyInstruction::vector});
+    if (target->mma_m16n8k16) {
+      schedule.softmax = draw.one_of<Softmax>({Softmax::registers, Softmax::registers, Softmax::shared});
+      if (schedule.softmax == Softmax::shared && draw.one_in(2)) schedule.instruction = Instruction::wmma;
+    }
+    if (target->async_copy && draw.one_in(3)) schedule.copy = CopyInstruction::vector;
     schedule.tiles["rows"] = 16 * schedule.warps_m * (draw.one_in(4) ? 2 : 1);
     schedule.tiles["cols"] = 16 * draw.between(1, spec.head_dim > 96 ? 4 : 8);
     if (!draw.one_in(4))
@@ -188,7 +191,7 @@ std::string describe(const AttentionInputs& in) {
 }
 
 void expect_strict(const AttentionSpec& spec, const KernelSource& source,
-                   const EmulationReport& report) {
+                   const EmulationReport& report, bool pitched) {
   for (const OutputCoverage& output : report.outputs) {
     EXPECT_EQ(output.unwritten, 0) << output.name << " has elements that nobody wrote";
     EXPECT_EQ(output.rewritten, 0) << output.name << " has elements that were written twice";
@@ -198,6 +201,10 @@ void expect_strict(const AttentionSpec& spec, const KernelSource& source,
   const bool guarded = spec.value_dim() % 16 != 0;
   for (const BankLine& line : report.banks.lines) {
     if (guarded && line.primitive == Primitive::load_shared) continue;
+    // Rows of fewer than 64 columns that are not swizzled: a copy writes the ends of two of them at once.
+    const bool copies = line.primitive == Primitive::copy_async ||
+                        line_of(source, line.line).find("copy_chunk") != std::string::npos;
+    if (pitched && copies) continue;
     EXPECT_EQ(line.conflicts, 0) << name_of(line.primitive) << " has bank conflicts, "
                                  << line.conflicts << " of " << line.transactions << "\n"
                                  << line_of(source, line.line);
@@ -233,7 +240,7 @@ TEST_P(AttentionProperty, RandomCasesMatchTheReference) {
         KernelRun run = attention_run(c.spec, in);
         const EmulationReport report = run.emulate(source);
         EXPECT_EQ(run.compare(), "");
-        expect_strict(c.spec, source, report);
+        expect_strict(c.spec, source, report, c.schedule.instruction == Instruction::wmma);
       }
     } catch (const Error& error) {
       ADD_FAILURE() << error.what();

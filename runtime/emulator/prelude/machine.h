@@ -26,6 +26,11 @@ struct FlashcoreMachine {
 
   void (*load_matrices)(unsigned* fragment, unsigned address, int transposed, int line);
   void (*multiply)(float* d, const unsigned* a, unsigned b0, unsigned b1, int is_bf16, int line);
+
+  // Opaque blocks of 16 x 16. `right` and `turned` say which operand, and how it lies in memory.
+  void (*load_block)(unsigned* held, unsigned address, unsigned pitch, int right, int turned, int line);
+  void (*store_block)(unsigned address, unsigned pitch, const float* held, int line);
+  void (*multiply_blocks)(float* d, const unsigned* a, const unsigned* b, int is_bf16, int line);
 };
 
 }  // extern "C"

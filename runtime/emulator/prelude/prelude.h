@@ -14,3 +14,4 @@
 #include "thread.h"
 #include "tile_set.cuh"
 #include "types.cuh"
+#include "wmma_m16n16k16.h"

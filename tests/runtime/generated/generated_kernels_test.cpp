@@ -15,7 +15,8 @@ namespace {
 
 // Why the kernel does not compile for the target under the schedule that ships, or what it spills;
 // empty if all is well. The safer schedules behind it do not count: they are for other compilers.
-std::string failure(const AttentionSpec& spec, const Target& target) {
+std::string failure(AttentionSpec spec, const Target& target) {
+  if (!target.bf16) spec.dtype = DType::f16;
   try {
     const KernelSource source =
         generate(attention_forward(spec), attention_schedule(spec, target), target);
@@ -42,10 +43,10 @@ std::vector<std::string> failures(const AttentionSpec& spec, std::span<const Tar
   return found;
 }
 
-// One of each kind: Ampere, Hopper, and Blackwell with the shared memory of a workstation.
+// One of each kind: Turing, Ampere, Hopper, and Blackwell with the shared memory of a workstation.
 std::vector<Target> generations() {
   std::vector<Target> targets;
-  for (const char* name : {"sm_80", "sm_90", "sm_120"}) {
+  for (const char* name : {"sm_75", "sm_80", "sm_90", "sm_120"}) {
     targets.push_back(find_target(name));
   }
   return targets;
