@@ -34,7 +34,7 @@ Schedule block_schedule(const AttentionSpec& spec, const Target& target) {
   for (const Tile tile : {Tile{64, 64}, {64, 32}, {32, 64}, {32, 32}, {16, 32}}) {
     s.tiles = {{"rows", tile.rows}, {"cols", tile.cols}};
     s.warps_m = tile.rows / 16;
-    s.warps_n = padded(spec.value_dim()) % 32 == 0 && s.warps_m > 1 ? 2 : 1;
+    s.warps_n = padded(spec.value_dim()) % 32 == 0 ? 2 : 1;
     if (block_bytes(spec, tile.rows, tile.cols) <= target.shared_per_block) break;
   }
   return s;

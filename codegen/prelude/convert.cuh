@@ -16,9 +16,16 @@ FC_DEVICE u32 pack<bf16>(float low, float high) {
 }
 template <>
 FC_DEVICE u32 pack<f16>(float low, float high) {
+#if __CUDA_ARCH__ >= 800
   u32 packed;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
+#else
+  u16 first, second;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(first) : "f"(low));
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(second) : "f"(high));
+  return first | static_cast<u32>(second) << 16;
+#endif
 }
 
 FC_DEVICE float to_float(float x) { return x; }
