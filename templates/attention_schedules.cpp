@@ -27,7 +27,7 @@ Schedule block_schedule(const AttentionSpec& spec, const Target& target) {
   Schedule s;
   choose_family(s, target);
   s.stages = 1;
-  s.last_tiles_first = static_cast<bool>(spec.mask.visible);
+  s.last_tiles_first = !spec.mask.is_full();
   struct Tile {
     int rows, cols;
   };

@@ -26,7 +26,6 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int rows_lane = warp % 8 * 8 + lane / 4;
   const int dv_lane = lane % 4 * 2;
   const int cols_lane = lane % 4 * 2;
-  const float scale_log2 = p.scale * 1.442695f;
   const fc::f16* const q_at = p.q + batch * p.q_stride_0 + head * p.q_stride_1;
   // query <- q
   const fc::f16* const query_source = q_at + (rows_begin) * p.q_stride_2;
@@ -42,6 +41,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = ((fc::min((rows_begin + 64), p.Sq) - 1) - p.Sq) + p.Sk;
   const int t1 = fc::floor_div((((rows_begin - p.Sq) + p.Sk) + -63), 64);
   const int t2 = p.Sk + -1;

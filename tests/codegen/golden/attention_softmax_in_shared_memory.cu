@@ -28,7 +28,6 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int cols_lane = warp % 2 * 16 + lane % 4 * 2;
   const int cols_lane_2 = lane % 2 * 4;
   const int dv_lane_2 = warp % 2 * 16 + lane % 4 * 2;
-  const float scale_log2 = p.scale * 1.442695f;
   const fc::bf16* const q_at = p.q + batch * p.q_stride_0 + head * p.q_stride_1;
   // query <- q
   const fc::bf16* const query_source = q_at + (rows_begin) * p.q_stride_2;
@@ -44,6 +43,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = p.Sk + -1;
   const int t1 = fc::min((fc::floor_div(t0, 32) + 1), ((p.Sk + 31) / 32));
   const int cols_end = fc::max(0, t1);

@@ -26,7 +26,6 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int dv_lane = lane % 4 * 2;
   const int cols_lane = warp % 2 * 16 + lane % 4 * 2;
   const int dv_lane_2 = warp % 2 * 16 + lane % 4 * 2;
-  const float scale_log2 = p.scale * 1.442695f;
   const fc::bf16* const q_at = p.q + batch * p.q_stride_0 + head * p.q_stride_1;
   // query <- q, asynchronously
   const fc::bf16* const query_source = q_at + (rows_begin) * p.q_stride_2;
@@ -41,6 +40,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = ((fc::min((rows_begin + 32), p.Sq) - 1) - p.Sq) + p.Sk;
   const int t1 = fc::floor_div((((rows_begin - p.Sq) + p.Sk) + -31), 32);
   const int t2 = p.Sk + -1;
