@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
+#include "dsl/variants.h"
 #include "templates/attention.h"
 #include "tests/codegen/support/programs.h"
 
@@ -55,6 +56,15 @@ const Golden kernels[] = {
        Schedule schedule = schedule_of({{"rows", 128}, {"cols", 128}}, 4);
        schedule.last_tiles_first = true;
        return attention(spec, schedule, "sm_80");
+     }},
+    {"attention_documents",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 128;
+       spec.mask = documents({"doc", DType::i32, 2}) & causal();
+       Schedule schedule = schedule_of({{"rows", 128}, {"cols", 64}}, 4);
+       schedule.stages = 1;
+       return attention(spec, schedule, "sm_90");
      }},
     {"attention_grouped_bshd",
      [] {

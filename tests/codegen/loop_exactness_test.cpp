@@ -84,19 +84,22 @@ Visits expected(const Condition& condition, int block, int rows, int cols) {
   return visits;
 }
 
+using Tables = std::vector<std::vector<std::int32_t>>;
+
 struct Tally {
   int blocks = 0, empty_tiles = 0, needless_masks = 0;
 };
 
 /// At most `spare` empty tiles a block.
 Tally check(const Condition& condition, bool descending, int rows, int cols, int spare,
-            int needless) {
+            int needless, const Tables& tables = {}) {
   Schedule schedule;
   schedule.tiles = {{"rows", row_tile}, {"cols", col_tile}};
   schedule.warps_m = 1;
   schedule.descending = descending;
   const std::vector<Visits> visits =
-      visits_of(masked_maximum(condition.tile), schedule, "bound_masks", rows, cols);
+      visits_of(masked_maximum(condition.tile, static_cast<int>(tables.size())), schedule,
+                "bound_masks", rows, cols, tables);
   Tally tally;
   for (std::size_t block = 0; block < visits.size(); ++block) {
     const Visits right = expected(condition, static_cast<int>(block), rows, cols),
@@ -181,6 +184,71 @@ INSTANTIATE_TEST_SUITE_P(
                     window(10, 10) | affine(-1, 1, 0, -100), nearest_multiple(7),
                     affine(0, 1, 0, -60) | affine(0, -1, 0, 9)),
     [](const auto& info) { return std::to_string(info.index); });
+
+// ---- what data says
+
+/// Documents of random lengths, the same for rows and columns.
+std::vector<std::int32_t> documents_of(std::mt19937& random, int length, int longest) {
+  std::vector<std::int32_t> ids;
+  for (int id = 3; static_cast<int>(ids.size()) < length; ++id)
+    ids.insert(ids.end(), 1 + random() % static_cast<unsigned>(longest), id);
+  ids.resize(static_cast<std::size_t>(length));
+  return ids;
+}
+
+Condition same_document(const std::vector<std::int32_t>& of_rows,
+                        const std::vector<std::int32_t>& of_cols) {
+  // Outside its table a document is 0.
+  const auto at = [](const std::vector<std::int32_t>& table, int i) {
+    return i < static_cast<int>(table.size()) ? table[static_cast<std::size_t>(i)] : 0;
+  };
+  return {"the same document",
+          [](const Positions& p) {
+            return gather(p.tables[0], {p.row}) == gather(p.tables[1], {p.col});
+          },
+          [=](const Site& s) { return at(of_rows, s.row) == at(of_cols, s.col); }};
+}
+
+TEST(DocumentMasks, VisitExactlyTheTilesThatHoldSomething) {
+  std::mt19937 random(7);
+  for (const int longest : {5, 40, 150})
+    for (const int length : {1, 33, 75, 130, 300}) {
+      const std::vector<std::int32_t> ids = documents_of(random, length, longest);
+      const Condition same = same_document(ids, ids);
+      check(same, false, length, length, 0, 0, {ids, ids});
+      check(same & causal, true, length, length, 0, 0, {ids, ids});
+      check(same & window(20, 0), true, length, length, 0, 0, {ids, ids});
+      check(same | prefix(10), true, length, length, 0, 0, {ids, ids});
+    }
+}
+
+TEST(DocumentMasks, InNoOrderAreNeverSkipped) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    const int rows = 1 + static_cast<int>(random() % 150);
+    const int cols = 1 + static_cast<int>(random() % 300);
+    std::vector<std::int32_t> of_rows, of_cols;
+    for (int i = 0; i < rows; ++i) of_rows.push_back(static_cast<int>(random() % 400) - 100);
+    for (int i = 0; i < cols; ++i) of_cols.push_back(static_cast<int>(random() % 400) - 100);
+    const Condition same = same_document(of_rows, of_cols);
+    check(same, true, rows, cols, 50, 50, {of_rows, of_cols});
+    check(~same & affine(1, -1, 0, 60), false, rows, cols, 50, 50, {of_rows, of_cols});
+    // What rows alone decide is looked at row by row.
+    const Condition wanted{
+        "rows of even number see their first columns",
+        [](const Positions& p) {
+          const Tile number = gather(p.tables[0], {p.row});
+          return number % 2 == 0 && p.col < number;
+        },
+        [=](const Site& s) { return of_rows[s.row] % 2 == 0 && s.col < of_rows[s.row]; }};
+    check(wanted, true, rows, cols, 50, 50, {of_rows, of_cols});
+  }
+}
+
+TEST(DocumentMasks, OutsideATableNumbersAreZero) {
+  const std::vector<std::int32_t> of_rows{5, 5, 0, 0, 7}, of_cols{5, 1, 0, 7};
+  check(same_document(of_rows, of_cols), true, 70, 100, 50, 50, {of_rows, of_cols});
+}
 
 // ---- what chance writes
 

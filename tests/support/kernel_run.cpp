@@ -67,7 +67,13 @@ KernelRun::KernelRun(const Program& program, RunInputs inputs)
     if (tensor.output) continue;
     const auto found = inputs_.spread.find(tensor.name);
     const double spread = found == inputs_.spread.end() ? 1 : found->second;
+    const auto given = inputs_.values.find(tensor.name);
+    std::size_t next = 0;
     array.for_each_offset([&](std::int64_t offset) {
+      if (given != inputs_.values.end()) {
+        write_element(tensor.dtype, array.view().data, offset, given->second.at(next++));
+        return;
+      }
       const double value = tensor.dtype == DType::i32
                                ? static_cast<double>(random() % static_cast<unsigned>(spread))
                                : normal(random) * spread;

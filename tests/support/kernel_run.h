@@ -50,6 +50,8 @@ struct RunInputs {
   std::map<std::string, double> spread = {};
   int row_gap = 0;  ///< of tensors with two dimensions or more; a multiple of 8
   unsigned seed = 1;
+  /// The elements of an input, in the order of the dense array, in place of chance.
+  std::map<std::string, std::vector<double>> values = {};
 };
 
 class KernelRun {

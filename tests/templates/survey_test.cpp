@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
+#include "dsl/variants.h"
 #include "templates/attention.h"
 #include "tests/templates/support/attention_run.h"
 #include "tests/templates/support/round_counts.h"
@@ -125,6 +126,57 @@ TEST_P(Surveys, GiveTheRightValues) {
 
 INSTANTIATE_TEST_SUITE_P(Mask, Surveys, testing::ValuesIn(masks),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// ---- documents
+
+KernelRun document_run(const AttentionSpec& spec, int length, const std::vector<double>& ids) {
+  RunInputs in{.extents = {{"B", 1}, {"H", 1}, {"Sq", length}, {"Sk", length}}, .scalars = {0.25}};
+  const Program program = attention_forward(spec);
+  for (const ir::Tensor& tensor : program.function().tensors)
+    if (tensor.gathered) {
+      in.extents[tensor.dims[0].name] = 1;
+      in.extents[tensor.dims[1].name] = length;
+      in.values[tensor.name] = ids;
+    }
+  return {program, in};
+}
+
+TEST(DocumentSurveys, FindExactlyTheTilesAndGiveTheRightValues) {
+  AttentionSpec spec;
+  spec.head_dim = 16;
+  spec.lse = true;
+  spec.mask = documents({"doc", DType::i32, 2}) & causal();
+  const int length = 150, cols = 16;
+  std::vector<double> ids;
+  for (const int end : {40, 41, 100, 149, 150})
+    while (static_cast<int>(ids.size()) < end) ids.push_back(end);
+  const auto sees = [&](int q, int k) { return ids[q] == ids[k] && q >= k; };
+  for (const int stages : {1, 2, 3}) {
+    const KernelSource source = generate(
+        attention_forward(spec), schedule_of(cols, stages, stages != 2), find_target("sm_90"));
+    KernelRun run = document_run(spec, length, ids);
+    (void)run.emulate(source);
+    EXPECT_EQ(run.compare(), "") << stages << " stages";
+    KernelRun counted = document_run(spec, length, ids);
+    (void)counted.emulate(counting(source, true));
+    const std::vector<double> rounds = counted.values(4);
+    for (int block = 0; block * rows < length; ++block) {
+      Counts counts;
+      for (int tile = 0; tile * cols < length; ++tile) {
+        bool some = false, all = tile * cols + cols <= length;
+        for (int q = block * rows; q < std::min(length, block * rows + rows); ++q)
+          for (int k = tile * cols; k < std::min(length, tile * cols + cols); ++k) {
+            some = some || sees(q, k);
+            all = all && sees(q, k);
+          }
+        counts.visited += some ? 1 : 0;
+        counts.masked += some && !all ? 1 : 0;
+      }
+      EXPECT_EQ(Counts::read(rounds[static_cast<std::size_t>(block * rows)]), counts)
+          << "block " << block;
+    }
+  }
+}
 
 // ---- planted bugs
 

@@ -17,7 +17,8 @@ Program masked_maximum(const std::function<Tile(const Positions&)>& visible, int
   const Tensor s = b.input("s", DType::f32, {Extent("M"), Extent("N")});
   std::vector<Tensor> inputs;
   for (int i = 0; i < tables; ++i)
-    inputs.push_back(b.input(fmt::format("t{}", i), DType::i32, {Extent("N")}));
+    inputs.push_back(
+        b.gathered_input(fmt::format("t{}", i), DType::i32, {Extent(fmt::format("L{}", i))}));
   const Tensor y = b.output("y", DType::f32, {Extent("M")});
   const Tile last = b.loop(cols, b.fill({rows}, lowest), [&](const Tile& largest) {
     const Tile seen = visible({index(rows), index(cols), length(rows), length(cols), inputs});

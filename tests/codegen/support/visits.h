@@ -15,11 +15,10 @@ namespace flashcore {
 /// What a condition is made from.
 struct Positions {
   Tile row, col, row_count, col_count;
-  std::vector<Tensor> tables;  ///< i32, of the length of the axis they are indexed by
+  std::vector<Tensor> tables;  ///< i32, one dimension, to gather from
 };
 
-/// The largest visible element of every row, with a mask of its own. Tables are named "t0", "t1",
-/// ... and as long as the columns.
+/// The largest visible element of every row, with a mask of its own. Tables are named "t0", "t1", ...
 Program masked_maximum(const std::function<Tile(const Positions&)>& visible, int tables = 0);
 
 struct Visits {
