@@ -90,6 +90,9 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
 
 std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target) {
   std::vector<Schedule> schedules{attention_schedule(spec, target)};
+  // Upwards, the loop keeps a few registers fewer; a score expression may need them.
+  schedules.push_back(schedules.front());
+  schedules.back().descending = !schedules.front().descending;
   for (int cols : {64, 32}) {
     Schedule smaller = schedules.front();
     if (smaller.tiles["cols"] <= cols) continue;

@@ -32,6 +32,22 @@ std::optional<double> neutral_for(const Function& f, const Op& op, AxisId axis) 
   }
 }
 
+/// Whether the value is a `where` that gives `neutral` to what it hides.
+bool is_mask(const Function& f, ValueId value, double neutral) {
+  const Op* op = f.definition(value);
+  if (!op || op->code != OpCode::where || f[value].type.dtype != DType::f32) return false;
+  const double* hidden = constant_of(f, op->operands[2]);
+  return hidden && *hidden == neutral;
+}
+
+/// The position behind the op of the block that makes the value, or `otherwise`.
+std::size_t after_definition(const Function& f, BlockId block, ValueId value, std::size_t otherwise) {
+  for (std::size_t i = 0; i < otherwise; ++i)
+    for (ValueId result : f[f[block].ops[i]].results)
+      if (result == value) return i + 1;
+  return otherwise;
+}
+
 /// Puts `neutral` into the elements of `value` beyond the axis. Joins the condition of a `where` that
 /// already does the like, so that an unmasked part of a loop drops both at once.
 ValueId mask_value(Function& f, BlockId block, std::size_t position, ValueId value, AxisId axis,
@@ -39,9 +55,7 @@ ValueId mask_value(Function& f, BlockId block, std::size_t position, ValueId val
   ValueId masked;
   const Op* made_by = f.definition(value);
   const Location where = made_by ? made_by->where : Location{};
-  const bool joins = made_by && made_by->code == OpCode::where && f[value].type.dtype == DType::f32 &&
-                     constant_of(f, made_by->operands[2]) &&
-                     *constant_of(f, made_by->operands[2]) == neutral;
+  const bool joins = is_mask(f, value, neutral);
   const std::vector<ValueId> joined = joins ? made_by->operands : std::vector<ValueId>{};
   insert_before(f, block, position, where, [&](Builder& b) {
     ValueId inside = b.elementwise(OpCode::lt, {b.index(axis), b.extent(axis)});
@@ -89,7 +103,10 @@ void mask_axis(Function& f, BlockId block, AxisId axis) {
         insert_before(f, block, here, f.definition(source)->where,
                       [&](Builder& b) { masked = b.cast(source, dtype); });
       } else {
-        masked = mask_value(f, block, i, value, axis, *neutral);
+        // A mask that is there already is replaced where it stands, so that everything reads the new one.
+        const std::size_t here = is_mask(f, value, *neutral) ? after_definition(f, block, value, i) : i;
+        masked = mask_value(f, block, here, value, axis, *neutral);
+        replace_uses_from(f, block, here + f[block].ops.size() - before, value, masked);
       }
       i += f[block].ops.size() - before;
       replace_uses_from(f, block, i, value, masked);

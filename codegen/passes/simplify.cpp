@@ -63,6 +63,18 @@ ValueId log_to_log2(Site& s) {
                  s.b.constant(std::numbers::ln2, DType::f32));
 }
 
+// tanh(x) is 1 - 2 / (e^2x + 1): within 2e-7 of the true value everywhere, where the hardware's own is
+// within 5e-4. A scale of x and a factor of the result then join others.
+ValueId tanh_to_exp2(Site& s) {
+  if (s.op.code != OpCode::tanh) return {};
+  Builder& b = s.b;
+  const auto number = [&](double x) { return b.constant(x, DType::f32); };
+  const ValueId power =
+      b.elementwise(OpCode::exp2, {b.mul(s.op.operands[0], number(2 * std::numbers::log2e))});
+  const ValueId part = b.elementwise(OpCode::reciprocal, {b.add(power, number(1))});
+  return b.elementwise(OpCode::fma, {part, number(-2), number(1)});
+}
+
 ValueId fold_constants(Site& s) {
   if (kind_of(s.op.code) != OpKind::elementwise || s.op.operands.size() != 2) return {};
   const double *a = s.number(0), *b = s.number(1);
@@ -98,6 +110,22 @@ ValueId drop_neutral(Site& s) {
       return {};
     default: return {};
   }
+}
+
+// (x k) l is x (k l) for scalars k and l, whose product is taken once a block.
+ValueId gather_scalings(Site& s) {
+  if (s.op.code != OpCode::mul || s.f[s.op.results[0]].type.is_scalar()) return {};
+  if (s.f[s.op.results[0]].type.dtype != DType::f32) return {};
+  for (std::size_t i : {0, 1}) {
+    const ValueId l = s.op.operands[1 - i];
+    const Op* inner = s.operand(i);
+    if (!s.f[l].type.is_scalar() || !inner || inner->code != OpCode::mul || !s.once(i)) continue;
+    for (std::size_t n : {0, 1}) {
+      const ValueId k = inner->operands[n], x = inner->operands[1 - n];
+      if (s.f[k].type.is_scalar() && !s.f[x].type.is_scalar()) return s.b.mul(x, s.b.mul(k, l));
+    }
+  }
+  return {};
 }
 
 // where(c, x k, e) with k > 0 and e infinite is where(c, x, e) k: the mask acts on unscaled scores.
@@ -157,9 +185,9 @@ ValueId fuse_multiply_add(Site& s) {
   return {};
 }
 
-constexpr std::array<Rule, 8> rules{exp_to_exp2,       log_to_log2,         fold_constants,
-                                    drop_neutral,      scale_after_mask,    scale_after_maximum,
-                                    accumulate_in_dot, fuse_multiply_add};
+constexpr std::array<Rule, 10> rules{exp_to_exp2,       log_to_log2,         tanh_to_exp2,        fold_constants,
+                                    drop_neutral,      gather_scalings,     scale_after_mask,
+                                    scale_after_maximum, accumulate_in_dot, fuse_multiply_add};
 
 bool apply_rules(Function& f, BlockId block) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {

@@ -18,7 +18,6 @@ FC_DEVICE float flush_to_zero(float x) {
 FC_DEVICE float exp2(float x) { return flush_to_zero(__builtin_exp2f(x)); }
 FC_DEVICE float log2(float x) { return __builtin_log2f(x); }
 FC_DEVICE float sqrt(float x) { return flush_to_zero(__builtin_sqrtf(flush_to_zero(x))); }
-FC_DEVICE float tanh(float x) { return __builtin_tanhf(x); }
 FC_DEVICE float floor(float x) { return __builtin_floorf(x); }
 FC_DEVICE float reciprocal(float x) { return flush_to_zero(1.f / flush_to_zero(x)); }
 FC_DEVICE float divide(float x, float y) {

@@ -33,17 +33,25 @@ elementwise(const __grid_constant__ Parameters p) {
       (&t1[i][0][0])[2] = 0;
       (&t1[i][0][0])[3] = 0;
     }
+  // t1 = cast(t1)
+  #pragma unroll
+  for (int i = 0; i < 16; ++i)
+    #pragma unroll
+    for (int e = 0; e < 4; ++e)
+      t1[i][0][e] = t1[i][0][e];
   float t2[16][1][4];
-  // t2 = cast(add(tanh(mul(cast(t1), scale)), t0))
+  // t2 = cast(add(fma(reciprocal(add(exp2(mul(t1, (p.scale * 2.88539f))), 1)), -2, 1), t0))
   #pragma unroll
   for (int i = 0; i < 16; ++i) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t3 = t1[i][0][e];
-      const float t4 = t3 * p.scale;
-      const float t5 = fc::tanh(t4);
-      const float t6 = t5 + t0[0][e];
-      t2[i][0][e] = t6;
+      const float t3 = t1[i][0][e] * (p.scale * 2.88539f);
+      const float t4 = fc::exp2(t3);
+      const float t5 = t4 + 1.f;
+      const float t6 = fc::reciprocal(t5);
+      const float t7 = fc::fma(t6, -2.f, 1.f);
+      const float t8 = t7 + t0[0][e];
+      t2[i][0][e] = t8;
     }
   }
   fc::f16* const y_at = p.y;
