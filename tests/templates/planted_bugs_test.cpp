@@ -145,6 +145,18 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"two_stages", 2, [](Schedule&) {}},
                     Variant{"three_stages", 3, [](Schedule& s) { s.descending = true; }},
                     Variant{"kept_operands", 2, [](Schedule& s) { s.keep_operands = true; }, false},
+                    Variant{"two_warps_along_keys", 2,
+                            [](Schedule& s) {
+                              s.warps_n = 2;
+                              s.tiles["cols"] = 32;
+                            }},
+                    Variant{"softmax_in_shared_memory", 2,
+                            [](Schedule& s) { s.softmax = Softmax::shared; }},
+                    Variant{"opaque_blocks", 1,
+                            [](Schedule& s) {
+                              s.softmax = Softmax::shared;
+                              s.instruction = Instruction::wmma;
+                            }},
                     Variant{"peeled", 2, [](Schedule& s) { s.peel_masks = true; }},
                     Variant{"plain_stores", 2, [](Schedule& s) { s.staged_stores = false; },
                             false}),
