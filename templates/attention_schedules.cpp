@@ -52,15 +52,22 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
   const bool measured = target.capability == 90;
   // One block of 128 rows with two tiles of 64 keys in flight.
   const int large_block = (128 + 2 * 2 * 64) * padded(dim) * size_of(spec.dtype);
+  // What an expression computes of a score needs registers: an ascending loop keeps a few fewer. What it
+  // looks up for every key needs more of them, and for every score so many that the tiles are smaller.
+  const bool computes = !spec.sink.text.empty() || (!spec.score.text.empty() && spec.score.tensors.empty());
+  const bool looks_up = !spec.mask.tensors.empty() || !spec.score.tensors.empty();
+  const bool by_score = std::any_of(spec.score.tensors.begin(), spec.score.tensors.end(),
+                                    [](const Captured& tensor) { return tensor.rank > 1; });
   Schedule s;
   s.last_tiles_first = masked;
+  s.descending = !computes;
   if (dim <= 128) {
     // Four warps of 32 rows: every fragment of K and V read from shared memory serves two blocks of 16
     // rows. Two thread blocks a multiprocessor hide each other's softmax.
     s.warps_m = 4;
     s.blocks_per_processor = 2;
     s.tiles["rows"] = 128;
-    s.tiles["cols"] = dim <= 64 ? (measured ? 128 : 96) : (measured ? 64 : 32);
+    s.tiles["cols"] = dim <= 64 ? (!measured ? 96 : looks_up ? 64 : 128) : (measured && !by_score ? 64 : 32);
     s.stages = dim <= 64 && roomy ? 2 : 1;
     if (measured && dim <= 64 && !masked && !all_lengths_open(spec)) {
       // With lengths or heads compiled in, the compiler arranges its addresses otherwise and finds two
@@ -90,9 +97,6 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
 
 std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target) {
   std::vector<Schedule> schedules{attention_schedule(spec, target)};
-  // Upwards, the loop keeps a few registers fewer; a score expression may need them.
-  schedules.push_back(schedules.front());
-  schedules.back().descending = !schedules.front().descending;
   for (int cols : {64, 32}) {
     Schedule smaller = schedules.front();
     if (smaller.tiles["cols"] <= cols) continue;
