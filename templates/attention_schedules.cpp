@@ -17,7 +17,8 @@ bool all_lengths_open(const AttentionSpec& spec) {
 /// Bytes of shared memory for opaque blocks with one tile of keys and values: every row is 8 elements longer
 /// than its tile, and scores, probabilities and the product with the values take turns in one place.
 int block_bytes(const AttentionSpec& spec, int rows, int cols) {
-  const int d = padded(spec.head_dim) + 8, dv = padded(spec.value_dim()) + 8, rounding = 6 * 1024;
+  const int d = padded(spec.head_dim) + 8, dv = (spec.value_dim() + 31) / 32 * 32 + 8;
+  constexpr int rounding = 6 * 1024;
   return 2 * (rows * d + cols * (d + dv)) + 4 * rows * std::max(cols + 8, dv) + rounding;
 }
 
@@ -34,7 +35,7 @@ Schedule block_schedule(const AttentionSpec& spec, const Target& target) {
   for (const Tile tile : {Tile{64, 64}, {64, 32}, {32, 64}, {32, 32}, {16, 32}}) {
     s.tiles = {{"rows", tile.rows}, {"cols", tile.cols}};
     s.warps_m = tile.rows / 16;
-    s.warps_n = padded(spec.value_dim()) % 32 == 0 ? 2 : 1;
+    s.warps_n = 2;
     if (block_bytes(spec, tile.rows, tile.cols) <= target.shared_per_block) break;
   }
   return s;

@@ -5,8 +5,8 @@
 
 namespace flashcore {
 
-/// mma.sync with asynchronous copies where the target has them; else opaque blocks, with what lies between
-/// products in shared memory, and copies by loads and stores.
+/// mma.sync with asynchronous copies where the target has them; else opaque blocks, with what lies
+/// between products in shared memory, and copies by loads and stores.
 inline void choose_family(Schedule& schedule, const Target& target) {
   if (!target.mma_m16n8k16) {
     schedule.instruction = Instruction::wmma;

@@ -1,3 +1,4 @@
+#include "codegen/analysis/warp_shares.h"
 #include "codegen/passes/passes.h"
 #include "codegen/schedule_checks.h"
 #include "dsl/error.h"
@@ -5,8 +6,17 @@
 namespace flashcore {
 namespace {
 
-// Tensor cores take their inner dimension in steps of 16.
-int pad_whole(std::int64_t extent) { return static_cast<int>((extent + 15) / 16 * 16); }
+/// What a whole axis is padded to a multiple of: tensor cores take their inner dimension in steps
+/// of 16, and so does each of the warps that share out the columns of a product.
+int step_of(const ir::Function& f, const Schedule& schedule, ir::AxisId axis) {
+  int step = 16;
+  for_each_op(f, f.body, [&](const ir::Op& op, ir::BlockId) {
+    if (op.code == ir::OpCode::dot && f[op.results[0]].type.axes[1] == axis &&
+        !cuts_sum(f, op, schedule))
+      step = 16 * schedule.warps_n;
+  });
+  return step;
+}
 
 }  // namespace
 
@@ -16,12 +26,21 @@ void apply_schedule(ir::Function& f, const PassContext& context) {
   if (!reasons.empty()) throw ScheduleError(reasons.front().complaint);
 
   bool first_tiles = true;
-  for (ir::Axis& axis : f.axes) {
+  for (std::size_t i = 0; i < f.axes.size(); ++i) {
+    ir::Axis& axis = f.axes[i];
     switch (axis.kind) {
-      case ir::AxisKind::parallel: axis.tile = 1; break;
-      case ir::AxisKind::whole: axis.tile = pad_whole(axis.extent.value); break;
+      case ir::AxisKind::parallel:
+        axis.tile = 1;
+        break;
+      case ir::AxisKind::whole: {
+        const int step = step_of(f, schedule, ir::AxisId(i));
+        axis.tile = static_cast<int>((axis.extent.value + step - 1) / step * step);
+        break;
+      }
       case ir::AxisKind::tiles:
-      case ir::AxisKind::parallel_tiles: axis.tile = schedule.tiles.at(axis.name); break;
+      case ir::AxisKind::parallel_tiles:
+        axis.tile = schedule.tiles.at(axis.name);
+        break;
     }
     if (axis.kind == ir::AxisKind::parallel_tiles && first_tiles) {
       axis.descending = schedule.last_tiles_first;

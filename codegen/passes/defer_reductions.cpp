@@ -1,10 +1,11 @@
-// A softmax carries l = l * decay + sum(p): the sum over the lanes that share a row could be taken every
-// round, but all that happens to it is scaling by a row value and adding, which each lane can do with
-// its own share. So the shares stay apart during the loop and meet once after it.
+// A softmax carries l = l * decay + sum(p): the sum over the lanes that share a row could be taken
+// every round, but all that happens to it is scaling by a row value and adding, which each lane can
+// do with its own share. So the shares stay apart during the loop and meet once after it.
 //
-// The same goes for out = out * decay + p v when the columns of p are spread over warps: each warp multiplies
-// the keys it holds, and carries its share of out. Where such a product's sum is not carried, the shares meet
-// right behind it.
+// The same goes for out = out * decay + p v when the columns of p are spread over warps: each warp
+// multiplies the keys it holds, and carries its share of out. Where such a product's sum is not
+// carried, the shares meet right behind it.
+#include "codegen/analysis/warp_shares.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -39,21 +40,14 @@ class Deferral {
     return reduction && reduction->code == OpCode::reduce_sum ? reduction : nullptr;
   }
 
-  /// Whether the terms of a product's sum lie in different warps: the columns of a computed left operand do.
-  [[nodiscard]] bool is_cut_by_warps(const Op& dot) const {
-    if (schedule_.warps_n == 1 || schedule_.softmax != Softmax::registers) return false;
-    const Op* left = f_.definition(dot.operands[0]);
-    while (left && left->code == OpCode::transpose) left = f_.definition(left->operands[0]);
-    return !left || left->code != OpCode::load;
-  }
-
-  /// The product, cut by warps, of `next = carried * anything + product` or `next = carried + product`, or
-  /// null. A probe shows a sum and no share.
+  /// The product, cut by warps, of `next = carried * anything + product` or `next = carried +
+  /// product`, or null. A probe shows a sum and no share.
   Op* added_product(ValueId next, ValueId carried) {
     Op* dot = f_.definition(next);
     const std::vector<int> all_uses = count_uses(f_);
     if (all_uses[next.index] != 1 || all_uses[carried.index] != 1) return nullptr;
-    if (!dot || dot->code != OpCode::dot || dot->operands.size() != 3 || !is_cut_by_warps(*dot))
+    if (!dot || dot->code != OpCode::dot || dot->operands.size() != 3 ||
+        !cuts_sum(f_, *dot, schedule_))
       return nullptr;
     const ValueId start = dot->operands[2];
     if (start == carried) return dot;
@@ -94,7 +88,8 @@ class Deferral {
   [[nodiscard]] AxisId inner_axis(const Op& dot) const { return f_[dot.operands[0]].type.axes[1]; }
 
   /// Everything that read the shares reads what they make together.
-  void combine(BlockId block, std::size_t position, ValueId shares, AxisId axis, const Location& where) {
+  void combine(BlockId block, std::size_t position, ValueId shares, AxisId axis,
+               const Location& where) {
     // Rename first: the new op is the one reader of the shares.
     const ValueId total = f_.add_value(f_[shares].type, f_[shares].name);
     replace_uses(f_, shares, total);
@@ -105,12 +100,15 @@ class Deferral {
     });
   }
 
-  /// Products that are cut by warps and not deferred: the third operand counts once, so it comes after.
+  /// Products that are cut by warps and not deferred: the third operand counts once, so it comes
+  /// after.
   void finish_products(BlockId block) {
     for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
       const OpId id = f_[block].ops[i];
       const Op dot = f_[id];
-      if (dot.code != OpCode::dot || dot.scope != ReductionScope::block || !is_cut_by_warps(dot)) continue;
+      if (dot.code != OpCode::dot || dot.scope != ReductionScope::block ||
+          !cuts_sum(f_, dot, schedule_))
+        continue;
       f_[id].scope = ReductionScope::warp;
       const ValueId sum = dot.results[0], product = f_.add_value(f_[sum].type, "product");
       f_[id].results[0] = product;
@@ -132,6 +130,8 @@ class Deferral {
 
 }  // namespace
 
-void defer_reductions(Function& f, const PassContext& context) { Deferral(f, context.schedule).run(); }
+void defer_reductions(Function& f, const PassContext& context) {
+  Deferral(f, context.schedule).run();
+}
 
 }  // namespace flashcore

@@ -1,13 +1,15 @@
-// Where an axis is spread over several warps, a reduction along it ends with a share in each of them. Shuffles
-// do not cross warps, so that these shares meet in shared memory: each warp writes its own into a slot, and
-// each reads them all, in the order of the warps, whatever order they arrive in.
+// Where an axis is spread over several warps, a reduction along it ends with a share in each of
+// them. Shuffles do not cross warps, so that these shares meet in shared memory: each warp writes
+// its own into a slot, and each reads them all, in the order of the warps, whatever order they
+// arrive in.
 //
 //   %m = reduce_max %s along cols            %share  = reduce_max %s along cols by warp
-//                                            %shares = convert %share along cols(2w) in exchange @ shared
-//                                            %m      = combine_shares %shares along cols(2w) of reduce_max
+//                                            %shares = convert %share along cols(2w) in exchange @
+//                                            shared %m      = combine_shares %shares along cols(2w)
+//                                            of reduce_max
 //
-// A combine_shares that an earlier pass left (defer_reductions) takes the same way, behind the shuffles that
-// bring a warp's lanes together.
+// A combine_shares that an earlier pass left (defer_reductions) takes the same way, behind the
+// shuffles that bring a warp's lanes together.
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -53,7 +55,8 @@ class Exchanger {
   [[nodiscard]] const Op* maker(ValueId value, const Op& combine) const {
     const Op* op = f_.definition(value);
     if (!op) return nullptr;
-    const bool same = op->code == OpCode::dot || (op->code == combine.reduction && op->axis == combine.axis);
+    const bool same =
+        op->code == OpCode::dot || (op->code == combine.reduction && op->axis == combine.axis);
     if (same && op->scope != ReductionScope::block) return op;
     if (op->code == OpCode::loop) {
       for (std::size_t i = 0; i < op->results.size(); ++i)

@@ -1,14 +1,14 @@
-// With softmax = shared, products and what lies between them have homes that share no thread's registers: a
-// product's sums lie as its instruction wants them, everything else in rows (layout/register_layouts.h). This
-// pass puts a pair of conversions, through a buffer in shared memory, wherever a value goes from one side to
-// the other:
+// With softmax = shared, products and what lies between them have homes that share no thread's
+// registers: a product's sums lie as its instruction wants them, everything else in rows
+// (layout/register_layouts.h). This pass puts a pair of conversions, through a buffer in shared
+// memory, wherever a value goes from one side to the other:
 //
 //   a product's result that anything but a product's sum reads     sums -> shared -> rows
 //   a computed operand of a product                                rows -> shared
 //
-// A sum that a loop carries from product to product stays where it is. A third operand that is computed in
-// between, as in out * decay + p v, is added after the product instead, which moves its tile once and not
-// twice.
+// A sum that a loop carries from product to product stays where it is. A third operand that is
+// computed in between, as in out * decay + p v, is added after the product instead, which moves its
+// tile once and not twice.
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -78,7 +78,8 @@ class HomeSeparator {
     return stays_in_sums(value);
   }
 
-  /// A carried value that every round hands to a product as its third operand, and nothing else reads.
+  /// A carried value that every round hands to a product as its third operand, and nothing else
+  /// reads.
   [[nodiscard]] bool accumulates(const Op& loop, std::size_t i) const {
     const ValueId argument = f_[loop.body].arguments[i + 1];
     const Op& yield = f_[f_[loop.body].ops.back()];
@@ -135,9 +136,8 @@ class HomeSeparator {
   ValueId to_shared(Builder& b, ValueId value, const char* otherwise, int pitch) {
     const TileType type = f_[value].type;
     const std::string name = f_[value].name.empty() ? otherwise : f_[value].name;
-    const BufferId buffer =
-        f_.add_buffer({unused_buffer_name(f_, name + "_tile"), type.dtype, f_[type.axes[0]].tile,
-                       f_[type.axes[1]].tile, 1, pitch});
+    const BufferId buffer = f_.add_buffer({unused_buffer_name(f_, name + "_tile"), type.dtype,
+                                           f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1, pitch});
     Op convert{.code = OpCode::convert, .operands = {value}};
     convert.buffer = buffer;
     const ValueId shared = f_[b.append(std::move(convert), {type})].results[0];
@@ -159,9 +159,9 @@ class HomeSeparator {
     if (readers.empty()) return 0;
     return insert_before(f_, block, position, where, [&](Builder& b) {
       const TileType type = f_[value].type;
-      const ValueId shared =
-          to_shared(b, value, "product", shared_pitch(f_[type.axes[1]].tile));
-      const ValueId rows = f_[b.append({.code = OpCode::convert, .operands = {shared}}, {type})].results[0];
+      const ValueId shared = to_shared(b, value, "product", shared_pitch(f_[type.axes[1]].tile));
+      const ValueId rows =
+          f_[b.append({.code = OpCode::convert, .operands = {shared}}, {type})].results[0];
       f_[rows].name = f_[value].name;
       for (const auto& [id, k] : readers) f_[id].operands[k] = rows;
     });

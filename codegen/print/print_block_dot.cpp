@@ -1,5 +1,5 @@
-// Products of opaque 16 x 16 x 16 blocks: a warp loads, multiplies and stores blocks, and which lane holds which
-// element is nobody's business.
+// Products of opaque 16 x 16 x 16 blocks: a warp loads, multiplies and stores blocks, and which
+// lane holds which element is nobody's business.
 #include "codegen/analysis/shared_use.h"
 #include "codegen/print/kernel_printer.h"
 
@@ -12,7 +12,8 @@ namespace {
 /// The address and the pitch of the block at (row, column) of a shared tile.
 std::string block_at(const std::string& base, const Buffer& buffer, const std::string& row,
                      const std::string& column) {
-  return fmt::format("{} + (({}) * {} + {}) * 2, {}", base, row, buffer.pitch, column, buffer.pitch);
+  return fmt::format("{} + (({}) * {} + {}) * 2, {}", base, row, buffer.pitch, column,
+                     buffer.pitch);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Conversions: tiles between registers and shared memory, and shares of a reduction that meet there.
+// Conversions: tiles between registers and shared memory, and shares of a reduction that meet
+// there.
 #include "codegen/analysis/shared_use.h"
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
@@ -9,7 +10,8 @@ using namespace ir;
 
 void KernelPrinter::print_convert(const Op& op) {
   if (op.buffer)
-    f_[op.operands[0]].home.space == Space::fragments ? print_blocks_to_shared(op) : print_to_shared(op);
+    f_[op.operands[0]].home.space == Space::fragments ? print_blocks_to_shared(op)
+                                                      : print_to_shared(op);
   else if (f_[op.results[0]].home.space == Space::operand)
     print_operand_load(op);
   else
@@ -22,28 +24,30 @@ std::string KernelPrinter::lane_offset(AxisId axis, const AxisLayout& layout) co
   throw InternalError(fmt::format("no layout for {} in shared memory", f_[axis].name));
 }
 
-/// The byte offset, within a slot, of the slots of one fragment that lie side by side: row r of fragment
-/// (i, j), or element e of fragment i of a vector.
+/// The byte offset, within a slot, of the slots of one fragment that lie side by side: row r of
+/// fragment (i, j), or element e of fragment i of a vector.
 std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shape) const {
   const AxisLayout& last = shape.layouts.back();
   const int size = size_of(buffer.dtype);
   if (shape.axes.size() == 1)
-    return fmt::format("({} + i * {} + e * {}) * {}", lane_offset(shape.axes[0], last), last.fragment_size(),
-                       last.slot_stride, size);
+    return fmt::format("({} + i * {} + e * {}) * {}", lane_offset(shape.axes[0], last),
+                       last.fragment_size(), last.slot_stride, size);
   const AxisLayout& rows = shape.layouts[0];
-  std::string row = fmt::format("{} + i * {}", lane_offset(shape.axes[0], rows), rows.fragment_size());
+  std::string row =
+      fmt::format("{} + i * {}", lane_offset(shape.axes[0], rows), rows.fragment_size());
   if (rows.slots > 1) row += fmt::format(" + r * {}", rows.slot_stride);
   std::string column = fmt::format("j * {}", last.fragment_size());
   if (last.warps > 1) column = fmt::format("{} + {}", warp_base(last), column);
   const std::string lane = last.lanes == 32 ? "lane" : fmt::format("lane % {}", last.lanes);
   if (buffer.pitch)
-    return fmt::format("(({}) * {} + {} + {} * {}) * {}", row, buffer.pitch, column, lane, last.lane_stride,
-                       size);
-  return fmt::format("fc::chunk_offset<{}, {}>({}, {}) + {} * {}", buffer.rows, buffer.columns, row, column,
-                     lane, last.lane_stride * size);
+    return fmt::format("(({}) * {} + {} + {} * {}) * {}", row, buffer.pitch, column, lane,
+                       last.lane_stride, size);
+  return fmt::format("fc::chunk_offset<{}, {}>({}, {}) + {} * {}", buffer.rows, buffer.columns, row,
+                     column, lane, last.lane_stride * size);
 }
 
-/// A register tile, rounded to the buffer's type. Threads that hold the same elements write them once.
+/// A register tile, rounded to the buffer's type. Threads that hold the same elements write them
+/// once.
 void KernelPrinter::print_to_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[op.buffer];
@@ -58,7 +62,8 @@ void KernelPrinter::print_to_shared(const Op& op) {
   const std::string one = representative(held);
   if (!one.empty()) scopes.push_back(out_.block("if ({})", one));
   scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, false));
-  const std::string address = fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape));
+  const std::string address =
+      fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape));
   const std::string array = storage_[from.index];
   if (shape.axes.size() == 1) {
     scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, false));
@@ -76,11 +81,12 @@ void KernelPrinter::print_to_shared(const Op& op) {
     out_.line("fc::store_shared<{}>({}, &{}[i][j][{}]);", columns.slots, address, array, slot(0));
     return;
   }
-  if (columns.slots % 2 != 0) throw InternalError("a 16-bit tile without pairs of neighbouring columns");
+  if (columns.slots % 2 != 0)
+    throw InternalError("a 16-bit tile without pairs of neighbouring columns");
   std::string packed;
   for (int c = 0; c < columns.slots; c += 2)
-    packed += fmt::format("{4}fc::pack<{0}>({1}[i][j][{2}], {1}[i][j][{3}])", element_type(buffer.dtype),
-                          array, slot(c), slot(c + 1), c ? ", " : "");
+    packed += fmt::format("{4}fc::pack<{0}>({1}[i][j][{2}], {1}[i][j][{3}])",
+                          element_type(buffer.dtype), array, slot(c), slot(c + 1), c ? ", " : "");
   out_.line("fc::store_shared({},", address);
   out_.line("                 {});", packed);
 }
@@ -161,14 +167,15 @@ void KernelPrinter::print_operand_load(const Op& op) {
   out_.comment(fmt::format("{}: {} in registers", storage_[value.index], label(op.operands[0])));
   const bool blocks = schedule_.instruction == Instruction::wmma;
   if (blocks)
-    out_.line("fc::left_block<{}, {}> {}[{}][{}];", element_type(f_[value].type.dtype), source.transposed,
-              storage_[value.index], rows.fragments, steps);
+    out_.line("fc::left_block<{}, {}> {}[{}][{}];", element_type(f_[value].type.dtype),
+              source.transposed, storage_[value.index], rows.fragments, steps);
   else
     out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, steps);
   auto i = out_.unrolled("i", rows.fragments, false);
   auto k = out_.unrolled("k", steps, false);
   if (blocks)
-    out_.line("fc::load_block({}[i][k], {});", storage_[value.index], left_block(source, rows, "i", "k"));
+    out_.line("fc::load_block({}[i][k], {});", storage_[value.index],
+              left_block(source, rows, "i", "k"));
   else
     out_.line("fc::load_matrices{}({}[i][k], {});", source.transposed ? "_transposed" : "",
               storage_[value.index], left_address(source, rows, "i", "k"));

@@ -1,5 +1,5 @@
-// Products of opaque blocks. The machine deals the elements of a block out to the lanes in an order of its
-// own, another one for each kind of block, so that a kernel that counts on any order fails.
+// Products of opaque blocks. The machine deals the elements of a block out to the lanes in an order
+// of its own, another one for each kind of block, so that a kernel that counts on any order fails.
 #pragma once
 
 #include "language.h"
@@ -8,11 +8,17 @@
 
 namespace fc {
 
-struct sum_block { float held[8] = {}; };
+struct sum_block {
+  float held[8] = {};
+};
 template <class T, bool turned>
-struct left_block { u32 held[8]; };
+struct left_block {
+  u32 held[8];
+};
 template <class T, bool turned>
-struct right_block { u32 held[8]; };
+struct right_block {
+  u32 held[8];
+};
 
 template <class T, bool turned>
 FC_DEVICE void load_block(left_block<T, turned>& block, u32 address, u32 pitch,
@@ -31,7 +37,8 @@ FC_DEVICE void multiply_blocks(sum_block& d, const left_block<T, left_turned>& a
   fc_machine->multiply_blocks(d.held, a.held, b.held, is_bf16(T{}), line);
 }
 
-FC_DEVICE void store_block(u32 address, u32 pitch, const sum_block& d, int line = __builtin_LINE()) {
+FC_DEVICE void store_block(u32 address, u32 pitch, const sum_block& d,
+                           int line = __builtin_LINE()) {
   fc_machine->store_block(address, pitch, d.held, line);
 }
 

@@ -1,4 +1,5 @@
-// Opaque blocks: right by way of shared memory, and wrong for whoever counts on an order of their elements.
+// Opaque blocks: right by way of shared memory, and wrong for whoever counts on an order of their
+// elements.
 #include <gtest/gtest.h>
 
 #include "tests/runtime/emulator/support/kernels.h"
@@ -50,7 +51,8 @@ TEST(Blocks, MultiplyAndFindTheirOrderInSharedMemory) {
       const EmulationReport report = run(small_kernel(fill + multiply(left, right) + show));
       for (int r = 0; r < 16; ++r)
         for (int c = 0; c < 16; ++c)
-          EXPECT_EQ(element(run, r, c), static_cast<float>(right == "true" ? c * 16 + r : r * 16 + c));
+          EXPECT_EQ(element(run, r, c),
+                    static_cast<float>(right == "true" ? c * 16 + r : r * 16 + c));
       for (const BankLine& line : report.banks.lines)
         if (line.primitive == Primitive::load_block || line.primitive == Primitive::store_block)
           EXPECT_EQ(line.conflicts, 0) << name_of(line.primitive);
@@ -91,14 +93,16 @@ TEST(Blocks, AreLoadedBehindABarrier) {
 }
 
 TEST(Blocks, BeginAtMultiplesOf32Bytes) {
-  expect_fault(fill + replaced(multiply("false", "false"), "(a, shared, 24)", "(a, shared + 16, 24)"),
-               FaultKind::misaligned, "// load");
+  expect_fault(
+      fill + replaced(multiply("false", "false"), "(a, shared, 24)", "(a, shared + 16, 24)"),
+      FaultKind::misaligned, "// load");
   expect_fault(fill + replaced(multiply("false", "false"), "(a, shared, 24)", "(a, shared, 20)"),
                FaultKind::misaligned, "// load");
 }
 
 TEST(Blocks, AreTheSameForAllLanes) {
-  expect_fault(fill + replaced(multiply("false", "false"), "(a, shared, 24)", "(a, shared + lane / 16 * 32, 24)"),
+  expect_fault(fill + replaced(multiply("false", "false"), "(a, shared, 24)",
+                               "(a, shared + lane / 16 * 32, 24)"),
                FaultKind::bad_operand, "// load");
 }
 
