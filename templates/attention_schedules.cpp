@@ -1,5 +1,5 @@
-// Schedules that ship for attention_forward: on mma.sync, and on opaque blocks where there is no such. docs/performance.md says what was
-// measured and what was tried besides.
+// Schedules that ship for attention_forward: on mma.sync, and on opaque blocks where there is no such.
+// docs/performance.md says what was measured and what was tried besides.
 #include <algorithm>
 
 #include "templates/attention.h"

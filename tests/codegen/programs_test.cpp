@@ -124,6 +124,25 @@ TEST(Programs, ChainedProducts) {
     }
 }
 
+// With two warps along the inner axis each holds a share of the second product.
+TEST(Programs, ProductsOverSeveralWarpsAndInSharedMemory) {
+  for (const Softmax softmax : {Softmax::registers, Softmax::shared})
+    for (const Instruction instruction : {Instruction::mma_m16n8k16, Instruction::wmma}) {
+      if (softmax == Softmax::registers && instruction == Instruction::wmma) continue;
+      for (const CopyInstruction copy : {CopyInstruction::cp_async, CopyInstruction::vector}) {
+        Schedule schedule = schedule_of({{"m", 32}, {"n", 32}}, 2, 2);
+        schedule.softmax = softmax;
+        schedule.instruction = instruction;
+        schedule.copy = copy;
+        expect_right(chained_products(), schedule,
+                     {{.extents = {{"M", 50}, {"N", 77}}}, {.extents = {{"M", 32}, {"N", 0}}}});
+        schedule.tiles = {{"m", 64}, {"n", 64}, {"k", 32}};
+        expect_right(matrix_product(DType::f16, DType::f16), schedule,
+                     {{.extents = {{"M", 70}, {"N", 80}, {"K", 72}}}});
+      }
+    }
+}
+
 TEST(Programs, TwoPasses) {
   for (const int stages : {1, 2, 3})
     for (const bool keep : {false, true}) {
@@ -145,6 +164,9 @@ TEST(Programs, ATileForAProductAndForItself) {
 
 TEST(Programs, ColumnReductions) {
   expect_right(column_reductions(), schedule_of({{"rows", 32}, {"cols", 32}}, 1),
+               {{.extents = {{"M", 70}, {"N", 40}}}});
+  // The rows of a tile lie in four warps, whose shares meet in shared memory.
+  expect_right(column_reductions(), schedule_of({{"rows", 64}, {"cols", 32}}, 4),
                {{.extents = {{"M", 70}, {"N", 40}}}});
 }
 
