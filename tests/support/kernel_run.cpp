@@ -38,10 +38,10 @@ double slack(DType dtype, double largest) {
 
 }  // namespace
 
-StridedArray::StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap) {
+StridedArray::StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap, int step) {
   view_.dtype = dtype;
   view_.rank = static_cast<int>(shape.size());
-  std::int64_t stride = 1;
+  std::int64_t stride = step;
   for (int dim = view_.rank; dim-- > 0;) {
     view_.shape[dim] = shape[dim];
     view_.strides[dim] = stride;
@@ -63,8 +63,16 @@ KernelRun::KernelRun(const Program& program, RunInputs inputs)
     std::vector<std::int64_t> shape;
     for (const Extent& dim : tensor.dims)
       shape.push_back(dim.is_static() ? dim.value : inputs_.extents.at(dim.name));
-    const StridedArray& array = arrays_.emplace_back(tensor.dtype, shape, inputs_.row_gap);
+    const StridedArray& array = arrays_.emplace_back(tensor.dtype, shape, inputs_.row_gap,
+                                                     tensor.gathered ? inputs_.gathered_step : 1);
     if (tensor.output) continue;
+    if (const auto given = inputs_.values.find(tensor.name); given != inputs_.values.end()) {
+      auto value = given->second.begin();
+      array.for_each_offset([&](std::int64_t offset) {
+        write_element(tensor.dtype, array.view().data, offset, *value++);
+      });
+      continue;
+    }
     const auto found = inputs_.spread.find(tensor.name);
     const double spread = found == inputs_.spread.end() ? 1 : found->second;
     const auto given = inputs_.values.find(tensor.name);

@@ -18,7 +18,8 @@ namespace flashcore {
 class StridedArray {
  public:
   /// `row_gap` elements lie unused behind every row.
-  StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap);
+  /// Elements of a row lie `step` apart.
+  StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap, int step = 1);
 
   [[nodiscard]] const TensorView& view() const { return view_; }
   /// Calls visit(offset in elements) in the order of the dense array.
@@ -48,6 +49,8 @@ struct RunInputs {
   /// Floats are normal with this standard deviation, 1 where a tensor has none here. Integers are
   /// drawn from 0 up to it, exclusive.
   std::map<std::string, double> spread = {};
+  std::map<std::string, std::vector<double>> values = {};  ///< of tensors that are not left to chance
+  int gathered_step = 1;  ///< elements of a row of a gathered tensor lie so far apart
   int row_gap = 0;  ///< of tensors with two dimensions or more; a multiple of 8
   unsigned seed = 1;
   /// The elements of an input, in the order of the dense array, in place of chance.
