@@ -1,8 +1,8 @@
 #include "codegen/lower.h"
 
-#include <fmt/format.h>
-
 #include <string>
+
+#include <fmt/format.h>
 
 #include "codegen/pass.h"
 #include "dsl/error.h"

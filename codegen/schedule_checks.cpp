@@ -1,9 +1,9 @@
 #include "codegen/schedule_checks.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
+
+#include <fmt/format.h>
 
 namespace flashcore {
 namespace {
@@ -20,7 +20,8 @@ struct Look {
   void refuse(std::string what, std::string why, std::string fix,
               std::function<void(Schedule&)> mend = {}, std::string mended = {}) const {
     reasons.push_back({{std::move(what), std::move(why), std::move(fix), {}},
-                       std::move(mend), std::move(mended)});
+                       std::move(mend),
+                       std::move(mended)});
   }
 };
 
@@ -43,9 +44,10 @@ void instruction(const Look& look) {
                 "the target does not have it",
                 "instruction = wmma with softmax = shared, or a target from sm_80 up");
   if (look.schedule.instruction == Instruction::wmma && look.schedule.softmax == Softmax::registers)
-    look.refuse("instruction wmma with softmax = registers",
-                "which lane holds which element of its blocks is not documented", "softmax = shared",
-                [](Schedule& s) { s.softmax = Softmax::shared; }, "softmax = shared");
+    look.refuse(
+        "instruction wmma with softmax = registers",
+        "which lane holds which element of its blocks is not documented", "softmax = shared",
+        [](Schedule& s) { s.softmax = Softmax::shared; }, "softmax = shared");
 }
 
 void copies(const Look& look) {
@@ -66,20 +68,20 @@ void number_formats(const Look& look) {
 void register_limit(const Look& look) {
   const int registers = look.target.registers_per_thread;
   if (look.schedule.register_limit < 24 || look.schedule.register_limit > registers)
-    look.refuse(fmt::format("register_limit = {}", look.schedule.register_limit),
-                fmt::format("a thread of {} has 24 to {}", look.target.name, registers),
-                fmt::format("{}", registers),
-                [=](Schedule& s) { s.register_limit = registers; },
-                fmt::format("register_limit = {}", registers));
+    look.refuse(
+        fmt::format("register_limit = {}", look.schedule.register_limit),
+        fmt::format("a thread of {} has 24 to {}", look.target.name, registers),
+        fmt::format("{}", registers), [=](Schedule& s) { s.register_limit = registers; },
+        fmt::format("register_limit = {}", registers));
 }
 
 void shared_limit(const Look& look) {
   if (look.schedule.shared_limit < 0 || look.schedule.shared_limit > look.target.shared_per_block)
-    look.refuse(fmt::format("shared_limit = {}", look.schedule.shared_limit),
-                fmt::format("a block of {} has up to {} bytes of shared memory", look.target.name,
-                            look.target.shared_per_block),
-                "0, which is all of it", [](Schedule& s) { s.shared_limit = 0; },
-                "shared_limit = 0");
+    look.refuse(
+        fmt::format("shared_limit = {}", look.schedule.shared_limit),
+        fmt::format("a block of {} has up to {} bytes of shared memory", look.target.name,
+                    look.target.shared_per_block),
+        "0, which is all of it", [](Schedule& s) { s.shared_limit = 0; }, "shared_limit = 0");
 }
 
 std::int64_t thread_count(const Schedule& schedule) {
@@ -96,11 +98,11 @@ void resident_blocks(const Look& look) {
   const int threads = warps_fit(look) ? look.schedule.threads() : 128;
   const int most = look.target.threads_per_processor / threads;
   if (blocks < 1 || blocks > most)
-    look.refuse(fmt::format("{} blocks of {} threads a multiprocessor", blocks, threads),
-                fmt::format("{} holds {} threads", look.target.name,
-                            look.target.threads_per_processor),
-                fmt::format("blocks_per_processor = {}", most),
-                [](Schedule& s) { s.blocks_per_processor = 1; }, "blocks_per_processor = 1");
+    look.refuse(
+        fmt::format("{} blocks of {} threads a multiprocessor", blocks, threads),
+        fmt::format("{} holds {} threads", look.target.name, look.target.threads_per_processor),
+        fmt::format("blocks_per_processor = {}", most),
+        [](Schedule& s) { s.blocks_per_processor = 1; }, "blocks_per_processor = 1");
 }
 
 void tiles(const Look& look) {
@@ -114,45 +116,46 @@ void tiles(const Look& look) {
     } else if (size < 16 || size % 16 != 0 || size > 1024) {
       // Which multiple fits depends on the warps as well; four of them, the default, take this one.
       const int near = (std::clamp(size, 1, 1024) + 63) / 64 * 64;
-      look.refuse(fmt::format("tile of {} along {}", size, name),
-                  "tensor cores and swizzled shared memory work in steps of 16",
-                  "a multiple of 16 up to 1024",
-                  [name = name, near](Schedule& s) { s.tiles[name] = near; },
-                  fmt::format("a tile of {} along {}", near, name));
+      look.refuse(
+          fmt::format("tile of {} along {}", size, name),
+          "tensor cores and swizzled shared memory work in steps of 16",
+          "a multiple of 16 up to 1024", [name = name, near](Schedule& s) { s.tiles[name] = near; },
+          fmt::format("a tile of {} along {}", near, name));
     }
   }
 }
 
 void warps(const Look& look) {
   if (!warps_fit(look))
-    look.refuse(fmt::format("{} x {} warps", look.schedule.warps_m, look.schedule.warps_n),
-                fmt::format("that is {} threads; a block of {} has 32 to {}",
-                            thread_count(look.schedule), look.target.name,
-                            look.target.threads_per_block),
-                "warps_m = 4 and warps_n = 1 fit everywhere",
-                [](Schedule& s) { s.warps_m = 4, s.warps_n = 1; },
-                "warps_m = 4 and warps_n = 1");
+    look.refuse(
+        fmt::format("{} x {} warps", look.schedule.warps_m, look.schedule.warps_n),
+        fmt::format("that is {} threads; a block of {} has 32 to {}", thread_count(look.schedule),
+                    look.target.name, look.target.threads_per_block),
+        "warps_m = 4 and warps_n = 1 fit everywhere",
+        [](Schedule& s) { s.warps_m = 4, s.warps_n = 1; }, "warps_m = 4 and warps_n = 1");
 }
 
 void stages(const Look& look) {
   if (look.schedule.stages < 1 || look.schedule.stages > 8)
-    look.refuse(fmt::format("{} stages", look.schedule.stages),
-                "a pipeline has 1 to 8 tiles in flight or in use", "2 or 3",
-                [](Schedule& s) { s.stages = 2; }, "stages = 2");
+    look.refuse(
+        fmt::format("{} stages", look.schedule.stages),
+        "a pipeline has 1 to 8 tiles in flight or in use", "2 or 3",
+        [](Schedule& s) { s.stages = 2; }, "stages = 2");
 }
 
 void missing_tiles(const Look& look) {
   for (const Axis& axis : look.f.axes)
     if (is_tiled(axis) && !look.schedule.tiles.contains(axis.name))
-      look.refuse(fmt::format("no tile size for axis {}", axis.name),
-                  fmt::format("program {} cuts it into tiles", look.f.name),
-                  fmt::format("schedule.tiles[\"{}\"] = 64", axis.name),
-                  [name = axis.name](Schedule& s) { s.tiles[name] = 64; },
-                  fmt::format("a tile of 64 along {}", axis.name));
+      look.refuse(
+          fmt::format("no tile size for axis {}", axis.name),
+          fmt::format("program {} cuts it into tiles", look.f.name),
+          fmt::format("schedule.tiles[\"{}\"] = 64", axis.name),
+          [name = axis.name](Schedule& s) { s.tiles[name] = 64; },
+          fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction, copies, number_formats, register_limit, shared_limit, resident_blocks,
-                          tiles,       warps,  stages,         missing_tiles};
+constexpr Rule rules[] = {instruction,     copies, number_formats, register_limit, shared_limit,
+                          resident_blocks, tiles,  warps,          stages,         missing_tiles};
 
 }  // namespace
 

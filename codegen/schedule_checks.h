@@ -1,5 +1,5 @@
-// What a schedule can be refused for before any pass has run: a list of rules, each a small function that
-// looks at the program, the schedule and the target, and says every reason it finds.
+// What a schedule can be refused for before any pass has run: a list of rules, each a small
+// function that looks at the program, the schedule and the target, and says every reason it finds.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace flashcore {
 
-/// A reason and, where there is an obvious one, the change after which it no longer holds. why_not makes
-/// that change to see what else stands in the way.
+/// A reason and, where there is an obvious one, the change after which it no longer holds. why_not
+/// makes that change to see what else stands in the way.
 struct Reason {
   Complaint complaint;
   std::function<void(Schedule&)> mend = {};

@@ -1,15 +1,16 @@
-// The rules of schedule_checks.h see what stands in the way before any pass runs; the passes stop at the
-// first reason that they find. So a reason is noted, mended in the nearest way that a list of changes
-// offers, and the passes run again, until they come through or nothing on the list helps.
+// The rules of schedule_checks.h see what stands in the way before any pass runs; the passes stop
+// at the first reason that they find. So a reason is noted, mended in the nearest way that a list
+// of changes offers, and the passes run again, until they come through or nothing on the list
+// helps.
 #include "codegen/why_not.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
 #include <optional>
 #include <set>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "codegen/generate.h"
 #include "codegen/schedule_checks.h"
@@ -35,7 +36,8 @@ std::vector<Change> nearby(const Schedule& s) {
   };
   const auto tile = [&](const std::string& axis, int size) {
     if (size >= 16 && size <= 1024 && size % 16 == 0)
-      with(fmt::format("a tile of {} along {}", size, axis), [&](Schedule& c) { c.tiles[axis] = size; });
+      with(fmt::format("a tile of {} along {}", size, axis),
+           [&](Schedule& c) { c.tiles[axis] = size; });
   };
   for (const int warps : {s.warps_m, s.warps_n, s.warps_m * s.warps_n})
     for (const auto& [axis, size] : s.tiles)
@@ -112,7 +114,8 @@ class Search {
     if (unmendable_) able.mma_m16n8k16 = able.async_copy = able.bf16 = true;
     try {
       Function lowered;
-      (void)generate(program_, schedule, able, [&](std::string_view, const Function& f) { lowered = f; });
+      (void)generate(program_, schedule, able,
+                     [&](std::string_view, const Function& f) { lowered = f; });
       return registers(lowered, schedule);
     } catch (const Error& error) {
       return error.complaint();
@@ -122,11 +125,13 @@ class Search {
   std::optional<Complaint> registers(const Function& lowered, const Schedule& schedule) const {
     const int needed = carried_registers(lowered), allowed = allowed_registers(schedule, target_);
     if (needed <= allowed) return std::nullopt;
-    return Complaint{fmt::format("{} needs more than {} registers a thread", lowered.name, needed),
-                     fmt::format("a loop carries so many, and {} threads in {} block(s) a multiprocessor of "
-                                 "{} have {} each",
-                                 schedule.threads(), schedule.blocks_per_processor, target_.name, allowed),
-                     "smaller tiles, more warps for the same rows, or fewer blocks_per_processor", {}};
+    return Complaint{
+        fmt::format("{} needs more than {} registers a thread", lowered.name, needed),
+        fmt::format("a loop carries so many, and {} threads in {} block(s) a multiprocessor of "
+                    "{} have {} each",
+                    schedule.threads(), schedule.blocks_per_processor, target_.name, allowed),
+        "smaller tiles, more warps for the same rows, or fewer blocks_per_processor",
+        {}};
   }
 
   void note(Complaint complaint) {

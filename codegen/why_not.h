@@ -10,9 +10,9 @@
 
 namespace flashcore {
 
-/// Every reason the schedule cannot run the program on the target, each with what would work; empty if
-/// it can. Nothing is compiled. A reason that shows only once an earlier one is out of the way says what
-/// it takes for granted: "(taking a tile of 128 along rows)".
+/// Every reason the schedule cannot run the program on the target, each with what would work; empty
+/// if it can. Nothing is compiled. A reason that shows only once an earlier one is out of the way
+/// says what it takes for granted: "(taking a tile of 128 along rows)".
 std::vector<std::string> why_not(const Program& program, const Schedule& schedule,
                                  const Target& target);
 

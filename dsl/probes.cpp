@@ -33,7 +33,8 @@ class ProbeInserter {
     if (found == named_.end())
       throw SpecError({fmt::format("a probe of \"{}\"", name),
                        fmt::format("program {} names no value so", f_.name),
-                       fmt::format("one of {}", list()), {}});
+                       fmt::format("one of {}", list()),
+                       {}});
     const Place& place = found->second;
     const Complaint obstacle = obstacle_of(place);
     if (!obstacle.why.empty())
@@ -44,7 +45,8 @@ class ProbeInserter {
   }
 
  private:
-  /// Notes every named value in the order in which the program makes them, so that the last one wins.
+  /// Notes every named value in the order in which the program makes them, so that the last one
+  /// wins.
   void collect(BlockId block, const std::vector<AxisId>& loops) {
     const auto note = [&](ValueId value) {
       if (!f_[value].name.empty()) named_[f_[value].name] = {value, block, loops};
@@ -73,16 +75,20 @@ class ProbeInserter {
       if (f_.axes[i].kind == AxisKind::parallel_tiles && !type.has(AxisId(i)))
         return {{},
                 changes_with(fmt::format("the block's tile of {}", f_.axes[i].name), AxisId(i)),
-                {}, where};
+                {},
+                where};
     if (op && op->code == OpCode::load)
       return {{},
               fmt::format("it is {} as the array holds it", f_[op->tensor].name),
-              "look at the array, or probe what is computed from it", where};
+              "look at the array, or probe what is computed from it",
+              where};
     if (op && op->code == OpCode::transpose)
       return {{}, "it is another tile, read the other way round", "probe the tile itself", where};
     if (is_half(type.dtype) && feeds_product(place.value))
-      return {{}, "it is packed into the registers of a product",
-              "give the f32 tile before the cast a name, and probe that", where};
+      return {{},
+              "it is packed into the registers of a product",
+              "give the f32 tile before the cast a name, and probe that",
+              where};
     return {};
   }
 
@@ -125,7 +131,8 @@ class ProbeInserter {
       if (other.name == tensor.name)
         throw SpecError({fmt::format("a second output {}", tensor.name),
                          "a value is probed once, and no tensor of the program may have that name",
-                         "name each value once", {}});
+                         "name each value once",
+                         {}});
     const TensorId id = f_.add_tensor(std::move(tensor));
 
     // At the end of the block, where what passes do to the value shows; a pass brings it back.
@@ -137,13 +144,13 @@ class ProbeInserter {
     b.at(op ? op->where : Location{});
     ValueId value = place.value;
     if (type.dtype == DType::i1)
-      value = b.elementwise(OpCode::where, {value, b.constant(1, DType::f32), b.constant(0, DType::f32)});
+      value = b.elementwise(OpCode::where,
+                            {value, b.constant(1, DType::f32), b.constant(0, DType::f32)});
     else if (!integer)
       value = b.cast(value, DType::f32);
     std::vector<Coordinate> coordinates;
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
-      if (f_.axes[i].kind == AxisKind::parallel)
-        coordinates.push_back({{}, b.index(AxisId(i))});
+      if (f_.axes[i].kind == AxisKind::parallel) coordinates.push_back({{}, b.index(AxisId(i))});
     for (AxisId axis : type.axes) coordinates.push_back({axis, {}});
     b.store(id, std::move(coordinates), value);
     if (yields) f_[place.block].ops.push_back(yield);

@@ -6,8 +6,8 @@
 
 namespace flashcore {
 
-/// Whether the loop gives back what it carries, and writes nothing but probes, when `mask`, a `where`
-/// of its region, takes its neutral value everywhere: then the tile need not be visited.
+/// Whether the loop gives back what it carries, and writes nothing but probes, when `mask`, a
+/// `where` of its region, takes its neutral value everywhere: then the tile need not be visited.
 bool may_skip(const ir::Function& f, const ir::Op& loop, const ir::Op& mask);
 
 /// The number that every element of `value` has on tiles of the loop that are not visited because a

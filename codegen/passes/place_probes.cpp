@@ -1,7 +1,7 @@
-// Probes are born at the end of their block (dsl/probes.h), so that what the passes before this one do
-// to a value shows in it. A tile that was alive until then would cost registers that the kernel needs;
-// so each store moves up to right behind the op that makes its tile. And as the masks are known now, so
-// is what a probe shows of the tiles that no round visits.
+// Probes are born at the end of their block (dsl/probes.h), so that what the passes before this one
+// do to a value shows in it. A tile that was alive until then would cost registers that the kernel
+// needs; so each store moves up to right behind the op that makes its tile. And as the masks are
+// known now, so is what a probe shows of the tiles that no round visits.
 #include <vector>
 
 #include "codegen/analysis/empty_tiles.h"
@@ -31,7 +31,8 @@ void place_in_block(Function& f, BlockId block, const std::vector<bool>& observe
 void derive_unwritten(Function& f, const Op& loop) {
   for_each_op(f, loop.body, [&](const Op& op, BlockId) {
     if (op.code != OpCode::store || !f[op.tensor].unwritten) return;
-    if (const auto number = value_if_skipped(f, loop, op.operands[0])) f[op.tensor].unwritten = number;
+    if (const auto number = value_if_skipped(f, loop, op.operands[0]))
+      f[op.tensor].unwritten = number;
   });
 }
 

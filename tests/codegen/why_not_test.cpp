@@ -41,23 +41,25 @@ TEST(WhyNot, IsEmptyForWhatRuns) {
     for (const int dim : {8, 64, 128, 256}) {
       AttentionSpec spec = head_dim(dim);
       if (!target.bf16) spec.dtype = DType::f16;
-      EXPECT_EQ(why_not(attention_forward(spec), attention_schedule(spec, target), target), Reasons{})
+      EXPECT_EQ(why_not(attention_forward(spec), attention_schedule(spec, target), target),
+                Reasons{})
           << dim << " on " << target.name;
     }
 }
 
 // What a schedule for newer targets lacks on sm_75, and what the spec lacks.
 TEST(WhyNot, EveryReasonOnTheOldestTarget) {
-  EXPECT_EQ(reasons(64, tiles({{"rows", 64}, {"cols", 64}}), "sm_75"),
-            (Reasons{"instruction mma_m16n8k16 on sm_75\n"
-                     "  why: the target does not have it\n"
-                     "  try: instruction = wmma with softmax = shared, or a target from sm_80 up",
-                     "copy cp_async on sm_75\n"
-                     "  why: the target does not have it\n"
-                     "  try: copy = vector, or a target from sm_80 up",
-                     "bf16 on sm_75\n"
-                     "  why: its tensor cores take f16 only, and it has no conversion from f32 to bf16\n"
-                     "  try: f16, or a target from sm_80 up"}));
+  EXPECT_EQ(
+      reasons(64, tiles({{"rows", 64}, {"cols", 64}}), "sm_75"),
+      (Reasons{"instruction mma_m16n8k16 on sm_75\n"
+               "  why: the target does not have it\n"
+               "  try: instruction = wmma with softmax = shared, or a target from sm_80 up",
+               "copy cp_async on sm_75\n"
+               "  why: the target does not have it\n"
+               "  try: copy = vector, or a target from sm_80 up",
+               "bf16 on sm_75\n"
+               "  why: its tensor cores take f16 only, and it has no conversion from f32 to bf16\n"
+               "  try: f16, or a target from sm_80 up"}));
 }
 
 TEST(WhyNot, IndependentReasonsComeTogether) {
@@ -97,15 +99,16 @@ TEST(WhyNot, IndependentReasonsComeTogether) {
 TEST(WhyNot, TileMultiplesAndSharedMemoryTogether) {
   Schedule schedule = tiles({{"rows", 80}, {"cols", 128}});
   schedule.stages = 3;
-  EXPECT_EQ(reasons(128, schedule, "sm_89"),
-            (Reasons{"a tile of 80 along rows\n"
-                     "  why: a warp's share of a product is a multiple of 16, so with warps_m = 4 "
-                     "the tile must be a multiple of 64\n"
-                     "  try: a tile of 128, or fewer warps",
-                     "attention_forward needs 229376 bytes of shared memory a block (taking a tile of "
-                     "128 along rows)\n"
-                     "  why: sm_89 allows 101376\n"
-                     "  try: stages = 1, or a tile of 32 along cols"}));
+  EXPECT_EQ(
+      reasons(128, schedule, "sm_89"),
+      (Reasons{"a tile of 80 along rows\n"
+               "  why: a warp's share of a product is a multiple of 16, so with warps_m = 4 "
+               "the tile must be a multiple of 64\n"
+               "  try: a tile of 128, or fewer warps",
+               "attention_forward needs 229376 bytes of shared memory a block (taking a tile of "
+               "128 along rows)\n"
+               "  why: sm_89 allows 101376\n"
+               "  try: stages = 1, or a tile of 32 along cols"}));
 }
 
 TEST(WhyNot, SeesPastAnInstructionThatTheTargetLacks) {
@@ -128,12 +131,13 @@ TEST(WhyNot, SeesPastAnInstructionThatTheTargetLacks) {
 TEST(WhyNot, RegistersThatALoopCannotDoWithout) {
   Schedule schedule = tiles({{"rows", 256}, {"cols", 16}});
   schedule.stages = 1;
-  EXPECT_EQ(reasons(256, schedule, "sm_90"),
-            (Reasons{"attention_forward needs more than 528 registers a thread\n"
-                     "  why: a loop carries so many, and 128 threads in 1 block(s) a multiprocessor of "
-                     "sm_90 have 255 each\n"
-                     "  try: smaller tiles, more warps for the same rows, or fewer "
-                     "blocks_per_processor"}));
+  EXPECT_EQ(
+      reasons(256, schedule, "sm_90"),
+      (Reasons{"attention_forward needs more than 528 registers a thread\n"
+               "  why: a loop carries so many, and 128 threads in 1 block(s) a multiprocessor of "
+               "sm_90 have 255 each\n"
+               "  try: smaller tiles, more warps for the same rows, or fewer "
+               "blocks_per_processor"}));
   schedule.warps_m = 8;
   schedule.blocks_per_processor = 2;
   EXPECT_EQ(reasons(128, schedule, "sm_90").size(), 1u);

@@ -20,26 +20,29 @@ Program sample() {
   const Axis rows = b.parallel_tiles("rows", Extent(std::string("M")));
   const Axis cols = b.tiles("cols", Extent(std::string("N")));
   const Axis d = b.whole("d", 32);
-  const Tensor x = b.input("x", DType::bf16, {Extent(std::string("H")), Extent(std::string("M")), 32});
+  const Tensor x =
+      b.input("x", DType::bf16, {Extent(std::string("H")), Extent(std::string("M")), 32});
   const Tensor y = b.input("y", DType::bf16, {Extent(std::string("N")), 32});
-  const Tensor z = b.output("z", DType::f32, {Extent(std::string("H")), Extent(std::string("M")), 32});
+  const Tensor z =
+      b.output("z", DType::f32, {Extent(std::string("H")), Extent(std::string("M")), 32});
   const Tile odd = (index(head) % 2).named("odd");
   const Tile left = load(x(head, rows, d)).named("left");
   struct Sums {
     Tile most, sum;
   };
-  const Sums last = b.loop(cols, Sums{b.fill({rows}, lowest).named("most"), b.fill({rows, d}, 0).named("sum")},
-                           [&](const Sums& s) {
-    const Tile right = load(y(cols, d)).named("right");
-    const Tile seen = (index(rows) >= index(cols) + odd).named("seen");
-    const Tile gap = (index(rows) - index(cols)).named("gap");
-    Tile scores = dot(left, transpose(right).named("turned")).named("scores");
-    scores = where(seen, scores, -infinity).named("scores");
-    const Tile most = maximum(s.most, reduce_max(scores, cols)).named("new_most");
-    const Tile packed = cast(exp2(scores - most).named("probs"), DType::bf16).named("packed");
-    (void)gap;
-    return Sums{most, s.sum + dot(packed, right)};
-  });
+  const Sums last = b.loop(
+      cols, Sums{b.fill({rows}, lowest).named("most"), b.fill({rows, d}, 0).named("sum")},
+      [&](const Sums& s) {
+        const Tile right = load(y(cols, d)).named("right");
+        const Tile seen = (index(rows) >= index(cols) + odd).named("seen");
+        const Tile gap = (index(rows) - index(cols)).named("gap");
+        Tile scores = dot(left, transpose(right).named("turned")).named("scores");
+        scores = where(seen, scores, -infinity).named("scores");
+        const Tile most = maximum(s.most, reduce_max(scores, cols)).named("new_most");
+        const Tile packed = cast(exp2(scores - most).named("probs"), DType::bf16).named("packed");
+        (void)gap;
+        return Sums{most, s.sum + dot(packed, right)};
+      });
   store(z(head, rows, d), last.sum);
   return b.finish();
 }
@@ -57,7 +60,8 @@ std::string refusal(const std::vector<std::string>& names) {
 }
 
 TEST(ProbedPrograms, HaveAnOutputForEachName) {
-  const Program probed = with_probes(sample(), std::vector<std::string>{"scores", "gap", "seen", "sum"});
+  const Program probed =
+      with_probes(sample(), std::vector<std::string>{"scores", "gap", "seen", "sum"});
   const auto& tensors = probed.function().tensors;
   ASSERT_EQ(tensors.size(), 7u);
   const std::string text = probed.text();
@@ -91,15 +95,17 @@ TEST(ProbedPrograms, RefuseWhatNoTensorCanHold) {
             "a probe of \"odd\"\n"
             "  why: it is a scalar, not a tile\n"
             "  try: one of seen, gap, scores, probs, most, sum");
-  EXPECT_EQ(refusal({"new_most"}),
-            "a probe of \"new_most\"\n"
-            "  why: it changes with every tile of cols and has no axis cols to keep the tiles apart\n"
-            "  try: one of seen, gap, scores, probs, most, sum");
-  EXPECT_EQ(refusal({"right"}),
-            "a probe of \"right\"\n"
-            "  why: it changes with the block's tile of rows and has no axis rows to keep the tiles "
-            "apart\n"
-            "  try: one of seen, gap, scores, probs, most, sum");
+  EXPECT_EQ(
+      refusal({"new_most"}),
+      "a probe of \"new_most\"\n"
+      "  why: it changes with every tile of cols and has no axis cols to keep the tiles apart\n"
+      "  try: one of seen, gap, scores, probs, most, sum");
+  EXPECT_EQ(
+      refusal({"right"}),
+      "a probe of \"right\"\n"
+      "  why: it changes with the block's tile of rows and has no axis rows to keep the tiles "
+      "apart\n"
+      "  try: one of seen, gap, scores, probs, most, sum");
 }
 
 TEST(ProbedPrograms, RefuseWhatIsNoValueInRegisters) {

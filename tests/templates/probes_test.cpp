@@ -1,5 +1,8 @@
-// Probes show what the kernel computes, and change nothing: the probed kernel writes the same bytes, and
-// what its probes hold is what the reference makes of the program, tile by tile as the schedule cuts it.
+// Probes show what the kernel computes, and change nothing: the probed kernel writes the same
+// bytes, and what its probes hold is what the reference makes of the program, tile by tile as the
+// schedule cuts it.
+#include "dsl/probes.h"
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -9,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
-#include "dsl/probes.h"
 #include "runtime/reference/reference.h"
 #include "templates/attention.h"
 #include "tests/templates/support/attention_run.h"
@@ -81,7 +83,8 @@ std::size_t tensor_of(const Program& program, const std::string& name) {
 
 class Probes : public testing::TestWithParam<Probed> {
  protected:
-  /// Runs the kernel with probes of `names`, checks that it does the rest as ever, and keeps the values.
+  /// Runs the kernel with probes of `names`, checks that it does the rest as ever, and keeps the
+  /// values.
   void run(const std::vector<std::string>& names) {
     const Probed& one = GetParam();
     const Target& target = find_target("sm_80");
@@ -126,7 +129,8 @@ class Probes : public testing::TestWithParam<Probed> {
       double allowed = 1e-5;
       for (std::size_t i = 0; i < want.size(); ++i)
         if (std::isfinite(want[i]))
-          allowed = std::max(allowed, 2 * std::abs(rounded[i] - want[i]) + 2e-6 * std::abs(want[i]));
+          allowed =
+              std::max(allowed, 2 * std::abs(rounded[i] - want[i]) + 2e-6 * std::abs(want[i]));
       if (got.size() != want.size()) return "the sizes differ";
       for (std::size_t i = 0; i < want.size(); ++i) {
         if (visited_only && std::isnan(got[i])) continue;

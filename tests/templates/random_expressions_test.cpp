@@ -1,9 +1,10 @@
 // Random masks, scores and sinks over the whole expression language, in random specs under random
-// schedules. Two things are held against each other each time: the kernel, run by the emulator, against
-// the reference under the rule of all tests (tests/support/kernel_run.h); and the reference against
-// attention written out here, with the expression evaluated from the tree that its text was printed from.
+// schedules. Two things are held against each other each time: the kernel, run by the emulator,
+// against the reference under the rule of all tests (tests/support/kernel_run.h); and the reference
+// against attention written out here, with the expression evaluated from the tree that its text was
+// printed from.
 //
-//   FLASHCORE_PROPERTY_CASES  how many launches, five of every spec (default 120)
+//   FLASHCORE_PROPERTY_CASES  how many launches, five of every spec (default 300)
 //   FLASHCORE_PROPERTY_FIRST  the first of them (default 0)
 #include <cmath>
 #include <cstdlib>
@@ -49,7 +50,8 @@ struct Drawn {
       if (and_causal) spec.mask = spec.mask & causal(Align::top_left);
       if (negated) spec.mask = ~spec.mask;
       plain.visible = [=, elements = captured](const Site& site) {
-        const bool sees = mask.at(site, elements) != 0 && (!and_causal || site.q_idx >= site.kv_idx);
+        const bool sees =
+            mask.at(site, elements) != 0 && (!and_causal || site.q_idx >= site.kv_idx);
         return sees != negated;
       };
     }
@@ -83,7 +85,8 @@ struct Drawn {
   void draw_schedule() {
     const std::span<const Target> targets = all_targets();
     do
-      target = &targets[static_cast<std::size_t>(draw.between(0, static_cast<int>(targets.size()) - 1))];
+      target =
+          &targets[static_cast<std::size_t>(draw.between(0, static_cast<int>(targets.size()) - 1))];
     while (target->capability < 80);
     schedule = Schedule{};
     schedule.warps_m = draw.one_of<int>({1, 2, 3, 4});
@@ -99,9 +102,12 @@ struct Drawn {
 
   int draw_length(int tile) {
     switch (draw.between(0, 5)) {
-      case 0: return draw.one_of<int>({0, 1, 1, 2});
-      case 1: return tile * draw.between(1, 2) + draw.between(-1, 1);
-      default: return draw.between(1, 130);
+      case 0:
+        return draw.one_of<int>({0, 1, 1, 2});
+      case 1:
+        return tile * draw.between(1, 2) + draw.between(-1, 1);
+      default:
+        return draw.between(1, 130);
     }
   }
 
@@ -120,14 +126,16 @@ struct Drawn {
       for (const CapturedValues& one : captured) {
         if (one.tensor.name != tensor.name) continue;
         in.values[tensor.name] = one.values;
-        for (std::size_t d = 0; d < tensor.dims.size(); ++d) in.extents[tensor.dims[d].name] = one.shape[d];
+        for (std::size_t d = 0; d < tensor.dims.size(); ++d)
+          in.extents[tensor.dims[d].name] = one.shape[d];
       }
     return in;
   }
 
   [[nodiscard]] std::string text() const {
     return fmt::format(
-        "mask [{}]\n  score [{}]\n  sink [{}]\n  {} head_dim {} head_dim_v {} heads {} kv_heads {} layout {} lse {} "
+        "mask [{}]\n  score [{}]\n  sink [{}]\n  {} head_dim {} head_dim_v {} heads {} kv_heads {} "
+        "layout {} lse {} "
         "kv_len {}\n  on {} with {}",
         spec.mask.text, spec.score.text, spec.sink.text, name_of(spec.dtype), spec.head_dim,
         spec.value_dim(), spec.heads, spec.kv_heads, name_of(spec.layout), spec.lse,
@@ -139,15 +147,16 @@ class RandomExpressions : public testing::TestWithParam<int> {};
 
 TEST_P(RandomExpressions, MatchTheReferenceAndTheReferenceTheirMeaning) {
   const int first = from_environment("FLASHCORE_PROPERTY_FIRST", 0) / launches_a_spec;
-  const int specs = (from_environment("FLASHCORE_PROPERTY_CASES", 120) + launches_a_spec - 1) / launches_a_spec;
+  const int specs =
+      (from_environment("FLASHCORE_PROPERTY_CASES", 300) + launches_a_spec - 1) / launches_a_spec;
   int ran = 0, refused = 0;
   for (int number = first; number < first + specs; ++number) {
     if (number % shards != GetParam()) continue;
     Drawn drawn(static_cast<unsigned>(number));
-    SCOPED_TRACE(fmt::format(
-        "FLASHCORE_PROPERTY_FIRST={} FLASHCORE_PROPERTY_CASES=5 test_templates "
-        "--gtest_filter='*RandomExpressions*'\n  {}",
-        number * launches_a_spec, drawn.text()));
+    SCOPED_TRACE(
+        fmt::format("FLASHCORE_PROPERTY_FIRST={} FLASHCORE_PROPERTY_CASES=5 test_templates "
+                    "--gtest_filter='*RandomExpressions*'\n  {}",
+                    number * launches_a_spec, drawn.text()));
     try {
       EXPECT_EQ(check(drawn.spec), std::vector<std::string>{});
       const Program program = attention_forward(drawn.spec);
@@ -159,7 +168,8 @@ TEST_P(RandomExpressions, MatchTheReferenceAndTheReferenceTheirMeaning) {
         continue;
       }
       for (int launch = 0; launch < launches_a_spec; ++launch) {
-        const RunInputs in = drawn.draw_launch(program, static_cast<unsigned>(number * 16 + launch));
+        const RunInputs in =
+            drawn.draw_launch(program, static_cast<unsigned>(number * 16 + launch));
         SCOPED_TRACE(fmt::format("B {} H {} Sq {} Sk {} spread {}", in.extents.at("B"),
                                  in.extents.at("H"), in.extents.at("Sq"), in.extents.at("Sk"),
                                  in.spread.empty() ? 1 : in.spread.at("q")));
@@ -170,7 +180,8 @@ TEST_P(RandomExpressions, MatchTheReferenceAndTheReferenceTheirMeaning) {
           EXPECT_EQ(output.unwritten, 0) << output.name;
           EXPECT_EQ(output.rewritten, 0) << output.name;
         }
-        const auto exact = evaluate(program.function(), run.views(), in.scalars, {Precision::exact});
+        const auto exact =
+            evaluate(program.function(), run.views(), in.scalars, {Precision::exact});
         EXPECT_EQ(drawn.plain.compare(drawn.spec, run, in.scalars[0].f32(), exact), "");
         ++ran;
       }

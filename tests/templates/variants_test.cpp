@@ -1,5 +1,6 @@
-// Every mask, score and sink that ships, in both dtypes and at the lengths where loops begin and end,
-// against its definition: kernel against reference, and reference against attention written out.
+// Every mask, score and sink that ships, in both dtypes and at the lengths where loops begin and
+// end, against its definition: kernel against reference, and reference against attention written
+// out.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -22,12 +23,9 @@ struct Lengths {
   bool nothing_visible = false;
 };
 
-const Lengths lengths[] = {{"whole_tiles", 64, 96},
-                           {"odd", 45, 83},
-                           {"longer_than_keys", 70, 31},
-                           {"one_row", 1, 77},
-                           {"no_visible_key", 33, 50, true},
-                           {"no_keys", 20, 0}};
+const Lengths lengths[] = {{"whole_tiles", 64, 96},          {"odd", 45, 83},
+                           {"longer_than_keys", 70, 31},     {"one_row", 1, 77},
+                           {"no_visible_key", 33, 50, true}, {"no_keys", 20, 0}};
 
 /// A tensor and its elements.
 struct Given {
@@ -57,13 +55,15 @@ struct Variant {
 
 void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 
-Variant masked(const char* name, Mask mask, std::function<bool(const Site&)> visible, Given given = {}) {
+Variant masked(const char* name, Mask mask, std::function<bool(const Site&)> visible,
+               Given given = {}) {
   Variant variant{name, {}, {}, std::move(given)};
   variant.spec.mask = std::move(mask);
   variant.plain.visible = std::move(visible);
   return variant;
 }
-Variant scored(const char* name, Score score, std::function<double(const Site&)> meaning, Given given = {}) {
+Variant scored(const char* name, Score score, std::function<double(const Site&)> meaning,
+               Given given = {}) {
   Variant variant{name, {}, {}, std::move(given)};
   variant.spec.score = std::move(score);
   variant.plain.score = std::move(meaning);
@@ -74,71 +74,114 @@ int diagonal(const Site& s) { return s.q_idx + s.kv_len - s.q_len; }
 
 std::vector<Variant> variants() {
   const Given ids = given({tensor("ids", DType::i32, {100}, [](int i) { return i / 23; })});
-  const Given by_batch =
-      given({tensor("ids", DType::i64, {2, 100}, [](int i) { return i % 100 / (i < 100 ? 17 : 40); })});
-  const Given two = given({tensor("q_ids", DType::u8, {2, 80}, [](int i) { return i % 80 / 11; }),
-                           tensor("kv_ids", DType::i16, {2, 100}, [](int i) { return i % 100 / 13; })});
-  const Given prefixes = given({tensor("lengths", DType::i32, {2}, [](int i) { return 37 - 30 * i; })});
-  const Given slopes = given({tensor("slopes", DType::f32, {2}, [](int i) { return 0.25 / (1 << i); })});
-  const Given table = given({tensor("table", DType::bf16, {2, 41}, [](int i) { return (i * 7 % 31 - 15) / 8.0; })});
+  const Given by_batch = given(
+      {tensor("ids", DType::i64, {2, 100}, [](int i) { return i % 100 / (i < 100 ? 17 : 40); })});
+  const Given two =
+      given({tensor("q_ids", DType::u8, {2, 80}, [](int i) { return i % 80 / 11; }),
+             tensor("kv_ids", DType::i16, {2, 100}, [](int i) { return i % 100 / 13; })});
+  const Given prefixes =
+      given({tensor("lengths", DType::i32, {2}, [](int i) { return 37 - 30 * i; })});
+  const Given slopes =
+      given({tensor("slopes", DType::f32, {2}, [](int i) { return 0.25 / (1 << i); })});
+  const Given table =
+      given({tensor("table", DType::bf16, {2, 41}, [](int i) { return (i * 7 % 31 - 15) / 8.0; })});
   const auto bias_of = [](std::vector<std::int64_t> shape) {
-    return given({tensor("added", DType::f16, std::move(shape), [](int i) { return (i * 13 % 37 - 18) / 8.0; })});
+    return given({tensor("added", DType::f16, std::move(shape),
+                         [](int i) { return (i * 13 % 37 - 18) / 8.0; })});
   };
-  const Given bias2 = bias_of({70, 96}), bias3 = bias_of({2, 70, 96}), bias4 = bias_of({2, 2, 70, 96});
-  const Given logits = given({tensor("logits", DType::bf16, {2}, [](int i) { return 1.5 - 3 * i; })});
+  const Given bias2 = bias_of({70, 96}), bias3 = bias_of({2, 70, 96}),
+              bias4 = bias_of({2, 2, 70, 96});
+  const Given logits =
+      given({tensor("logits", DType::bf16, {2}, [](int i) { return 1.5 - 3 * i; })});
   const auto first = [](const Given& g) { return g.tensors[0].tensor; };
 
   std::vector<Variant> all{
       masked("full", full(), [](const Site&) { return true; }),
       masked("causal", causal(), [](const Site& s) { return s.kv_idx <= diagonal(s); }),
-      masked("causal_top_left", causal(Align::top_left), [](const Site& s) { return s.kv_idx <= s.q_idx; }),
+      masked("causal_top_left", causal(Align::top_left),
+             [](const Site& s) { return s.kv_idx <= s.q_idx; }),
       masked("window", sliding_window(20, 5),
-             [](const Site& s) { return s.kv_idx >= diagonal(s) - 20 && s.kv_idx <= diagonal(s) + 5; }),
+             [](const Site& s) {
+               return s.kv_idx >= diagonal(s) - 20 && s.kv_idx <= diagonal(s) + 5;
+             }),
       masked("window_to_the_left", sliding_window(9, 0, Align::top_left),
              [](const Site& s) { return s.kv_idx >= s.q_idx - 9 && s.kv_idx <= s.q_idx; }),
-      masked("window_open_left", sliding_window(-1, 3), [](const Site& s) { return s.kv_idx <= diagonal(s) + 3; }),
-      masked("window_open_right", sliding_window(12, -1), [](const Site& s) { return s.kv_idx >= diagonal(s) - 12; }),
+      masked("window_open_left", sliding_window(-1, 3),
+             [](const Site& s) { return s.kv_idx <= diagonal(s) + 3; }),
+      masked("window_open_right", sliding_window(12, -1),
+             [](const Site& s) { return s.kv_idx >= diagonal(s) - 12; }),
       masked("prefix_or_causal", prefix(25) | causal(),
              [](const Site& s) { return s.kv_idx < 25 || s.kv_idx <= diagonal(s); }),
-      masked("prefix_by_batch", prefix(first(prefixes)),
-             [=](const Site& s) { return s.kv_idx < prefixes.at(0, {s.b}); }, prefixes),
-      masked("documents", documents(first(ids)),
-             [=](const Site& s) { return ids.at(0, {s.q_idx}) == ids.at(0, {s.kv_idx}); }, ids),
-      masked("documents_by_batch_and_causal", documents(first(by_batch)) & causal(Align::top_left),
-             [=](const Site& s) {
-               return by_batch.at(0, {s.b, s.q_idx}) == by_batch.at(0, {s.b, s.kv_idx}) && s.kv_idx <= s.q_idx;
-             },
-             by_batch),
-      masked("documents_of_two", documents(first(two), two.tensors[1].tensor),
-             [=](const Site& s) { return two.at(0, {s.b, s.q_idx}) == two.at(1, {s.b, s.kv_idx}); }, two),
+      masked(
+          "prefix_by_batch", prefix(first(prefixes)),
+          [=](const Site& s) { return s.kv_idx < prefixes.at(0, {s.b}); }, prefixes),
+      masked(
+          "documents", documents(first(ids)),
+          [=](const Site& s) { return ids.at(0, {s.q_idx}) == ids.at(0, {s.kv_idx}); }, ids),
+      masked(
+          "documents_by_batch_and_causal", documents(first(by_batch)) & causal(Align::top_left),
+          [=](const Site& s) {
+            return by_batch.at(0, {s.b, s.q_idx}) == by_batch.at(0, {s.b, s.kv_idx}) &&
+                   s.kv_idx <= s.q_idx;
+          },
+          by_batch),
+      masked(
+          "documents_of_two", documents(first(two), two.tensors[1].tensor),
+          [=](const Site& s) {
+            return two.at(0, {s.b, s.q_idx}) == two.at(1, {s.b, s.kv_idx});
+          },
+          two),
       masked("chunked", chunked(24), [](const Site& s) { return s.q_idx / 24 == s.kv_idx / 24; }),
       masked("dilated", dilated(3), [](const Site& s) { return (s.q_idx - s.kv_idx) % 3 == 0; }),
       masked("dilated_in_a_window", dilated(2) & sliding_window(30, 30),
              [](const Site& s) {
                return (s.q_idx - s.kv_idx) % 2 == 0 && std::abs(s.kv_idx - diagonal(s)) <= 30;
              }),
-      masked("not_causal", ~causal(Align::top_left), [](const Site& s) { return s.kv_idx > s.q_idx; }),
-      scored("alibi", alibi(first(slopes)),
-             [=](const Site& s) { return s.score + slopes.at(0, {s.h}) * (s.kv_idx - diagonal(s)); }, slopes),
+      masked("not_causal", ~causal(Align::top_left),
+             [](const Site& s) { return s.kv_idx > s.q_idx; }),
+      scored(
+          "alibi", alibi(first(slopes)),
+          [=](const Site& s) { return s.score + slopes.at(0, {s.h}) * (s.kv_idx - diagonal(s)); },
+          slopes),
       scored("softcap", softcap(4), [](const Site& s) { return 4 * std::tanh(s.score / 4); }),
-      scored("relative_bias", relative_bias(first(table), 20),
-             [=](const Site& s) { return s.score + table.at(0, {s.h, s.kv_idx - s.q_idx + 20}); }, table),
-      scored("bias_of_positions", bias(first(bias2)),
-             [=](const Site& s) { return s.score + bias2.at(0, {s.q_idx, s.kv_idx}); }, bias2),
-      scored("bias_by_head", bias(first(bias3)),
-             [=](const Site& s) { return s.score + bias3.at(0, {s.h, s.q_idx, s.kv_idx}); }, bias3),
-      scored("bias_by_batch_and_head", bias(first(bias4)),
-             [=](const Site& s) { return s.score + bias4.at(0, {s.b, s.h, s.q_idx, s.kv_idx}); }, bias4),
+      scored(
+          "relative_bias", relative_bias(first(table), 20),
+          [=](const Site& s) {
+            return s.score + table.at(0, {s.h, s.kv_idx - s.q_idx + 20});
+          },
+          table),
+      scored(
+          "bias_of_positions", bias(first(bias2)),
+          [=](const Site& s) {
+            return s.score + bias2.at(0, {s.q_idx, s.kv_idx});
+          },
+          bias2),
+      scored(
+          "bias_by_head", bias(first(bias3)),
+          [=](const Site& s) {
+            return s.score + bias3.at(0, {s.h, s.q_idx, s.kv_idx});
+          },
+          bias3),
+      scored(
+          "bias_by_batch_and_head", bias(first(bias4)),
+          [=](const Site& s) {
+            return s.score + bias4.at(0, {s.b, s.h, s.q_idx, s.kv_idx});
+          },
+          bias4),
   };
-  Variant sink = masked("sinks", full(), [](const Site&) { return true; }, logits);
+  Variant sink = masked(
+      "sinks", full(), [](const Site&) { return true; }, logits);
   sink.spec.sink = sinks(first(logits));
   sink.plain.sink = [=](const Site& s) { return logits.at(0, {s.h}); };
   all.push_back(sink);
-  Variant together = masked("alibi_softcap_window_and_sinks", sliding_window(40, 0),
-                            [](const Site& s) { return s.kv_idx >= diagonal(s) - 40 && s.kv_idx <= diagonal(s); },
-                            given({slopes.tensors[0], logits.tensors[0]}));
+  Variant together = masked(
+      "alibi_softcap_window_and_sinks", sliding_window(40, 0),
+      [](const Site& s) { return s.kv_idx >= diagonal(s) - 40 && s.kv_idx <= diagonal(s); },
+      given({slopes.tensors[0], logits.tensors[0]}));
   together.spec.score = alibi(first(slopes));
-  together.plain.score = [=](const Site& s) { return s.score + slopes.at(0, {s.h}) * (s.kv_idx - diagonal(s)); };
+  together.plain.score = [=](const Site& s) {
+    return s.score + slopes.at(0, {s.h}) * (s.kv_idx - diagonal(s));
+  };
   together.spec.sink = sinks(first(logits));
   together.plain.sink = [=](const Site& s) { return logits.at(0, {s.h}); };
   all.push_back(together);
@@ -180,8 +223,10 @@ class Variants : public testing::TestWithParam<Variant> {
         KernelRun run(program, in);
         const EmulationReport report = run.emulate(source);
         EXPECT_EQ(run.compare(), "");
-        for (const OutputCoverage& output : report.outputs) EXPECT_EQ(output.unwritten, 0) << output.name;
-        const auto exact = evaluate(program.function(), run.views(), in.scalars, {Precision::exact});
+        for (const OutputCoverage& output : report.outputs)
+          EXPECT_EQ(output.unwritten, 0) << output.name;
+        const auto exact =
+            evaluate(program.function(), run.views(), in.scalars, {Precision::exact});
         EXPECT_EQ(plain.compare(spec, run, in.scalars[0].f32(), exact), "");
       }
     }

@@ -33,15 +33,16 @@ struct Matrix {
 std::string differs(const char* name, const Site& site, double got, double want) {
   const bool same = got == want || std::abs(got - want) <= 1e-9 * (1 + std::abs(want));
   return same ? ""
-              : fmt::format("the reference's {} at b {} h {} q_idx {} is {} and should be {}\n", name, site.b,
-                            site.h, site.q_idx, got, want);
+              : fmt::format("the reference's {} at b {} h {} q_idx {} is {} and should be {}\n",
+                            name, site.b, site.h, site.q_idx, got, want);
 }
 
 }  // namespace
 
 std::string PlainAttention::compare(const AttentionSpec& spec, const KernelRun& run, double scale,
                                     const std::vector<ReferenceOutput>& outputs) const {
-  const Matrix q(run, 0, spec.layout), k(run, 1, spec.layout), v(run, 2, spec.layout), o(run, 3, spec.layout);
+  const Matrix q(run, 0, spec.layout), k(run, 1, spec.layout), v(run, 2, spec.layout),
+      o(run, 3, spec.layout);
   std::string report;
   Site site;
   site.q_len = q.length;
@@ -74,14 +75,17 @@ std::string PlainAttention::compare(const AttentionSpec& spec, const KernelRun& 
         }
         for (int c = 0; c < v.dim; ++c) {
           const double want = total == 0 ? 0 : row[static_cast<std::size_t>(c)] / total;
-          report += differs("o", site, outputs[0].values[o.offset(site.b, site.h, site.q_idx, c)], want);
+          report +=
+              differs("o", site, outputs[0].values[o.offset(site.b, site.h, site.q_idx, c)], want);
         }
         if (spec.lse) {
-          const std::size_t at = (static_cast<std::size_t>(site.b) * static_cast<std::size_t>(q.heads) +
-                                  static_cast<std::size_t>(site.h)) *
-                                     static_cast<std::size_t>(q.length) +
-                                 static_cast<std::size_t>(site.q_idx);
-          report += differs("lse", site, outputs[1].values[at], total == 0 ? -INFINITY : most + std::log(total));
+          const std::size_t at =
+              (static_cast<std::size_t>(site.b) * static_cast<std::size_t>(q.heads) +
+               static_cast<std::size_t>(site.h)) *
+                  static_cast<std::size_t>(q.length) +
+              static_cast<std::size_t>(site.q_idx);
+          report += differs("lse", site, outputs[1].values[at],
+                            total == 0 ? -INFINITY : most + std::log(total));
         }
         if (!report.empty()) return report;
       }

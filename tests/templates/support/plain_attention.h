@@ -1,5 +1,5 @@
-// Attention as one writes it down, in double precision and with whole rows of scores: what the reference is
-// held against, so that they do not share a mistake.
+// Attention as one writes it down, in double precision and with whole rows of scores: what the
+// reference is held against, so that they do not share a mistake.
 #pragma once
 
 #include <cmath>
@@ -19,8 +19,8 @@ struct PlainAttention {
   std::function<double(const Site&)> score = [](const Site& site) { return site.score; };
   std::function<double(const Site&)> sink = [](const Site&) { return -INFINITY; };
 
-  /// Differences between these outputs (o, then lse if the spec has it) and what is computed here of the
-  /// inputs of `run`; empty if there are none beyond what double precision loses.
+  /// Differences between these outputs (o, then lse if the spec has it) and what is computed here
+  /// of the inputs of `run`; empty if there are none beyond what double precision loses.
   [[nodiscard]] std::string compare(const AttentionSpec& spec, const KernelRun& run, double scale,
                                     const std::vector<ReferenceOutput>& outputs) const;
 };

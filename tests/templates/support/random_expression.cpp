@@ -11,8 +11,8 @@ namespace flashcore {
 
 enum class Kind { integer, real, condition };
 
-/// `op` is an operator, a function, a name, "[]" (element of the tensor `name`), "a" (part `number`) or "#"
-/// (a number).
+/// `op` is an operator, a function, a name, "[]" (element of the tensor `name`), "a" (part
+/// `number`) or "#" (a number).
 struct ExpressionNode {
   Kind kind = Kind::integer;
   std::string op;
@@ -54,7 +54,8 @@ std::string bare(const ExpressionNode& node) {
   if (node.op == "#") {
     if (node.kind == Kind::condition) return node.number != 0 ? "true" : "false";
     if (std::isinf(node.number)) return node.number < 0 ? "-inf" : "inf";
-    if (node.kind == Kind::integer) return fmt::format("{}", static_cast<std::int64_t>(node.number));
+    if (node.kind == Kind::integer)
+      return fmt::format("{}", static_cast<std::int64_t>(node.number));
     return node.number == std::floor(node.number) ? fmt::format("{:.1f}", node.number)
                                                   : fmt::format("{}", node.number);
   }
@@ -192,11 +193,16 @@ class Grower {
     switch (draw_.between(0, 9)) {
       case 0:
       case 1:
-      case 2: return maybe_named(make(Kind::condition, "&", {condition(depth - 1), condition(depth - 1)}));
+      case 2:
+        return maybe_named(
+            make(Kind::condition, "&", {condition(depth - 1), condition(depth - 1)}));
       case 3:
       case 4:
-      case 5: return maybe_named(make(Kind::condition, "|", {condition(depth - 1), condition(depth - 1)}));
-      case 6: return make(Kind::condition, "~", {condition(depth - 1)});
+      case 5:
+        return maybe_named(
+            make(Kind::condition, "|", {condition(depth - 1), condition(depth - 1)}));
+      case 6:
+        return make(Kind::condition, "~", {condition(depth - 1)});
       case 7:
         if (ExpressionTree read = element(Kind::condition, depth)) return read;
         return comparison(depth);
@@ -209,7 +215,8 @@ class Grower {
   }
 
   ExpressionTree comparison(int depth) {
-    static const std::vector<std::string> signs{"<", "<=", ">", ">=", "<", "<=", ">", ">=", "==", "!="};
+    static const std::vector<std::string> signs{"<",  "<=", ">",  ">=", "<",
+                                                "<=", ">",  ">=", "==", "!="};
     const std::string sign = draw_.one_of(signs);
     if (draw_.one_in(4)) {
       ExpressionTree left = exact(depth), right = exact(depth);
@@ -231,17 +238,25 @@ class Grower {
     const auto next = [&] { return integer(depth - 1); };
     switch (draw_.between(0, 13)) {
       case 0:
-      case 1: return bounded(make(Kind::integer, "+", {next(), next()}));
+      case 1:
+        return bounded(make(Kind::integer, "+", {next(), next()}));
       case 2:
       case 3:
-      case 4: return bounded(make(Kind::integer, "-", {next(), next()}));
-      case 5: return bounded(make(Kind::integer, "*", {next(), small_number()}));
+      case 4:
+        return bounded(make(Kind::integer, "-", {next(), next()}));
+      case 5:
+        return bounded(make(Kind::integer, "*", {next(), small_number()}));
       case 6:
-      case 7: return make(Kind::integer, "//", {next(), divisor(depth)});
-      case 8: return make(Kind::integer, "%", {next(), divisor(depth)});
-      case 9: return make(Kind::integer, draw_.one_in(2) ? "min" : "max", {next(), next()});
-      case 10: return make(Kind::integer, draw_.one_in(2) ? "abs" : "neg", {next()});
-      case 11: return make(Kind::integer, "where", {condition(depth - 1), next(), next()});
+      case 7:
+        return make(Kind::integer, "//", {next(), divisor(depth)});
+      case 8:
+        return make(Kind::integer, "%", {next(), divisor(depth)});
+      case 9:
+        return make(Kind::integer, draw_.one_in(2) ? "min" : "max", {next(), next()});
+      case 10:
+        return make(Kind::integer, draw_.one_in(2) ? "abs" : "neg", {next()});
+      case 11:
+        return make(Kind::integer, "where", {condition(depth - 1), next(), next()});
       case 12: {
         if (draw_.one_in(2)) return whole_of(exact(depth - 1));
         return bounded(make(Kind::integer, "+", {condition(depth - 1), next()}));
@@ -265,15 +280,22 @@ class Grower {
     }
     const auto next = [&] { return exact(depth - 1); };
     switch (draw_.between(0, 7)) {
-      case 0: return held(make(Kind::real, "+", {next(), next()}));
-      case 1: return held(make(Kind::real, "-", {next(), next()}));
-      case 2: return held(make(Kind::real, "*", {next(), draw_.one_in(2) ? eighths() : small_number()}));
-      case 3: return make(Kind::real, draw_.one_in(2) ? "min" : "max", {next(), next()});
-      case 4: return make(Kind::real, "floor", {next()});
-      case 5: return make(Kind::real, "where", {condition(depth - 1), next(), eighths()});
+      case 0:
+        return held(make(Kind::real, "+", {next(), next()}));
+      case 1:
+        return held(make(Kind::real, "-", {next(), next()}));
+      case 2:
+        return held(make(Kind::real, "*", {next(), draw_.one_in(2) ? eighths() : small_number()}));
+      case 3:
+        return make(Kind::real, draw_.one_in(2) ? "min" : "max", {next(), next()});
+      case 4:
+        return make(Kind::real, "floor", {next()});
+      case 5:
+        return make(Kind::real, "where", {condition(depth - 1), next(), eighths()});
       case 6: {
         const double by = std::exp2(draw_.between(0, 3));
-        return held(make(Kind::real, draw_.one_in(2) ? "/" : "//", {next(), number(Kind::real, by)}));
+        return held(
+            make(Kind::real, draw_.one_in(2) ? "/" : "//", {next(), number(Kind::real, by)}));
       }
       default: {
         if (ExpressionTree read = element(Kind::real, depth)) return maybe_named(read);
@@ -289,33 +311,43 @@ class Grower {
     const auto next = [&] { return real(depth - 1); };
     switch (draw_.between(0, 13)) {
       case 0:
-      case 1: return tame(make(Kind::real, "+", {next(), next()}));
-      case 2: return tame(make(Kind::real, "-", {next(), next()}));
-      case 3: return tame(make(Kind::real, "*", {next(), draw_.one_in(2) ? eighths() : next()}));
+      case 1:
+        return tame(make(Kind::real, "+", {next(), next()}));
+      case 2:
+        return tame(make(Kind::real, "-", {next(), next()}));
+      case 3:
+        return tame(make(Kind::real, "*", {next(), draw_.one_in(2) ? eighths() : next()}));
       case 4: {
         // No smaller than a half: |x| + c.
-        ExpressionTree under = make(Kind::real, "+", {make(Kind::real, "abs", {next()}), positive()});
+        ExpressionTree under =
+            make(Kind::real, "+", {make(Kind::real, "abs", {next()}), positive()});
         return tame(make(Kind::real, "/", {next(), under}));
       }
-      case 5: return make(Kind::real, draw_.one_in(2) ? "min" : "max", {next(), next(), eighths()});
-      case 6: return make(Kind::real, draw_.one_in(2) ? "abs" : "neg", {next()});
+      case 5:
+        return make(Kind::real, draw_.one_in(2) ? "min" : "max", {next(), next(), eighths()});
+      case 6:
+        return make(Kind::real, draw_.one_in(2) ? "abs" : "neg", {next()});
       case 7:
-      case 8: return make(Kind::real, "tanh", {next()});
+      case 8:
+        return make(Kind::real, "tanh", {next()});
       case 9: {
         ExpressionTree low = make(Kind::real, "max", {next(), number(Kind::real, -8)});
         return make(Kind::real, draw_.one_in(2) ? "exp" : "exp2",
                     {make(Kind::real, "min", {low, number(Kind::real, 2)})});
       }
       case 10: {
-        ExpressionTree above = make(Kind::real, "+", {make(Kind::real, "abs", {next()}), positive()});
+        ExpressionTree above =
+            make(Kind::real, "+", {make(Kind::real, "abs", {next()}), positive()});
         static const std::vector<std::string> functions{"log", "log2", "sqrt"};
         return make(Kind::real, draw_.one_of(functions), {above});
       }
-      case 11: return make(Kind::real, "where", {condition(depth - 1), next(), next()});
+      case 11:
+        return make(Kind::real, "where", {condition(depth - 1), next(), next()});
       case 12:
         if (ExpressionTree known = reference(Kind::real)) return known;
         return next();
-      default: return maybe_named(exact(depth));
+      default:
+        return maybe_named(exact(depth));
     }
   }
 
@@ -323,8 +355,10 @@ class Grower {
   ExpressionTree tame(ExpressionTree tree) {
     if (tree->limit <= 64) return tree;
     ExpressionTree scaled =
-        make(Kind::real, "/", {tree, number(Kind::real, std::exp2(std::ceil(std::log2(tree->limit)) - 2))});
-    return make(Kind::real, "*", {number(Kind::real, draw_.between(1, 8)), make(Kind::real, "tanh", {scaled})});
+        make(Kind::real, "/",
+             {tree, number(Kind::real, std::exp2(std::ceil(std::log2(tree->limit)) - 2))});
+    return make(Kind::real, "*",
+                {number(Kind::real, draw_.between(1, 8)), make(Kind::real, "tanh", {scaled})});
   }
 
   ExpressionTree make(Kind kind, std::string op, std::vector<ExpressionTree> args) const {
@@ -351,12 +385,17 @@ class Grower {
     switch (draw_.between(0, 9)) {
       case 0:
       case 1:
-      case 2: return name("q_idx");
+      case 2:
+        return name("q_idx");
       case 3:
-      case 4: return name(keys_ ? "kv_idx" : "q_idx");
-      case 5: return name(draw_.one_in(2) ? "h" : "b");
-      case 6: return name(draw_.one_in(2) ? "q_len" : "kv_len");
-      default: return number(Kind::integer, draw_.between(draw_.one_in(3) ? -40 : 0, 90));
+      case 4:
+        return name(keys_ ? "kv_idx" : "q_idx");
+      case 5:
+        return name(draw_.one_in(2) ? "h" : "b");
+      case 6:
+        return name(draw_.one_in(2) ? "q_len" : "kv_len");
+      default:
+        return number(Kind::integer, draw_.between(draw_.one_in(3) ? -40 : 0, 90));
     }
   }
   ExpressionTree small_number() { return number(Kind::integer, draw_.between(-3, 5)); }
@@ -385,7 +424,9 @@ class Grower {
     std::vector<const CapturedValues*> fitting;
     for (const CapturedValues& one : captured_) {
       const DType dtype = one.tensor.dtype;
-      const Kind its = dtype == DType::i1 ? Kind::condition : is_float(dtype) ? Kind::real : Kind::integer;
+      const Kind its = dtype == DType::i1 ? Kind::condition
+                       : is_float(dtype)  ? Kind::real
+                                          : Kind::integer;
       if (its == kind) fitting.push_back(&one);
     }
     if (fitting.empty()) return nullptr;
@@ -401,9 +442,9 @@ class Grower {
     const ExpressionTree read = std::make_shared<const ExpressionNode>(std::move(node));
     if (!huge) return read;
     // What saturates is brought to where arithmetic does not overflow.
-    ExpressionNode clamped = *make(
-        Kind::integer, "max", {make(Kind::integer, "min", {read, number(Kind::integer, 900)}),
-                               number(Kind::integer, -900)});
+    ExpressionNode clamped = *make(Kind::integer, "max",
+                                   {make(Kind::integer, "min", {read, number(Kind::integer, 900)}),
+                                    number(Kind::integer, -900)});
     clamped.limit = 900;
     return std::make_shared<const ExpressionNode>(std::move(clamped));
   }
@@ -423,8 +464,8 @@ class Grower {
   }
 
   static void measure(ExpressionNode& node) {
-    static const std::set<std::string> folded{"+", "-", "*", "/", "//", "%", "neg", "abs", "min", "max",
-                                              "float", "int"};
+    static const std::set<std::string> folded{"+",   "-",   "*",   "/",   "//",    "%",
+                                              "neg", "abs", "min", "max", "float", "int"};
     const auto& args = node.args;
     double most = 0;
     int bits = 0;
@@ -439,11 +480,14 @@ class Grower {
       node.constant = node.constant && arg.constant;
     }
     const std::string& op = node.op;
-    const auto limit = [&](std::size_t i) { return args[i]->kind == Kind::condition ? 1.0 : args[i]->limit; };
+    const auto limit = [&](std::size_t i) {
+      return args[i]->kind == Kind::condition ? 1.0 : args[i]->limit;
+    };
     node.limit = most;
     node.bits = rounded ? -1 : bits;
     if (op == "+" || op == "-") node.limit = limit(0) + limit(1);
-    if (op == "*") node.limit = limit(0) * limit(1), node.bits = rounded ? -1 : args[0]->bits + args[1]->bits;
+    if (op == "*")
+      node.limit = limit(0) * limit(1), node.bits = rounded ? -1 : args[0]->bits + args[1]->bits;
     if (op == "/" && args[1]->constant) {
       node.limit = limit(0) / std::max(0.5, limit(1));
       node.bits = rounded ? -1 : args[0]->bits + 3;
@@ -481,7 +525,8 @@ double CapturedValues::at(const std::vector<double>& indices) const {
 
 std::string RandomExpression::text() const {
   std::string text;
-  for (std::size_t i = 0; i < parts.size(); ++i) text += fmt::format("a{} = {}; ", i, print(*parts[i], 0));
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    text += fmt::format("a{} = {}; ", i, print(*parts[i], 0));
   return text + print(*value, 0);
 }
 
@@ -502,8 +547,9 @@ std::vector<Captured> RandomExpression::reads(const std::vector<CapturedValues>&
 }
 
 std::vector<CapturedValues> draw_captured(Draw& draw, int count) {
-  static const std::vector<DType> dtypes{DType::f16, DType::bf16, DType::f32, DType::f64, DType::i64,
-                                         DType::i32, DType::i16,  DType::i8,  DType::u8,  DType::i1};
+  static const std::vector<DType> dtypes{DType::f16, DType::bf16, DType::f32, DType::f64,
+                                         DType::i64, DType::i32,  DType::i16, DType::i8,
+                                         DType::u8,  DType::i1};
   std::vector<CapturedValues> captured;
   for (int i = 0; i < count; ++i) {
     CapturedValues& one = captured.emplace_back();
@@ -511,22 +557,33 @@ std::vector<CapturedValues> draw_captured(Draw& draw, int count) {
     std::size_t elements = 1;
     for (int dim = 0; dim < one.tensor.rank; ++dim) {
       // Long enough for positions in some dimensions, short enough to miss in others.
-      one.shape.push_back(draw.between(1, one.tensor.rank == 1 ? 160 : one.tensor.rank == 2 ? 60 : 9));
+      one.shape.push_back(draw.between(1, one.tensor.rank == 1   ? 160
+                                          : one.tensor.rank == 2 ? 60
+                                                                 : 9));
       elements *= static_cast<std::size_t>(one.shape.back());
     }
     const bool huge = one.tensor.dtype == DType::i64 && draw.one_in(2);
     for (std::size_t k = 0; k < elements; ++k) {
       double value = 0;
       switch (one.tensor.dtype) {
-        case DType::i1: value = draw.between(0, 1); break;
-        case DType::i8: value = draw.between(-128, 127); break;
-        case DType::u8: value = draw.between(0, 255); break;
+        case DType::i1:
+          value = draw.between(0, 1);
+          break;
+        case DType::i8:
+          value = draw.between(-128, 127);
+          break;
+        case DType::u8:
+          value = draw.between(0, 255);
+          break;
         case DType::i64:
           value = huge && draw.one_in(4) ? draw.between(-9, 9) * 1e10 : draw.between(-50, 200);
           break;
         case DType::i32:
-        case DType::i16: value = draw.between(-50, 200); break;
-        default: value = draw.between(-64, 64) / 8.0;
+        case DType::i16:
+          value = draw.between(-50, 200);
+          break;
+        default:
+          value = draw.between(-64, 64) / 8.0;
       }
       one.values.push_back(value);
     }
@@ -545,16 +602,21 @@ RandomExpression draw_score_expression(Draw& draw, const std::vector<CapturedVal
   const ExpressionTree score = grow.name("score");
   const auto real = [&](double value) { return grow.number(Kind::real, value); };
   switch (draw.between(0, 5)) {
-    case 0: return grow.finish(drawn);
-    case 1: return grow.finish(grow.make(Kind::real, "*", {score, grow.make(Kind::real, "tanh", {drawn})}));
+    case 0:
+      return grow.finish(drawn);
+    case 1:
+      return grow.finish(
+          grow.make(Kind::real, "*", {score, grow.make(Kind::real, "tanh", {drawn})}));
     case 2: {  // as a mask does
       const ExpressionTree hidden = grow.make(
-          Kind::real, "where", {grow.condition(2), grow.make(Kind::real, "+", {score, drawn}), real(-INFINITY)});
+          Kind::real, "where",
+          {grow.condition(2), grow.make(Kind::real, "+", {score, drawn}), real(-INFINITY)});
       return grow.finish(hidden);
     }
     case 3:  // large: one key takes nearly all
       return grow.finish(grow.make(Kind::real, "*", {drawn, real(draw.between(4, 12))}));
-    default: return grow.finish(grow.make(Kind::real, "+", {score, drawn}));
+    default:
+      return grow.finish(grow.make(Kind::real, "+", {score, drawn}));
   }
 }
 

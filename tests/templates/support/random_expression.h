@@ -1,9 +1,9 @@
-// Random masks, scores and sinks: an expression is drawn as a tree over the whole language, printed as the
-// text that a spec holds, and evaluated here in double precision by its own few rules, so that a mistake
-// of the reader, of the compiler or of the reference shows.
+// Random masks, scores and sinks: an expression is drawn as a tree over the whole language, printed
+// as the text that a spec holds, and evaluated here in double precision by its own few rules, so
+// that a mistake of the reader, of the compiler or of the reference shows.
 //
-// What is drawn has a meaning that rounding does not change much: decisions (conditions, floor, int, the
-// mask) rest on numbers that f32 holds exactly, and what rounds is continuous and bounded.
+// What is drawn has a meaning that rounding does not change much: decisions (conditions, floor,
+// int, the mask) rest on numbers that f32 holds exactly, and what rounds is continuous and bounded.
 #pragma once
 
 #include <array>
