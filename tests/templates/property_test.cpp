@@ -7,7 +7,6 @@
 // A case that fails says how to run it alone.
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "dsl/json.h"
 #include "templates/attention.h"
 #include "tests/templates/support/attention_run.h"
+#include "tests/templates/support/random_expression.h"
 
 namespace flashcore {
 namespace {
@@ -28,23 +28,6 @@ int from_environment(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text && *text ? std::atoi(text) : otherwise;
 }
-
-class Draw {
- public:
-  explicit Draw(unsigned seed) : random_(seed * 7919u + 17u) {}
-
-  int between(int low, int high) {
-    return low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1));
-  }
-  bool one_in(int n) { return between(1, n) == 1; }
-  template <class T>
-  T one_of(const std::vector<T>& choices) {
-    return choices[static_cast<std::size_t>(between(0, static_cast<int>(choices.size()) - 1))];
-  }
-
- private:
-  std::mt19937 random_;
-};
 
 /// Masks that ship, and masks as a user writes them: affine and not, with `or`, over heads.
 Mask draw_mask(Draw& draw) {
