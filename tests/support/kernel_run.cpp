@@ -66,13 +66,6 @@ KernelRun::KernelRun(const Program& program, RunInputs inputs)
     const StridedArray& array = arrays_.emplace_back(tensor.dtype, shape, inputs_.row_gap,
                                                      tensor.gathered ? inputs_.gathered_step : 1);
     if (tensor.output) continue;
-    if (const auto given = inputs_.values.find(tensor.name); given != inputs_.values.end()) {
-      auto value = given->second.begin();
-      array.for_each_offset([&](std::int64_t offset) {
-        write_element(tensor.dtype, array.view().data, offset, *value++);
-      });
-      continue;
-    }
     const auto found = inputs_.spread.find(tensor.name);
     const double spread = found == inputs_.spread.end() ? 1 : found->second;
     const auto given = inputs_.values.find(tensor.name);

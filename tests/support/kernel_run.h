@@ -49,7 +49,6 @@ struct RunInputs {
   /// Floats are normal with this standard deviation, 1 where a tensor has none here. Integers are
   /// drawn from 0 up to it, exclusive.
   std::map<std::string, double> spread = {};
-  std::map<std::string, std::vector<double>> values = {};  ///< of tensors that are not left to chance
   int gathered_step = 1;  ///< elements of a row of a gathered tensor lie so far apart
   int row_gap = 0;  ///< of tensors with two dimensions or more; a multiple of 8
   unsigned seed = 1;
