@@ -53,10 +53,10 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
   const bool measured = target.capability == 90;
   // One block of 128 rows with two tiles of 64 keys in flight.
   const int large_block = (128 + 2 * 2 * 64) * padded(dim) * size_of(spec.dtype);
-  // What an expression computes of a score needs registers: an ascending loop keeps a few fewer. What it
-  // looks up for every key needs more of them, and for every score so many that the tiles are smaller.
+  // What an expression computes of a score needs registers: an ascending loop keeps a few fewer. With what
+  // it looks up for every key, or even for every score, tiles have to be smaller.
   const bool computes = !spec.sink.text.empty() || (!spec.score.text.empty() && spec.score.tensors.empty());
-  const bool looks_up = !spec.mask.tensors.empty() || !spec.score.tensors.empty();
+  const bool needs_room = !spec.mask.tensors.empty() || !spec.score.text.empty();
   const bool by_score = std::any_of(spec.score.tensors.begin(), spec.score.tensors.end(),
                                     [](const Captured& tensor) { return tensor.rank > 1; });
   Schedule s;
@@ -68,7 +68,7 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
     s.warps_m = 4;
     s.blocks_per_processor = 2;
     s.tiles["rows"] = 128;
-    s.tiles["cols"] = dim <= 64 ? (!measured ? 96 : looks_up ? 64 : 128) : (measured && !by_score ? 64 : 32);
+    s.tiles["cols"] = dim <= 64 ? (!measured ? 96 : needs_room ? 64 : 128) : (measured && !by_score ? 64 : 32);
     s.stages = dim <= 64 && roomy ? 2 : 1;
     if (measured && dim <= 64 && !masked && !all_lengths_open(spec)) {
       // With lengths or heads compiled in, the compiler arranges its addresses otherwise and finds two
@@ -103,6 +103,16 @@ std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Targe
     if (smaller.tiles["cols"] <= cols) continue;
     smaller.tiles["cols"] = cols;
     schedules.push_back(std::move(smaller));
+  }
+  if (target.mma_m16n8k16) {
+    // Sixteen rows a warp and few keys: slow, but whatever an expression asks for fits.
+    Schedule smallest = schedules.front();
+    smallest.tiles = {{"rows", 64}, {"cols", padded(std::max(spec.head_dim, spec.value_dim())) <= 128 ? 32 : 16}};
+    smallest.warps_m = 4;
+    smallest.stages = 1;
+    smallest.keep_operands = smallest.peel_masks = false;
+    smallest.blocks_per_processor = 1;
+    if (!(smallest == schedules.back())) schedules.push_back(std::move(smallest));
   }
   return schedules;
 }

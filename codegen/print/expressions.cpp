@@ -134,6 +134,7 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
     case OpCode::exp2: return fmt::format("fc::exp2({})", x[0]);
     case OpCode::log2: return fmt::format("fc::log2({})", x[0]);
     case OpCode::sqrt: return fmt::format("fc::sqrt({})", x[0]);
+    case OpCode::tanh: return fmt::format("fc::tanh({})", x[0]);
     case OpCode::floor: return fmt::format("fc::floor({})", x[0]);
     case OpCode::reciprocal: return fmt::format("fc::reciprocal({})", x[0]);
     case OpCode::cast:

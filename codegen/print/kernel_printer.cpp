@@ -108,7 +108,7 @@ void KernelPrinter::print_block(BlockId block) {
       continue;
     }
     const bool tile = !op.results.empty() && !f_[op.results[0]].type.is_scalar();
-    if (kind_of(op.code) == OpKind::elementwise && tile &&
+    if (kind_of(op.code) == OpKind::elementwise && tile && op.code != OpCode::tanh &&
         f_[op.results[0]].home.space == Space::registers) {
       position_ = print_group(block, position_);
       continue;
@@ -152,6 +152,8 @@ void KernelPrinter::print_op(const Op& op) {
       if (kind_of(op.code) == OpKind::source) break;
       if (f_[op.results[0]].home.space == Space::operand)
         print_pack(op);
+      else if (op.code == OpCode::tanh && !f_[op.results[0]].type.is_scalar())
+        print_tanh(op);
       else
         print_scalar(op);
   }

@@ -81,6 +81,7 @@ class KernelPrinter {
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
+  void print_tanh(const ir::Op& op);
   void print_pack(const ir::Op& op);
   void print_reduction(const ir::Op& op);
   void print_whole_reduction(const ir::Op& op, const char* start);

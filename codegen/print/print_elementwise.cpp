@@ -83,7 +83,7 @@ std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
     const Op& op = f_[ops[i]];
     if (kind_of(op.code) == OpKind::source || deferred_.count(i)) continue;
     if (kind_of(op.code) != OpKind::elementwise || guarded_.count(op.results[0]) ||
-        f_[op.results[0]].home.space != Space::registers)
+        f_[op.results[0]].home.space != Space::registers || op.code == OpCode::tanh)
       break;
     run.push_back(i);
   }
@@ -178,6 +178,34 @@ void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
   std::vector<std::size_t> run = guarded_[value];
   run.push_back(position);
   print_run(block, run);
+}
+
+/// The hyperbolic tangent takes two results of the special function unit, which softmax needs itself. Where
+/// all arguments of a warp are small, as those of capped scores are, a polynomial takes their place.
+void KernelPrinter::print_tanh(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const bool in_place = dies_at(from, position_) && shape_of(from) == shape_of(value) &&
+                        f_.definition(from) && kind_of(f_.definition(from)->code) != OpKind::source;
+  out_.comment(fmt::format("{} = tanh({})", label(value), label(from)));
+  const std::string largest = names_.unique(label(value) + "_largest");
+  out_.line("float {} = 0.f;", largest);
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape_of(value), scopes);
+    out_.line("{0} = fc::max({0}, fc::magnitude({1}));", largest, element(from, cursor));
+  }
+  if (in_place)
+    storage_[value.index] = storage_[from.index];
+  else
+    declare(value);
+  for (const bool small : {true, false}) {
+    auto branch = small ? out_.block("if (fc::all_lanes({} <= fc::small_tanh_argument()))", largest)
+                        : out_.block("else");
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape_of(value), scopes);
+    out_.line("{} = fc::{}({});", element(value, cursor), small ? "tanh_of_small" : "tanh",
+              element(from, cursor));
+  }
 }
 
 /// Whether every reader of a 16-bit value rounds what it reads: then the cast itself need not.

@@ -18,6 +18,8 @@ FC_DEVICE float flush_to_zero(float x) {
 FC_DEVICE float exp2(float x) { return flush_to_zero(__builtin_exp2f(x)); }
 FC_DEVICE float log2(float x) { return __builtin_log2f(x); }
 FC_DEVICE float sqrt(float x) { return flush_to_zero(__builtin_sqrtf(flush_to_zero(x))); }
+FC_DEVICE float magnitude(float x) { return __builtin_fabsf(x); }
+FC_DEVICE float tanh(float x) { return __builtin_tanhf(x); }
 FC_DEVICE float floor(float x) { return __builtin_floorf(x); }
 FC_DEVICE float reciprocal(float x) { return flush_to_zero(1.f / flush_to_zero(x)); }
 FC_DEVICE float divide(float x, float y) {
@@ -26,6 +28,11 @@ FC_DEVICE float divide(float x, float y) {
   return x / y;
 }
 FC_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+constexpr FC_DEVICE float small_tanh_argument() { return 0.5f; }
+FC_DEVICE float tanh_of_small(float x) {
+  const float z = x * x;
+  return x * fma(fma(fma(-0.04441858f, z, 0.13190912f), z, -0.33326375f), z, 0.99999946f);
+}
 FC_DEVICE float max(float a, float b) { return b != b || a > b ? a : b; }
 FC_DEVICE float min(float a, float b) { return b != b || a < b ? a : b; }
 FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
