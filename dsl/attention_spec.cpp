@@ -81,6 +81,13 @@ AttentionSpec nearest_valid(AttentionSpec spec) {
     spec.heads = spec.kv_heads = 0;
   for (std::optional<int>* length : {&spec.batch, &spec.q_len, &spec.kv_len})
     if (*length && **length < 1) length->reset();
+  if (!check(spec.mask).empty()) spec.mask = full();
+  if (!check(spec.score).empty()) spec.score = {};
+  if (!check(spec.sink).empty()) spec.sink = {};
+  if (!check(spec).empty()) {  // each is right, and they do not go together
+    spec.score = {};
+    spec.sink = {};
+  }
   return spec;
 }
 

@@ -156,6 +156,8 @@ TEST(NearestSpec, HasNoContradictions) {
   spec.heads = 6;
   spec.kv_heads = 4;
   spec.q_len = 0;
+  spec.mask = Mask("kv_idx <=");
+  spec.score = Score("score + slopes[h]");
   const AttentionSpec near = nearest_valid(spec);
   EXPECT_TRUE(check(near).empty());
   EXPECT_EQ(near.head_dim, 104);
