@@ -31,6 +31,7 @@ struct ScalarArgument {
   std::string name;
   DType dtype = DType::f32;
   bool positive = false;  ///< the kernel was simplified under `value > 0`; a launch must refuse others
+  bool is_length = false;  ///< sizes the grid; a launch must refuse a negative one
 };
 
 /// One field of the kernel's single parameter, a struct passed by value in constant memory.
@@ -53,11 +54,13 @@ struct GridSize {
   [[nodiscard]] constexpr std::int64_t count() const { return std::int64_t{x} * y * z; }
 };
 
-/// Blocks along one parallel axis: ceil(extent / tile).
+/// Blocks along one parallel axis: ceil(extent / tile), or ceil(scalar / tile) where a scalar says how long
+/// the longest part of a ragged axis is.
 struct GridAxis {
   std::string name;
   Extent extent;
   int tile = 1;
+  int scalar = -1;  ///< which of `scalars`
 };
 
 /// A generated kernel. `text` is complete CUDA C++ without includes; `prelude` is the part of it before

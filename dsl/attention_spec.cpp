@@ -11,6 +11,7 @@ std::string_view name_of(TensorLayout layout) {
   switch (layout) {
     case TensorLayout::bhsd: return "bhsd";
     case TensorLayout::bshd: return "bshd";
+    case TensorLayout::thd: return "thd";
   }
   return "?";
 }
@@ -55,6 +56,17 @@ std::vector<std::string> check(const AttentionSpec& spec) {
       reasons.push_back(fmt::format(
           "{} = {}: a compiled-in length is at least 1; leave it open for tensors that may be empty",
           name, *length));
+  for (const auto& [name, length] : std::initializer_list<std::pair<const char*, std::optional<int>>>{
+           {"q_len", spec.q_len}, {"kv_len", spec.kv_len}})
+    if (spec.packed() && length)
+      reasons.push_back(fmt::format(
+          "{} = {} with layout thd: packed sequences have lengths of their own; leave it open", name,
+          *length));
+  for (const auto& [name, given] : {std::pair{"q_lens", spec.q_lens}, {"kv_lens", spec.kv_lens}})
+    if (spec.packed() && given)
+      reasons.push_back(fmt::format(
+          "{} with layout thd: cu_seqlens_q and cu_seqlens_k say the lengths already; leave it out",
+          name));
   const auto add = [&](const std::vector<std::string>& more) {
     reasons.insert(reasons.end(), more.begin(), more.end());
   };

@@ -15,6 +15,7 @@ namespace flashcore {
 enum class TensorLayout {
   bhsd,  ///< [batch, heads, length, head_dim]
   bshd,  ///< [batch, length, heads, head_dim]
+  thd,   ///< [total, heads, head_dim]: the sequences of a batch one behind the other
 };
 
 /// Scaled dot-product attention, softmax(score(scale q k^T) + mask) v, computed without storing the scores
@@ -26,6 +27,13 @@ enum class TensorLayout {
 /// h / (heads / kv_heads). First comes the scale, then the score expression, then the mask. A row that
 /// sees no key gives zeros and, without a sink, an lse of -inf. The tensors that the expressions capture
 /// are passed after the others: the mask's, the score's, the sink's, one of a name.
+///
+/// Sequences of different lengths come packed or padded. Packed (layout thd): q [total_q, heads,
+/// head_dim], k [total_k, kv_heads, head_dim], v and o alike, lse [heads, total_q]; cu_seqlens_q and
+/// cu_seqlens_k, i32 [batch + 1], say where each sequence begins and where the last one ends, and the
+/// scalar max_q_len what the longest one is at most. Padded: the layouts of a batch, and q_lens and
+/// kv_lens, i32 [batch], how much of each sequence there is; rows beyond it become zeros with an lse of
+/// -inf. Expressions see positions within a sequence and its own lengths. Any length may be 0.
 struct AttentionSpec {
   int head_dim = 0;    ///< 8 to 256, a multiple of 8
   int head_dim_v = 0;  ///< 0: head_dim
@@ -37,12 +45,14 @@ struct AttentionSpec {
   Sink sink = {};
   TensorLayout layout = TensorLayout::bhsd;
   bool lse = false;    ///< also return the log-sum-exp of every row
+  bool q_lens = false, kv_lens = false;  ///< padded: the sequences have lengths of their own
 
   // A length given here is compiled in; otherwise it is read off the tensors at launch.
   std::optional<int> batch, q_len, kv_len;
 
   [[nodiscard]] int value_dim() const { return head_dim_v ? head_dim_v : head_dim; }
   [[nodiscard]] int group() const { return kv_heads ? heads / kv_heads : 1; }
+  [[nodiscard]] bool packed() const { return layout == TensorLayout::thd; }
 };
 
 /// The tensors that the spec's expressions capture, one of a name, in the order of a launch.

@@ -1,4 +1,4 @@
-// The length of an axis or of a tensor dimension: a constant, or a name bound at launch.
+// The length of an axis or of a tensor dimension: a constant, or a name bound at launch, plus a constant.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,30 @@ namespace flashcore {
 
 /// A constant (`Extent(128)`) is compiled into the kernel. A named extent (`Extent("Sq")`) is a kernel
 /// argument read off the shapes of the tensors that carry it, so a new length compiles nothing.
+/// `Extent("B") + 1` is a dimension with one element more: where each of B things begins, and the end.
 struct Extent {
   std::string name;
   std::int64_t value = -1;
+  int plus = 0;  ///< added to a named extent; not negative
 
   Extent() = default;
   Extent(std::int64_t value) : value(value) {}  // NOLINT(google-explicit-constructor)
   explicit Extent(std::string name) : name(std::move(name)) {}
 
   [[nodiscard]] bool is_static() const { return value >= 0; }
-  [[nodiscard]] std::string text() const { return is_static() ? std::to_string(value) : name; }
+  [[nodiscard]] std::string text() const {
+    if (is_static()) return std::to_string(value);
+    return plus ? std::string(name).append(" + ").append(std::to_string(plus)) : name;
+  }
   bool operator==(const Extent&) const = default;
 };
+
+inline Extent operator+(Extent extent, int more) {
+  if (extent.is_static())
+    extent.value += more;
+  else
+    extent.plus += more;
+  return extent;
+}
 
 }  // namespace flashcore

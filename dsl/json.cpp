@@ -102,6 +102,8 @@ void for_each_field(Spec& spec, Visit&& visit) {
   visit("sink", spec.sink);
   visit("layout", spec.layout);
   visit("lse", spec.lse);
+  visit("q_lens", spec.q_lens);
+  visit("kv_lens", spec.kv_lens);
   visit("batch", spec.batch);
   visit("q_len", spec.q_len);
   visit("kv_len", spec.kv_len);

@@ -74,6 +74,26 @@ Tile ProgramBuilder::scalar(std::string name, DType dtype, bool positive, const 
   return Tile(this, ops_.at(at).parameter(id)).named(name);
 }
 
+void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const At& at) {
+  const auto bound = [&](const Operand& operand) {
+    if (operand.is_tile()) return operand.tile.id();
+    return ops_.at(at).constant(operand.number, DType::i32);
+  };
+  const ir::ValueId first = bound(begin), last = bound(end);
+  function_[axis.id].ragged = true;
+  ops_.at(at).place(axis.id, first, last);
+}
+
+void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const Tile& longest,
+                           const At& at) {
+  const ir::Op* made_by = function_.definition(longest.id());
+  if (!made_by || made_by->code != ir::OpCode::parameter || longest.dtype() != DType::i32)
+    throw SpecError({fmt::format("the longest part of {}", function_[axis.id].name),
+                     "it sizes the grid before anything is computed", "an i32 scalar argument", at});
+  function_[axis.id].longest = function_[made_by->parameter].name;
+  place(axis, begin, end, at);
+}
+
 Tile ProgramBuilder::constant(double value, DType dtype, const At& at) {
   return {this, ops_.at(at).constant(value, dtype)};
 }

@@ -47,6 +47,19 @@ class ProgramBuilder {
   /// that is not is refused.
   Tile scalar(std::string name, DType dtype, bool positive = false, const At& at = At::current());
 
+  /// Makes an axis ragged: in each block it covers positions [begin, end) of the dimension it indexes,
+  /// two i32 scalars that are known to the block alone, such as elements of cu_seqlens. `length(axis)`
+  /// is then end - begin, `index(axis)` counts from 0, loads give zeros and stores write nothing outside
+  /// [begin, end), and a block without a tile in it leaves at once. The part is cut to the dimension,
+  /// so that wrong numbers read and write nothing outside the tensors.
+  ///
+  /// Stands at the top, before anything but scalars. Blocks along a parallel_tiles axis are counted
+  /// by `longest`, an i32 scalar argument: what the longest part is at most. Positions beyond it are
+  /// not computed. Without it there are blocks for parts as long as the whole dimension.
+  void place(Axis axis, Operand begin, Operand end, const At& at = At::current());
+  void place(Axis axis, Operand begin, Operand end, const Tile& longest,
+             const At& at = At::current());
+
   Tile constant(double value, DType dtype = DType::f32, const At& at = At::current());
   /// The same value everywhere over the given axes: what a loop's state starts from.
   Tile fill(const std::vector<Axis>& axes, double value, DType dtype = DType::f32,

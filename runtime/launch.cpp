@@ -22,6 +22,10 @@ void require(bool holds, const KernelSource& source, const char* what) {
   if (!holds) throw InternalError(fmt::format("the signature of {}: {}", source.name, what));
 }
 
+std::int64_t constant_part(const Extent& extent) {
+  return extent.is_static() ? extent.value : extent.plus;
+}
+
 int width_of(ParameterField::Kind kind) {
   return kind == ParameterField::Kind::pointer || kind == ParameterField::Kind::stride ? 8 : 4;
 }
@@ -64,7 +68,7 @@ void LaunchPlan::plan_tensors() {
     for (int dim = 0; dim < rank; ++dim) {
       const int extent = extent_index(tensor.dims[dim]);
       const auto at = static_cast<std::size_t>(dim);
-      dimensions_.push_back({.value = tensor.dims[dim].value,
+      dimensions_.push_back({.value = constant_part(tensor.dims[dim]),
                              .stride_limit = at < tensor.stride_limits.size()
                                                  ? tensor.stride_limits[at]
                                                  : std::numeric_limits<std::int64_t>::max(),
@@ -115,8 +119,11 @@ void LaunchPlan::plan_fields() {
 void LaunchPlan::plan_grid() {
   for (const GridAxis& axis : source_->grid) {
     require(axis.tile >= 1, *source_, "an empty tile");
-    grid_.push_back({.value = axis.extent.value,
+    require(axis.scalar < static_cast<int>(source_->scalars.size()), *source_,
+            "a grid sized by a scalar that it does not have");
+    grid_.push_back({.value = constant_part(axis.extent),
                      .extent = static_cast<std::int8_t>(extent_index(axis.extent)),
+                     .scalar = static_cast<std::int8_t>(axis.scalar),
                      .tile = axis.tile});
   }
 }
@@ -137,10 +144,10 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
     const Dimension& expected = dimensions[dim];
     const std::int64_t size = view.shape[dim];
     if (expected.gives) {
-      if (size < 0 || size > largest_length) [[unlikely]]
+      if (size < expected.value || size > largest_length) [[unlikely]]
         refusal.size(index, dim);
-      extents[expected.extent] = size;
-    } else if (size != (expected.extent < 0 ? expected.value : extents[expected.extent]))
+      extents[expected.extent] = size - expected.value;
+    } else if (size != expected.value + (expected.extent < 0 ? 0 : extents[expected.extent]))
         [[unlikely]] {
       refusal.size(index, dim);
     }
@@ -170,12 +177,15 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
   }
 }
 
-GridSize LaunchPlan::grid_size(const Extents& extents) const {
+GridSize LaunchPlan::grid_size(const Extents& extents,
+                               std::span<const ScalarValue> scalars) const {
   static constexpr std::array<std::int64_t, 3> limits{largest_length, 65535, 65535};
   std::array<std::int64_t, 3> blocks{1, 1, 1};
   for (std::size_t i = 0; i < grid_.size(); ++i) {
     const Blocks& axis = grid_[i];
-    const std::int64_t length = axis.extent < 0 ? axis.value : extents[axis.extent];
+    const std::int64_t length = axis.scalar >= 0  ? scalars[axis.scalar].i32()
+                                : axis.extent < 0 ? axis.value
+                                                  : axis.value + extents[axis.extent];
     std::int64_t& along = blocks[std::min<std::size_t>(i, 2)];
     along *= (length + axis.tile - 1) / axis.tile;
     if (along > limits[std::min<std::size_t>(i, 2)]) [[unlikely]]
@@ -201,8 +211,8 @@ LaunchPlan::Bound LaunchPlan::bind(std::span<const TensorView> tensors,
   for (int index = 0; index < static_cast<int>(scalars.size()); ++index) {
     const ScalarArgument& expected = source_->scalars[index];
     const ScalarValue& given = scalars[index];
-    if (given.dtype() != expected.dtype || (expected.positive && !given.is_positive()))
-        [[unlikely]] {
+    if (given.dtype() != expected.dtype || (expected.positive && !given.is_positive()) ||
+        (expected.is_length && given.i32() < 0)) [[unlikely]] {
       refusal.scalar(index, given);
     }
   }
@@ -227,7 +237,7 @@ LaunchPlan::Bound LaunchPlan::bind(std::span<const TensorView> tensors,
       put(block, f.offset, value.i32());
     }
   }
-  return {.grid = grid_size(extents),
+  return {.grid = grid_size(extents, scalars),
           .device = tensors.empty() ? cpu_device : tensors[0].device};
 }
 

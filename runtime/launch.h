@@ -44,7 +44,7 @@ class LaunchPlan {
   // One dimension of one tensor, in the order of the program. The first tensor that carries a named
   // extent gives its value, all others have to agree.
   struct Dimension {
-    std::int64_t value = 0;  // of a static one
+    std::int64_t value = 0;  // of a static one; else what is added to the named extent
     std::int64_t stride_limit = 0;  // either way from zero
     std::int8_t extent = -1;
     bool gives = false;
@@ -65,8 +65,9 @@ class LaunchPlan {
     std::int8_t dim = 0;
   };
   struct Blocks {
-    std::int64_t value = 0;
+    std::int64_t value = 0;  // as of a dimension
     std::int8_t extent = -1;
+    std::int8_t scalar = -1;
     std::int32_t tile = 1;
   };
 
@@ -77,7 +78,8 @@ class LaunchPlan {
 
   void check_tensor(const Signature& signature, int index, std::span<const TensorView> tensors,
                     Extents& extents) const;
-  [[nodiscard]] GridSize grid_size(const Extents& extents) const;
+  [[nodiscard]] GridSize grid_size(const Extents& extents,
+                                   std::span<const ScalarValue> scalars) const;
 
   std::shared_ptr<const KernelSource> source_;
   std::vector<Signature> signatures_;

@@ -40,9 +40,10 @@ std::string LaunchRefusal::expected_shape(int tensor) const {
   std::vector<std::string> parts;
   for (const Extent& extent : source_.tensors[tensor].dims) {
     std::string part = extent.text();
-    for (int other = 0; !extent.is_static() && other < tensor && part == extent.name; ++other) {
+    const std::string open = part;
+    for (int other = 0; !extent.is_static() && other < tensor && part == open; ++other) {
       const std::vector<Extent>& dims = source_.tensors[other].dims;
-      for (std::size_t dim = 0; dim < dims.size() && part == extent.name; ++dim) {
+      for (std::size_t dim = 0; dim < dims.size() && part == open; ++dim) {
         if (dims[dim] == extent) part += fmt::format(" = {}", tensors_[other].shape[dim]);
       }
     }
@@ -86,6 +87,9 @@ void LaunchRefusal::size(int tensor, int dim) const {
   const std::string why = fmt::format("it is {}, the kernel expects {}", shape_of(tensors_[tensor]),
                                       expected_shape(tensor));
   const std::string what = fmt::format("dimension {} of {} is {}", dim, argument.name, given);
+  if (given >= 0 && given < argument.dims[dim].plus) {
+    refuse(what, why, fmt::format("at least {} elements", argument.dims[dim].plus));
+  }
   if (given < 0 || given > std::numeric_limits<std::int32_t>::max()) {
     refuse(what, why + "; lengths are 32 bit", "split the work into several launches");
   }
@@ -157,6 +161,11 @@ void LaunchRefusal::scalar(int index, const ScalarValue& given) const {
            fmt::format("{} was given, the kernel takes {}", name_of(given.dtype()),
                        name_of(argument.dtype)),
            "convert it");
+  }
+  if (argument.is_length) {
+    refuse(fmt::format("{} is {}", argument.name, given.i32()),
+           "it says how long the longest part of an axis is, and sizes the grid",
+           "a length of 0 or more");
   }
   refuse(fmt::format("{} is {}", argument.name,
                      given.dtype() == DType::f32 ? fmt::to_string(given.f32())

@@ -1,7 +1,5 @@
 #include "templates/attention.h"
 
-#include <fmt/format.h>
-
 #include "templates/attention_tensors.h"
 
 namespace flashcore {
@@ -17,7 +15,7 @@ struct State {
 
 Program attention_forward(const AttentionSpec& spec) {
   ProgramBuilder b("attention_forward");
-  const AttentionTensors t = declare_attention(b, spec);
+  AttentionTensors t = declare_attention(b, spec);
   const Axis d = b.whole("d", spec.head_dim), dv = b.whole("dv", spec.value_dim());
   const Axis rows = b.parallel_tiles("rows", t.q_len), cols = b.tiles("cols", t.kv_len);
   const Tensor q = t.input("q", t.heads, t.q_len, spec.head_dim);
@@ -25,10 +23,11 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tensor v = t.input("v", t.kv_heads, t.kv_len, spec.value_dim());
   const Tensor o = t.output("o", t.heads, t.q_len, spec.value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
-  declare_captured(b, captured_tensors(spec));
 
   // exp(x) is 2 to the x log2(e), so scores are kept in base-2 units throughout.
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
+  t.place(spec, rows, cols);
+  declare_captured(b, captured_tensors(spec));
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
   const Tile query = load(t.at(q, t.head, rows, d)).named("query");
@@ -47,14 +46,12 @@ Program attention_forward(const AttentionSpec& spec) {
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
 
-  // A row that saw no key has row_sum 0 and becomes zeros; a NaN in its scores stays a NaN.
-  const Tile empty = (last.row_sum == 0.f).named("empty");
+  // A row that saw no key has row_sum 0 and becomes zeros, as does one beyond its sequence; a NaN in its scores stays a NaN.
+  const Tile empty = t.or_beyond(last.row_sum == 0.f, rows).named("empty");
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
   store(t.at(o, t.head, rows, dv), cast(last.out * inverse, spec.dtype));
-  if (spec.lse) {
-    store(lse(t.batch, t.head, rows),
-          where(empty, -infinity, (last.row_max + log2(last.row_sum)) * ln2));
-  }
+  if (spec.lse)
+    store(t.at(lse, rows), where(empty, -infinity, (last.row_max + log2(last.row_sum)) * ln2));
   return b.finish();
 }
 

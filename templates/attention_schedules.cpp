@@ -10,8 +10,10 @@ namespace {
 
 int padded(int dim) { return (dim + 15) / 16 * 16; }
 
+/// The kernel that was measured: everything read off the tensors, every sequence as long as they are.
 bool all_lengths_open(const AttentionSpec& spec) {
-  return !spec.heads && !spec.batch && !spec.q_len && !spec.kv_len;
+  return !spec.heads && !spec.batch && !spec.q_len && !spec.kv_len && !spec.packed() &&
+         !spec.q_lens && !spec.kv_lens;
 }
 
 /// Bytes of shared memory for opaque blocks with one tile of keys and values: every row is 8 elements longer

@@ -11,6 +11,7 @@ Extent extent_or(std::optional<int> value, const char* name) {
 
 std::vector<Extent> dims(const AttentionTensors& t, const Extent& heads, const Extent& length,
                          int dim) {
+  if (t.layout == TensorLayout::thd) return {length, heads, Extent(dim)};
   if (t.layout == TensorLayout::bshd) return {t.batch_size, length, heads, Extent(dim)};
   return {t.batch_size, heads, length, Extent(dim)};
 }
@@ -32,8 +33,8 @@ AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec&
   t.batch_size = extent_or(spec.batch, "B");
   t.heads = spec.heads ? Extent(spec.heads) : Extent(std::string("H"));
   t.kv_heads = spec.kv_heads ? Extent(spec.kv_heads) : t.heads;
-  t.q_len = extent_or(spec.q_len, "Sq");
-  t.kv_len = extent_or(spec.kv_len, "Sk");
+  t.q_len = extent_or(spec.q_len, spec.packed() ? "Tq" : "Sq");
+  t.kv_len = extent_or(spec.kv_len, spec.packed() ? "Tk" : "Sk");
   t.batch = builder.parallel("batch", t.batch_size);
   t.head = builder.parallel("head", t.heads);
   return t;
@@ -50,17 +51,50 @@ Tensor AttentionTensors::output(const std::string& name, const Extent& head_coun
 }
 
 Tensor AttentionTensors::row_output(const std::string& name) const {
+  if (layout == TensorLayout::thd) return builder->output(name, DType::f32, {heads, q_len});
   return builder->output(name, DType::f32, {batch_size, heads, q_len});
+}
+
+void AttentionTensors::place(const AttentionSpec& spec, Axis rows, Axis cols) {
+  if (spec.packed()) {
+    const Tile longest = builder->scalar("max_q_len", DType::i32);
+    const Tensor q = builder->input("cu_seqlens_q", DType::i32, {batch_size + 1});
+    const Tensor k = builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
+    const Tile sequence = index(batch), next = sequence + 1;
+    builder->place(rows, load(q(sequence)), load(q(next)), longest);
+    builder->place(cols, load(k(sequence)), load(k(next)));
+    return;
+  }
+  if (spec.q_lens) {
+    const Tile given = load(builder->input("q_lens", DType::i32, {batch_size})(batch));
+    own_q_len = minimum(maximum(given, 0), length(rows)).named("own_q_len");
+  }
+  if (spec.kv_lens)
+    builder->place(cols, 0, load(builder->input("kv_lens", DType::i32, {batch_size})(batch)));
 }
 
 Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, Axis rows,
                             Axis columns) const {
+  if (layout == TensorLayout::thd) return tensor(rows, head_index, columns);
   if (layout == TensorLayout::bshd) return tensor(batch, rows, head_index, columns);
   return tensor(batch, head_index, rows, columns);
 }
 
+Access AttentionTensors::at(const Tensor& tensor, Axis rows) const {
+  if (layout == TensorLayout::thd) return tensor(head, rows);
+  return tensor(batch, head, rows);
+}
+
 ScoreSite AttentionTensors::site(Axis rows, Axis cols) const {
-  return {index(batch), index(head), index(rows), index(cols), length(rows), length(cols)};
+  return {index(batch), index(head), index(rows), index(cols), query_length(rows), length(cols)};
+}
+
+Tile AttentionTensors::query_length(Axis rows) const {
+  return own_q_len.owner() ? own_q_len : length(rows);
+}
+
+Tile AttentionTensors::or_beyond(const Tile& condition, Axis rows) const {
+  return own_q_len.owner() ? condition || index(rows) >= own_q_len : condition;
 }
 
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
@@ -72,16 +106,21 @@ Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
     const Tile modified = apply(spec.score, (products * scale).named("scaled"), site);
     scores = (builder.fill({rows, cols}, 0) + modified).named("modified") * unit;
   }
-  if (spec.mask.is_full()) return scores;
-  return where(apply(spec.mask, site), scores.named("scores"), -infinity);
+  Tile visible;
+  if (!spec.mask.is_full()) visible = apply(spec.mask, site);
+  if (t.own_q_len.owner()) {
+    const Tile exists = site.query_index < t.own_q_len;
+    visible = visible.owner() ? visible && exists : exists;
+  }
+  return visible.owner() ? where(visible, scores.named("scores"), -infinity) : scores;
 }
 
 SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
                            const AttentionTensors& t, Axis rows, Axis cols) {
   const Tile nothing = builder.fill({rows}, lowest);
   if (spec.sink.text.empty()) return {nothing, builder.fill({rows}, 0)};
-  const Tile sink = apply(spec.sink, {index(t.batch), index(t.head), index(rows), {}, length(rows),
-                                      length(cols)});
+  const Tile sink = apply(spec.sink, {index(t.batch), index(t.head), index(rows), {},
+                                      t.query_length(rows), length(cols)});
   return {maximum(nothing, sink * log2e), builder.fill({rows}, 1)};
 }
 

@@ -10,13 +10,14 @@ namespace flashcore {
 inline constexpr double log2e = 1.4426950408889634;
 inline constexpr double ln2 = 0.6931471805599453;
 
-/// Lengths the spec leaves open are named B, H, Hk, Sq and Sk.
+/// Lengths the spec leaves open are named B, H, Hk, Sq and Sk, those of packed tensors Tq and Tk.
 struct AttentionTensors {
   ProgramBuilder* builder = nullptr;
   TensorLayout layout = TensorLayout::bhsd;
   DType dtype = DType::bf16;
   Extent batch_size, heads, kv_heads, q_len, kv_len;
   Axis batch, head;
+  Tile own_q_len;  ///< with q_lens: how much of the query there is; no value without
 
   /// A tensor [batch, heads, length, dim], its dimensions in the spec's order.
   [[nodiscard]] Tensor input(const std::string& name, const Extent& head_count,
@@ -26,11 +27,21 @@ struct AttentionTensors {
   /// An f32 tensor [batch, heads, q_len].
   [[nodiscard]] Tensor row_output(const std::string& name) const;
 
+  /// Declares the tensors that say how long each sequence is, if the spec has them, and places the axes
+  /// in the block's own sequence.
+  void place(const AttentionSpec& spec, Axis rows, Axis cols);
+
   /// tensor(batch, head, rows, columns), in the tensor's own order.
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, Axis rows,
                           Axis columns) const;
+  /// tensor(batch, head, rows) of a row_output.
+  [[nodiscard]] Access at(const Tensor& tensor, Axis rows) const;
   /// The positions of the scores over [rows, cols]. Outside a loop over them, cols has no position.
   [[nodiscard]] ScoreSite site(Axis rows, Axis cols) const;
+  /// The query's own length.
+  [[nodiscard]] Tile query_length(Axis rows) const;
+  /// A condition on rows that holds beyond the sequence, too, where q_lens leaves rows there.
+  [[nodiscard]] Tile or_beyond(const Tile& condition, Axis rows) const;
 };
 
 /// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf where

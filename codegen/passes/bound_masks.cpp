@@ -164,11 +164,11 @@ const LoopMask* to_survey(const std::vector<LoopMask>& masks) {
 
 /// Whether the mask itself says that positions are on the axis, or tiles have no others.
 bool ends_at_axis(const Function& f, const LoopMask& mask, AxisId axis) {
-  if (f[axis].extent.is_static() && f[axis].extent.value % f[axis].tile == 0) return true;
+  if (!f[axis].may_overrun()) return true;
   return std::ranges::any_of(mask.condition.terms, [&](const AffineForm& term) {
     if (term.positions.size() != 1 || term.positions.begin()->second != -1) return false;
-    if (f[axis].extent.is_static())
-      return term.scalars.empty() && term.constant < f[axis].extent.value;
+    if (const auto length = f[axis].fixed_length())
+      return term.scalars.empty() && term.constant < *length;
     if (term.scalars.size() != 1 || term.constant >= 0) return false;
     const auto& [scalar, factor] = *term.scalars.begin();
     const Op* op = f.definition(scalar);

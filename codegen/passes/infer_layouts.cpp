@@ -257,7 +257,7 @@ class LayoutInference {
       if (!rows || !columns) continue;
       const Axis &row_axis = f_[type.axes[0]], &column_axis = f_[type.axes[1]];
       // Vector accesses need an alignment that only a constant length promises.
-      const int slots = column_axis.extent.is_static() && column_axis.extent.value % 4 == 0 ? 4 : 1;
+      const int slots = column_axis.fixed_length().value_or(1) % 4 == 0 ? 4 : 1;
       const int warps = schedule_.warps_m * schedule_.warps_n;
       const PlainLayout plain = schedule_.softmax == Softmax::shared && has_products_
                                     ? row_tile(row_axis.tile, column_axis.tile, warps)

@@ -14,8 +14,6 @@ namespace {
 
 using namespace ir;
 
-bool divides(const Axis& axis) { return axis.extent.is_static() && axis.extent.value % axis.tile == 0; }
-
 /// The axis that a dot sums over.
 AxisId inner_axis(const Function& f, const Op& dot) { return f[dot.operands[0]].type.axes[1]; }
 
@@ -118,7 +116,7 @@ void mask_axis(Function& f, BlockId block, AxisId axis) {
 
 void mask_tails(Function& f, const PassContext& context) {
   for (std::size_t i = 0; i < f.axes.size(); ++i)
-    if (f.axes[i].kind != AxisKind::parallel && !divides(f.axes[i])) mask_axis(f, f.body, AxisId(i));
+    if (f.axes[i].kind != AxisKind::parallel && f.axes[i].may_overrun()) mask_axis(f, f.body, AxisId(i));
   simplify(f, context);
 }
 

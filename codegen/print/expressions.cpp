@@ -26,9 +26,24 @@ std::string KernelPrinter::number(double value, DType dtype) {
   return text + "f";
 }
 
+/// The length of a tensor dimension.
+std::string KernelPrinter::extent_text(const Extent& extent) {
+  if (extent.is_static()) return std::to_string(extent.value);
+  return extent.plus ? fmt::format("(p.{} + {})", extent.name, extent.plus) : "p." + extent.name;
+}
+
 std::string KernelPrinter::extent(AxisId axis) const {
-  const Extent& length = f_[axis].extent;
-  return length.is_static() ? std::to_string(length.value) : "p." + length.name;
+  if (!f_[axis].ragged) return extent_text(f_[axis].extent);
+  if (parts_[axis.index].length.empty())
+    throw InternalError(fmt::format("no length of axis {} here", f_[axis].name));
+  return parts_[axis.index].length;
+}
+
+std::string KernelPrinter::tile_count(AxisId axis) const {
+  const int tile = f_[axis].tile;
+  if (const auto length = f_[axis].fixed_length())
+    return std::to_string((*length + tile - 1) / tile);
+  return fmt::format("({} + {}) / {}", extent(axis), tile - 1, tile);
 }
 
 std::string KernelPrinter::begin(AxisId axis) const {
@@ -49,10 +64,8 @@ std::string KernelPrinter::scalar(ValueId value) {
       case OpCode::index:
       case OpCode::tile_begin: return begin(op->axis);
       case OpCode::tile_count: {
-        const Axis& axis = f_[op->axis];
-        if (axis.extent.is_static())
-          return std::to_string((axis.extent.value + axis.tile - 1) / axis.tile);
-        return fmt::format("(({} + {}) / {})", extent(op->axis), axis.tile - 1, axis.tile);
+        const std::string count = tile_count(op->axis);
+        return f_[op->axis].fixed_length() ? count : "(" + count + ")";
       }
       default: break;
     }
@@ -118,7 +131,7 @@ std::string KernelPrinter::gathered(const Op& op, const std::vector<std::string>
   std::string offset, inside;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     const Extent& dim = tensor.dims[d];
-    const std::string length = dim.is_static() ? std::to_string(dim.value) : "p." + dim.name;
+    const std::string length = extent_text(dim);
     offset += fmt::format("{}{} * {}", d ? " + " : "", indices[d], stride(op.tensor, d));
     inside += fmt::format("{}fc::within({}, {})", d ? " && " : "", indices[d], length);
   }

@@ -17,6 +17,7 @@ KernelSource KernelPrinter::print() {
   last_use_.assign(f_.values.size(), 0);
   home_block_.assign(f_.values.size(), BlockId{});
   uses_ = count_uses(f_);
+  parts_.resize(f_.axes.size());
   for (std::size_t b = 0; b < f_.blocks.size(); ++b)
     for (ValueId argument : f_.blocks[b].arguments) home_block_[argument.index] = BlockId(b);
   for_each_op(f_, f_.body, [&](const Op& op, BlockId block) {
@@ -126,6 +127,7 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::dot: print_dot(op); break;
     case OpCode::convert: print_convert(op); break;
     case OpCode::combine_shares: print_combination(op); break;
+    case OpCode::place: print_place(op); break;
     case OpCode::load: print_load(op); break;
     case OpCode::store: print_store(op); break;
     case OpCode::copy:
@@ -217,10 +219,7 @@ void KernelPrinter::print_loop(const Op& loop) {
     first = scalar(loop.operands[0]);
     last = scalar(loop.operands[static_cast<std::size_t>(loop.bounds) - 1]);
   } else {
-    const Axis& axis = f_[loop.axis];
-    last = axis.extent.is_static()
-               ? std::to_string((axis.extent.value + axis.tile - 1) / axis.tile)
-               : fmt::format("(p.{} + {}) / {}", axis.extent.name, axis.tile - 1, axis.tile);
+    last = tile_count(loop.axis);
   }
   const ValueId tile = f_[loop.body].arguments[0];
   const std::string name = names_.unique(f_[loop.axis].name + "_tile");

@@ -45,6 +45,7 @@ class KernelPrinter {
   void collect_arguments();
   void print_parameters();
   void print_grid();
+  [[nodiscard]] int scalar_named(const std::string& name) const;
   std::string stride(ir::TensorId tensor, std::size_t dim) const;
 
   // kernel_printer.cpp: blocks, scalars, loops
@@ -71,6 +72,8 @@ class KernelPrinter {
   std::string position(ir::AxisId axis, const ir::AxisLayout& layout, const Cursor& cursor);
   std::string begin(ir::AxisId axis) const;
   std::string extent(ir::AxisId axis) const;
+  std::string tile_count(ir::AxisId axis) const;
+  static std::string extent_text(const Extent& extent);
   static std::string number(double value, DType dtype);
 
   // print_elementwise.cpp: groups of elementwise ops, reductions, packing
@@ -130,6 +133,7 @@ class KernelPrinter {
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape) const;
 
   // print_memory.cpp
+  void print_place(const ir::Op& op);
   void print_copy(const ir::Op& op);
   void print_store(const ir::Op& op);
   void print_staged_store(const ir::Op& op);
@@ -166,6 +170,11 @@ class KernelPrinter {
   std::vector<ir::BlockId> home_block_;  ///< by value: the block that makes it
   ir::BlockId block_;
   std::size_t position_ = 0;
+  /// A ragged axis in this block: where it begins in the dimension (empty: at 0), and its length.
+  struct Part {
+    std::string first, length;
+  };
+  std::vector<Part> parts_;                      ///< by axis
   std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
   std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;  ///< access -> pointer variable

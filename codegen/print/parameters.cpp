@@ -47,6 +47,9 @@ void KernelPrinter::collect_arguments() {
          tensor.unwritten, tensor.gathered});
   for (const Parameter& parameter : f_.parameters)
     source_.scalars.push_back({parameter.name, parameter.dtype, parameter.positive});
+  for (const Axis& axis : f_.axes)
+    if (!axis.longest.empty())
+      source_.scalars[static_cast<std::size_t>(scalar_named(axis.longest))].is_length = true;
   const auto add_extent = [&](const Extent& extent) {
     auto& known = source_.extents;
     if (!extent.is_static() && std::find(known.begin(), known.end(), extent.name) == known.end())
@@ -73,6 +76,12 @@ void KernelPrinter::collect_arguments() {
   for (int i = 0; i < static_cast<int>(source_.scalars.size()); ++i)
     add(ParameterField::Kind::scalar, i, 0, 4);
   source_.parameter_bytes = (offset + 7) / 8 * 8;
+}
+
+int KernelPrinter::scalar_named(const std::string& name) const {
+  for (std::size_t i = 0; i < f_.parameters.size(); ++i)
+    if (f_.parameters[i].name == name) return static_cast<int>(i);
+  return -1;
 }
 
 void KernelPrinter::print_parameters() {
@@ -108,7 +117,8 @@ void KernelPrinter::print_grid() {
       schedule_.grid_order == GridOrder::tiles_first ? positions : tiles;
   order.insert(order.end(), rest.begin(), rest.end());
   for (AxisId axis : order)
-    source_.grid.push_back({f_[axis].name, f_[axis].extent, f_[axis].tile});
+    source_.grid.push_back(
+        {f_[axis].name, f_[axis].extent, f_[axis].tile, scalar_named(f_[axis].longest)});
 
   // Three axes are CUDA's own dimensions; what more there are share the third.
   static constexpr const char* dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
@@ -117,9 +127,9 @@ void KernelPrinter::print_grid() {
     const Axis& axis = f_[order[i]];
     const bool tiled = axis.kind == AxisKind::parallel_tiles;
     const bool shared = order.size() > 3 && i >= 2, last = i + 1 == order.size();
-    std::string count = extent(order[i]);
+    std::string count = axis.longest.empty() ? extent_text(axis.extent) : "p." + axis.longest;
     if (tiled)
-      count = axis.extent.is_static()
+      count = axis.longest.empty() && axis.extent.is_static()
                   ? std::to_string((axis.extent.value + axis.tile - 1) / axis.tile)
                   : fmt::format("({} + {}) / {}", count, axis.tile - 1, axis.tile);
     const std::string name = names_.unique(tiled ? axis.name + "_tile" : axis.name);

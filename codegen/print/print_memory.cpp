@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
 
@@ -10,10 +11,6 @@ namespace flashcore {
 using namespace ir;
 
 namespace {
-
-bool may_overrun(const Axis& axis) {
-  return !axis.extent.is_static() || axis.extent.value % axis.tile != 0;
-}
 
 /// The tensor dimension an axis of the tile runs along.
 std::size_t dim_of(const Op& op, AxisId axis) {
@@ -24,13 +21,38 @@ std::size_t dim_of(const Op& op, AxisId axis) {
 
 }  // namespace
 
-/// A pointer to the tensor at the access's scalar positions; one variable for equal accesses.
+/// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since nobody
+/// has checked the numbers. A block beyond the part leaves, all threads together.
+void KernelPrinter::print_place(const Op& op) {
+  const Axis& axis = f_[op.axis];
+  const std::string dimension = extent_text(axis.extent);
+  Part& part = parts_[op.axis.index];
+  part.length = names_.unique(axis.name + "_length");
+  const double* zero = constant_of(f_, op.operands[0]);
+  if (zero && *zero == 0) {
+    out_.line("const int {} = fc::max(0, fc::min({}, {}));", part.length, scalar(op.operands[1]),
+              dimension);
+  } else {
+    part.first = names_.unique(axis.name + "_first");
+    out_.line("const int {} = fc::max(0, fc::min({}, {}));", part.first, scalar(op.operands[0]),
+              dimension);
+    out_.line("const int {0} = fc::max({1}, fc::min({2}, {3})) - {1};", part.length, part.first,
+              scalar(op.operands[1]), dimension);
+  }
+  if (axis.kind == AxisKind::parallel_tiles)
+    out_.line("if ({} >= {}) return;", begin(op.axis), part.length);
+}
+
+/// A pointer to the tensor at the access's scalar positions and at the parts of its ragged axes; one
+/// variable for equal accesses.
 std::string KernelPrinter::source_pointer(const Op& op) {
   const Tensor& tensor = f_[op.tensor];
   std::string text = fmt::format("p.{}", tensor.name);
   for (std::size_t d = 0; d < op.coordinates.size(); ++d)
     if (op.coordinates[d].value)
       text += fmt::format(" + {} * {}", scalar(op.coordinates[d].value), stride(op.tensor, d));
+    else if (const Part& part = parts_[op.coordinates[d].axis.index]; !part.first.empty())
+      text += fmt::format(" + {} * {}", part.first, stride(op.tensor, d));
   const auto found = pointers_.find(text);
   if (found != pointers_.end()) return found->second;
   const std::string name = names_.unique(tensor.name + "_at");
@@ -140,6 +162,11 @@ void KernelPrinter::print_copy(const Op& op) {
                      "16-byte copies need neighbouring elements in the last axis of the tile",
                      "index the last dimension with the tile's last axis, and transpose the tile",
                      op.where});
+  if (columns.ragged)
+    throw SpecError({fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name,
+                                 columns.name),
+                     "16-byte copies need rows that begin at a multiple of 8 elements",
+                     "index the last dimension with an axis that is not ragged", op.where});
   require_alignment(op.tensor, 16);
 
   const bool in_loop = !op.operands.empty();
@@ -162,24 +189,24 @@ void KernelPrinter::print_copy(const Op& op) {
   if (first(axes[1]) != "0") start += fmt::format(" + {}", first(axes[1]));
   out_.line("const {}* const {} = {};", element_type(buffer.dtype), tile, start);
   const std::string left = names_.unique(buffer.name + "_rows");
-  if (may_overrun(rows))
+  if (rows.may_overrun())
     out_.line("const int {} = {} - ({});", left, extent(axes[0]), first(axes[0]));
   const std::string right = names_.unique(buffer.name + "_columns");
-  if (may_overrun(columns))
+  if (columns.may_overrun())
     out_.line("const int {} = {} - ({});", right, extent(axes[1]), first(axes[1]));
 
   const std::string target = chunk_base(buffer, in_loop ? scalar(op.operands[1]) : "0");
   const std::string type = fmt::format("const {}*", element_type(buffer.dtype));
   const std::string step = row_stride(op.tensor, row_dim, buffer.rows);
-  for_each_chunk(buffer, type, "source", tile, step, may_overrun(rows) ? left : "", [&](const Chunk& at) {
+  for_each_chunk(buffer, type, "source", tile, step, rows.may_overrun() ? left : "", [&](const Chunk& at) {
     std::string bytes = "16";
-    if (may_overrun(columns)) {
-      const bool whole_chunks = columns.extent.is_static() && columns.extent.value % 8 == 0;
+    if (columns.may_overrun()) {
+      const bool whole_chunks = columns.fixed_length().value_or(1) % 8 == 0;
       bytes = whole_chunks
                   ? fmt::format("{} < {} ? 16 : 0", at.column, right)
                   : fmt::format("fc::max(0, fc::min(8, {} - ({}))) * 2", right, at.column);
     }
-    if (may_overrun(rows)) {
+    if (rows.may_overrun()) {
       if (bytes == "16")
         bytes = fmt::format("{} ? 16 : 0", at.row_exists);
       else
@@ -222,20 +249,20 @@ void KernelPrinter::print_staged_store(const Op& op) {
   const std::string step = row_stride(op.tensor, dim_of(op, axes[0]), buffer.rows);
   const std::string type = fmt::format("{}*", element_type(buffer.dtype));
   const std::string rows_left =
-      may_overrun(rows) ? fmt::format("{} - {}", extent(axes[0]), begin(axes[0])) : "";
+      rows.may_overrun() ? fmt::format("{} - {}", extent(axes[0]), begin(axes[0])) : "";
   for_each_chunk(buffer, type, "out_pointer", target, step, rows_left, [&](const Chunk& at) {
     std::string inside;
-    if (may_overrun(rows)) inside = at.row_exists;
+    if (rows.may_overrun()) inside = at.row_exists;
     const std::string left =
         fmt::format("{} - {} - ({})", extent(axes[1]), begin(axes[1]), at.column);
-    const bool whole_chunks = columns.extent.is_static() && columns.extent.value % 8 == 0;
-    if (may_overrun(columns) && whole_chunks)
+    const bool whole_chunks = columns.fixed_length().value_or(1) % 8 == 0;
+    if (columns.may_overrun() && whole_chunks)
       inside += fmt::format("{}{} > 0", inside.empty() ? "" : " && ", left);
     Writer::Scopes guard;
     if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
     const std::string chunk =
         fmt::format("fc::load_shared_chunk({} + {})", storage_[from.index], at.offset);
-    if (may_overrun(columns) && !whole_chunks)
+    if (columns.may_overrun() && !whole_chunks)
       out_.line("fc::store_partial_chunk({}, {}, {});", at.pointer, chunk, left);
     else
       out_.line("fc::store_chunk({}, {});", at.pointer, chunk);
@@ -272,7 +299,7 @@ void KernelPrinter::print_access(const Op& op, ValueId tile, bool is_store) {
   const Axis& last_axis = f_[shape.axes.back()];
   const bool contiguous = dim_of(op, shape.axes.back()) + 1 == op.coordinates.size();
   const bool vector = contiguous && last.slots > 1 && last.slot_stride == 1 &&
-                      last_axis.extent.is_static() && last_axis.extent.value % last.slots == 0;
+                      last_axis.fixed_length().value_or(1) % last.slots == 0;
   const int count = vector ? last.slots : 1;
   Shape walked = shape;
   if (vector) {
@@ -287,7 +314,7 @@ void KernelPrinter::print_access(const Op& op, ValueId tile, bool is_store) {
     const std::string at = position(shape.axes[k], shape.layouts[k], cursor);
     const std::string step = stride(op.tensor, dim_of(op, shape.axes[k]));
     address += step == "1" ? fmt::format(" + ({})", at) : fmt::format(" + ({}) * {}", at, step);
-    if (may_overrun(f_[shape.axes[k]]))
+    if (f_[shape.axes[k]].may_overrun())
       inside += fmt::format("{}{} < {}", inside.empty() ? "" : " && ", at, extent(shape.axes[k]));
   }
   // The element at the cursor, counted in the slots of the whole fragment.

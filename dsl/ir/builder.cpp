@@ -84,6 +84,10 @@ ValueId Builder::load(TensorId tensor, std::vector<Coordinate> coordinates) {
   return append_inferred(std::move(op));
 }
 
+void Builder::place(AxisId axis, ValueId begin, ValueId end) {
+  append({.code = OpCode::place, .operands = {begin, end}, .axis = axis}, {});
+}
+
 void Builder::store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value) {
   Op op{.code = OpCode::store, .operands = {value}, .where = where_, .tensor = tensor};
   op.coordinates = std::move(coordinates);

@@ -42,6 +42,7 @@ class Builder {
   /// [m, k] x [k, n] -> [m, n] in fp32, added to `accumulator` if there is one.
   ValueId dot(ValueId a, ValueId b, ValueId accumulator = {});
   ValueId load(TensorId tensor, std::vector<Coordinate> coordinates);
+  void place(AxisId axis, ValueId begin, ValueId end);
   void store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value);
 
   // Shorthand for the integer arithmetic of bounds.

@@ -46,6 +46,8 @@ void DeclarationReader::declare_axis() {
   else
     in_.expected("parallel, parallel_tiles, tiles or whole");
   axis.extent = extent();
+  axis.ragged = in_.take("ragged");
+  if (in_.take("longest")) axis.longest = in_.word("the name of a parameter").text;
   if (in_.take("tile")) axis.tile = integer("the elements of a tile");
   axis.descending = in_.take("descending");
   f_.add_axis(std::move(axis));
@@ -75,7 +77,11 @@ std::string DeclarationReader::declared(std::string_view what, Names& taken) {
 }
 
 Extent DeclarationReader::extent() {
-  if (in_.at(Token::Kind::word)) return Extent(std::string(in_.next().text));
+  if (in_.at(Token::Kind::word)) {
+    Extent extent(std::string(in_.next().text));
+    if (in_.take("+")) extent.plus = integer("a number to add");
+    return extent;
+  }
   return Extent(in_.integer("an extent: a number or a name"));
 }
 

@@ -28,6 +28,18 @@ struct Axis {
   Extent extent;
   int tile = 0;  ///< elements of a tile, padding included; 0 until apply_schedule
   bool descending = false;  ///< parallel_tiles: block 0 gets the last tile
+  /// In each block the axis covers a part of the dimension it indexes; an op `place` says which.
+  bool ragged = false;
+  /// Of a ragged axis of parallel_tiles: the i32 parameter that says how long the longest part is, which
+  /// sizes the grid. Empty: as long as the dimension.
+  std::string longest;
+
+  /// The length of the axis, if it is the same in every block and launch.
+  [[nodiscard]] std::optional<std::int64_t> fixed_length() const {
+    return ragged || !extent.is_static() ? std::nullopt : std::optional(extent.value);
+  }
+  /// Whether the last tile may reach beyond the axis.
+  [[nodiscard]] bool may_overrun() const { return !fixed_length() || *fixed_length() % tile != 0; }
 };
 
 struct Tensor {

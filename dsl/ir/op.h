@@ -40,7 +40,7 @@ struct Op {
   std::vector<ValueId> results;
   Location where;
 
-  AxisId axis;  ///< loop, survey, reductions, index, extent, tile_begin, tile_count
+  AxisId axis;  ///< loop, survey, reductions, index, extent, tile_begin, tile_count, place
   TensorId tensor;                      ///< load, store, copies, gather
   ParameterId parameter;                ///< parameter
   BufferId buffer;  ///< copies, read_slot, convert to shared memory; survey and who reads it

@@ -42,6 +42,8 @@ class Printer {
     for (const Axis& axis : f_.axes) {
       std::string text =
           fmt::format("axis {}: {} {}", axis.name, name_of(axis.kind), axis.extent.text());
+      if (axis.ragged) text += " ragged";
+      if (!axis.longest.empty()) text += " longest " + axis.longest;
       if (axis.tile) text += fmt::format(" tile {}", axis.tile);
       if (axis.descending) text += " descending";
       line("{}", text);

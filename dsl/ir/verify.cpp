@@ -1,5 +1,7 @@
 #include "dsl/ir/verify.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -24,6 +26,12 @@ class Verifier {
   void run() {
     verify_declarations(f_);
     block(f_.body, no_code);
+    for (std::size_t i = 0; i < f_.axes.size(); ++i)
+      if (f_.axes[i].ragged && !placed_.contains(AxisId(i)))
+        throw SpecError({fmt::format("axis {} is ragged and never placed", f_.axes[i].name),
+                         "a block does not know which part of the dimension it covers",
+                         "place it at the top of the program",
+                         {}});
     for (std::size_t i = 0; i < f_.tensors.size(); ++i)
       if (f_.tensors[i].output && !stored_.contains(TensorId(i)))
         throw SpecError({fmt::format("output {} is never stored", f_.tensors[i].name),
@@ -62,6 +70,7 @@ class Verifier {
     });
     verify_op(f_, op);
     loop_axes(op);
+    ragged_axes(op);
     if (op.code == OpCode::loop) loop(id);
     if (op.code == OpCode::survey) survey(id);
     if (op.code == OpCode::store) store(op);
@@ -82,12 +91,46 @@ class Verifier {
       if (c.axis) inside(c.axis);
   }
 
+  /// A ragged axis is placed once, above everything that is not a scalar. A block whose tile lies beyond
+  /// the part leaves there, so that nothing it would have to write may be left.
+  void ragged_axes(const Op& op) {
+    auto placed = [&](AxisId axis) {
+      if (f_[axis].ragged && !placed_.contains(axis))
+        fail(fmt::format("{} is used before it is placed", f_[axis].name),
+             fmt::format("place {} at the top of the program", f_[axis].name));
+    };
+    if (op.code == OpCode::place) {
+      if (works_) fail("a place stands above everything that is not a scalar");
+      if (!placed_.insert(op.axis).second) fail(fmt::format("{} is placed twice", f_[op.axis].name));
+      std::set<AxisId>& from = part_depends_[op.axis];
+      for (const ValueId operand : op.operands)
+        from.insert(depends_[operand.index].begin(), depends_[operand.index].end());
+      return;
+    }
+    if (op.axis) placed(op.axis);
+    for (const Coordinate& c : op.coordinates)
+      if (c.axis) placed(c.axis);
+    bool scalars = !op.results.empty() && !op.body;
+    for (const ValueId result : op.results) scalars = scalars && f_[result].type.is_scalar();
+    works_ = works_ || !scalars;
+    if (op.code != OpCode::store) return;
+    for (std::size_t i = 0; i < f_.axes.size(); ++i) {
+      const bool named = std::any_of(op.coordinates.begin(), op.coordinates.end(),
+                                     [&](const Coordinate& c) { return c.axis == AxisId(i); });
+      if (f_.axes[i].ragged && f_.axes[i].kind == AxisKind::parallel_tiles && !named)
+        fail(fmt::format("a block beyond its part of {} writes nothing", f_.axes[i].name),
+             fmt::format("index {} by {}", f_[op.tensor].name, f_.axes[i].name));
+    }
+  }
+
   /// Blocks that differ along an axis must not write the same elements.
   void store(const Op& op) {
     stored_.insert(op.tensor);
     std::set<AxisId> seen;
     for (const Coordinate& c : op.coordinates) {
       if (c.axis) seen.insert(c.axis);
+      if (c.axis && f_[c.axis].ragged)  // parts of different blocks lie apart
+        seen.insert(part_depends_[c.axis].begin(), part_depends_[c.axis].end());
       if (c.value) seen.insert(depends_[c.value.index].begin(), depends_[c.value.index].end());
     }
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
@@ -217,6 +260,9 @@ class Verifier {
   std::set<ValueId> ever_defined_;
   std::set<AxisId> loops_;
   std::set<TensorId> stored_;
+  std::set<AxisId> placed_;
+  std::map<AxisId, std::set<AxisId>> part_depends_;  // the parallel axes that decide an axis's part
+  bool works_ = false;                               // something that is not a scalar has been seen
   std::vector<std::set<AxisId>> depends_;  // the parallel axes that decide a value
 };
 

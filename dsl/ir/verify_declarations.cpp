@@ -41,7 +41,29 @@ void check_name(std::string_view kind, const std::string& name) {
          {}});
 }
 
+void check_ragged(const Function& f, const Axis& axis) {
+  const bool tiled = axis.kind == AxisKind::tiles || axis.kind == AxisKind::parallel_tiles;
+  if (axis.ragged && !tiled)
+    throw SpecError({fmt::format("axis {} is {} and ragged", axis.name, name_of(axis.kind)),
+                     "only an axis that is cut into tiles covers another part in every block",
+                     "use tiles or parallel_tiles",
+                     {}});
+  if (axis.longest.empty()) return;
+  if (!axis.ragged || axis.kind != AxisKind::parallel_tiles)
+    throw SpecError({fmt::format("axis {} with a longest part of {}", axis.name, axis.longest),
+                     "it sizes the grid along a ragged axis of parallel_tiles",
+                     "leave it out",
+                     {}});
+  for (const Parameter& parameter : f.parameters)
+    if (parameter.name == axis.longest && parameter.dtype == DType::i32) return;
+  throw SpecError({fmt::format("axis {} with a longest part of {}", axis.name, axis.longest),
+                   "no i32 scalar has this name",
+                   "declare it",
+                   {}});
+}
+
 void check_axis(const Function& f, const Axis& axis) {
+  check_ragged(f, axis);
   if (axis.kind == AxisKind::whole && !axis.extent.is_static())
     throw SpecError({fmt::format("axis {} is whole and {} long", axis.name, axis.extent.text()),
                      "a whole axis has a constant length",
@@ -50,7 +72,7 @@ void check_axis(const Function& f, const Axis& axis) {
   if (axis.extent.is_static()) return;
   for (const Tensor& tensor : f.tensors)
     for (const Extent& dim : tensor.dims)
-      if (dim == axis.extent) return;
+      if (dim.name == axis.extent.name) return;
   throw SpecError(
       {fmt::format("no tensor has the length {} of axis {}", axis.extent.text(), axis.name),
        "a named length is read off the shapes of the tensors",

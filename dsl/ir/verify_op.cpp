@@ -45,7 +45,7 @@ class OpVerifier {
       fail("it names no buffer");
     const bool along =
         kind == OpKind::reduction || op_.code == OpCode::loop || op_.code == OpCode::survey ||
-        op_.code == OpCode::combine_shares ||
+        op_.code == OpCode::combine_shares || op_.code == OpCode::place ||
         (kind == OpKind::source && op_.code != OpCode::constant && op_.code != OpCode::parameter);
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
       fail("it names no axis");
@@ -63,6 +63,9 @@ class OpVerifier {
       case OpCode::store:
         results(0);
         check_store(f_, op_);
+        break;
+      case OpCode::place:
+        place();
         break;
       case OpCode::loop:
         loop();
@@ -106,6 +109,16 @@ class OpVerifier {
         results(1);
         result_is(infer_type(f_, op_));
     }
+  }
+
+  void place() {
+    results(0);
+    if (!f_[op_.axis].ragged)
+      fail(fmt::format("{} is not ragged", f_[op_.axis].name), "declare the axis ragged");
+    if (op_.operands.size() != 2)
+      fail(fmt::format("it has {} operands", op_.operands.size()),
+           "a place has two: where the axis begins and where it ends");
+    scalars(0, 2);
   }
 
   void input() {

@@ -42,12 +42,14 @@ void Binding::bind(const ir::Tensor& tensor, const TensorView& view) {
     const Extent& dim = tensor.dims[i];
     const std::int64_t given = view.shape[i];
     const std::int64_t wanted =
-        dim.is_static() ? dim.value : lengths_.try_emplace(dim.name, given).first->second;
+        dim.is_static()
+            ? dim.value
+            : lengths_.try_emplace(dim.name, given - dim.plus).first->second + dim.plus;
     if (given != wanted)
       throw DeviceError({fmt::format("dimension {} of {} is {} long", i, tensor.name, given),
                          dim.is_static()
                              ? fmt::format("the program takes {}", wanted)
-                             : fmt::format("another array has {} = {}", dim.name, wanted),
+                             : fmt::format("another array has {} = {}", dim.text(), wanted),
                          "give arrays of one shape",
                          {}});
   }

@@ -39,7 +39,7 @@ class Evaluation {
   // Axes and blocks.
 
   AxisState cut(const Axis& axis) const {
-    const std::int64_t length = arrays_.length(axis.extent);
+    const std::int64_t length = longest(axis);
     if (axis.kind == AxisKind::parallel) return {1, length};
     if (options_.tiling == Tiling::whole || (axis.kind == AxisKind::whole && axis.tile == 0))
       return {length, length > 0 ? 1 : 0};
@@ -51,6 +51,31 @@ class Evaluation {
     return {axis.tile, (length + axis.tile - 1) / axis.tile};
   }
 
+  /// What the blocks along the axis are counted by.
+  [[nodiscard]] std::int64_t longest(const Axis& axis) const {
+    for (std::size_t i = 0; i < f_.parameters.size(); ++i)
+      if (f_.parameters[i].name == axis.longest)
+        return static_cast<std::int64_t>(arrays_[ParameterId(i)]);
+    return arrays_.length(axis.extent);
+  }
+
+  /// Cuts the block's part of a ragged axis to its dimension. Returns whether the block has a tile in it.
+  bool place(const Op& op) {
+    const Axis& axis = f_[op.axis];
+    AxisState& state = axes_[op.axis.index];
+    const std::int64_t dimension = arrays_.length(axis.extent);
+    const auto bound = [&](std::size_t i, std::int64_t low) {
+      const auto value = static_cast<std::int64_t>(operand(op, i).scalar());
+      return std::max(low, std::min(value, dimension));
+    };
+    state.first = bound(0, 0);
+    state.length = bound(1, state.first) - state.first;
+    if (options_.tiling == Tiling::whole) state.tile = std::min(state.length, longest(axis));
+    if (axis.kind == AxisKind::parallel_tiles) return state.begin() < state.length;
+    state.count = state.tile > 0 ? (state.length + state.tile - 1) / state.tile : 0;
+    return true;
+  }
+
   /// One round a thread block: every position of the parallel axes.
   void blocks(std::size_t axis) {
     if (axis == f_.axes.size()) {
@@ -60,7 +85,8 @@ class Evaluation {
     AxisState& state = axes_[axis];
     const AxisKind kind = f_.axes[axis].kind;
     if (kind == AxisKind::tiles || kind == AxisKind::whole) return blocks(axis + 1);
-    for (state.current = 0; state.current < state.count; ++state.current) blocks(axis + 1);
+    const std::int64_t count = state.count;  // place() changes that of a ragged axis
+    for (state.current = 0; state.current < count; ++state.current) blocks(axis + 1);
   }
 
   // Operations.
@@ -69,6 +95,10 @@ class Evaluation {
   std::vector<TileValue> block(BlockId id) {
     for (const OpId op : f_[id].ops) {
       if (f_[op].code == OpCode::yield) return take(f_[op].operands, 0);
+      if (f_[op].code == OpCode::place) {
+        if (!place(f_[op])) return {};
+        continue;
+      }
       one(f_[op]);
     }
     return {};
@@ -201,7 +231,8 @@ class Evaluation {
         number = arrays_[op.parameter];
         break;
       case OpCode::extent:
-        number = static_cast<double>(arrays_.length(f_[op.axis].extent));
+        number = static_cast<double>(f_[op.axis].ragged ? axis.length
+                                                        : arrays_.length(f_[op.axis].extent));
         break;
       case OpCode::index:
       case OpCode::tile_begin:

@@ -65,7 +65,9 @@ Memory::Window Memory::window(const Op& op, const std::vector<std::int64_t>& str
     if (c.axis) {
       AxisState axis = axes_[c.axis.index];
       if (tile >= 0 && f_[c.axis].kind == AxisKind::tiles) axis.current = tile;
-      (sides++ == 0 ? w.outer : w.inner) = {axis.begin(), axis.tile, length, strides[i]};
+      const std::int64_t end = axis.length < 0 ? length : axis.length;
+      w.offset += axis.first * strides[i];
+      (sides++ == 0 ? w.outer : w.inner) = {axis.begin(), axis.tile, end, strides[i]};
     } else {
       const std::int64_t at = integer(c.value);
       w.outside = w.outside || at < 0 || at >= length;

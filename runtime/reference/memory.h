@@ -14,6 +14,8 @@ namespace flashcore {
 /// How an axis is cut, and which tile (or position) is current.
 struct AxisState {
   std::int64_t tile = 1, count = 1, current = 0;
+  std::int64_t first = 0;    ///< ragged: where the block's part of the dimension begins
+  std::int64_t length = -1;  ///< ragged: of that part; -1 for the others
   [[nodiscard]] std::int64_t begin() const { return current * tile; }
 };
 

@@ -1,9 +1,13 @@
 // One launch of an attention kernel on the emulator.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "dsl/attention_spec.h"
+#include "runtime/reference/formats.h"
 #include "templates/attention.h"
 #include "tests/support/kernel_run.h"
 
@@ -15,15 +19,61 @@ struct AttentionInputs {
   int row_gap = 0;    ///< elements that lie unused behind every row, a multiple of 8
   double spread = 1;  ///< standard deviation of the elements of q
   unsigned seed = 1;
+  /// The sequences' own lengths, for packed and padded batches; packed, `beyond` rows follow the last.
+  std::vector<int> q_lens = {}, kv_lens = {};
+  int beyond = 0;
 };
 
+inline std::vector<int> running_sum(const std::vector<int>& lengths) {
+  std::vector<int> sums{0};
+  for (const int length : lengths) sums.push_back(sums.back() + length);
+  return sums;
+}
+
+inline std::vector<double> as_values(const std::vector<int>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+/// Writes NaN into the rows of q, k and v that belong to no sequence.
+inline void poison_padding(const AttentionSpec& spec, const AttentionInputs& in,
+                           const KernelRun& run) {
+  const std::vector<TensorView> views = run.views();
+  for (std::size_t t = 0; t < 3; ++t) {
+    const std::vector<int>& lengths = t == 0 ? in.q_lens : in.kv_lens;
+    if (lengths.empty()) continue;
+    const TensorView& x = views[t];
+    const int length_dim = spec.packed() ? 0 : spec.layout == TensorLayout::bshd ? 1 : 2;
+    const int head_dim = spec.packed() ? 1 : 3 - length_dim;
+    for (std::int64_t b = 0; b < (spec.packed() ? 1 : x.shape[0]); ++b)
+      for (std::int64_t row = spec.packed() ? running_sum(lengths).back() : lengths[b];
+           row < x.shape[length_dim]; ++row)
+        for (std::int64_t head = 0; head < x.shape[head_dim]; ++head)
+          for (std::int64_t i = 0; i < x.shape[x.rank - 1]; ++i)
+            write_element(x.dtype, x.data,
+                          (spec.packed() ? 0 : b * x.strides[0]) + row * x.strides[length_dim] +
+                              head * x.strides[head_dim] + i,
+                          std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
 inline KernelRun attention_run(const AttentionSpec& spec, const AttentionInputs& in) {
-  return {attention_forward(spec),
-          {.extents = {{"B", in.batch}, {"H", in.heads}, {"Sq", in.q_len}, {"Sk", in.kv_len}},
-           .scalars = {1 / std::sqrt(static_cast<double>(spec.head_dim))},
-           .spread = {{"q", in.spread}},
-           .row_gap = in.row_gap,
-           .seed = in.seed}};
+  RunInputs inputs{
+      .extents = {{"B", in.batch}, {"H", in.heads}, {"Sq", in.q_len}, {"Sk", in.kv_len}},
+      .scalars = {1 / std::sqrt(static_cast<double>(spec.head_dim))},
+      .spread = {{"q", in.spread}},
+      .values = {{"q_lens", as_values(in.q_lens)}, {"kv_lens", as_values(in.kv_lens)}},
+      .row_gap = in.row_gap,
+      .seed = in.seed};
+  if (spec.packed()) {
+    const std::vector<int> q = running_sum(in.q_lens), k = running_sum(in.kv_lens);
+    inputs.extents["Tq"] = q.back() + in.beyond;
+    inputs.extents["Tk"] = k.back() + in.beyond;
+    inputs.values = {{"cu_seqlens_q", as_values(q)}, {"cu_seqlens_k", as_values(k)}};
+    inputs.scalars.emplace_back(in.q_lens.empty() ? 0 : std::ranges::max(in.q_lens));
+  }
+  KernelRun run(attention_forward(spec), std::move(inputs));
+  poison_padding(spec, in, run);
+  return run;
 }
 
 }  // namespace flashcore

@@ -1,0 +1,72 @@
+// Sequences with lengths of their own, packed and padded, on every target under the schedules that ship.
+// What belongs to no sequence, or to another one, is NaN: a kernel that reads it shows it, and one that
+// writes where nobody should leaves a number.
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "templates/attention.h"
+#include "tests/templates/support/attention_run.h"
+
+namespace flashcore {
+namespace {
+
+struct Case {
+  AttentionSpec spec;
+  AttentionInputs in;
+};
+
+AttentionInputs packed(std::vector<int> q, std::vector<int> kv, int heads = 1, int kv_heads = 1) {
+  AttentionInputs in{.batch = static_cast<int>(q.size()), .heads = heads, .kv_heads = kv_heads};
+  in.q_lens = std::move(q), in.kv_lens = std::move(kv);
+  in.beyond = 7;
+  return in;
+}
+
+AttentionInputs padded(int q_len, int kv_len, std::vector<int> q, std::vector<int> kv) {
+  AttentionInputs in{.batch = static_cast<int>(std::max(q.size(), kv.size()))};
+  in.q_len = q_len, in.kv_len = kv_len;
+  in.q_lens = std::move(q), in.kv_lens = std::move(kv);
+  return in;
+}
+
+void expect_right(const AttentionSpec& spec, const std::vector<AttentionInputs>& launches) {
+  for (const Target& target : all_targets()) {
+    SCOPED_TRACE(target.name);
+    const KernelSource source =
+        generate(attention_forward(spec), attention_schedule(spec, target), target);
+    for (const AttentionInputs& in : launches) {
+      KernelRun run = attention_run(spec, in);
+      const EmulationReport report = run.emulate(source);
+      EXPECT_EQ(run.compare(), "");
+      for (const OutputCoverage& output : report.outputs) EXPECT_EQ(output.rewritten, 0);
+    }
+  }
+}
+
+const std::vector<AttentionInputs> packed_launches = {
+    packed({5, 0, 130, 1}, {5, 0, 130, 1}),
+    packed({64, 3, 0, 17}, {1, 0, 9, 200}),
+};
+
+TEST(PackedSequences, AreRightWithoutAMask) {
+  for (const int head_dim : {40, 64, 128})
+    expect_right({.head_dim = head_dim, .layout = TensorLayout::thd}, packed_launches);
+}
+
+TEST(PackedSequences, AlignACausalMaskInEverySequence) {
+  for (const Align align : {Align::bottom_right, Align::top_left})
+    expect_right({.head_dim = 64, .mask = causal(align), .layout = TensorLayout::thd, .lse = true},
+                 packed_launches);
+}
+
+TEST(PaddedSequences, AreRight) {
+  const std::vector<AttentionInputs> launches = {
+      padded(140, 150, {140, 0, 1, 77}, {150, 33, 0, 150}), padded(3, 5, {2}, {4})};
+  for (const int head_dim : {64, 128})
+    for (const Mask& mask : {full(), causal()})
+      expect_right({.head_dim = head_dim, .mask = mask, .lse = true, .q_lens = true, .kv_lens = true},
+                   launches);
+}
+
+}  // namespace
+}  // namespace flashcore
