@@ -88,7 +88,7 @@ void LaunchRefusal::size(int tensor, int dim) const {
                                       expected_shape(tensor));
   const std::string what = fmt::format("dimension {} of {} is {}", dim, argument.name, given);
   if (given >= 0 && given < argument.dims[dim].plus) {
-    refuse(what, why, fmt::format("at least {} elements", argument.dims[dim].plus));
+    refuse(what, why, fmt::format("a length of at least {}", argument.dims[dim].plus));
   }
   if (given < 0 || given > std::numeric_limits<std::int32_t>::max()) {
     refuse(what, why + "; lengths are 32 bit", "split the work into several launches");

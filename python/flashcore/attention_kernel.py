@@ -12,6 +12,7 @@ from .arrays import empty
 from .errors import CompileError, DeviceError
 from .expression import bound_arrays
 from .kernel import Kernel
+from .lengths import lengths
 from .program import Program
 from .schedule import Schedule
 from .spec import AttentionSpec
@@ -78,6 +79,11 @@ class AttentionKernel(Kernel):
         return_lse: Literal[False] = False,
         stream: Any = None,
         captured: Mapping[str, Any] | None = None,
+        cu_seqlens_q: Array | None = None,
+        cu_seqlens_k: Array | None = None,
+        max_q_len: int | None = None,
+        q_lens: Array | None = None,
+        kv_lens: Array | None = None,
     ) -> Array: ...
 
     @overload
@@ -92,6 +98,11 @@ class AttentionKernel(Kernel):
         return_lse: Literal[True],
         stream: Any = None,
         captured: Mapping[str, Any] | None = None,
+        cu_seqlens_q: Array | None = None,
+        cu_seqlens_k: Array | None = None,
+        max_q_len: int | None = None,
+        q_lens: Array | None = None,
+        kv_lens: Array | None = None,
     ) -> tuple[Array, Array]: ...
 
     @overload
@@ -106,6 +117,11 @@ class AttentionKernel(Kernel):
         return_lse: bool,
         stream: Any = None,
         captured: Mapping[str, Any] | None = None,
+        cu_seqlens_q: Array | None = None,
+        cu_seqlens_k: Array | None = None,
+        max_q_len: int | None = None,
+        q_lens: Array | None = None,
+        kv_lens: Array | None = None,
     ) -> Array | tuple[Array, Array]: ...
 
     def __call__(
@@ -119,6 +135,11 @@ class AttentionKernel(Kernel):
         return_lse: bool = False,
         stream: Any = None,
         captured: Mapping[str, Any] | None = None,
+        cu_seqlens_q: Any = None,
+        cu_seqlens_k: Any = None,
+        max_q_len: int | None = None,
+        q_lens: Any = None,
+        kv_lens: Any = None,
     ) -> Any:
         """softmax(score(scale q k^T) + mask) v; with `return_lse`, also every row's log-sum-exp; of
         a kernel with probes, last, a dictionary of what they saw.
@@ -126,24 +147,33 @@ class AttentionKernel(Kernel):
         `scale` is 1/sqrt(head_dim) unless given. The work is queued on `stream`, or on the stream
         that the arrays' framework works on, and not waited for. `captured` has arrays by name, to
         be read in place of those that the spec's expressions captured.
+
+        Layout "thd": sequence i is rows cu_seqlens_q[i] to cu_seqlens_q[i + 1] of q and the output,
+        and rows cu_seqlens_k[i] to cu_seqlens_k[i + 1] of k and v (cu_seqlens_q, if not given).
+        `max_q_len` is at least the length of the longest sequence of q; without it, blocks are
+        started for sequences as long as q. A spec with q_lens or kv_lens: i32 [batch], how long each
+        sequence is.
         """
+        own = lengths(self._spec, q, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
         arrays = self._arrays
         if captured is not None or arrays is None:
             arrays = self._with(captured or {})
+        arrays = own.arrays + arrays
+        scalars = (self._scale if scale is None else scale, *own.scalars)
         if return_lse or self._spec.lse:
-            return self._call_with_lse(q, k, v, arrays, scale, out, return_lse, stream)
+            return self._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
         if out is None:
             out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
         if self._probe:
-            return self._launch_with_probes((q, k, v, out) + arrays, scale, stream)
-        self._launch((q, k, v, out) + arrays, (self._scale if scale is None else scale,), stream)
+            return self._launch_with_probes((q, k, v, out, *arrays), scalars, stream)
+        self._launch((q, k, v, out, *arrays), scalars, stream)
         return out
 
     def _launch_with_probes(
-        self, arrays: tuple[Any, ...], scale: float | None, stream: Any, returned: int = 1
+        self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any, returned: int = 1
     ) -> tuple[Any, ...]:
         probes = self._probe_arrays(arrays, stream)
-        self._launch(arrays + probes, (self._scale if scale is None else scale,), stream)
+        self._launch(arrays + probes, scalars, stream)
         return (*arrays[3 : 3 + returned], dict(zip(self._probe, probes, strict=True)))
 
     def _call_with_lse(
@@ -151,9 +181,9 @@ class AttentionKernel(Kernel):
         q: Any,
         k: Any,
         v: Any,
-        arrays: tuple[Any, ...],
-        scale: float | None,
         out: Any,
+        arrays: tuple[Any, ...],
+        scalars: tuple[Any, ...],
         return_lse: bool,
         stream: Any,
     ) -> Any:
@@ -168,14 +198,13 @@ class AttentionKernel(Kernel):
             self._with_lse = kernel
         if out is None:
             out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
-        batch, a, b, _ = q.shape
+        *batch, a, b, _ = q.shape
         heads, length = (a, b) if self._spec.layout == "bhsd" else (b, a)
-        lse = empty(q, (batch, heads, length), "f32")
+        lse = empty(q, (*batch, heads, length), "f32")
         if self._probe:
             returned = 2 if return_lse else 1
             every = (q, k, v, out, lse, *arrays)
-            return kernel._launch_with_probes(every, scale, stream, returned)
-        scalars = (self._scale if scale is None else scale,)
+            return kernel._launch_with_probes(every, scalars, stream, returned)
         kernel._launch((q, k, v, out, lse, *arrays), scalars, stream)
         return (out, lse) if return_lse else out
 

@@ -57,10 +57,16 @@ class AttentionSpec:
     mask: MaskLike = field(default_factory=full)
     score: ScoreLike | None = None
     sink: SinkLike | None = None
-    layout: Literal["bhsd", "bshd"] = "bhsd"
-    """Order of the dimensions of q, k, v and the output."""
+    layout: Literal["bhsd", "bshd", "thd"] = "bhsd"
+    """Order of the dimensions of q, k, v and the output. "thd" is [total, heads, head_dim]: sequences
+    of any lengths one behind the other, and a call says where each begins (cu_seqlens_q, as in
+    FlashAttention's varlen functions)."""
     lse: bool = False
     """Compute the log-sum-exp of every row as well."""
+    q_lens: bool = False
+    """Padded batches: a call says how many rows of q each sequence has. The others become zeros."""
+    kv_lens: bool = False
+    """Padded batches: a call says how many keys each sequence has. The others are never read."""
     batch: int | None = None
     q_len: int | None = None
     kv_len: int | None = None
