@@ -36,17 +36,20 @@ def _kernel_for(
     mask: Mask,
     score: Score | None,
     sink: Sink | None,
-    layout: Literal["bhsd", "bshd"],
+    layout: Literal["bhsd", "bshd", "thd"],
+    q_lens: bool = False,
+    kv_lens: bool = False,
 ) -> AttentionKernel:
     # Everything a spec is made of, read off the arrays; lengths and batch are not.
-    at_heads = 1 if layout == "bhsd" else 2
+    at_heads = 2 if layout == "bshd" else 1
+    rank = 3 if layout == "thd" else 4
     q_shape, k_shape, v_shape = q.shape, k.shape, v.shape
-    if not len(q_shape) == len(k_shape) == len(v_shape) == 4:
-        _refuse_ranks(q=q_shape, k=k_shape, v=v_shape)
+    if not len(q_shape) == len(k_shape) == len(v_shape) == rank:
+        _refuse_ranks(rank, layout, q=q_shape, k=k_shape, v=v_shape)
     device = getattr(q, "device", None)
     key = (
-        q_shape[3],
-        v_shape[3],
+        q_shape[-1],
+        v_shape[-1],
         q_shape[at_heads],
         k_shape[at_heads],
         q.dtype,
@@ -54,6 +57,8 @@ def _kernel_for(
         score and score.key,
         sink and sink.key,
         layout,
+        q_lens,
+        kv_lens,
         device,
     )
     kernel = _kernels.get(key)
@@ -72,18 +77,23 @@ def _kernel_for(
                 score=score and score.unbound(),
                 sink=sink and sink.unbound(),
                 layout=layout,
+                q_lens=q_lens,
+                kv_lens=kv_lens,
             )
         )
         _kernels[key] = kernel
     return kernel
 
 
-def _refuse_ranks(**shapes: Any) -> None:
-    name, shape = next((name, shape) for name, shape in shapes.items() if len(shape) != 4)
+def _refuse_ranks(rank: int, layout: str, **shapes: Any) -> None:
+    name, shape = next((name, shape) for name, shape in shapes.items() if len(shape) != rank)
+    fix = f"add the missing ones, as in {name}[None]"
+    if layout == "thd":
+        fix = "[total, heads, head_dim]; batches of one length have layout bhsd or bshd"
+    elif len(shape) == 3:
+        fix += '; sequences one behind the other have layout="thd"'
     raise SpecError(
-        "attention",
-        f"{name} has shape {tuple(shape)}, which is not 4 dimensions",
-        f"add the missing ones, as in {name}[None]",
+        "attention", f"{name} has shape {tuple(shape)}, which is not {rank} dimensions", fix
     )
 
 
@@ -96,23 +106,52 @@ def attention(
     score: ScoreLike | None = None,
     sink: SinkLike | None = None,
     scale: float | None = None,
-    layout: Literal["bhsd", "bshd"] = "bhsd",
+    layout: Literal["bhsd", "bshd", "thd"] = "bhsd",
     out: Any = None,
     return_lse: bool = False,
     stream: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    max_q_len: int | None = None,
+    q_lens: Any = None,
+    kv_lens: Any = None,
 ) -> Any:
     """softmax(score(scale q k^T) + mask) v; masks, scores and sinks as in :class:`AttentionSpec`.
 
-    A causal mask is bottom-right unless it says so.
+    A causal mask is bottom-right unless it says so. Sequences of different lengths: layout "thd"
+    with cu_seqlens_q, or q_lens and kv_lens of padded batches, as in a call of a kernel.
     """
     visible = _FULL if mask is None else as_mask(mask)
     captured = None
     if score is not None or sink is not None or visible.tensors:
         visible, score, sink = in_one_kernel(visible, as_score(score), as_sink(sink))
         captured = bound_arrays(visible, score, sink)
-    kernel = _kernel_for(q, k, v, visible, score, sink, layout)
+    padded = layout != "thd"
+    kernel = _kernel_for(
+        q,
+        k,
+        v,
+        visible,
+        score,
+        sink,
+        layout,
+        q_lens=padded and q_lens is not None,
+        kv_lens=padded and kv_lens is not None,
+    )
     return kernel(
-        q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream, captured=captured
+        q,
+        k,
+        v,
+        scale=scale,
+        out=out,
+        return_lse=return_lse,
+        stream=stream,
+        captured=captured,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_q_len=max_q_len,
+        q_lens=q_lens,
+        kv_lens=kv_lens,
     )
 
 

@@ -42,10 +42,11 @@ def lengths(
     allowed = [*needed, "cu_seqlens_k", "max_q_len"] if packed else needed
     for name, value in given.items():
         if value is not None and name not in allowed:
+            fix = f"a spec with {name} = True" if name.endswith("_lens") else 'layout = "thd"'
             _refuse(
-                f"{name} was given, and the spec has layout = {spec.layout!r}, "
+                f'{name} was given, and the spec has layout = "{spec.layout}", '
                 f"q_lens = {spec.q_lens}, kv_lens = {spec.kv_lens}",
-                "a spec with " + (f"{name} = True" if name.endswith("_lens") else 'layout = "thd"'),
+                "leave it out: cu_seqlens_q and cu_seqlens_k say the lengths" if packed else fix,
             )
         if value is None and name in needed:
             _refuse(f"it needs {name}", f"{name}=, an int32 array on the device of q")

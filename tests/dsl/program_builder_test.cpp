@@ -42,6 +42,13 @@ TEST_F(ProgramBuilderTest, Names) {
             "  try: choose another name");
 }
 
+TEST_F(ProgramBuilderTest, RaggedAxes) {
+  EXPECT_EQ(refused([&] { b_.place(rows_, 0, 1, b_.constant(5, DType::i32)); }),
+            "the longest part of rows\n"
+            "  why: it sizes the grid before anything is computed\n"
+            "  try: an i32 scalar argument");
+}
+
 TEST_F(ProgramBuilderTest, Declarations) {
   EXPECT_EQ(refused([&] { b_.whole("none", 0); }),
             "axis none of length 0\n"

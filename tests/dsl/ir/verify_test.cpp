@@ -45,6 +45,55 @@ std::string declaring(const std::string& lines) {
   return complaint(parse("program test\n" + lines + "{\n}\n"));
 }
 
+/// A program over a ragged axis: its declaration, then the first lines of its body.
+std::string ragged(const std::string& axis, const std::string& lines) {
+  return complaint(parse("program test\n" + axis +
+                             "axis group: parallel G\naxis d: whole 16\nparameter most: i32\n"
+                             "input starts: i32 [G + 1]\ninput x: f32 [N, 16]\n"
+                             "output y: f32 [N, 16]\n{\n  %g = index group : i32\n"
+                             "  %begin = load starts[%g] : i32\n  %one = constant 1 : i32\n"
+                             "  %next = add %g, %one : i32\n  %end = load starts[%next] : i32\n" +
+                             lines +
+                             "  %x = load x[rows, d] : f32[rows, d]\n  store y[rows, d], %x\n}\n",
+                         "t"));
+}
+
+TEST(Verify, RaggedAxes) {
+  const std::string rows = "axis rows: parallel_tiles N ragged\n";
+  const std::string place = "  place %begin, %end along rows\n";
+  EXPECT_EQ(ragged(rows, place), "valid");
+  EXPECT_EQ(ragged("axis rows: parallel_tiles N ragged longest most\n", place), "valid");
+  EXPECT_EQ(ragged("axis rows: parallel_tiles N ragged longest many\n", place),
+            "axis rows with a longest part of many\n  why: no i32 scalar has this name\n"
+            "  try: declare it");
+  EXPECT_EQ(ragged("axis rows: parallel_tiles N longest most\n", ""),
+            "axis rows with a longest part of most\n"
+            "  why: it sizes the grid along a ragged axis of parallel_tiles\n  try: leave it out");
+  EXPECT_EQ(ragged("axis rows: parallel N ragged\n", place),
+            "axis rows is parallel and ragged\n"
+            "  why: only an axis that is cut into tiles covers another part in every block\n"
+            "  try: use tiles or parallel_tiles");
+  EXPECT_EQ(ragged(rows, ""),
+            "invalid operation: %x = load x[rows, d] : f32[rows, d]\n  at:  t:15\n"
+            "  why: rows is used before it is placed\n  try: place rows at the top of the program");
+  EXPECT_EQ(ragged(rows, place + place),
+            "invalid operation: place %begin, %end along rows\n  at:  t:16\n"
+            "  why: rows is placed twice");
+  EXPECT_EQ(ragged(rows, "  %zero = constant 0 : f32[d]\n" + place),
+            "invalid operation: place %begin, %end along rows\n  at:  t:16\n"
+            "  why: a place stands above everything that is not a scalar");
+  EXPECT_EQ(ragged("axis rows: parallel_tiles N\n", place),
+            "invalid operation: place %begin, %end along rows\n  at:  t:15\n"
+            "  why: rows is not ragged\n  try: declare the axis ragged");
+  EXPECT_EQ(ragged(rows, "  place %begin along rows\n"),
+            "invalid operation: place %begin along rows\n  at:  t:15\n"
+            "  why: it has 1 operands\n"
+            "  try: a place has two: where the axis begins and where it ends");
+  EXPECT_EQ(ragged(rows, "  place %one, %one along rows\n"),
+            "invalid operation: store y[rows, d], %x\n  at:  t:17\n"
+            "  why: every position of group writes the same elements\n  try: index y by group");
+}
+
 TEST(Verify, AValidFunction) { EXPECT_EQ(with(""), "valid"); }
 
 TEST(Verify, Declarations) {
