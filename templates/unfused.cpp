@@ -20,6 +20,15 @@ struct ScoreTensors {
   [[nodiscard]] Access at(const Tensor& tensor) const { return tensor(t.batch, t.head, rows, cols); }
 };
 
+/// The scores of a batch fill one tensor, which sequences of different lengths have not.
+ScoreTensors declare_scores(ProgramBuilder& b, const AttentionSpec& spec) {
+  if (spec.packed() || spec.q_lens || spec.kv_lens)
+    throw SpecError({"unfused attention of sequences of different lengths",
+                     "it stores the scores of all sequences in one tensor",
+                     "attention_forward, or sequences of one length", {}});
+  return {declare_attention(b, spec), {}, {}};
+}
+
 Schedule product_schedule(const Target& target) {
   Schedule s;
   s.tiles = {{"rows", 128}, {"cols", 64}};
@@ -34,7 +43,7 @@ Schedule product_schedule(const Target& target) {
 
 Program unfused_scores(const AttentionSpec& spec) {
   ProgramBuilder b("unfused_scores");
-  ScoreTensors s{declare_attention(b, spec), {}, {}};
+  ScoreTensors s = declare_scores(b, spec);
   const AttentionTensors& t = s.t;
   const Axis d = b.whole("d", spec.head_dim);
   s.rows = b.parallel_tiles("rows", t.q_len);
@@ -56,7 +65,7 @@ Program unfused_softmax(const AttentionSpec& spec) {
     Tile row_max, row_sum;
   };
   ProgramBuilder b("unfused_softmax");
-  ScoreTensors s{declare_attention(b, spec), {}, {}};
+  ScoreTensors s = declare_scores(b, spec);
   s.rows = b.parallel_tiles("rows", s.t.q_len);
   s.cols = b.tiles("cols", s.t.kv_len);
   const Tensor scores = b.input("scores", DType::f32, s.dims());
@@ -80,7 +89,7 @@ Program unfused_softmax(const AttentionSpec& spec) {
 
 Program unfused_values(const AttentionSpec& spec) {
   ProgramBuilder b("unfused_values");
-  ScoreTensors s{declare_attention(b, spec), {}, {}};
+  ScoreTensors s = declare_scores(b, spec);
   const AttentionTensors& t = s.t;
   const Axis dv = b.whole("dv", spec.value_dim());
   s.rows = b.parallel_tiles("rows", t.q_len);

@@ -5,6 +5,7 @@
 
 #include "codegen/generate.h"
 #include "templates/attention.h"
+#include "templates/unfused.h"
 #include "tests/templates/support/attention_run.h"
 
 namespace flashcore {
@@ -66,6 +67,21 @@ TEST(PaddedSequences, AreRight) {
     for (const Mask& mask : {full(), causal()})
       expect_right({.head_dim = head_dim, .mask = mask, .lse = true, .q_lens = true, .kv_lens = true},
                    launches);
+}
+
+TEST(UnfusedAttention, RefusesSequencesOfDifferentLengths) {
+  for (const AttentionSpec& spec : {AttentionSpec{.head_dim = 64, .layout = TensorLayout::thd},
+                                    AttentionSpec{.head_dim = 64, .q_lens = true}}) {
+    try {
+      unfused_scores(spec);
+      ADD_FAILURE() << "accepted";
+    } catch (const SpecError& error) {
+      EXPECT_STREQ(error.what(),
+                   "unfused attention of sequences of different lengths\n"
+                   "  why: it stores the scores of all sequences in one tensor\n"
+                   "  try: attention_forward, or sequences of one length");
+    }
+  }
 }
 
 }  // namespace
