@@ -11,11 +11,6 @@
 namespace flashcore {
 namespace {
 
-struct Case {
-  AttentionSpec spec;
-  AttentionInputs in;
-};
-
 AttentionInputs packed(std::vector<int> q, std::vector<int> kv, int heads = 1, int kv_heads = 1) {
   AttentionInputs in{.batch = static_cast<int>(q.size()), .heads = heads, .kv_heads = kv_heads};
   in.q_lens = std::move(q), in.kv_lens = std::move(kv);
@@ -30,9 +25,10 @@ AttentionInputs padded(int q_len, int kv_len, std::vector<int> q, std::vector<in
   return in;
 }
 
-void expect_right(const AttentionSpec& spec, const std::vector<AttentionInputs>& launches) {
+void expect_right(AttentionSpec spec, const std::vector<AttentionInputs>& launches) {
   for (const Target& target : all_targets()) {
     SCOPED_TRACE(target.name);
+    spec.dtype = target.bf16 ? DType::bf16 : DType::f16;
     const KernelSource source =
         generate(attention_forward(spec), attention_schedule(spec, target), target);
     for (const AttentionInputs& in : launches) {
