@@ -61,9 +61,9 @@ inline KernelRun attention_run(const AttentionSpec& spec, const AttentionInputs&
       .extents = {{"B", in.batch}, {"H", in.heads}, {"Sq", in.q_len}, {"Sk", in.kv_len}},
       .scalars = {1 / std::sqrt(static_cast<double>(spec.head_dim))},
       .spread = {{"q", in.spread}},
-      .values = {{"q_lens", as_values(in.q_lens)}, {"kv_lens", as_values(in.kv_lens)}},
       .row_gap = in.row_gap,
       .seed = in.seed};
+  inputs.values = {{"q_lens", as_values(in.q_lens)}, {"kv_lens", as_values(in.kv_lens)}};
   if (spec.packed()) {
     const std::vector<int> q = running_sum(in.q_lens), k = running_sum(in.kv_lens);
     inputs.extents["Tq"] = q.back() + in.beyond;
