@@ -281,3 +281,14 @@ def test_refusals(make, what, why):
         make()
     assert caught.value.what == what
     assert caught.value.why.startswith(why)
+
+
+@pytest.mark.parametrize("score", [None, *SCORES])
+@pytest.mark.parametrize("mask", ["causal", "window", "documents", "chunked", "a function with"])
+def test_scores_do_not_keep_masks_from_shaping_the_loop(mask, score):
+    spec = fc.AttentionSpec(
+        head_dim=64, mask=MASKS[mask][0], score=score and SCORES[score][0], sink=SINK[0]
+    )
+    words = fc.jit(spec).explain()
+    assert "empty tiles are not visited" in words
+    assert "not analysed" not in words
