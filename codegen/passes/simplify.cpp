@@ -100,6 +100,15 @@ ValueId drop_neutral(Site& s) {
   }
 }
 
+// x / k is x (1 / k) for a number k: a division is many instructions, and a factor joins others.
+ValueId divide_by_number(Site& s) {
+  const double* k = s.op.code == OpCode::div ? s.number(1) : nullptr;
+  if (!k || *k == 0 || !std::isfinite(*k)) return {};
+  const TileType& type = s.f[s.op.results[0]].type;
+  if (type.dtype != DType::f32 || type.is_scalar()) return {};
+  return s.b.mul(s.op.operands[0], s.b.constant(1 / *k, DType::f32));
+}
+
 // (x k) l is x (k l) for scalars k and l, whose product is taken once a block.
 ValueId gather_scalings(Site& s) {
   if (s.op.code != OpCode::mul || s.f[s.op.results[0]].type.is_scalar()) return {};
@@ -173,9 +182,10 @@ ValueId fuse_multiply_add(Site& s) {
   return {};
 }
 
-constexpr std::array<Rule, 9> rules{exp_to_exp2,       log_to_log2,         fold_constants,
-                                    drop_neutral,      gather_scalings,     scale_after_mask,
-                                    scale_after_maximum, accumulate_in_dot, fuse_multiply_add};
+constexpr std::array<Rule, 10> rules{exp_to_exp2,      log_to_log2,         fold_constants,
+                                     drop_neutral,     divide_by_number,    gather_scalings,
+                                     scale_after_mask, scale_after_maximum, accumulate_in_dot,
+                                     fuse_multiply_add};
 
 bool apply_rules(Function& f, BlockId block) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
