@@ -98,3 +98,38 @@ def test_refusals():
     with pytest.raises(fc.DeviceError) as refusal:
         kernel(q, k, v, stream=0)
     assert refusal.value.what == "a launch of attention_forward with probes on a given stream"
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {},
+        {"softmax": "shared"},
+        {"instruction": "wmma", "softmax": "shared"},
+        {"warps_n": 2, "warps_m": 2, "tiles": {"rows": 64, "cols": 32}},
+        {"peel_masks": True, "tiles": {"rows": 64, "cols": 32}},
+    ],
+)
+def test_of_captured_tensors_under_every_kind_of_schedule(schedule):
+    length = 150
+    q, k, v = arrays(length, length)
+    slopes = np.array([0.5, 0.25], np.float32)
+    doc = (np.arange(length) // 40).astype(np.int32)
+
+    spec = fc.AttentionSpec(
+        head_dim=32,
+        mask=lambda b, h, q_idx, kv_idx: doc[q_idx] == doc[kv_idx],
+        score=lambda score, b, h, q_idx, kv_idx: score + slopes[h] * (kv_idx - q_idx),
+    )
+    kernel = fc.jit(spec, schedule=schedule, probe=["scores", "probs", "modified"])
+    out, seen = kernel(q, k, v)
+    at = np.arange(length)
+    modified = base2_scores(q, k, False) / np.log2(np.e)
+    modified = modified + slopes[:, None, None] * (at - at[:, None])
+    scores = np.where(doc == doc[:, None], modified * np.log2(np.e), -np.inf)
+    np.testing.assert_allclose(seen["scores"], scores, atol=2e-4)
+    assert (seen["probs"][np.isinf(scores)] == 0).all()
+    visited = ~np.isnan(seen["modified"])
+    assert visited[np.isfinite(scores)].all()
+    np.testing.assert_allclose(seen["modified"][visited], modified[visited], atol=2e-4)
+    assert (out == fc.jit(spec, schedule=schedule)(q, k, v)).all()
