@@ -97,10 +97,12 @@ void KernelPrinter::print_block(BlockId block) {
     if (f_[ops[i]].body)
       for_each_op(f_, f_[ops[i]].body, [&](const Op& op, BlockId) { note(op); });
   }
+  fold_tanh_scalings(block);
   block_ = block;
   for (position_ = 0; position_ < ops.size();) {
     const Op& op = f_[ops[position_]];
-    if (deferred_.count(position_)) {
+    if (deferred_.count(position_) ||
+        (op.results.size() == 1 && folded_.count(op.results[0]))) {
       ++position_;
       continue;
     }
@@ -120,6 +122,11 @@ void KernelPrinter::print_block(BlockId block) {
   }
   block_ = outer_block;
   last_use_ = outer_uses;
+}
+
+bool KernelPrinter::is_source(ValueId value) const {
+  const Op* op = f_.definition(value);
+  return op && kind_of(op->code) == OpKind::source;
 }
 
 void KernelPrinter::print_op(const Op& op) {

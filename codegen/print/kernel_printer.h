@@ -84,7 +84,9 @@ class KernelPrinter {
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
+  void fold_tanh_scalings(ir::BlockId block);
   void print_tanh(const ir::Op& op);
+  [[nodiscard]] bool is_source(ir::ValueId value) const;
   void print_pack(const ir::Op& op);
   void print_reduction(const ir::Op& op);
   void print_whole_reduction(const ir::Op& op, const char* start);
@@ -183,6 +185,7 @@ class KernelPrinter {
   std::map<ir::ValueId, std::vector<std::size_t>> guarded_;  ///< a mask's own operations, by position
   std::set<std::size_t> deferred_;  ///< positions that are printed with the mask they belong to
   std::set<std::string> carried_;  ///< variables that loops change
+  std::set<ir::ValueId> folded_;   ///< products that the tanh which reads them takes in
   std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed
 };
 

@@ -82,6 +82,7 @@ std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
   for (std::size_t i = first; i < ops.size(); ++i) {
     const Op& op = f_[ops[i]];
     if (kind_of(op.code) == OpKind::source || deferred_.count(i)) continue;
+    if (op.results.size() == 1 && folded_.count(op.results[0])) continue;
     if (kind_of(op.code) != OpKind::elementwise || guarded_.count(op.results[0]) ||
         f_[op.results[0]].home.space != Space::registers || op.code == OpCode::tanh)
       break;
@@ -180,13 +181,43 @@ void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
   print_run(block, run);
 }
 
+/// Scalings that only a tanh reads are folded into its polynomial.
+void KernelPrinter::fold_tanh_scalings(BlockId block) {
+  const auto& ops = f_[block].ops;
+  for (std::size_t at = 0; at < ops.size(); ++at) {
+    const Op& op = f_[ops[at]];
+    if (op.code != OpCode::tanh || f_[op.results[0]].type.is_scalar()) continue;
+    const ValueId argument = op.operands[0];
+    const Op* product = f_.definition(argument);
+    if (!product || product->code != OpCode::mul || uses_[argument.index] != 1 ||
+        home_block_[argument.index] != block)
+      continue;
+    for (std::size_t k : {0, 1}) {
+      const ValueId x = product->operands[1 - k];
+      if (!f_[product->operands[k]].type.is_scalar() || f_[x].type.is_scalar() || is_source(x)) continue;
+      folded_.insert(argument);
+      last_use_[x.index] = std::max(last_use_[x.index], at);
+      break;
+    }
+  }
+}
+
 /// The hyperbolic tangent takes two results of the special function unit, which softmax needs itself. Where
 /// all arguments of a warp are small, as those of capped scores are, a polynomial takes their place.
 void KernelPrinter::print_tanh(const Op& op) {
-  const ValueId from = op.operands[0], value = op.results[0];
-  const bool in_place = dies_at(from, position_) && shape_of(from) == shape_of(value) &&
-                        f_.definition(from) && kind_of(f_.definition(from)->code) != OpKind::source;
-  out_.comment(fmt::format("{} = tanh({})", label(value), label(from)));
+  const ValueId value = op.results[0];
+  ValueId from = op.operands[0];
+  std::string factor = "1.f";
+  if (folded_.count(from)) {
+    const Op& product = *f_.definition(from);
+    const std::size_t k = f_[product.operands[0]].type.is_scalar() ? 0 : 1;
+    factor = scalar(product.operands[k]);
+    from = product.operands[1 - k];
+  }
+  const bool in_place = dies_at(from, position_) && shape_of(from) == shape_of(value) && !is_source(from);
+  out_.comment(fmt::format("{} = tanh({} * {})", label(value), label(from), factor));
+  const std::string tangent = names_.unique("tanh_of");
+  out_.line("const fc::small_tanh {}({});", tangent, factor);
   const std::string largest = names_.unique(label(value) + "_largest");
   out_.line("float {} = 0.f;", largest);
   {
@@ -199,12 +230,13 @@ void KernelPrinter::print_tanh(const Op& op) {
   else
     declare(value);
   for (const bool small : {true, false}) {
-    auto branch = small ? out_.block("if (fc::all_lanes({} <= fc::small_tanh_argument()))", largest)
+    auto branch = small ? out_.block("if (fc::all_lanes({}.takes({})))", tangent, largest)
                         : out_.block("else");
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(value), scopes);
-    out_.line("{} = fc::{}({});", element(value, cursor), small ? "tanh_of_small" : "tanh",
-              element(from, cursor));
+    const std::string x = element(from, cursor);
+    out_.line("{} = {};", element(value, cursor),
+              small ? fmt::format("{}({})", tangent, x) : fmt::format("fc::tanh({} * {})", x, factor));
   }
 }
 
