@@ -24,11 +24,15 @@ FC_DEVICE int shuffle_xor(int value, int mask) {
 // Whether the condition holds in all 32 lanes, which all call it.
 FC_DEVICE bool all_lanes(bool holds) { return __all_sync(0xffffffffu, holds) != 0; }
 
-// The same address, but one the compiler cannot compute ahead: what is derived from it inside a loop
+// The same value, but one the compiler cannot compute ahead: what is derived from it inside a loop
 // stays there, as an offset of an instruction rather than a register of its own.
 FC_DEVICE u32 in_place(u32 address) {
   asm volatile("" : "+r"(address));
   return address;
+}
+FC_DEVICE float in_place(float value) {
+  asm volatile("" : "+f"(value));
+  return value;
 }
 
 }  // namespace fc

@@ -217,7 +217,7 @@ void KernelPrinter::print_tanh(const Op& op) {
   const bool in_place = dies_at(from, position_) && shape_of(from) == shape_of(value) && !is_source(from);
   out_.comment(fmt::format("{} = tanh({} * {})", label(value), label(from), factor));
   const std::string tangent = names_.unique("tanh_of");
-  out_.line("const fc::small_tanh {}({});", tangent, factor);
+  out_.line("const fc::small_tanh {}(fc::in_place({}));", tangent, factor);
   const std::string largest = names_.unique(label(value) + "_largest");
   out_.line("float {} = 0.f;", largest);
   {

@@ -15,6 +15,7 @@ FC_DEVICE int block_z() { return fc_machine->block_index(2); }
 FC_DEVICE void barrier(int line = __builtin_LINE()) { fc_machine->barrier(line); }
 
 FC_DEVICE u32 in_place(u32 address) { return address; }
+FC_DEVICE float in_place(float value) { return value; }
 
 FC_DEVICE float shuffle_xor(float value, int mask, int line = __builtin_LINE()) {
   return fc_machine->shuffle_xor(value, mask, line);

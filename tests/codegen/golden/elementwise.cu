@@ -33,52 +33,49 @@ elementwise(const __grid_constant__ Parameters p) {
       (&t1[i][0][0])[2] = 0;
       (&t1[i][0][0])[3] = 0;
     }
-  float t2[16][1][4];
-  // t2 = mul(cast(t1), scale)
+  // t1 = cast(t1)
   #pragma unroll
-  for (int i = 0; i < 16; ++i) {
+  for (int i = 0; i < 16; ++i)
     #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const float t3 = t1[i][0][e];
-      t2[i][0][e] = t3 * p.scale;
-    }
-  }
-  // tanh = tanh(t2)
+    for (int e = 0; e < 4; ++e)
+      t1[i][0][e] = t1[i][0][e];
+  // tanh = tanh(t1 * p.scale)
+  const fc::small_tanh tanh_of(fc::in_place(p.scale));
   float tanh_largest = 0.f;
   #pragma unroll
   for (int i = 0; i < 16; ++i)
     #pragma unroll
     for (int e = 0; e < 4; ++e)
-      tanh_largest = fc::max(tanh_largest, fc::magnitude(t2[i][0][e]));
-  if (fc::all_lanes(tanh_largest <= fc::small_tanh_argument())) {
+      tanh_largest = fc::max(tanh_largest, fc::magnitude(t1[i][0][e]));
+  if (fc::all_lanes(tanh_of.takes(tanh_largest))) {
     #pragma unroll
     for (int i = 0; i < 16; ++i)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t2[i][0][e] = fc::tanh_of_small(t2[i][0][e]);
+        t1[i][0][e] = tanh_of(t1[i][0][e]);
   }
   else {
     #pragma unroll
     for (int i = 0; i < 16; ++i)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t2[i][0][e] = fc::tanh(t2[i][0][e]);
+        t1[i][0][e] = fc::tanh(t1[i][0][e] * p.scale);
   }
-  float t4[16][1][4];
-  // t4 = cast(add(t2, t0))
+  float t2[16][1][4];
+  // t2 = cast(add(t1, t0))
   #pragma unroll
   for (int i = 0; i < 16; ++i) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t5 = t2[i][0][e] + t0[0][e];
-      t4[i][0][e] = t5;
+      const float t3 = t1[i][0][e] + t0[0][e];
+      t2[i][0][e] = t3;
     }
   }
   fc::f16* const y_at = p.y;
-  // store y = t4
+  // store y = t2
   #pragma unroll
   for (int i = 0; i < 16; ++i)
     if (rows_begin + rows_lane + i < p.N) {
-      fc::store_global<4>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (d_lane), &t4[i][0][0]);
+      fc::store_global<4>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (d_lane), &t2[i][0][0]);
     }
 }
