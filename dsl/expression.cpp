@@ -17,24 +17,27 @@ namespace {
 using Names = std::map<std::string, Tile, std::less<>>;
 
 // Every name an expression or the kernel around it may give a meaning to.
-constexpr std::array reserved{"score", "b",   "h",     "q_idx", "kv_idx", "q_len", "kv_len", "inf",
-                              "true",  "false", "abs",  "min",   "max",    "where", "exp",    "exp2",
-                              "log",   "log2",  "sqrt", "tanh",  "floor",  "float", "int",    "q",
-                              "k",     "v",     "o",    "lse",   "scale",  "batch", "head",   "rows",
-                              "cols",  "d",     "dv",   "B",     "H",      "Hk",    "Sq",     "Sk"};
+constexpr std::array reserved{
+    "score", "b",     "h",    "q_idx", "kv_idx", "q_len", "kv_len", "inf",  "true",  "false",
+    "abs",   "min",   "max",  "where", "exp",    "exp2",  "log",    "log2", "sqrt",  "tanh",
+    "floor", "float", "int",  "q",     "k",      "v",     "o",      "lse",  "scale", "batch",
+    "head",  "rows",  "cols", "d",     "dv",     "B",     "H",      "Hk",   "Sq",    "Sk"};
 
-/// A program that holds one expression over scalars: what lambdas are traced in and texts checked in.
+/// A program that holds one expression over scalars: what lambdas are traced in and texts checked
+/// in.
 struct Scratch {
   ProgramBuilder builder{"expression"};
   Tile score = builder.scalar("score", DType::f32);
-  ScoreSite site{builder.scalar("b", DType::i32),      builder.scalar("h", DType::i32),
-                 builder.scalar("q_idx", DType::i32),  builder.scalar("kv_idx", DType::i32),
-                 builder.scalar("q_len", DType::i32),  builder.scalar("kv_len", DType::i32)};
+  ScoreSite site{builder.scalar("b", DType::i32),     builder.scalar("h", DType::i32),
+                 builder.scalar("q_idx", DType::i32), builder.scalar("kv_idx", DType::i32),
+                 builder.scalar("q_len", DType::i32), builder.scalar("kv_len", DType::i32)};
 };
 
 Names names_of(const ScoreSite& site) {
-  Names names{{"b", site.batch},          {"h", site.head},
-              {"q_idx", site.query_index}, {"q_len", site.query_length},
+  Names names{{"b", site.batch},
+              {"h", site.head},
+              {"q_idx", site.query_index},
+              {"q_len", site.query_length},
               {"kv_len", site.key_length}};
   if (site.key_index.owner()) names.emplace("kv_idx", site.key_index);
   return names;
@@ -55,11 +58,12 @@ Tensor declared(ProgramBuilder& builder, const Captured& captured) {
     const ir::Tensor& tensor = builder.function()[found->second.id()];
     if (tensor.dtype == captured.dtype && static_cast<int>(tensor.dims.size()) == captured.rank)
       return found->second;
-    throw SpecError({fmt::format("two captured tensors named {}", captured.name),
-                     fmt::format("one is {} with {} dimensions, the other {} with {}",
-                                 name_of(tensor.dtype), tensor.dims.size(), name_of(captured.dtype),
-                                 captured.rank),
-                     "rename one", {}});
+    throw SpecError(
+        {fmt::format("two captured tensors named {}", captured.name),
+         fmt::format("one is {} with {} dimensions, the other {} with {}", name_of(tensor.dtype),
+                     tensor.dims.size(), name_of(captured.dtype), captured.rank),
+         "rename one",
+         {}});
   }
   std::vector<Extent> dims;
   for (int i = 0; i < captured.rank; ++i)
@@ -95,7 +99,8 @@ void finish_trace(Traced& traced, Scratch& scratch, const Tile& result) {
   if (result.owner() != &scratch.builder)
     throw SpecError({"an expression that does not come from its arguments",
                      "the function returned an empty tile, or one of another program",
-                     "return a Tile computed from the score or the site", {}});
+                     "return a Tile computed from the score or the site",
+                     {}});
   traced.text = write_expression(scratch.builder.function(), result.id());
   for (const ir::Tensor& tensor : scratch.builder.function().tensors)
     traced.tensors.push_back({tensor.name, tensor.dtype, static_cast<int>(tensor.dims.size())});
@@ -110,8 +115,10 @@ std::vector<std::string> reasons_against(const Kind& expression, Apply apply) {
   try {
     for (const Captured& tensor : expression.tensors)
       if (captured_name(tensor.name) != tensor.name)
-        return {fmt::format("a captured tensor named {}: the name has a meaning already; rename it, "
-                            "for example to {}", tensor.name, captured_name(tensor.name))};
+        return {
+            fmt::format("a captured tensor named {}: the name has a meaning already; rename it, "
+                        "for example to {}",
+                        tensor.name, captured_name(tensor.name))};
       else if (tensor.rank < 1 || tensor.rank > 5)
         return {fmt::format("the captured tensor {} has {} dimensions: it needs 1 to 5; reshape it",
                             tensor.name, tensor.rank)};
@@ -130,7 +137,9 @@ Tile Captured::read(const std::vector<Operand>& indices) const {
   for (const Operand& index : indices)
     if (index.is_tile()) return gather(declared(*index.tile.owner(), *this), indices);
   throw SpecError({fmt::format("{} indexed by numbers alone", name),
-                   "there is no program to add it to", "use one of the site's positions", {}});
+                   "there is no program to add it to",
+                   "use one of the site's positions",
+                   {}});
 }
 
 Mask::Mask(const std::function<Tile(const ScoreSite&)>& visible) {
@@ -168,8 +177,11 @@ Tile apply(const Score& score, const Tile& value, const ScoreSite& site) {
   return as_number("a score", read(score, std::move(names)));
 }
 Tile apply(const Sink& sink, const ScoreSite& site) {
-  return as_number("a sink", read(sink, names_of({site.batch, site.head, site.query_index, {},
-                                                 site.query_length, site.key_length})));
+  return as_number(
+      "a sink",
+      read(sink,
+           names_of(
+               {site.batch, site.head, site.query_index, {}, site.query_length, site.key_length})));
 }
 
 std::vector<std::string> check(const Mask& mask) {
@@ -188,8 +200,7 @@ void declare_captured(ProgramBuilder& builder, const std::vector<Captured>& tens
 
 std::string captured_name(std::string_view wish) {
   std::string name;
-  for (const char c : wish)
-    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  for (const char c : wish) name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   while (name.starts_with('_')) name.erase(0, 1);
   if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0) name.insert(0, "t");
   const bool taken = std::find(reserved.begin(), reserved.end(), name) != reserved.end() ||

@@ -4,14 +4,15 @@
 //   score + slopes[h] * (kv_idx - q_idx)
 //   d = q_idx - kv_idx; (0 <= d) & (d < 512) & (doc[b, q_idx] == doc[b, kv_idx])
 //
-// The text is the expression: it is what a spec saves and what names it in a cache. Authors write it
-// directly, or as a C++ lambda over tiles or a Python function, both of which are traced into it once.
+// The text is the expression: it is what a spec saves and what names it in a cache. Authors write
+// it directly, or as a C++ lambda over tiles or a Python function, both of which are traced into it
+// once.
 //
-// Names: score, b, h, q_idx, kv_idx, q_len, kv_len, and captured tensors, indexed by any expressions.
-// Operators, loosest first: | & (comparisons) + - * / // % and unary - ~; functions abs, min, max, where,
-// exp, exp2, log, log2, sqrt, tanh, floor, float and int. `/` is true division; `//` and `%` round towards
-// minus infinity. An integer that meets a float becomes one; a condition in arithmetic is 0 or 1.
-// `name = value;` names a part.
+// Names: score, b, h, q_idx, kv_idx, q_len, kv_len, and captured tensors, indexed by any
+// expressions. Operators, loosest first: | & (comparisons) + - * / // % and unary - ~; functions
+// abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, floor, float and int. `/` is true
+// division; `//` and `%` round towards minus infinity. An integer that meets a float becomes one; a
+// condition in arithmetic is 0 or 1. `name = value;` names a part.
 #pragma once
 
 #include <functional>
@@ -24,8 +25,8 @@
 
 namespace flashcore {
 
-/// A tensor that an expression reads: zero outside its shape. Lengths and strides are the caller's at
-/// every launch. In a lambda, `slopes(s.head)` reads an element.
+/// A tensor that an expression reads: zero outside its shape. Lengths and strides are the caller's
+/// at every launch. In a lambda, `slopes(s.head)` reads an element.
 struct Captured {
   std::string name;
   DType dtype = DType::f32;
@@ -69,8 +70,8 @@ struct Score : Expression {
   explicit Score(const std::function<Tile(Tile score, const ScoreSite&)>& modify);
 };
 
-/// The score of one more key that every row sees and that has no value: it only takes its share of the
-/// softmax (attention sinks). An expression of b, h and q_idx. Empty: none.
+/// The score of one more key that every row sees and that has no value: it only takes its share of
+/// the softmax (attention sinks). An expression of b, h and q_idx. Empty: none.
 struct Sink : Expression {
   Sink() = default;
   explicit Sink(std::string text, std::vector<Captured> tensors = {})
@@ -83,8 +84,8 @@ Mask operator&(const Mask& a, const Mask& b);
 Mask operator|(const Mask& a, const Mask& b);
 Mask operator~(const Mask& a);
 
-/// Appends the expression to the program that the site's tiles belong to. Throw SpecError with the place
-/// in the text.
+/// Appends the expression to the program that the site's tiles belong to. Throw SpecError with the
+/// place in the text.
 Tile apply(const Mask& mask, const ScoreSite& site);
 Tile apply(const Score& score, const Tile& value, const ScoreSite& site);
 Tile apply(const Sink& sink, const ScoreSite& site);

@@ -1,5 +1,5 @@
-// A recursive descent over the text that appends to the program as it goes. Numbers stay numbers until
-// they meet a value, whose type they take.
+// A recursive descent over the text that appends to the program as it goes. Numbers stay numbers
+// until they meet a value, whose type they take.
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -27,7 +27,7 @@ struct Token {
 struct Term {
   ir::ValueId value;
   double number = 0;
-  bool whole = false;  ///< a number written without a point
+  bool whole = false;    ///< a number written without a point
   bool logical = false;  ///< true or false
 };
 
@@ -64,7 +64,8 @@ class Reader {
     token_ = {Token::Kind::end, {}, begin};
     if (begin == text_.size()) return;
     if (std::isalpha(byte(begin)) != 0 || text_[begin] == '_') {
-      while (position_ < text_.size() && (std::isalnum(byte(position_)) != 0 || text_[position_] == '_'))
+      while (position_ < text_.size() &&
+             (std::isalnum(byte(position_)) != 0 || text_[position_] == '_'))
         ++position_;
       token_.kind = Token::Kind::name;
     } else if (std::isdigit(byte(begin)) != 0 || text_[begin] == '.') {
@@ -97,13 +98,15 @@ class Reader {
   }
   [[noreturn]] void expected(std::string_view what) const {
     refuse(token_.at,
-           fmt::format("expected {}, found {}", what,
-                       token_.kind == Token::Kind::end ? "the end"
-                                                       : fmt::format("\"{}\"", token_.text)));
+           fmt::format(
+               "expected {}, found {}", what,
+               token_.kind == Token::Kind::end ? "the end" : fmt::format("\"{}\"", token_.text)));
   }
   [[noreturn]] void refuse(std::size_t at, const std::string& why, std::string fix = {}) const {
     throw SpecError({fmt::format("cannot read the expression \"{}\"", text_),
-                     fmt::format("at character {}: {}", at + 1, why), std::move(fix), {}});
+                     fmt::format("at character {}: {}", at + 1, why),
+                     std::move(fix),
+                     {}});
   }
 
   // ---- statements
@@ -149,8 +152,7 @@ class Reader {
       if (!take(mark)) continue;
       const Term right = sum();
       for (const auto& [other, ignored] : codes)
-        if (at(other))
-          refuse(token_.at, "comparisons do not chain", "write (a < b) & (b < c)");
+        if (at(other)) refuse(token_.at, "comparisons do not chain", "write (a < b) & (b < c)");
       if (!left.value && !right.value)
         refuse(op.at, "a comparison of two numbers", "write true or false");
       const auto [a, b] = alike(left, right);
@@ -205,7 +207,8 @@ class Reader {
     }
     if (token.kind == Token::Kind::number) {
       double number = 0;
-      const char* end = std::from_chars(token.text.data(), token.text.data() + token.text.size(), number).ptr;
+      const char* end =
+          std::from_chars(token.text.data(), token.text.data() + token.text.size(), number).ptr;
       if (end != token.text.data() + token.text.size()) expected("a number");
       next();
       return {{}, number, token.text.find_first_of(".eE") == std::string_view::npos};
@@ -262,8 +265,8 @@ class Reader {
                                     arguments.size(), count));
     };
     static constexpr std::pair<std::string_view, OpCode> of_floats[] = {
-        {"exp", OpCode::exp},   {"exp2", OpCode::exp2}, {"log", OpCode::log},
-        {"log2", OpCode::log2}, {"sqrt", OpCode::sqrt}, {"tanh", OpCode::tanh},
+        {"exp", OpCode::exp},    {"exp2", OpCode::exp2}, {"log", OpCode::log},
+        {"log2", OpCode::log2},  {"sqrt", OpCode::sqrt}, {"tanh", OpCode::tanh},
         {"floor", OpCode::floor}};
     for (const auto& [function, code] : of_floats)
       if (function == name.text) {
@@ -272,7 +275,8 @@ class Reader {
       }
     if (name.text == "min" || name.text == "max") {
       if (arguments.size() < 2)
-        refuse(name.at, fmt::format("{} of {} values; it takes two or more", name.text, arguments.size()));
+        refuse(name.at,
+               fmt::format("{} of {} values; it takes two or more", name.text, arguments.size()));
       Term result = arguments[0];
       for (std::size_t i = 1; i < arguments.size(); ++i)
         result = arithmetic(name.text == "min" ? OpCode::min : OpCode::max, result, arguments[i]);
@@ -365,12 +369,18 @@ class Reader {
   static Term fold(OpCode code, const Term& a, const Term& b) {
     const bool whole = a.whole && b.whole;
     switch (code) {
-      case OpCode::add: return {{}, a.number + b.number, whole};
-      case OpCode::sub: return {{}, a.number - b.number, whole};
-      case OpCode::mul: return {{}, a.number * b.number, whole};
-      case OpCode::div: return {{}, a.number / b.number, false};
-      case OpCode::min: return {{}, std::fmin(a.number, b.number), whole};
-      default: return {{}, std::fmax(a.number, b.number), whole};
+      case OpCode::add:
+        return {{}, a.number + b.number, whole};
+      case OpCode::sub:
+        return {{}, a.number - b.number, whole};
+      case OpCode::mul:
+        return {{}, a.number * b.number, whole};
+      case OpCode::div:
+        return {{}, a.number / b.number, false};
+      case OpCode::min:
+        return {{}, std::fmin(a.number, b.number), whole};
+      default:
+        return {{}, std::fmax(a.number, b.number), whole};
     }
   }
 

@@ -48,8 +48,8 @@ class Writer {
     const Op& op = *f_.definition(value);
     if (uses_[value.index] > 1 && kind_of(op.code) != OpKind::source) {
       std::string name = f_[value].name;
-      if (name.empty() || taken_.contains(name))
-        do name = fmt::format("t{}", next_++);
+      if (name.empty() || taken_.contains(name)) do
+          name = fmt::format("t{}", next_++);
         while (taken_.contains(name));
       taken_.insert(name);
       lets_ += fmt::format("{} = {}; ", name, made.text);
@@ -67,7 +67,8 @@ class Writer {
   Piece infix(const Op& op, std::string_view sign, Tightness tightness) {
     // Operations of one level group to the left; comparisons stand in parentheses under logic.
     const auto looser = tightness <= conjunct ? prefix : tightness == comparison ? sum : tightness;
-    const auto right = tightness <= conjunct ? prefix : static_cast<Tightness>(looser + (tightness > comparison));
+    const auto right =
+        tightness <= conjunct ? prefix : static_cast<Tightness>(looser + (tightness > comparison));
     const bool chain = tightness <= conjunct && piece(op.operands[0]).tightness == tightness;
     return {fmt::format("{} {} {}", operand(op, 0, chain ? tightness : looser), sign,
                         operand(op, 1, right)),
@@ -98,30 +99,48 @@ class Writer {
         const std::string text = number(op->number, dtype);
         return {text, text.starts_with("-") ? prefix : whole};
       }
-      case OpCode::parameter: return {f_[op->parameter].name};
+      case OpCode::parameter:
+        return {f_[op->parameter].name};
       case OpCode::gather: {
         std::string text = f_[op->tensor].name;
         for (std::size_t i = 0; i < op->operands.size(); ++i)
           text += (i ? ", " : "[") + operand(*op, i, loosest);
         return {text + "]"};
       }
-      case OpCode::neg: return {"-" + operand(*op, 0, prefix), prefix};
-      case OpCode::logical_not: return {"~" + operand(*op, 0, whole), prefix};
-      case OpCode::add: return infix(*op, "+", sum);
-      case OpCode::sub: return infix(*op, "-", sum);
-      case OpCode::mul: return infix(*op, "*", product);
-      case OpCode::div: return infix(*op, is_float(dtype) ? "/" : "//", product);
-      case OpCode::mod: return infix(*op, "%", product);
-      case OpCode::lt: return infix(*op, "<", comparison);
-      case OpCode::le: return infix(*op, "<=", comparison);
-      case OpCode::gt: return infix(*op, ">", comparison);
-      case OpCode::ge: return infix(*op, ">=", comparison);
-      case OpCode::eq: return infix(*op, "==", comparison);
-      case OpCode::ne: return infix(*op, "!=", comparison);
-      case OpCode::logical_and: return infix(*op, "&", conjunct);
-      case OpCode::logical_or: return infix(*op, "|", disjunct);
-      case OpCode::reciprocal: return {"1.0 / " + operand(*op, 0, prefix), product};
-      case OpCode::cast: return call(*op, is_float(dtype) ? "float" : "int");
+      case OpCode::neg:
+        return {"-" + operand(*op, 0, prefix), prefix};
+      case OpCode::logical_not:
+        return {"~" + operand(*op, 0, whole), prefix};
+      case OpCode::add:
+        return infix(*op, "+", sum);
+      case OpCode::sub:
+        return infix(*op, "-", sum);
+      case OpCode::mul:
+        return infix(*op, "*", product);
+      case OpCode::div:
+        return infix(*op, is_float(dtype) ? "/" : "//", product);
+      case OpCode::mod:
+        return infix(*op, "%", product);
+      case OpCode::lt:
+        return infix(*op, "<", comparison);
+      case OpCode::le:
+        return infix(*op, "<=", comparison);
+      case OpCode::gt:
+        return infix(*op, ">", comparison);
+      case OpCode::ge:
+        return infix(*op, ">=", comparison);
+      case OpCode::eq:
+        return infix(*op, "==", comparison);
+      case OpCode::ne:
+        return infix(*op, "!=", comparison);
+      case OpCode::logical_and:
+        return infix(*op, "&", conjunct);
+      case OpCode::logical_or:
+        return infix(*op, "|", disjunct);
+      case OpCode::reciprocal:
+        return {"1.0 / " + operand(*op, 0, prefix), product};
+      case OpCode::cast:
+        return call(*op, is_float(dtype) ? "float" : "int");
       case OpCode::abs:
       case OpCode::min:
       case OpCode::max:
@@ -132,7 +151,8 @@ class Writer {
       case OpCode::log2:
       case OpCode::sqrt:
       case OpCode::tanh:
-      case OpCode::floor: return call(*op, name_of(op->code));
+      case OpCode::floor:
+        return call(*op, name_of(op->code));
       default:
         throw SpecError({fmt::format("an expression with {} in it", name_of(op->code)),
                          "masks and scores are computed element by element",

@@ -7,8 +7,7 @@ namespace {
 
 /// The key that stands on the diagonal of each row.
 Tile diagonal(const ScoreSite& s, Align align) {
-  return align == Align::top_left ? s.query_index
-                                  : s.query_index + (s.key_length - s.query_length);
+  return align == Align::top_left ? s.query_index : s.query_index + (s.key_length - s.query_length);
 }
 
 void require(bool holds, const char* what, const std::string& why, const char* fix) {
@@ -18,7 +17,9 @@ void require(bool holds, const char* what, const std::string& why, const char* f
 void require_rank(const Captured& tensor, bool holds, const char* shapes) {
   if (!holds)
     throw SpecError({fmt::format("{} with {} dimensions", tensor.name, tensor.rank),
-                     fmt::format("it is {}", shapes), "reshape it", {}});
+                     fmt::format("it is {}", shapes),
+                     "reshape it",
+                     {}});
 }
 
 /// ids[position] or ids[batch, position]

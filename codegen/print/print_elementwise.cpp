@@ -1,4 +1,5 @@
-// Elementwise operations in groups, one nest of unrolled loops each; reductions; packing for products.
+// Elementwise operations in groups, one nest of unrolled loops each; reductions; packing for
+// products.
 #include <algorithm>
 
 #include "codegen/print/kernel_printer.h"
@@ -22,9 +23,12 @@ bool KernelPrinter::dies_at(ValueId value, std::size_t position) const {
 
 std::string KernelPrinter::array_type(ValueId value) const {
   switch (f_[value].type.dtype) {
-    case DType::i32: return "int";
-    case DType::i1: return "bool";
-    default: return "float";
+    case DType::i32:
+      return "int";
+    case DType::i1:
+      return "bool";
+    default:
+      return "float";
   }
 }
 
@@ -46,8 +50,8 @@ std::string KernelPrinter::declare(ValueId value, bool zero) {
   return storage_[value.index];
 }
 
-KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape,
-                                                Writer::Scopes& scopes, bool braces) {
+KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape, Writer::Scopes& scopes,
+                                                bool braces) {
   static constexpr const char* fragment_names[] = {"i", "j"};
   Cursor cursor;
   cursor.axes = shape.axes;
@@ -68,14 +72,18 @@ KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape,
     cursor.slots = {cursor.element};
   } else {
     const int rows = shape.layouts[0].slots, columns = shape.layouts[1].slots;
-    cursor.slots = {rows == 1 ? "0" : columns == 1 ? "e" : fmt::format("(e / {})", columns),
-                    columns == 1 ? "0" : rows == 1 ? "e" : fmt::format("(e % {})", columns)};
+    cursor.slots = {rows == 1      ? "0"
+                    : columns == 1 ? "e"
+                                   : fmt::format("(e / {})", columns),
+                    columns == 1 ? "0"
+                    : rows == 1  ? "e"
+                                 : fmt::format("(e % {})", columns)};
   }
   return cursor;
 }
 
-/// Prints the elementwise ops from `first` on that make up one nest of loops; returns the position after
-/// the last of them.
+/// Prints the elementwise ops from `first` on that make up one nest of loops; returns the position
+/// after the last of them.
 std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
   const auto& ops = f_[block].ops;
   std::vector<std::size_t> run;
@@ -88,8 +96,8 @@ std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
       break;
     run.push_back(i);
   }
-  // One shape a nest. Ops of other shapes in between that do not depend on it go first, so that they do
-  // not cut it; the nest ends at one that does.
+  // One shape a nest. Ops of other shapes in between that do not depend on it go first, so that
+  // they do not cut it; the nest ends at one that does.
   const Shape shape = shape_of(f_[ops[first]].results[0]);
   std::set<ValueId> made;
   std::vector<std::size_t> nest;
@@ -124,7 +132,8 @@ void KernelPrinter::print_run(BlockId block, const std::vector<std::size_t>& run
   emit_group(block, group, run.back() + 1, true);
 }
 
-/// In a loop that is not peeled, finds what only its masks need: that is printed behind the same test.
+/// In a loop that is not peeled, finds what only its masks need: that is printed behind the same
+/// test.
 void KernelPrinter::find_guarded_masks(const Op& loop) {
   if (loop.bounds != 4 && !loop.buffer) return;
   const std::string tile = storage_[f_[loop.body].arguments[0].index];
@@ -194,7 +203,8 @@ void KernelPrinter::fold_tanh_scalings(BlockId block) {
       continue;
     for (std::size_t k : {0, 1}) {
       const ValueId x = product->operands[1 - k];
-      if (!f_[product->operands[k]].type.is_scalar() || f_[x].type.is_scalar() || is_source(x)) continue;
+      if (!f_[product->operands[k]].type.is_scalar() || f_[x].type.is_scalar() || is_source(x))
+        continue;
       folded_.insert(argument);
       last_use_[x.index] = std::max(last_use_[x.index], at);
       break;
@@ -202,8 +212,9 @@ void KernelPrinter::fold_tanh_scalings(BlockId block) {
   }
 }
 
-/// The hyperbolic tangent takes two results of the special function unit, which softmax needs itself. Where
-/// all arguments of a warp are small, as those of capped scores are, a polynomial takes their place.
+/// The hyperbolic tangent takes two results of the special function unit, which softmax needs
+/// itself. Where all arguments of a warp are small, as those of capped scores are, a polynomial
+/// takes their place.
 void KernelPrinter::print_tanh(const Op& op) {
   const ValueId value = op.results[0];
   ValueId from = op.operands[0];
@@ -214,29 +225,41 @@ void KernelPrinter::print_tanh(const Op& op) {
     factor = scalar(product.operands[k]);
     from = product.operands[1 - k];
   }
-  const bool in_place = dies_at(from, position_) && shape_of(from) == shape_of(value) && !is_source(from);
+  const bool in_place =
+      dies_at(from, position_) && shape_of(from) == shape_of(value) && !is_source(from);
   out_.comment(fmt::format("{} = tanh({} * {})", label(value), label(from), factor));
   const std::string tangent = names_.unique("tanh_of");
-  out_.line("const fc::small_tanh {}(fc::in_place({}));", tangent, factor);
+  out_.line("const fc::small_tanh {} = fc::small_tanh_of(fc::in_place({}));", tangent, factor);
+  // Several maxima side by side, since each waits for the one before it.
+  constexpr int chains = 8;
+  const std::string parts = names_.unique(label(value) + "_parts");
   const std::string largest = names_.unique(label(value) + "_largest");
-  out_.line("float {} = 0.f;", largest);
+  out_.line("float {}[{}] = {{}}, {} = 0.f;", parts, chains, largest);
   {
     Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(value), scopes);
-    out_.line("{0} = fc::max({0}, fc::magnitude({1}));", largest, element(from, cursor));
+    const Cursor cursor = open_loops(shape_of(value), scopes, /*braces=*/true);
+    std::string chain = cursor.element;
+    for (const std::string& fragment : cursor.fragments) chain += " + " + fragment + " * 4";
+    out_.line("float& part = {}[({}) % {}];", parts, chain, chains);
+    out_.line("part = fc::max(part, fc::magnitude({}));", element(from, cursor));
+  }
+  {
+    auto loop = out_.unrolled("i", chains);
+    out_.line("{0} = fc::max({0}, {1}[i]);", largest, parts);
   }
   if (in_place)
     storage_[value.index] = storage_[from.index];
   else
     declare(value);
   for (const bool small : {true, false}) {
-    auto branch = small ? out_.block("if (fc::all_lanes({}.takes({})))", tangent, largest)
+    auto branch = small ? out_.block("if (fc::all_lanes(fc::is_small({}, {})))", tangent, largest)
                         : out_.block("else");
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(value), scopes);
     const std::string x = element(from, cursor);
     out_.line("{} = {};", element(value, cursor),
-              small ? fmt::format("{}({})", tangent, x) : fmt::format("fc::tanh({} * {})", x, factor));
+              small ? fmt::format("fc::evaluate({}, {})", tangent, x)
+                    : fmt::format("fc::tanh({} * {})", x, factor));
   }
 }
 
@@ -255,8 +278,8 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
   const auto& ops = f_[block].ops;
   const Shape shape = shape_of(f_[ops[positions[0]]].results[0]);
 
-  // Values that nobody outside reads are locals of the loop; the others get an array, taken over from
-  // an operand that dies in the same place where there is one.
+  // Values that nobody outside reads are locals of the loop; the others get an array, taken over
+  // from an operand that dies in the same place where there is one.
   std::set<ValueId> locals;
   for (std::size_t at : positions) {
     const Op& op = f_[ops[at]];
@@ -289,10 +312,10 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
     const ValueId value = op.results[0];
     std::vector<std::string> operands;
     for (ValueId operand : op.operands) operands.push_back(element(operand, cursor));
-    std::string text = op.code == OpCode::cast && is_half(f_[value].type.dtype) &&
-                               rounded_by_consumers(value)
-                           ? operands[0]
-                           : expression(op, operands);
+    std::string text =
+        op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_consumers(value)
+            ? operands[0]
+            : expression(op, operands);
     if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
     if (locals.count(value)) {
       storage_[value.index] = names_.unique(f_[value].name);
@@ -317,8 +340,9 @@ void KernelPrinter::print_pack(const Op& op) {
   auto k = out_.unrolled("k", columns.fragments / 2, false);
   auto r = out_.unrolled("r", 4, false);
   out_.line("{0}[i][k][r] =", storage_[value.index]);
-  out_.line("    fc::pack<{0}>({1}[i][2 * k + r / 2][r % 2 * 2], {1}[i][2 * k + r / 2][r % 2 * 2 + 1]);",
-            type, x);
+  out_.line(
+      "    fc::pack<{0}>({1}[i][2 * k + r / 2][r % 2 * 2], {1}[i][2 * k + r / 2][r % 2 * 2 + 1]);",
+      type, x);
 }
 
 namespace {
@@ -333,8 +357,10 @@ Combine combine_of(OpCode reduction, DType dtype = DType::f32) {
   switch (reduction) {
     case OpCode::reduce_max:
       return {integers ? "-2147483647 - 1" : "-fc::infinity()", "fc::max({}, {})"};
-    case OpCode::reduce_min: return {integers ? "2147483647" : "fc::infinity()", "fc::min({}, {})"};
-    default: return {"0.f", "{} + {}"};
+    case OpCode::reduce_min:
+      return {integers ? "2147483647" : "fc::infinity()", "fc::min({}, {})"};
+    default:
+      return {"0.f", "{} + {}"};
   }
 }
 

@@ -1,9 +1,9 @@
 // Masks and scores cross as (text, [(name, dtype, rank), ...]).
-#include <pybind11/stl.h>
-
 #include <functional>
 #include <map>
 #include <tuple>
+
+#include <pybind11/stl.h>
 
 #include "dsl/attention_spec.h"
 #include "dsl/error.h"
@@ -22,9 +22,11 @@ std::vector<Captured> captured(const Tensors& tensors) {
   for (const auto& [name, dtype, rank] : tensors) {
     const std::optional<DType> type = parse_dtype(dtype);
     if (!type)
-      throw SpecError({fmt::format("a captured tensor of dtype {}", dtype),
-                       "expressions read f16, bf16, f32, f64, integers of up to 64 bits, u8 and bool",
-                       "convert it to one of them", {}});
+      throw SpecError(
+          {fmt::format("a captured tensor of dtype {}", dtype),
+           "expressions read f16, bf16, f32, f64, integers of up to 64 bits, u8 and bool",
+           "convert it to one of them",
+           {}});
     all.push_back({name, *type, rank});
   }
   return all;
@@ -62,8 +64,7 @@ const std::map<std::string, Variant>& variants() {
       {"dilated", [](Args n, Tensors) { return dilated(whole(n.at(0))); }},
       {"alibi", [](Args n, Tensors t) { return alibi(t.at(0), align_of(n.at(0))); }},
       {"softcap", [](Args n, Tensors) { return softcap(n.at(0)); }},
-      {"relative_bias",
-       [](Args n, Tensors t) { return relative_bias(t.at(0), whole(n.at(0))); }},
+      {"relative_bias", [](Args n, Tensors t) { return relative_bias(t.at(0), whole(n.at(0))); }},
       {"bias", [](Args, Tensors t) { return bias(t.at(0)); }},
       {"sinks", [](Args, Tensors t) { return sinks(t.at(0)); }}};
   return all;
@@ -79,13 +80,16 @@ std::vector<std::string> reasons_against(const std::string& kind, const Crossing
 }  // namespace
 
 void bind_expressions(py::module_& m) {
-  m.def("variant",
-        [](const std::string& name, const Numbers& numbers, const Tensors& tensors) {
-          return cross(variants().at(name)(numbers, captured(tensors)));
-        },
-        py::arg("name"), py::arg("numbers") = Numbers{}, py::arg("tensors") = Tensors{});
-  m.def("mask_and", [](const Crossing& a, const Crossing& b) { return cross(mask_of(a) & mask_of(b)); });
-  m.def("mask_or", [](const Crossing& a, const Crossing& b) { return cross(mask_of(a) | mask_of(b)); });
+  m.def(
+      "variant",
+      [](const std::string& name, const Numbers& numbers, const Tensors& tensors) {
+        return cross(variants().at(name)(numbers, captured(tensors)));
+      },
+      py::arg("name"), py::arg("numbers") = Numbers{}, py::arg("tensors") = Tensors{});
+  m.def("mask_and",
+        [](const Crossing& a, const Crossing& b) { return cross(mask_of(a) & mask_of(b)); });
+  m.def("mask_or",
+        [](const Crossing& a, const Crossing& b) { return cross(mask_of(a) | mask_of(b)); });
   m.def("mask_not", [](const Crossing& a) { return cross(~mask_of(a)); });
   m.def("check_expression", &reasons_against, py::arg("kind"), py::arg("expression"));
   m.def("captured_name", [](const std::string& wish) { return captured_name(wish); });

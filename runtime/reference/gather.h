@@ -8,8 +8,8 @@
 
 namespace flashcore {
 
-/// One index tile a dimension; `type` is the result's and `result` a tile of its shape. Zero outside the
-/// tensor.
+/// One index tile a dimension; `type` is the result's and `result` a tile of its shape. Zero
+/// outside the tensor.
 void gather(const TensorView& tensor, std::span<const TypedTile> indices, const ir::TileType& type,
             Precision precision, TileValue& result);
 

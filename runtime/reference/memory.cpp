@@ -104,7 +104,13 @@ void Memory::copy(const Op& op) {
   if (op.operands.size() == 3 && integer(op.operands[2]) == 0) to.data.assign(to.data.size(), nan);
 }
 
-const TileValue& Memory::read_slot(const Op& op) { return slot(op, 0); }
+const TileValue& Memory::read_slot(const Op& op) {
+  TileValue& tile = slot(op, 0);
+  const Buffer& buffer = f_[op.buffer];
+  if (tile.data.empty())
+    tile = TileValue(buffer.rows, buffer.columns, nan);  // nothing was written yet
+  return tile;
+}
 
 TileValue& Memory::slot(const Op& op, std::size_t operand) {
   const std::int64_t number = operand < op.operands.size() ? integer(op.operands[operand]) : 0;

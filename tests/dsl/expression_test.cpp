@@ -27,8 +27,9 @@ TEST(Expression, ReadsWhatItWrites) {
   for (const char* text :
        {"q_idx >= kv_idx", "q_idx + (kv_len - q_len) >= kv_idx", "q_idx - 3 - kv_idx < 4",
         "q_idx - (3 - kv_idx) < 4", "((q_idx < 3) & (kv_idx < 4)) | (b == 1)",
-        "(q_idx < 3) & ((kv_idx < 4) | (b == 1))", "~(q_idx == kv_idx)", "q_idx // 8 == kv_idx // 8",
-        "(q_idx - kv_idx) % 4 == 0", "max(min(q_idx, 7), h) > abs(kv_idx)", "-q_idx < -4",
+        "(q_idx < 3) & ((kv_idx < 4) | (b == 1))", "~(q_idx == kv_idx)",
+        "q_idx // 8 == kv_idx // 8", "(q_idx - kv_idx) % 4 == 0",
+        "max(min(q_idx, 7), h) > abs(kv_idx)", "-q_idx < -4",
         "t1 = q_idx - kv_idx; (0 <= t1) & (t1 < 512)", "where(q_idx < 4, kv_idx, 3) == 3", "true"})
     EXPECT_EQ(mask_text(text), text);
   for (const char* text :
@@ -51,7 +52,8 @@ TEST(Expression, GivesNumbersTheTypesTheyMeet) {
 }
 
 TEST(Expression, ReadsCapturedTensors) {
-  const Captured slopes{"slopes", DType::f32, 1}, doc{"doc", DType::i64, 2}, seen{"seen", DType::i1, 1};
+  const Captured slopes{"slopes", DType::f32, 1}, doc{"doc", DType::i64, 2},
+      seen{"seen", DType::i1, 1};
   EXPECT_EQ(score_text("score + slopes[h] * (kv_idx - q_idx)", {slopes}),
             "score + slopes[h] * float(kv_idx - q_idx)");
   EXPECT_EQ(mask_text("(doc[b, q_idx] == doc[b, kv_idx]) & seen[kv_idx // 2]", {doc, seen}),
@@ -64,8 +66,7 @@ TEST(Expression, TracesFunctions) {
     const Tile gap = s.query_index - s.key_index;
     return where(gap * gap < 9, score + bias(s.head, gap), -score);
   });
-  EXPECT_EQ(traced.text,
-            "t1 = q_idx - kv_idx; where(t1 * t1 < 9, score + bias[h, t1], -score)");
+  EXPECT_EQ(traced.text, "t1 = q_idx - kv_idx; where(t1 * t1 < 9, score + bias[h, t1], -score)");
   EXPECT_THAT(traced.tensors, ElementsAre(bias));
 }
 
@@ -83,54 +84,66 @@ TEST(Expression, MasksCombine) {
 }
 
 TEST(Expression, SaysWhereATextIsWrong) {
-  EXPECT_THAT(check(Mask("q_idx >= key")),
-              ElementsAre("cannot read the expression \"q_idx >= key\": at character 10: key is not "
-                          "defined; the values are b, h, kv_idx, kv_len, q_idx, q_len"));
-  EXPECT_THAT(check(Mask("q_idx >= ")), ElementsAre("cannot read the expression \"q_idx >= \": at "
-                                                    "character 10: expected a value, found the end"));
-  EXPECT_THAT(check(Mask("0 < q_idx < 5")),
-              ElementsAre("cannot read the expression \"0 < q_idx < 5\": at character 11: comparisons "
-                          "do not chain; write (a < b) & (b < c)"));
-  EXPECT_THAT(check(Mask("q_idx & kv_idx")),
-              ElementsAre("cannot read the expression \"q_idx & kv_idx\": at character 7: \"&\" of a "
-                          "number; compare it with something first"));
-  EXPECT_THAT(check(Mask("q_idx + 1")),
-              ElementsAre("a mask that gives i32: it says which scores are kept; compare something, "
-                          "as in q_idx >= kv_idx"));
+  EXPECT_THAT(
+      check(Mask("q_idx >= key")),
+      ElementsAre("cannot read the expression \"q_idx >= key\": at character 10: key is not "
+                  "defined; the values are b, h, kv_idx, kv_len, q_idx, q_len"));
+  EXPECT_THAT(check(Mask("q_idx >= ")),
+              ElementsAre("cannot read the expression \"q_idx >= \": at "
+                          "character 10: expected a value, found the end"));
+  EXPECT_THAT(
+      check(Mask("0 < q_idx < 5")),
+      ElementsAre("cannot read the expression \"0 < q_idx < 5\": at character 11: comparisons "
+                  "do not chain; write (a < b) & (b < c)"));
+  EXPECT_THAT(
+      check(Mask("q_idx & kv_idx")),
+      ElementsAre("cannot read the expression \"q_idx & kv_idx\": at character 7: \"&\" of a "
+                  "number; compare it with something first"));
+  EXPECT_THAT(
+      check(Mask("q_idx + 1")),
+      ElementsAre("a mask that gives i32: it says which scores are kept; compare something, "
+                  "as in q_idx >= kv_idx"));
   EXPECT_THAT(check(Score("score > 1")),
               ElementsAre("a score that gives i1: it is a number; where(condition, a, b)"));
   EXPECT_THAT(check(Score("score + slopes[h, 1]", {{"slopes", DType::f32, 1}})),
               ElementsAre("cannot read the expression \"score + slopes[h, 1]\": at character 9: 2 "
                           "indices for slopes, which has 1 dimensions"));
-  EXPECT_THAT(check(Score("score + slopes[score]", {{"slopes", DType::f32, 1}})),
-              ElementsAre("cannot read the expression \"score + slopes[score]\": at character 16: an "
-                          "index that is not an integer; int(...)"));
-  EXPECT_THAT(check(Score("score + slopes", {{"slopes", DType::f32, 1}})),
-              ElementsAre("cannot read the expression \"score + slopes\": at character 9: the tensor "
-                          "slopes without an index; slopes[...], one index a dimension"));
-  EXPECT_THAT(check(Score("sin(score)")),
-              ElementsAre("cannot read the expression \"sin(score)\": at character 1: no function is "
-                          "named sin; abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, floor, "
-                          "float, int"));
+  EXPECT_THAT(
+      check(Score("score + slopes[score]", {{"slopes", DType::f32, 1}})),
+      ElementsAre("cannot read the expression \"score + slopes[score]\": at character 16: an "
+                  "index that is not an integer; int(...)"));
+  EXPECT_THAT(
+      check(Score("score + slopes", {{"slopes", DType::f32, 1}})),
+      ElementsAre("cannot read the expression \"score + slopes\": at character 9: the tensor "
+                  "slopes without an index; slopes[...], one index a dimension"));
+  EXPECT_THAT(
+      check(Score("sin(score)")),
+      ElementsAre("cannot read the expression \"sin(score)\": at character 1: no function is "
+                  "named sin; abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, floor, "
+                  "float, int"));
   EXPECT_THAT(check(Sink("kv_idx")),
               ElementsAre("cannot read the expression \"kv_idx\": at character 1: kv_idx is not "
                           "defined; the values are b, h, kv_len, q_idx, q_len"));
-  EXPECT_THAT(check(Score("score + q[h]", {{"q", DType::f32, 1}})),
-              ElementsAre("a captured tensor named q: the name has a meaning already; rename it, for "
-                          "example to q_"));
-  EXPECT_THAT(check(Mask("q_idx % 0 == 1")), ElementsAre("cannot read the expression \"q_idx % 0 == "
-                                                         "1\": at character 7: a division by zero"));
+  EXPECT_THAT(
+      check(Score("score + q[h]", {{"q", DType::f32, 1}})),
+      ElementsAre("a captured tensor named q: the name has a meaning already; rename it, for "
+                  "example to q_"));
+  EXPECT_THAT(check(Mask("q_idx % 0 == 1")),
+              ElementsAre("cannot read the expression \"q_idx % 0 == "
+                          "1\": at character 7: a division by zero"));
 }
 
 TEST(Expression, TextOfAnyKindIsReadOrRefused) {
   // Every prefix of a text that uses everything ends in words, not in a crash.
-  const std::string text = "t = q_idx - kv_idx; (0 <= t) & (ids[b, q_idx % 3] == max(2, -t)) | ~(h < 1.5e1)";
+  const std::string text =
+      "t = q_idx - kv_idx; (0 <= t) & (ids[b, q_idx % 3] == max(2, -t)) | ~(h < 1.5e1)";
   for (std::size_t length = 0; length < text.size(); ++length)
     EXPECT_EQ(check(Mask(text.substr(0, length), {{"ids", DType::i8, 2}})).empty(),
               length == 28 || length == 29 || length == 64 || length == 65)
         << text.substr(0, length);
   EXPECT_THAT(check(Mask(text, {{"ids", DType::i8, 2}})), IsEmpty());
-  for (const char* odd : {"$", "1..2 < q_idx", ")", "((((", "q_idx[0]", "a = 1", "a = 1;", ";", "..", "\xff"})
+  for (const char* odd :
+       {"$", "1..2 < q_idx", ")", "((((", "q_idx[0]", "a = 1", "a = 1;", ";", "..", "\xff"})
     EXPECT_FALSE(check(Mask(odd)).empty()) << odd;
 }
 

@@ -165,6 +165,8 @@ def main() -> int:
     accepted = [i for i in kernels if i not in refused]
     if not accepted:
         sys.exit("every kernel was refused; nothing was tested")
+    expressions = {(str(s.mask), str(s.score), str(s.sink)) for s in (configs[i].spec for i in accepted)}
+    print(f"{len(accepted)} kernels of {len(expressions)} different mask, score and sink expressions")
     passed = late = 0
     for index in indices:
         number = index % options.kernels

@@ -32,18 +32,18 @@ FC_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c);
 // polynomial of fifth degree with the least error there.
 struct small_tanh {
   float reach, first, third, fifth;
-
-  explicit small_tanh(float k)
-      : reach(magnitude(k)),
-        first(0.99999887f * k),
-        third(-0.33310075f * (k * k * k)),
-        fifth(0.12634595f * (k * k * k * k * k)) {}
-  bool takes(float largest) const { return largest * reach <= 0.3f; }
-  float operator()(float x) const {
-    const float square = x * x;
-    return x * fma(fma(fifth, square, third), square, first);
-  }
 };
+FC_DEVICE small_tanh small_tanh_of(float k) {
+  const float square = k * k, cube = square * k;
+  return {magnitude(k), 0.99999887f * k, -0.33310075f * cube, 0.12634595f * (cube * square)};
+}
+FC_DEVICE bool is_small(const small_tanh& tanh, float largest) {
+  return largest * tanh.reach <= 0.3f;
+}
+FC_DEVICE float evaluate(const small_tanh& tanh, float x) {
+  const float square = x * x;
+  return x * fma(fma(tanh.fifth, square, tanh.third), square, tanh.first);
+}
 FC_DEVICE float max(float a, float b) { return b != b || a > b ? a : b; }
 FC_DEVICE float min(float a, float b) { return b != b || a < b ? a : b; }
 FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
