@@ -230,8 +230,8 @@ void KernelPrinter::print_tanh(const Op& op) {
   out_.comment(fmt::format("{} = tanh({} * {})", label(value), label(from), factor));
   const std::string tangent = names_.unique("tanh_of");
   out_.line("const fc::small_tanh {} = fc::small_tanh_of(fc::in_place({}));", tangent, factor);
-  // Two maxima side by side, since each waits for the one before it.
-  constexpr int chains = 2;
+  // Several maxima side by side, since each waits for the one before it.
+  constexpr int chains = 8;
   const std::string parts = names_.unique(label(value) + "_parts");
   const std::string largest = names_.unique(label(value) + "_largest");
   out_.line("float {}[{}] = {{}}, {} = 0.f;", parts, chains, largest);

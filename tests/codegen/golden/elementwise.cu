@@ -41,17 +41,17 @@ elementwise(const __grid_constant__ Parameters p) {
       t1[i][0][e] = t1[i][0][e];
   // tanh = tanh(t1 * p.scale)
   const fc::small_tanh tanh_of = fc::small_tanh_of(fc::in_place(p.scale));
-  float tanh_parts[2] = {}, tanh_largest = 0.f;
+  float tanh_parts[8] = {}, tanh_largest = 0.f;
   #pragma unroll
   for (int i = 0; i < 16; ++i) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      float& part = tanh_parts[(e + i * 4 + 0 * 4) % 2];
+      float& part = tanh_parts[(e + i * 4 + 0 * 4) % 8];
       part = fc::max(part, fc::magnitude(t1[i][0][e]));
     }
   }
   #pragma unroll
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 8; ++i) {
     tanh_largest = fc::max(tanh_largest, tanh_parts[i]);
   }
   if (fc::all_lanes(fc::is_small(tanh_of, tanh_largest))) {
