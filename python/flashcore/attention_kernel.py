@@ -40,6 +40,7 @@ class AttentionKernel(Kernel):
         self._spec = spec
         self._scale = 1.0 / math.sqrt(spec.head_dim)
         self._value_dim = spec.head_dim_v or spec.head_dim
+        self._needs_lengths = spec.layout == "thd" or spec.q_lens or spec.kv_lens
         self._with_lse: AttentionKernel | None = self if spec.lse else None
         self._safer: tuple[Schedule, ...] = ()
         self._captured = bound_arrays(*spec.expressions)
@@ -154,12 +155,15 @@ class AttentionKernel(Kernel):
         started for sequences as long as q. A spec with q_lens or kv_lens: i32 [batch], how long each
         sequence is.
         """
-        own = lengths(self._spec, q, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
         arrays = self._arrays
         if captured is not None or arrays is None:
             arrays = self._with(captured or {})
-        arrays = own.arrays + arrays
-        scalars = (self._scale if scale is None else scale, *own.scalars)
+        scalars: tuple[Any, ...] = (self._scale if scale is None else scale,)
+        # Most specs need no lengths, and most calls give none: those look no further.
+        none_given = cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens is None
+        if self._needs_lengths or not none_given:
+            own = lengths(self._spec, q, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
+            arrays, scalars = own.arrays + arrays, scalars + own.scalars
         if return_lse or self._spec.lse:
             return self._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
         if out is None:
