@@ -8,8 +8,9 @@
 
 namespace flashcore {
 
-/// Tensors q, k, v, o, lse if the spec asks, and what its expressions capture; scalar `scale` (f32, > 0). Axes batch, head, rows
-/// (query rows), cols (key columns), d and dv. Throws SpecError with every reason of check(spec).
+/// Tensors q, k, v, o, lse if the spec asks, and what its expressions capture; scalar `scale` (f32, > 0).
+/// Axes batch, head, rows (query rows), cols (key columns), d and dv. Throws SpecError with every reason of
+/// check(spec).
 Program attention_forward(const AttentionSpec& spec);
 
 /// The schedule that ships for a spec and a target: tile sizes chosen by measurement for head_dim 64,

@@ -70,6 +70,14 @@ TEST(Expression, TracesFunctions) {
   EXPECT_THAT(traced.tensors, ElementsAre(bias));
 }
 
+TEST(Expression, CapturedTensorsStayClearOfTheKernelsOwnNames) {
+  for (const char* name : {"q", "lse", "Sq", "Tq", "max_q_len", "cu_seqlens_q", "q_lens", "float", "int"})
+    EXPECT_EQ(captured_name(name), std::string(name) + "_");
+  EXPECT_EQ(captured_name("slopes"), "slopes");
+  EXPECT_EQ(captured_name("__bias.0"), "bias_0");
+  EXPECT_EQ(captured_name("0"), "t0");
+}
+
 TEST(Expression, MasksCombine) {
   EXPECT_EQ((causal(Align::top_left) & ~chunked(4)).text,
             "(q_idx >= kv_idx) & ~(q_idx // 4 == kv_idx // 4)");
