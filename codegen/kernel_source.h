@@ -34,11 +34,22 @@ struct ScalarArgument {
   bool is_length = false;  ///< sizes the grid; a launch must refuse a negative one
 };
 
+/// What the copy engine has to know of a tensor to move boxes of it (fc::tensor_map): `width` elements
+/// along its last dimension, `rows` along another, one along all others. The launch makes it.
+struct TensorMapArgument {
+  int tensor = 0;
+  int row_dim = 0;
+  int rows = 0;
+  int width = 64;  ///< 64, 32 or 16; with lines swizzled over as many bytes as it takes
+};
+
 /// One field of the kernel's single parameter, a struct passed by value in constant memory.
 struct ParameterField {
-  enum class Kind { pointer, stride, extent, scalar };
+  enum class Kind { pointer, stride, extent, scalar, tensor_map };
   Kind kind = Kind::pointer;
-  int index = 0;   ///< pointer, stride: which tensor; extent: which of `extents`; scalar: which scalar
+  /// pointer, stride: which tensor; extent: which of `extents`; scalar: which scalar; tensor_map: which
+  /// of `tensor_maps`, 128 bytes at a multiple of 64
+  int index = 0;
   int dim = 0;     ///< stride: which dimension (in elements, 64 bit); the last dimension has none
   int offset = 0;  ///< bytes from the start of the struct
 };
@@ -81,11 +92,15 @@ struct KernelSource {
   std::vector<TensorArgument> tensors;
   std::vector<ScalarArgument> scalars;
   std::vector<std::string> extents;  ///< named extents; i32 in the parameter block
+  std::vector<TensorMapArgument> tensor_maps;
   std::vector<ParameterField> parameters;
   int parameter_bytes = 0;
 
   /// Fastest first. The first is gridDim.x, the second gridDim.y, all others together gridDim.z.
   std::vector<GridAxis> grid;
+  /// The grid is one row of blocks, no more than fit on the GPU at once; each works through several of the
+  /// blocks that `grid` counts.
+  bool persistent = false;
   int threads = 0;             ///< a block
   int shared_bytes = 0;        ///< dynamic shared memory a block
   int min_blocks = 1;          ///< blocks a multiprocessor that __launch_bounds__ promises

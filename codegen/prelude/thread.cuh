@@ -9,6 +9,7 @@ FC_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
 FC_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
 FC_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
 FC_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
+FC_DEVICE int grid_x() { return static_cast<int>(gridDim.x); }
 
 // All threads of the block arrive; shared memory written before is visible after.
 FC_DEVICE void barrier() { __syncthreads(); }

@@ -1,0 +1,44 @@
+// Barriers in shared memory (sm_90) that count arrivals and the bytes of bulk copies. A phase of one is
+// over when both have come; its parity, 0 for the first, tells a phase from the next.
+#pragma once
+
+#include "types.cuh"
+
+namespace fc {
+
+// By one thread, before any other touches it. 8 bytes at a multiple of 8.
+FC_DEVICE void init_mbarrier(u32 mbarrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(mbarrier), "r"(arrivals) : "memory");
+}
+
+// By the thread that has initialised them, before the barrier behind which others use them.
+FC_DEVICE void publish_mbarriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Arrives, and makes the phase wait for that many bytes of bulk copies besides.
+FC_DEVICE void arrive_expecting(u32 mbarrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mbarrier), "r"(bytes)
+               : "memory");
+}
+
+FC_DEVICE void arrive(u32 mbarrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(mbarrier) : "memory");
+}
+
+// Waits until the phase of that parity is over.
+FC_DEVICE void await_phase(u32 mbarrier, int parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred over;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+      "@over bra done;\n"
+      "bra again;\n"
+      "done:\n"
+      "}" ::"r"(mbarrier),
+      "r"(parity)
+      : "memory");
+}
+
+}  // namespace fc

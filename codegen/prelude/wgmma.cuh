@@ -1,0 +1,56 @@
+// The tensor-core product of a warpgroup (sm_90a): d[64, n] (+)= a[64, 16] b[16, n], fp32 accumulation,
+// asynchronous. b lies in shared memory, a in shared memory or in registers. Warp w of the four holds rows
+// 16 w to 16 w + 15 of d and a, each lane as for mma.sync (mma_m16n8k16.cuh): fragment i of d is columns
+// 8 i to 8 i + 7.
+#pragma once
+
+#include "types.cuh"
+
+namespace fc {
+
+// A matrix in shared memory, as the tensor core is told of it. `address` is that of its first element, in
+// a panel of shared_tile.cuh of `width` columns (64, 32 or 16; lines of 128, 64 or 32 bytes).
+//   K-major (the panel's rows are rows of a or columns of b): `step` is not used.
+//   MN-major (the panel's rows run along the sum): `step` bytes lead from panel to panel.
+// 16 elements further along the sum, the address is 32 bytes higher in a K-major panel, 16 lines in an
+// MN-major one.
+FC_DEVICE u64 matrix(u32 address, u32 width, u32 step) {
+  const u64 swizzle = width == 64 ? 1 : width == 32 ? 2 : 3;
+  return swizzle << 62 | static_cast<u64>(width * 16 >> 4) << 32 |
+         static_cast<u64>(step >> 4) << 16 | (address & 0x3ffff) >> 4;
+}
+
+// The matrix `bytes` further on.
+FC_DEVICE u64 advance(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }
+
+// d fragments [n / 8][4]. `turned`: b is MN-major. Where `adds` is false, d is not read. Specialised for
+// the shapes that a kernel uses.
+template <int n, class T, bool turned>
+FC_DEVICE void multiply_warpgroup(float (*d)[4], u64 a, u64 b, bool adds);
+template <int n, class T, bool turned>
+FC_DEVICE void multiply_warpgroup(float (*d)[4], const u32 (&a)[4], u64 b, bool adds);
+
+// By the warpgroup, before products read registers or accumulators that it has written.
+FC_DEVICE void open_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// Closes a group of the products issued since the last one.
+FC_DEVICE void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until at most `pending` of the newest groups are unfinished.
+template <int pending>
+FC_DEVICE void await_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+
+// Keeps the compiler from moving accesses to a tile over this point.
+template <int rows, int columns>
+FC_DEVICE void pin(float (&d)[rows][columns][4]) {
+#pragma unroll
+  for (int r = 0; r < rows; ++r)
+#pragma unroll
+    for (int c = 0; c < columns; ++c)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(d[r][c][i])::"memory");
+}
+
+}  // namespace fc
