@@ -11,8 +11,9 @@ namespace {
 
 constexpr int kib = 1024;
 
-// Shared memory comes in two sizes: large (data centre, embedded) and small (workstation).
-constexpr std::array<Target, 11> targets{{
+// Shared memory comes in two sizes: large (data centre, embedded) and small (workstation). Of the targets
+// that run on a GPU, the last is the best.
+constexpr std::array<Target, 12> targets{{
     {.name = "sm_75", .capability = 75, .shared_per_block = 64 * kib, .shared_per_processor = 64 * kib,
      .shared_reserved = 0, .threads_per_processor = 1024, .async_copy = false, .mma_m16n8k16 = false,
      .bf16 = false},
@@ -24,6 +25,8 @@ constexpr std::array<Target, 11> targets{{
     {.name = "sm_89", .capability = 89, .shared_per_block = 99 * kib,
      .shared_per_processor = 100 * kib, .threads_per_processor = 1536},
     {"sm_90", 90, 227 * kib, 228 * kib},
+    {.name = "sm_90a", .capability = 90, .shared_per_block = 227 * kib,
+     .shared_per_processor = 228 * kib, .tma = true, .wgmma = true},
     {"sm_100", 100, 227 * kib, 228 * kib},
     {"sm_103", 103, 227 * kib, 228 * kib},
     {.name = "sm_110", .capability = 110, .shared_per_block = 227 * kib,
@@ -33,6 +36,13 @@ constexpr std::array<Target, 11> targets{{
     {.name = "sm_121", .capability = 121, .shared_per_block = 99 * kib,
      .shared_per_processor = 100 * kib, .threads_per_processor = 1536},
 }};
+
+// Code runs on the same major version and no older minor. An "a" stands for what one chip has and its
+// successors lack: such code runs on that chip alone.
+bool runs_on(const Target& target, int major, int minor) {
+  if (target.name.ends_with('a')) return target.capability == 10 * major + minor;
+  return target.capability / 10 == major && target.capability % 10 <= minor;
+}
 
 std::string list_targets() {
   std::string list;
@@ -54,7 +64,7 @@ const Target& find_target(std::string_view name) {
 const Target& target_for_device(int major, int minor) {
   const Target* best = nullptr;
   for (const Target& target : targets)
-    if (target.capability / 10 == major && target.capability % 10 <= minor) best = &target;
+    if (runs_on(target, major, minor)) best = &target;
   if (best) return *best;
   throw ScheduleError({fmt::format("a GPU of compute capability {}.{}", major, minor),
                        "FlashCore does not generate for it",

@@ -9,7 +9,7 @@
 namespace flashcore {
 
 struct Target {
-  std::string_view name;          ///< "sm_90": what the compiler is asked for
+  std::string_view name;          ///< "sm_90a": what the compiler is asked for
   int capability = 0;             ///< 90 for 9.0
   int shared_per_block = 0;       ///< bytes a block can opt in to
   int shared_per_processor = 0;   ///< bytes a multiprocessor shares among its blocks
@@ -21,6 +21,8 @@ struct Target {
   bool async_copy = true;         ///< cp.async
   bool mma_m16n8k16 = true;       ///< mma.sync on f16 and bf16 with ldmatrix
   bool bf16 = true;               ///< on tensor cores, and conversions from f32
+  bool tma = false;               ///< tensor maps, boxes moved by the copy engine, mbarriers
+  bool wgmma = false;             ///< products of a warpgroup, registers handed from warp to warp
 };
 
 /// Every target FlashCore generates for.
@@ -29,8 +31,8 @@ std::span<const Target> all_targets();
 /// The target of a name such as "sm_90". Throws ScheduleError that lists the known ones.
 const Target& find_target(std::string_view name);
 
-/// The best target for a GPU of compute capability major.minor: itself, or the nearest older minor of
-/// the same major. Throws ScheduleError where there is none.
+/// The best target for a GPU of compute capability major.minor: its own, with an "a" if there is one, or the
+/// nearest older minor of the same major. Throws ScheduleError where there is none.
 const Target& target_for_device(int major, int minor);
 
 }  // namespace flashcore

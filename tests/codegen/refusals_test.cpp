@@ -63,15 +63,18 @@ TEST(Refusals, UnknownTargets) {
       refusal<ScheduleError>([] { find_target("sm_70"); }).words,
       "target \"sm_70\"\n"
       "  why: FlashCore does not generate for it\n"
-      "  try: one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121");
+      "  try: one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, sm_100, sm_103, sm_110, sm_120, "
+      "sm_121");
   EXPECT_EQ(
       refusal<ScheduleError>([] { target_for_device(7, 0); }).words,
       "a GPU of compute capability 7.0\n"
       "  why: FlashCore does not generate for it\n"
-      "  try: a GPU that runs one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, "
-      "sm_110, sm_120, sm_121");
+      "  try: a GPU that runs one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, sm_100, "
+      "sm_103, sm_110, sm_120, sm_121");
   EXPECT_EQ(target_for_device(7, 5).name, "sm_75");
   EXPECT_EQ(target_for_device(8, 8).name, "sm_87");
+  EXPECT_EQ(target_for_device(9, 0).name, "sm_90a");
+  EXPECT_EQ(target_for_device(9, 1).name, "sm_90");  // what "a" stands for is of one chip
 }
 
 TEST(Refusals, InstructionsATargetLacks) {
