@@ -75,17 +75,19 @@ class LoadedKernel {
     std::uint64_t context = 0;
     int device = 0;
     CudaFunction function = nullptr;
+    std::uint32_t blocks = 0;  ///< that run at once, as the schedule promises
+    CudaAddress zeros = 0;     ///< what tensor maps of empty tensors lead to
     std::unique_ptr<const InContext> next;
   };
 
   [[nodiscard]] const InContext* find(std::uint64_t context) const;
   const InContext& find_or_load(std::uint64_t context, int device, CudaStream stream);
-  [[nodiscard]] CudaFunction load(int device) const;
+  void load(InContext& into) const;
   void refuse_capture(CudaStream stream) const;
-  void launch_in_other_context(const LaunchPlan::Bound& bound, ParameterBlock& block,
-                               CudaStream stream);
-  void run(const Driver& driver, CudaFunction function, const GridSize& grid, ParameterBlock& block,
-           CudaStream stream) const;
+  void launch_in_other_context(const LaunchPlan::Bound& bound, std::span<const TensorView> tensors,
+                               ParameterBlock& block, CudaStream stream);
+  void run(const Driver& driver, const InContext& loaded, const LaunchPlan::Bound& bound,
+           std::span<const TensorView> tensors, ParameterBlock& block, CudaStream stream) const;
 
   std::shared_ptr<const CompiledKernel> compiled_;
   LaunchPlan plan_;

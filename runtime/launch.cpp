@@ -27,12 +27,27 @@ std::int64_t constant_part(const Extent& extent) {
 }
 
 int width_of(ParameterField::Kind kind) {
-  return kind == ParameterField::Kind::pointer || kind == ParameterField::Kind::stride ? 8 : 4;
+  switch (kind) {
+    case ParameterField::Kind::pointer:
+    case ParameterField::Kind::stride:
+      return 8;
+    case ParameterField::Kind::extent:
+    case ParameterField::Kind::scalar:
+      return 4;
+    case ParameterField::Kind::tensor_map:
+      return TensorMaps::bytes;
+  }
+  return 0;
 }
+
+// Blocks of a persistent kernel on the CPU: few enough that each works through several tiles and meets what
+// one leaves for the next.
+std::int64_t emulated_blocks(std::int64_t tiles) { return std::min<std::int64_t>(3, (tiles + 1) / 2); }
 
 }  // namespace
 
-LaunchPlan::LaunchPlan(std::shared_ptr<const KernelSource> source) : source_(std::move(source)) {
+LaunchPlan::LaunchPlan(std::shared_ptr<const KernelSource> source)
+    : source_(std::move(source)), maps_(*source_) {
   require(source_->parameter_bytes <= max_parameter_bytes, *source_,
           "parameters of over 4096 bytes");
   require(source_->extents.size() <= max_extents, *source_, "more than 32 named extents");
@@ -112,6 +127,10 @@ void LaunchPlan::plan_fields() {
         below(source_->scalars.size());
         scalars_.push_back(packed);
         break;
+      case ParameterField::Kind::tensor_map:
+        below(source_->tensor_maps.size());
+        signatures_[source_->tensor_maps[field.index].tensor].mapped = true;
+        break;
     }
   }
 }
@@ -169,6 +188,9 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
         refusal.repeated_output(index, dim);
       if (stride > expected.stride_limit || stride < -expected.stride_limit) [[unlikely]]
         refusal.far_stride(index, dim);
+      if (signature.mapped &&
+          (stride < 0 || stride >= TensorMaps::stride_limit / size_of(view.dtype))) [[unlikely]]
+        refusal.map_stride(index, dim);
     }
   }
   const auto address = reinterpret_cast<std::uintptr_t>(view.data);
@@ -177,20 +199,31 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
   }
 }
 
-GridSize LaunchPlan::grid_size(const Extents& extents,
-                               std::span<const ScalarValue> scalars) const {
+std::int64_t LaunchPlan::blocks_along(const Blocks& axis, const Extents& extents,
+                                      std::span<const ScalarValue> scalars) const {
+  const std::int64_t length = axis.scalar >= 0  ? scalars[axis.scalar].i32()
+                              : axis.extent < 0 ? axis.value
+                                                : axis.value + extents[axis.extent];
+  return (length + axis.tile - 1) / axis.tile;
+}
+
+GridSize LaunchPlan::grid_size(const Extents& extents, std::span<const ScalarValue> scalars,
+                               int device) const {
+  // One row of blocks, which a persistent kernel takes apart by itself.
+  const std::size_t dimensions = source_->persistent ? 1 : 3;
   static constexpr std::array<std::int64_t, 3> limits{largest_length, 65535, 65535};
   std::array<std::int64_t, 3> blocks{1, 1, 1};
   for (std::size_t i = 0; i < grid_.size(); ++i) {
-    const Blocks& axis = grid_[i];
-    const std::int64_t length = axis.scalar >= 0  ? scalars[axis.scalar].i32()
-                                : axis.extent < 0 ? axis.value
-                                                  : axis.value + extents[axis.extent];
-    std::int64_t& along = blocks[std::min<std::size_t>(i, 2)];
-    along *= (length + axis.tile - 1) / axis.tile;
-    if (along > limits[std::min<std::size_t>(i, 2)]) [[unlikely]]
-      LaunchRefusal(*source_, {}).grid(source_->grid[i], along, limits[std::min<std::size_t>(i, 2)]);
+    const std::size_t dimension = std::min(i, dimensions - 1);
+    std::int64_t& along = blocks[dimension];
+    along *= blocks_along(grid_[i], extents, scalars);
+    if (along > limits[dimension]) [[unlikely]] {
+      const LaunchRefusal refusal(*source_, {});
+      if (source_->persistent) refusal.work(source_->grid[i], along);
+      refusal.grid(source_->grid[i], along, limits[dimension]);
+    }
   }
+  if (source_->persistent && device == cpu_device) blocks[0] = emulated_blocks(blocks[0]);
   return {static_cast<std::uint32_t>(blocks[0]), static_cast<std::uint32_t>(blocks[1]),
           static_cast<std::uint32_t>(blocks[2])};
 }
@@ -237,8 +270,9 @@ LaunchPlan::Bound LaunchPlan::bind(std::span<const TensorView> tensors,
       put(block, f.offset, value.i32());
     }
   }
-  return {.grid = grid_size(extents, scalars),
-          .device = tensors.empty() ? cpu_device : tensors[0].device};
+  const int device = tensors.empty() ? cpu_device : tensors[0].device;
+  if (device == cpu_device) maps_.describe(tensors, block.bytes);
+  return {.grid = grid_size(extents, scalars, device), .device = device};
 }
 
 }  // namespace flashcore

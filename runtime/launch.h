@@ -3,6 +3,7 @@
 // nanoseconds.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -10,6 +11,7 @@
 
 #include "codegen/kernel_source.h"
 #include "runtime/tensor.h"
+#include "runtime/tensor_maps.h"
 
 namespace flashcore {
 
@@ -17,7 +19,7 @@ namespace flashcore {
 constexpr int max_parameter_bytes = 4096;
 
 /// Room for a parameter block, on the stack of the caller.
-struct alignas(16) ParameterBlock {
+struct alignas(TensorMaps::alignment) ParameterBlock {
   std::byte bytes[max_parameter_bytes];
 };
 
@@ -26,14 +28,27 @@ class LaunchPlan {
   explicit LaunchPlan(std::shared_ptr<const KernelSource> source);
 
   struct Bound {
-    GridSize grid;             ///< no blocks when there is nothing to do
+    /// No blocks when there is nothing to do. A persistent kernel's on a GPU is what there is to do, one
+    /// block a tile; a launch has fewer (`resident`).
+    GridSize grid;
     int device = cpu_device;   ///< where every tensor lies
   };
   /// Reads the named extents off the shapes, checks, and fills the first `parameter_bytes` of
-  /// `block`. Throws DeviceError that names the tensor, what was expected and what was given.
-  /// Allocates nothing when it succeeds.
+  /// `block`, all but the tensor maps of a GPU (`encode_maps`). Throws DeviceError that names the tensor,
+  /// what was expected and what was given. Allocates nothing when it succeeds.
   Bound bind(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
              ParameterBlock& block) const;
+
+  /// TensorMaps::encode into a block that `bind` has filled from the same tensors.
+  void encode_maps(const Driver& driver, std::span<const TensorView> tensors, CudaAddress zeros,
+                   ParameterBlock& block) const {
+    maps_.encode(driver, *source_, tensors, zeros, block.bytes);
+  }
+
+  /// The grid to launch where so many blocks run at once.
+  [[nodiscard]] GridSize resident(const GridSize& grid, std::uint32_t blocks) const {
+    return source_->persistent ? GridSize(std::min(grid.x, blocks)) : grid;
+  }
 
   [[nodiscard]] const KernelSource& source() const { return *source_; }
 
@@ -53,6 +68,7 @@ class LaunchPlan {
   struct Signature {
     DType dtype = DType::f32;
     bool output = false;
+    bool mapped = false;  ///< the copy engine moves boxes of it
     std::int8_t rank = 0;
     std::uint16_t first_dimension = 0;
     std::uint32_t address_mask =
@@ -78,10 +94,13 @@ class LaunchPlan {
 
   void check_tensor(const Signature& signature, int index, std::span<const TensorView> tensors,
                     Extents& extents) const;
-  [[nodiscard]] GridSize grid_size(const Extents& extents,
-                                   std::span<const ScalarValue> scalars) const;
+  [[nodiscard]] GridSize grid_size(const Extents& extents, std::span<const ScalarValue> scalars,
+                                   int device) const;
+  [[nodiscard]] std::int64_t blocks_along(const Blocks& axis, const Extents& extents,
+                                          std::span<const ScalarValue> scalars) const;
 
   std::shared_ptr<const KernelSource> source_;
+  TensorMaps maps_;
   std::vector<Signature> signatures_;
   std::vector<Dimension> dimensions_;
   std::vector<Field> pointers_, strides_, extents_, scalars_;

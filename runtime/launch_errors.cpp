@@ -22,6 +22,9 @@ std::string shape_of(const TensorView& view) {
   return fmt::format("[{}]", fmt::join(view.shape.begin(), view.shape.begin() + view.rank, ", "));
 }
 
+constexpr const char* other_than_map =
+    "a contiguous copy, or a schedule with copy = cp_async";
+
 std::string place_of(int device) {
   return device < 0 ? "in CPU memory" : fmt::format("on GPU {}", device);
 }
@@ -127,6 +130,32 @@ void LaunchRefusal::far_stride(int tensor, int dim) const {
          "a copy whose rows lie closer together");
 }
 
+void LaunchRefusal::map_stride(int tensor, int dim) const {
+  const TensorArgument& argument = source_.tensors[tensor];
+  const std::int64_t given = tensors_[tensor].strides[dim];
+  refuse(fmt::format("{} cannot be moved by the copy engine along dimension {}", argument.name, dim),
+         given < 0 ? fmt::format("its stride there is {} elements, a tensor map has none below 0", given)
+                   : fmt::format("its stride there is {} elements of {} bytes, a tensor map's are "
+                                 "below 2^40 bytes",
+                                 given, size_of(argument.dtype)),
+         other_than_map);
+}
+
+void LaunchRefusal::map(int tensor, const std::string& reason) const {
+  const TensorView& view = tensors_[tensor];
+  std::string repeated;
+  for (int dim = 0; dim < view.rank; ++dim) {
+    if (view.shape[dim] > 1 && view.strides[dim] == 0)
+      repeated += fmt::format("; dimension {} has stride 0", dim);
+  }
+  refuse(fmt::format("the driver makes no tensor map of {}", source_.tensors[tensor].name),
+         fmt::format("{}; its shape is {}, its strides are [{}] elements{}", reason,
+                     shape_of(view),
+                     fmt::join(view.strides.begin(), view.strides.begin() + view.rank, ", "),
+                     repeated),
+         other_than_map);
+}
+
 void LaunchRefusal::repeated_output(int tensor, int dim) const {
   refuse(fmt::format("{} cannot be written", source_.tensors[tensor].name),
          fmt::format("its stride along dimension {} is 0: {} rows share one place in memory", dim,
@@ -178,6 +207,13 @@ void LaunchRefusal::grid(const GridAxis& axis, std::int64_t blocks, std::int64_t
   refuse(fmt::format("too many blocks: {} along {}", blocks, axis.name),
          fmt::format("a grid has at most {} in that dimension", limit),
          axis.tile > 1 ? "larger tiles, or several launches" : "several launches over parts of it");
+}
+
+void LaunchRefusal::work(const GridAxis& axis, std::int64_t blocks) const {
+  refuse(fmt::format("too much work: {} tiles up to axis {}", blocks, axis.name),
+         fmt::format("the kernel counts the tiles that its blocks take in turn up to {}",
+                     std::numeric_limits<std::int32_t>::max()),
+         "larger tiles, or several launches");
 }
 
 }  // namespace flashcore

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "codegen/kernel_source.h"
 #include "runtime/tensor.h"
@@ -22,11 +23,14 @@ class LaunchRefusal {
   [[noreturn, gnu::cold]] void last_stride(int tensor) const;
   [[noreturn, gnu::cold]] void stride(int tensor, int dim) const;
   [[noreturn, gnu::cold]] void far_stride(int tensor, int dim) const;
+  [[noreturn, gnu::cold]] void map_stride(int tensor, int dim) const;
+  [[noreturn, gnu::cold]] void map(int tensor, const std::string& reason) const;
   [[noreturn, gnu::cold]] void repeated_output(int tensor, int dim) const;
   [[noreturn, gnu::cold]] void address(int tensor) const;
   [[noreturn, gnu::cold]] void device(int tensor) const;
   [[noreturn, gnu::cold]] void scalar(int index, const ScalarValue& given) const;
   [[noreturn, gnu::cold]] void grid(const GridAxis& axis, std::int64_t blocks, std::int64_t limit) const;
+  [[noreturn, gnu::cold]] void work(const GridAxis& axis, std::int64_t blocks) const;
 
  private:
   [[noreturn]] void refuse(std::string what, std::string why, std::string fix) const;

@@ -40,16 +40,17 @@ void LoadedKernel::launch(std::span<const TensorView> tensors, std::span<const S
     if (driver->cuCtxGetId(nullptr, &context) == 0) {
       const InContext* loaded = find(context);
       if (loaded != nullptr && loaded->device == bound.device) {
-        run(*driver, loaded->function, bound.grid, block, stream);
+        run(*driver, *loaded, bound, tensors, block, stream);
         return;
       }
     }
   }
-  launch_in_other_context(bound, block, stream);
+  launch_in_other_context(bound, tensors, block, stream);
 }
 
-void LoadedKernel::launch_in_other_context(const LaunchPlan::Bound& bound, ParameterBlock& block,
-                                           CudaStream stream) {
+void LoadedKernel::launch_in_other_context(const LaunchPlan::Bound& bound,
+                                           std::span<const TensorView> tensors,
+                                           ParameterBlock& block, CudaStream stream) {
   if (bound.device < 0) {
     throw DeviceError(
         {.what = fmt::format("{}: the tensors lie in CPU memory", plan_.source().name),
@@ -60,15 +61,18 @@ void LoadedKernel::launch_in_other_context(const LaunchPlan::Bound& bound, Param
   const Driver& driver = Driver::get();
   const ContextGuard context(driver, bound.device);
   const InContext& loaded = find_or_load(context.id(), bound.device, stream);
-  run(driver, loaded.function, bound.grid, block, stream);
+  run(driver, loaded, bound, tensors, block, stream);
 }
 
-void LoadedKernel::run(const Driver& driver, CudaFunction function, const GridSize& grid,
+void LoadedKernel::run(const Driver& driver, const InContext& loaded,
+                       const LaunchPlan::Bound& bound, std::span<const TensorView> tensors,
                        ParameterBlock& block, CudaStream stream) const {
+  plan_.encode_maps(driver, tensors, loaded.zeros, block);
   void* parameters[] = {block.bytes};
   const KernelSource& source = plan_.source();
+  const GridSize grid = plan_.resident(bound.grid, loaded.blocks);
   const int result = driver.cuLaunchKernel(
-      function, grid.x, grid.y, grid.z, static_cast<unsigned>(source.threads), 1, 1,
+      loaded.function, grid.x, grid.y, grid.z, static_cast<unsigned>(source.threads), 1, 1,
       static_cast<unsigned>(source.shared_bytes), stream, parameters, nullptr);
   if (result != 0) [[unlikely]] {
     driver.fail(result,
@@ -101,18 +105,18 @@ const LoadedKernel::InContext& LoadedKernel::find_or_load(std::uint64_t context,
   auto loaded = std::make_unique<InContext>();
   loaded->context = context;
   loaded->device = device;
-  loaded->function = load(device);
+  load(*loaded);
   loaded->next.reset(head_.load());
   head_.store(loaded.release(), std::memory_order_release);
   driver_.store(&Driver::get(), std::memory_order_release);
   return *head_.load();
 }
 
-CudaFunction LoadedKernel::load(int device) const {
+void LoadedKernel::load(InContext& into) const {
   const Driver& driver = Driver::get();
   const KernelSource& source = plan_.source();
-  const DeviceInfo info = device_info(driver, device);
-  const std::string where = fmt::format("GPU {} ({}, {})", device, info.name, info.architecture());
+  const DeviceInfo info = device_info(driver, into.device);
+  const std::string where = fmt::format("GPU {} ({}, {})", into.device, info.name, info.architecture());
   const auto refuse = [&](std::string why, std::string fix) {
     throw DeviceError({.what = fmt::format("{} cannot run on {}", source.name, where),
                        .why = std::move(why),
@@ -132,16 +136,21 @@ CudaFunction LoadedKernel::load(int device) const {
       fmt::format("{} cannot be loaded on {} by a driver for CUDA {}.{}", source.name, where,
                   driver.version() / 1000, driver.version() % 1000 / 10);
   CudaModule module = nullptr;
-  CudaFunction function = nullptr;
   driver.check(driver.cuModuleLoadData(&module, compiled_->cubin().data()), what);
-  driver.check(driver.cuModuleGetFunction(&function, module, source.name.c_str()), what);
+  driver.check(driver.cuModuleGetFunction(&into.function, module, source.name.c_str()), what);
   if (source.shared_bytes > shared_bytes_without_asking) {
     driver.check(
-        driver.cuFuncSetAttribute(function, attribute_dynamic_shared_bytes, source.shared_bytes),
+        driver.cuFuncSetAttribute(into.function, attribute_dynamic_shared_bytes, source.shared_bytes),
         what);
   }
+  into.blocks = static_cast<std::uint32_t>(info.multiprocessors * source.min_blocks);
+  if (!source.tensor_maps.empty()) {
+    // Here, because a capture would not allow it at a launch; kept like the code itself.
+    const std::array<std::byte, TensorMaps::tensor_alignment> zeros{};
+    driver.check(driver.cuMemAlloc_v2(&into.zeros, zeros.size()), what);
+    driver.check(driver.cuMemcpyHtoD_v2(into.zeros, zeros.data(), zeros.size()), what);
+  }
   log_message(LogLevel::debug, "loaded {} on {}", source.name, where);
-  return function;
 }
 
 }  // namespace flashcore

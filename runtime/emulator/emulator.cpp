@@ -78,8 +78,11 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
   const int blocks = static_cast<int>(grid.count());
   const auto start = std::chrono::steady_clock::now();
   GlobalMemory memory(source_->tensors, tensors);
-  // The caller's bytes may lie anywhere; a parameter block is aligned like its widest member.
-  std::vector<std::max_align_t> aligned(parameters.size() / sizeof(std::max_align_t) + 1);
+  // The caller's bytes may lie anywhere; a parameter block is aligned like its widest member, a tensor map.
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> aligned(parameters.size() / sizeof(Line) + 1);
   std::memcpy(aligned.data(), parameters.data(), parameters.size());
 
   Progress progress;

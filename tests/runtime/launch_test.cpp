@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "dsl/error.h"
+#include "runtime/emulator/emulated_tensor_map.h"
 #include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/kernels.h"
 #include "tests/runtime/support/timing.h"
@@ -209,6 +210,131 @@ TEST_F(LaunchPlanTest, RefusesTooManyBlocks) {
   const std::int64_t many = 1 << 20;
   for (TensorView& view : tensors) view.shape[0] = many, view.shape[1] = many;
   EXPECT_THAT(refusal(), HasSubstr("too many blocks"));
+}
+
+class MappedPlanTest : public testing::Test {
+ protected:
+  MappedPlanTest() {
+    const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
+    tensors = {TensorView::dense(at(0x10000), DType::bf16, {2, 8, 100, 128}, cpu_device),
+               TensorView::dense(at(0x20000), DType::bf16, {2, 8, 300, 128}, cpu_device),
+               TensorView::dense(at(0x30000), DType::bf16, {2, 8, 100, 128}, cpu_device)};
+  }
+  LaunchPlan::Bound bind() { return plan.bind(tensors, {}, block); }
+  std::string refusal() {
+    return message_of<DeviceError>([&] { bind(); });
+  }
+  EmulatedTensorMap map(int index) {
+    bind();
+    EmulatedTensorMap map;
+    std::memcpy(&map, block.bytes + TensorMaps::bytes * index, sizeof map);
+    return map;
+  }
+
+  std::vector<TensorView> tensors;
+  KernelSource source = test::mapped_kernel();
+  LaunchPlan plan{std::make_shared<const KernelSource>(source)};
+  ParameterBlock block;
+};
+
+TEST_F(MappedPlanTest, DescribesTensorsToTheEmulator) {
+  const EmulatedTensorMap k = map(1);
+  EXPECT_EQ(k.address, tensors[1].data);
+  EXPECT_EQ(k.rank, 4);
+  EXPECT_THAT(k.extents, testing::ElementsAre(128, 300, 8, 2, 0));
+  EXPECT_THAT(k.strides, testing::ElementsAre(2, 256, 256 * 300, 256 * 300 * 8, 0));
+  EXPECT_THAT(k.box, testing::ElementsAre(64, 96, 1, 1, 0));
+  EXPECT_EQ(k.element_bytes, 2);
+  EXPECT_EQ(k.line_bytes, 128);
+  EXPECT_EQ(k.tensor, 1);
+  std::int32_t lengths[4];
+  std::memcpy(lengths, block.bytes + 384, sizeof lengths);
+  EXPECT_THAT(lengths, testing::ElementsAre(2, 8, 100, 300));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&block) % TensorMaps::alignment, 0U);
+}
+
+TEST_F(MappedPlanTest, RowsMayRunAlongAnyDimension) {
+  source.tensor_maps[1] = {.tensor = 1, .row_dim = 1, .rows = 8, .width = 32};
+  plan = LaunchPlan(std::make_shared<const KernelSource>(source));
+  const EmulatedTensorMap k = map(1);
+  EXPECT_THAT(k.box, testing::ElementsAre(32, 1, 8, 1, 0));
+  EXPECT_EQ(k.line_bytes, 64);
+}
+
+TEST_F(MappedPlanTest, OneElementHasAnyStrideAndSomeTensorsNone) {
+  for (TensorView& view : tensors) view.shape[0] = 1;
+  tensors[1].strides[0] = 7;
+  EXPECT_EQ(map(1).strides[3], 16);
+  tensors[1].shape[2] = 0;
+  tensors[1].data = nullptr;
+  EXPECT_EQ(map(1).extents[1], 0);
+  tensors[0].strides[1] = 0;  // all heads are one
+  EXPECT_EQ(map(0).strides[2], 0);
+}
+
+TEST_F(MappedPlanTest, RefusesStridesThatAMapCannotHave) {
+  tensors[1].strides[2] = -128;
+  EXPECT_EQ(refusal(),
+            "mapped: k cannot be moved by the copy engine along dimension 2\n"
+            "  why: its stride there is -128 elements, a tensor map has none below 0\n"
+            "  try: a contiguous copy, or a schedule with copy = cp_async");
+  tensors[1].strides[2] = 128;
+  tensors[1].strides[0] = std::int64_t{1} << 39;
+  EXPECT_THAT(refusal(), HasSubstr("its stride there is 549755813888 elements of 2 bytes, a tensor "
+                                   "map's are below 2^40 bytes"));
+  tensors[1].strides[0] = 8 * 300 * 128 + 4;
+  EXPECT_THAT(refusal(), HasSubstr("the kernel needs a multiple of 16 bytes"));
+}
+
+TEST_F(MappedPlanTest, RefusesBrokenMaps) {
+  const auto broken = [](auto change) {
+    KernelSource source = test::mapped_kernel();
+    change(source);
+    return message_of<InternalError>(
+        [&] { LaunchPlan(std::make_shared<const KernelSource>(source)); });
+  };
+  EXPECT_THAT(broken([](KernelSource& s) { s.parameters[1].offset = 160; }),
+              HasSubstr("no multiple of 64"));
+  EXPECT_THAT(broken([](KernelSource& s) { s.parameters[2].offset = 384; }),
+              HasSubstr("a field outside the parameters"));
+  EXPECT_THAT(broken([](KernelSource& s) { s.parameters[0].index = 3; }),
+              HasSubstr("it is not declared"));
+  EXPECT_THAT(broken([](KernelSource& s) { s.tensor_maps[0].tensor = 3; }),
+              HasSubstr("its tensor is not declared"));
+  EXPECT_THAT(broken([](KernelSource& s) { s.tensor_maps[0].row_dim = 3; }),
+              HasSubstr("its rows run along no dimension"));
+  EXPECT_THAT(broken([](KernelSource& s) { s.tensor_maps[0].rows = 257; }), HasSubstr("over 256"));
+  EXPECT_THAT(broken([](KernelSource& s) { s.tensor_maps[0].width = 128; }),
+              HasSubstr("not 64, 32 or 16 wide"));
+  EXPECT_THAT(broken([](KernelSource& s) { s.tensors[0].alignment = 8; }),
+              HasSubstr("an alignment of 16 bytes"));
+  EXPECT_THAT(broken([](KernelSource& s) { s.tensors[0].dtype = DType::f32; }),
+              HasSubstr("no elements of 16 bits"));
+}
+
+TEST_F(MappedPlanTest, PersistentBlocksAreOneRow) {
+  source.persistent = true;
+  plan = LaunchPlan(std::make_shared<const KernelSource>(source));
+  const auto on_cpu = [&](std::int64_t batch) {
+    for (TensorView& view : tensors) view.shape[0] = batch, view.shape[1] = 1;
+    const GridSize grid = bind().grid;
+    EXPECT_EQ(grid.y * grid.z, 1U);
+    return grid.x;
+  };
+  // Each works through several tiles where there are any.
+  EXPECT_THAT((std::vector{on_cpu(0), on_cpu(1), on_cpu(2), on_cpu(3), on_cpu(100)}),
+              testing::ElementsAre(0, 1, 1, 2, 3));
+
+  for (TensorView& view : tensors) view.device = gpu, view.shape[0] = 70000, view.shape[1] = 2;
+  const GridSize grid = bind().grid;  // more along the last axis than a grid allows
+  EXPECT_EQ(grid.x, 140000U);
+  EXPECT_EQ(plan.resident(grid, 132).x, 132U);
+  EXPECT_EQ(plan.resident(7, 132).x, 7U);
+  for (TensorView& view : tensors) view.shape[0] = view.shape[1] = 1 << 16;
+  EXPECT_EQ(refusal(),
+            "mapped: too much work: 4294967296 tiles up to axis batch\n"
+            "  why: the kernel counts the tiles that its blocks take in turn up to 2147483647\n"
+            "  try: larger tiles, or several launches");
 }
 
 TEST(LaunchPlan, RefusesBrokenSignatures) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -13,10 +14,20 @@ namespace flashcore::test {
 struct FakeLaunch {
   std::string function;
   int device = 0;
-  unsigned blocks = 0, threads = 0, shared_bytes = 0;
+  unsigned blocks = 0, rows_of_blocks = 0, threads = 0, shared_bytes = 0;
   void* stream = nullptr;
   std::vector<std::byte> parameters;
 };
+
+/// What cuTensorMapEncodeTiled was told, in place of what it would have made of it.
+struct FakeTensorMap {
+  void* address = nullptr;
+  std::uint64_t extents[5] = {};
+  std::uint64_t strides[4] = {};
+  std::uint16_t box[5] = {};
+  std::uint8_t type = 0, rank = 0, interleave = 0, swizzle = 0, promotion = 0, fill = 0;
+};
+static_assert(sizeof(FakeTensorMap) <= 128);
 
 struct FakeCuda {
   int devices = 2;

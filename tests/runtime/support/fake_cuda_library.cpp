@@ -40,6 +40,7 @@ int enter(const char* function) {
   return failure == state().failures.end() ? 0 : failure->second;
 }
 
+constexpr int invalid_value = 1;
 constexpr int invalid_context = 201;
 
 }  // namespace
@@ -153,10 +154,33 @@ FAKE(cuLaunchKernel, void* function, unsigned x, unsigned y, unsigned z, unsigne
   state().launches.push_back({.function = static_cast<Function*>(function)->name,
                               .device = current.back()->device,
                               .blocks = x * y * z,
+                              .rows_of_blocks = y * z,
                               .threads = threads,
                               .shared_bytes = shared_bytes,
                               .stream = stream,
                               .parameters = {bytes, bytes + state().parameter_bytes}});
+  return 0;
+}
+FAKE(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* address,
+     const std::uint64_t* extents, const std::uint64_t* strides, const std::uint32_t* box,
+     const std::uint32_t* steps, int interleave, int swizzle, int promotion, int fill) {
+  ENTER(cuTensorMapEncodeTiled)
+  if (current.empty()) return invalid_context;
+  const auto byte = [](auto value) { return static_cast<std::uint8_t>(value); };
+  flashcore::test::FakeTensorMap told{.address = address,
+                                      .type = byte(type),
+                                      .rank = byte(rank),
+                                      .interleave = byte(interleave),
+                                      .swizzle = byte(swizzle),
+                                      .promotion = byte(promotion),
+                                      .fill = byte(fill)};
+  for (unsigned i = 0; i < rank; ++i) {
+    told.extents[i] = extents[i];
+    told.box[i] = static_cast<std::uint16_t>(box[i]);
+    if (i + 1 < rank) told.strides[i] = strides[i];
+    if (steps[i] != 1) return invalid_value;
+  }
+  std::memcpy(map, &told, sizeof told);
   return 0;
 }
 FAKE(cuStreamIsCapturing, void*, int* status) {

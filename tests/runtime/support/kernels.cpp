@@ -91,6 +91,34 @@ extern "C" __global__ void __launch_bounds__(128) attention_like(const __grid_co
   return source;
 }
 
+KernelSource mapped_kernel() {
+  KernelSource source;
+  source.name = "mapped";
+  const auto tensor = [&](const char* name, bool output, const char* length) {
+    source.tensors.push_back({.name = name,
+                              .dtype = DType::bf16,
+                              .output = output,
+                              .dims = {named("B"), named("H"), named(length), 128},
+                              .alignment = 16});
+  };
+  tensor("q", false, "Sq");
+  tensor("k", false, "Sk");
+  tensor("o", true, "Sq");
+  source.tensor_maps = {{.tensor = 0, .row_dim = 2, .rows = 128},
+                        {.tensor = 1, .row_dim = 2, .rows = 96},
+                        {.tensor = 2, .row_dim = 2, .rows = 64}};
+  source.extents = {"B", "H", "Sq", "Sk"};
+  for (int map = 0; map < 3; ++map)
+    source.parameters.push_back({Kind::tensor_map, map, 0, 128 * map});
+  for (int e = 0; e < 4; ++e) source.parameters.push_back({Kind::extent, e, 0, 384 + 4 * e});
+  source.parameter_bytes = 448;  // the struct is aligned to 64
+  source.grid = {{.name = "rows", .extent = named("Sq"), .tile = 128},
+                 {.name = "head", .extent = named("H"), .tile = 1},
+                 {.name = "batch", .extent = named("B"), .tile = 1}};
+  source.threads = 384;
+  return source;
+}
+
 KernelSource spilling_kernel() {
   KernelSource source = scale_kernel();
   source.name = "spilling";

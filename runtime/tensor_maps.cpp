@@ -1,0 +1,195 @@
+#include "runtime/tensor_maps.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include <fmt/format.h>
+
+#include "dsl/error.h"
+#include "runtime/emulator/emulated_tensor_map.h"
+#include "runtime/launch_errors.h"
+
+namespace flashcore {
+namespace {
+
+constexpr int largest_box = 256;  // elements along a dimension
+
+// CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion and
+// CUtensorMapFloatOOBfill.
+constexpr int type_f16 = 6;
+constexpr int type_bf16 = 9;
+constexpr int interleave_none = 0;
+constexpr int swizzle_32_bytes = 1;
+constexpr int swizzle_64_bytes = 2;
+constexpr int swizzle_128_bytes = 3;
+constexpr int l2_promotion_256_bytes = 3;
+constexpr int fill_with_zeros = 0;
+
+int swizzle_of(std::uint32_t width) {
+  return width == 64 ? swizzle_128_bytes : width == 32 ? swizzle_64_bytes : swizzle_32_bytes;
+}
+
+struct alignas(TensorMaps::alignment) Encoded {
+  std::byte bytes[TensorMaps::bytes];
+};
+
+// A tensor as a map sees it: dense dimension first, strides in bytes. All that a map is made from,
+// so that equal geometries under equal boxes have equal maps. No padding, to be compared as bytes.
+struct Geometry {
+  std::uint64_t address = 0;
+  std::array<std::uint64_t, max_rank> strides{};
+  std::array<std::uint32_t, max_rank> extents{};
+  std::array<std::uint32_t, max_rank> box{};
+  std::uint32_t rank = 0;
+  std::uint32_t type = 0;
+};
+static_assert(std::has_unique_object_representations_v<Geometry>);
+
+Geometry geometry_of(const TensorView& view, std::array<std::uint32_t, max_rank> box) {
+  Geometry geometry{
+      .address = reinterpret_cast<std::uintptr_t>(view.data),
+      .box = box,
+      .rank = static_cast<std::uint32_t>(view.rank),
+      .type = static_cast<std::uint32_t>(view.dtype == DType::bf16 ? type_bf16 : type_f16)};
+  const auto element = static_cast<std::uint64_t>(size_of(view.dtype));
+  for (int dim = view.rank - 1, i = 0; dim >= 0; --dim, ++i) {
+    geometry.extents[i] = static_cast<std::uint32_t>(view.shape[dim]);
+    // Nothing is ever a step away along a dimension of one element, whatever the caller's view
+    // says; a map still wants a stride that is well formed.
+    geometry.strides[i] = i == 0 ? element
+                          : view.shape[dim] > 1
+                              ? static_cast<std::uint64_t>(view.strides[dim]) * element
+                              : TensorMaps::tensor_alignment;
+  }
+  return geometry;
+}
+
+bool is_empty(const Geometry& geometry) {
+  const auto end = geometry.extents.begin() + geometry.rank;
+  return std::find(geometry.extents.begin(), end, 0U) != end;
+}
+
+void become_one_element(Geometry& geometry, std::uint64_t address) {
+  geometry.address = address;
+  std::fill_n(geometry.extents.begin(), geometry.rank, 1U);
+  std::fill_n(geometry.strides.begin() + 1, geometry.rank - 1,
+              std::uint64_t{TensorMaps::tensor_alignment});
+}
+
+// The last maps that a thread had encoded. Nothing is shared, so nothing is locked; an entry stays
+// true for ever, since a map depends on nothing but its geometry.
+class LastMaps {
+ public:
+  template <class Encode>
+  const Encoded& find_or_make(const Geometry& geometry, const Encode& encode) {
+    Set& set = sets_[set_of(geometry)];
+    for (const Entry& entry : set.entries) {
+      if (std::memcmp(&entry.geometry, &geometry, sizeof geometry) == 0) return entry.map;
+    }
+    Entry& oldest = set.entries[set.next++ % ways];
+    oldest.geometry = {};  // of nobody, should the next line throw
+    encode(oldest.map);
+    oldest.geometry = geometry;
+    return oldest.map;
+  }
+
+ private:
+  static constexpr int set_bits = 4;
+  static constexpr unsigned ways = 4;
+  struct Entry {
+    Encoded map{};
+    Geometry geometry;
+  };
+  struct Set {
+    Entry entries[ways];
+    unsigned next = 0;
+  };
+
+  // The tensors of a launch differ in their addresses; lengths that alternate at one share a set.
+  static std::size_t set_of(const Geometry& geometry) {
+    return (geometry.address + geometry.box[1]) * 0x9e3779b97f4a7c15ULL >> (64 - set_bits);
+  }
+
+  Set sets_[1 << set_bits];
+};
+
+thread_local constinit LastMaps last_maps;
+
+void require(bool holds, const KernelSource& source, const char* what) {
+  if (!holds) throw InternalError(fmt::format("a tensor map of {}: {}", source.name, what));
+}
+
+}  // namespace
+
+TensorMaps::TensorMaps(const KernelSource& source) {
+  for (const ParameterField& field : source.parameters) {
+    if (field.kind != ParameterField::Kind::tensor_map) continue;
+    require(field.index >= 0 && field.index < static_cast<int>(source.tensor_maps.size()), source,
+            "it is not declared");
+    const TensorMapArgument& map = source.tensor_maps[field.index];
+    require(field.offset % alignment == 0, source, "its place is no multiple of 64 bytes");
+    require(map.tensor >= 0 && map.tensor < static_cast<int>(source.tensors.size()), source,
+            "its tensor is not declared");
+    const TensorArgument& tensor = source.tensors[map.tensor];
+    const int rank = static_cast<int>(tensor.dims.size());
+    require(rank >= 2 && rank <= max_rank && !tensor.gathered, source,
+            "its tensor has one dimension, over five, or none that is dense");
+    require(tensor.dtype == DType::bf16 || tensor.dtype == DType::f16, source,
+            "its tensor has no elements of 16 bits");
+    require(tensor.alignment >= tensor_alignment, source,
+            "its tensor does not promise an alignment of 16 bytes");
+    require(map.row_dim >= 0 && map.row_dim < rank - 1, source, "its rows run along no dimension");
+    require(map.rows >= 1 && map.rows <= largest_box, source,
+            "its boxes have no rows, or over 256");
+    require(map.width == 64 || map.width == 32 || map.width == 16, source,
+            "its boxes are not 64, 32 or 16 wide");
+    Map planned{.offset = static_cast<std::int16_t>(field.offset),
+                .tensor = static_cast<std::int8_t>(map.tensor)};
+    std::fill_n(planned.box.begin(), rank, 1U);
+    planned.box[0] = static_cast<std::uint32_t>(map.width);
+    planned.box[rank - 1 - map.row_dim] = static_cast<std::uint32_t>(map.rows);
+    maps_.push_back(planned);
+  }
+}
+
+void TensorMaps::describe(std::span<const TensorView> tensors, std::byte* parameters) const {
+  for (const Map& map : maps_) {
+    const TensorView& view = tensors[map.tensor];
+    const Geometry geometry = geometry_of(view, map.box);
+    const int element = size_of(view.dtype);
+    EmulatedTensorMap described{.address = view.data,
+                                .rank = view.rank,
+                                .element_bytes = element,
+                                .line_bytes = static_cast<std::int32_t>(map.box[0]) * element,
+                                .tensor = map.tensor};
+    std::copy(geometry.strides.begin(), geometry.strides.end(), described.strides);
+    std::copy(geometry.extents.begin(), geometry.extents.end(), described.extents);
+    std::copy(geometry.box.begin(), geometry.box.end(), described.box);
+    std::memcpy(parameters + map.offset, &described, sizeof described);
+  }
+}
+
+void TensorMaps::encode(const Driver& driver, const KernelSource& source,
+                        std::span<const TensorView> tensors, CudaAddress zeros,
+                        std::byte* parameters) const {
+  for (const Map& map : maps_) {
+    const TensorView& view = tensors[map.tensor];
+    Geometry geometry = geometry_of(view, map.box);
+    if (is_empty(geometry)) [[unlikely]]
+      become_one_element(geometry, zeros);
+    const Encoded& encoded = last_maps.find_or_make(geometry, [&](Encoded& made) {
+      std::array<std::uint64_t, max_rank> extents{};
+      std::copy(geometry.extents.begin(), geometry.extents.end(), extents.begin());
+      const std::array<std::uint32_t, max_rank> every{1, 1, 1, 1, 1};
+      const int result = driver.cuTensorMapEncodeTiled(
+          made.bytes, static_cast<int>(geometry.type), geometry.rank, geometry.address,
+          extents.data(), geometry.strides.data() + 1, geometry.box.data(), every.data(),
+          interleave_none, swizzle_of(geometry.box[0]), l2_promotion_256_bytes, fill_with_zeros);
+      if (result != 0) LaunchRefusal(source, tensors).map(map.tensor, driver.describe(result));
+    });
+    std::memcpy(parameters + map.offset, encoded.bytes, bytes);
+  }
+}
+
+}  // namespace flashcore
