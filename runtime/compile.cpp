@@ -22,6 +22,9 @@ constexpr int stack_allowance = 128;
 
 constexpr int registers_of_a_multiprocessor = 65536;
 
+// Of the messages C75xx, the one that is not about products.
+constexpr std::string_view setmaxnreg_ignored = "(C7508)";
+
 // From 12.9 on NVRTC has a cache of its own; a hit in it comes without the report of ptxas.
 constexpr NvrtcVersion first_with_cache{12, 9};
 
@@ -113,6 +116,28 @@ Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::str
   return result;
 }
 
+// The kernel is right and slow: what the schedule is for did not come about.
+[[noreturn]] void refuse_lost_overlap(const std::string& kernel,
+                                      const std::vector<std::string>& lines) {
+  const bool products = std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.find(setmaxnreg_ignored) == std::string::npos;
+  });
+  const std::string said = fmt::format("ptxas: {}", fmt::join(lines, "\n       "));
+  if (products) {
+    throw CompileError({.what = kernel + " would run its wgmma products one after the other",
+                        .why = said + "\n       where an instruction touches the registers of a product "
+                                      "in flight, ptxas waits for it",
+                        .fix = "a schedule without overlap, or a smaller tile",
+                        .where = {}});
+  }
+  throw CompileError({.what = kernel + " would not pass registers from warp to warp",
+                      .why = said + "\n       every warp keeps its share of the registers, so large tiles "
+                                    "do not fit",
+                      .fix = "a register split that adds up to what the block has, with the blocks a "
+                             "multiprocessor given",
+                      .where = {}});
+}
+
 // What __launch_bounds__ leaves a thread.
 int registers_allowed(const KernelSource& source) {
   const int threads = std::max(source.threads, 1) * std::max(source.min_blocks, 1);
@@ -157,12 +182,7 @@ void check_budget(const KernelSource& source, const Resources& used,
   const std::string fit =
       "smaller tiles, more warps for the same rows, or fewer "
       "pipeline stages held in registers";
-  if (!used.serialised.empty()) {
-    throw CompileError({.what = kernel + " would run its wgmma products one after the other",
-                        .why = fmt::format("ptxas: {}", fmt::join(used.serialised, "\n       ")),
-                        .fix = "a schedule without overlap, or a smaller tile",
-                        .where = {}});
-  }
+  if (!used.serialised.empty()) refuse_lost_overlap(kernel, used.serialised);
   if (source.has_probes()) return;  // it is to be the kernel that is looked into, at any speed
   if (used.spill_store_bytes > 0 || used.spill_load_bytes > 0) {
     throw CompileError(

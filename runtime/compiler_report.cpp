@@ -18,9 +18,9 @@ int number_before(std::string_view line, std::string_view unit) {
   return number;
 }
 
-// "(C7510)", of the family of messages about wgmma that lost its asynchrony; empty if there is
-// none.
-std::string_view wgmma_code(std::string_view line) {
+// "(C7510)", of the family of messages about Hopper's instructions that lost their point: wgmma its
+// asynchrony, setmaxnreg its effect. Empty if there is none.
+std::string_view lost_code(std::string_view line) {
   const std::size_t at = line.find("(C75");
   if (at == std::string_view::npos || line.find(')', at) != at + 6) return {};
   return line.substr(at, 7);
@@ -28,10 +28,10 @@ std::string_view wgmma_code(std::string_view line) {
 
 // One line a code: ptxas repeats itself for every instruction.
 void note_serialised(std::vector<std::string>& lines, std::string_view line) {
-  const std::string_view code = wgmma_code(line);
+  const std::string_view code = lost_code(line);
   if (code.empty()) return;
   for (const std::string& known : lines) {
-    if (wgmma_code(known) == code) return;
+    if (lost_code(known) == code) return;
   }
   lines.emplace_back(line);
 }

@@ -111,6 +111,17 @@ TEST(Compile, SerialisedProductsAreFound) {
                      HasSubstr("(C7511) Potential Performance Loss")));
 }
 
+TEST(Compile, IgnoredRegisterSplitsAreFound) {
+  FLASHCORE_REQUIRE_NVRTC();
+  const KernelSource source = test::unbounded_split_kernel();
+  const Cubin cubin = compile_cubin(*installed_nvrtc(), source, "sm_90a");
+  EXPECT_THAT(
+      message_of<CompileError>([&] { check_budget(source, cubin.resources, "sm_90a"); }),
+      testing::AllOf(HasSubstr("unbounded for sm_90a would not pass registers from warp to warp"),
+                     HasSubstr("(C7508) Potential Performance Loss: 'setmaxnreg' ignored"),
+                     HasSubstr("every warp keeps its share")));
+}
+
 TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
   KernelSource source = test::scale_kernel();
   source.register_budget = 168;
@@ -128,7 +139,11 @@ TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
   EXPECT_NO_THROW(check_budget(source, used, "sm_80"));
   used = {.registers = 10, .serialised = {"ptxas info : (C7510) Potential Performance Loss"}};
   EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
-              HasSubstr("(C7510) Potential Performance Loss"));
+              testing::AllOf(HasSubstr("one after the other\n  why: ptxas: ptxas info : (C7510)"),
+                             HasSubstr("the registers of a product in flight, ptxas waits for it")));
+  used.serialised.insert(used.serialised.begin(), "ptxas info : (C7508) 'setmaxnreg' ignored");
+  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
+              testing::AllOf(HasSubstr("(C7508)"), HasSubstr("(C7510)"), HasSubstr("one after")));
 }
 
 TEST(Compile, KeepsSourcesOnRequest) {

@@ -26,4 +26,7 @@ const Nvrtc* installed_nvrtc();
 /// Touches the accumulators of a wgmma that is still running (sm_90a).
 KernelSource serialised_kernel();
 
+/// Hands registers from warps to warps without saying how many a block starts with (sm_90a).
+KernelSource unbounded_split_kernel();
+
 }  // namespace flashcore::test
