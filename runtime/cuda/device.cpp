@@ -14,6 +14,7 @@ namespace {
 
 // CUdevice_attribute
 constexpr int attribute_multiprocessors = 16;
+constexpr int attribute_l2_bytes = 38;
 constexpr int attribute_major = 75;
 constexpr int attribute_minor = 76;
 constexpr int attribute_shared_per_block = 97;
@@ -61,6 +62,7 @@ DeviceInfo device_info(const Driver& driver, int ordinal) {
   info.minor = attribute(attribute_minor);
   info.multiprocessors = attribute(attribute_multiprocessors);
   info.shared_per_block = attribute(attribute_shared_per_block);
+  info.l2_bytes = attribute(attribute_l2_bytes);
   return info;
 }
 

@@ -17,6 +17,7 @@ struct DeviceInfo {
   int minor = 0;
   int multiprocessors = 0;
   int shared_per_block = 0;  ///< bytes a block can opt in to
+  int l2_bytes = 0;
 
   [[nodiscard]] std::string architecture() const;  ///< "sm_90"
 };

@@ -12,6 +12,7 @@ using CudaContext = struct CudaContextTag*;
 using CudaModule = struct CudaModuleTag*;
 using CudaFunction = struct CudaFunctionTag*;
 using CudaStream = struct CudaStreamTag*;  ///< null: the default stream
+using CudaEvent = struct CudaEventTag*;
 using CudaAddress = unsigned long long;
 
 class Driver {

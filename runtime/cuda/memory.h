@@ -24,6 +24,7 @@ class DeviceMemory {
   [[nodiscard]] void* data() const {
     return reinterpret_cast<void*>(address_);  // NOLINT(performance-no-int-to-ptr)
   }
+  [[nodiscard]] CudaAddress address() const { return address_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] int device() const { return device_; }
 

@@ -42,6 +42,10 @@ struct FakeCuda {
   std::map<int, int> function_attributes;
   std::vector<FakeLaunch> launches;
 
+  double milliseconds = 0;    ///< the GPU's clock
+  std::size_t bytes_set = 0;  ///< by the last cuMemsetD8Async
+  std::function<double(const std::string& function)> launch_milliseconds;
+
   /// A context of that device on top of the calling thread's, as cuCtxCreate makes one.
   std::function<void(int device)> push_new_context;
   /// Leaves the calling thread without a context.

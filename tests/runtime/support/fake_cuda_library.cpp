@@ -86,8 +86,11 @@ FAKE(cuDeviceGetName, char* name, int length, int) {
   return 0;
 }
 FAKE(cuDeviceGetAttribute, int* value, int attribute, int) {
-  const std::map<int, int> values{
-      {16, 108}, {75, state().major}, {76, state().minor}, {97, state().shared_per_block}};
+  const std::map<int, int> values{{16, 108},
+                                  {38, 40 << 20},
+                                  {75, state().major},
+                                  {76, state().minor},
+                                  {97, state().shared_per_block}};
   *value = values.at(attribute);
   return 0;
 }
@@ -150,6 +153,8 @@ FAKE(cuLaunchKernel, void* function, unsigned x, unsigned y, unsigned z, unsigne
   if (!state().recording) return 0;
   const std::lock_guard lock(mutex);
   ENTER(cuLaunchKernel)
+  if (state().launch_milliseconds)
+    state().milliseconds += state().launch_milliseconds(static_cast<Function*>(function)->name);
   const auto* bytes = static_cast<const std::byte*>(parameters[0]);
   state().launches.push_back({.function = static_cast<Function*>(function)->name,
                               .device = current.back()->device,
@@ -186,6 +191,36 @@ FAKE(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* address,
 FAKE(cuStreamIsCapturing, void*, int* status) {
   ENTER(cuStreamIsCapturing)
   *status = state().capture_status;
+  return 0;
+}
+// Time passes at launches, and at nothing else.
+FAKE(cuEventCreate, void** event, unsigned) {
+  ENTER(cuEventCreate)
+  *event = new double(-1);
+  return 0;
+}
+FAKE(cuEventRecord, void* event, void*) {
+  ENTER(cuEventRecord)
+  *static_cast<double*>(event) = state().milliseconds;
+  return 0;
+}
+FAKE(cuEventSynchronize, void*) {
+  ENTER(cuEventSynchronize)
+  return 0;
+}
+FAKE(cuEventElapsedTime, float* milliseconds, void* start, void* stop) {
+  ENTER(cuEventElapsedTime)
+  *milliseconds = static_cast<float>(*static_cast<double*>(stop) - *static_cast<double*>(start));
+  return 0;
+}
+FAKE(cuEventDestroy_v2, void* event) {
+  ENTER(cuEventDestroy_v2)
+  delete static_cast<double*>(event);
+  return 0;
+}
+FAKE(cuMemsetD8Async, unsigned long long, unsigned char, std::size_t bytes, void*) {
+  ENTER(cuMemsetD8Async)
+  state().bytes_set = bytes;
   return 0;
 }
 FAKE(cuMemAlloc_v2, unsigned long long* address, std::size_t bytes) {
