@@ -21,7 +21,7 @@ struct Pass {
   std::string_view why_here;
 };
 
-/// The passes of the mma.sync family, in order.
+/// All passes, in order. Those that another schedule is for leave the program as it is.
 std::span<const Pass> pipeline();
 
 }  // namespace flashcore

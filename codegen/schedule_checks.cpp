@@ -1,5 +1,7 @@
 #include "codegen/schedule_checks.h"
 
+#include "codegen/layout/register_split.h"
+
 #include <algorithm>
 #include <cstdint>
 
@@ -54,6 +56,70 @@ void copies(const Look& look) {
   if (look.schedule.copy == CopyInstruction::cp_async && !look.target.async_copy)
     look.refuse(fmt::format("copy cp_async on {}", look.target.name), "the target does not have it",
                 "copy = vector, or a target from sm_80 up");
+}
+
+/// wgmma reads what the copy engine brings, in warpgroups of its own.
+void warpgroups(const Look& look) {
+  const Schedule& s = look.schedule;
+  const bool products = s.instruction == Instruction::wgmma, copies = s.copy == CopyInstruction::tma;
+  if (products && !look.target.wgmma)
+    look.refuse(fmt::format("instruction wgmma on {}", look.target.name), "the target does not have it",
+                "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a");
+  if (copies && !look.target.tma)
+    look.refuse(fmt::format("copy tma on {}", look.target.name), "the target does not have it",
+                "copy = cp_async, or target sm_90a");
+  if (products != copies)
+    look.refuse(
+        products ? "instruction wgmma without copy = tma" : "copy tma without instruction = wgmma",
+        "tiles come from the copy engine to the warpgroups that multiply them, and no other way",
+        "both or neither",
+        [](Schedule& other) {
+          other.instruction = Instruction::wgmma;
+          other.copy = CopyInstruction::tma;
+        },
+        "instruction = wgmma and copy = tma");
+  if (!products) return;
+  if (s.softmax == Softmax::shared)
+    look.refuse("instruction wgmma with softmax = shared", "its sums are in registers of a known order",
+                "softmax = registers", [](Schedule& other) { other.softmax = Softmax::registers; },
+                "softmax = registers");
+  if (s.warps_n != 1 || s.warps_m % 4 != 0 || s.warps_m < 4 || s.warps_m > 12)
+    look.refuse(
+        fmt::format("instruction wgmma with {} x {} warps", s.warps_m, s.warps_n),
+        "one to three warpgroups of four warps each lie along the rows", "warps_m = 8 and warps_n = 1",
+        [](Schedule& other) { other.warps_m = 8, other.warps_n = 1; }, "warps_m = 8 and warps_n = 1");
+}
+
+void register_shares(const Look& look) {
+  const Schedule& s = look.schedule;
+  if (s.copy != CopyInstruction::tma || s.consumer_threads() % 128 != 0 || s.consumer_threads() < 128) return;
+  const auto fits = [](int registers) {
+    return registers == 0 || (registers >= 24 && registers <= 240 && registers % 8 == 0);
+  };
+  const RegisterSplit split = register_split(s);
+  const int used = 128 * split.producer + s.consumer_threads() * split.consumer;
+  const int all = look.target.registers_per_processor / std::max(1, s.blocks_per_processor);
+  if (fits(s.producer_registers) && fits(s.consumer_registers) && used <= all) return;
+  look.refuse(
+      fmt::format("{} registers for a thread of the producer and {} for one of the consumers", split.producer,
+                  split.consumer),
+      fmt::format("each is a multiple of 8 from 24 to 240, and a block has {}, not {}", all, used),
+      "0 for both, which shares out what there is",
+      [](Schedule& other) { other.producer_registers = other.consumer_registers = 0; },
+      "producer_registers = 0 and consumer_registers = 0");
+}
+
+void persistence(const Look& look) {
+  if (!look.schedule.persistent) return;
+  if (look.schedule.copy != CopyInstruction::tma)
+    look.refuse(
+        "persistent = true without copy = tma", "what a block loads ahead for its next tile the copy engine brings",
+        "persistent = false", [](Schedule& other) { other.persistent = false; }, "persistent = false");
+  for (const Axis& axis : look.f.axes)
+    if (axis.ragged)
+      look.refuse(
+          "persistent = true with a ragged axis", fmt::format("a block places {} once", axis.name),
+          "persistent = false", [](Schedule& other) { other.persistent = false; }, "persistent = false");
 }
 
 void number_formats(const Look& look) {
@@ -154,7 +220,7 @@ void missing_tiles(const Look& look) {
           fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction,     copies, number_formats, register_limit, shared_limit,
+constexpr Rule rules[] = {instruction,     copies, warpgroups, register_shares, persistence, number_formats, register_limit, shared_limit,
                           resident_blocks, tiles,  warps,          stages,         missing_tiles};
 
 }  // namespace

@@ -126,6 +126,12 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("descending", schedule.descending);
   visit("last_tiles_first", schedule.last_tiles_first);
   visit("grid_order", schedule.grid_order);
+  visit("overlap_products", schedule.overlap_products);
+  visit("scale_late", schedule.scale_late);
+  visit("alternate", schedule.alternate);
+  visit("persistent", schedule.persistent);
+  visit("producer_registers", schedule.producer_registers);
+  visit("consumer_registers", schedule.consumer_registers);
   visit("blocks_per_processor", schedule.blocks_per_processor);
   visit("register_limit", schedule.register_limit);
   visit("shared_limit", schedule.shared_limit);

@@ -6,6 +6,7 @@ std::string_view name_of(Instruction instruction) {
   switch (instruction) {
     case Instruction::mma_m16n8k16: return "mma_m16n8k16";
     case Instruction::wmma: return "wmma";
+    case Instruction::wgmma: return "wgmma";
   }
   return "?";
 }
@@ -14,6 +15,7 @@ std::string_view name_of(CopyInstruction copy) {
   switch (copy) {
     case CopyInstruction::cp_async: return "cp_async";
     case CopyInstruction::vector: return "vector";
+    case CopyInstruction::tma: return "tma";
   }
   return "?";
 }

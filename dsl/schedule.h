@@ -11,10 +11,12 @@ namespace flashcore {
 enum class Instruction {
   mma_m16n8k16,  ///< mma.sync on f16 and bf16, operands through ldmatrix (sm_80 and up)
   wmma,          ///< blocks of 16 x 16 x 16 in opaque registers; every target, bf16 from sm_80 up
+  wgmma,         ///< asynchronous products of four warps, operands from shared memory (sm_90a)
 };
 enum class CopyInstruction {
   cp_async,  ///< 16-byte asynchronous copies (sm_80 and up)
   vector,    ///< 16-byte loads and stores; every target
+  tma,       ///< whole tiles by the copy engine, asked for by a producer warp (sm_90a)
 };
 /// Where the elementwise operations and reductions between products run.
 enum class Softmax {
@@ -52,12 +54,31 @@ struct Schedule {
   bool last_tiles_first = false;
   GridOrder grid_order = GridOrder::tiles_first;
 
+  // Of wgmma and tma. Four warps are a warpgroup; `warps_m` counts those that compute, and one warpgroup more
+  // produces.
+
+  /// The next product of a loop runs beside the one that takes the last round's result, while what lies
+  /// between them is computed.
+  bool overlap_products = true;
+  /// Where products overlap: a carried sum is scaled before the product that adds to it starts, rather than
+  /// behind the one before.
+  bool scale_late = false;
+  /// Warpgroups take turns at starting products, so that one computes while another multiplies.
+  bool alternate = false;
+  /// As many blocks as fit on the GPU work through all tiles; the next one's loads start during a store.
+  bool persistent = false;
+  int producer_registers = 0;  ///< a thread; 0: what the consumers leave
+  int consumer_registers = 0;  ///< a thread; 0: the most that fit
+
   // Budgets. A kernel that exceeds one fails to compile rather than run slowly.
   int blocks_per_processor = 1;  ///< resident blocks that registers must allow
   int register_limit = 255;      ///< registers a thread; spills are never accepted
   int shared_limit = 0;          ///< bytes of shared memory a block; 0: what the target has
 
-  [[nodiscard]] int threads() const { return 32 * warps_m * warps_n; }
+  [[nodiscard]] int consumer_threads() const { return 32 * warps_m * warps_n; }
+  [[nodiscard]] int threads() const {
+    return consumer_threads() + (copy == CopyInstruction::tma ? 128 : 0);
+  }
   bool operator==(const Schedule&) const = default;
 };
 

@@ -7,7 +7,9 @@ using namespace ir;
 BufferId buffer_of(const Function& f, ValueId value) {
   const Op* op = f.definition(value);
   while (op && op->code == OpCode::transpose) op = f.definition(op->operands[0]);
-  return op && (op->code == OpCode::read_slot || op->code == OpCode::convert) ? op->buffer
+  return op && (op->code == OpCode::read_slot || op->code == OpCode::await_slot ||
+                op->code == OpCode::convert)
+             ? op->buffer
                                                                               : BufferId{};
 }
 
@@ -15,6 +17,7 @@ SharedUse shared_use(const Function& f, const Op& op) {
   SharedUse use;
   switch (op.code) {
     case OpCode::copy: use.writes.push_back(op.buffer); break;
+    case OpCode::fill_slot:
     case OpCode::copy_async: use.async_writes.push_back(op.buffer); break;
     case OpCode::dot:
       for (std::size_t i : {0, 1})

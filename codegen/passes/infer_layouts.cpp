@@ -217,6 +217,7 @@ class LayoutInference {
     // The warps along the columns of the product share out either them or the terms of its sum.
     const bool cuts_sum = op.scope == ReductionScope::warp;
     require_multiple(op, rows, 16 * schedule_.warps_m, "warps_m");
+    if (schedule_.instruction == Instruction::wgmma) require_warpgroup_shape(op, rows, columns);
     require_multiple(op, cuts_sum ? inner : columns, 16 * schedule_.warps_n, "warps_n");
     if (schedule_.instruction == Instruction::wmma) {
       set_anchor(op.results[0], rows,
@@ -230,6 +231,20 @@ class LayoutInference {
                accumulator_columns(f_[columns].tile, cuts_sum ? 1 : schedule_.warps_n), op.where);
     set_anchor(op.operands[0], inner,
                accumulator_columns(f_[inner].tile, cuts_sum ? schedule_.warps_n : 1), op.where);
+  }
+
+  /// A warpgroup makes 64 rows of up to 256 columns at a time, and a loop over instructions of other rows
+  /// would keep their sums in other registers.
+  void require_warpgroup_shape(const Op& op, AxisId rows, AxisId columns) const {
+    const int held = 16 * schedule_.warps_m, tile = f_[rows].tile;
+    if (tile != held)
+      throw ScheduleError({fmt::format("a tile of {} along {}", tile, f_[rows].name),
+                           fmt::format("each of the {} warpgroups makes 64 rows of a product", schedule_.warps_m / 4),
+                           tile % 64 == 0 ? fmt::format("warps_m = {}", tile / 16) : fmt::format("a tile of {}", held),
+                           op.where});
+    if (f_[columns].tile > 256)
+      throw ScheduleError({fmt::format("a tile of {} along {}", f_[columns].tile, f_[columns].name),
+                           "a product of wgmma has up to 256 columns", "a tile of 256", op.where});
   }
 
   void require_multiple(const Op& op, AxisId axis, int step, const char* field) {

@@ -40,6 +40,12 @@ void exchange_shares(ir::Function& f, const PassContext& context);
 /// Makes loads with a home in shared memory asynchronous copies, several tiles ahead in loops.
 void pipeline_loads(ir::Function& f, const PassContext& context);
 
+/// With copies by the copy engine: parts a block's warps into one that fills rings and those that compute.
+void assign_roles(ir::Function& f, const PassContext& context);
+
+/// Starts asynchronous products as early, and waits for them as late, as data and the schedule allow.
+void overlap_products(ir::Function& f, const PassContext& context);
+
 /// Sends 16-bit outputs through shared memory.
 void stage_stores(ir::Function& f, const PassContext& context);
 

@@ -3,9 +3,9 @@
 // the same value is left out. A schedule that does not peel leaves such a loop whole, and the printer
 // puts the masks behind a test of the tile's number.
 #include <algorithm>
-#include <map>
 #include <vector>
 
+#include "codegen/passes/copy_ops.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -13,46 +13,6 @@ namespace flashcore {
 namespace {
 
 using namespace ir;
-
-/// Copies a region; values made inside get new ids, others are kept.
-class RegionCopier {
- public:
-  explicit RegionCopier(Function& f) : f_(f) {}
-
-  BlockId copy(BlockId source) {
-    const BlockId target = f_.add_block();
-    for (ValueId argument : f_[source].arguments) {
-      const ValueId copied = copy_value(argument);
-      f_[target].arguments.push_back(copied);
-    }
-    const std::vector<OpId> ops = f_[source].ops;
-    for (OpId id : ops) {
-      Op op = f_[id];
-      for_each_use(op, [&](ValueId& v) { v = renamed(v); });
-      if (op.body) op.body = copy(op.body);
-      for (ValueId& result : op.results) result = copy_value(result);
-      const OpId copied(f_.ops.size());
-      for (ValueId result : op.results) f_[result].definition = copied;
-      f_.ops.push_back(std::move(op));
-      f_[target].ops.push_back(copied);
-    }
-    return target;
-  }
-
- private:
-  ValueId copy_value(ValueId value) {
-    const ValueId copied(f_.values.size());
-    f_.values.push_back(Value(f_[value]));
-    return names_[value] = copied;
-  }
-  ValueId renamed(ValueId value) const {
-    const auto found = names_.find(value);
-    return found == names_.end() ? value : found->second;
-  }
-
-  Function& f_;
-  std::map<ValueId, ValueId> names_;
-};
 
 /// Drops every `where` of the region whose condition is known to hold.
 void drop_masks(Function& f, BlockId region) {
@@ -82,7 +42,7 @@ void peel(Function& f, BlockId block, std::size_t position) {
     copy.bounds = 2;
     copy.operands = {part.begin, part.end};
     copy.operands.insert(copy.operands.end(), carried.begin(), carried.end());
-    copy.body = RegionCopier(f).copy(loop.body);
+    copy.body = OpCopier(f).copy_region(loop.body);
     copy.results.clear();
     const OpId copied(f.ops.size());
     for (std::size_t i = 0; i < loop.results.size(); ++i) {
@@ -108,13 +68,21 @@ bool is_mixed(const Op& loop) {
   return loop.operands[0] != loop.operands[1] || loop.operands[2] != loop.operands[3];
 }
 
+/// From the inside out: the parts of a loop are copies of its finished body.
+void peel_block(Function& f, BlockId block, const Schedule& schedule) {
+  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
+    const OpId id = f[block].ops[i];
+    if (f[id].body && f[id].code != OpCode::survey) peel_block(f, f[id].body, schedule);
+    const Op& op = f[id];
+    if (op.bounds != 4) continue;
+    if (!is_mixed(op) || (schedule.peel_masks && !op.once)) peel(f, block, i);
+  }
+}
+
 }  // namespace
 
 void peel_loops(Function& f, const PassContext& context) {
-  for (std::size_t i = 0; i < f[f.body].ops.size(); ++i) {
-    const Op& op = f[f[f.body].ops[i]];
-    if (op.bounds == 4 && (context.schedule.peel_masks || !is_mixed(op))) peel(f, f.body, i);
-  }
+  peel_block(f, f.body, context.schedule);
   remove_dead_ops(f);
 }
 

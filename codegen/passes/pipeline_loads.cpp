@@ -434,7 +434,7 @@ class Pipeliner {
 }  // namespace
 
 void pipeline_loads(Function& f, const PassContext& context) {
-  Pipeliner(f, context.schedule).run();
+  if (context.schedule.copy != CopyInstruction::tma) Pipeliner(f, context.schedule).run();
 }
 
 }  // namespace flashcore

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "codegen/analysis/ring_barriers.h"
 #include "codegen/analysis/shared_use.h"
 #include "codegen/passes/passes.h"
 #include "dsl/error.h"
@@ -97,6 +98,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
   std::vector<std::size_t> placed;
   for (std::size_t i : order) {
     Buffer& buffer = f.buffers[i];
+    if (buffer.over) continue;
     buffer.offset = 0;
     for (bool moved = true; moved;) {
       moved = false;
@@ -113,6 +115,10 @@ void plan_shared_memory(Function& f, const PassContext& context) {
     placed.push_back(i);
     total = std::max(total, buffer.offset + buffer.bytes());
   }
+
+  for (Buffer& buffer : f.buffers)
+    if (buffer.over) buffer.offset = f[buffer.over].offset;
+  total = ring_barriers(f, total).end;
 
   const int limit = context.schedule.shared_limit ? context.schedule.shared_limit
                                                   : context.target.shared_per_block;

@@ -1,40 +1,125 @@
 // A 16-bit output leaves a warp's registers four bytes a lane. Through shared memory it leaves in whole
 // 16-byte chunks, a line a row. The buffer is free: it takes the place of tiles that are dead by then.
+//
+// The copy engine takes whole tiles away, while the warps go on. Each warpgroup stores its own rows, and
+// the tile lies over that of a left operand with the same rows, which nobody else reads: whoever waits for
+// that slot to be free waits for the store.
+#include <algorithm>
+
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
 namespace flashcore {
+namespace {
 
 using namespace ir;
 
-void stage_stores(Function& f, const PassContext& context) {
-  if (!context.schedule.staged_stores) return;
-  for (std::size_t i = 0; i < f[f.body].ops.size(); ++i) {
-    const OpId id = f[f.body].ops[i];
-    const Op store = f[id];
-    if (store.code != OpCode::store) continue;
-    const Value value = f[store.operands[0]];
+class StoreStaging {
+ public:
+  StoreStaging(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+
+  void run(BlockId block) {
+    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+      const Op op = f_[f_[block].ops[i]];
+      if (op.code == OpCode::consumers) run(op.body);
+      if (op.code == OpCode::store && is_stageable(op)) i += stage(block, i);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool by_engine() const { return schedule_.copy == CopyInstruction::tma; }
+
+  [[nodiscard]] bool is_stageable(const Op& store) const {
+    const Value& value = f_[store.operands[0]];
     const TileType& type = value.type;
     if (type.axes.size() != 2 || !is_half(type.dtype) || value.home.space != Space::registers)
-      continue;
+      return false;
     // A plain layout has neighbours in one lane or in neighbouring lanes already. The others hold eight
     // columns, a chunk, in a few lanes.
     const AxisLayout& columns = value.home.axes[1];
-    if (columns.slots == 1 || columns.fragment_size() != 8) continue;
+    if (columns.slots == 1 || columns.fragment_size() != 8) return false;
+    // The engine knows where the tensor ends, not where a part of it does.
+    if (by_engine() && (f_[type.axes[0]].ragged || f_[type.axes[1]].ragged)) return false;
     // Chunks of a row lie side by side in memory only if the tile's columns do.
-    if (store.coordinates.back().axis != type.axes[1]) continue;
-    const BufferId buffer = f.add_buffer({f[store.tensor].name + "_tile", type.dtype,
-                                          f[type.axes[0]].tile, f[type.axes[1]].tile, 1});
-    ValueId staged;
-    i += insert_before(f, f.body, i, store.where, [&](Builder& b) {
-      Op convert{.code = OpCode::convert, .operands = {store.operands[0]}};
-      convert.buffer = buffer;
-      staged = f[b.append(std::move(convert), {type})].results[0];
-    });
-    f[staged].home.space = Space::shared;
-    f[staged].name = f[store.tensor].name + "_staged";
-    f[id].operands[0] = staged;
+    return store.coordinates.back().axis == type.axes[1];
   }
+
+  /// Returns how many ops it placed before the store.
+  std::size_t stage(BlockId block, std::size_t position) {
+    const OpId id = f_[block].ops[position];
+    const Op store = f_[id];
+    const TileType type = f_[store.operands[0]].type;
+    Buffer buffer{f_[store.tensor].name + "_tile", type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1};
+    if (by_engine()) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
+    const BufferId over = buffer.over;
+    const BufferId staging = f_.add_buffer(std::move(buffer));
+    ValueId staged;
+    const std::size_t placed = insert_before(f_, block, position, store.where, [&](Builder& b) {
+      if (by_engine()) b.append({.code = OpCode::await_stores}, {});
+      Op convert{.code = OpCode::convert, .operands = {store.operands[0]}};
+      convert.buffer = staging;
+      staged = f_[b.append(std::move(convert), {type})].results[0];
+    });
+    f_[staged].home.space = Space::shared;
+    f_[staged].name = f_[store.tensor].name + "_staged";
+    f_[id].operands[0] = staged;
+    if (over) release_behind(block, position + placed, over);
+    return placed;
+  }
+
+  /// A ring of one slot that is awaited in this block before `position`, whose tile has the store's rows and
+  /// place for it, warpgroup by warpgroup, and that no other output takes.
+  [[nodiscard]] BufferId dead_operand(BlockId block, std::size_t position, const Buffer& wanted,
+                                      AxisId rows) const {
+    for (std::size_t i = 0; i < position; ++i) {
+      const Op& op = f_[f_[block].ops[i]];
+      if (op.code != OpCode::await_slot) continue;
+      const Buffer& buffer = f_[op.buffer];
+      const bool same_panels =
+          buffer.columns == wanted.columns || (buffer.columns % 64 == 0 && wanted.columns % 64 == 0);
+      const bool taken = std::any_of(f_.buffers.begin(), f_.buffers.end(),
+                                     [&](const Buffer& other) { return other.over == op.buffer; });
+      if (buffer.stages == 1 && f_[op.results[0]].type.axes[0] == rows && same_panels && !taken &&
+          buffer.slot_bytes() >= wanted.slot_bytes() && read_by_rows(op.results[0]))
+        return op.buffer;
+    }
+    return {};
+  }
+
+  /// Only as the left operand of products: then each warpgroup reads its own rows.
+  [[nodiscard]] bool read_by_rows(ValueId value) const {
+    bool only = true;
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      for (std::size_t i = 0; i < op.operands.size(); ++i)
+        if (op.operands[i] == value) only = only && op.code == OpCode::dot && i == 0;
+    });
+    return only;
+  }
+
+  void release_behind(BlockId block, std::size_t store, BufferId ring) {
+    auto& ops = f_[block].ops;
+    const auto release = std::find_if(ops.begin(), ops.end(), [&](OpId id) {
+      return f_[id].code == OpCode::release_slot && f_[id].buffer == ring;
+    });
+    const OpId moved = *release;
+    const OpId wait = f_.add_op({.code = OpCode::await_stores}, {});
+    const auto behind = ops.begin() + static_cast<std::ptrdiff_t>(store) + 1;
+    if (release >= behind) {
+      ops.insert(release, wait);
+      return;
+    }
+    ops.insert(behind, {wait, moved});
+    ops.erase(std::find(ops.begin(), ops.end(), moved));
+  }
+
+  Function& f_;
+  const Schedule& schedule_;
+};
+
+}  // namespace
+
+void stage_stores(Function& f, const PassContext& context) {
+  if (context.schedule.staged_stores) StoreStaging(f, context.schedule).run(f.body);
 }
 
 }  // namespace flashcore

@@ -22,6 +22,9 @@ FC_DEVICE int shuffle_xor(int value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
+// A number that is the same in all 32 lanes, known as such to the compiler.
+FC_DEVICE int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+
 // Whether the condition holds in all 32 lanes, which all call it.
 FC_DEVICE bool all_lanes(bool holds) { return __all_sync(0xffffffffu, holds) != 0; }
 

@@ -32,7 +32,9 @@ KernelSource KernelPrinter::print() {
   {
     auto kernel = out_.block("{}(const __grid_constant__ Parameters p)", source_.name);
     print_grid();
-    out_.line("const int thread = fc::thread_index(), lane = thread % 32, warp = thread / 32;");
+    // All lanes of a warp have one number; that the compiler knows it keeps addresses out of their registers.
+    out_.line("const int thread = fc::thread_index(), lane = thread % 32, warp = {};",
+              has_roles() ? "fc::uniform(thread / 32)" : "thread / 32");
     if (!f_.buffers.empty()) out_.line("const fc::u32 shared = fc::shared_base();");
     declare_lane_offsets();
     print_block(f_.body);
@@ -147,6 +149,15 @@ void KernelPrinter::print_op(const Op& op) {
       break;
     }
     case OpCode::transpose: break;
+    case OpCode::producer: print_ring_barriers(); [[fallthrough]];
+    case OpCode::consumers: print_role(op); break;
+    case OpCode::fill_slot: print_fill(op); break;
+    case OpCode::await_slot: print_await_slot(op); break;
+    case OpCode::release_slot: print_release(op); break;
+    case OpCode::land_products: print_landing(op); break;
+    case OpCode::await_turn:
+    case OpCode::pass_turn: print_turn(op); break;
+    case OpCode::await_stores: print_await_stores(); break;
     case OpCode::commit_copies: out_.line("fc::commit_copies();"); break;
     case OpCode::wait_copies: out_.line("fc::wait_copies<{}>();", op.count); break;
     case OpCode::barrier: out_.line("fc::barrier();"); break;
@@ -235,28 +246,36 @@ void KernelPrinter::print_loop(const Op& loop) {
   Writer::Scopes scopes;
   if (loop.buffer)
     open_surveyed_loop(loop, scopes);
+  else if (loop.once)
+    scopes.push_back(loop.descending ? out_.block("if (const int {0} = {1} - 1; {0} >= {2})", name, last, first)
+                                     : out_.block("if (const int {0} = {1}; {0} < {2})", name, first, last));
   else
     scopes.push_back(loop.descending ? out_.block("for (int {0} = {1} - 1; {0} >= {2}; --{0})", name,
                                                   last, first)
                                      : out_.block("for (int {0} = {1}; {0} < {2}; ++{0})", name, first,
                                                   last));
+  const auto outer_begins = begins_;
   bool needs_begin = false;
   for (OpId id : f_[loop.body].ops) {
     const Op& op = f_[id];
     needs_begin = needs_begin || (op.axis == loop.axis && kind_of(op.code) == OpKind::source) ||
-                  op.code == OpCode::load || op.code == OpCode::store;
+                  op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::fill_slot;
   }
   if (needs_begin) {
     begins_[loop.axis.index] = names_.unique(f_[loop.axis].name + "_begin");
     out_.line("const int {} = {} * {};", begins_[loop.axis.index], name, f_[loop.axis].tile);
   }
+  // A loop may stand inside another that runs once.
+  const auto outer_guard = std::exchange(mask_guard_, {});
+  const auto outer_guarded = std::exchange(guarded_, {});
+  const auto outer_deferred = std::exchange(deferred_, {});
   find_guarded_masks(loop);
   print_block(loop.body);
-  mask_guard_.clear();
-  guarded_.clear();
-  deferred_.clear();
+  mask_guard_ = outer_guard;
+  guarded_ = outer_guarded;
+  deferred_ = outer_deferred;
   print_yield(loop, f_[f_[loop.body].ops.back()]);
-  begins_.erase(loop.axis.index);
+  begins_ = outer_begins;
 }
 
 void KernelPrinter::print_yield(const Op& loop, const Op& yield) {
@@ -307,7 +326,7 @@ void KernelPrinter::set_aside(ValueId value) {
 /// Pointers that a loop's accesses start from are computed before it.
 void KernelPrinter::prepare_sources(BlockId block) {
   for_each_op(f_, block, [&](const Op& op, BlockId) {
-    if (op.coordinates.empty()) return;
+    if (op.coordinates.empty() || op.code == OpCode::fill_slot) return;
     for (const Coordinate& c : op.coordinates) {
       if (!c.value) continue;
       const Op* made_by = f_.definition(c.value);

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "codegen/analysis/ring_barriers.h"
 #include "codegen/kernel_source.h"
+#include "codegen/layout/register_split.h"
 #include "codegen/print/names.h"
 #include "codegen/print/writer.h"
 #include "dsl/ir/function.h"
@@ -45,6 +47,11 @@ class KernelPrinter {
   void collect_arguments();
   void print_parameters();
   void print_grid();
+  std::vector<ir::AxisId> plan_grid();
+  void print_block_index(ir::AxisId id, const std::string& index, bool needs_count);
+  void print_block_count();
+  void print_tile_of_block();
+  std::string blocks_along(ir::AxisId axis) const;
   [[nodiscard]] int scalar_named(const std::string& name) const;
   std::string stride(ir::TensorId tensor, std::size_t dim) const;
 
@@ -87,6 +94,7 @@ class KernelPrinter {
   void fold_tanh_scalings(ir::BlockId block);
   void print_tanh(const ir::Op& op);
   [[nodiscard]] bool is_source(ir::ValueId value) const;
+  std::string carried_array(ir::ValueId value) const;
   void print_pack(const ir::Op& op);
   void print_reduction(const ir::Op& op);
   void print_whole_reduction(const ir::Op& op, const char* start);
@@ -114,10 +122,37 @@ class KernelPrinter {
     const ir::Buffer* buffer;
     bool transposed;
   };
-  SharedOperand shared_operand(ir::ValueId value);
+  SharedOperand shared_operand(ir::ValueId value, bool in_place = true);
   std::string left_address(const SharedOperand& a, const ir::AxisLayout& rows,
                            const std::string& fragment, const std::string& step) const;
   static std::string warp_base(const ir::AxisLayout& layout);
+
+  // print_warpgroup_dot.cpp: products of wgmma
+  void print_warpgroup_dot(const ir::Op& op);
+
+  // print_roles.cpp: producer and consumers, rings, bulk copies
+  struct Ring {
+    std::string full, empty;  ///< the first of their barriers
+    std::string slot, phase;  ///< of the role being printed; no slot where there is one only
+  };
+  void collect_tensor_maps();
+  std::string map_name(std::size_t map) const;
+  std::string map_of(const ir::Op& op, int rows, int width) const;
+  std::string box_coordinates(const ir::Op& op, const std::string& row, const std::string& column);
+  [[nodiscard]] bool has_roles() const;
+  void print_ring_barriers();
+  void declare_ring_places(const ir::Op& role);
+  void print_role(const ir::Op& op);
+  static std::string in_slot(const std::string& barrier, const Ring& ring);
+  void print_next_slot(const ir::Buffer& buffer, const Ring& ring);
+  void print_fill(const ir::Op& op);
+  void print_await_slot(const ir::Op& op);
+  void print_release(const ir::Op& op);
+  void print_landing(const ir::Op& op);
+  void print_turn(const ir::Op& op);
+  void print_turns(const ir::Op& role, bool begin);
+  void print_await_stores();
+  void print_bulk_store(const ir::Op& op);
 
   // print_block_dot.cpp: products of opaque blocks
   void print_block_dot(const ir::Op& op);
@@ -165,6 +200,10 @@ class KernelPrinter {
   KernelSource source_;
   Writer out_;
   Names names_;
+
+  RingBarriers rings_;
+  std::map<ir::BufferId, Ring> ring_names_;
+  std::string block_count_;  ///< of a persistent kernel: how many tiles there are for all blocks
 
   std::vector<std::string> storage_;   ///< by value: variable, array or address
   std::vector<std::size_t> last_use_;  ///< by value: position in the block being printed

@@ -40,6 +40,8 @@ void KernelPrinter::collect_arguments() {
   source_.register_budget = schedule_.register_limit;
   for (const Buffer& buffer : f_.buffers)
     source_.shared_bytes = std::max(source_.shared_bytes, buffer.offset + buffer.bytes());
+  rings_ = ring_barriers(f_, source_.shared_bytes);
+  source_.shared_bytes = rings_.end;
   for (const Tensor& tensor : f_.tensors)
     source_.tensors.push_back(
         {tensor.name, tensor.dtype, tensor.output, tensor.dims, size_of(tensor.dtype),
@@ -60,12 +62,16 @@ void KernelPrinter::collect_arguments() {
   for (const Tensor& tensor : f_.tensors)
     for (const Extent& dim : tensor.dims) add_extent(dim);
 
+  collect_tensor_maps();
+
   int offset = 0;
   const auto add = [&](ParameterField::Kind kind, int index, int dim, int bytes) {
     offset = (offset + bytes - 1) / bytes * bytes;
     source_.parameters.push_back({kind, index, dim, offset});
     offset += bytes;
   };
+  for (int m = 0; m < static_cast<int>(source_.tensor_maps.size()); ++m)
+    add(ParameterField::Kind::tensor_map, m, 0, 128);
   for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
     add(ParameterField::Kind::pointer, t, 0, 8);
   for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
@@ -75,7 +81,8 @@ void KernelPrinter::collect_arguments() {
     add(ParameterField::Kind::extent, i, 0, 4);
   for (int i = 0; i < static_cast<int>(source_.scalars.size()); ++i)
     add(ParameterField::Kind::scalar, i, 0, 4);
-  source_.parameter_bytes = (offset + 7) / 8 * 8;
+  const int alignment = source_.tensor_maps.empty() ? 8 : 64;
+  source_.parameter_bytes = (offset + alignment - 1) / alignment * alignment;
 }
 
 int KernelPrinter::scalar_named(const std::string& name) const {
@@ -87,6 +94,10 @@ int KernelPrinter::scalar_named(const std::string& name) const {
 void KernelPrinter::print_parameters() {
   out_.line("struct Parameters {{");
   Writer::Scope scope(out_, "};");
+  for (std::size_t m = 0; m < source_.tensor_maps.size(); ++m) {
+    const TensorMapArgument& map = source_.tensor_maps[m];
+    out_.line("fc::tensor_map {};  // of {} x {}", map_name(m), map.rows, map.width);
+  }
   for (const Tensor& tensor : f_.tensors)
     out_.line("{}{}* {};", tensor.output ? "" : "const ", device_type(tensor.dtype), tensor.name);
   for (const Tensor& tensor : f_.tensors) {
@@ -106,7 +117,8 @@ std::string KernelPrinter::stride(TensorId tensor, std::size_t dim) const {
   return fmt::format("p.{}_stride_{}", f_[tensor].name, dim);
 }
 
-void KernelPrinter::print_grid() {
+/// The parallel axes, fastest first, noted for the launch.
+std::vector<AxisId> KernelPrinter::plan_grid() {
   std::vector<AxisId> tiles, positions;
   for (std::size_t i = 0; i < f_.axes.size(); ++i) {
     if (f_.axes[i].kind == AxisKind::parallel_tiles) tiles.push_back(AxisId(i));
@@ -116,40 +128,72 @@ void KernelPrinter::print_grid() {
   const std::vector<AxisId>& rest =
       schedule_.grid_order == GridOrder::tiles_first ? positions : tiles;
   order.insert(order.end(), rest.begin(), rest.end());
+  source_.grid.clear();
   for (AxisId axis : order)
     source_.grid.push_back(
         {f_[axis].name, f_[axis].extent, f_[axis].tile, scalar_named(f_[axis].longest)});
+  return order;
+}
 
+std::string KernelPrinter::blocks_along(AxisId id) const {
+  const Axis& axis = f_[id];
+  const std::string length = axis.longest.empty() ? extent_text(axis.extent) : "p." + axis.longest;
+  if (axis.kind != AxisKind::parallel_tiles) return length;
+  if (axis.longest.empty() && axis.extent.is_static())
+    return std::to_string((axis.extent.value + axis.tile - 1) / axis.tile);
+  return fmt::format("({} + {}) / {}", length, axis.tile - 1, axis.tile);
+}
+
+/// The number of a block along an axis, and where its tile begins.
+void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool needs_count) {
+  const Axis& axis = f_[id];
+  const bool tiled = axis.kind == AxisKind::parallel_tiles;
+  const std::string name = names_.unique(tiled ? axis.name + "_tile" : axis.name);
+  std::string count = blocks_along(id);
+  if (needs_count || axis.descending) {
+    out_.line("const int {}_count = {};", name, count);
+    count = name + "_count";
+  }
+  std::string text = needs_count ? fmt::format("{} % {}", index, count) : index;
+  if (axis.descending) text = fmt::format("{} - 1 - {}", count, text);
+  out_.line("const int {} = {};", name, text);
+  if (needs_count) out_.line("{} /= {};", index, count);
+  begins_[id.index] = name;
+  if (!tiled) return;
+  const std::string first = names_.unique(axis.name + "_begin");
+  out_.line("const int {} = {} * {};", first, name, axis.tile);
+  begins_[id.index] = first;
+}
+
+void KernelPrinter::print_grid() {
+  const std::vector<AxisId> order = plan_grid();
+  source_.persistent = schedule_.persistent;
+  if (schedule_.persistent) return;
   // Three axes are CUDA's own dimensions; what more there are share the third.
   static constexpr const char* dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
   if (order.size() > 3) out_.line("int block = fc::block_z();");
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const Axis& axis = f_[order[i]];
-    const bool tiled = axis.kind == AxisKind::parallel_tiles;
     const bool shared = order.size() > 3 && i >= 2, last = i + 1 == order.size();
-    std::string count = axis.longest.empty() ? extent_text(axis.extent) : "p." + axis.longest;
-    if (tiled)
-      count = axis.longest.empty() && axis.extent.is_static()
-                  ? std::to_string((axis.extent.value + axis.tile - 1) / axis.tile)
-                  : fmt::format("({} + {}) / {}", count, axis.tile - 1, axis.tile);
-    const std::string name = names_.unique(tiled ? axis.name + "_tile" : axis.name);
-    if ((shared && !last) || axis.descending) {
-      out_.line("const int {}_count = {};", name, count);
-      count = name + "_count";
-    }
-    std::string index = shared ? "block" : dimensions[i];
-    if (shared && !last) index = fmt::format("block % {}", count);
-    if (axis.descending) index = fmt::format("{} - 1 - {}", count, index);
-    out_.line("const int {} = {};", name, index);
-    if (shared && !last) out_.line("block /= {};", count);
-    if (tiled) {
-      const std::string first = names_.unique(axis.name + "_begin");
-      out_.line("const int {} = {} * {};", first, name, axis.tile);
-      begins_[order[i].index] = first;
-    } else {
-      begins_[order[i].index] = name;
-    }
+    print_block_index(order[i], shared ? "block" : dimensions[i], shared && !last);
   }
+}
+
+void KernelPrinter::print_block_count() {
+  std::string count;
+  for (AxisId axis : plan_grid()) {
+    const std::string along = blocks_along(axis);
+    count += fmt::format("{}{}", count.empty() ? "" : " * ", along.find(' ') == std::string::npos ? along : "(" + along + ")");
+  }
+  block_count_ = names_.unique("block_count");
+  out_.line("const int {} = {};", block_count_, count.empty() ? "1" : count);
+}
+
+/// Of a persistent kernel: the tile that is the `block`-th of all.
+void KernelPrinter::print_tile_of_block() {
+  const std::vector<AxisId> order = plan_grid();
+  const std::string rest = names_.unique("rest");
+  out_.line("int {} = block;", rest);
+  for (std::size_t i = 0; i < order.size(); ++i) print_block_index(order[i], rest, i + 1 < order.size());
 }
 
 }  // namespace flashcore

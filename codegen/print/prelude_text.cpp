@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "codegen/prelude.h"
+#include "codegen/prelude/warpgroup_products.h"
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -84,7 +85,7 @@ std::string prelude_for(std::string_view body) {
     for (std::string_view name : names) used = used || defines(file.text, name);
     if (used) writer.add(file);
   }
-  return writer.take();
+  return writer.take() + warpgroup_products(body);
 }
 
 }  // namespace flashcore

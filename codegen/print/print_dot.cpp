@@ -7,7 +7,7 @@ namespace flashcore {
 
 using namespace ir;
 
-KernelPrinter::SharedOperand KernelPrinter::shared_operand(ValueId value) {
+KernelPrinter::SharedOperand KernelPrinter::shared_operand(ValueId value, bool in_place) {
   bool transposed = false;
   const Op* op = f_.definition(value);
   for (; op && op->code == OpCode::transpose; op = f_.definition(op->operands[0])) {
@@ -15,7 +15,7 @@ KernelPrinter::SharedOperand KernelPrinter::shared_operand(ValueId value) {
     value = op->operands[0];
   }
   std::string base = storage_[value.index];
-  if (home_block_[value.index] != block_) {
+  if (in_place && home_block_[value.index] != block_) {
     const std::string here = names_.unique(base);
     out_.line("const fc::u32 {} = fc::in_place({});", here, base);
     base = here;
@@ -81,6 +81,7 @@ void KernelPrinter::start_sum(const Op& op) {
 
 void KernelPrinter::print_dot(const Op& op) {
   if (f_[op.results[0]].home.space == Space::fragments) return print_block_dot(op);
+  if (op.started) return print_warpgroup_dot(op);
   const ValueId value = op.results[0], left = op.operands[0];
   const AxisLayout &rows = f_[value].home.axes[0], &columns = f_[value].home.axes[1];
   const bool cuts_sum = op.scope == ReductionScope::warp;

@@ -327,15 +327,30 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
   }
 }
 
+/// The array of the carried value that this one is the next of, if nothing reads it from here on.
+std::string KernelPrinter::carried_array(ValueId value) const {
+  const Op& yield = f_[f_[block_].ops.back()];
+  if (yield.code != OpCode::yield) return {};
+  for (std::size_t i = 0; i < yield.operands.size() && i + 1 < f_[block_].arguments.size(); ++i) {
+    const ValueId argument = f_[block_].arguments[i + 1];
+    if (yield.operands[i] == value && last_use_[argument.index] < position_) return storage_[argument.index];
+  }
+  return {};
+}
+
 /// A computed left operand: neighbouring accumulator fragments, rounded and packed in pairs.
 void KernelPrinter::print_pack(const Op& op) {
   const ValueId value = op.results[0], from = op.operands[0];
   const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
   const std::string type = f_[value].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
   const std::string x = storage_[from.index];
-  storage_[value.index] = names_.unique(f_[value].name.empty() ? x + "_operand" : f_[value].name);
+  storage_[value.index] = carried_array(value);
+  const bool takes_over = !storage_[value.index].empty();
+  if (!takes_over)
+    storage_[value.index] = names_.unique(f_[value].name.empty() ? x + "_operand" : f_[value].name);
   out_.comment(fmt::format("{}: {} as a left operand", storage_[value.index], x));
-  out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, columns.fragments / 2);
+  if (!takes_over)
+    out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, columns.fragments / 2);
   auto i = out_.unrolled("i", rows.fragments, false);
   auto k = out_.unrolled("k", columns.fragments / 2, false);
   auto r = out_.unrolled("r", 4, false);

@@ -227,7 +227,7 @@ void KernelPrinter::print_store(const Op& op) {
     return;
   }
   if (f_[op.operands[0]].home.space == Space::shared)
-    print_staged_store(op);
+    schedule_.copy == CopyInstruction::tma ? print_bulk_store(op) : print_staged_store(op);
   else
     print_access(op, op.operands[0], true);
 }
@@ -348,7 +348,7 @@ void KernelPrinter::print_access(const Op& op, ValueId tile, bool is_store) {
 
 /// A condition that picks one of the threads that hold the same elements; empty if all differ.
 std::string KernelPrinter::representative(const Shape& shape) const {
-  int lane_bits = 31, warps = source_.threads / 32, warp_low = warps, warp_high = 1;
+  int lane_bits = 31, warps = schedule_.consumer_threads() / 32, warp_low = warps, warp_high = 1;
   for (const AxisLayout& layout : shape.layouts) {
     lane_bits &= ~((layout.lanes - 1) * layout.lane_divisor);
     if (layout.warps > 1) {

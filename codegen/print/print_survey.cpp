@@ -68,6 +68,11 @@ void KernelPrinter::open_surveyed_loop(const Op& loop, Writer::Scopes& scopes) {
   const auto step = [&](const std::string& from) {
     return tile_set_call(loop.descending ? "tile_before" : "tile_after", loop, from + ", " + bound);
   };
+  if (loop.once) {
+    scopes.push_back(out_.block("if (const int {} = {}; {} {} {})", name, step(first), name,
+                                loop.descending ? ">=" : "<", bound));
+    return;
+  }
   scopes.push_back(out_.block("for (int {0} = {1}, {2}; {0} {3} {4}; {0} = {2})", name, step(first), next,
                               loop.descending ? ">=" : "<", bound));
   out_.line("{} = {};", next, step(name));

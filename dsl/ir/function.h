@@ -94,6 +94,7 @@ struct Buffer {
   int rows = 0, columns = 0, stages = 1;
   int pitch = 0;   ///< elements from row to row; 0: swizzled
   int offset = 0;  ///< bytes; set by plan_shared_memory
+  BufferId over;   ///< lies where this one does, whose tiles are not needed any more
 
   [[nodiscard]] int slot_bytes() const { return rows * (pitch ? pitch : columns) * size_of(dtype); }
   [[nodiscard]] int bytes() const { return stages * slot_bytes(); }

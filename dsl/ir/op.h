@@ -21,6 +21,7 @@ enum class OpKind : std::uint8_t { source, elementwise, reduction, tile, memory,
 
 std::string_view name_of(OpCode code);
 OpKind kind_of(OpCode code);
+inline bool is_role(OpCode code) { return code == OpCode::producer || code == OpCode::consumers; }
 inline bool is_copy(OpCode code) { return code == OpCode::copy || code == OpCode::copy_async; }
 
 /// One index of a load or a store: the current tile of an axis, or one scalar position.
@@ -43,10 +44,10 @@ struct Op {
   AxisId axis;  ///< loop, survey, reductions, index, extent, tile_begin, tile_count, place
   TensorId tensor;                      ///< load, store, copies, gather
   ParameterId parameter;                ///< parameter
-  BufferId buffer;  ///< copies, read_slot, convert to shared memory; survey and who reads it
+  BufferId buffer;  ///< copies, slots, convert to shared memory; survey and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
   double number = 0;                    ///< constant
-  int count = 0;                        ///< wait_copies
+  int count = 0;                        ///< wait_copies, land_products
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot
   OpCode reduction{};                            ///< combine_shares: which reduction it finishes
   AxisLayout shares;  ///< combine_shares, convert of shares: the lanes and warps that hold one each
@@ -65,6 +66,9 @@ struct Op {
   BlockId body;
   int bounds = 0;
   bool descending = false;  ///< loop, next_tile
+  bool once = false;        ///< loop: it visits its first tile, if there is one, and no other
+
+  bool started = false;  ///< dot: its sum may be read behind `land_products` only
 };
 
 }  // namespace flashcore::ir

@@ -85,6 +85,10 @@ class Parser {
       loop(block, std::move(op), results);
       return;
     }
+    if (is_role(op.code)) {
+      role(block, std::move(op));
+      return;
+    }
     items(op);
     while (attribute(op)) {
     }
@@ -172,12 +176,23 @@ class Parser {
       op.count = names_.integer("a number of groups");
     } else if (in_.take("masking")) {
       op.masking = true;
+    } else if (in_.take("started")) {
+      op.started = true;
     } else if (in_.take("descending")) {
       op.descending = true;
     } else {
       return false;
     }
     return true;
+  }
+
+  void role(BlockId outer, Op op) {
+    in_.expect("{");
+    in_.line_end();
+    op.body = f_.add_block();
+    const BlockId body = op.body;
+    block(body);
+    append(outer, std::move(op), {}, {});
   }
 
   void loop(BlockId outer, Op op, const std::vector<Token>& results) {
@@ -193,6 +208,7 @@ class Parser {
     }
     if (in_.take("in")) op.buffer = names_.buffer();
     op.descending = in_.take("descending");
+    op.once = in_.take("once");
     std::vector<TypedHome> types;
     if (in_.at(":")) types = result_types();
     in_.expect("{");

@@ -64,6 +64,7 @@ class Printer {
           fmt::format("buffer {}: {} [{}, {}] stages {}", buffer.name, name_of(buffer.dtype),
                       buffer.rows, buffer.columns, buffer.stages);
       if (buffer.pitch) text += fmt::format(" pitch {}", buffer.pitch);
+      if (buffer.over) text += " over " + f_[buffer.over].name;
       if (buffer.offset) text += fmt::format(" at {}", buffer.offset);
       line("{}", text);
     }
@@ -153,8 +154,9 @@ class Printer {
     if (op.scope == ReductionScope::lane) text += " by lane";
     if (op.scope == ReductionScope::warp) text += " by warp";
     if (op.code == OpCode::combine_shares) text += fmt::format(" of {}", name_of(op.reduction));
-    if (op.code == OpCode::wait_copies) text += fmt::format(" pending {}", op.count);
+    if (op.code == OpCode::wait_copies || op.code == OpCode::land_products) text += fmt::format(" pending {}", op.count);
     if (op.masking) text += " masking";
+    if (op.started) text += " started";
     if (op.descending) text += " descending";
     return text;
   }
@@ -166,13 +168,14 @@ class Printer {
       text += fmt::format(" from {} to {}", list(op.operands, 0, bounds / 2),
                           list(op.operands, bounds / 2, bounds));
     if (op.buffer) text += " in " + f_[op.buffer].name;
-    return text + (op.descending ? " descending" : "");
+    return text + (op.descending ? " descending" : "") + (op.once ? " once" : "");
   }
 
   std::string head(const Op& op) {
     std::string text = list(op.results, 0, op.results.size());
     if (!text.empty()) text += " = ";
     text += name_of(op.code);
+    if (is_role(op.code)) return text;
     text += op.body ? loop_head(op) : items(op) + attributes(op);
     if (op.results.empty() || (op.body && results_follow_arguments(op))) return text;
     for (std::size_t i = 0; i < op.results.size(); ++i)
@@ -211,7 +214,7 @@ class Printer {
       line("{}{}", head(op), op.body ? " {" : "");
       if (!op.body) continue;
       ++depth_;
-      loop_arguments(op);
+      if (!is_role(op.code)) loop_arguments(op);
       --depth_;
       block(op.body);
       line("}}");

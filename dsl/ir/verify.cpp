@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -73,6 +74,7 @@ class Verifier {
     ragged_axes(op);
     if (op.code == OpCode::loop) loop(id);
     if (op.code == OpCode::survey) survey(id);
+    if (is_role(op.code)) role(op);
     if (op.code == OpCode::store) store(op);
     for (const ValueId result : op.results) define(result, id);
   }
@@ -146,8 +148,15 @@ class Verifier {
   void over_tiles(const Op& op) {
     if (f_[op.axis].kind != AxisKind::tiles)
       fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name));
-    if (loops_.contains(op.axis))
+    if (loops_.contains(op.axis) && !inside_once_)
       fail(fmt::format("it is inside another loop over {}", f_[op.axis].name));
+  }
+
+  /// What one role makes the other does not see.
+  void role(const Op& op) {
+    std::vector<bool> outside = defined_;
+    block(op.body, op.code);
+    defined_ = std::move(outside);
   }
 
   /// The ops inside, where the tile's number and `arguments` more are defined.
@@ -155,7 +164,9 @@ class Verifier {
     std::vector<bool> outside = defined_;
     for (const ValueId argument : f_[op.body].arguments) define(argument, {});
     const bool entered = loops_.insert(op.axis).second;
+    const bool outer_once = std::exchange(inside_once_, op.once);
     block(op.body, op.code);
+    inside_once_ = outer_once;
     if (entered) loops_.erase(op.axis);
     defined_ = std::move(outside);
   }
@@ -259,6 +270,7 @@ class Verifier {
   std::vector<bool> defined_;
   std::set<ValueId> ever_defined_;
   std::set<AxisId> loops_;
+  bool inside_once_ = false;  // in a loop of one round, which may hold the loop over the others
   std::set<TensorId> stored_;
   std::set<AxisId> placed_;
   std::map<AxisId, std::set<AxisId>> part_depends_;  // the parallel axes that decide an axis's part

@@ -21,8 +21,10 @@ class OpVerifier {
     if (op_.scope == ReductionScope::warp && kind_of(op_.code) != OpKind::reduction &&
         op_.code != OpCode::dot)
       fail("only a reduction or a product is done by warp");
-    if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey)
-      fail("only a loop has a region");
+    if (op_.started && op_.code != OpCode::dot) fail("only a product is started");
+    if (op_.once && op_.code != OpCode::loop) fail("only a loop runs once");
+    if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey && !is_role(op_.code))
+      fail("only a loop or a role has a region");
     named();
     types();
   }
@@ -33,14 +35,16 @@ class OpVerifier {
     const OpKind kind = kind_of(op_.code);
     const bool accesses =
         op_.code == OpCode::load || op_.code == OpCode::store || is_copy(op_.code) ||
-        op_.code == OpCode::gather;
+        op_.code == OpCode::fill_slot || op_.code == OpCode::gather;
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor");
     if (op_.code == OpCode::parameter &&
         (!op_.parameter || op_.parameter.index >= f_.parameters.size()))
       fail("it names no parameter");
     const bool buffered = is_copy(op_.code) || op_.code == OpCode::read_slot ||
-                          op_.code == OpCode::survey || op_.code == OpCode::next_tile;
+                          op_.code == OpCode::survey || op_.code == OpCode::next_tile ||
+                          op_.code == OpCode::fill_slot || op_.code == OpCode::await_slot ||
+                          op_.code == OpCode::release_slot;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer");
     const bool along =
@@ -86,6 +90,29 @@ class OpVerifier {
       case OpCode::copy_async:
         copy();
         break;
+      case OpCode::fill_slot:
+        operands(0);
+        copy();
+        break;
+      case OpCode::release_slot:
+        operands(0);
+        results(0);
+        break;
+      case OpCode::producer:
+      case OpCode::consumers:
+        if (!op_.body || op_.body.index >= f_.blocks.size()) fail("it has no region");
+        operands(0);
+        results(0);
+        break;
+      case OpCode::land_products:
+        results(op_.operands.size());
+        for (std::size_t i = 0; i < op_.results.size(); ++i)
+          if (!(f_[op_.results[i]].type == f_[op_.operands[i]].type))
+            fail(fmt::format("{} lands as {}", name(op_.operands[i]), name(op_.results[i])));
+        break;
+      case OpCode::await_slot:
+        operands(0);
+        [[fallthrough]];
       case OpCode::read_slot:
         results(1);
         scalars(0, op_.operands.size());
@@ -97,6 +124,9 @@ class OpVerifier {
       case OpCode::commit_copies:
       case OpCode::wait_copies:
       case OpCode::barrier:
+      case OpCode::await_turn:
+      case OpCode::pass_turn:
+      case OpCode::await_stores:
       case OpCode::yield:
         results(0);
         break;

@@ -24,8 +24,8 @@ class Schedule:
     warps_m: int = 4
     warps_n: int = 1
     stages: int = 2
-    instruction: Literal["mma_m16n8k16", "wmma"] = "mma_m16n8k16"
-    copy: Literal["cp_async", "vector"] = "cp_async"
+    instruction: Literal["mma_m16n8k16", "wmma", "wgmma"] = "mma_m16n8k16"
+    copy: Literal["cp_async", "vector", "tma"] = "cp_async"
     softmax: Literal["registers", "shared"] = "registers"
     keep_operands: bool = False
     staged_stores: bool = True
@@ -33,6 +33,12 @@ class Schedule:
     descending: bool = True
     last_tiles_first: bool = False
     grid_order: Literal["tiles_first", "tiles_last"] = "tiles_first"
+    overlap_products: bool = True
+    scale_late: bool = False
+    alternate: bool = False
+    persistent: bool = False
+    producer_registers: int = 0
+    consumer_registers: int = 0
     blocks_per_processor: int = 1
     register_limit: int = 255
     shared_limit: int = 0

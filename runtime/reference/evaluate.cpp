@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,8 @@ class Evaluation {
         axes_(f.axes.size()),
         values_(f.values.size()),
         memory_(f, arrays, axes_, values_),
-        found_(f.buffers.size()) {
+        found_(f.buffers.size()),
+        rings_(f.buffers.size()) {
     for (std::size_t i = 0; i < f.axes.size(); ++i) axes_[i] = cut(f.axes[i]);
   }
 
@@ -126,10 +128,14 @@ class Evaluation {
         memory_op(op);
         break;
       case OpKind::sync:
+        for (std::size_t i = 0; i < op.results.size(); ++i)  // products that land
+          values_[op.results[i].index] = operand(op, i);
         break;
       case OpKind::control:
         if (op.code == OpCode::survey)
           survey(op);
+        else if (is_role(op.code))
+          block(op.body);
         else
           loop(op);
         break;
@@ -167,10 +173,23 @@ class Evaluation {
       set(op, memory_.load(op));
     else if (op.code == OpCode::store)
       memory_.store(op);
+    else if (op.code == OpCode::fill_slot)
+      rings_[op.buffer.index].push_back(memory_.load(op));
+    else if (op.code == OpCode::await_slot)
+      await_slot(op);
     else if (op.code == OpCode::next_tile)
       set(op, TileValue(1, 1, static_cast<double>(next_tile(op, integer(op, 0), integer(op, 1)))));
     else
       memory_.copy(op);
+  }
+
+  /// The producer runs to its end before the consumers begin: a ring is a queue, however long.
+  void await_slot(const Op& op) {
+    std::deque<TileValue>& ring = rings_[op.buffer.index];
+    if (ring.empty())
+      throw InternalError(fmt::format("ring {} is read more often than filled", f_[op.buffer].name));
+    set(op, std::move(ring.front()));
+    ring.pop_front();
   }
 
   // Surveys.
@@ -284,7 +303,10 @@ class Evaluation {
       values_[arguments[0].index] = TileValue(1, 1, static_cast<double>(axis.current));
       for (std::size_t i = 0; i < carried.size(); ++i)
         values_[arguments[i + 1].index] = std::move(carried[i]);
+      const std::int64_t tile = axis.current;
       carried = block(op.body);
+      axis.current = tile;
+      if (op.once) break;
     }
     masks_hold_ = outer_hold;
     for (std::size_t i = 0; i < carried.size(); ++i)
@@ -319,6 +341,7 @@ class Evaluation {
   std::vector<TileValue> values_;
   Memory memory_;
   std::vector<std::vector<Found>> found_;  // by buffer: what the block's survey noted, by tile
+  std::vector<std::deque<TileValue>> rings_;  // by buffer: what the producer filled, not read yet
   bool masks_hold_ = false;                // on a tile that is known to be visible everywhere
 };
 

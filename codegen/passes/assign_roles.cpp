@@ -1,0 +1,210 @@
+// With copies by the copy engine, a block's warps part: the producer fills rings, the consumers compute.
+//
+//   place, surveys and what they need        stay in front: everybody does them, once
+//   producer   { what its loads need: scalars, loops without carried values, fill_slot for every load }
+//   consumers  { everything else, with await_slot where a load's tile is first used }
+//
+// A ring is a queue: the n-th await_slot gets the n-th fill. A load outside loops has a ring of one slot, so
+// that the next tile of a persistent block may be asked for as soon as this one's has been read.
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "codegen/passes/copy_ops.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class RoleAssignment {
+ public:
+  RoleAssignment(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule), copier_(f) {}
+
+  void run() {
+    const std::vector<OpId> program = std::move(f_[f_.body].ops);
+    in_front_ = slice(program, [](const Op& op) {
+      return op.code == OpCode::survey || op.code == OpCode::place;
+    });
+    if (schedule_.persistent && !in_front_.empty())
+      throw ScheduleError({fmt::format("persistent = true for {}", f_.name),
+                           "a block finds out once which tiles hold something visible", "persistent = false", {}});
+    const BlockId producer = f_.add_block(), consumers = f_.add_block();
+    std::vector<OpId> front, rest;
+    for (OpId id : program) (in_front_.count(id) ? front : rest).push_back(id);
+    f_[consumers].ops = rest;
+    add_rings(consumers, 1);
+    needed_ = slice(rest, [&](const Op& op) { return fills(op); });
+    for (OpId id : rest) produce(id, producer);
+    consume(consumers);
+    f_[f_.body].ops = front;
+    append_role(OpCode::producer, producer);
+    append_role(OpCode::consumers, consumers);
+    remove_dead_ops(f_);
+  }
+
+ private:
+  [[nodiscard]] bool in_shared(const Op& op) const {
+    return op.code == OpCode::load && f_[op.results[0]].home.space == Space::shared;
+  }
+  [[nodiscard]] bool fills(const Op& op) const {
+    bool any = in_shared(op);
+    if (op.body) for_each_op(f_, op.body, [&](const Op& inner, BlockId) { any = any || in_shared(inner); });
+    return any;
+  }
+
+  /// The ops among `ops` that `wanted` picks, and those that make what these read: for a loop its bounds and
+  /// where its loads lie, not what it carries.
+  template <class Wanted>
+  std::set<OpId> slice(const std::vector<OpId>& ops, Wanted wanted) const {
+    std::set<OpId> found;
+    std::set<ValueId> read;
+    const auto note_all = [&](const Op& op) {
+      for_each_use(op, [&](const ValueId& v) { read.insert(v); });
+    };
+    for (auto id = ops.rbegin(); id != ops.rend(); ++id) {
+      const Op& op = f_[*id];
+      const bool makes = std::any_of(op.results.begin(), op.results.end(),
+                                     [&](ValueId v) { return read.count(v) > 0; });
+      if (!makes && !wanted(op)) continue;
+      found.insert(*id);
+      if (op.code == OpCode::loop) {
+        read.insert(op.operands.begin(), op.operands.begin() + op.bounds);
+        for_each_op(f_, op.body, [&](const Op& inner, BlockId) {
+          if (in_shared(inner)) note_all(inner);
+        });
+      } else {
+        note_all(op);
+        if (op.body) for_each_op(f_, op.body, [&](const Op& inner, BlockId) { note_all(inner); });
+      }
+    }
+    return found;
+  }
+
+  /// A ring for every load: `stages` slots in loops.
+  void add_rings(BlockId block, int stages) {
+    for (OpId id : f_[block].ops) {
+      const Op op = f_[id];
+      if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages);
+      if (!in_shared(op)) continue;
+      const TileType& type = f_[op.results[0]].type;
+      if (type.axes.size() != 2)
+        throw SpecError({fmt::format("a product of a vector of {}", f_[op.tensor].name),
+                         "an operand of a product has two axes", "load a tile with two axes", op.where});
+      std::string name = f_[op.results[0]].name;
+      if (name.empty()) name = f_[op.tensor].name;
+      f_[id].buffer = f_.add_buffer({unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile,
+                                     f_[type.axes[1]].tile, stages});
+    }
+  }
+
+  void produce(OpId id, BlockId target) {
+    if (!needed_.count(id)) return;
+    const Op op = f_[id];
+    if (in_shared(op)) return append_fill(op, target);
+    if (op.code != OpCode::loop) {
+      const OpId copied = copier_.copy(id);
+      f_[target].ops.push_back(copied);
+      return;
+    }
+    Op loop = op;
+    loop.operands.resize(static_cast<std::size_t>(op.bounds));
+    for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
+    loop.results.clear();
+    loop.body = f_.add_block();
+    const ValueId tile = f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
+    f_[tile].home.space = Space::uniform;
+    for (OpId inner : std::vector(f_[op.body].ops)) {
+      const Op load = f_[inner];
+      if (load.code == OpCode::loop && fills(load))
+        throw SpecError({fmt::format("a loop over {} inside another loop", f_[load.axis].name),
+                         "products in nested loops cannot be pipelined",
+                         "make the outer axis a parallel one", load.where});
+      if (!in_shared(load)) continue;
+      refuse_inner_positions(op, load);
+      append_fill(load, loop.body);
+    }
+    append(Op{.code = OpCode::yield}, loop.body);
+    append(std::move(loop), target);
+  }
+
+  void refuse_inner_positions(const Op& loop, const Op& load) const {
+    for (const Coordinate& c : load.coordinates)
+      for (OpId id : f_[loop.body].ops)
+        for (ValueId result : f_[id].results)
+          if (c.value && result == c.value)
+            throw SpecError({fmt::format("load of {} at a position computed in the loop",
+                                         f_[load.tensor].name),
+                             "tiles are copied rounds ahead, when that position is not known yet",
+                             "compute it from parallel axes and scalars outside the loop", load.where});
+  }
+
+  void append_fill(const Op& load, BlockId target) {
+    Op fill{.code = OpCode::fill_slot, .where = load.where, .tensor = load.tensor};
+    fill.buffer = load.buffer;
+    fill.coordinates = load.coordinates;
+    for (Coordinate& c : fill.coordinates)
+      if (c.value) c.value = copier_.renamed(c.value);
+    append(std::move(fill), target);
+  }
+
+  void append(Op op, BlockId target) {
+    const OpId id = f_.add_op(std::move(op), {});
+    f_[target].ops.push_back(id);
+  }
+  void append_role(OpCode code, BlockId region) {
+    Op role{.code = code};
+    role.body = region;
+    append(std::move(role), f_.body);
+  }
+
+  /// Loads become waits; in a loop each stands in front of the first product that reads it.
+  void consume(BlockId block) {
+    std::vector<OpId>& ops = f_[block].ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      Op& op = f_[ops[i]];
+      if (op.code == OpCode::loop) consume(op.body);
+      if (!in_shared(op)) continue;
+      op.code = OpCode::await_slot;
+      op.tensor = {};
+      op.coordinates.clear();
+    }
+    std::vector<OpId> sunk;
+    for (OpId id : ops) {
+      if (f_[id].code == OpCode::await_slot) continue;
+      for (OpId wait : ops)
+        if (f_[wait].code == OpCode::await_slot &&
+            std::find(sunk.begin(), sunk.end(), wait) == sunk.end() && uses(f_[id], f_[wait].results[0]))
+          sunk.push_back(wait);
+      sunk.push_back(id);
+    }
+    ops = std::move(sunk);
+  }
+
+  /// Whether an op or its region reads a value, other than to look at it transposed.
+  [[nodiscard]] bool uses(const Op& op, ValueId value) const {
+    bool read = false;
+    const auto look = [&](const Op& at) {
+      for_each_use(at, [&](const ValueId& v) { read = read || v == value; });
+    };
+    look(op);
+    if (op.body) for_each_op(f_, op.body, [&](const Op& inner, BlockId) { look(inner); });
+    return read;
+  }
+
+  Function& f_;
+  const Schedule& schedule_;
+  OpCopier copier_;
+  std::set<OpId> in_front_, needed_;
+};
+
+}  // namespace
+
+void assign_roles(Function& f, const PassContext& context) {
+  if (context.schedule.copy == CopyInstruction::tma) RoleAssignment(f, context.schedule).run();
+}
+
+}  // namespace flashcore

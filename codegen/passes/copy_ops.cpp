@@ -1,0 +1,45 @@
+#include "codegen/passes/copy_ops.h"
+
+#include <utility>
+#include <vector>
+
+namespace flashcore {
+
+using namespace ir;
+
+OpId OpCopier::copy(OpId source) {
+  Op op = f_[source];
+  for_each_use(op, [&](ValueId& v) { v = renamed(v); });
+  if (op.body) op.body = copy_region(op.body);
+  for (ValueId& result : op.results) result = copy_value(result);
+  const OpId copied(f_.ops.size());
+  for (ValueId result : op.results) f_[result].definition = copied;
+  f_.ops.push_back(std::move(op));
+  return copied;
+}
+
+BlockId OpCopier::copy_region(BlockId source) {
+  const BlockId target = f_.add_block();
+  for (ValueId argument : std::vector(f_[source].arguments)) {
+    const ValueId copied = copy_value(argument);
+    f_[target].arguments.push_back(copied);
+  }
+  for (OpId id : std::vector(f_[source].ops)) {
+    const OpId copied = copy(id);
+    f_[target].ops.push_back(copied);
+  }
+  return target;
+}
+
+ValueId OpCopier::copy_value(ValueId value) {
+  const ValueId copied(f_.values.size());
+  f_.values.push_back(Value(f_[value]));
+  return names_[value] = copied;
+}
+
+ValueId OpCopier::renamed(ValueId value) const {
+  const auto found = names_.find(value);
+  return found == names_.end() ? value : found->second;
+}
+
+}  // namespace flashcore

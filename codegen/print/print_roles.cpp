@@ -1,0 +1,302 @@
+// Producer and consumers, the rings between them, and what the copy engine moves.
+//
+// A role goes through its ring slot after slot. Which one is next, and the parity of the phase to wait for,
+// are two variables that a role keeps over all tiles it works on.
+#include <algorithm>
+#include <set>
+
+#include "codegen/analysis/shared_use.h"
+#include "codegen/print/kernel_printer.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+constexpr int group_threads = 128;
+
+/// The tensor dimension that the rows of a tile run along.
+std::size_t row_dimension(const Op& access) {
+  for (std::size_t d = 0; d < access.coordinates.size(); ++d)
+    if (access.coordinates[d].axis) return d;
+  throw InternalError("a tile without rows");
+}
+
+}  // namespace
+
+// ---- tensor maps
+
+/// The maps of all copies of whole tiles: one for every width of panel.
+void KernelPrinter::collect_tensor_maps() {
+  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+    const bool stores = op.code == OpCode::store && f_[op.operands[0]].home.space == Space::shared &&
+                        schedule_.copy == CopyInstruction::tma;
+    if (op.code != OpCode::fill_slot && !stores) return;
+    const Buffer& buffer = f_[stores ? f_.definition(op.operands[0])->buffer : op.buffer];
+    if (!op.coordinates.back().axis)
+      throw SpecError({fmt::format("a product of {} along dimension {}", f_[op.tensor].name,
+                                   op.coordinates.size() - 2),
+                       "bulk copies need neighbouring elements in the last axis of the tile",
+                       "index the last dimension with the tile's last axis, and transpose the tile",
+                       op.where});
+    if (f_[op.coordinates.back().axis].ragged)
+      throw SpecError({fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name,
+                                   f_[op.coordinates.back().axis].name),
+                       "bulk copies need rows that begin at a multiple of 8 elements",
+                       "index the last dimension with an axis that is not ragged", op.where});
+    require_alignment(op.tensor, 16);
+    for (const ChunkLoop& panels : chunk_loops(buffer)) {
+      const TensorMapArgument map{static_cast<int>(op.tensor.index), static_cast<int>(row_dimension(op)),
+                                  stores ? 64 : buffer.rows, panels.width};
+      const auto same = [&](const TensorMapArgument& other) {
+        return other.tensor == map.tensor && other.row_dim == map.row_dim && other.rows == map.rows &&
+               other.width == map.width;
+      };
+      if (std::none_of(source_.tensor_maps.begin(), source_.tensor_maps.end(), same))
+        source_.tensor_maps.push_back(map);
+    }
+  });
+}
+
+/// "q_tiles", and with the width of a panel that is not the first.
+std::string KernelPrinter::map_name(std::size_t map) const {
+  const auto& maps = source_.tensor_maps;
+  std::string name = f_.tensors[static_cast<std::size_t>(maps[map].tensor)].name + "_tiles";
+  const bool first = std::none_of(maps.begin(), maps.begin() + static_cast<std::ptrdiff_t>(map),
+                                  [&](const TensorMapArgument& m) { return m.tensor == maps[map].tensor; });
+  return first ? name : fmt::format("{}_{}x{}", name, maps[map].rows, maps[map].width);
+}
+
+std::string KernelPrinter::map_of(const Op& op, int rows, int width) const {
+  for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i) {
+    const TensorMapArgument& map = source_.tensor_maps[i];
+    if (map.tensor == static_cast<int>(op.tensor.index) && map.rows == rows && map.width == width &&
+        map.row_dim == static_cast<int>(row_dimension(op)))
+      return "p." + map_name(i);
+  }
+  throw InternalError("no tensor map for a copy");
+}
+
+/// The coordinates of a box, the dense dimension first: `row` and `column` are added to the tile's own.
+std::string KernelPrinter::box_coordinates(const Op& op, const std::string& row,
+                                           const std::string& column) {
+  std::string text;
+  const std::size_t row_dim = row_dimension(op);
+  for (std::size_t d = op.coordinates.size(); d-- > 0;) {
+    const Coordinate& c = op.coordinates[d];
+    std::string at = c.value ? scalar(c.value) : begin(c.axis);
+    const auto plus = [&](const std::string& term) {
+      if (term != "0" && !term.empty()) at = at == "0" ? term : fmt::format("{} + {}", at, term);
+    };
+    if (c.axis) plus(parts_[c.axis.index].first);
+    if (d == row_dim) plus(row);
+    if (d + 1 == op.coordinates.size()) plus(column);
+    text += (text.empty() ? "" : ", ") + at;
+  }
+  return text;
+}
+
+// ---- roles
+
+bool KernelPrinter::has_roles() const {
+  return std::any_of(f_[f_.body].ops.begin(), f_[f_.body].ops.end(),
+                     [&](OpId id) { return is_role(f_[id].code); });
+}
+
+/// In front of the roles: who waits for what, made ready by one thread.
+void KernelPrinter::print_ring_barriers() {
+  if (!has_roles()) return;
+  const int groups = schedule_.consumer_threads() / group_threads;
+  out_.comment("where a ring's slots say that they are full, and that they are empty");
+  for (const auto& [buffer, at] : rings_.at) {
+    const std::string& name = f_[buffer].name;
+    Ring& ring = ring_names_[buffer];
+    ring.full = names_.unique(name + "_full");
+    ring.empty = names_.unique(name + "_empty");
+    out_.line("const fc::u32 {} = shared + {}, {} = shared + {};", ring.full, at, ring.empty,
+              at + 8 * f_[buffer].stages);
+  }
+  {
+    auto one = out_.block("if (thread == 0)");
+    for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
+      out_.line("fc::prefetch_map(p.{});", map_name(i));
+    for (const auto& [buffer, at] : rings_.at) {
+      const Ring& ring = ring_names_[buffer];
+      const int stages = f_[buffer].stages;
+      Writer::Scopes loop;
+      if (stages > 1) loop.push_back(out_.block("for (int slot = 0; slot < {}; ++slot)", stages));
+      const std::string step = stages > 1 ? " + slot * 8" : "";
+      out_.line("fc::init_mbarrier({}{}, 1);", ring.full, step);
+      out_.line("fc::init_mbarrier({}{}, {});", ring.empty, step, groups);
+    }
+    out_.line("fc::publish_mbarriers();");
+  }
+  out_.line("fc::barrier();");
+}
+
+void KernelPrinter::declare_ring_places(const Op& role) {
+  std::set<BufferId> declared;
+  for_each_op(f_, role.body, [&](const Op& op, BlockId) {
+    if ((op.code != OpCode::fill_slot && op.code != OpCode::await_slot) || !declared.insert(op.buffer).second)
+      return;
+    Ring& ring = ring_names_[op.buffer];
+    ring.phase = names_.unique(f_[op.buffer].name + "_phase");
+    if (f_[op.buffer].stages == 1) {
+      out_.line("int {} = 0;", ring.phase);
+      return;
+    }
+    ring.slot = names_.unique(f_[op.buffer].name + "_slot");
+    out_.line("int {} = 0, {} = 0;", ring.slot, ring.phase);
+  });
+}
+
+void KernelPrinter::print_role(const Op& op) {
+  const bool produces = op.code == OpCode::producer;
+  const int warps = schedule_.consumer_threads() / 32;
+  const RegisterSplit split = register_split(schedule_);
+  if (produces) out_.blank();
+  auto role = produces ? out_.block("if (warp >= {})", warps) : out_.block("else");
+  if (split.producer)
+    out_.line("fc::{}_registers<{}>();", produces ? "shrink" : "grow", produces ? split.producer : split.consumer);
+  Writer::Scopes one;
+  if (produces) one.push_back(out_.block("if (thread == {})", warps * 32));
+  declare_ring_places(op);
+  const auto begins = begins_;
+  const auto pointers = pointers_;
+  if (!produces && schedule_.alternate) print_turns(op, true);
+  {
+    Writer::Scopes tiles;
+    if (schedule_.persistent) {
+      print_block_count();
+      tiles.push_back(out_.block("for (int block = fc::block_x(); block < {}; block += fc::grid_x())", block_count_));
+      print_tile_of_block();
+    }
+    print_block(op.body);
+  }
+  if (!produces) {
+    if (schedule_.alternate) print_turns(op, false);
+    // Shared memory is the block's until the copy engine has read it.
+    bool stores = false;
+    for_each_op(f_, op.body, [&](const Op& inner, BlockId) { stores = stores || inner.code == OpCode::await_stores; });
+    if (stores) out_.line("if (thread % {} == 0) fc::await_stores_read<0>();", group_threads);
+  }
+  begins_ = begins;
+  pointers_ = pointers;
+}
+
+// ---- rings
+
+std::string KernelPrinter::in_slot(const std::string& barrier, const Ring& ring) {
+  return ring.slot.empty() ? barrier : fmt::format("{} + {} * 8", barrier, ring.slot);
+}
+
+void KernelPrinter::print_next_slot(const Buffer& buffer, const Ring& ring) {
+  if (buffer.stages == 1) {
+    out_.line("{} ^= 1;", ring.phase);
+    return;
+  }
+  auto wrap = out_.block("if (++{} == {})", ring.slot, buffer.stages);
+  out_.line("{} = 0;", ring.slot);
+  out_.line("{} ^= 1;", ring.phase);
+}
+
+void KernelPrinter::print_fill(const Op& op) {
+  const Buffer& buffer = f_[op.buffer];
+  const Ring& ring = ring_names_[op.buffer];
+  out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
+  out_.line("fc::await_phase({}, {} ^ 1);", in_slot(ring.empty, ring), ring.phase);
+  out_.line("fc::arrive_expecting({}, {});", in_slot(ring.full, ring), buffer.slot_bytes());
+  const std::string target = chunk_base(buffer, ring.slot);
+  for (const ChunkLoop& loop : chunk_loops(buffer))
+    for (int panel = 0; panel < loop.panels; ++panel) {
+      const int column = loop.first_column + panel * loop.width;
+      const int offset = 2 * buffer.rows * column;
+      out_.line("fc::load_box({}{}, {}, {}, {});", target, offset ? fmt::format(" + {}", offset) : "",
+                map_of(op, buffer.rows, loop.width), in_slot(ring.full, ring),
+                box_coordinates(op, "0", std::to_string(column)));
+    }
+  print_next_slot(buffer, ring);
+}
+
+void KernelPrinter::print_await_slot(const Op& op) {
+  const Buffer& buffer = f_[op.buffer];
+  const Ring& ring = ring_names_[op.buffer];
+  const std::string name = names_.unique(label(op.results[0]));
+  storage_[op.results[0].index] = name;
+  out_.line("fc::await_phase({}, {});", in_slot(ring.full, ring), ring.phase);
+  out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, ring.slot));
+}
+
+void KernelPrinter::print_release(const Op& op) {
+  const Ring& ring = ring_names_[op.buffer];
+  out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(ring.empty, ring));
+  print_next_slot(f_[op.buffer], ring);
+}
+
+void KernelPrinter::print_landing(const Op& op) {
+  out_.line("fc::await_products<{}>();", op.count);
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    storage_[op.results[i].index] = storage_[op.operands[i].index];
+    out_.line("fc::pin({});", storage_[op.results[i].index]);
+  }
+}
+
+// ---- turns
+
+namespace {
+
+// Named barriers: one for the warps of each group to meet at, one for each group's turn.
+std::string meeting() { return "1 + warp / 4"; }
+constexpr int first_turn = 5;
+
+}  // namespace
+
+void KernelPrinter::print_turn(const Op& op) {
+  const int groups = schedule_.consumer_threads() / group_threads;
+  if (op.code == OpCode::await_turn)
+    out_.line("fc::meet({} + warp / 4, {});", first_turn, 2 * group_threads);
+  else
+    out_.line("fc::signal({} + (warp / 4 + 1) % {}, {});", first_turn, groups, 2 * group_threads);
+}
+
+/// The first turn is the first group's, given to it by the last one; what the last round gives away in the end
+/// is taken there.
+void KernelPrinter::print_turns(const Op& role, bool begin) {
+  bool any = false;
+  for_each_op(f_, role.body, [&](const Op& op, BlockId) { any = any || op.code == OpCode::await_turn; });
+  if (!any) return;
+  const int groups = schedule_.consumer_threads() / group_threads;
+  if (begin)
+    out_.line("if (warp / 4 == {}) fc::signal({}, {});", groups - 1, first_turn, 2 * group_threads);
+  else
+    out_.line("if (warp / 4 == 0) fc::meet({}, {});", first_turn, 2 * group_threads);
+}
+
+// ---- stores
+
+void KernelPrinter::print_await_stores() {
+  out_.line("if (thread % {} == 0) fc::await_stores_read<0>();", group_threads);
+  out_.line("fc::meet({}, {});", meeting(), group_threads);
+}
+
+/// Each warpgroup hands its 64 rows to the copy engine.
+void KernelPrinter::print_bulk_store(const Op& op) {
+  const Buffer& buffer = f_[f_.definition(op.operands[0])->buffer];
+  out_.comment(fmt::format("store {}", f_[op.tensor].name));
+  out_.line("fc::fence_async();");
+  out_.line("fc::meet({}, {});", meeting(), group_threads);
+  auto one = out_.block("if (thread % {} == 0)", group_threads);
+  for (const ChunkLoop& loop : chunk_loops(buffer))
+    for (int panel = 0; panel < loop.panels; ++panel) {
+      const int column = loop.first_column + panel * loop.width;
+      const int offset = 2 * buffer.rows * column;
+      out_.line("fc::store_box({}, {}{} + warp / 4 * {}, {});", map_of(op, 64, loop.width),
+                storage_[op.operands[0].index], offset ? fmt::format(" + {}", offset) : "",
+                64 * loop.width * 2, box_coordinates(op, "warp / 4 * 64", std::to_string(column)));
+    }
+  out_.line("fc::commit_stores();");
+}
+
+}  // namespace flashcore
