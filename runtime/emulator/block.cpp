@@ -5,6 +5,8 @@
 #include <exception>
 #include <utility>
 
+#include "runtime/emulator/block_meeting.h"
+
 namespace flashcore {
 namespace {
 
@@ -18,10 +20,20 @@ Block::Block(int threads, int shared_bytes, GlobalMemory& memory, std::function<
     : memory_(memory),
       enter_(std::move(enter)),
       scheduler_(threads),
-      shared_(shared_bytes),
+      clocks_(threads),
+      shared_(shared_bytes, clocks_),
       banks_(threads / lanes),
       warps_(static_cast<std::size_t>(threads / lanes)),
-      copies_(static_cast<std::size_t>(threads)) {}
+      copies_(static_cast<std::size_t>(threads)),
+      bulk_(threads, memory_, shared_, clocks_),
+      mbarriers_(scheduler_, shared_, clocks_,
+                 [this](const TensorBox& box, int agent, std::int32_t time) {
+                   bulk_.land(box, agent, time);
+                 }),
+      named_(shared_, clocks_) {
+  for (int first = 0; first + ProductRequest::threads <= threads; first += ProductRequest::threads)
+    groups_.push_back(std::make_unique<Group>(first, shared_, clocks_));
+}
 
 Block& Block::current() { return *running; }
 
@@ -30,9 +42,17 @@ void Block::run(int index, const GridSize& grid) {
   index_ = index;
   const auto x = static_cast<int>(grid.x), y = static_cast<int>(grid.y);
   position_ = {index % x, index / x % y, index / x / y};
+  extent_ = {x, y, static_cast<int>(grid.z)};
+  bulk_.reset();
+  mbarriers_.reset();
+  if (clocks_.running()) named_.reset();
   shared_.reset();
   for (AsyncCopies& copies : copies_) copies.reset();
-  for (Warp& warp : warps_) warp.arrived = warp.at_barrier = warp.left = 0;
+  for (Warp& warp : warps_) warp.arrived = warp.at_barrier = warp.in_group = warp.left = 0;
+  for (const std::unique_ptr<Group>& group : groups_) {
+    group->arrived = group->left = 0;
+    group->products.reset();
+  }
   at_barrier_ = left_ = 0;
   scheduler_.run([this] { run_thread(); }, [this] { return std::make_exception_ptr(deadlock()); });
   banks_.flush();
@@ -53,32 +73,49 @@ void Block::leave() {
   ++mine.left;
   ++left_;
   if (mine.arrived > 0) part(FaultKind::divergence, mine.line, "leaves the kernel");
+  if (const auto index = static_cast<std::size_t>(thread_index() / ProductRequest::threads);
+      index < groups_.size()) {
+    Group& around = *groups_[index];
+    ++around.left;
+    if (around.arrived > 0) part(FaultKind::group_divergence, around.line, "leaves the kernel");
+    around.products.check_left(thread_index());
+  }
+  if (clocks_.running()) {
+    bulk_.check_left(thread_index());
+    if (left_ == scheduler_.threads()) mbarriers_.check_end();
+  }
   if (at_barrier_ > 0) part(FaultKind::barrier_mismatch, barrier_line_, "leaves the kernel");
 }
 
 // Who is where, told when the running thread finds that the others are elsewhere.
 void Block::part(FaultKind kind, int line, const std::string& here) {
-  const bool in_warp = kind == FaultKind::divergence;
-  const int first = in_warp ? thread_index() / lanes * lanes : 0;
+  const bool in_warp = kind == FaultKind::divergence, in_group = kind == FaultKind::group_divergence;
+  const int threads = in_warp ? lanes : in_group ? ProductRequest::threads : scheduler_.threads(),
+            first = thread_index() / threads * threads;
   throw Fault{kind, line,
               fmt::format("thread {} {}, while {}", thread_index(), here,
-                          describe_waits(scheduler_, first,
-                                         in_warp ? first + lanes : scheduler_.threads())),
+                          describe_waits(scheduler_, first, first + threads)),
               in_warp ? "move it out of the condition, so that all 32 lanes reach it together"
-                      : "move the barrier out of the condition, so that every thread reaches it"};
+              : in_group
+                  ? "move it out of the condition, so that all 128 threads of the warpgroup reach it "
+                    "together"
+                  : "move the barrier out of the condition, so that every thread reaches it"};
 }
 
 Fault Block::deadlock() const {
   int thread = 0;
   while (scheduler_.finished(thread)) ++thread;
   return {FaultKind::deadlock, scheduler_.wait_of(thread).line,
-          "nobody can go on: " + describe_waits(scheduler_, 0, scheduler_.threads()), "", thread};
+          "nobody can go on: " + describe_waits(scheduler_, 0, scheduler_.threads()) +
+              mbarriers_.describe_waits() + named_.describe(),
+          "", thread};
 }
 
 void Block::barrier(int line) {
   Warp& mine = warp();
   const auto here = [&] { return fmt::format("arrives at barrier, line {}", line); };
   if (mine.arrived > 0) part(FaultKind::divergence, line, here());
+  if (mine.in_group > 0) part(FaultKind::group_divergence, line, here());
   if (left_ > 0 || (at_barrier_ > 0 && barrier_line_ != line))
     part(FaultKind::barrier_mismatch, line, here());
   barrier_line_ = line;
@@ -94,26 +131,6 @@ void Block::barrier(int line) {
   ++barriers_;
 }
 
-// All lanes of a warp arrive; the last one acts for all.
-template <class Act>
-void Block::meet(Primitive primitive, int line, const Act& act) {
-  Warp& mine = warp();
-  if (mine.at_barrier > 0 || mine.left > 0 ||
-      (mine.arrived > 0 && (mine.primitive != primitive || mine.line != line))) {
-    part(FaultKind::divergence, line,
-         fmt::format("arrives at {}, line {}", name_of(primitive), line));
-  }
-  mine.primitive = primitive;
-  mine.line = line;
-  if (++mine.arrived < lanes) {
-    scheduler_.block({name_of(primitive), line, &mine.done, mine.done});
-    return;
-  }
-  act(mine);
-  mine.arrived = 0;
-  ++mine.done;
-}
-
 float Block::shuffle_xor(float value, int mask, int line) {
   if (mask < 0 || mask >= lanes) {
     throw Fault{FaultKind::bad_operand, line,
@@ -126,7 +143,7 @@ float Block::shuffle_xor(float value, int mask, int line) {
   float result = 0;
   mine.fragment[me] = reinterpret_cast<std::uint32_t*>(&result);
   mine.address[me] = static_cast<std::uint32_t>(mask);
-  meet(Primitive::shuffle_xor, line, [](Warp& all) {
+  meet_in_warp(Primitive::shuffle_xor, line, [](Warp& all) {
     for (std::size_t l = 0; l < lanes; ++l)
       std::memcpy(all.fragment[l], &all.value[l ^ all.address[l]], sizeof(float));
   });
@@ -179,7 +196,7 @@ void Block::load_matrices(std::uint32_t* fragment, std::uint32_t address, bool t
   Warp& mine = warp();
   mine.fragment[lane()] = fragment;
   mine.address[lane()] = address;
-  meet(transposed ? Primitive::load_matrices_transposed : Primitive::load_matrices, line,
+  meet_in_warp(transposed ? Primitive::load_matrices_transposed : Primitive::load_matrices, line,
        [&](Warp& all) { load_rows(all, transposed, line); });
 }
 
@@ -212,7 +229,7 @@ void Block::multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::ui
   operands.b[0][me] = b0;
   operands.b[1][me] = b1;
   operands.d[me] = d;
-  meet(is_bf16 ? Primitive::multiply_bf16 : Primitive::multiply_f16, line, [is_bf16](Warp& all) {
+  meet_in_warp(is_bf16 ? Primitive::multiply_bf16 : Primitive::multiply_f16, line, [is_bf16](Warp& all) {
     is_bf16 ? multiply_bf16(all.operands) : multiply_f16(all.operands);
   });
 }
@@ -239,7 +256,7 @@ void Block::load_block(std::uint32_t* held, std::uint32_t address, std::uint32_t
   mine.address[lane()] = address;
   mine.pitch[lane()] = pitch;
   const int first = thread_index() / lanes * lanes;
-  meet(Primitive::load_block, line, [&](Warp& all) {
+  meet_in_warp(Primitive::load_block, line, [&](Warp& all) {
     check_block(all, 2, line);
     std::uint16_t block[16][16];
     std::array<std::uint32_t, lanes> chunks;
@@ -264,7 +281,7 @@ void Block::store_block(std::uint32_t address, std::uint32_t pitch, const float*
   mine.address[lane()] = address;
   mine.pitch[lane()] = pitch;
   const int first = thread_index() / lanes * lanes;
-  meet(Primitive::store_block, line, [&](Warp& all) {
+  meet_in_warp(Primitive::store_block, line, [&](Warp& all) {
     check_block(all, 4, line);
     std::array<std::uint32_t, lanes> chunks;
     for (std::uint32_t half = 0; half < 2; ++half) {
@@ -291,7 +308,7 @@ void Block::multiply_blocks(float* d, const std::uint32_t* a, const std::uint32_
   blocks.a[lane()] = a;
   blocks.b[lane()] = b;
   blocks.d[lane()] = d;
-  meet(Primitive::multiply_blocks, line,
+  meet_in_warp(Primitive::multiply_blocks, line,
        [is_bf16](Warp& all) { flashcore::multiply_blocks(all.blocks, is_bf16); });
 }
 

@@ -5,18 +5,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "codegen/kernel_source.h"
 #include "runtime/emulator/async_copies.h"
 #include "runtime/emulator/bank_report.h"
+#include "runtime/emulator/bulk_copies.h"
+#include "runtime/emulator/clocks.h"
 #include "runtime/emulator/emulator_error.h"
 #include "runtime/emulator/global_memory.h"
+#include "runtime/emulator/mbarriers.h"
+#include "runtime/emulator/named_barriers.h"
 #include "runtime/emulator/primitive.h"
 #include "runtime/emulator/scheduler.h"
 #include "runtime/emulator/shared_memory.h"
 #include "runtime/emulator/tensor_core.h"
+#include "runtime/emulator/warpgroup_products.h"
 
 namespace flashcore {
 
@@ -37,6 +43,7 @@ class Block {
   // The primitives, as in codegen/prelude.
   [[nodiscard]] int thread_index() const { return scheduler_.current(); }
   [[nodiscard]] int block_index(int dimension) const { return position_[static_cast<std::size_t>(dimension)]; }
+  [[nodiscard]] int grid_extent(int dimension) const { return extent_[static_cast<std::size_t>(dimension)]; }
   void barrier(int line);
   float shuffle_xor(float value, int mask, int line);
   void read_global(const void* source, int bytes, int line);
@@ -55,6 +62,26 @@ class Block {
   void multiply_blocks(float* d, const std::uint32_t* a, const std::uint32_t* b, bool is_bf16,
                        int line);
 
+  // Those of sm_90, in block_sm90.cpp.
+  void init_mbarrier(std::uint32_t mbarrier, int arrivals, int line);
+  void publish_mbarriers();
+  void arrive(std::uint32_t mbarrier, std::uint32_t expected_bytes, int line);
+  void await_phase(std::uint32_t mbarrier, int parity, int line);
+  void load_box(std::uint32_t target, const void* map, std::uint32_t mbarrier, const int* at,
+                int coordinates, int line);
+  void store_box(const void* map, std::uint32_t source, const int* at, int coordinates, int line);
+  void commit_stores();
+  void await_stores_read(int pending);
+  void fence_async();
+  void meet(int barrier, int threads, int line);
+  void signal(int barrier, int threads, int line);
+  void set_registers(bool grow, int registers, int line);
+  void open_products(int line);
+  void multiply_warpgroup(float* d, const std::uint32_t* a_registers,
+                          const ProductRequest::Same& what, int line);
+  void commit_products(int line);
+  void await_products(int pending, int line);
+
  private:
   static constexpr int lanes = Scheduler::warp_size;
 
@@ -62,10 +89,12 @@ class Block {
   struct Warp {
     int arrived = 0;         ///< lanes at the operation
     int at_barrier = 0;      ///< lanes at the block's barrier
+    int in_group = 0;        ///< lanes at an operation of the warpgroup
     int left = 0;            ///< lanes that have left the kernel
     std::uint32_t done = 0;  ///< operations completed
     Primitive primitive = Primitive::barrier;
     int line = 0;
+    std::uint32_t seen = 0;  ///< turns of a named barrier before the warp came to it
 
     WarpOperands operands;
     std::array<std::uint32_t*, lanes> fragment;
@@ -75,30 +104,52 @@ class Block {
     WarpBlocks blocks;
   };
 
+  /// The same for the threads of a warpgroup.
+  struct Group {
+    Group(int first_thread, SharedMemory& shared, Clocks& clocks)
+        : products(first_thread, shared, clocks) {}
+    int arrived = 0, left = 0;
+    std::uint32_t done = 0;
+    Primitive primitive = Primitive::barrier;
+    int line = 0;
+    ProductRequest request;
+    WarpgroupProducts products;
+  };
+
   void run_thread();
   void leave();
   template <class Act>
-  void meet(Primitive primitive, int line, const Act& act);
+  void meet_in_warp(Primitive primitive, int line, const Act& act);
+  template <class Act>
+  void meet_in_group(Primitive primitive, int line, const Act& act);
+  void check_in_group(const Warp& mine, int line, const std::string& here);
+  std::uint32_t arrive_at_barrier(Primitive primitive, int barrier, int threads, int line);
   void load_rows(Warp& warp, bool transposed, int line);
   /// All lanes of a warp name one block, where the instruction can take it.
   static void check_block(const Warp& warp, std::uint32_t element_bytes, int line);
   [[noreturn]] void part(FaultKind kind, int line, const std::string& here);
   [[nodiscard]] Fault deadlock() const;
   [[nodiscard]] Warp& warp() { return warps_[static_cast<std::size_t>(thread_index() / lanes)]; }
+  [[nodiscard]] Group& group(int line);
   [[nodiscard]] std::size_t lane() const {
     return static_cast<std::size_t>(thread_index() % lanes);
   }
   [[nodiscard]] Accessor accessor(int line) const { return {thread_index(), line}; }
 
   int index_ = 0;  ///< counted along x first, then y, then z
-  std::array<int, 3> position_{};
+  std::array<int, 3> position_{}, extent_{};
   GlobalMemory& memory_;
   std::function<void()> enter_;
   Scheduler scheduler_;
+  Clocks clocks_;
   SharedMemory shared_;
   BankCounter banks_;
   std::vector<Warp> warps_;
   std::vector<AsyncCopies> copies_;
+  BulkCopies bulk_;
+  Mbarriers mbarriers_;
+  NamedBarriers named_;
+  std::vector<std::unique_ptr<Group>> groups_;  ///< whole warpgroups
 
   int at_barrier_ = 0;  ///< threads of the block
   int left_ = 0;

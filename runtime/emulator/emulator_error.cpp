@@ -20,12 +20,20 @@ std::string_view name_of(FaultKind kind) {
       return "write to an input";
     case FaultKind::divergence:
       return "divergence inside a warp";
+    case FaultKind::group_divergence:
+      return "divergence inside a warpgroup";
     case FaultKind::barrier_mismatch:
       return "barrier mismatch";
     case FaultKind::deadlock:
       return "deadlock";
     case FaultKind::bad_operand:
       return "bad operand";
+    case FaultKind::unfenced:
+      return "missing fence_async";
+    case FaultKind::misused_mbarrier:
+      return "misused mbarrier";
+    case FaultKind::misused_product:
+      return "misused product";
   }
   return "?";
 }

@@ -168,8 +168,8 @@ void GlobalMemory::check_read(const void* source, int bytes, int alignment, int 
   }
 }
 
-void GlobalMemory::note_write(const void* target, int bytes, int block, int line) {
-  const Hit hit = find(target, bytes, bytes, line, true);
+void GlobalMemory::note_write(const void* target, int bytes, int alignment, int block, int line) {
+  const Hit hit = find(target, bytes, alignment, line, true);
   std::int64_t again = 0;
   for (std::int64_t i = 0; i < hit.count; ++i) {
     again += hit.region->writer[static_cast<std::size_t>(hit.offset + i)].exchange(

@@ -34,7 +34,10 @@ class GlobalMemory {
   /// elements of one tensor. An element of an output may be read by the block that wrote it.
   void check_read(const void* source, int bytes, int alignment, int block, int line) const;
   /// The same for a write to an output, and notes it.
-  void note_write(const void* target, int bytes, int block, int line);
+  void note_write(const void* target, int bytes, int alignment, int block, int line);
+  void note_write(const void* target, int bytes, int block, int line) {
+    note_write(target, bytes, bytes, block, line);
+  }
 
   [[nodiscard]] std::vector<OutputCoverage> coverage() const;
 

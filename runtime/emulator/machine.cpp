@@ -8,6 +8,7 @@ const FlashcoreMachine& emulated_machine() {
   static constexpr FlashcoreMachine machine{
       .thread_index = [] { return Block::current().thread_index(); },
       .block_index = [](int dimension) { return Block::current().block_index(dimension); },
+      .grid_extent = [](int dimension) { return Block::current().grid_extent(dimension); },
       .barrier = [](int line) { Block::current().barrier(line); },
       .shuffle_xor = [](float value, int mask,
                         int line) { return Block::current().shuffle_xor(value, mask, line); },
@@ -43,6 +44,50 @@ const FlashcoreMachine& emulated_machine() {
           [](float* d, const unsigned* a, const unsigned* b, int is_bf16, int line) {
             Block::current().multiply_blocks(d, a, b, is_bf16 != 0, line);
           },
+      .init_mbarrier =
+          [](unsigned mbarrier, int arrivals, int line) {
+            Block::current().init_mbarrier(mbarrier, arrivals, line);
+          },
+      .publish_mbarriers = [] { Block::current().publish_mbarriers(); },
+      .arrive = [](unsigned mbarrier, unsigned expected_bytes,
+                   int line) { Block::current().arrive(mbarrier, expected_bytes, line); },
+      .await_phase = [](unsigned mbarrier, int parity,
+                        int line) { Block::current().await_phase(mbarrier, parity, line); },
+      .load_box =
+          [](unsigned target, const void* map, unsigned mbarrier, const int* at, int coordinates,
+             int line) {
+            Block::current().load_box(target, map, mbarrier, at, coordinates, line);
+          },
+      .store_box =
+          [](const void* map, unsigned source, const int* at, int coordinates, int line) {
+            Block::current().store_box(map, source, at, coordinates, line);
+          },
+      .commit_stores = [] { Block::current().commit_stores(); },
+      .await_stores_read = [](int pending) { Block::current().await_stores_read(pending); },
+      .fence_async = [] { Block::current().fence_async(); },
+      .meet = [](int barrier, int threads,
+                 int line) { Block::current().meet(barrier, threads, line); },
+      .signal = [](int barrier, int threads,
+                   int line) { Block::current().signal(barrier, threads, line); },
+      .set_registers = [](int grow, int registers,
+                          int line) { Block::current().set_registers(grow != 0, registers, line); },
+      .open_products = [](int line) { Block::current().open_products(line); },
+      .multiply_warpgroup =
+          [](float* d, int n, const unsigned* a_registers, unsigned long long a,
+             unsigned long long b, int turned, int adds, int is_bf16, int line) {
+            Block::current().multiply_warpgroup(d, a_registers,
+                                                {.n = n,
+                                                 .a = a,
+                                                 .b = b,
+                                                 .turned = turned != 0,
+                                                 .adds = adds != 0,
+                                                 .is_bf16 = is_bf16 != 0,
+                                                 .a_in_registers = a_registers != nullptr},
+                                                line);
+          },
+      .commit_products = [](int line) { Block::current().commit_products(line); },
+      .await_products = [](int pending,
+                           int line) { Block::current().await_products(pending, line); },
   };
   return machine;
 }

@@ -18,9 +18,18 @@ enum class Primitive : std::uint8_t {
   load_block,
   store_block,
   multiply_blocks,
+  await_phase,
+  meet,
+  signal,
+  open_products,
+  multiply_warpgroup,
+  commit_products,
+  await_products,
+  shrink_registers,
+  grow_registers,
 };
 
-constexpr int primitive_count = 12;
+constexpr int primitive_count = 21;
 
 constexpr const char* name_of(Primitive primitive) {
   switch (primitive) {
@@ -48,6 +57,24 @@ constexpr const char* name_of(Primitive primitive) {
       return "store_block";
     case Primitive::multiply_blocks:
       return "multiply_blocks";
+    case Primitive::await_phase:
+      return "await_phase";
+    case Primitive::meet:
+      return "meet";
+    case Primitive::signal:
+      return "signal";
+    case Primitive::open_products:
+      return "open_products";
+    case Primitive::multiply_warpgroup:
+      return "multiply_warpgroup";
+    case Primitive::commit_products:
+      return "commit_products";
+    case Primitive::await_products:
+      return "await_products";
+    case Primitive::shrink_registers:
+      return "shrink_registers";
+    case Primitive::grow_registers:
+      return "grow_registers";
   }
   return "?";
 }

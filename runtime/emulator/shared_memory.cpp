@@ -14,15 +14,18 @@ constexpr int word_bytes = 4, row_bytes = 16;
 
 }  // namespace
 
-SharedMemory::SharedMemory(int bytes)
+SharedMemory::SharedMemory(int bytes, Clocks& clocks)
     : bytes_(static_cast<std::size_t>(bytes)),
       words_((bytes_ + word_bytes - 1) / word_bytes),
-      data_(words_.size() * word_bytes) {
+      data_(words_.size() * word_bytes),
+      clocks_(clocks) {
   reset();
 }
 
 void SharedMemory::reset() {
   epoch_ = first_epoch;
+  clocks_.reset();
+  agents_.clear();
   std::fill(words_.begin(), words_.end(), Word{});
   std::fill(data_.begin(), data_.end(), std::byte{0xff});  // a NaN in every float type
 }
@@ -54,25 +57,34 @@ SharedMemory::Word* SharedMemory::words_at(std::uint32_t address, int bytes, con
   return &words_[offset / word_bytes];
 }
 
+void SharedMemory::refuse_unwritten(std::uint32_t address, const Accessor& by) {
+  fail(FaultKind::uninitialized, by,
+       fmt::format("nothing was written to byte {} of shared memory before", address - base),
+       "write the tile first, or read where it was written (both sides use one swizzle)");
+}
+
+void SharedMemory::refuse_flying(const Word& word, std::uint32_t address, const Accessor& by,
+                                 bool writes) {
+  const bool box = (word.write.thread & several) != 0;
+  fail(FaultKind::in_flight, by,
+       fmt::format("byte {} of shared memory is the target of a {} that thread {} issued at line "
+                   "{} and {}",
+                   address - base, box ? "box load" : "copy", word.write.who(), word.write.line,
+                   box ? "nobody has waited for" : "has not waited for"),
+       writes ? "wait for the copy before its target is written again"
+       : box  ? "arrive_expecting() with the bytes of the box, and await_phase() of its mbarrier before "
+                "the read"
+              : "commit_copies(), wait_copies<n>() for its group, then barrier() before the read");
+}
+
 void SharedMemory::check_read(const Word& word, std::uint32_t address, const Accessor& by,
                               bool whole_warp) {
   const Access& write = word.write;
   // One comparison for the common case: written in an epoch before this one.
   if (write.epoch - 1 < epoch_ - 1) return;
   const std::uint32_t offset = address - base;
-  if (write.epoch == unwritten) {
-    fail(FaultKind::uninitialized, by,
-         fmt::format("nothing was written to byte {} of shared memory before", offset),
-         "write the tile first, or read where it was written (both sides use one swizzle)");
-  }
-  if (write.epoch == flying) {
-    fail(FaultKind::in_flight, by,
-         fmt::format(
-             "byte {} of shared memory is the target of a copy that thread {} issued at line "
-             "{} and has not waited for",
-             offset, write.who(), write.line),
-         "commit_copies(), wait_copies<n>() for its group, then barrier() before the read");
-  }
+  if (write.epoch == unwritten) refuse_unwritten(address, by);
+  if (write.epoch == flying) refuse_flying(word, address, by, false);
   if (write.thread == by.thread && !whole_warp) return;
   fail(FaultKind::race, by,
        fmt::format("byte {} of shared memory was written by thread {} at line {}, and no barrier "
@@ -85,14 +97,7 @@ void SharedMemory::check_read(const Word& word, std::uint32_t address, const Acc
 void SharedMemory::check_write(const Word& word, std::uint32_t address, const Accessor& by) {
   const std::uint32_t offset = address - base;
   const Access &write = word.write, &read = word.read;
-  if (write.epoch == flying) {
-    fail(FaultKind::in_flight, by,
-         fmt::format(
-             "byte {} of shared memory is the target of a copy that thread {} issued at line "
-             "{} and has not waited for",
-             offset, write.who(), write.line),
-         "wait for the copy before its target is written again");
-  }
+  if (write.epoch == flying) refuse_flying(word, address, by, true);
   if (write.epoch == epoch_ && write.thread != by.thread) {
     fail(FaultKind::race, by,
          fmt::format("byte {} of shared memory was written by thread {} at line {}, and no barrier "
@@ -118,55 +123,79 @@ void SharedMemory::note_read(Word& word, const Accessor& by, bool whole_warp) co
   word.read = now;
 }
 
+void SharedMemory::order_all() {
+  clocks_.running() ? clocks_.meet_all() : static_cast<void>(++epoch_);
+}
+
 void SharedMemory::read(std::uint32_t address, int bytes, void* out, Accessor by) {
   Word* words = words_at(address, bytes, by);
-  for (int i = 0; i < bytes / word_bytes; ++i) {
-    check_read(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by, false);
-    note_read(words[i], by, false);
+  if (clocks_.running()) {
+    clocked_read(address, bytes, by, false);
+  } else {
+    for (int i = 0; i < bytes / word_bytes; ++i) {
+      check_read(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by, false);
+      note_read(words[i], by, false);
+    }
   }
   std::memcpy(out, &data_[address - base], static_cast<std::size_t>(bytes));
 }
 
 void SharedMemory::read_row(std::uint32_t address, void* out, Accessor by) {
   Word* words = words_at(address, row_bytes, by);
-  for (int i = 0; i < row_bytes / word_bytes; ++i) {
-    check_read(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by, true);
-    note_read(words[i], by, true);
+  if (clocks_.running()) {
+    clocked_read(address, row_bytes, by, true);
+  } else {
+    for (int i = 0; i < row_bytes / word_bytes; ++i) {
+      check_read(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by, true);
+      note_read(words[i], by, true);
+    }
   }
   std::memcpy(out, &data_[address - base], row_bytes);
 }
 
 void SharedMemory::write(std::uint32_t address, int bytes, const void* in, Accessor by) {
   Word* words = words_at(address, bytes, by);
-  for (int i = 0; i < bytes / word_bytes; ++i) {
-    check_write(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by);
-    words[i].write = stamp(by);
+  if (clocks_.running()) {
+    clocked_write(address, bytes, by, false);
+  } else {
+    for (int i = 0; i < bytes / word_bytes; ++i) {
+      check_write(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by);
+      words[i].write = stamp(by);
+    }
   }
   std::memcpy(&data_[address - base], in, static_cast<std::size_t>(bytes));
 }
 
 void SharedMemory::write_row(std::uint32_t address, const void* in, Accessor by) {
   Word* words = words_at(address, row_bytes, by);
-  for (int i = 0; i < row_bytes / word_bytes; ++i) {
-    check_write(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by);
-    words[i].write = stamp(by);
-    words[i].write.thread |= several;
+  if (clocks_.running()) {
+    clocked_write(address, row_bytes, by, true);
+  } else {
+    for (int i = 0; i < row_bytes / word_bytes; ++i) {
+      check_write(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by);
+      words[i].write = stamp(by);
+      words[i].write.thread |= several;
+    }
   }
   std::memcpy(&data_[address - base], in, row_bytes);
 }
 
 void SharedMemory::begin_copy(std::uint32_t address, Accessor by) {
   Word* words = words_at(address, row_bytes, by);
+  if (clocks_.running()) clocked_write(address, row_bytes, by, false);
   for (int i = 0; i < row_bytes / word_bytes; ++i) {
-    check_write(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by);
-    words[i].write = stamp(by);
+    if (!clocks_.running()) {
+      check_write(words[i], address + static_cast<std::uint32_t>(i * word_bytes), by);
+      words[i].write = stamp(by);
+    }
     words[i].write.epoch = flying;
   }
 }
 
 void SharedMemory::land_copy(std::uint32_t address, const void* in, Accessor by) {
   Word* words = words_at(address, row_bytes, by);
-  for (int i = 0; i < row_bytes / word_bytes; ++i) words[i].write = stamp(by);
+  const Access now = clocks_.running() ? clocked_stamp(by, false) : stamp(by);
+  for (int i = 0; i < row_bytes / word_bytes; ++i) words[i].write = now;
   std::memcpy(&data_[address - base], in, row_bytes);
 }
 

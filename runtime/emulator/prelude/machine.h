@@ -10,6 +10,7 @@ extern "C" {
 struct FlashcoreMachine {
   int (*thread_index)();
   int (*block_index)(int dimension);
+  int (*grid_extent)(int dimension);
   void (*barrier)(int line);
   float (*shuffle_xor)(float value, int mask, int line);
 
@@ -31,6 +32,30 @@ struct FlashcoreMachine {
   void (*load_block)(unsigned* held, unsigned address, unsigned pitch, int right, int turned, int line);
   void (*store_block)(unsigned address, unsigned pitch, const float* held, int line);
   void (*multiply_blocks)(float* d, const unsigned* a, const unsigned* b, int is_bf16, int line);
+
+  void (*init_mbarrier)(unsigned mbarrier, int arrivals, int line);
+  void (*publish_mbarriers)();
+  void (*arrive)(unsigned mbarrier, unsigned expected_bytes, int line);
+  void (*await_phase)(unsigned mbarrier, int parity, int line);
+
+  // `at`: as many coordinates. `map`: 128 bytes.
+  void (*load_box)(unsigned target, const void* map, unsigned mbarrier, const int* at, int coordinates,
+                   int line);
+  void (*store_box)(const void* map, unsigned source, const int* at, int coordinates, int line);
+  void (*commit_stores)();
+  void (*await_stores_read)(int pending);
+  void (*fence_async)();
+
+  void (*meet)(int barrier, int threads, int line);
+  void (*signal)(int barrier, int threads, int line);
+  void (*set_registers)(int grow, int registers, int line);
+
+  // d[n / 8][4]. `a_registers` is null where a lies in shared memory.
+  void (*open_products)(int line);
+  void (*multiply_warpgroup)(float* d, int n, const unsigned* a_registers, unsigned long long a,
+                             unsigned long long b, int turned, int adds, int is_bf16, int line);
+  void (*commit_products)(int line);
+  void (*await_products)(int pending, int line);
 };
 
 }  // extern "C"

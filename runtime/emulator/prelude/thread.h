@@ -11,6 +11,7 @@ FC_DEVICE int thread_index() { return fc_machine->thread_index(); }
 FC_DEVICE int block_x() { return fc_machine->block_index(0); }
 FC_DEVICE int block_y() { return fc_machine->block_index(1); }
 FC_DEVICE int block_z() { return fc_machine->block_index(2); }
+FC_DEVICE int grid_x() { return fc_machine->grid_extent(0); }
 
 FC_DEVICE void barrier(int line = __builtin_LINE()) { fc_machine->barrier(line); }
 

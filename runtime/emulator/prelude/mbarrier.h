@@ -1,0 +1,25 @@
+// Barriers in shared memory that count arrivals and the bytes of boxes. The machine keeps them; their words
+// in shared memory belong to it.
+#pragma once
+
+#include "language.h"
+#include "types.cuh"
+
+namespace fc {
+
+FC_DEVICE void init_mbarrier(u32 mbarrier, int arrivals, int line = __builtin_LINE()) {
+  fc_machine->init_mbarrier(mbarrier, arrivals, line);
+}
+FC_DEVICE void publish_mbarriers() { fc_machine->publish_mbarriers(); }
+
+FC_DEVICE void arrive_expecting(u32 mbarrier, u32 bytes, int line = __builtin_LINE()) {
+  fc_machine->arrive(mbarrier, bytes, line);
+}
+FC_DEVICE void arrive(u32 mbarrier, int line = __builtin_LINE()) {
+  fc_machine->arrive(mbarrier, 0, line);
+}
+FC_DEVICE void await_phase(u32 mbarrier, int parity, int line = __builtin_LINE()) {
+  fc_machine->await_phase(mbarrier, parity, line);
+}
+
+}  // namespace fc

@@ -1,0 +1,26 @@
+// How some of a block's threads meet while others go on. Registers are not counted on the CPU; that a whole
+// warpgroup shares them out is checked.
+#pragma once
+
+#include "language.h"
+#include "types.cuh"
+
+namespace fc {
+
+template <int registers>
+FC_DEVICE void shrink_registers(int line = __builtin_LINE()) {
+  fc_machine->set_registers(0, registers, line);
+}
+template <int registers>
+FC_DEVICE void grow_registers(int line = __builtin_LINE()) {
+  fc_machine->set_registers(1, registers, line);
+}
+
+FC_DEVICE void meet(int barrier, int threads, int line = __builtin_LINE()) {
+  fc_machine->meet(barrier, threads, line);
+}
+FC_DEVICE void signal(int barrier, int threads, int line = __builtin_LINE()) {
+  fc_machine->signal(barrier, threads, line);
+}
+
+}  // namespace fc

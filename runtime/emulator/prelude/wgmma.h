@@ -1,0 +1,42 @@
+// The product of a warpgroup: d[64, n] (+)= a[64, 16] b[16, n], fp32 accumulation. The machine keeps it
+// pending until the wait that covers it; d holds NaNs meanwhile.
+#pragma once
+
+#include "language.h"
+#include "mma_m16n8k16.h"
+#include "types.cuh"
+
+namespace fc {
+
+// The descriptor of the hardware, which the machine decodes.
+FC_DEVICE u64 matrix(u32 address, u32 width, u32 step) {
+  const u64 swizzle = width == 64 ? 1 : width == 32 ? 2 : 3;
+  return swizzle << 62 | static_cast<u64>(width * 16 >> 4) << 32 |
+         static_cast<u64>(step >> 4) << 16 | (address & 0x3ffff) >> 4;
+}
+
+FC_DEVICE u64 advance(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }
+
+template <int n, class T, bool turned>
+FC_DEVICE void multiply_warpgroup(float (*d)[4], u64 a, u64 b, bool adds,
+                                  int line = __builtin_LINE()) {
+  fc_machine->multiply_warpgroup(*d, n, nullptr, a, b, turned, adds, is_bf16(T{}), line);
+}
+template <int n, class T, bool turned>
+FC_DEVICE void multiply_warpgroup(float (*d)[4], const u32 (&a)[4], u64 b, bool adds,
+                                  int line = __builtin_LINE()) {
+  fc_machine->multiply_warpgroup(*d, n, a, 0, b, turned, adds, is_bf16(T{}), line);
+}
+
+FC_DEVICE void open_products(int line = __builtin_LINE()) { fc_machine->open_products(line); }
+FC_DEVICE void commit_products(int line = __builtin_LINE()) { fc_machine->commit_products(line); }
+
+template <int pending>
+FC_DEVICE void await_products(int line = __builtin_LINE()) {
+  fc_machine->await_products(pending, line);
+}
+
+template <int rows, int columns>
+FC_DEVICE void pin(float (&)[rows][columns][4]) {}
+
+}  // namespace fc
