@@ -1,5 +1,5 @@
-// How threads of a block come together for an operation that needs all of a warp or of a warpgroup. For the
-// source files of Block only.
+// How threads of a block come together for an operation that needs all of a warp or of a warpgroup.
+// For the source files of Block only.
 #pragma once
 
 #include <string>

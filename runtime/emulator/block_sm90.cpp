@@ -66,10 +66,11 @@ std::uint32_t Block::arrive_at_barrier(Primitive primitive, int barrier, int thr
   meet_in_warp(primitive, line, [&](Warp& all) {
     for (std::size_t l = 1; l < lanes; ++l)
       if (all.address[l] != all.address[0] || all.pitch[l] != all.pitch[0])
-        throw Fault{FaultKind::bad_operand, line,
-                    fmt::format("lane 0 comes to barrier {} of {} threads, lane {} to barrier {} of {}",
-                                all.address[0], all.pitch[0], l, all.address[l], all.pitch[l]),
-                    "one barrier for all lanes of a warp"};
+        throw Fault{
+            FaultKind::bad_operand, line,
+            fmt::format("lane 0 comes to barrier {} of {} threads, lane {} to barrier {} of {}",
+                        all.address[0], all.pitch[0], l, all.address[l], all.pitch[l]),
+            "one barrier for all lanes of a warp"};
     all.seen = named_.arrive(barrier, threads, {thread_index() / lanes * lanes, line});
   });
   return mine.seen;
@@ -78,8 +79,7 @@ std::uint32_t Block::arrive_at_barrier(Primitive primitive, int barrier, int thr
 void Block::meet(int barrier, int threads, int line) {
   const std::uint32_t seen = arrive_at_barrier(Primitive::meet, barrier, threads, line);
   const std::uint32_t* completions = named_.completions(barrier);
-  if (*completions == seen)
-    scheduler_.block({name_of(Primitive::meet), line, completions, seen});
+  if (*completions == seen) scheduler_.block({name_of(Primitive::meet), line, completions, seen});
   named_.acquire(barrier, thread_index());
 }
 
@@ -103,7 +103,8 @@ void Block::set_registers(bool grow, int registers, int line) {
     throw Fault{FaultKind::bad_operand, line, fmt::format("{} registers a thread", registers),
                 "a multiple of 8 from 24 to 256"};
   }
-  meet_in_group(grow ? Primitive::grow_registers : Primitive::shrink_registers, line, [](Group&) {});
+  meet_in_group(grow ? Primitive::grow_registers : Primitive::shrink_registers, line,
+                [](Group&) {});
 }
 
 void Block::open_products(int line) {

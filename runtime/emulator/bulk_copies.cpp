@@ -12,7 +12,10 @@ constexpr int chunk_bytes = 16;
 }  // namespace
 
 BulkCopies::BulkCopies(int threads, GlobalMemory& memory, SharedMemory& shared, Clocks& clocks)
-    : memory_(memory), shared_(shared), clocks_(clocks), stores_(static_cast<std::size_t>(threads)) {}
+    : memory_(memory),
+      shared_(shared),
+      clocks_(clocks),
+      stores_(static_cast<std::size_t>(threads)) {}
 
 void BulkCopies::reset() {
   if (!std::exchange(used_, false)) return;
@@ -24,7 +27,8 @@ void BulkCopies::begin_load(const TensorBox& box, int coordinates, int block) {
   shared_.start_clocks();
   for (int index = 0; index < box.lines(); ++index) {
     const TensorBox::Line line = box.line_at(index);
-    if (line.bytes > 0) memory_.check_read(line.address, line.bytes, box.map.element_bytes, block, box.line);
+    if (line.bytes > 0)
+      memory_.check_read(line.address, line.bytes, box.map.element_bytes, block, box.line);
     for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
       shared_.begin_box(box.chunk_at(index, chunk), {box.thread, box.line});
   }
@@ -38,8 +42,8 @@ void BulkCopies::land(const TensorBox& box, int agent, std::int32_t time) {
       std::memcpy(&data[static_cast<std::size_t>(line.first)], line.address,
                   static_cast<std::size_t>(line.bytes));
     for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
-      shared_.land_box(box.chunk_at(index, chunk), &data[static_cast<std::size_t>(chunk * chunk_bytes)],
-                       agent, time, box.line);
+      shared_.land_box(box.chunk_at(index, chunk),
+                       &data[static_cast<std::size_t>(chunk * chunk_bytes)], agent, time, box.line);
   }
 }
 
@@ -51,9 +55,10 @@ void BulkCopies::store(const TensorBox& box, int coordinates) {
   if (stores.agent < 0) {
     stores.agent = clocks_.add_agent();
     stores.time = clocks_.tick(stores.agent);
-    shared_.name_agent(stores.agent, fmt::format("a box store of thread {}", box.thread),
-                       "commit_stores() and await_stores_read<n>() by that thread, then a barrier, before "
-                       "the memory is used again");
+    shared_.name_agent(
+        stores.agent, fmt::format("a box store of thread {}", box.thread),
+        "commit_stores() and await_stores_read<n>() by that thread, then a barrier, before "
+        "the memory is used again");
   }
   for (int index = 0; index < box.lines(); ++index)
     for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
@@ -99,11 +104,12 @@ void BulkCopies::check_left(int thread) const {
     if (!group.boxes.empty()) box = &group.boxes.front();
   if (!stores.open.empty()) box = &stores.open.front();
   if (box == nullptr) return;
-  throw Fault{FaultKind::in_flight, box->line,
-              fmt::format("thread {} leaves the kernel while its box store may still read shared memory "
-                          "from byte {} on, which the next block may get",
-                          thread, box->shared - SharedMemory::base),
-              "commit_stores() and await_stores_read<0>() before the end", thread};
+  throw Fault{
+      FaultKind::in_flight, box->line,
+      fmt::format("thread {} leaves the kernel while its box store may still read shared memory "
+                  "from byte {} on, which the next block may get",
+                  thread, box->shared - SharedMemory::base),
+      "commit_stores() and await_stores_read<0>() before the end", thread};
 }
 
 }  // namespace flashcore

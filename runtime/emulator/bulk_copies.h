@@ -12,8 +12,8 @@
 
 namespace flashcore {
 
-/// A load reads the tensor when it lands, a store reads shared memory when somebody waits for it: the latest
-/// moments that the hardware may choose.
+/// A load reads the tensor when it lands, a store reads shared memory when somebody waits for it:
+/// the latest moments that the hardware may choose.
 class BulkCopies {
  public:
   BulkCopies(int threads, GlobalMemory& memory, SharedMemory& shared, Clocks& clocks);

@@ -27,7 +27,8 @@ void SharedMemory::start_clocks() {
   free_reader_ = 0;
   // Who the others were that read in this epoch was not noted.
   for (Word& word : words_)
-    if (word.read.epoch == epoch_ && (word.read.thread & several) != 0) word.read.thread |= everyone;
+    if (word.read.epoch == epoch_ && (word.read.thread & several) != 0)
+      word.read.thread |= everyone;
 }
 
 void SharedMemory::name_agent(int agent, std::string name, std::string fix) {
@@ -36,8 +37,7 @@ void SharedMemory::name_agent(int agent, std::string name, std::string fix) {
 
 std::string SharedMemory::describe(const Access& access) const {
   const int who = access.who();
-  if ((access.thread & everyone) != 0)
-    return fmt::format("several threads, one of them {}", who);
+  if ((access.thread & everyone) != 0) return fmt::format("several threads, one of them {}", who);
   if (clocks_.is_thread(who)) {
     return (access.thread & several) != 0 ? fmt::format("the warp of thread {}", who)
                                           : fmt::format("thread {}", who);
@@ -85,17 +85,20 @@ void SharedMemory::check_clocked_read(const Word& word, std::uint32_t address, c
   if (write.epoch == flying) refuse_flying(word, address, by, false);
   if (write.epoch == claimed) {
     fail(FaultKind::misused_mbarrier, by,
-         fmt::format("byte {} of shared memory belongs to the mbarrier that thread {} initialised at "
-                     "line {}",
-                     address - base, write.who(), write.line),
+         fmt::format(
+             "byte {} of shared memory belongs to the mbarrier that thread {} initialised at "
+             "line {}",
+             address - base, write.who(), write.line),
          "touch mbarriers by their own operations only");
   }
   if (ordered(write, view)) return;
   fail(FaultKind::race, by,
-       fmt::format("byte {} of shared memory was written by {} at line {}, and no barrier orders that "
-                   "write before this read",
-                   address - base, describe(write), write.line),
-       how_to_order(write, "barrier(), or arrive() behind the write and await_phase() before the read"));
+       fmt::format(
+           "byte {} of shared memory was written by {} at line {}, and no barrier orders that "
+           "write before this read",
+           address - base, describe(write), write.line),
+       how_to_order(write,
+                    "barrier(), or arrive() behind the write and await_phase() before the read"));
 }
 
 void SharedMemory::check_clocked_write(std::size_t index, std::uint32_t address, const Clock& view,
@@ -106,18 +109,21 @@ void SharedMemory::check_clocked_write(std::size_t index, std::uint32_t address,
   if (write.epoch == claimed) check_clocked_read(word, address, view, by);
   if (write.epoch != unwritten && !ordered(write, view)) {
     fail(FaultKind::race, by,
-         fmt::format("byte {} of shared memory was written by {} at line {}, and no barrier orders that "
-                     "write before this one",
-                     address - base, describe(write), write.line),
+         fmt::format(
+             "byte {} of shared memory was written by {} at line {}, and no barrier orders that "
+             "write before this one",
+             address - base, describe(write), write.line),
          how_to_order(write, "a barrier between the two writes"));
   }
   const auto check = [&](const Access& read) {
     if (read.epoch == unwritten || ordered(read, view)) return;
     fail(FaultKind::race, by,
-         fmt::format("byte {} of shared memory was read by {} at line {}, and no barrier orders that "
-                     "read before this write",
-                     address - base, describe(read), read.line),
-         how_to_order(read, "barrier(), or arrive() behind the read and await_phase() before the write"));
+         fmt::format(
+             "byte {} of shared memory was read by {} at line {}, and no barrier orders that "
+             "read before this write",
+             address - base, describe(read), read.line),
+         how_to_order(read,
+                      "barrier(), or arrive() behind the read and await_phase() before the write"));
   };
   check(word.read);
   for (std::uint32_t at = more_[index]; at != 0; at = readers_[at].next) check(readers_[at].access);
@@ -128,10 +134,11 @@ void SharedMemory::check_fence(const Word& word, std::uint32_t address, const Cl
   const Access& write = word.write;
   if (write.epoch == unwritten || !clocks_.is_thread(write.who()) || fenced(write, view)) return;
   fail(FaultKind::unfenced, by,
-       fmt::format("byte {} of shared memory, which this {} asynchronously, was written by {} at line "
-                   "{}, and that thread has not called fence_async() between its write and the barrier "
-                   "behind it",
-                   address - base, deed, describe(write), write.line),
+       fmt::format(
+           "byte {} of shared memory, which this {} asynchronously, was written by {} at line "
+           "{}, and that thread has not called fence_async() between its write and the barrier "
+           "behind it",
+           address - base, deed, describe(write), write.line),
        "fence_async() in every thread that writes, before the barrier");
 }
 

@@ -5,8 +5,8 @@
 // carries its agent and that agent's time. It comes before everything that a thread does once the
 // thread's clock has reached that time for that agent.
 //
-// Blocks whose threads meet at barriers of the whole block only do not need them (shared_memory.h); they
-// begin to run when a block first uses anything that orders some threads and not others.
+// Blocks whose threads meet at barriers of the whole block only do not need them (shared_memory.h);
+// they begin to run when a block first uses anything that orders some threads and not others.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,9 @@ class Clocks {
   [[nodiscard]] int threads() const { return threads_; }
   [[nodiscard]] bool is_thread(int agent) const { return agent < threads_; }
 
-  [[nodiscard]] const Clock& of(int thread) const { return clocks_[static_cast<std::size_t>(thread)]; }
+  [[nodiscard]] const Clock& of(int thread) const {
+    return clocks_[static_cast<std::size_t>(thread)];
+  }
   [[nodiscard]] std::int32_t now(int thread) const { return of(thread)[thread]; }
   /// What all threads of a warpgroup know.
   const Clock& common(int group);
@@ -85,9 +87,9 @@ class Clocks {
 
   int threads_;
   bool running_ = false;
-  std::vector<Clock> clocks_;          ///< of each thread
-  std::vector<std::int32_t> beside_;   ///< times of the agents that are no threads
-  std::vector<Clock> common_;          ///< of each warpgroup, where known
+  std::vector<Clock> clocks_;         ///< of each thread
+  std::vector<std::int32_t> beside_;  ///< times of the agents that are no threads
+  std::vector<Clock> common_;         ///< of each warpgroup, where known
   std::vector<bool> common_known_;
   std::vector<Marks> fences_, published_;  ///< of each thread
 };

@@ -20,8 +20,9 @@ Mbarriers::Mbarriers(Scheduler& scheduler, SharedMemory& shared, Clocks& clocks,
 
 std::string Mbarriers::Mbarrier::describe() const {
   const std::uint64_t under_way = bytes_under_way();
-  std::string text = fmt::format("mbarrier at byte {}: phase {} (parity {}) lacks {} of {} arrivals",
-                                 address - SharedMemory::base, phase, phase % 2, pending, count);
+  std::string text =
+      fmt::format("mbarrier at byte {}: phase {} (parity {}) lacks {} of {} arrivals",
+                  address - SharedMemory::base, phase, phase % 2, pending, count);
   if (expected > under_way)
     text += fmt::format(" and {} of {} bytes, which no box brings", expected - under_way, expected);
   return text;
@@ -34,10 +35,11 @@ void Mbarriers::init(std::uint32_t address, int arrivals, Accessor by) {
   }
   if (const auto found = mbarriers_.find(address); found != mbarriers_.end()) {
     fail(FaultKind::misused_mbarrier, by,
-         fmt::format("the mbarrier at byte {} was initialised by thread {} at line {}; {} threads wait "
-                     "at it",
-                     address - SharedMemory::base, found->second.init_thread, found->second.init_line,
-                     found->second.waiting),
+         fmt::format(
+             "the mbarrier at byte {} was initialised by thread {} at line {}; {} threads wait "
+             "at it",
+             address - SharedMemory::base, found->second.init_thread, found->second.init_line,
+             found->second.waiting),
          "initialise it once, by one thread; its phases go on by themselves");
   }
   shared_.start_clocks();
@@ -49,13 +51,13 @@ void Mbarriers::init(std::uint32_t address, int arrivals, Accessor by) {
   mbarrier.init_thread = by.thread;
   mbarrier.init_line = by.line;
   mbarrier.init_time = clocks_.now(by.thread);
-  shared_.name_agent(mbarrier.agent,
-                     fmt::format("a box load of the mbarrier at byte {}", address - SharedMemory::base),
-                     "await_phase() of that mbarrier by the thread itself, with the parity of the phase");
+  shared_.name_agent(
+      mbarrier.agent,
+      fmt::format("a box load of the mbarrier at byte {}", address - SharedMemory::base),
+      "await_phase() of that mbarrier by the thread itself, with the parity of the phase");
 }
 
-Mbarriers::Mbarrier& Mbarriers::at(std::uint32_t address, const Accessor& by,
-                                   bool by_copy_engine) {
+Mbarriers::Mbarrier& Mbarriers::at(std::uint32_t address, const Accessor& by, bool by_copy_engine) {
   const auto found = mbarriers_.find(address);
   if (found == mbarriers_.end()) {
     fail(FaultKind::misused_mbarrier, by,
@@ -67,9 +69,10 @@ Mbarriers::Mbarrier& Mbarriers::at(std::uint32_t address, const Accessor& by,
   const Clock& view = clocks_.of(by.thread);
   if (view[mbarrier.init_thread] < mbarrier.init_time) {
     fail(FaultKind::race, by,
-         fmt::format("the mbarrier at byte {} was initialised by thread {} at line {}, and no barrier "
-                     "orders that before this use",
-                     address - SharedMemory::base, mbarrier.init_thread, mbarrier.init_line),
+         fmt::format(
+             "the mbarrier at byte {} was initialised by thread {} at line {}, and no barrier "
+             "orders that before this use",
+             address - SharedMemory::base, mbarrier.init_thread, mbarrier.init_line),
          "a barrier() between init_mbarrier() and the first use");
   }
   const bool other = by_copy_engine || by.thread != mbarrier.init_thread;
@@ -87,10 +90,13 @@ void Mbarriers::arrive(std::uint32_t address, std::uint32_t expected_bytes, Acce
   Mbarrier& mbarrier = at(address, by, false);
   if (mbarrier.pending == 0) {
     fail(FaultKind::misused_mbarrier, by,
-         fmt::format("this is one arrival more than the {} of a phase: the mbarrier at byte {} waits for "
-                     "bytes only ({} in phase {})",
-                     mbarrier.count, address - SharedMemory::base, mbarrier.expected, mbarrier.phase),
-         "as many arrivals in a phase as init_mbarrier() says, and a wait between two phases");
+         fmt::format(
+             "this is one arrival more than the {} of a phase: the mbarrier at byte {} waits for "
+             "bytes only ({} in phase {})",
+             mbarrier.count, address - SharedMemory::base, mbarrier.expected, mbarrier.phase),
+         "as many arrivals in a phase as init_mbarrier() says, and between two phases a wait until "
+         "all have "
+         "read what the last one brought (with the right parity)");
   }
   clocks_.release(by.thread, mbarrier.gathered);
   mbarrier.expected += expected_bytes;
@@ -111,10 +117,11 @@ void Mbarriers::settle(Mbarrier& mbarrier, const Accessor& by) {
   if (under_way > mbarrier.expected) {
     const TensorBox& box = mbarrier.boxes.back();
     fail(FaultKind::misused_mbarrier, by,
-         fmt::format("all arrivals of phase {} of the mbarrier at byte {} expect {} bytes, and its boxes "
-                     "bring {}, the last one that thread {} loads at line {}",
-                     mbarrier.phase, mbarrier.address - SharedMemory::base, mbarrier.expected, under_way,
-                     box.thread, box.line),
+         fmt::format(
+             "all arrivals of phase {} of the mbarrier at byte {} expect {} bytes, and its boxes "
+             "bring {}, the last one that thread {} loads at line {}",
+             mbarrier.phase, mbarrier.address - SharedMemory::base, mbarrier.expected, under_way,
+             box.thread, box.line),
          "arrive_expecting() with the bytes of all boxes of the phase, zeros outside of the tensor "
          "included");
   }
@@ -146,9 +153,10 @@ void Mbarriers::await(std::uint32_t address, int parity, Accessor by) {
       scheduler_.block({name_of(Primitive::await_phase), by.line, &mbarrier.phase, phase});
       if (mbarrier.phase != phase + 1) {
         fail(FaultKind::deadlock, by,
-             fmt::format("phase {} of the mbarrier at byte {} was over, and so was the next one before "
-                         "this thread looked: on a GPU it may wait for that parity for ever",
-                         phase, address - SharedMemory::base),
+             fmt::format(
+                 "phase {} of the mbarrier at byte {} was over, and so was the next one before "
+                 "this thread looked: on a GPU it may wait for that parity for ever",
+                 phase, address - SharedMemory::base),
              "let nobody end the next phase before all who wait for this one have gone on");
       }
     }
@@ -162,9 +170,10 @@ void Mbarriers::check_end() const {
     if (mbarrier.boxes.empty()) continue;
     const TensorBox& box = mbarrier.boxes.front();
     fail(FaultKind::in_flight, {box.thread, box.line},
-         fmt::format("the block ends while a box is on its way to byte {} of shared memory; nobody waits "
-                     "for phase {} of the mbarrier at byte {}",
-                     box.shared - SharedMemory::base, mbarrier.phase, address - SharedMemory::base),
+         fmt::format(
+             "the block ends while a box is on its way to byte {} of shared memory; nobody waits "
+             "for phase {} of the mbarrier at byte {}",
+             box.shared - SharedMemory::base, mbarrier.phase, address - SharedMemory::base),
          "await_phase() for every box before the end, or do not load it");
   }
 }

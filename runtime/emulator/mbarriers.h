@@ -14,9 +14,9 @@
 
 namespace flashcore {
 
-/// An arrival releases what its thread did, a wait for a phase acquires what its arrivals released. Boxes
-/// come as late as they may: not before all arrivals of the phase they belong to, nor before somebody
-/// waits for it.
+/// An arrival releases what its thread did, a wait for a phase acquires what its arrivals released.
+/// Boxes come as late as they may: not before all arrivals of the phase they belong to, nor before
+/// somebody waits for it.
 class Mbarriers {
  public:
   /// `land` puts a box into shared memory, in the name of an agent at its time.
@@ -39,13 +39,13 @@ class Mbarriers {
  private:
   struct Mbarrier {
     std::uint32_t address = 0;
-    int count = 0, pending = 0;  ///< arrivals of a phase; of this one, still to come
-    std::uint64_t expected = 0;  ///< bytes of this phase
-    std::uint32_t phase = 0;     ///< phases that are over
-    int waiting = 0;             ///< threads
+    int count = 0, pending = 0;    ///< arrivals of a phase; of this one, still to come
+    std::uint64_t expected = 0;    ///< bytes of this phase
+    std::uint32_t phase = 0;       ///< phases that are over
+    int waiting = 0;               ///< threads
     std::vector<TensorBox> boxes;  ///< of this phase, on their way
-    Clock gathered, over;          ///< released by arrivals so far; by those of phases that are over
-    int agent = 0;                 ///< that writes the boxes
+    Clock gathered, over;  ///< released by arrivals so far; by those of phases that are over
+    int agent = 0;         ///< that writes the boxes
     int init_thread = 0, init_line = 0;
     std::int32_t init_time = 0;
 

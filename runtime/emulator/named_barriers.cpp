@@ -29,16 +29,18 @@ std::uint32_t NamedBarriers::arrive(int number, int threads, Accessor by) {
   Barrier& barrier = at(number);
   const int warp = by.thread / lanes;
   if (barrier.threads != 0 && barrier.threads != threads) {
-    refuse(FaultKind::barrier_mismatch,
-           fmt::format("warp {} comes to barrier {} of {} threads, while line {} makes it one of {}",
-                       warp, number, threads, barrier.line, barrier.threads),
-           "the same number of threads on both sides");
+    refuse(
+        FaultKind::barrier_mismatch,
+        fmt::format("warp {} comes to barrier {} of {} threads, while line {} makes it one of {}",
+                    warp, number, threads, barrier.line, barrier.threads),
+        "the same number of threads on both sides");
   }
   if (std::find(barrier.warps.begin(), barrier.warps.end(), warp) != barrier.warps.end()) {
     refuse(FaultKind::barrier_mismatch,
-           fmt::format("warp {} comes to barrier {} a second time before it is complete; of {} threads "
-                       "warps {} have come",
-                       warp, number, threads, ranges(barrier.warps)),
+           fmt::format(
+               "warp {} comes to barrier {} a second time before it is complete; of {} threads "
+               "warps {} have come",
+               warp, number, threads, ranges(barrier.warps)),
            "every warp comes once in a turn of the barrier");
   }
   if (barrier.threads == 0) {

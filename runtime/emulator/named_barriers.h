@@ -17,7 +17,8 @@ class NamedBarriers {
   NamedBarriers(SharedMemory& shared, Clocks& clocks) : shared_(shared), clocks_(clocks) {}
   void reset() { barriers_.fill({}); }
 
-  /// The warp of `by` comes to a barrier of `threads` threads. Returns how often it was complete before.
+  /// The warp of `by` comes to a barrier of `threads` threads. Returns how often it was complete
+  /// before.
   std::uint32_t arrive(int number, int threads, Accessor by);
   /// Leaves the value that arrive() returned when the barrier is complete.
   [[nodiscard]] const std::uint32_t* completions(int number) const { return &at(number).complete; }
@@ -29,8 +30,8 @@ class NamedBarriers {
 
  private:
   struct Barrier {
-    int threads = 0;  ///< it waits for; 0 before the first
-    int line = 0;     ///< of the first
+    int threads = 0;         ///< it waits for; 0 before the first
+    int line = 0;            ///< of the first
     std::vector<int> warps;  ///< that have come
     std::uint32_t complete = 0;
     Clock gathered, over;

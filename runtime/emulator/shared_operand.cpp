@@ -30,29 +30,33 @@ SharedOperand::SharedOperand(std::uint64_t matrix, int size, bool turned, const 
   }
   if (line_step_ != 8 * line_bytes_) {
     refuse(FaultKind::bad_operand,
-           fmt::format("groups of eight lines of {} bytes lie {} bytes apart in a matrix", line_bytes_,
-                       line_step_),
+           fmt::format("groups of eight lines of {} bytes lie {} bytes apart in a matrix",
+                       line_bytes_, line_step_),
            "fc::matrix() with the width of the panel");
   }
   const std::uint32_t past = start_ % (8 * line_bytes_);
   if (past >= line_bytes_ || (turned && past != 0)) {
-    refuse(FaultKind::misaligned,
-           fmt::format("a matrix begins at byte {} of shared memory, {} past a multiple of {}",
-                       static_cast<std::int64_t>(start_) - SharedMemory::base, past, 8 * line_bytes_),
-           turned ? "begin at a multiple of eight lines of the panel; 16 elements along the sum are 16 lines"
-                  : "begin in the first of eight lines of the panel; 16 elements along the sum are 32 bytes");
+    refuse(
+        FaultKind::misaligned,
+        fmt::format("a matrix begins at byte {} of shared memory, {} past a multiple of {}",
+                    static_cast<std::int64_t>(start_) - SharedMemory::base, past, 8 * line_bytes_),
+        turned ? "begin at a multiple of eight lines of the panel; 16 elements along the sum are "
+                 "16 lines"
+               : "begin in the first of eight lines of the panel; 16 elements along the sum are 32 "
+                 "bytes");
   }
   if (!turned && past + depth * 2 > line_bytes_) {
     refuse(FaultKind::bad_operand,
-           fmt::format("a matrix takes bytes {} to {} of lines of {} bytes", past, past + depth * 2 - 1,
-                       line_bytes_),
+           fmt::format("a matrix takes bytes {} to {} of lines of {} bytes", past,
+                       past + depth * 2 - 1, line_bytes_),
            "go on in the next panel");
   }
   const auto width = static_cast<int>(line_bytes_ / 2);
   if (turned && size > width && (panel_step_ == 0 || panel_step_ % (8 * line_bytes_) != 0)) {
     refuse(FaultKind::bad_operand,
-           fmt::format("a matrix of {} columns has panels of {}, and the next panel lies {} bytes further",
-                       size, width, panel_step_),
+           fmt::format(
+               "a matrix of {} columns has panels of {}, and the next panel lies {} bytes further",
+               size, width, panel_step_),
            "fc::matrix() with the bytes from panel to panel: rows of the tile times a line");
   }
 }

@@ -1,4 +1,5 @@
-// A matrix in shared memory, as warpgroup products name it (fc::matrix in codegen/prelude/wgmma.cuh).
+// A matrix in shared memory, as warpgroup products name it (fc::matrix in
+// codegen/prelude/wgmma.cuh).
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,14 @@
 
 namespace flashcore {
 
-/// The operand of one product: 16 elements along the sum, `size` along the other dimension. It is read in
-/// chunks of eight neighbouring elements.
+/// The operand of one product: 16 elements along the sum, `size` along the other dimension. It is
+/// read in chunks of eight neighbouring elements.
 class SharedOperand {
  public:
   static constexpr int depth = 16, chunk_elements = 8;
 
-  /// `turned`: neighbouring elements follow each other along the other dimension (MN-major), not along the
-  /// sum. Throws a Fault for what no tensor core reads.
+  /// `turned`: neighbouring elements follow each other along the other dimension (MN-major), not
+  /// along the sum. Throws a Fault for what no tensor core reads.
   SharedOperand(std::uint64_t matrix, int size, bool turned, const Accessor& by);
 
   [[nodiscard]] int chunks() const { return depth * size_ / chunk_elements; }

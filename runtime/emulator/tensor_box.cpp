@@ -26,10 +26,11 @@ void TensorBox::check(int coordinates) const {
            "lines of 128, 64 or 32 bytes");
   }
   if (map.box[0] * map.element_bytes != map.line_bytes) {
-    refuse(FaultKind::bad_operand,
-           fmt::format("the box is {} elements of {} bytes wide, its lines are swizzled over {} bytes",
-                       map.box[0], map.element_bytes, map.line_bytes),
-           "boxes as wide as a swizzled line");
+    refuse(
+        FaultKind::bad_operand,
+        fmt::format("the box is {} elements of {} bytes wide, its lines are swizzled over {} bytes",
+                    map.box[0], map.element_bytes, map.line_bytes),
+        "boxes as wide as a swizzled line");
   }
   for (int d = 0; d < map.rank; ++d) {
     if (map.box[d] < 1 || map.box[d] > 256) {

@@ -1,5 +1,5 @@
-// A box of a tensor, as the copy engine walks it: lines of 128, 64 or 32 bytes that lie in shared memory one
-// after the other, their 16-byte chunks swizzled.
+// A box of a tensor, as the copy engine walks it: lines of 128, 64 or 32 bytes that lie in shared
+// memory one after the other, their 16-byte chunks swizzled.
 #pragma once
 
 #include <array>
@@ -10,8 +10,9 @@
 
 namespace flashcore {
 
-/// Where the copy engine and the tensor core look for an address of a tile whose lines are swizzled: a
-/// function of the address alone. The chunks of a line are exchanged by the number of the line.
+/// Where the copy engine and the tensor core look for an address of a tile whose lines are
+/// swizzled: a function of the address alone. The chunks of a line are exchanged by the number of
+/// the line.
 constexpr std::uint32_t swizzled_address(std::uint32_t address, std::uint32_t line_bytes) {
   return address ^ ((address >> 7 & (line_bytes / 16 - 1)) << 4);
 }

@@ -72,7 +72,8 @@ void WarpgroupProducts::check_request(const ProductRequest& request, int line) c
   }
   if (!open_) {
     refuse(FaultKind::misused_product, first_,
-           "the first product since the warpgroup last waited for some comes without open_products(): it "
+           "the first product since the warpgroup last waited for some comes without "
+           "open_products(): it "
            "may read registers before they are written",
            "open_products() before the first product");
   }
@@ -93,12 +94,13 @@ std::shared_ptr<WarpgroupProducts::Tile> WarpgroupProducts::tile_of(const Produc
       const auto [thread, slot] = place_of(m, n);
       const float value = request.d[thread][slot];
       if (what.adds && is_poison(value)) {
-        throw Fault{FaultKind::misused_product, line,
-                    fmt::format("the product adds to accumulators of which some belong to another product "
-                                "that is pending (row {}, column {})",
-                                m, n),
-                    "the same tile of accumulators, or await_products<n>() in between",
-                    first_ + static_cast<int>(thread)};
+        throw Fault{
+            FaultKind::misused_product, line,
+            fmt::format("the product adds to accumulators of which some belong to another product "
+                        "that is pending (row {}, column {})",
+                        m, n),
+            "the same tile of accumulators, or await_products<n>() in between",
+            first_ + static_cast<int>(thread)};
       }
       tile->values[static_cast<std::size_t>(m * what.n + n)] = value;
     }
@@ -125,11 +127,13 @@ void WarpgroupProducts::multiply(const ProductRequest& request, int line) {
   if (agent_ < 0) {
     agent_ = clocks_.add_agent();
     time_ = clocks_.tick(agent_);
-    shared_.name_agent(agent_, fmt::format("a product of warpgroup {}", first_ / Clocks::warpgroup),
-                       "await_products<n>() for its group, then arrive() or a barrier, before the memory is "
-                       "written again");
+    shared_.name_agent(
+        agent_, fmt::format("a product of warpgroup {}", first_ / Clocks::warpgroup),
+        "await_products<n>() for its group, then arrive() or a barrier, before the memory is "
+        "written again");
   }
-  Product product{.what = request.same[0], .line = line, .a = request.a, .a_values = {}, .tile = {}};
+  Product product{
+      .what = request.same[0], .line = line, .a = request.a, .a_values = {}, .tile = {}};
   note_reads(product.what, {first_, line});
   if (product.what.a_in_registers) {
     for (std::size_t t = 0; t < request.a.size(); ++t)
@@ -165,12 +169,13 @@ void WarpgroupProducts::finish(Product& product, int line) {
     for (std::size_t t = 0; t < product.a.size(); ++t) {
       for (std::size_t i = 0; i < 4; ++i) {
         if (product.a[t][i] == product.a_values[t][i]) continue;
-        throw Fault{FaultKind::misused_product, line,
-                    fmt::format("register {} of operand a of the product at line {} was overwritten while "
-                                "the product was pending",
-                                i, product.line),
-                    "await_products<n>() for its group before the registers are used again",
-                    first_ + static_cast<int>(t)};
+        throw Fault{
+            FaultKind::misused_product, line,
+            fmt::format("register {} of operand a of the product at line {} was overwritten while "
+                        "the product was pending",
+                        i, product.line),
+            "await_products<n>() for its group before the registers are used again",
+            first_ + static_cast<int>(t)};
       }
     }
     gather_a(product.a_values, a_bits);
@@ -208,12 +213,13 @@ void WarpgroupProducts::write_back(const Tile& tile, int line) const {
       const auto [thread, slot] = place_of(m, n);
       float& value = tile.d[thread][slot];
       if (!is_poison(value)) {
-        throw Fault{FaultKind::misused_product, line,
-                    fmt::format("accumulator [{}][{}] of the product at line {} was touched while the "
-                                "product was pending",
-                                slot / 4, slot % 4, tile.line),
-                    "await_products<n>() for its group before the accumulators are used",
-                    first_ + static_cast<int>(thread)};
+        throw Fault{
+            FaultKind::misused_product, line,
+            fmt::format("accumulator [{}][{}] of the product at line {} was touched while the "
+                        "product was pending",
+                        slot / 4, slot % 4, tile.line),
+            "await_products<n>() for its group before the accumulators are used",
+            first_ + static_cast<int>(thread)};
       }
       value = tile.values[static_cast<std::size_t>(m * tile.n + n)];
     }
@@ -226,12 +232,13 @@ void WarpgroupProducts::check_left(int thread) const {
   for (const Group& group : groups_)
     if (product == nullptr && !group.products.empty()) product = &group.products.front();
   if (product == nullptr) return;
-  throw Fault{FaultKind::misused_product, product->line,
-              fmt::format("thread {} leaves the kernel while this product is {}", thread,
-                          committed ? "pending; nobody waits for its group"
-                                    : "in no group; await_products() waits for committed groups only"),
-              committed ? "await_products<0>() before the end" : "commit_products() behind the product",
-              thread};
+  throw Fault{
+      FaultKind::misused_product, product->line,
+      fmt::format("thread {} leaves the kernel while this product is {}", thread,
+                  committed ? "pending; nobody waits for its group"
+                            : "in no group; await_products() waits for committed groups only"),
+      committed ? "await_products<0>() before the end" : "commit_products() behind the product",
+      thread};
 }
 
 }  // namespace flashcore

@@ -26,8 +26,8 @@ struct ProductRequest {
   std::array<const std::uint32_t*, threads> a;  ///< four registers
 };
 
-/// Operands are read, and accumulators written, when the product is waited for: the latest moment that the
-/// hardware may choose. Until then the accumulators hold a NaN that nothing may overwrite.
+/// Operands are read, and accumulators written, when the product is waited for: the latest moment
+/// that the hardware may choose. Until then the accumulators hold a NaN that nothing may overwrite.
 class WarpgroupProducts {
  public:
   /// The products of the warpgroup that begins with a thread.

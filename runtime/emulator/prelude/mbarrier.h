@@ -1,5 +1,5 @@
-// Barriers in shared memory that count arrivals and the bytes of boxes. The machine keeps them; their words
-// in shared memory belong to it.
+// Barriers in shared memory that count arrivals and the bytes of boxes. The machine keeps them;
+// their words in shared memory belong to it.
 #pragma once
 
 #include "language.h"

@@ -1,5 +1,5 @@
-// Boxes of tensors to and from shared memory. The machine keeps a load in flight until a thread waits for the
-// phase of its mbarrier, and a store until its thread waits for it.
+// Boxes of tensors to and from shared memory. The machine keeps a load in flight until a thread
+// waits for the phase of its mbarrier, and a store until its thread waits for it.
 #pragma once
 
 #include "language.h"
@@ -32,8 +32,8 @@ FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, 
   const int at[] = {x, y, z, u};
   fc_machine->load_box(target, &map, mbarrier, at, 4, line.number);
 }
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z, int u, int v,
-                        source_line line = {__builtin_LINE()}) {
+FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z, int u,
+                        int v, source_line line = {__builtin_LINE()}) {
   const int at[] = {x, y, z, u, v};
   fc_machine->load_box(target, &map, mbarrier, at, 5, line.number);
 }

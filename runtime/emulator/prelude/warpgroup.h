@@ -1,5 +1,5 @@
-// How some of a block's threads meet while others go on. Registers are not counted on the CPU; that a whole
-// warpgroup shares them out is checked.
+// How some of a block's threads meet while others go on. Registers are not counted on the CPU; that
+// a whole warpgroup shares them out is checked.
 #pragma once
 
 #include "language.h"
