@@ -150,6 +150,20 @@ float Block::shuffle_xor(float value, int mask, int line) {
   return result;
 }
 
+int Block::uniform(int value, int line) {
+  warp().address[lane()] = static_cast<std::uint32_t>(value);
+  meet_in_warp(Primitive::uniform, line, [line](Warp& all) {
+    for (std::size_t l = 1; l < lanes; ++l) {
+      if (all.address[l] == all.address[0]) continue;
+      throw Fault{FaultKind::bad_operand, line,
+                  fmt::format("lane 0 has the value {}, lane {} has {}", static_cast<int>(all.address[0]),
+                              l, static_cast<int>(all.address[l])),
+                  "uniform() of what is the same in all lanes of a warp"};
+    }
+  });
+  return value;
+}
+
 void Block::read_global(const void* source, int bytes, int line) {
   memory_.check_read(source, bytes, bytes, index_, line);
 }

@@ -46,6 +46,7 @@ class Block {
   [[nodiscard]] int grid_extent(int dimension) const { return extent_[static_cast<std::size_t>(dimension)]; }
   void barrier(int line);
   float shuffle_xor(float value, int mask, int line);
+  int uniform(int value, int line);
   void read_global(const void* source, int bytes, int line);
   void write_global(void* target, int bytes, int line);
   void load_shared(void* out, std::uint32_t address, int bytes, int line);

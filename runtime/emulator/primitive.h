@@ -27,9 +27,10 @@ enum class Primitive : std::uint8_t {
   await_products,
   shrink_registers,
   grow_registers,
+  uniform,
 };
 
-constexpr int primitive_count = 21;
+constexpr int primitive_count = 22;
 
 constexpr const char* name_of(Primitive primitive) {
   switch (primitive) {
@@ -75,6 +76,8 @@ constexpr const char* name_of(Primitive primitive) {
       return "shrink_registers";
     case Primitive::grow_registers:
       return "grow_registers";
+    case Primitive::uniform:
+      return "uniform";
   }
   return "?";
 }

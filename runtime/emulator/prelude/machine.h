@@ -13,6 +13,7 @@ struct FlashcoreMachine {
   int (*grid_extent)(int dimension);
   void (*barrier)(int line);
   float (*shuffle_xor)(float value, int mask, int line);
+  int (*uniform)(int value, int line);
 
   // Check an access; the caller then does it.
   void (*read_global)(const void* source, int bytes, int line);

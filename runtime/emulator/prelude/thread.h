@@ -26,6 +26,10 @@ FC_DEVICE int shuffle_xor(int value, int mask, int line = __builtin_LINE()) {
   return static_cast<int>(float_bits(moved));
 }
 
+FC_DEVICE int uniform(int value, int line = __builtin_LINE()) {
+  return fc_machine->uniform(value, line);
+}
+
 FC_DEVICE bool all_lanes(bool holds, int line = __builtin_LINE()) {
   int all = holds ? 1 : 0;
   for (int mask = 1; mask < 32; mask *= 2) all &= shuffle_xor(all, mask, line);
