@@ -125,17 +125,19 @@ Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::str
   const std::string said = fmt::format("ptxas: {}", fmt::join(lines, "\n       "));
   if (products) {
     throw CompileError({.what = kernel + " would run its wgmma products one after the other",
-                        .why = said + "\n       where an instruction touches the registers of a product "
-                                      "in flight, ptxas waits for it",
+                        .why = said +
+                               "\n       where an instruction touches the registers of a product "
+                               "in flight, ptxas waits for it",
                         .fix = "a schedule without overlap, or a smaller tile",
                         .where = {}});
   }
-  throw CompileError({.what = kernel + " would not pass registers from warp to warp",
-                      .why = said + "\n       every warp keeps its share of the registers, so large tiles "
-                                    "do not fit",
-                      .fix = "a register split that adds up to what the block has, with the blocks a "
-                             "multiprocessor given",
-                      .where = {}});
+  throw CompileError(
+      {.what = kernel + " would not pass registers from warp to warp",
+       .why = said + "\n       every warp keeps its share of the registers, so large tiles "
+                     "do not fit",
+       .fix = "a register split that adds up to what the block has, with the blocks a "
+              "multiprocessor given",
+       .where = {}});
 }
 
 // What __launch_bounds__ leaves a thread.

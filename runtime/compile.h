@@ -29,10 +29,10 @@ Cubin compile_cubin(const Nvrtc& nvrtc, const KernelSource& source,
 std::string compile_ptx(const Nvrtc& nvrtc, const KernelSource& source,
                         const std::string& architecture);
 
-/// Throws CompileError when the code spills, serialises wgmma, keeps the registers that warps should hand
-/// on, or exceeds the register budget.
-/// Separate from the compile, because code from the cache has to pass it as well. A kernel with probes
-/// may spill and exceed it: it is for looking, and has to be the one that is looked into.
+/// Throws CompileError when the code spills, serialises wgmma, keeps the registers that warps
+/// should hand on, or exceeds the register budget. Separate from the compile, because code from the
+/// cache has to pass it as well. A kernel with probes may spill and exceed it: it is for looking,
+/// and has to be the one that is looked into.
 void check_budget(const KernelSource& source, const Resources& resources,
                   const std::string& architecture);
 

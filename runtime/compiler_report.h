@@ -18,7 +18,8 @@ struct Resources {
   int dynamic_shared_bytes = 0;  ///< a block; chosen by the schedule, not by ptxas
   int barriers = 0;              ///< named barriers a block
 
-  /// Lines with a code C75xx, one for each code: wgmma was serialised or made to wait, setmaxnreg ignored.
+  /// Lines with a code C75xx, one for each code: wgmma was serialised or made to wait, setmaxnreg
+  /// ignored.
   std::vector<std::string> serialised;
 
   bool operator==(const Resources&) const = default;

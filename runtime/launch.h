@@ -28,14 +28,14 @@ class LaunchPlan {
   explicit LaunchPlan(std::shared_ptr<const KernelSource> source);
 
   struct Bound {
-    /// No blocks when there is nothing to do. A persistent kernel's on a GPU is what there is to do, one
-    /// block a tile; a launch has fewer (`resident`).
+    /// No blocks when there is nothing to do. A persistent kernel's on a GPU is what there is to
+    /// do, one block a tile; a launch has fewer (`resident`).
     GridSize grid;
     int device = cpu_device;   ///< where every tensor lies
   };
   /// Reads the named extents off the shapes, checks, and fills the first `parameter_bytes` of
-  /// `block`, all but the tensor maps of a GPU (`encode_maps`). Throws DeviceError that names the tensor,
-  /// what was expected and what was given. Allocates nothing when it succeeds.
+  /// `block`, all but the tensor maps of a GPU (`encode_maps`). Throws DeviceError that names the
+  /// tensor, what was expected and what was given. Allocates nothing when it succeeds.
   Bound bind(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
              ParameterBlock& block) const;
 

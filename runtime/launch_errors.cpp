@@ -22,8 +22,7 @@ std::string shape_of(const TensorView& view) {
   return fmt::format("[{}]", fmt::join(view.shape.begin(), view.shape.begin() + view.rank, ", "));
 }
 
-constexpr const char* other_than_map =
-    "a contiguous copy, or a schedule with copy = cp_async";
+constexpr const char* other_than_map = "a contiguous copy, or a schedule with copy = cp_async";
 
 std::string place_of(int device) {
   return device < 0 ? "in CPU memory" : fmt::format("on GPU {}", device);
@@ -133,12 +132,14 @@ void LaunchRefusal::far_stride(int tensor, int dim) const {
 void LaunchRefusal::map_stride(int tensor, int dim) const {
   const TensorArgument& argument = source_.tensors[tensor];
   const std::int64_t given = tensors_[tensor].strides[dim];
-  refuse(fmt::format("{} cannot be moved by the copy engine along dimension {}", argument.name, dim),
-         given < 0 ? fmt::format("its stride there is {} elements, a tensor map has none below 0", given)
-                   : fmt::format("its stride there is {} elements of {} bytes, a tensor map's are "
-                                 "below 2^40 bytes",
-                                 given, size_of(argument.dtype)),
-         other_than_map);
+  refuse(
+      fmt::format("{} cannot be moved by the copy engine along dimension {}", argument.name, dim),
+      given < 0
+          ? fmt::format("its stride there is {} elements, a tensor map has none below 0", given)
+          : fmt::format("its stride there is {} elements of {} bytes, a tensor map's are "
+                        "below 2^40 bytes",
+                        given, size_of(argument.dtype)),
+      other_than_map);
 }
 
 void LaunchRefusal::map(int tensor, const std::string& reason) const {
@@ -149,8 +150,7 @@ void LaunchRefusal::map(int tensor, const std::string& reason) const {
       repeated += fmt::format("; dimension {} has stride 0", dim);
   }
   refuse(fmt::format("the driver makes no tensor map of {}", source_.tensors[tensor].name),
-         fmt::format("{}; its shape is {}, its strides are [{}] elements{}", reason,
-                     shape_of(view),
+         fmt::format("{}; its shape is {}, its strides are [{}] elements{}", reason, shape_of(view),
                      fmt::join(view.strides.begin(), view.strides.begin() + view.rank, ", "),
                      repeated),
          other_than_map);

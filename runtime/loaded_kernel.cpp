@@ -116,7 +116,8 @@ void LoadedKernel::load(InContext& into) const {
   const Driver& driver = Driver::get();
   const KernelSource& source = plan_.source();
   const DeviceInfo info = device_info(driver, into.device);
-  const std::string where = fmt::format("GPU {} ({}, {})", into.device, info.name, info.architecture());
+  const std::string where =
+      fmt::format("GPU {} ({}, {})", into.device, info.name, info.architecture());
   const auto refuse = [&](std::string why, std::string fix) {
     throw DeviceError({.what = fmt::format("{} cannot run on {}", source.name, where),
                        .why = std::move(why),
@@ -139,9 +140,9 @@ void LoadedKernel::load(InContext& into) const {
   driver.check(driver.cuModuleLoadData(&module, compiled_->cubin().data()), what);
   driver.check(driver.cuModuleGetFunction(&into.function, module, source.name.c_str()), what);
   if (source.shared_bytes > shared_bytes_without_asking) {
-    driver.check(
-        driver.cuFuncSetAttribute(into.function, attribute_dynamic_shared_bytes, source.shared_bytes),
-        what);
+    driver.check(driver.cuFuncSetAttribute(into.function, attribute_dynamic_shared_bytes,
+                                           source.shared_bytes),
+                 what);
   }
   into.blocks = static_cast<std::uint32_t>(info.multiprocessors * source.min_blocks);
   if (!source.tensor_maps.empty()) {

@@ -37,6 +37,7 @@ TEST(Compile, ArchitectureSuffixes) {
   FLASHCORE_REQUIRE_NVRTC();
   EXPECT_FALSE(compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_90a").bytes.empty());
   EXPECT_FALSE(compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_100a").bytes.empty());
+  EXPECT_FALSE(compile_cubin(*installed_nvrtc(), test::copy_boxes_kernel(), "sm_90a").bytes.empty());
 }
 
 TEST(Compile, GivesPtx) {
@@ -138,9 +139,10 @@ TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
   used.spill_store_bytes = 512;
   EXPECT_NO_THROW(check_budget(source, used, "sm_80"));
   used = {.registers = 10, .serialised = {"ptxas info : (C7510) Potential Performance Loss"}};
-  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
-              testing::AllOf(HasSubstr("one after the other\n  why: ptxas: ptxas info : (C7510)"),
-                             HasSubstr("the registers of a product in flight, ptxas waits for it")));
+  EXPECT_THAT(
+      message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
+      testing::AllOf(HasSubstr("one after the other\n  why: ptxas: ptxas info : (C7510)"),
+                     HasSubstr("the registers of a product in flight, ptxas waits for it")));
   used.serialised.insert(used.serialised.begin(), "ptxas info : (C7508) 'setmaxnreg' ignored");
   EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
               testing::AllOf(HasSubstr("(C7508)"), HasSubstr("(C7510)"), HasSubstr("one after")));

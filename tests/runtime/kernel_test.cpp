@@ -222,7 +222,9 @@ class MappedKernelTest : public LoadedKernelTest {
   }
   static std::array<TensorView, 3> tensors(std::int64_t queries, std::int64_t keys,
                                            std::uintptr_t address = 0x10000) {
-    const auto at = [&](std::uintptr_t offset) { return reinterpret_cast<void*>(address + offset); };
+    const auto at = [&](std::uintptr_t offset) {
+      return reinterpret_cast<void*>(address + offset);
+    };
     return {TensorView::dense(at(0), DType::bf16, {2, 8, queries, 128}, 0),
             TensorView::dense(at(0x10000), DType::bf16, {2, 8, keys, 128}, 0),
             TensorView::dense(at(0x20000), DType::bf16, {2, 8, queries, 128}, 0)};

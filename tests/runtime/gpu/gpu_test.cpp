@@ -7,6 +7,7 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/shared_library.h"
 #include "runtime/kernel.h"
+#include "runtime/timer.h"
 #include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/kernels.h"
 #include "tests/runtime/support/timing.h"
@@ -137,6 +138,66 @@ TEST_F(GpuTest, LargeSharedMemory) {
   std::vector<float> out((1 << 19) / 4 + 128);
   memory.download(std::as_writable_bytes(std::span(out)));
   EXPECT_EQ(out[(1 << 19) / 4 + 127], 0.25F);
+}
+
+// What the driver accepts of tensor maps, and what the copy engine makes of them.
+TEST_F(GpuTest, TensorMaps) {
+  if (architecture != "sm_90") GTEST_SKIP() << "a GPU of compute capability 9.0 is needed";
+  LoadedKernel kernel(CompiledKernel::build(test::copy_boxes_kernel(), "sm_90a"));
+  constexpr int batch = 2, heads = 3, length = 100, dim = 64;
+  constexpr std::size_t count = std::size_t{batch} * heads * length * dim;
+  std::vector<std::uint16_t> values(count);
+  std::iota(values.begin(), values.end(), std::uint16_t{1});
+  DeviceMemory from(2 * count), to(2 * count);
+  from.upload(std::as_bytes(std::span(values)));
+  TensorView x = TensorView::dense(from.data(), DType::bf16, {batch, heads, length, dim},
+                                   from.device());
+  TensorView y = x;
+  y.data = to.data();
+  const auto expect_copied = [&](const char* what) {
+    SCOPED_TRACE(what);
+    to.upload(std::vector<std::byte>(to.bytes(), std::byte{0xff}));
+    kernel.launch(std::array{x, y}, {});
+    ASSERT_EQ(graphs().cuCtxSynchronize(), 0);
+    std::vector<std::uint16_t> copied(count);
+    to.download(std::as_writable_bytes(std::span(copied)));
+    for (int b = 0; b < batch; ++b)
+      for (int h = 0; h < heads; ++h)
+        for (int row = 0; row < length; ++row)
+          for (int column = 0; column < dim; ++column) {
+            const std::int64_t at =
+                b * x.strides[0] + h * x.strides[1] + row * x.strides[2] + column;
+            ASSERT_EQ(copied[((b * heads + h) * length + row) * dim + column],
+                      row < x.shape[2] ? values[at] : 0)
+                << b << " " << h << " " << row << " " << column;
+          }
+  };
+  expect_copied("dense");
+  x.strides = {length * heads * dim, dim, heads * dim, 1};
+  expect_copied("heads inside of rows");
+  x.shape[2] = 37;
+  expect_copied("fewer rows");
+  x.strides[1] = 0;
+  expect_copied("heads that are one");
+  x.strides = {0, dim, heads * dim, 1};
+  expect_copied("batches that are one");
+  x.strides = {heads * dim, dim, 0, 1};
+  expect_copied("rows that are one");
+  x.shape[2] = 0;
+  x.data = nullptr;
+  expect_copied("no rows");
+}
+
+TEST_F(GpuTest, TimesLaunches) {
+  LoadedKernel kernel(compiled);
+  const std::array<TensorView, 2> one = tensors(1), all = tensors();
+  const std::array scalars{ScalarValue(2.F)};
+  LaunchTimer timer(x->device());
+  const std::array launches{TimedLaunch{&kernel, one, scalars}, TimedLaunch{&kernel, all, scalars}};
+  for (const double time : timer.median_microseconds(launches)) {
+    EXPECT_GT(time, 0.5);
+    EXPECT_LT(time, 1000);
+  }
 }
 
 TEST_F(GpuTest, RefusesCodeOfAnotherArchitecture) {

@@ -119,6 +119,52 @@ KernelSource mapped_kernel() {
   return source;
 }
 
+KernelSource copy_boxes_kernel() {
+  KernelSource source;
+  source.name = "copy_boxes";
+  source.prelude = "using u32 = unsigned; using u64 = unsigned long long;\n";
+  source.body = R"(
+struct alignas(64) Map { u64 words[16]; };
+struct Parameters { Map x, y; };
+extern "C" __global__ void __launch_bounds__(32) copy_boxes(const __grid_constant__ Parameters p) {
+  extern __shared__ __align__(1024) unsigned char bytes[];
+  __shared__ u64 mbarrier;
+  const u32 box = __cvta_generic_to_shared(bytes), arrived = __cvta_generic_to_shared(&mbarrier);
+  const int row = 64 * blockIdx.x, head = blockIdx.y, batch = blockIdx.z;
+  if (threadIdx.x != 0) return;
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(arrived) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 8192;" :: "r"(arrived) : "memory");
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%3, %4, %5, %6}], [%2];"
+               :: "r"(box), "l"(&p.x), "r"(arrived), "r"(0), "r"(row), "r"(head), "r"(batch) : "memory");
+  asm volatile("{ .reg .pred over; again: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], 0; "
+               "@!over bra again; }" :: "r"(arrived) : "memory");
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+               :: "l"(&p.y), "r"(box), "r"(0), "r"(row), "r"(head), "r"(batch) : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+)";
+  for (const bool output : {false, true}) {
+    source.tensors.push_back({.name = output ? "y" : "x",
+                              .dtype = DType::bf16,
+                              .output = output,
+                              .dims = {named("B"), named("H"), named(output ? "S" : "X"), 64},
+                              .alignment = 16});
+    source.tensor_maps.push_back({.tensor = output, .row_dim = 2, .rows = 64});
+    source.parameters.push_back({Kind::tensor_map, output, 0, output ? 128 : 0});
+  }
+  source.extents = {"B", "H", "X", "S"};
+  source.parameter_bytes = 256;
+  source.grid = {{.name = "rows", .extent = named("S"), .tile = 64},
+                 {.name = "head", .extent = named("H"), .tile = 1},
+                 {.name = "batch", .extent = named("B"), .tile = 1}};
+  source.threads = 32;
+  source.shared_bytes = 64 * 128;
+  return source;
+}
+
 KernelSource spilling_kernel() {
   KernelSource source = scale_kernel();
   source.name = "spilling";

@@ -13,9 +13,13 @@ KernelSource scale_kernel();
 /// A kernel of the shape of an attention forward: q, k, o, lse; B, H static or named; Sq, Sk named.
 KernelSource attention_like_kernel();
 
-/// A kernel for the copy engine: q, k, o in bf16, [B, H, Sq or Sk, 128] each, with a tensor map of each at 0,
-/// 128 and 256 of the parameters, in boxes of 64 by 128, 96 and 64 rows; one block a tile of 128 rows.
+/// A kernel for the copy engine: q, k, o in bf16, [B, H, Sq or Sk, 128] each, with a tensor map of
+/// each at 0, 128 and 256 of the parameters, in boxes of 64 by 128, 96 and 64 rows; one block a
+/// tile of 128 rows.
 KernelSource mapped_kernel();
+
+/// Copies x, bf16 [B, H, X, 64], to y, [B, H, S, 64], in boxes of 64 rows (sm_90a). Rows that x lacks are 0.
+KernelSource copy_boxes_kernel();
 
 /// Keeps 200 values a thread where 32 registers are allowed.
 KernelSource spilling_kernel();
