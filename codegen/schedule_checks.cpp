@@ -109,6 +109,23 @@ void register_shares(const Look& look) {
       "producer_registers = 0 and consumer_registers = 0");
 }
 
+void outer_stages(const Look& look) {
+  const Schedule& s = look.schedule;
+  if (s.outer_stages == 1 || (s.outer_stages == 2 && s.persistent)) return;
+  look.refuse(
+      fmt::format("outer_stages = {}{}", s.outer_stages, s.persistent ? "" : " without persistent = true"),
+      "a tile loaded outside loops has one slot, or two where a block works through several tiles", "1",
+      [](Schedule& other) { other.outer_stages = 1; }, "outer_stages = 1");
+}
+
+void chains(const Look& look) {
+  const int chains = look.schedule.reduction_chains;
+  if (chains != 1 && chains != 2 && chains != 4)
+    look.refuse(
+        fmt::format("reduction_chains = {}", chains), "a row's fragments are dealt out to 1, 2 or 4 chains", "1",
+        [](Schedule& other) { other.reduction_chains = 1; }, "reduction_chains = 1");
+}
+
 void persistence(const Look& look) {
   if (!look.schedule.persistent) return;
   if (look.schedule.copy != CopyInstruction::tma)
@@ -220,7 +237,7 @@ void missing_tiles(const Look& look) {
           fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction,     copies, warpgroups, register_shares, persistence, number_formats, register_limit, shared_limit,
+constexpr Rule rules[] = {instruction,     copies, warpgroups, register_shares, chains, outer_stages, persistence, number_formats, register_limit, shared_limit,
                           resident_blocks, tiles,  warps,          stages,         missing_tiles};
 
 }  // namespace

@@ -128,8 +128,12 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("grid_order", schedule.grid_order);
   visit("overlap_products", schedule.overlap_products);
   visit("scale_late", schedule.scale_late);
+  visit("wait_late", schedule.wait_late);
+  visit("lazy_scaling", schedule.lazy_scaling);
+  visit("reduction_chains", schedule.reduction_chains);
   visit("alternate", schedule.alternate);
   visit("persistent", schedule.persistent);
+  visit("outer_stages", schedule.outer_stages);
   visit("producer_registers", schedule.producer_registers);
   visit("consumer_registers", schedule.consumer_registers);
   visit("blocks_per_processor", schedule.blocks_per_processor);

@@ -63,10 +63,20 @@ struct Schedule {
   /// Where products overlap: a carried sum is scaled before the product that adds to it starts, rather than
   /// behind the one before.
   bool scale_late = false;
+  /// What a round computes is there before the product of the last round is waited for; otherwise the compiler
+  /// puts the wait where it likes, which is as early as it can.
+  bool wait_late = false;
+  /// A carried sum is scaled only in warps where some factor is not one.
+  bool lazy_scaling = false;
+  /// Partial results side by side in a reduction along a tile's columns, each of which waits for no other.
+  int reduction_chains = 1;
   /// Warpgroups take turns at starting products, so that one computes while another multiplies.
   bool alternate = false;
   /// As many blocks as fit on the GPU work through all tiles; the next one's loads start during a store.
   bool persistent = false;
+  /// Slots for a tile that is loaded outside loops. With two, a persistent block loads it for its next tile
+  /// while this one's is in use, and a warpgroup that is done goes on before the others are.
+  int outer_stages = 1;
   int producer_registers = 0;  ///< a thread; 0: what the consumers leave
   int consumer_registers = 0;  ///< a thread; 0: the most that fit
 

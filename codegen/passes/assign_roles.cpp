@@ -36,7 +36,7 @@ class RoleAssignment {
     std::vector<OpId> front, rest;
     for (OpId id : program) (in_front_.count(id) ? front : rest).push_back(id);
     f_[consumers].ops = rest;
-    add_rings(consumers, 1);
+    add_rings(consumers, schedule_.outer_stages);
     needed_ = slice(rest, [&](const Op& op) { return fills(op); });
     for (OpId id : rest) produce(id, producer);
     consume(consumers);

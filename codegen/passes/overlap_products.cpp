@@ -225,6 +225,17 @@ class Overlap {
     }
   };
 
+  static bool is_scaling(const Cut& cut, OpId id) {
+    return std::any_of(cut.late.begin(), cut.late.end(), [&](const Cut::Late& l) { return l.scaling == id; });
+  }
+  /// Factors that all rows share by lanes, as those of a softmax whose maximum has not grown.
+  void mark_lazy(OpId scaling) {
+    Op& op = f_[scaling];
+    const bool by_vector = op.code == OpCode::mul && (f_[op.operands[0]].type.axes.size() == 1 ||
+                                                      f_[op.operands[1]].type.axes.size() == 1);
+    op.lazy = schedule_.lazy_scaling && by_vector;
+  }
+
   [[nodiscard]] bool scales_late(const Cut::Late& late) const {
     return schedule_.scale_late && late.scaling;
   }
@@ -399,12 +410,15 @@ class Overlap {
         });
         if (late_scaling) continue;
         const OpId copied = copier.copy(id);
+        if (held && is_scaling(cut, id)) mark_lazy(copied);
         append(target, copied);
       }
     };
+    const std::size_t computed = f_[target].ops.size();
     copy_rest(false);
     if (held) {
       const OpId late_landing = land(sums, 0);
+      if (schedule_.wait_late) settle_before(late_landing, target, computed);
       append(target, late_landing);
       for (std::size_t i = 0; i < cut.late.size(); ++i)
         copier.rename(arguments[cut.late[i].carried + 1], f_[late_landing].results[i]);
@@ -431,6 +445,20 @@ class Overlap {
     return handed;
   }
 
+  /// What the round has computed for the next is there before anything waits for the late products: else they
+  /// would not run beside it.
+  void settle_before(OpId landing, BlockId block, std::size_t begin) {
+    std::set<ValueId> read;
+    for (std::size_t i = f_[block].ops.size(); i-- > begin;) {
+      const Op& op = f_[f_[block].ops[i]];
+      const bool last = op.results.size() == 1 && f_[op.results[0]].type.dtype == DType::f32 &&
+                        f_[op.results[0]].home.space == Space::registers &&
+                        f_[op.results[0]].type.axes.size() == 1 && !read.count(op.results[0]);
+      if (last) f_[landing].operands.push_back(op.results[0]);
+      for_each_use(op, [&](const ValueId& v) { read.insert(v); });
+    }
+  }
+
   /// Starts a late product on what the round before has left; returns its sum.
   ValueId start_late(const Op& loop, const Cut& cut, std::size_t which, BlockId target,
                      const Handed::Late& held) {
@@ -444,6 +472,7 @@ class Overlap {
       for (ValueId operand : std::vector(f_[late.scaling].operands))
         if (operand != argument) copier.rename(operand, held.scalings[k++]);
       const OpId copied = copier.copy(late.scaling);
+      mark_lazy(copied);
       append(target, copied);
     } else {
       copier.rename(f_[late.dot].operands[2], held.sum);

@@ -6,6 +6,7 @@
 // that slot to be free waits for the store.
 #include <algorithm>
 
+#include "codegen/analysis/ring_barriers.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -16,7 +17,8 @@ using namespace ir;
 
 class StoreStaging {
  public:
-  StoreStaging(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+  StoreStaging(Function& f, const PassContext& context)
+      : f_(f), schedule_(context.schedule), target_(context.target) {}
 
   void run(BlockId block) {
     for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
@@ -50,7 +52,10 @@ class StoreStaging {
     const Op store = f_[id];
     const TileType type = f_[store.operands[0]].type;
     Buffer buffer{f_[store.tensor].name + "_tile", type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1};
-    if (by_engine()) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
+    // A persistent block asks for its next operand as soon as this one's has been read, if the output leaves
+    // it its place.
+    if (by_engine() && !(schedule_.persistent && has_room(buffer)))
+      buffer.over = dead_operand(block, position, buffer, type.axes[0]);
     const BufferId over = buffer.over;
     const BufferId staging = f_.add_buffer(std::move(buffer));
     ValueId staged;
@@ -65,6 +70,13 @@ class StoreStaging {
     f_[id].operands[0] = staged;
     if (over) release_behind(block, position + placed, over);
     return placed;
+  }
+
+  [[nodiscard]] bool has_room(const Buffer& wanted) const {
+    int bytes = wanted.bytes();
+    for (const Buffer& buffer : f_.buffers) bytes += buffer.over ? 0 : buffer.bytes();
+    const int limit = schedule_.shared_limit ? schedule_.shared_limit : target_.shared_per_block;
+    return ring_barriers(f_, bytes).end <= limit;
   }
 
   /// A ring of one slot that is awaited in this block before `position`, whose tile has the store's rows and
@@ -114,12 +126,13 @@ class StoreStaging {
 
   Function& f_;
   const Schedule& schedule_;
+  const Target& target_;
 };
 
 }  // namespace
 
 void stage_stores(Function& f, const PassContext& context) {
-  if (context.schedule.staged_stores) StoreStaging(f, context.schedule).run(f.body);
+  if (context.schedule.staged_stores) StoreStaging(f, context).run(f.body);
 }
 
 }  // namespace flashcore

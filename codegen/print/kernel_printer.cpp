@@ -112,6 +112,10 @@ void KernelPrinter::print_block(BlockId block) {
       print_guarded_mask(block, position_++);
       continue;
     }
+    if (op.lazy) {
+      print_lazy_scaling(block, position_++);
+      continue;
+    }
     const bool tile = !op.results.empty() && !f_[op.results[0]].type.is_scalar();
     if (kind_of(op.code) == OpKind::elementwise && tile && op.code != OpCode::tanh &&
         f_[op.results[0]].home.space == Space::registers) {

@@ -87,6 +87,7 @@ class KernelPrinter {
   std::size_t print_group(ir::BlockId block, std::size_t first);
   void print_run(ir::BlockId block, const std::vector<std::size_t>& run);
   void print_guarded_mask(ir::BlockId block, std::size_t position);
+  void print_lazy_scaling(ir::BlockId block, std::size_t position);
   void find_guarded_masks(const ir::Op& loop);
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
@@ -97,6 +98,7 @@ class KernelPrinter {
   std::string carried_array(ir::ValueId value) const;
   void print_pack(const ir::Op& op);
   void print_reduction(const ir::Op& op);
+  void print_chained_reduction(const ir::Op& op);
   void print_whole_reduction(const ir::Op& op, const char* start);
   static std::string combined(ir::OpCode reduction, const std::string& a, const std::string& b);
   void print_lane_combination(ir::OpCode reduction, const std::string& target,

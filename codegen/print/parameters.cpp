@@ -192,7 +192,7 @@ void KernelPrinter::print_block_count() {
 void KernelPrinter::print_tile_of_block() {
   const std::vector<AxisId> order = plan_grid();
   const std::string rest = names_.unique("rest");
-  out_.line("int {} = block;", rest);
+  out_.line("int {} = first + turn;", rest);
   for (std::size_t i = 0; i < order.size(); ++i) print_block_index(order[i], rest, i + 1 < order.size());
 }
 

@@ -92,7 +92,7 @@ std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
     if (kind_of(op.code) == OpKind::source || deferred_.count(i)) continue;
     if (op.results.size() == 1 && folded_.count(op.results[0])) continue;
     if (kind_of(op.code) != OpKind::elementwise || guarded_.count(op.results[0]) ||
-        f_[op.results[0]].home.space != Space::registers || op.code == OpCode::tanh)
+        f_[op.results[0]].home.space != Space::registers || op.code == OpCode::tanh || op.lazy)
       break;
     run.push_back(i);
   }
@@ -188,6 +188,24 @@ void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
   std::vector<std::size_t> run = guarded_[value];
   run.push_back(position);
   print_run(block, run);
+}
+
+/// A tile times a vector, in place: where all factors of a warp are one it stays as it is.
+void KernelPrinter::print_lazy_scaling(BlockId block, std::size_t position) {
+  const Op& op = f_[f_[block].ops[position]];
+  const std::size_t k = f_[op.operands[0]].type.axes.size() == 1 ? 0 : 1;
+  const ValueId factor = op.operands[k], from = op.operands[1 - k];
+  if (!dies_at(from, position) || storage_[from.index].empty() || is_source(from) || is_source(factor)) {
+    emit_group(block, {position}, position + 1, true);
+    return;
+  }
+  const Shape shape = shape_of(factor);
+  std::string ones;
+  for (int i = 0; i < shape.layouts[0].fragments; ++i)
+    for (int e = 0; e < shape.layouts[0].slots; ++e)
+      ones += fmt::format("{}{}[{}][{}] == 1.f", ones.empty() ? "" : " && ", storage_[factor.index], i, e);
+  auto guard = out_.block("if (!fc::all_lanes({}))", ones);
+  emit_group(block, {position}, position + 1, true);
 }
 
 /// Scalings that only a tanh reads are folded into its polynomial.
@@ -409,6 +427,41 @@ void KernelPrinter::print_whole_reduction(const Op& op, const char* start) {
   print_lane_combination(op.code, name, shape.layouts[0]);
 }
 
+/// Several partial results side by side: each element waits for the one before it in its own chain only.
+void KernelPrinter::print_chained_reduction(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Shape shape = shape_of(from);
+  const Combine combine = combine_of(op.code, f_[value].type.dtype);
+  const int chains = schedule_.reduction_chains;
+  declare(value);
+  const std::string parts = names_.unique(storage_[value.index] + "_parts");
+  out_.line("{} {}[{}][{}][{}];", array_type(value), parts, shape.layouts[0].fragments,
+            shape.layouts[0].slots, chains);
+  Shape rows = shape_of(value);
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(rows, scopes);
+    scopes.push_back(out_.unrolled("c", chains, false));
+    out_.line("{}[{}][{}][c] = {};", parts, cursor.fragments[0], cursor.slots[0], combine.start);
+  }
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape, scopes);
+    const std::string part = fmt::format("{}[{}][{}][{} % {}]", parts, cursor.fragments[0], cursor.slots[0],
+                                         cursor.fragments[1], chains);
+    out_.line("{} = {};", part, combined(op.code, part, element(from, cursor)));
+  }
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(rows, scopes, true);
+  const std::string target = element(value, cursor);
+  const auto part = [&](int c) { return fmt::format("{}[{}][{}][{}]", parts, cursor.fragments[0], cursor.slots[0], c); };
+  std::string all = part(0);
+  for (int c = 1; c < chains; ++c) all = combined(op.code, all, part(c));
+  out_.line("{} = {};", target, all);
+  if (op.scope != ReductionScope::lane && shape.layouts[1].lanes > 1)
+    print_lane_combination(op.code, target, shape.layouts[1]);
+}
+
 void KernelPrinter::print_reduction(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Shape shape = shape_of(from);
@@ -424,6 +477,9 @@ void KernelPrinter::print_reduction(const Op& op) {
     print_whole_reduction(op, combine.start);
     return;
   }
+  if (shape.axes.size() == 2 && along == 1 && schedule_.reduction_chains > 1 &&
+      shape.layouts[1].fragments % schedule_.reduction_chains == 0)
+    return print_chained_reduction(op);
   declare(value, op.code == OpCode::reduce_sum);
   if (op.code != OpCode::reduce_sum) {
     Writer::Scopes scopes;

@@ -170,7 +170,10 @@ void KernelPrinter::print_role(const Op& op) {
     Writer::Scopes tiles;
     if (schedule_.persistent) {
       print_block_count();
-      tiles.push_back(out_.block("for (int block = fc::block_x(); block < {}; block += fc::grid_x())", block_count_));
+      // Every other round backwards: who got a long tile in one gets a short one in the next.
+      tiles.push_back(out_.block("for (int first = 0; first < {}; first += fc::grid_x())", block_count_));
+      out_.line("const int turn = first / fc::grid_x() % 2 ? fc::grid_x() - 1 - fc::block_x() : fc::block_x();");
+      out_.line("if (first + turn >= {}) break;", block_count_);
       print_tile_of_block();
     }
     print_block(op.body);
@@ -236,8 +239,13 @@ void KernelPrinter::print_release(const Op& op) {
 }
 
 void KernelPrinter::print_landing(const Op& op) {
+  for (std::size_t i = op.results.size(); i < op.operands.size(); ++i) {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape_of(op.operands[i]), scopes);
+    out_.line("fc::settle({});", element(op.operands[i], cursor));
+  }
   out_.line("fc::await_products<{}>();", op.count);
-  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+  for (std::size_t i = 0; i < op.results.size(); ++i) {
     storage_[op.results[i].index] = storage_[op.operands[i].index];
     out_.line("fc::pin({});", storage_[op.results[i].index]);
   }

@@ -68,6 +68,7 @@ struct Op {
   bool descending = false;  ///< loop, next_tile
   bool once = false;        ///< loop: it visits its first tile, if there is one, and no other
 
+  bool lazy = false;     ///< mul: left out in warps where all factors are one
   bool started = false;  ///< dot: its sum may be read behind `land_products` only
 };
 

@@ -178,6 +178,8 @@ class Parser {
       op.masking = true;
     } else if (in_.take("started")) {
       op.started = true;
+    } else if (in_.take("lazy")) {
+      op.lazy = true;
     } else if (in_.take("descending")) {
       op.descending = true;
     } else {

@@ -157,6 +157,7 @@ class Printer {
     if (op.code == OpCode::wait_copies || op.code == OpCode::land_products) text += fmt::format(" pending {}", op.count);
     if (op.masking) text += " masking";
     if (op.started) text += " started";
+    if (op.lazy) text += " lazy";
     if (op.descending) text += " descending";
     return text;
   }

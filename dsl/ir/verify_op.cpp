@@ -22,6 +22,7 @@ class OpVerifier {
         op_.code != OpCode::dot)
       fail("only a reduction or a product is done by warp");
     if (op_.started && op_.code != OpCode::dot) fail("only a product is started");
+    if (op_.lazy && op_.code != OpCode::mul) fail("only a product of elements is lazy");
     if (op_.once && op_.code != OpCode::loop) fail("only a loop runs once");
     if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey && !is_role(op_.code))
       fail("only a loop or a role has a region");
@@ -105,7 +106,7 @@ class OpVerifier {
         results(0);
         break;
       case OpCode::land_products:
-        results(op_.operands.size());
+        if (op_.results.size() > op_.operands.size()) fail("it lands more products than it names");
         for (std::size_t i = 0; i < op_.results.size(); ++i)
           if (!(f_[op_.results[i]].type == f_[op_.operands[i]].type))
             fail(fmt::format("{} lands as {}", name(op_.operands[i]), name(op_.results[i])));

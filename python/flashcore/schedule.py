@@ -35,8 +35,12 @@ class Schedule:
     grid_order: Literal["tiles_first", "tiles_last"] = "tiles_first"
     overlap_products: bool = True
     scale_late: bool = False
+    wait_late: bool = False
+    lazy_scaling: bool = False
+    reduction_chains: int = 1
     alternate: bool = False
     persistent: bool = False
+    outer_stages: int = 1
     producer_registers: int = 0
     consumer_registers: int = 0
     blocks_per_processor: int = 1
