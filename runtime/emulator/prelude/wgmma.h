@@ -36,6 +36,8 @@ FC_DEVICE void await_products(int line = __builtin_LINE()) {
   fc_machine->await_products(pending, line);
 }
 
+FC_DEVICE void settle(float) {}
+
 template <int rows, int columns>
 FC_DEVICE void pin(float (&)[rows][columns][4]) {}
 
