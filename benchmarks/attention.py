@@ -16,23 +16,16 @@ import itertools
 import json
 import math
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
+from contest import MODEL_WIDTH, PEERS, build_kernels, measure, row_of, spec_of
 from gpu_timing import Timer, machine, require_gpu
-from report import BEGIN, TITLES, Row, cells, header, markdown, summary, write_markdown
-
-MODEL_WIDTH = 2048  # heads * head_dim
-PEERS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
-# Two right answers differ by the rounding of the probabilities and of the output.
-TOLERANCE = {"bf16": 1e-2, "fp16": 2e-3}
+from options import numbers, words
+from report import BEGIN, Row, cells, header, markdown, summary, write_markdown
 
 
 def parse() -> argparse.Namespace:
-    numbers = lambda text: [int(part) for part in text.split(",")]  # noqa: E731
-    words = lambda text: text.split(",")  # noqa: E731
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -52,84 +45,6 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def build_kernels(fc: Any, options: argparse.Namespace) -> dict[tuple[str, int, str], Any]:
-    """All kernels at once: they compile in parallel, and lengths do not matter to them."""
-
-    def build(key: tuple[str, int, str]) -> tuple[tuple[str, int, str], Any]:
-        dtype, head_dim, mask = key
-        spec = fc.AttentionSpec(
-            head_dim=head_dim,
-            dtype={"fp16": "f16"}.get(dtype, dtype),
-            mask=fc.causal() if mask == "causal" else fc.full(),
-        )
-        try:
-            kernel = fc.jit(spec, schedule=options.schedule)
-            kernel.prepare()
-            return key, kernel
-        except fc.Error as error:
-            return key, error
-
-    keys = list(itertools.product(options.dtypes, options.head_dims, options.masks))
-    with ThreadPoolExecutor() as pool:
-        return dict(pool.map(build, keys))
-
-
-def measure(
-    torch: Any, timer: Timer, kernel: Any, row: Row, options: argparse.Namespace
-) -> list[str]:
-    """Fills the row in; returns what went wrong."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    batch, heads = max(1, options.tokens // row.length), MODEL_WIDTH // row.head_dim
-    shape = (batch, heads, row.length, row.head_dim)
-    dtype = torch.bfloat16 if row.dtype == "bf16" else torch.float16
-    set_bytes = 4 * math.prod(shape) * 2
-    sets = max(2, min(math.ceil(3 * timer.l2_bytes / set_bytes), 20))
-    if set_bytes > timer.l2_bytes:
-        sets = 1
-    inputs = [
-        [torch.randn(shape, device="cuda", dtype=dtype) for _ in range(3)] for _ in range(sets)
-    ]
-    out = torch.full(shape, math.nan, device="cuda", dtype=dtype)
-    causal = row.mask == "causal"
-    problems = []
-
-    def peer_run(name: str) -> Any:
-        backend = getattr(SDPBackend, PEERS[name])
-
-        def run(index: int) -> Any:
-            with sdpa_kernel(backend):
-                return torch.nn.functional.scaled_dot_product_attention(
-                    *inputs[index], is_causal=causal
-                )
-
-        return run
-
-    kernel(*inputs[0], out=out)
-    runs = {"ours": lambda index: kernel(*inputs[index], out=out)}
-    for name in options.peers:
-        run = peer_run(name)
-        try:
-            expected = run(0).float()
-        except RuntimeError as error:
-            problems.append(f"{TITLES[name]}: {str(error).splitlines()[0]}")
-            continue
-        error = ((out.float() - expected).norm() / expected.norm()).item()
-        row.error = max(row.error, error) if math.isfinite(error) else math.inf
-        if not row.error < TOLERANCE[row.dtype]:
-            problems.append(f"WRONG: off by {error:.1e} from {TITLES[name]}; not timed")
-            row.ours = math.nan
-            return problems
-        runs[name] = run
-
-    times = timer.interleaved(list(runs.values()), options.budget_ms, sets)
-    operations = 4 * batch * heads * row.length**2 * row.head_dim * (0.5 if causal else 1)
-    speeds = {name: operations / ms / 1e9 for name, ms in zip(runs, times, strict=True)}
-    row.ours = speeds.pop("ours")
-    row.peers = speeds
-    return problems
-
-
 def main() -> int:
     options = parse()
     torch = require_gpu()
@@ -138,7 +53,8 @@ def main() -> int:
     torch.manual_seed(options.seed)
     timer, where = Timer(torch), machine(torch)
     print(where, flush=True)
-    kernels = build_kernels(fc, options)
+    keys = itertools.product(options.dtypes, options.head_dims, options.masks)
+    kernels = build_kernels(fc, {key: spec_of(fc, *key) for key in keys}, options.schedule)
     rows: list[Row] = []
     problems: list[str] = []
     line = "{:>5} {:>8} {:>7} {:>7} {:>10}" + " {:>17} {:>6}" * len(options.peers)
@@ -148,9 +64,9 @@ def main() -> int:
             problems.append(f"{dtype} {head_dim} {mask}: {kernel}")
             continue
         for length in options.lengths:
-            row = Row(dtype, head_dim, mask, length, math.nan)
+            row = row_of(dtype, head_dim, mask, length, options.tokens)
             try:
-                found = measure(torch, timer, kernel, row, options)
+                found = measure(torch, timer, kernel, row, options.peers, options.budget_ms)
             except fc.Error as error:
                 found = [str(error)]
             problems += [f"{dtype} {head_dim} {mask} {length}: {problem}" for problem in found]

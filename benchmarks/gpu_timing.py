@@ -7,6 +7,7 @@ whatever drifts, drifts for all.
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -69,11 +70,18 @@ class Timer:
         stop.synchronize()
         return start.elapsed_time(stop) / repeats
 
+    def sets(self, set_bytes: int) -> int:
+        """How many sets of inputs a contest walks through, so that none of them waits in L2."""
+        if set_bytes > self.l2_bytes:
+            return 1
+        return max(2, min(math.ceil(3 * self.l2_bytes / set_bytes), GRAPH_CALLS))
+
     def interleaved(self, runs: Sequence[Run], budget_ms: float, sets: int = 1) -> list[float]:
         """The median time of each contender, in milliseconds.
 
         Contenders of which one is quick are captured into CUDA graphs of some twenty calls that
-        walk through `sets` inputs, which together have to exceed the L2 cache.
+        walk through `sets` inputs. A replay finds the L2 cache overwritten, so with as many sets as
+        calls, or with sets that exceed it together, each call does.
         """
         estimates = [self.once(run) for run in runs]
         in_graphs = min(estimates) < GRAPH_BELOW_MS and sets > 1

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TITLES = {"flash": "FlashAttention 2", "cudnn": "cuDNN"}
+TITLES = {
+    "flash": "FlashAttention 2",
+    "cudnn": "cuDNN",
+    "fa3": "FA3 (estimated)",
+    "best": "best peer",  # the fastest of a row's peers
+}
 BEGIN, END = "<!-- benchmark:begin -->", "<!-- benchmark:end -->"
 
 
@@ -20,14 +25,30 @@ class Row:
     length: int
     ours: float  # TFLOP/s
     peers: dict[str, float] = field(default_factory=dict)  # TFLOP/s
-    error: float = 0.0  # against the first peer
+    error: float = 0.0  # against the peers, the largest
+    batch: int = 1
+    heads: int = 1
+
+    @property
+    def operations(self) -> float:
+        """A causal product counts half the operations of a full one."""
+        whole = 4 * self.batch * self.heads * self.length**2 * self.head_dim
+        return whole * (0.5 if self.mask == "causal" else 1)
+
+    def speed(self, peer: str) -> float | None:
+        """In TFLOP/s; None where it did not run."""
+        if peer == "best":
+            return max(self.peers.values(), default=None)
+        return self.peers.get(peer)
 
     def ratio(self, peer: str) -> float | None:
-        return self.ours / self.peers[peer] if peer in self.peers else None
+        """Above 1 where FlashCore is faster; None where one of the two has no time."""
+        speed = self.speed(peer)
+        return self.ours / speed if speed and math.isfinite(self.ours) else None
 
 
-def mean_and_minimum(rows: Sequence[Row], peer: str) -> tuple[float, float] | None:
-    ratios = [ratio for row in rows if (ratio := row.ratio(peer))]
+def mean_and_least(ratios: Sequence[float]) -> tuple[float, float] | None:
+    """The geometric mean and the smallest."""
     if not ratios:
         return None
     return math.exp(sum(map(math.log, ratios)) / len(ratios)), min(ratios)
@@ -46,8 +67,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def cells(row: Row, peers: Sequence[str]) -> list[str]:
     found = [row.dtype, str(row.head_dim), row.mask, str(row.length), f"{row.ours:.0f}"]
     for peer in peers:
-        ratio = row.ratio(peer)
-        found += [f"{row.peers[peer]:.0f}", f"{ratio:.2f}"] if ratio else ["-", "-"]
+        speed, ratio = row.speed(peer), row.ratio(peer)
+        found += [f"{speed:.0f}" if speed else "-", f"{ratio:.2f}" if ratio else "-"]
     return found
 
 
@@ -66,7 +87,7 @@ def summary(rows: Sequence[Row], peers: Sequence[str]) -> str:
     for head_dim, mask, part in [*parts, ("all", "", list(rows))]:
         line = [head_dim, mask, str(len(part))]
         for peer in peers:
-            found = mean_and_minimum(part, peer)
+            found = mean_and_least([ratio for row in part if (ratio := row.ratio(peer))])
             line += [f"{found[0]:.2f}", f"{found[1]:.2f}"] if found else ["-", "-"]
         lines.append(line)
     titles = ["head_dim", "mask", "rows"]

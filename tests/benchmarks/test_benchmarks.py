@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-from report import BEGIN, END, Row, summary, write_markdown  # noqa: E402
+import hopper  # noqa: E402
+from contest import row_of  # noqa: E402
+from gpu_timing import GRAPH_CALLS, Timer  # noqa: E402
+from report import BEGIN, END, Row, cells, summary, write_markdown  # noqa: E402
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,7 +42,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(has_gpu(), reason="here they run")
-@pytest.mark.parametrize("script", ["attention.py", "launch.py", "variants.py"])
+@pytest.mark.parametrize("script", ["attention.py", "hopper.py", "launch.py", "variants.py"])
 def test_without_a_gpu_a_script_says_so(script: str) -> None:
     done = run(script)
     assert done.returncode != 0
@@ -60,3 +64,68 @@ def test_markdown_goes_between_its_comments(tmp_path: Path) -> None:
     file.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     write_markdown(file, "new\n")
     assert file.read_text() == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+
+
+def test_the_best_peer_is_the_fastest_one_that_ran() -> None:
+    row = Row("bf16", 64, "full", 512, ours=300.0, peers={"flash": 200.0, "cudnn": 400.0})
+    assert (row.speed("best"), row.ratio("best"), row.ratio("fa3")) == (400.0, 0.75, None)
+    assert cells(row, ["fa3", "best"])[-4:] == ["-", "-", "400", "0.75"]
+    failed = Row("bf16", 64, "full", 512, ours=math.nan, peers={"flash": 200.0})
+    assert cells(failed, ["flash"])[-3:] == ["nan", "200", "-"]
+    assert "-" in summary([failed], ["flash"])  # no ratio, and no mean of none
+
+
+def test_a_row_counts_its_operations() -> None:
+    full, causal = (row_of("bf16", 128, mask, 4096, 16384) for mask in ("full", "causal"))
+    assert (full.batch, full.heads) == (4, 16)
+    assert full.operations == 4 * 4 * 16 * 4096**2 * 128 == 2 * causal.operations
+    assert row_of("bf16", 128, "full", 32768, 16384).batch == 1
+
+
+def test_inputs_exceed_the_cache_or_differ_in_every_call_of_a_graph() -> None:
+    timer = Timer.__new__(Timer)
+    timer.l2_bytes = 60 << 20
+    assert timer.sets(61 << 20) == 1
+    assert timer.sets(60 << 20) == 3
+    assert timer.sets(1 << 20) == GRAPH_CALLS
+
+
+def test_flash_attention_3_is_estimated_where_its_ratio_is_known() -> None:
+    row = Row("bf16", 128, "causal", 2048, 600.0, peers={"cudnn": 500.0, "flash": 300.0})
+    hopper.estimate_fa3(row)
+    assert row.peers["fa3"] == 600.0
+    for other in (Row("bf16", 128, "full", 100, 1.0, {"cudnn": 1.0}),
+                  Row("bf16", 96, "full", 512, 1.0, {"cudnn": 1.0}),
+                  Row("bf16", 128, "full", 512, 1.0, {"flash": 1.0})):  # fmt: skip
+        hopper.estimate_fa3(other)
+        assert "fa3" not in other.peers
+    assert all(len(ratios) == len(hopper.FA3_LENGTHS) for ratios in hopper.FA3_TO_CUDNN.values())
+
+
+def test_the_page_of_the_hopper_benchmark() -> None:
+    rows = [
+        Row("bf16", 128, "full", 8192, 600.0, {"cudnn": 500.0}),
+        Row("bf16", 64, "full", 8192, 300.0, {"cudnn": 400.0}),
+        Row("bf16", 64, "causal", 8192, math.nan),
+    ]
+    # 4 * 8 * 512^2 * 64 operations at 100 TFLOP/s take 5.37 us.
+    small = Row("bf16", 64, "full", 512, 100.0, {"flash": 125.0}, batch=1, heads=8)
+    assert hopper.small_cells(small) == ["B1 H8 S512 D64", "full", "5.37", "-", "4.29", "1.25"]
+    softcap = hopper.VARIANTS[-1].name
+    variants = [hopper.VariantRow(softcap, 64, 4096, 2.0, 3.0, 1.6), hopper.VariantRow("x", 64, 1)]
+    results = hopper.Results("here", rows, [small], variants, products=[900.0, 750.0, 600.0])
+    results.problems.append("a row failed")
+    page = hopper.markdown(results)
+    for line in (
+        "- ours / best peer: geometric mean 0.949, least 0.750",
+        "- least row: bf16 64 full 8192 at 0.750",
+        "- bf16 head_dim 128 full 8k: 0.800 of the product",
+        "- bf16 head_dim 64 full 8k: 0.400 of the product",
+        "- ours / best: most 1.250",
+        "- FlexAttention / ours, times: geometric mean 1.500, least 1.500",
+        f"- {softcap}: at most 1.250 of the time of plain causal",
+        "- a row failed",
+    ):
+        assert line in page.splitlines()
+    assert len(hopper.markdown(results, every_row=False)) < len(page)
+    assert hopper.forward_lines(hopper.Results("here"))[0] == "ours / best peer: no rows"
