@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from draw import Case, Config
-from draw_expressions import evaluate as expression
+from draw import Case
+from meaning import evaluate as expression
 
 import flashcore as fc
 
@@ -47,14 +47,16 @@ class Expected:
 
 
 def modified(
-    scores: torch.Tensor, spec: fc.AttentionSpec, captured: dict[str, torch.Tensor]
+    scores: torch.Tensor, spec: fc.AttentionSpec, captured: dict[str, torch.Tensor], first: int
 ) -> tuple[torch.Tensor, float]:
-    """The scores as the softmax takes them, with the sink as one more key, and the largest."""
+    """The scores as the softmax takes them, with the sink as one more key, and the largest. `first`
+    is the number of the first sequence."""
     lengths = dict(zip(("b", "h", "q_idx", "kv_idx"), scores.shape, strict=True))
     names: dict[str, Any] = {"q_len": lengths["q_idx"], "kv_len": lengths["kv_idx"]}
     for at, (name, size) in enumerate(lengths.items()):
         shape = [-1 if i == at else 1 for i in range(4)]
         names[name] = torch.arange(size, device=scores.device).view(shape)
+    names["b"] = names["b"] + first
     mask, score, sink = spec.expressions
     if score is not None:
         scores = expression(score.text, captured, scores.dtype, score=scores, **names)
@@ -69,24 +71,23 @@ def modified(
 
 
 def evaluate(
-    config: Config,
+    spec: fc.AttentionSpec,
     case: Case,
     q: Any,
     k: Any,
     v: Any,
     captured: dict[str, torch.Tensor],
+    first: int = 0,
 ) -> Expected:
-    spec = config.spec
-    if spec.layout == "bshd":
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    """Of sequences of one length, [batch, heads, length, dim]; the first has number `first`."""
     group = case.heads // case.kv_heads
     k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
     if spec.sink is not None:
-        v = torch.cat([v, torch.zeros_like(v[:, :, :1])], dim=2) if case.kv_len else v
+        v = torch.cat([v, torch.zeros_like(v[:, :, :1])], dim=2) if v.shape[2] else v
     scale = case.scale or 1 / math.sqrt(spec.head_dim)
 
     raw = q.double() @ k.double().transpose(-1, -2) * scale
-    scores, largest = modified(raw, spec, captured)
+    scores, largest = modified(raw, spec, captured, first)
     largest = max(largest, raw.abs().max().item() if raw.numel() else 0.0)
     if scores.shape[-1] > v.shape[2]:  # a sink beside no key at all
         v = v.new_zeros((*v.shape[:2], scores.shape[-1], v.shape[3]))
@@ -94,7 +95,8 @@ def evaluate(
     exact = divide(probs @ v.double(), sums)
     root = divide((probs**2 @ v.double() ** 2).sqrt(), sums)
 
-    plain_scores, _ = modified(q.float() @ k.float().transpose(-1, -2) * scale, spec, captured)
+    plain_raw = q.float() @ k.float().transpose(-1, -2) * scale
+    plain_scores, _ = modified(plain_raw, spec, captured, first)
     plain_probs, plain_sums, _ = softmax(plain_scores)
     rounded = plain_probs.to(q.dtype).float()
     plain = divide(rounded @ v.float(), plain_sums).to(q.dtype).double()
@@ -103,8 +105,6 @@ def evaluate(
     top = lambda x: x.abs().max().item() if x.numel() else 0.0  # noqa: E731
     lost = 2.0**-20 * largest
     bound = 2 * top(plain - exact) + u * (top(exact) + 2 * top(root)) + lost * top(v) + 1e-6
-    if spec.layout == "bshd":
-        exact = exact.transpose(1, 2)
     return Expected(exact, lse.squeeze(-1), bound, 1e-5 + lost)
 
 
