@@ -127,7 +127,14 @@ void chains(const Look& look) {
 }
 
 void persistence(const Look& look) {
-  if (!look.schedule.persistent) return;
+  if (!look.schedule.persistent) {
+    if (look.schedule.grid_order == GridOrder::sections)
+      look.refuse(
+          "grid_order = sections without persistent = true", "the hardware numbers blocks by three axes and no more",
+          "tiles_first or tiles_last", [](Schedule& other) { other.grid_order = GridOrder::tiles_first; },
+          "grid_order = tiles_first");
+    return;
+  }
   if (look.schedule.copy != CopyInstruction::tma)
     look.refuse(
         "persistent = true without copy = tma", "what a block loads ahead for its next tile the copy engine brings",

@@ -32,6 +32,7 @@ std::string_view name_of(GridOrder order) {
   switch (order) {
     case GridOrder::tiles_first: return "tiles_first";
     case GridOrder::tiles_last: return "tiles_last";
+    case GridOrder::sections: return "sections";
   }
   return "?";
 }

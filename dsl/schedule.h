@@ -27,6 +27,7 @@ enum class Softmax {
 enum class GridOrder {
   tiles_first,  ///< the tiles of one head are neighbours and share its keys in L2
   tiles_last,   ///< the same tile of all heads are neighbours
+  sections,     ///< the same tile of as many heads as have room in L2 (persistent blocks only)
 };
 
 struct Schedule {

@@ -79,7 +79,7 @@ class StoreStaging {
     return ring_barriers(f_, bytes).end <= limit;
   }
 
-  /// A ring of one slot that is awaited in this block before `position`, whose tile has the store's rows and
+  /// A ring that is awaited in this block before `position`, whose tile has the store's rows and
   /// place for it, warpgroup by warpgroup, and that no other output takes.
   [[nodiscard]] BufferId dead_operand(BlockId block, std::size_t position, const Buffer& wanted,
                                       AxisId rows) const {
@@ -91,7 +91,7 @@ class StoreStaging {
           buffer.columns == wanted.columns || (buffer.columns % 64 == 0 && wanted.columns % 64 == 0);
       const bool taken = std::any_of(f_.buffers.begin(), f_.buffers.end(),
                                      [&](const Buffer& other) { return other.over == op.buffer; });
-      if (buffer.stages == 1 && f_[op.results[0]].type.axes[0] == rows && same_panels && !taken &&
+      if (f_[op.results[0]].type.axes[0] == rows && same_panels && !taken &&
           buffer.slot_bytes() >= wanted.slot_bytes() && read_by_rows(op.results[0]))
         return op.buffer;
     }

@@ -51,6 +51,8 @@ class KernelPrinter {
   void print_block_index(ir::AxisId id, const std::string& index, bool needs_count);
   void print_block_count();
   void print_tile_of_block();
+  void print_section(const std::vector<ir::AxisId>& order);
+  int looped_bytes(ir::AxisId axis) const;
   std::string blocks_along(ir::AxisId axis) const;
   [[nodiscard]] int scalar_named(const std::string& name) const;
   std::string stride(ir::TensorId tensor, std::size_t dim) const;
@@ -176,6 +178,8 @@ class KernelPrinter {
   void print_copy(const ir::Op& op);
   void print_store(const ir::Op& op);
   void print_staged_store(const ir::Op& op);
+  bool stores_by_quads(const ir::Op& op) const;
+  void print_quad_store(const ir::Op& op);
   void print_load(const ir::Op& op);
   void print_access(const ir::Op& op, ir::ValueId tile, bool is_store);
   std::string source_pointer(const ir::Op& op);
@@ -205,6 +209,7 @@ class KernelPrinter {
 
   RingBarriers rings_;
   std::map<ir::BufferId, Ring> ring_names_;
+  std::string section_, section_blocks_, section_positions_;
   std::string block_count_;  ///< of a persistent kernel: how many tiles there are for all blocks
 
   std::vector<std::string> storage_;   ///< by value: variable, array or address

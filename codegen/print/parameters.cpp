@@ -124,9 +124,9 @@ std::vector<AxisId> KernelPrinter::plan_grid() {
     if (f_.axes[i].kind == AxisKind::parallel_tiles) tiles.push_back(AxisId(i));
     if (f_.axes[i].kind == AxisKind::parallel) positions.insert(positions.begin(), AxisId(i));
   }
-  std::vector<AxisId> order = schedule_.grid_order == GridOrder::tiles_first ? tiles : positions;
-  const std::vector<AxisId>& rest =
-      schedule_.grid_order == GridOrder::tiles_first ? positions : tiles;
+  const bool tiles_first = schedule_.grid_order == GridOrder::tiles_first;
+  std::vector<AxisId> order = tiles_first ? tiles : positions;
+  const std::vector<AxisId>& rest = tiles_first ? positions : tiles;
   order.insert(order.end(), rest.begin(), rest.end());
   source_.grid.clear();
   for (AxisId axis : order)
@@ -186,6 +186,43 @@ void KernelPrinter::print_block_count() {
   }
   block_count_ = names_.unique("block_count");
   out_.line("const int {} = {};", block_count_, count.empty() ? "1" : count);
+  if (schedule_.grid_order == GridOrder::sections) print_section(plan_grid());
+}
+
+/// Bytes that a block's loops read along `axis`, for each of its elements.
+int KernelPrinter::looped_bytes(AxisId axis) const {
+  int bytes = 0;
+  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+    if (op.code != OpCode::fill_slot || op.coordinates.size() < 2) return;
+    for (const Coordinate& c : op.coordinates)
+      if (c.axis == axis) bytes += f_[op.buffer].columns * size_of(f_[op.buffer].dtype);
+  });
+  return bytes;
+}
+
+/// Positions whose looped tiles have room in L2 together. Half of it: blocks do not keep in step.
+void KernelPrinter::print_section(const std::vector<AxisId>& order) {
+  constexpr int budget = 32 << 20;
+  std::string bytes;
+  for (std::size_t i = 0; i < f_.axes.size(); ++i) {
+    const AxisId axis(i);
+    const int each = f_[axis].kind == AxisKind::tiles ? looped_bytes(axis) : 0;
+    if (each) bytes += fmt::format("{}fc::max(1, {}) * {}", bytes.empty() ? "" : " + ", extent(axis), each);
+  }
+  std::string positions, tiles;
+  for (AxisId axis : order) {
+    std::string& count = f_[axis].kind == AxisKind::parallel_tiles ? tiles : positions;
+    const std::string along = blocks_along(axis);
+    count += fmt::format("{}({})", count.empty() ? "" : " * ", along);
+  }
+  section_ = names_.unique("section");
+  section_blocks_ = names_.unique("section_blocks");
+  section_positions_ = names_.unique("positions");
+  out_.comment("as many positions as have room in L2 take turns at one tile before all go on to the next");
+  out_.line("const int {} = {};", section_positions_, positions.empty() ? "1" : positions);
+  out_.line("const int {} = fc::max(1, fc::min({}, {} / ({})));", section_, section_positions_, budget,
+            bytes.empty() ? "1" : bytes);
+  out_.line("const int {} = {} * {};", section_blocks_, section_, tiles.empty() ? "1" : tiles);
 }
 
 /// Of a persistent kernel: the tile that is the `block`-th of all.
@@ -193,7 +230,28 @@ void KernelPrinter::print_tile_of_block() {
   const std::vector<AxisId> order = plan_grid();
   const std::string rest = names_.unique("rest");
   out_.line("int {} = first + turn;", rest);
-  for (std::size_t i = 0; i < order.size(); ++i) print_block_index(order[i], rest, i + 1 < order.size());
+  if (schedule_.grid_order != GridOrder::sections) {
+    for (std::size_t i = 0; i < order.size(); ++i) print_block_index(order[i], rest, i + 1 < order.size());
+    return;
+  }
+  const std::string begin = names_.unique("section_begin"), here = names_.unique("positions_here");
+  const std::string position = names_.unique("position");
+  out_.line("const int {} = {} / {} * {};", begin, rest, section_blocks_, section_);
+  out_.line("const int {} = fc::min({}, {} - {});", here, section_, section_positions_, begin);
+  out_.line("{} -= {} / {} * {};", rest, begin, section_, section_blocks_);
+  out_.line("int {} = {} + {} % {};", position, begin, rest, here);
+  out_.line("{} /= {};", rest, here);
+  // Odd sections run backwards: where one ends with short tiles the next begins with such.
+  std::string tiles_of_position;
+  for (AxisId axis : order)
+    if (f_[axis].kind == AxisKind::parallel_tiles)
+      tiles_of_position += fmt::format("{}({})", tiles_of_position.empty() ? "" : " * ", blocks_along(axis));
+  if (!tiles_of_position.empty())
+    out_.line("if ({0} / {1} % 2) {2} = {3} - 1 - {2};", begin, section_, rest, tiles_of_position);
+  std::vector<AxisId> positions, tiles;
+  for (AxisId axis : order) (f_[axis].kind == AxisKind::parallel_tiles ? tiles : positions).push_back(axis);
+  for (std::size_t i = 0; i < positions.size(); ++i) print_block_index(positions[i], position, i + 1 < positions.size());
+  for (std::size_t i = 0; i < tiles.size(); ++i) print_block_index(tiles[i], rest, i + 1 < tiles.size());
 }
 
 }  // namespace flashcore

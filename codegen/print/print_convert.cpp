@@ -54,8 +54,10 @@ void KernelPrinter::print_to_shared(const Op& op) {
   const Shape shape = shape_of(from);
   storage_[value.index] = names_.unique(label(value));
   out_.comment(fmt::format("{} in shared memory", label(from)));
+  const BufferId over = buffer.over;
   out_.line("const fc::u32 {} = {};", storage_[value.index],
-            chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
+            over ? chunk_base(f_[over], ring_names_[over].slot)
+                 : chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
   Shape held = shape;
   if (op.shares.warps > 1) held.layouts.push_back(op.shares);
   Writer::Scopes scopes;

@@ -228,8 +228,62 @@ void KernelPrinter::print_store(const Op& op) {
   }
   if (f_[op.operands[0]].home.space == Space::shared)
     schedule_.copy == CopyInstruction::tma ? print_bulk_store(op) : print_staged_store(op);
+  else if (stores_by_quads(op))
+    print_quad_store(op);
   else
     print_access(op, op.operands[0], true);
+}
+
+/// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row. Only beside
+/// wgmma, whose blocks have no place for the tile in shared memory, or are to keep it for the next one.
+bool KernelPrinter::stores_by_quads(const Op& op) const {
+  const Value& value = f_[op.operands[0]];
+  if (schedule_.instruction != Instruction::wgmma || !is_half(value.type.dtype) || value.home.axes.size() != 2)
+    return false;
+  const AxisLayout &rows = value.home.axes[0], &columns = value.home.axes[1];
+  return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 && columns.lanes == 4 &&
+         columns.warps == 1 && columns.fragments % 4 == 0 && rows.lanes == 8 && rows.slots == 2;
+}
+
+void KernelPrinter::print_quad_store(const Op& op) {
+  const ValueId value = op.operands[0];
+  const auto& axes = f_[value].type.axes;
+  const AxisLayout &rows = f_[value].home.axes[0], &columns = f_[value].home.axes[1];
+  const Axis& column_axis = f_[axes[1]];
+  require_alignment(op.tensor, 16);
+  const std::string pointer = source_pointer(op);
+  const std::string type{element_type(f_[value].type.dtype)};
+  out_.comment(fmt::format("store {} = {}, each lane 8 columns", f_[op.tensor].name, label(value)));
+  Writer::Scopes scopes;
+  if (rows.fragments > 1) scopes.push_back(out_.unrolled("i", rows.fragments));
+  scopes.push_back(out_.unrolled("r", 2));
+  const std::string i = rows.fragments > 1 ? "i" : "0";
+  const std::string row = fmt::format("{} + {}{} + r * 8", begin(axes[0]), lane_offset(axes[0], rows),
+                                      rows.fragments > 1 ? " + i * 16" : "");
+  out_.line("const int row = {};", row);
+  out_.line("{}* const line = {} + row * {} + {};", type, pointer, stride(op.tensor, dim_of(op, axes[0])), begin(axes[1]));
+  scopes.push_back(out_.unrolled("j", columns.fragments / 4));
+  out_.line("fc::u32 word[4];");
+  {
+    auto pack = out_.unrolled("n", 4, false);
+    out_.line("word[n] = fc::pack<{0}>({1}[{2}][j * 4 + n][2 * r], {1}[{2}][j * 4 + n][2 * r + 1]);", type,
+              storage_[value.index], i);
+  }
+  out_.line("fc::transpose_quad(word, lane);");
+  out_.line("const int column = j * 32 + lane % 4 * 8;");
+  std::string inside;
+  if (f_[axes[0]].may_overrun()) inside = fmt::format("row < {}", extent(axes[0]));
+  const std::string left = fmt::format("{} - {} - column", extent(axes[1]), begin(axes[1]));
+  const bool whole_chunks = column_axis.fixed_length().value_or(1) % 8 == 0;
+  if (column_axis.may_overrun())
+    inside += fmt::format("{}{} > 0", inside.empty() ? "" : " && ", left);
+  Writer::Scopes guard;
+  if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
+  const std::string chunk = "fc::chunk{{word[0], word[1], word[2], word[3]}}";
+  if (column_axis.may_overrun() && !whole_chunks)
+    out_.line("fc::store_partial_chunk(line + column, {}, {});", chunk, left);
+  else
+    out_.line("fc::store_chunk(line + column, {});", chunk);
 }
 
 void KernelPrinter::print_staged_store(const Op& op) {

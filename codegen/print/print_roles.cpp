@@ -171,8 +171,9 @@ void KernelPrinter::print_role(const Op& op) {
     if (schedule_.persistent) {
       print_block_count();
       // Every other round backwards: who got a long tile in one gets a short one in the next.
+      out_.line("int turn = fc::grid_x() - 1 - fc::block_x();");
       tiles.push_back(out_.block("for (int first = 0; first < {}; first += fc::grid_x())", block_count_));
-      out_.line("const int turn = first / fc::grid_x() % 2 ? fc::grid_x() - 1 - fc::block_x() : fc::block_x();");
+      out_.line("turn = fc::grid_x() - 1 - turn;");
       out_.line("if (first + turn >= {}) break;", block_count_);
       print_tile_of_block();
     }

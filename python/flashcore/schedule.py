@@ -32,7 +32,7 @@ class Schedule:
     peel_masks: bool = False
     descending: bool = True
     last_tiles_first: bool = False
-    grid_order: Literal["tiles_first", "tiles_last"] = "tiles_first"
+    grid_order: Literal["tiles_first", "tiles_last", "sections"] = "tiles_first"
     overlap_products: bool = True
     scale_late: bool = False
     wait_late: bool = False

@@ -11,6 +11,7 @@
 #include "mbarrier.h"
 #include "memory.h"
 #include "mma_m16n8k16.h"
+#include "quad.cuh"
 #include "shared_tile.cuh"
 #include "thread.h"
 #include "tile_set.cuh"
