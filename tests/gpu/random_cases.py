@@ -30,7 +30,7 @@ from draw import FAMILIES, Case, Config, draw_case, draw_config
 import flashcore as fc
 from flashcore.just_in_time import default_target
 
-REFUSED = "the compiler refused the kernel that returns lse, too"
+REFUSED = "cases did not run: the kernel that returns lse, too, is refused: "
 
 
 def run(kernel: Any, config: Config, case: Case, seed: int, device: str) -> str | None:
@@ -43,7 +43,8 @@ def run(kernel: Any, config: Config, case: Case, seed: int, device: str) -> str 
     except fc.CompileError as error:
         if is_bug(error, config):
             raise
-        return REFUSED  # the kernel that also returns lse may need one register more
+        # The kernel that also returns lse may need one register more.
+        return REFUSED + reason(error.what)
     except fc.DeviceError as error:
         if case.memory == "misaligned" and not call.aligned() and "not aligned" in str(error):
             return None
@@ -63,7 +64,7 @@ def is_bug(error: fc.Error, config: Config) -> str | None:
     if not error.why:
         return "without a reason"
     # ptxas has its own words for a product that does not fit in the registers, (C7602).
-    code = isinstance(error, fc.CompileError) and "NVRTC_ERROR_COMPILATION" in error.why
+    code = isinstance(error, fc.CompileError) and " refuses " in error.what
     return "its code does not compile" if code and "(C7" not in error.why else None
 
 
@@ -168,7 +169,7 @@ def main() -> int:
     print(
         f"{len(accepted)} kernels of {len(expressions)} different mask, score and sink expressions"
     )
-    passed = late = 0
+    passed, late = 0, collections.Counter[str]()
     for index in indices:
         number = index % options.kernels
         if number in refused:
@@ -181,13 +182,14 @@ def main() -> int:
             problem = traceback.format_exc(limit=3).strip()
         if problem is None:
             passed += 1
-        elif problem == REFUSED:
-            late += 1  # nothing ran: neither passed nor failed
+        elif problem.startswith(REFUSED):
+            late[problem] += 1  # nothing ran: neither passed nor failed
         else:
             failed += 1
             again = f"--family {family} --seed {options.seed} --only {index}"
             print(f"FAIL {again}: {problem}\n     {case}\n     {config}")
-    print(f"{late} cases did not run: {REFUSED}")
+    for problem, count in late.most_common():
+        print(f"{count} {problem}")
     print(f"{passed} passed, {failed} failed, {len(refused)} schedules refused")
     return 1 if failed else 0
 
