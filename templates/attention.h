@@ -2,6 +2,7 @@
 // it ships with.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "dsl/flashcore.h"
@@ -13,13 +14,22 @@ namespace flashcore {
 /// check(spec).
 Program attention_forward(const AttentionSpec& spec);
 
+/// How much a launch has to do, where that is known; a spec's kernels run any. Short sequences and few of them
+/// want other schedules than long ones.
+struct AttentionProblem {
+  std::int64_t batch = 0, heads = 0;   ///< of the queries
+  std::int64_t q_len = 0, kv_len = 0;  ///< the longest sequence's, 0: not known
+};
+
 /// The schedule that ships for a spec and a target: tile sizes chosen by measurement for head_dim 64,
 /// 128 and 256, by the same rules for the others.
-Schedule attention_schedule(const AttentionSpec& spec, const Target& target);
+Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
+                            const AttentionProblem& problem = {});
 
 /// That schedule and then safer ones, which leave the compiler more registers. The large tiles use all
 /// there are, and another version of the compiler may find one too few: build_first_fitting takes the
 /// first of these whose code keeps its promises.
-std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target);
+std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
+                                          const AttentionProblem& problem = {});
 
 }  // namespace flashcore

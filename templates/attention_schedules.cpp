@@ -1,9 +1,10 @@
-// Schedules that ship for attention_forward: on mma.sync, and on opaque blocks where there is no such.
+// Schedules that ship for attention_forward: on wgmma, on mma.sync, and on opaque blocks where there is neither.
 // docs/performance.md says what was measured and what was tried besides.
 #include <algorithm>
 
 #include "templates/attention.h"
 #include "templates/families.h"
+#include "templates/hopper_schedules.h"
 
 namespace flashcore {
 namespace {
@@ -43,10 +44,8 @@ Schedule block_schedule(const AttentionSpec& spec, const Target& target) {
   return s;
 }
 
-}  // namespace
-
-Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
-  if (!target.mma_m16n8k16) return block_schedule(spec, target);
+/// Products of one warp each.
+Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
   const int dim = std::max(spec.head_dim, spec.value_dim());
   const bool masked = !spec.mask.is_full();
   // Data centre parts have 160 KiB a multiprocessor and more, workstation parts 100.
@@ -98,8 +97,36 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target) {
   return s;
 }
 
-std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target) {
-  std::vector<Schedule> schedules{attention_schedule(spec, target)};
+}  // namespace
+
+Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
+                            const AttentionProblem& problem) {
+  if (target.wgmma) return hopper_schedule(spec, problem);
+  return target.mma_m16n8k16 ? warp_schedule(spec, target) : block_schedule(spec, target);
+}
+std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
+                                          const AttentionProblem& problem) {
+  std::vector<Schedule> schedules{attention_schedule(spec, target, problem)};
+  if (target.wgmma) {
+    // Fewer keys a tile, then one block a multiprocessor with small tiles, and then no warpgroups at all.
+    Schedule fewer_keys = schedules.front();
+    fewer_keys.tiles["cols"] = std::max(16, fewer_keys.tiles["cols"] - 32);
+    schedules.push_back(std::move(fewer_keys));
+    Schedule smaller = schedules.front();
+    smaller.tiles["rows"] = 128;
+    smaller.tiles["cols"] = std::min(64, smaller.tiles["cols"]);
+    smaller.warps_m = 8;
+    smaller.blocks_per_processor = 1;
+    smaller.persistent = smaller.alternate = false;
+    smaller.outer_stages = 1;
+    smaller.staged_stores = true;
+    smaller.grid_order = GridOrder::tiles_first;
+    schedules.push_back(std::move(smaller));
+    Target older = target;
+    older.wgmma = older.tma = false;
+    for (Schedule& other : attention_schedules(spec, older)) schedules.push_back(std::move(other));
+    return schedules;
+  }
   for (int cols : {64, 32}) {
     Schedule smaller = schedules.front();
     if (smaller.tiles["cols"] <= cols) continue;

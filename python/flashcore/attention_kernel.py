@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from . import _core
 from .arrays import empty
-from .errors import CompileError, DeviceError
+from .errors import CompileError, DeviceError, ScheduleError
 from .expression import bound_arrays
 from .kernel import Kernel
 from .lengths import lengths
@@ -18,6 +18,9 @@ from .schedule import Schedule
 from .spec import AttentionSpec
 
 Array = TypeVar("Array")
+
+_CUDA = 2  # DLPack's number for it
+_MOST_SHAPES = 4096
 
 
 class AttentionKernel(Kernel):
@@ -43,6 +46,10 @@ class AttentionKernel(Kernel):
         self._needs_lengths = spec.layout == "thd" or spec.q_lens or spec.kv_lens
         self._with_lse: AttentionKernel | None = self if spec.lse else None
         self._safer: tuple[Schedule, ...] = ()
+        # Where schedules depend on how much there is to do: kernels by schedule, and by the shapes of
+        # q and k of the calls seen so far.
+        self._variants: dict[str, AttentionKernel] | None = None
+        self._by_shapes: dict[tuple[Any, Any], AttentionKernel] = {}
         self._captured = bound_arrays(*spec.expressions)
         self._arrays = _all_given(self._captured)
 
@@ -51,12 +58,12 @@ class AttentionKernel(Kernel):
         cls, spec: AttentionSpec, schedules: Sequence[Schedule], target: str
     ) -> AttentionKernel:
         """Compiled, under the first of the schedules whose code does not spill."""
-        refusal: CompileError | None = None
+        refusal: CompileError | ScheduleError | None = None
         for i, schedule in enumerate(schedules):
-            kernel = cls(spec, schedule, target)
             try:
+                kernel = cls(spec, schedule, target)
                 kernel.compile()
-            except CompileError as error:
+            except (CompileError, ScheduleError) as error:
                 refusal = refusal or error
             else:
                 kernel._safer = tuple(schedules[i + 1 :])
@@ -64,9 +71,40 @@ class AttentionKernel(Kernel):
         assert refusal is not None
         raise refusal
 
+    @classmethod
+    def shipped(cls, spec: AttentionSpec, target: str) -> AttentionKernel:
+        """Compiled, under the schedules that ship; it takes others for calls that want them."""
+        texts = _core.attention_schedules(spec.to_json(), target)
+        kernel = cls.first_fitting(spec, [Schedule.from_json(text) for text in texts], target)
+        if _core.schedules_depend_on_problems(target):
+            kernel._variants = {texts[0]: kernel}
+        return kernel
+
     @property
     def spec(self) -> AttentionSpec:
         return self._spec
+
+    def variant(self, q: Any, k: Any) -> AttentionKernel:
+        """The kernel that a call with these arrays launches: short sequences, and few of them, want
+        other schedules than long ones. Compiles it if no call before wanted it."""
+        shapes = (q.shape, k.shape)
+        known = self._by_shapes.get(shapes)
+        if known is not None:
+            return known
+        kernel = self
+        if self._variants is not None and q.__dlpack_device__()[0] == _CUDA:
+            *batch, a, b, _ = q.shape
+            heads, q_len, kv_axis = (a, b, -2) if self._spec.layout == "bhsd" else (b, a, -3)
+            problem = (math.prod(batch), heads, q_len, k.shape[kv_axis])
+            texts = _core.attention_schedules(self._spec.to_json(), self._target, *problem)
+            if texts[0] not in self._variants:
+                schedules = [Schedule.from_json(text) for text in texts]
+                self._variants[texts[0]] = self.first_fitting(self._spec, schedules, self._target)
+            kernel = self._variants[texts[0]]
+        if len(self._by_shapes) >= _MOST_SHAPES:
+            self._by_shapes.clear()
+        self._by_shapes[shapes] = kernel
+        return kernel
 
     @overload
     def __call__(
@@ -164,13 +202,14 @@ class AttentionKernel(Kernel):
         if self._needs_lengths or not none_given:
             own = lengths(self._spec, q, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
             arrays, scalars = own.arrays + arrays, scalars + own.scalars
+        kernel = self if self._variants is None else self.variant(q, k)
         if return_lse or self._spec.lse:
-            return self._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
+            return kernel._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
         if out is None:
             out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
         if self._probe:
             return self._launch_with_probes((q, k, v, out, *arrays), scalars, stream)
-        self._launch((q, k, v, out, *arrays), scalars, stream)
+        kernel._launch((q, k, v, out, *arrays), scalars, stream)
         return out
 
     def _launch_with_probes(

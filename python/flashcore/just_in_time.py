@@ -74,9 +74,7 @@ def jit(
     compile_now = target is not None or _core.gpu_target() is not None
     target = target or default_target()
     if isinstance(what, AttentionSpec) and schedule is None and compile_now:
-        shipped = _core.attention_schedules(what.to_json(), target)
-        schedules = [Schedule.from_json(text) for text in shipped]
-        fitting = AttentionKernel.first_fitting(what, schedules, target)
+        fitting = AttentionKernel.shipped(what, target)
         if not probe:
             return fitting
         schedule = fitting.schedule  # of the kernel that one wants to look into

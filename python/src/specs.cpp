@@ -45,14 +45,22 @@ void bind_specs(py::module_& m) {
   m.def("why_not", &reasons_against, py::arg("spec"), py::arg("target"), py::arg("schedule"));
   m.def("attention_program",
         [](const std::string& json) { return attention_forward(attention_spec_from_json(json)); });
-  m.def("attention_schedules", [](const std::string& json, const std::string& target) {
-    std::vector<std::string> schedules;
-    for (const Schedule& schedule :
-         attention_schedules(attention_spec_from_json(json), find_target(target))) {
-      schedules.push_back(to_json(schedule));
-    }
-    return schedules;
-  });
+  m.def(
+      "attention_schedules",
+      [](const std::string& json, const std::string& target, std::int64_t batch, std::int64_t heads,
+         std::int64_t q_len, std::int64_t kv_len) {
+        std::vector<std::string> schedules;
+        for (const Schedule& schedule :
+             attention_schedules(attention_spec_from_json(json), find_target(target),
+                                 {batch, heads, q_len, kv_len})) {
+          schedules.push_back(to_json(schedule));
+        }
+        return schedules;
+      },
+      py::arg("json"), py::arg("target"), py::arg("batch") = 0, py::arg("heads") = 0,
+      py::arg("q_len") = 0, py::arg("kv_len") = 0);
+  m.def("schedules_depend_on_problems",
+        [](const std::string& target) { return find_target(target).wgmma; });
   m.def("attention_schedule", [](const std::string& json, const std::string& target) {
     return to_json(attention_schedule(attention_spec_from_json(json), find_target(target)));
   });

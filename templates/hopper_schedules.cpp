@@ -1,0 +1,133 @@
+// Chosen by measurement on one H200 for head_dim 64, 128 and 256, full and causal, 512 to 16384 keys; by the
+// same rules for what lies between. docs/performance.md has the figures, and what was tried besides.
+#include "templates/hopper_schedules.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace flashcore {
+namespace {
+
+constexpr int shared_bytes = 227 * 1024 - 256;  // of a block, less what rings' barriers take
+
+int padded(int dim) { return (dim + 15) / 16 * 16; }
+
+/// What the rules look at.
+struct Look {
+  const AttentionSpec& spec;
+  const AttentionProblem& problem;
+  int d = padded(spec.head_dim), dv = padded(spec.value_dim());
+  bool masked = !spec.mask.is_full();
+  bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
+
+  /// A condition that is linear in positions bounds the loop; for any other the block may have to look through
+  /// the tiles first, which a persistent one cannot.
+  [[nodiscard]] bool may_persist() const {
+    const std::string& text = spec.mask.text;
+    bool linear = spec.mask.tensors.empty() && text.find_first_of("%|~[") == std::string::npos &&
+                  text.find("//") == std::string::npos;
+    for (std::size_t at = text.find('('); at != std::string::npos && linear; at = text.find('(', at + 1))
+      linear = at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0;  // no function
+    return linear && !ragged;
+  }
+  [[nodiscard]] bool keys_up_to(std::int64_t length) const {
+    return problem.kv_len > 0 && problem.kv_len <= length;
+  }
+  /// Blocks of so many query rows.
+  [[nodiscard]] std::int64_t blocks_of(int rows) const {
+    return problem.batch * problem.heads * ((problem.q_len + rows - 1) / rows);
+  }
+};
+
+int tile_bytes(const Look& look, const Schedule& s) {
+  const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
+  return 2 * (s.outer_stages * rows * look.d + s.stages * cols * (look.d + look.dv));
+}
+
+Schedule tiles(int rows, int cols) {
+  Schedule s;
+  s.instruction = Instruction::wgmma;
+  s.copy = CopyInstruction::tma;
+  s.tiles = {{"rows", rows}, {"cols", cols}};
+  s.warps_m = rows / 16;
+  return s;
+}
+
+/// Blocks that stay, with the next query on its way where there is room for it.
+void persist(const Look& look, Schedule& s) {
+  if (!look.may_persist()) return;
+  s.persistent = true;
+  s.outer_stages = 2;
+  const int output = 2 * s.tiles["rows"] * look.dv;
+  if (tile_bytes(look, s) > shared_bytes) s.outer_stages = 1;
+  // Without room of its own the output would lie over the query, and the next one would wait for it.
+  if (s.outer_stages == 2 && tile_bytes(look, s) + output > shared_bytes) s.staged_stores = false;
+}
+
+/// The softmax of 64 columns hides little, so three warpgroups share a multiprocessor; a mask of few tiles is
+/// better served by three small blocks than by one.
+Schedule narrow(const Look& look) {
+  if (look.masked && look.keys_up_to(2048)) {
+    Schedule s = tiles(64, 64);
+    s.blocks_per_processor = 3;
+    return s;
+  }
+  Schedule s = tiles(192, 128);
+  s.alternate = !look.ragged;
+  if (look.masked || look.keys_up_to(4096) || look.problem.kv_len == 0) persist(look, s);
+  if (look.masked && s.persistent)
+    s.grid_order = look.problem.kv_len > 8192 ? GridOrder::sections : GridOrder::tiles_last;
+  return s;
+}
+
+Schedule middle(const Look& look) {
+  const bool widest = look.d == 128 && look.dv == 128;
+  if (widest && !look.masked && look.problem.kv_len >= 8192 && look.may_persist()) {
+    Schedule s = tiles(128, 144);
+    persist(look, s);
+    s.scale_late = true;
+    return s;
+  }
+  Schedule s = tiles(128, 128);
+  persist(look, s);
+  if (look.masked && s.persistent && look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
+  return s;
+}
+
+/// Two tiles of keys and values, and the query, take all of shared memory.
+Schedule wide(const Look& look) {
+  int cols = look.d + look.dv > 2 * 192 ? 80 : look.d + look.dv > 2 * 160 ? 112 : 128;
+  if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);
+  Schedule s = tiles(128, cols);
+  s.scale_late = !look.masked || look.keys_up_to(2048);
+  if (look.masked && look.keys_up_to(3072)) {
+    persist(look, s);
+    s.outer_stages = 1;
+    s.staged_stores = look.keys_up_to(1024);
+  } else if (look.masked) {
+    s.grid_order = GridOrder::tiles_last;
+  }
+  return s;
+}
+
+/// Fewer blocks of the usual size than multiprocessors: half the rows, twice the blocks.
+Schedule small(const Look& look) {
+  Schedule s = tiles(64, look.dv <= 128 ? 128 : 64);
+  while (tile_bytes(look, s) > shared_bytes) s.tiles["cols"] -= 16;
+  return s;
+}
+
+}  // namespace
+
+Schedule hopper_schedule(const AttentionSpec& spec, const AttentionProblem& problem) {
+  constexpr int multiprocessors = 132;
+  const Look look{spec, problem};
+  const int dim = std::max(look.d, look.dv);
+  const bool few = problem.q_len > 0 && look.blocks_of(128) < multiprocessors;
+  Schedule s = few ? small(look) : dim <= 64 ? narrow(look) : dim <= 128 ? middle(look) : wide(look);
+  while (tile_bytes(look, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
+  s.last_tiles_first = look.masked;
+  return s;
+}
+
+}  // namespace flashcore
