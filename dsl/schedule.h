@@ -69,7 +69,7 @@ struct Schedule {
   bool wait_late = false;
   /// A carried sum is scaled only in warps where some factor is not one.
   bool lazy_scaling = false;
-  /// Partial results side by side in a reduction along a tile's columns, each of which waits for no other.
+  /// Partial results side by side in a maximum along a tile's columns, each of which waits for no other.
   int reduction_chains = 1;
   /// Warpgroups take turns at starting products, so that one computes while another multiplies.
   bool alternate = false;

@@ -30,6 +30,10 @@ struct Look {
       linear = at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0;  // no function
     return linear && !ragged;
   }
+  /// A row sees some tiles of many: more than one condition, or one that is looked up.
+  [[nodiscard]] bool few_tiles_a_row() const {
+    return !spec.mask.tensors.empty() || spec.mask.text.find('&') != std::string::npos;
+  }
   [[nodiscard]] bool keys_up_to(std::int64_t length) const {
     return problem.kv_len > 0 && problem.kv_len <= length;
   }
@@ -67,9 +71,10 @@ void persist(const Look& look, Schedule& s) {
 /// The softmax of 64 columns hides little, so three warpgroups share a multiprocessor; a mask of few tiles is
 /// better served by three small blocks than by one.
 Schedule narrow(const Look& look) {
-  if (look.masked && look.keys_up_to(2048)) {
+  if (look.masked && (look.keys_up_to(2048) || look.few_tiles_a_row())) {
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 3;
+    s.reduction_chains = 2;
     return s;
   }
   Schedule s = tiles(192, 128);
@@ -81,6 +86,11 @@ Schedule narrow(const Look& look) {
 }
 
 Schedule middle(const Look& look) {
+  if (!look.spec.mask.tensors.empty()) {
+    Schedule s = tiles(64, 64);
+    s.blocks_per_processor = 2;
+    return s;
+  }
   const bool widest = look.d == 128 && look.dv == 128;
   if (widest && !look.masked && look.problem.kv_len >= 8192 && look.may_persist()) {
     Schedule s = tiles(128, 144);
@@ -89,6 +99,8 @@ Schedule middle(const Look& look) {
     return s;
   }
   Schedule s = tiles(128, 128);
+  // Long between products, a score that looks things up: one warpgroup computes while the other multiplies.
+  s.alternate = !look.spec.score.tensors.empty() && !look.ragged;
   persist(look, s);
   if (look.masked && s.persistent && look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
   return s;
@@ -113,6 +125,8 @@ Schedule wide(const Look& look) {
 /// Fewer blocks of the usual size than multiprocessors: half the rows, twice the blocks.
 Schedule small(const Look& look) {
   Schedule s = tiles(64, look.dv <= 128 ? 128 : 64);
+  s.reduction_chains = 2;
+  s.staged_stores = false;
   while (tile_bytes(look, s) > shared_bytes) s.tiles["cols"] -= 16;
   return s;
 }

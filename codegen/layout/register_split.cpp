@@ -11,6 +11,7 @@ RegisterSplit register_split(const Schedule& schedule) {
   const int fair = registers / (schedule.threads() * schedule.blocks_per_processor) / step * step;
   const int total = std::min(fair, 248) * (consumers + 1);
   RegisterSplit split;
+  if (fair >= most && !schedule.producer_registers && !schedule.consumer_registers) return split;
   split.producer = schedule.producer_registers ? schedule.producer_registers
                    : consumers == 3            ? 32
                                                : least;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -93,6 +94,7 @@ class KernelPrinter {
   void find_guarded_masks(const ir::Op& loop);
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
+  std::optional<std::pair<std::string, std::string>> split_positions(ir::ValueId value, const Cursor& cursor);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
   void fold_tanh_scalings(ir::BlockId block);
   void print_tanh(const ir::Op& op);

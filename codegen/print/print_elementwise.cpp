@@ -291,6 +291,43 @@ bool KernelPrinter::rounded_by_consumers(ValueId value) const {
   return all;
 }
 
+/// An integer made of positions and scalars, as a part that is the same for all elements of a row that a thread
+/// holds and the rest, a constant of the unrolled loops. One conversion a row then does for all of it: the sum
+/// of both, as floats, is at most a rounding off, and exact up to 2^24.
+std::optional<std::pair<std::string, std::string>> KernelPrinter::split_positions(ValueId value, const Cursor& cursor) {
+  const Op* op = f_.definition(value);
+  if (f_[value].type.dtype != DType::i32) return std::nullopt;
+  if (f_[value].type.is_scalar()) return std::pair(scalar(value), std::string("0"));
+  if (!op) return std::nullopt;
+  if (op->code == OpCode::index) {
+    for (std::size_t k = 0; k < cursor.axes.size(); ++k) {
+      if (cursor.axes[k] != op->axis) continue;
+      const AxisLayout& layout = cursor.layouts[k];
+      // Columns lie in the unrolled loops; a row's own fragment and slot stay with its base.
+      if (k + 1 < cursor.axes.size()) return std::pair("(" + position(op->axis, layout, cursor) + ")", std::string("0"));
+      Cursor start = cursor;
+      start.fragments[k] = start.slots[k] = "0";
+      std::string offset;
+      const auto add = [&](const std::string& index, int step) {
+        if (index != "0") offset += fmt::format("{}{} * {}", offset.empty() ? "" : " + ", index, step);
+      };
+      add(cursor.fragments[k], layout.fragment_size());
+      add(cursor.slots[k], layout.slot_stride);
+      return std::pair("(" + position(op->axis, layout, start) + ")", offset.empty() ? "0" : "(" + offset + ")");
+    }
+    return std::nullopt;
+  }
+  if (op->code != OpCode::add && op->code != OpCode::sub) return std::nullopt;
+  const auto a = split_positions(op->operands[0], cursor), b = split_positions(op->operands[1], cursor);
+  if (!a || !b) return std::nullopt;
+  const char sign = op->code == OpCode::add ? '+' : '-';
+  const auto join = [&](const std::string& x, const std::string& y) {
+    if (y == "0") return x;
+    return fmt::format("({} {} {})", x, sign, y);
+  };
+  return std::pair(join(a->first, b->first), join(a->second, b->second));
+}
+
 void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& positions,
                                std::size_t end, bool take_over) {
   const auto& ops = f_[block].ops;
@@ -334,6 +371,9 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
         op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_consumers(value)
             ? operands[0]
             : expression(op, operands);
+    if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
+      if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->second != "0")
+        text = fmt::format("(static_cast<float>({}) + static_cast<float>({}))", parts->first, parts->second);
     if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
     if (locals.count(value)) {
       storage_[value.index] = names_.unique(f_[value].name);
@@ -477,7 +517,8 @@ void KernelPrinter::print_reduction(const Op& op) {
     print_whole_reduction(op, combine.start);
     return;
   }
-  if (shape.axes.size() == 2 && along == 1 && schedule_.reduction_chains > 1 &&
+  // A sum keeps step with the exponentials it adds; a maximum everything waits for.
+  if (shape.axes.size() == 2 && along == 1 && schedule_.reduction_chains > 1 && op.code != OpCode::reduce_sum &&
       shape.layouts[1].fragments % schedule_.reduction_chains == 0)
     return print_chained_reduction(op);
   declare(value, op.code == OpCode::reduce_sum);
