@@ -36,6 +36,13 @@ Schedule schedule_of(std::map<std::string, int> tiles, int warps_m, int warps_n 
   return schedule;
 }
 
+Schedule warpgroups(int rows, int cols) {
+  Schedule schedule = schedule_of({{"rows", rows}, {"cols", cols}}, rows / 16);
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  return schedule;
+}
+
 KernelSource attention(AttentionSpec spec, const Schedule& schedule, const char* target) {
   return generate(attention_forward(spec), schedule, find_target(target));
 }
@@ -117,6 +124,48 @@ const Golden kernels[] = {
        spec.head_dim = 64;
        spec.mask = causal();
        return attention(spec, attention_schedule(spec, find_target("sm_75")), "sm_75");
+     }},
+    {"attention_hopper_causal",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 128;
+       spec.mask = causal();
+       Schedule schedule = warpgroups(128, 128);
+       schedule.persistent = true;
+       schedule.outer_stages = 2;
+       schedule.staged_stores = false;
+       schedule.last_tiles_first = true;
+       schedule.grid_order = GridOrder::tiles_last;
+       return attention(spec, schedule, "sm_90a");
+     }},
+    {"attention_hopper_full",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.lse = true;
+       Schedule schedule = warpgroups(192, 128);
+       schedule.alternate = true;
+       schedule.scale_late = true;
+       schedule.wait_late = true;
+       schedule.lazy_scaling = true;
+       schedule.reduction_chains = 2;
+       return attention(spec, schedule, "sm_90a");
+     }},
+    {"attention_hopper_documents",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 80;
+       spec.mask = documents({"doc", DType::i32, 2}) & causal();
+       return attention(spec, warpgroups(64, 64), "sm_90a");
+     }},
+    {"matrix_product_hopper",
+     [] {
+       Schedule schedule = schedule_of({{"m", 128}, {"n", 128}, {"k", 64}}, 8);
+       schedule.instruction = Instruction::wgmma;
+       schedule.copy = CopyInstruction::tma;
+       schedule.persistent = true;
+       schedule.stages = 3;
+       return generate(matrix_product(DType::bf16, DType::bf16), schedule, find_target("sm_90a"));
      }},
     {"matrix_product",
      [] {

@@ -21,9 +21,61 @@ struct Case {
   AttentionSpec spec;
   Schedule schedule;
   std::int64_t q_len, kv_len;
+  const char* target = "sm_80";
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+/// The same for producer, consumers and products in flight.
+void add_cases_of_warpgroups(std::vector<Case>& all) {
+  const Schedule plain{.tiles = {{"rows", 64}, {"cols", 32}},
+                       .instruction = Instruction::wgmma,
+                       .copy = CopyInstruction::tma};
+  AttentionSpec spec{.head_dim = 64, .lse = true};
+  const auto add = [&](const char* name, const Schedule& schedule, std::int64_t q_len, std::int64_t kv_len) {
+    all.push_back({std::string("warpgroups_") + name, spec, schedule, q_len, kv_len, "sm_90a"});
+  };
+  add("full", plain, 64, 96);
+  add("tails", plain, 70, 45);
+  add("fewer_keys_than_a_tile", plain, 3, 5);
+  Schedule apart = plain;
+  apart.overlap_products = false;
+  add("one_product_at_a_time", apart, 70, 110);
+  spec.mask = causal();
+  add("causal", plain, 128, 128);
+  add("causal_more_keys", plain, 70, 155);
+  add("causal_rows_without_keys", plain, 155, 70);
+  Schedule late = plain;
+  late.scale_late = late.wait_late = true;
+  late.peel_masks = true;
+  late.stages = 3;
+  add("scaled_late", late, 130, 140);
+  late.scale_late = false;
+  late.lazy_scaling = true;
+  late.staged_stores = false;
+  add("scaled_lazily", late, 100, 170);
+  Schedule persistent = plain;
+  persistent.tiles["rows"] = 128;
+  persistent.warps_m = 8;
+  persistent.alternate = persistent.persistent = true;
+  persistent.outer_stages = 2;
+  persistent.reduction_chains = 2;
+  persistent.last_tiles_first = true;
+  persistent.grid_order = GridOrder::sections;
+  add("in_turns_persistent", persistent, 200, 150);
+  Schedule ascending = plain;
+  ascending.descending = false;
+  ascending.scale_late = ascending.lazy_scaling = true;
+  add("ascending", ascending, 100, 170);
+  spec.mask = sliding_window(40, 10);
+  ascending.peel_masks = true;
+  add("window_ascending", ascending, 130, 170);
+  spec.mask = prefix(30) | causal(Align::top_left);
+  add("surveyed", plain, 130, 170);
+  spec = {.head_dim = 40, .head_dim_v = 24, .heads = 4, .kv_heads = 2, .dtype = DType::f16,
+          .layout = TensorLayout::bshd};
+  add("grouped_padded_heads", plain, 33, 65);
+}
 
 std::vector<Case> cases() {
   std::vector<Case> all;
@@ -57,6 +109,7 @@ std::vector<Case> cases() {
                         .dtype = DType::f16,
                         .layout = TensorLayout::bshd};
   all.push_back({"grouped_padded_heads", grouped, plain, 33, 65});
+  add_cases_of_warpgroups(all);
   return all;
 }
 
@@ -116,7 +169,7 @@ TEST_P(PassMeaning, IsKept) {
       }
     }
   };
-  generate(program, c.schedule, find_target("sm_80"), check);
+  generate(program, c.schedule, find_target(c.target), check);
   EXPECT_EQ(options.tiling, Tiling::scheduled);
 }
 
