@@ -92,7 +92,8 @@ class AttentionKernel(Kernel):
         if known is not None:
             return known
         kernel = self
-        if self._variants is not None and q.__dlpack_device__()[0] == _CUDA:
+        device = getattr(q, "__dlpack_device__", None)  # arrays in CPU memory may do without
+        if self._variants is not None and device is not None and device()[0] == _CUDA:
             *batch, a, b, _ = q.shape
             heads, q_len, kv_axis = (a, b, -2) if self._spec.layout == "bhsd" else (b, a, -3)
             problem = (math.prod(batch), heads, q_len, k.shape[kv_axis])

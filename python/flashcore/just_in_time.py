@@ -63,9 +63,10 @@ def jit(
     """A kernel for a spec, for a program, or for a spec saved as a .json file.
 
     `target` is "sm_80", "sm_90", ...; by default that of the current GPU. `schedule` is a whole
-    one, or the fields to change in the one that ships: ``jit(spec, schedule={"stages": 3})``. It is
-    compiled here if there is a GPU or a target is named, else when its machine code is first asked
-    for. `probe` names values of the program that a call returns as well.
+    one, or the fields to change in the one that ships: ``jit(spec, schedule={"stages": 3})``; where
+    that one cannot run with them, in the next that ships and can. It is compiled here if there is a
+    GPU or a target is named, else when its machine code is first asked for. `probe` names values of
+    the program that a call returns as well.
     """
     if isinstance(what, (str, os.PathLike)):
         what = read(what)
@@ -81,10 +82,9 @@ def jit(
     if not isinstance(schedule, Schedule):
         changes = schedule or {}
         if isinstance(what, AttentionSpec):
-            schedule = Schedule.from_json(_core.attention_schedule(what.to_json(), target))
+            schedule = what.changed_schedule(target, changes)
         else:
-            schedule = what.schedule_for(target)
-        schedule = merge(schedule, changes)
+            schedule = merge(what.schedule_for(target), changes)
     kernel: Kernel
     if isinstance(what, AttentionSpec):
         kernel = AttentionKernel(what, schedule, target, probe)

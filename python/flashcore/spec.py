@@ -93,12 +93,18 @@ class AttentionSpec:
         spec = self.to_json()
         try:
             if schedule is not None and not isinstance(schedule, Schedule):
-                shipped = Schedule.from_json(_core.attention_schedule(spec, target))
-                schedule = merge(shipped, schedule)
+                schedule = self.changed_schedule(target, schedule)
             return _core.why_not(spec, target, schedule.to_json() if schedule else None)
         except (SpecError, ScheduleError) as error:
             reasons = _core.why_not(spec, target, None)
             return reasons if str(error) in reasons else [*reasons, str(error)]
+
+    def changed_schedule(self, target: str, changes: Mapping[str, Any]) -> Schedule:
+        """The first schedule that ships and can run with these fields changed; if none can, the
+        first with them changed."""
+        texts = _core.attention_schedules(self.to_json(), target)
+        merged = [merge(Schedule.from_json(text), changes) for text in texts]
+        return next((s for s in merged if not self.why_not(target, s)), merged[0])
 
     def to_json(self) -> str:
         """Everything but the arrays that expressions read; those are given at the call then."""
