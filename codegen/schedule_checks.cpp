@@ -118,6 +118,14 @@ void outer_stages(const Look& look) {
       [](Schedule& other) { other.outer_stages = 1; }, "outer_stages = 1");
 }
 
+void sums_by_products(const Look& look) {
+  if (look.schedule.sums_by_products && look.schedule.instruction != Instruction::wgmma)
+    look.refuse(
+        "sums_by_products = true without instruction = wgmma", "its tile of ones is eight columns, as only wgmma takes",
+        "sums_by_products = false", [](Schedule& other) { other.sums_by_products = false; },
+        "sums_by_products = false");
+}
+
 void chains(const Look& look) {
   const int chains = look.schedule.reduction_chains;
   if (chains != 1 && chains != 2 && chains != 4)
@@ -244,7 +252,7 @@ void missing_tiles(const Look& look) {
           fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction,     copies, warpgroups, register_shares, chains, outer_stages, persistence, number_formats, register_limit, shared_limit,
+constexpr Rule rules[] = {instruction,     copies, warpgroups, register_shares, chains, sums_by_products, outer_stages, persistence, number_formats, register_limit, shared_limit,
                           resident_blocks, tiles,  warps,          stages,         missing_tiles};
 
 }  // namespace

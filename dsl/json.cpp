@@ -131,6 +131,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("wait_late", schedule.wait_late);
   visit("lazy_scaling", schedule.lazy_scaling);
   visit("reduction_chains", schedule.reduction_chains);
+  visit("sums_by_products", schedule.sums_by_products);
   visit("alternate", schedule.alternate);
   visit("persistent", schedule.persistent);
   visit("outer_stages", schedule.outer_stages);

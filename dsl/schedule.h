@@ -71,6 +71,8 @@ struct Schedule {
   bool lazy_scaling = false;
   /// Partial results side by side in a maximum along a tile's columns, each of which waits for no other.
   int reduction_chains = 1;
+  /// The tensor core adds up what a product weighs its rows by, where that is all a carried sum is for.
+  bool sums_by_products = false;
   /// Warpgroups take turns at starting products, so that one computes while another multiplies.
   bool alternate = false;
   /// As many blocks as fit on the GPU work through all tiles; the next one's loads start during a store.

@@ -27,9 +27,12 @@ class RoleAssignment {
   void run() {
     const std::vector<OpId> program = std::move(f_[f_.body].ops);
     in_front_ = slice(program, [](const Op& op) {
-      return op.code == OpCode::survey || op.code == OpCode::place;
+      return op.code == OpCode::survey || op.code == OpCode::place || op.code == OpCode::convert;
     });
-    if (schedule_.persistent && !in_front_.empty())
+    const bool placed = std::any_of(in_front_.begin(), in_front_.end(), [&](OpId id) {
+      return f_[id].code == OpCode::survey || f_[id].code == OpCode::place;
+    });
+    if (schedule_.persistent && placed)
       throw ScheduleError({fmt::format("persistent = true for {}", f_.name),
                            "a block finds out once which tiles hold something visible", "persistent = false", {}});
     const BlockId producer = f_.add_block(), consumers = f_.add_block();

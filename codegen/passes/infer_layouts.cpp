@@ -218,7 +218,8 @@ class LayoutInference {
     const bool cuts_sum = op.scope == ReductionScope::warp;
     require_multiple(op, rows, 16 * schedule_.warps_m, "warps_m");
     if (schedule_.instruction == Instruction::wgmma) require_warpgroup_shape(op, rows, columns);
-    require_multiple(op, cuts_sum ? inner : columns, 16 * schedule_.warps_n, "warps_n");
+    const int step = schedule_.instruction == Instruction::wgmma ? 8 : 16 * schedule_.warps_n;
+    require_multiple(op, cuts_sum ? inner : columns, step, "warps_n");
     if (schedule_.instruction == Instruction::wmma) {
       set_anchor(op.results[0], rows,
                  block_layout(f_[rows].tile, schedule_.warps_m, schedule_.warps_n), op.where);

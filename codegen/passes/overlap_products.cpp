@@ -157,7 +157,9 @@ class Overlap {
     for (OpId id : cut.late_ops) {
       const Op& op = f_[id];
       // A slot that both halves read would be held for two rounds.
-      if (op.code == OpCode::dot && !cut.late_ops.count(f_[slot_of(op.operands[1])].definition))
+      if (op.code != OpCode::dot) continue;
+      const OpId slot = f_[slot_of(op.operands[1])].definition;
+      if (!cut.late_ops.count(slot) && std::find(ops.begin(), ops.end(), slot) != ops.end())
         return std::nullopt;
     }
     return cut;

@@ -24,6 +24,9 @@ void bound_masks(ir::Function& f, const PassContext& context);
 /// not visited is worth.
 void place_probes(ir::Function& f, const PassContext& context);
 
+/// Lets a product with a tile of ones take the sums that a product's weights are divided by.
+void sum_by_products(ir::Function& f, const PassContext& context);
+
 /// Leaves a sum that a loop only scales and adds to spread over lanes and warps; combines the shares once,
 /// after.
 void defer_reductions(ir::Function& f, const PassContext& context);

@@ -168,6 +168,7 @@ class KernelPrinter {
   // print_convert.cpp: between registers and shared memory
   void print_convert(const ir::Op& op);
   void print_to_shared(const ir::Op& op);
+  void print_constant_tile(const ir::Op& op, double value);
   void print_blocks_to_shared(const ir::Op& op);
   void print_from_shared(const ir::Op& op);
   void print_operand_load(const ir::Op& op);

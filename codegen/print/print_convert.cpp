@@ -9,7 +9,10 @@ namespace flashcore {
 using namespace ir;
 
 void KernelPrinter::print_convert(const Op& op) {
-  if (op.buffer)
+  const Op* made_by = f_.definition(op.operands[0]);
+  if (op.buffer && made_by && made_by->code == OpCode::constant)
+    print_constant_tile(op, made_by->number);
+  else if (op.buffer)
     f_[op.operands[0]].home.space == Space::fragments ? print_blocks_to_shared(op)
                                                       : print_to_shared(op);
   else if (f_[op.results[0]].home.space == Space::operand)
@@ -44,6 +47,21 @@ std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shap
                        last.lane_stride, size);
   return fmt::format("fc::chunk_offset<{}, {}>({}, {}) + {} * {}", buffer.rows, buffer.columns, row,
                      column, lane, last.lane_stride * size);
+}
+
+/// A tile of one number, written once by all threads of the block for products to read.
+void KernelPrinter::print_constant_tile(const Op& op, double value) {
+  const Buffer& buffer = f_[op.buffer];
+  const std::string name = storage_[op.results[0].index] = names_.unique(label(op.results[0]));
+  out_.comment(fmt::format("{} everywhere", number(value, DType::f32)));
+  out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, "0"));
+  {
+    auto words = out_.block("for (int word = thread; word < {}; word += {})", buffer.slot_bytes() / 4,
+                            schedule_.threads());
+    const std::string text = number(value, DType::f32);
+    out_.line("fc::store_shared({} + word * 4, fc::pack<{}>({}, {}));", name, element_type(buffer.dtype), text, text);
+  }
+  out_.line("fc::fence_async();");
 }
 
 /// A register tile, rounded to the buffer's type. Threads that hold the same elements write them

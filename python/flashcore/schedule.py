@@ -38,6 +38,7 @@ class Schedule:
     wait_late: bool = False
     lazy_scaling: bool = False
     reduction_chains: int = 1
+    sums_by_products: bool = False
     alternate: bool = False
     persistent: bool = False
     outer_stages: int = 1

@@ -1,0 +1,161 @@
+// A softmax carries l = l * d + sum(p) beside out = out * d + p v: one addition an element, on units that it has
+// few of to spare where head_dim is small. The tensor core adds up p as it multiplies it:
+//
+//   loop carry l, out { ... l' = l * d + reduce_sum(p) ; out' = dot cast(p), v, out * d }        becomes
+//   loop carry sums, out { ... sums' = dot cast(p), ones, sums * d ; out' = ... }
+//   l = reduce_max sums                                    whose columns are all the same
+//
+// `ones` is a tile of eight columns of ones in shared memory. What is added up is then p as it was rounded, and
+// out is divided by the very weights it was made with. A sum that reaches an f32 output is left as it is: there
+// the rounding would show.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class SumRewriter {
+ public:
+  explicit SumRewriter(Function& f) : f_(f) {}
+
+  void run() {
+    if (!ops_of_probes(f_).empty()) return;
+    for (std::size_t at = 0; at < f_[f_.body].ops.size(); ++at) {
+      const OpId id = f_[f_.body].ops[at];
+      if (f_[id].code != OpCode::loop) continue;
+      for (std::size_t i = 0; i < f_[id].results.size(); ++i)
+        if (const std::optional<Sum> sum = find_sum(f_[id], i)) {
+          at += replace(at, i, *sum);
+          break;
+        }
+    }
+    remove_dead_ops(f_);
+  }
+
+ private:
+  struct Sum {
+    ValueId rounded;  ///< the left operand made of what is added up
+    ValueId factor;   ///< what scales the sum in a round, if anything does
+    OpId product;     ///< the product that the operand is for
+  };
+
+  [[nodiscard]] std::optional<Sum> find_sum(const Op& loop, std::size_t i) const {
+    const double* start = constant_of(f_, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
+    const ValueId carried = f_[loop.body].arguments[i + 1];
+    const Op& yield = f_[f_[loop.body].ops.back()];
+    const Op* next = f_.definition(yield.operands[i]);
+    const std::vector<int> uses = count_uses(f_);
+    if (!start || *start != 0 || !next || uses[carried.index] != 1 || uses[next->results[0].index] != 1 ||
+        shows_in_f32(loop.results[i]))
+      return std::nullopt;
+    Sum sum;
+    ValueId added;
+    if (next->code == OpCode::fma && (next->operands[0] == carried || next->operands[1] == carried)) {
+      sum.factor = next->operands[next->operands[0] == carried ? 1 : 0];
+      added = next->operands[2];
+    } else if (next->code == OpCode::add && (next->operands[0] == carried || next->operands[1] == carried)) {
+      added = next->operands[next->operands[0] == carried ? 1 : 0];
+    } else {
+      return std::nullopt;
+    }
+    const Op* reduction = f_.definition(added);
+    if (!reduction || reduction->code != OpCode::reduce_sum || uses[added.index] != 1) return std::nullopt;
+    for (OpId id : f_[loop.body].ops) {
+      const Op& dot = f_[id];
+      if (dot.code != OpCode::dot) continue;
+      const Op* cast = f_.definition(dot.operands[0]);
+      if (cast && cast->code == OpCode::cast && cast->operands[0] == reduction->operands[0] &&
+          is_half(f_[dot.operands[0]].type.dtype) && f_[dot.operands[0]].type.axes[1] == reduction->axis) {
+        sum.rounded = dot.operands[0];
+        sum.product = id;
+        return sum;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Whether a value decides what some f32 output holds.
+  [[nodiscard]] bool shows_in_f32(ValueId value) const {
+    std::vector<bool> reached(f_.values.size());
+    reached[value.index] = true;
+    bool shows = false;
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      bool reads = false;
+      for_each_use(op, [&](const ValueId& v) { reads = reads || reached[v.index]; });
+      if (!reads) return;
+      for (ValueId result : op.results) reached[result.index] = true;
+      shows = shows || (op.code == OpCode::store && f_[op.tensor].dtype == DType::f32);
+    });
+    return shows;
+  }
+
+  std::size_t replace(std::size_t position, std::size_t i, const Sum& sum) {
+    constexpr int columns = 8;  // the fewest that a product makes
+    const OpId loop = f_[f_.body].ops[position];
+    const TileType type = f_[f_[loop].results[i]].type;
+    const AxisId terms = f_[sum.rounded].type.axes[1];
+    std::string name = "ones";
+    while (f_.find_axis(name)) name += "_";
+    const AxisId ones = f_.add_axis({.name = name, .kind = AxisKind::whole, .extent = Extent(columns), .tile = columns});
+    const DType dtype = f_[sum.rounded].type.dtype;
+    const BufferId buffer = f_.add_buffer({unused_buffer_name(f_, "ones"), dtype, columns, f_[terms].tile, 1});
+
+    ValueId tile, start;
+    const Location where = f_[loop].where;
+    const std::size_t before = insert_before(f_, f_.body, position, where, [&](Builder& b) {
+      const ValueId one = b.constant(1, dtype, {ones, terms});
+      Op convert{.code = OpCode::convert, .operands = {one}};
+      convert.buffer = buffer;
+      tile = f_[b.append(std::move(convert), {{dtype, {ones, terms}}})].results[0];
+      start = b.constant(0, DType::f32, {type.axes[0], ones});
+    });
+    f_[tile].name = "ones";
+    f_[tile].home.space = Space::shared;
+    const std::string label = f_[f_[loop].results[i]].name;
+    const ValueId carried = add_carried(f_, loop, start, label.empty() ? "sums" : label + "s");
+    const BlockId body = f_[loop].body;
+    ValueId next;
+    const auto& ops = f_[body].ops;
+    const auto at = static_cast<std::size_t>(std::find(ops.begin(), ops.end(), sum.product) - ops.begin());
+    insert_before(f_, body, at, where, [&](Builder& b) {
+      const ValueId view = b.transpose(tile);
+      f_[view].home.space = Space::shared;
+      const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;
+      next = b.dot(sum.rounded, view, scaled);
+    });
+    yield_of(f_, f_[loop]).operands.push_back(next);
+    const ValueId old = f_[loop].results[i], all = f_[loop].results.back();
+    insert_before(f_, f_.body, position + before + 1, where, [&](Builder& b) {
+      const ValueId total = b.reduce(OpCode::reduce_max, all, ones);
+      f_[total].name = label;
+      replace_uses(f_, old, total);
+    });
+    drop_carried(loop, i);
+    return before + 1;
+  }
+
+  void drop_carried(OpId loop, std::size_t i) {
+    Op& op = f_[loop];
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    yield_of(f_, op).operands.erase(yield_of(f_, op).operands.begin() + at);
+    op.operands.erase(op.operands.begin() + op.bounds + at);
+    op.results.erase(op.results.begin() + at);
+    f_[op.body].arguments.erase(f_[op.body].arguments.begin() + at + 1);
+  }
+
+  Function& f_;
+};
+
+}  // namespace
+
+void sum_by_products(Function& f, const PassContext& context) {
+  if (context.schedule.sums_by_products) SumRewriter(f).run();
+}
+
+}  // namespace flashcore
