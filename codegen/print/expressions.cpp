@@ -65,7 +65,7 @@ std::string KernelPrinter::scalar(ValueId value) {
       case OpCode::tile_begin: return begin(op->axis);
       case OpCode::tile_count: {
         const std::string count = tile_count(op->axis);
-        return f_[op->axis].fixed_length() ? count : "(" + count + ")";
+        return f_[op->axis].fixed_length() ? count : fmt::format("({})", count);
       }
       default: break;
     }
@@ -106,7 +106,7 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
         bool here = false;
         for (std::size_t k = 0; k < cursor.axes.size(); ++k)
           here = here || (cursor.axes[k] == op->axis && cursor.layouts[k] == key.second);
-        if (here) return "(" + position(op->axis, key.second, cursor) + ")";
+        if (here) return fmt::format("({})", position(op->axis, key.second, cursor));
       }
     throw InternalError(fmt::format("no layout for the positions of {}", f_[op->axis].name));
   }

@@ -182,7 +182,7 @@ void KernelPrinter::print_block_count() {
   std::string count;
   for (AxisId axis : plan_grid()) {
     const std::string along = blocks_along(axis);
-    count += fmt::format("{}{}", count.empty() ? "" : " * ", along.find(' ') == std::string::npos ? along : "(" + along + ")");
+    count += fmt::format("{}{}", count.empty() ? "" : " * ", along.find(' ') == std::string::npos ? along : fmt::format("({})", along));
   }
   block_count_ = names_.unique("block_count");
   out_.line("const int {} = {};", block_count_, count.empty() ? "1" : count);
