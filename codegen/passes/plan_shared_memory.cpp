@@ -19,8 +19,6 @@ namespace {
 
 using namespace ir;
 
-constexpr int alignment = 1024;  // a whole period of the 128-byte swizzle, as TMA asks for
-
 struct Life {
   std::size_t first = SIZE_MAX, last = 0;
   void touch(std::size_t position) {
@@ -81,7 +79,7 @@ class Lives {
   std::size_t now_ = 0, top_ = 0;
 };
 
-int round_up(int value) { return (value + alignment - 1) / alignment * alignment; }
+int round_up(int value) { return (value + swizzle_period - 1) / swizzle_period * swizzle_period; }
 
 }  // namespace
 

@@ -160,7 +160,7 @@ void KernelPrinter::print_from_shared(const Op& op) {
   out_.line("fc::load_shared<{}>(&{}, {});", count, first, at);
   auto others = out_.unrolled("share", shares - 1);
   out_.line("float other[{}];", count);
-  out_.line("fc::load_shared<{}>(other, {} + (share + 1) * {});", count, at, buffer.slot_bytes());
+  out_.line("fc::load_shared<{}>(other, {} + (share + 1) * {});", count, at, buffer.slot_stride());
   for (int c = 0; c < count; ++c) {
     const std::string mine = vector ? element : c ? fmt::format("{} + {}]", element, c) : first;
     out_.line("{} = {};", mine, combined(op.reduction, mine, fmt::format("other[{}]", c)));

@@ -89,7 +89,7 @@ std::vector<KernelPrinter::ChunkLoop> KernelPrinter::chunk_loops(const Buffer& b
 std::string KernelPrinter::chunk_base(const Buffer& buffer, const std::string& slot) const {
   std::string text = "shared";
   if (buffer.offset) text += fmt::format(" + {}", buffer.offset);
-  if (buffer.stages > 1) text += fmt::format(" + {} * {}", slot, buffer.slot_bytes());
+  if (buffer.stages > 1) text += fmt::format(" + {} * {}", slot, buffer.slot_stride());
   return text;
 }
 

@@ -86,6 +86,9 @@ struct Block {
   std::vector<OpId> ops;
 };
 
+/// Bytes after which the swizzle of 128-byte lines repeats; the copy engine asks for tiles to begin there.
+constexpr int swizzle_period = 1024;
+
 /// `stages` tiles of [rows, columns] in shared memory. With a pitch, rows of that many elements follow each
 /// other; without one, the tile lies in swizzled panels, as codegen/prelude/shared_tile.cuh says.
 struct Buffer {
@@ -97,7 +100,11 @@ struct Buffer {
   BufferId over;   ///< lies where this one does, whose tiles are not needed any more
 
   [[nodiscard]] int slot_bytes() const { return rows * (pitch ? pitch : columns) * size_of(dtype); }
-  [[nodiscard]] int bytes() const { return stages * slot_bytes(); }
+  /// From slot to slot: a swizzled tile begins at a whole period of the swizzle.
+  [[nodiscard]] int slot_stride() const {
+    return pitch || stages == 1 ? slot_bytes() : (slot_bytes() + swizzle_period - 1) / swizzle_period * swizzle_period;
+  }
+  [[nodiscard]] int bytes() const { return stages * slot_stride(); }
 };
 
 class Function {
