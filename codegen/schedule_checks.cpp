@@ -109,6 +109,14 @@ void register_shares(const Look& look) {
       "producer_registers = 0 and consumer_registers = 0");
 }
 
+void turns(const Look& look) {
+  const Schedule& s = look.schedule;
+  if (!s.alternate || s.instruction != Instruction::wgmma || s.consumer_threads() != 128) return;
+  look.refuse(
+      "alternate = true with one warpgroup", "one warpgroup has nobody to take turns with", "alternate = false",
+      [](Schedule& other) { other.alternate = false; }, "alternate = false");
+}
+
 void outer_stages(const Look& look) {
   const Schedule& s = look.schedule;
   if (s.outer_stages == 1 || (s.outer_stages == 2 && s.persistent)) return;
@@ -252,8 +260,10 @@ void missing_tiles(const Look& look) {
           fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction,     copies, warpgroups, register_shares, chains, sums_by_products, outer_stages, persistence, number_formats, register_limit, shared_limit,
-                          resident_blocks, tiles,  warps,          stages,         missing_tiles};
+constexpr Rule rules[] = {instruction,     copies,         warpgroups,   register_shares,
+                          chains,          turns,          sums_by_products, outer_stages, persistence,
+                          number_formats,  register_limit, shared_limit, resident_blocks,
+                          tiles,           warps,          stages,       missing_tiles};
 
 }  // namespace
 
