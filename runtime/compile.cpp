@@ -25,6 +25,13 @@ constexpr int registers_of_a_multiprocessor = 65536;
 // Of the messages C75xx, the one that is not about products.
 constexpr std::string_view setmaxnreg_ignored = "(C7508)";
 
+// What ptxas says where the operands of one product have no place: it cannot spill them.
+constexpr std::string_view no_place_for_product = "(C7602)";
+
+constexpr std::string_view smaller =
+    "smaller tiles, more warps for the same rows, or fewer "
+    "pipeline stages held in registers";
+
 // From 12.9 on NVRTC has a cache of its own; a hit in it comes without the report of ptxas.
 constexpr NvrtcVersion first_with_cache{12, 9};
 
@@ -105,13 +112,31 @@ std::string keep_refused(const KernelSource& source) {
        .where = {}});
 }
 
+// A schedule that asks for more registers than there are is no bug.
+void refuse_no_place(const KernelSource& source, const std::string& architecture,
+                     const std::string& log) {
+  const std::size_t at = log.find(no_place_for_product);
+  if (at == std::string::npos) return;
+  const std::size_t begin = log.rfind('\n', at) + 1;
+  throw CompileError(
+      {.what = fmt::format("{} for {} has a product that does not fit in registers", source.name,
+                           architecture),
+       .why = log.substr(begin, log.find('\n', at) - begin),
+       .fix = source.min_blocks > 1 ? fmt::format("{}, or fewer blocks a multiprocessor", smaller)
+                                    : std::string(smaller),
+       .where = {}});
+}
+
 Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture,
                   Nvrtc::Output output) {
   require_support(nvrtc, architecture);
   keep_source(source, architecture);
   Nvrtc::Result result = nvrtc.compile(source.text(), file_name_of(source),
                                        compile_options(architecture, nvrtc.version()), output);
-  if (!result.failure.empty()) fail_to_compile(source, architecture, result, nvrtc);
+  if (!result.failure.empty()) {
+    refuse_no_place(source, architecture, result.log);
+    fail_to_compile(source, architecture, result, nvrtc);
+  }
   if (!result.log.empty()) log_message(LogLevel::debug, "{}: {}", source.name, result.log);
   return result;
 }
@@ -181,11 +206,9 @@ std::string compile_ptx(const Nvrtc& nvrtc, const KernelSource& source,
 void check_budget(const KernelSource& source, const Resources& used,
                   const std::string& architecture) {
   const std::string kernel = fmt::format("{} for {}", source.name, architecture);
-  const std::string fit =
-      "smaller tiles, more warps for the same rows, or fewer "
-      "pipeline stages held in registers";
-  if (!used.serialised.empty()) refuse_lost_overlap(kernel, used.serialised);
+  const std::string fit(smaller);
   if (source.has_probes()) return;  // it is to be the kernel that is looked into, at any speed
+  if (!used.serialised.empty()) refuse_lost_overlap(kernel, used.serialised);
   if (used.spill_store_bytes > 0 || used.spill_load_bytes > 0) {
     throw CompileError(
         {.what = fmt::format("{} spills registers", kernel),
