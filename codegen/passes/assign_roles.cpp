@@ -4,7 +4,8 @@
 //   producer   { what its loads need: scalars, loops without carried values, fill_slot for every load }
 //   consumers  { everything else, with await_slot where a load's tile is first used }
 //
-// A ring is a queue: the n-th await_slot gets the n-th fill. A load outside loops has a ring of one slot, so
+// A ring is a queue: the n-th await_slot gets the n-th fill. One that is told the number of its tile clears the
+// rows beyond a ragged axis. A load outside loops has a ring of one slot, so
 // that the next tile of a persistent block may be asked for as soon as this one's has been read.
 #include <algorithm>
 #include <set>
@@ -42,7 +43,7 @@ class RoleAssignment {
     add_rings(consumers, schedule_.outer_stages);
     needed_ = slice(rest, [&](const Op& op) { return fills(op); });
     for (OpId id : rest) produce(id, producer);
-    consume(consumers);
+    consume(consumers, {});
     f_[f_.body].ops = front;
     append_role(OpCode::producer, producer);
     append_role(OpCode::consumers, consumers);
@@ -164,13 +165,22 @@ class RoleAssignment {
     append(std::move(role), f_.body);
   }
 
-  /// Loads become waits; in a loop each stands in front of the first product that reads it.
-  void consume(BlockId block) {
+  /// Loads become waits; in a loop, which is over `axis`, each stands in front of the first product that reads it.
+  void consume(BlockId block, AxisId axis) {
     std::vector<OpId>& ops = f_[block].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       Op& op = f_[ops[i]];
-      if (op.code == OpCode::loop) consume(op.body);
+      if (op.code == OpCode::loop) consume(op.body, op.axis);
       if (!in_shared(op)) continue;
+      if (sums_over_ragged_rows(op.results[0])) {
+        const AxisId rows = f_[op.results[0]].type.axes[0];
+        if (rows != axis)
+          throw SpecError({fmt::format("a product that sums over the ragged axis {} outside a loop over it",
+                                       f_[rows].name),
+                           "copies of whole tiles bring rows beyond the axis, and loops alone clear them",
+                           "loop over the axis, or copy = cp_async", op.where});
+        op.operands = {f_[block].arguments[0]};
+      }
       op.code = OpCode::await_slot;
       op.tensor = {};
       op.coordinates.clear();
@@ -185,6 +195,15 @@ class RoleAssignment {
       sunk.push_back(id);
     }
     ops = std::move(sunk);
+  }
+
+  /// Whether what lies in a tile's rows beyond a ragged axis comes into a sum. The engine, which knows where the
+  /// tensor ends, brings rows of another sequence or of none there, and a zero does not silence a NaN.
+  [[nodiscard]] bool sums_over_ragged_rows(ValueId tile) const {
+    if (!f_[f_[tile].type.axes[0]].ragged) return false;
+    return std::any_of(f_.ops.begin(), f_.ops.end(), [&](const Op& op) {
+      return op.code == OpCode::dot && op.operands[1] == tile;
+    });
   }
 
   /// Whether an op or its region reads a value, other than to look at it transposed.

@@ -10,8 +10,11 @@
 //                 land s' ; p', d' = f(s') ; land acc ; acc = acc * d' }
 //          acc = dot p, v, acc ; land }                                      the last round's second half
 //
+// The late product's tile is that of the round before, whose number is handed on where its wait asks for it.
+//
 // A ring's slot may be filled again once the last product that reads it has landed.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
@@ -206,10 +209,11 @@ class Overlap {
     return id;
   }
 
-  /// What one round leaves for the next: the loop's carried values but the late sums, then for every late
-  /// product its left operand, what it adds to, and, if that is scaled late, what scales it.
+  /// What one round leaves for the next: the loop's carried values but the late sums, the number of its tile if
+  /// a late wait asks for it, then for every late product its left operand, what it adds to, and, if that is
+  /// scaled late, what scales it.
   struct Handed {
-    std::vector<ValueId> carried;
+    std::vector<ValueId> carried, tile;
     struct Late {
       ValueId left, sum;
       std::vector<ValueId> scalings;  ///< what the scaling reads beside the sum
@@ -218,6 +222,7 @@ class Overlap {
 
     [[nodiscard]] std::vector<ValueId> all() const {
       std::vector<ValueId> values = carried;
+      values.insert(values.end(), tile.begin(), tile.end());
       for (const Late& l : late) {
         values.push_back(l.left);
         values.push_back(l.sum);
@@ -284,8 +289,9 @@ class Overlap {
 
     // The last round's second half.
     std::vector<ValueId> sums;
+    Views views;
     for (std::size_t i = 0; i < cut.late.size(); ++i)
-      sums.push_back(start_late(loop, cut, i, once.body, last.late[i]));
+      sums.push_back(start_late(loop, cut, i, once.body, last, views));
     const OpId landing = land(sums, 0);
     append(once.body, landing);
     std::vector<ValueId> results(start.size());
@@ -303,6 +309,7 @@ class Overlap {
   template <class Visit>
   static void for_each_value(Handed& handed, Visit visit) {
     for (ValueId& v : handed.carried) visit(v);
+    for (ValueId& v : handed.tile) visit(v);
     for (Handed::Late& late : handed.late) {
       visit(late.left);
       visit(late.sum);
@@ -378,10 +385,22 @@ class Overlap {
       tail.insert(f_[f_[late.dot].operands[0]].definition);
       if (late.scaling) tail.insert(late.scaling);
     }
+    // Where all warpgroups meet, none has the turn.
+    Views views;
+    std::set<OpId> early;
+    for (OpId id : ops) {
+      if (!held || !schedule_.alternate || !clears(id)) continue;
+      if (cut.late_ops.count(id)) {
+        look(loop, id, target, *held, views);
+      } else {
+        append(target, copier.copy(id));
+        early.insert(id);
+      }
+    }
     std::vector<ValueId> started;
     bool turns = false;
     for (OpId id : ops) {
-      if (!cut.first.count(id)) continue;
+      if (!cut.first.count(id) || early.count(id)) continue;
       const OpId copied = copier.copy(id);
       if (f_[copied].code == OpCode::dot) {
         if (held && schedule_.alternate && !turns) append(target, Op{.code = OpCode::await_turn});
@@ -393,7 +412,7 @@ class Overlap {
     }
     std::vector<ValueId> sums;
     for (std::size_t i = 0; held && i < cut.late.size(); ++i)
-      sums.push_back(start_late(loop, cut, i, target, held->late[i]));
+      sums.push_back(start_late(loop, cut, i, target, *held, views));
     if (held && schedule_.alternate) append(target, Op{.code = OpCode::pass_turn});
     const OpId landing = land(started, static_cast<int>(sums.size()));
     append(target, landing);
@@ -428,6 +447,8 @@ class Overlap {
     copy_rest(true);
 
     Handed handed;
+    if (std::any_of(cut.late_ops.begin(), cut.late_ops.end(), [&](OpId id) { return clears(id); }))
+      handed.tile = {tile};
     const Op& yield = f_[ops.back()];
     for (std::size_t i = 0; i < yield.operands.size(); ++i)
       if (late_at(cut, i) == cut.late.size()) handed.carried.push_back(copier.renamed(yield.operands[i]));
@@ -461,10 +482,30 @@ class Overlap {
     }
   }
 
+  /// What the waits and views of the late products are called in a copy.
+  using Views = std::map<ValueId, ValueId>;
+
+  /// A wait that clears rows beyond its axis: all warpgroups meet in it.
+  [[nodiscard]] bool clears(OpId id) const {
+    return f_[id].code == OpCode::await_slot && !f_[id].operands.empty();
+  }
+
+  /// Copies a wait or a view for late products, once for all of them.
+  void look(const Op& loop, OpId id, BlockId target, const Handed& from, Views& views) {
+    if (views.count(f_[id].results[0])) return;
+    OpCopier copier(f_);
+    for (const auto& [old, now] : views) copier.rename(old, now);
+    if (!from.tile.empty()) copier.rename(f_[loop.body].arguments[0], from.tile[0]);
+    const OpId copied = copier.copy(id);
+    append(target, copied);
+    views[f_[id].results[0]] = f_[copied].results[0];
+  }
+
   /// Starts a late product on what the round before has left; returns its sum.
   ValueId start_late(const Op& loop, const Cut& cut, std::size_t which, BlockId target,
-                     const Handed::Late& held) {
+                     const Handed& from, Views& views) {
     const Cut::Late& late = cut.late[which];
+    const Handed::Late& held = from.late[which];
     const ValueId argument = f_[loop.body].arguments[late.carried + 1];
     OpCopier copier(f_);
     copier.rename(f_[late.dot].operands[0], held.left);
@@ -479,7 +520,7 @@ class Overlap {
     } else {
       copier.rename(f_[late.dot].operands[2], held.sum);
     }
-    // The waits and views of this product, shared ones with the first late product that needs them.
+    // The waits and views of this product, before the first late product that needs them.
     std::set<ValueId> needed{f_[late.dot].operands[1]};
     std::vector<OpId> chain;
     const std::vector<OpId> ops = f_[loop.body].ops;
@@ -490,8 +531,8 @@ class Overlap {
       for_each_use(op, [&](const ValueId& v) { needed.insert(v); });
     }
     for (OpId id : chain) {
-      const OpId copied = copier.copy(id);
-      append(target, copied);
+      look(loop, id, target, from, views);
+      copier.rename(f_[id].results[0], views[f_[id].results[0]]);
     }
     const OpId dot = copier.copy(late.dot);
     f_[dot].started = true;

@@ -153,6 +153,7 @@ class KernelPrinter {
   void print_next_slot(const ir::Buffer& buffer, const Ring& ring);
   void print_fill(const ir::Op& op);
   void print_await_slot(const ir::Op& op);
+  void print_clearing(const ir::Op& op, const std::string& tile);
   void print_release(const ir::Op& op);
   void print_landing(const ir::Op& op);
   void print_turn(const ir::Op& op);

@@ -17,6 +17,10 @@ namespace {
 
 constexpr int group_threads = 128;
 
+// Named barriers: one for the warps of each group to meet at, one for each group's turn, one for all consumers.
+std::string meeting() { return "1 + warp / 4"; }
+constexpr int first_turn = 5, clearing = 9;
+
 /// The tensor dimension that the rows of a tile run along.
 std::size_t row_dimension(const Op& access) {
   for (std::size_t d = 0; d < access.coordinates.size(); ++d)
@@ -231,6 +235,31 @@ void KernelPrinter::print_await_slot(const Op& op) {
   storage_[op.results[0].index] = name;
   out_.line("fc::await_phase({}, {});", in_slot(ring.full, ring), ring.phase);
   out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, ring.slot));
+  if (!op.operands.empty()) print_clearing(op, name);
+}
+
+/// Zeros in the rows of a tile beyond its axis: all consumers write them, and meet before anyone multiplies.
+/// A row's chunks fill its part of a panel, in whatever order.
+void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
+  const Buffer& buffer = f_[op.buffer];
+  const AxisId rows = f_[op.results[0]].type.axes[0];
+  const int threads = schedule_.consumer_threads();
+  const std::string left = names_.unique(f_[rows].name + "_left");
+  out_.line("const int {} = {} - {} * {};", left, extent(rows), scalar(op.operands[0]), buffer.rows);
+  auto beyond = out_.block("if ({} < {})", left, buffer.rows);
+  out_.line("const float zeros[4] = {{}};");
+  for (const ChunkLoop& loop : chunk_loops(buffer)) {
+    const int line = loop.width * 2, panel = buffer.rows * line;
+    auto chunks = out_.block("for (int at = fc::max(0, {}) * {} + thread * 16; at < {}; at += {})", left, line,
+                             panel, threads * 16);
+    const int first = 2 * buffer.rows * loop.first_column;
+    Writer::Scopes panels;
+    if (loop.panels > 1) panels.push_back(out_.unrolled("panel", loop.panels, false));
+    out_.line("fc::store_shared<4>({}{}{} + at, zeros);", tile, first ? fmt::format(" + {}", first) : "",
+              loop.panels > 1 ? fmt::format(" + panel * {}", panel) : "");
+  }
+  out_.line("fc::fence_async();");
+  out_.line("fc::meet({}, {});", clearing, threads);
 }
 
 void KernelPrinter::print_release(const Op& op) {
@@ -253,14 +282,6 @@ void KernelPrinter::print_landing(const Op& op) {
 }
 
 // ---- turns
-
-namespace {
-
-// Named barriers: one for the warps of each group to meet at, one for each group's turn.
-std::string meeting() { return "1 + warp / 4"; }
-constexpr int first_turn = 5;
-
-}  // namespace
 
 void KernelPrinter::print_turn(const Op& op) {
   const int groups = schedule_.consumer_threads() / group_threads;

@@ -112,7 +112,7 @@ class OpVerifier {
             fail(fmt::format("{} lands as {}", name(op_.operands[i]), name(op_.results[i])));
         break;
       case OpCode::await_slot:
-        operands(0);
+        await_slot();
         [[fallthrough]];
       case OpCode::read_slot:
         results(1);
@@ -150,6 +150,12 @@ class OpVerifier {
       fail(fmt::format("it has {} operands", op_.operands.size()),
            "a place has two: where the axis begins and where it ends");
     scalars(0, 2);
+  }
+
+  void await_slot() const {
+    if (op_.operands.size() > 1)
+      fail(fmt::format("it has {} operands", op_.operands.size()),
+           "a wait for a slot has none, or the number of the tile in it");
   }
 
   void input() {
