@@ -21,8 +21,8 @@ struct AttentionProblem {
   std::int64_t q_len = 0, kv_len = 0;  ///< the longest sequence's, 0: not known
 };
 
-/// The schedule that ships for a spec and a target: tile sizes chosen by measurement for head_dim 64,
-/// 128 and 256, by the same rules for the others.
+/// The schedule that ships for a spec and a target: what a search found (attention_winners.h), else tile sizes
+/// chosen by measurement for head_dim 64, 128 and 256, by the same rules for the others.
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
                             const AttentionProblem& problem = {});
 

@@ -1,8 +1,10 @@
 // Schedules that ship for attention_forward: on wgmma, on mma.sync, and on opaque blocks where there is neither.
 // docs/performance.md says what was measured and what was tried besides.
 #include <algorithm>
+#include <optional>
 
 #include "templates/attention.h"
+#include "templates/attention_winners.h"
 #include "templates/families.h"
 #include "templates/hopper_schedules.h"
 
@@ -97,16 +99,16 @@ Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
   return s;
 }
 
-}  // namespace
-
-Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
-                            const AttentionProblem& problem) {
+/// By rule, where no search has found a better one.
+Schedule ruled_schedule(const AttentionSpec& spec, const Target& target,
+                        const AttentionProblem& problem) {
   if (target.wgmma) return hopper_schedule(spec, problem);
   return target.mma_m16n8k16 ? warp_schedule(spec, target) : block_schedule(spec, target);
 }
-std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
-                                          const AttentionProblem& problem) {
-  std::vector<Schedule> schedules{attention_schedule(spec, target, problem)};
+
+std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& target,
+                                      const AttentionProblem& problem) {
+  std::vector<Schedule> schedules{ruled_schedule(spec, target, problem)};
   if (target.wgmma) {
     // Fewer keys a tile, then one block a multiprocessor with small tiles, and then no warpgroups at all.
     Schedule fewer_keys = schedules.front();
@@ -124,7 +126,7 @@ std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Targe
     schedules.push_back(std::move(smaller));
     Target older = target;
     older.wgmma = older.tma = false;
-    for (Schedule& other : attention_schedules(spec, older)) schedules.push_back(std::move(other));
+    for (Schedule& other : ruled_schedules(spec, older, {})) schedules.push_back(std::move(other));
     return schedules;
   }
   for (int cols : {64, 32}) {
@@ -143,6 +145,22 @@ std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Targe
     smallest.blocks_per_processor = 1;
     if (!(smallest == schedules.back())) schedules.push_back(std::move(smallest));
   }
+  return schedules;
+}
+
+}  // namespace
+
+Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
+                            const AttentionProblem& problem) {
+  const std::optional<Schedule> winner = winning_schedule(spec, target, problem);
+  return winner ? *winner : ruled_schedule(spec, target, problem);
+}
+
+std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
+                                          const AttentionProblem& problem) {
+  std::vector<Schedule> schedules = ruled_schedules(spec, target, problem);
+  if (const std::optional<Schedule> winner = winning_schedule(spec, target, problem))
+    schedules.insert(schedules.begin(), *winner);
   return schedules;
 }
 

@@ -26,6 +26,7 @@ from .program import Library, Program, load
 from .program_kernel import ProgramKernel
 from .schedule import Schedule
 from .spec import AttentionSpec
+from .tuning import TunedSchedule, autotune
 from .variants import (
     alibi,
     bias,
@@ -63,8 +64,10 @@ __all__ = [
     "Score",
     "Sink",
     "SpecError",
+    "TunedSchedule",
     "alibi",
     "attention",
+    "autotune",
     "bias",
     "causal",
     "chunked",

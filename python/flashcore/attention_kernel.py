@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
-from . import _core
+from . import _core, tuning_table
 from .arrays import empty
 from .errors import CompileError, DeviceError, ScheduleError
 from .expression import bound_arrays
@@ -49,6 +49,7 @@ class AttentionKernel(Kernel):
         # Where schedules depend on how much there is to do: kernels by schedule, and by the shapes of
         # q and k of the calls seen so far.
         self._variants: dict[str, AttentionKernel] | None = None
+        self._tuned = False
         self._by_shapes: dict[tuple[Any, Any], AttentionKernel] = {}
         self._captured = bound_arrays(*spec.expressions)
         self._arrays = _all_given(self._captured)
@@ -72,10 +73,14 @@ class AttentionKernel(Kernel):
         raise refusal
 
     @classmethod
-    def shipped(cls, spec: AttentionSpec, target: str) -> AttentionKernel:
-        """Compiled, under the schedules that ship; it takes others for calls that want them."""
-        texts = _core.attention_schedules(spec.to_json(), target)
+    def shipped(cls, spec: AttentionSpec, target: str, tuned: bool = True) -> AttentionKernel:
+        """Compiled, under the schedules that ship; it takes others for calls that want them.
+
+        Unless `tuned` is false, those that the user's searches found go before.
+        """
+        texts = _schedules(spec, target, tuned)
         kernel = cls.first_fitting(spec, [Schedule.from_json(text) for text in texts], target)
+        kernel._tuned = tuned
         if _core.schedules_depend_on_problems(target):
             kernel._variants = {texts[0]: kernel}
         return kernel
@@ -97,7 +102,7 @@ class AttentionKernel(Kernel):
             *batch, a, b, _ = q.shape
             heads, q_len, kv_axis = (a, b, -2) if self._spec.layout == "bhsd" else (b, a, -3)
             problem = (math.prod(batch), heads, q_len, k.shape[kv_axis])
-            texts = _core.attention_schedules(self._spec.to_json(), self._target, *problem)
+            texts = _schedules(self._spec, self._target, self._tuned, problem)
             if texts[0] not in self._variants:
                 schedules = [Schedule.from_json(text) for text in texts]
                 self._variants[texts[0]] = self.first_fitting(self._spec, schedules, self._target)
@@ -267,6 +272,18 @@ class AttentionKernel(Kernel):
             f"it captures no {', '.join(unknown)}" if unknown else f"it needs {', '.join(missing)}",
             f"captured={{...}} with {wanted}" if wanted else "leave captured out",
         )
+
+
+def _schedules(
+    spec: AttentionSpec,
+    target: str,
+    tuned: bool,
+    problem: tuple[int, int, int, int] = (0, 0, 0, 0),
+) -> list[str]:
+    """The schedules to try for (batch, heads, q_len, kv_len), the best first."""
+    texts = _core.attention_schedules(spec.to_json(), target, *problem)
+    winner = tuning_table.winner_for(spec, target, problem) if tuned else None
+    return texts if winner is None else [winner.to_json(), *texts]
 
 
 def _all_given(arrays: Mapping[str, Any]) -> tuple[Any, ...] | None:

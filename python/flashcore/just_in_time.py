@@ -64,9 +64,10 @@ def jit(
 
     `target` is "sm_80", "sm_90", ...; by default that of the current GPU. `schedule` is a whole
     one, or the fields to change in the one that ships: ``jit(spec, schedule={"stages": 3})``; where
-    that one cannot run with them, in the next that ships and can. It is compiled here if there is a
-    GPU or a target is named, else when its machine code is first asked for. `probe` names values of
-    the program that a call returns as well.
+    that one cannot run with them, in the next that ships and can. Without it, a spec gets what
+    :func:`autotune` found for its kind, else what ships. It is compiled here if there is a GPU or a
+    target is named, else when its machine code is first asked for. `probe` names values of the
+    program that a call returns as well.
     """
     if isinstance(what, (str, os.PathLike)):
         what = read(what)

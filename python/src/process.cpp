@@ -4,6 +4,8 @@
 
 #include "dsl/target.h"
 #include "python/src/module.h"
+#include "runtime/cache/cache.h"
+#include "runtime/cache/toolchain.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/nvrtc_search.h"
 #include "runtime/environment.h"
@@ -38,12 +40,26 @@ void set_hook(std::optional<std::function<void(std::string, std::string)>> hook)
   });
 }
 
+/// The file of tuned schedules; none where the user wants none, or has no home.
+std::optional<std::string> schedules_file() {
+  if (const auto named = value_of(EnvironmentVariable::schedules))
+    return *named == "off" ? std::nullopt : named;
+  const std::string directory = cache_directory_path();
+  return directory.empty() ? std::nullopt : std::optional(directory + "/schedules.json");
+}
+
 }  // namespace
 
 void bind_process(py::module_& m) {
   m.def("set_nvrtc_hint", &set_nvrtc_hint, py::arg("path"));
   m.def("gpu_target", &gpu_target, py::call_guard<py::gil_scoped_release>(),
         "The target of the current GPU, or None without one.");
+  m.def("nvrtc_version", [] { return InstalledNvrtc::shared()->nvrtc().version().text(); },
+        py::call_guard<py::gil_scoped_release>(), "Of the compiler in use; CompileError without one.");
+  m.def("schedules_file", &schedules_file,
+        "Where schedules that autotune found are kept, or None.");
+  m.def("schedules_variable", [] { return value_of(EnvironmentVariable::schedules); },
+        "FLASHCORE_SCHEDULES, or None where it is unset.");
   m.def("set_log_hook", &set_hook, py::arg("hook").none(true));
   m.def("environment", [] {
     std::vector<std::tuple<std::string, std::string, std::string>> rows;

@@ -6,6 +6,7 @@
 #include "dsl/json.h"
 #include "python/src/module.h"
 #include "templates/attention.h"
+#include "templates/attention_winners.h"
 
 namespace flashcore::python {
 namespace {
@@ -42,9 +43,12 @@ void bind_specs(py::module_& m) {
     const std::optional<DType> type = parse_dtype(name);
     return type ? std::optional(std::string(name_of(*type))) : std::nullopt;
   });
-  m.def("why_not", &reasons_against, py::arg("spec"), py::arg("target"), py::arg("schedule"));
+  // Both take milliseconds, and a tuner asks for thousands of them.
+  m.def("why_not", &reasons_against, py::arg("spec"), py::arg("target"), py::arg("schedule"),
+        py::call_guard<py::gil_scoped_release>());
   m.def("attention_program",
-        [](const std::string& json) { return attention_forward(attention_spec_from_json(json)); });
+        [](const std::string& json) { return attention_forward(attention_spec_from_json(json)); },
+        py::call_guard<py::gil_scoped_release>());
   m.def(
       "attention_schedules",
       [](const std::string& json, const std::string& target, std::int64_t batch, std::int64_t heads,
@@ -63,6 +67,39 @@ void bind_specs(py::module_& m) {
         [](const std::string& target) { return find_target(target).wgmma; });
   m.def("attention_schedule", [](const std::string& json, const std::string& target) {
     return to_json(attention_schedule(attention_spec_from_json(json), find_target(target)));
+  });
+  m.def(
+      "winner_keys",
+      [](const std::string& json, const std::string& target, std::int64_t batch, std::int64_t heads,
+         std::int64_t q_len, std::int64_t kv_len) {
+        return winner_keys(attention_spec_from_json(json), find_target(target),
+                           {batch, heads, q_len, kv_len});
+      },
+      py::arg("json"), py::arg("target"), py::arg("batch") = 0, py::arg("heads") = 0,
+      py::arg("q_len") = 0, py::arg("kv_len") = 0);
+  m.def(
+      "winning_schedule",
+      [](const std::string& json, const std::string& target_name,
+         const std::optional<std::string>& table, std::int64_t batch, std::int64_t heads,
+         std::int64_t q_len, std::int64_t kv_len) -> std::optional<std::string> {
+        const AttentionSpec spec = attention_spec_from_json(json);
+        const Target& target = find_target(target_name);
+        const AttentionProblem problem{batch, heads, q_len, kv_len};
+        const std::optional<Schedule> found = table ? winning_schedule(spec, target, problem, *table)
+                                                    : winning_schedule(spec, target, problem);
+        return found ? std::optional(to_json(*found)) : std::nullopt;
+      },
+      py::arg("spec"), py::arg("target"), py::arg("table").none(true) = py::none(),
+      py::arg("batch") = 0, py::arg("heads") = 0, py::arg("q_len") = 0, py::arg("kv_len") = 0);
+  m.def("target_facts", [](const std::string& name) {
+    const Target& target = find_target(name);
+    py::dict facts;
+    facts["capability"] = target.capability;
+    facts["async_copy"] = target.async_copy;
+    facts["mma_m16n8k16"] = target.mma_m16n8k16;
+    facts["tma"] = target.tma;
+    facts["wgmma"] = target.wgmma;
+    return facts;
   });
   m.def("targets", [] {
     std::vector<std::string> names;

@@ -33,7 +33,9 @@ std::string home_directory() {
   return user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "";
 }
 
-std::string default_directory() {
+}  // namespace
+
+std::string cache_directory_path() {
   if (const auto named = value_of(EnvironmentVariable::cache_dir)) return *named;
   if (const std::string base = system_variable("XDG_CACHE_HOME"); base.starts_with('/')) {
     return base + "/flashcore";
@@ -42,11 +44,9 @@ std::string default_directory() {
   return home.empty() ? "" : home + "/.cache/flashcore";
 }
 
-}  // namespace
-
 CacheSettings CacheSettings::from_environment() {
   CacheSettings settings;
-  if (value_of(EnvironmentVariable::cache) != "off") settings.directory = default_directory();
+  if (value_of(EnvironmentVariable::cache) != "off") settings.directory = cache_directory_path();
   settings.max_bytes = number_of(EnvironmentVariable::cache_max_bytes, settings.max_bytes);
   settings.lock_timeout =
       std::chrono::seconds(number_of(EnvironmentVariable::cache_lock_seconds, 60));

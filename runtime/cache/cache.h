@@ -17,6 +17,9 @@
 
 namespace flashcore {
 
+/// Where kernels are kept unless that is turned off; empty where there is no home directory.
+std::string cache_directory_path();
+
 struct CacheSettings {
   std::string directory;  ///< empty: nothing on disk
   std::uint64_t max_bytes = std::uint64_t{1} << 30;

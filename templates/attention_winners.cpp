@@ -1,0 +1,159 @@
+#include "templates/attention_winners.h"
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cstdint>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "dsl/error.h"
+#include "dsl/json.h"
+
+namespace flashcore {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Winners = std::map<std::string, Schedule>;  // by key
+
+constexpr bool keep_numbers = true;
+
+bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+bool in_number(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '.'; }
+
+/// The expression without what differs between uses of one kind of attention: what a caller's tensors are
+/// called and, unless they are kept, numbers.
+std::string form_of(const Expression& expression, bool numbers) {
+  const std::string& text = expression.text;
+  std::string form;
+  for (std::size_t at = 0; at < text.size();) {
+    const char first = text[at];
+    const bool digit = std::isdigit(static_cast<unsigned char>(first)) != 0;
+    if (!in_name(first)) {
+      form += text[at++];
+      continue;
+    }
+    std::size_t end = at;
+    while (end < text.size() && (digit ? in_number(text[end]) : in_name(text[end]))) {
+      // The sign of an exponent, as in 1e-05.
+      const bool exponent = digit && (text[end] == 'e' || text[end] == 'E');
+      ++end;
+      if (exponent && end < text.size() && (text[end] == '-' || text[end] == '+')) ++end;
+    }
+    const std::string_view word = std::string_view(text).substr(at, end - at);
+    at = end;
+    const auto tensor = std::find_if(expression.tensors.begin(), expression.tensors.end(),
+                                     [&](const Captured& captured) { return captured.name == word; });
+    if (digit && !numbers) {
+      form += '#';
+    } else if (tensor != expression.tensors.end()) {
+      form += fmt::format("t{}", tensor - expression.tensors.begin());
+    } else {
+      form += word;
+    }
+  }
+  return form;
+}
+
+std::string mask_class(const Mask& mask) {
+  if (mask.is_full()) return "full";
+  for (const Align align : {Align::bottom_right, Align::top_left})
+    if (mask == causal(align)) return "causal";
+  return form_of(mask, keep_numbers);
+}
+
+Json length_class(std::int64_t length) {
+  if (length <= 0) return nullptr;
+  return std::bit_ceil(static_cast<std::uint64_t>(length));
+}
+
+/// The fields of a key in their order, with the values of plain full attention.
+Json plain_key() {
+  return {{"target", ""}, {"head_dim", 0},     {"head_dim_v", nullptr}, {"mask", "full"},    {"score", ""},
+          {"sink", ""},   {"lengths", "open"}, {"q_len", nullptr},      {"kv_len", nullptr}, {"few", false}};
+}
+
+Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProblem& problem) {
+  constexpr std::int64_t rows = 128, multiprocessors = 132;
+  const std::int64_t batch = spec.batch.value_or(problem.batch), heads = spec.heads ? spec.heads : problem.heads;
+  const std::int64_t q_len = spec.q_len.value_or(problem.q_len), kv_len = spec.kv_len.value_or(problem.kv_len);
+  const std::int64_t blocks = batch * heads * ((q_len + rows - 1) / rows);
+  Json key = plain_key();
+  key["target"] = target.name;
+  key["head_dim"] = spec.head_dim;
+  key["head_dim_v"] = spec.value_dim();
+  key["mask"] = mask_class(spec.mask);
+  key["score"] = form_of(spec.score, !keep_numbers);
+  key["sink"] = form_of(spec.sink, !keep_numbers);
+  key["lengths"] = spec.packed() ? "packed" : spec.q_lens || spec.kv_lens ? "padded" : "open";
+  key["q_len"] = length_class(q_len);
+  key["kv_len"] = length_class(kv_len);
+  key["few"] = blocks > 0 && blocks < multiprocessors;
+  return key;
+}
+
+[[noreturn]] void refuse(std::string why) {
+  throw ScheduleError({.what = "cannot read a table of winning schedules",
+                       .why = std::move(why),
+                       .fix = "it is an array of objects with target, head_dim and schedule; python -m flashcore.tune "
+                              "--write makes one",
+                       .where = {}});
+}
+
+Winners read_table(std::string_view text) {
+  const Json table = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!table.is_array()) refuse("it is not a JSON array");
+  Winners winners;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const Json& entry = table[i];
+    for (const char* field : {"target", "head_dim", "schedule"})
+      if (!entry.is_object() || !entry.contains(field)) refuse(fmt::format("entry {} has no {}", i, field));
+    Json key = plain_key();
+    for (auto& [name, value] : key.items())
+      if (entry.contains(name)) value = entry[name];
+    if (key["head_dim_v"].is_null()) key["head_dim_v"] = key["head_dim"];
+    winners.insert_or_assign(key.dump(), schedule_from_json(entry["schedule"].dump()));
+  }
+  return winners;
+}
+
+std::optional<Schedule> find(const Winners& winners, const AttentionSpec& spec, const Target& target,
+                             const AttentionProblem& problem) {
+  // A call that has to choose among kernels comes here: no keys where there is nothing to find.
+  if (winners.empty()) return std::nullopt;
+  for (const std::string& key : winner_keys(spec, target, problem))
+    if (const auto found = winners.find(key); found != winners.end()) return found->second;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& target,
+                                     const AttentionProblem& problem) {
+  const Json closest = key_of(spec, target, problem);
+  std::vector<std::string> keys;
+  for (const bool any_keys : {false, true})
+    for (const bool any_rows : {false, true}) {
+      Json key = closest;
+      if (any_rows) key["q_len"] = nullptr;
+      if (any_keys) key["kv_len"] = nullptr;
+      std::string text = key.dump();
+      if (std::find(keys.begin(), keys.end(), text) == keys.end()) keys.push_back(std::move(text));
+    }
+  return keys;
+}
+
+std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
+                                         const AttentionProblem& problem, std::string_view table) {
+  return find(read_table(table), spec, target, problem);
+}
+
+std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
+                                         const AttentionProblem& problem) {
+  static const Winners winners = read_table(shipped_winners().front().text);
+  return find(winners, spec, target, problem);
+}
+
+}  // namespace flashcore
