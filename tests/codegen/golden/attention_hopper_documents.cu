@@ -134,7 +134,6 @@ attention_forward(const __grid_constant__ Parameters p) {
   fc::barrier();
 
   if (warp >= 4) {
-    fc::shrink_registers<24>();
     if (thread == 128) {
       int query_phase = 0;
       int key_slot = 0, key_phase = 0;
@@ -172,7 +171,6 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   else {
-    fc::grow_registers<240>();
     int query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;

@@ -197,22 +197,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t12[1][2];
-      float t12_parts[1][2][2];
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        #pragma unroll
-        for (int c = 0; c < 2; ++c)
-          t12_parts[0][e][c] = 0.f;
+      float t12[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t12_parts[0][(e / 2)][j % 2] = t12_parts[0][(e / 2)][j % 2] + probs[0][j][e];
-      #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        t12[0][e] = t12_parts[0][e][0] + t12_parts[0][e][1];
-      }
+          t12[0][(e / 2)] = t12[0][(e / 2)] + probs[0][j][e];
       // row_sum = fma(row_sum, decay, t12)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
@@ -333,22 +323,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t19[1][2];
-        float t19_parts[1][2][2];
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          #pragma unroll
-          for (int c = 0; c < 2; ++c)
-            t19_parts[0][e][c] = 0.f;
+        float t19[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t19_parts[0][(e / 2)][j % 2] = t19_parts[0][(e / 2)][j % 2] + probs_2[0][j][e];
-        #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          t19[0][e] = t19_parts[0][e][0] + t19_parts[0][e][1];
-        }
+            t19[0][(e / 2)] = t19[0][(e / 2)] + probs_2[0][j][e];
         // row_sum = fma(argument, decay, t19)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
