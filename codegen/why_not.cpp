@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "codegen/generate.h"
+#include "codegen/layout/register_split.h"
 #include "codegen/schedule_checks.h"
 #include "dsl/error.h"
 
@@ -39,12 +40,18 @@ std::vector<Change> nearby(const Schedule& s) {
       with(fmt::format("a tile of {} along {}", size, axis),
            [&](Schedule& c) { c.tiles[axis] = size; });
   };
-  for (const int warps : {s.warps_m, s.warps_n, s.warps_m * s.warps_n})
+  if (s.instruction == Instruction::wgmma) {
     for (const auto& [axis, size] : s.tiles)
-      tile(axis, (size + 16 * warps - 1) / (16 * warps) * 16 * warps);
-  with(fmt::format("warps_n = 1 and warps_m = {}", s.warps_m * s.warps_n),
-       [&](Schedule& c) { c.warps_m *= std::exchange(c.warps_n, 1); });
-  with("warps_m = 1 and warps_n = 1", [](Schedule& c) { c.warps_m = c.warps_n = 1; });
+      if (size % 64 == 0 && size <= 192)
+        with(fmt::format("warps_m = {}", size / 16), [size = size](Schedule& c) { c.warps_m = size / 16; });
+  } else {
+    for (const int warps : {s.warps_m, s.warps_n, s.warps_m * s.warps_n})
+      for (const auto& [axis, size] : s.tiles)
+        tile(axis, (size + 16 * warps - 1) / (16 * warps) * 16 * warps);
+    with(fmt::format("warps_n = 1 and warps_m = {}", s.warps_m * s.warps_n),
+         [&](Schedule& c) { c.warps_m *= std::exchange(c.warps_n, 1); });
+    with("warps_m = 1 and warps_n = 1", [](Schedule& c) { c.warps_m = c.warps_n = 1; });
+  }
   for (int stages = s.stages - 1; stages >= 1; --stages)
     with(fmt::format("stages = {}", stages), [&](Schedule& c) { c.stages = stages; });
   for (const auto& [axis, size] : s.tiles)
@@ -72,6 +79,8 @@ int carried_registers(const Function& f) {
 }
 
 int allowed_registers(const Schedule& schedule, const Target& target) {
+  if (const int share = register_split(schedule).consumer; share && schedule.copy == CopyInstruction::tma)
+    return std::min(share, target.registers_per_thread);
   const int resident = schedule.threads() * schedule.blocks_per_processor;
   return std::min({schedule.register_limit, target.registers_per_thread,
                    target.registers_per_processor / resident / 8 * 8});
@@ -100,7 +109,8 @@ class Search {
     unmendable_ = check_schedule(program_.function(), {schedule_, target_}).size();
     while (std::optional<Complaint> complaint = attempt(schedule_)) {
       note(*complaint);
-      if (!mend()) break;
+      // Behind too few registers nothing hides: the passes have come through.
+      if (came_through_ || !mend()) break;
     }
     std::vector<std::string> texts;
     for (const Complaint& complaint : reasons_) texts.emplace_back(Error(complaint).what());
@@ -111,11 +121,13 @@ class Search {
   /// What a schedule is refused for, if it is.
   std::optional<Complaint> attempt(const Schedule& schedule) {
     Target able = target_;
-    if (unmendable_) able.mma_m16n8k16 = able.async_copy = able.bf16 = true;
+    if (unmendable_) able.mma_m16n8k16 = able.async_copy = able.bf16 = able.wgmma = able.tma = true;
+    came_through_ = false;
     try {
       Function lowered;
       (void)generate(program_, schedule, able,
                      [&](std::string_view, const Function& f) { lowered = f; });
+      came_through_ = true;
       return registers(lowered, schedule);
     } catch (const Error& error) {
       return error.complaint();
@@ -125,11 +137,13 @@ class Search {
   std::optional<Complaint> registers(const Function& lowered, const Schedule& schedule) const {
     const int needed = carried_registers(lowered), allowed = allowed_registers(schedule, target_);
     if (needed <= allowed) return std::nullopt;
+    const bool roles = schedule.copy == CopyInstruction::tma;
     return Complaint{
         fmt::format("{} needs more than {} registers a thread", lowered.name, needed),
-        fmt::format("a loop carries so many, and {} threads in {} block(s) a multiprocessor of "
+        fmt::format("a loop carries so many, and {} {}threads in {} block(s) a multiprocessor of "
                     "{} have {} each",
-                    schedule.threads(), schedule.blocks_per_processor, target_.name, allowed),
+                    roles ? schedule.consumer_threads() : schedule.threads(), roles ? "computing " : "",
+                    schedule.blocks_per_processor, target_.name, allowed),
         "smaller tiles, more warps for the same rows, or fewer blocks_per_processor",
         {}};
   }
@@ -158,6 +172,7 @@ class Search {
   Schedule schedule_;
   const Target& target_;
   std::size_t unmendable_ = 0;
+  bool came_through_ = false;
   std::vector<Complaint> reasons_;
   std::vector<std::string> taken_;  ///< changes made so far, in words
   std::set<std::string> known_;     ///< every reason so far

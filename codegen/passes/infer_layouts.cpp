@@ -216,8 +216,8 @@ class LayoutInference {
     const AxisId inner = f_[op.operands[0]].type.axes[1];
     // The warps along the columns of the product share out either them or the terms of its sum.
     const bool cuts_sum = op.scope == ReductionScope::warp;
-    require_multiple(op, rows, 16 * schedule_.warps_m, "warps_m");
     if (schedule_.instruction == Instruction::wgmma) require_warpgroup_shape(op, rows, columns);
+    require_multiple(op, rows, 16 * schedule_.warps_m, "warps_m");
     const int step = schedule_.instruction == Instruction::wgmma ? 8 : 16 * schedule_.warps_n;
     require_multiple(op, cuts_sum ? inner : columns, step, "warps_n");
     if (schedule_.instruction == Instruction::wmma) {

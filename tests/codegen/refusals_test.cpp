@@ -112,6 +112,149 @@ TEST(Refusals, OpaqueBlocks) {
   EXPECT_EQ(refused(attention_forward(half), schedule, "sm_75").words, "nothing was refused");
 }
 
+Schedule warpgroups(int rows, int cols) {
+  Schedule schedule = tiles({{"rows", rows}, {"cols", cols}});
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.warps_m = rows / 16;
+  return schedule;
+}
+
+TEST(Refusals, WarpgroupsAndTheCopyEngineComeTogether) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = warpgroups(128, 64);
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  EXPECT_EQ(refused(program, schedule, "sm_90").words,
+            "instruction wgmma on sm_90\n"
+            "  why: the target does not have it\n"
+            "  try: instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a");
+  schedule.instruction = Instruction::mma_m16n8k16;
+  EXPECT_EQ(refused(program, schedule, "sm_90").words,
+            "copy tma on sm_90\n"
+            "  why: the target does not have it\n"
+            "  try: copy = cp_async, or target sm_90a");
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "copy tma without instruction = wgmma\n"
+            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no other way\n"
+            "  try: both or neither");
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::cp_async;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "instruction wgmma without copy = tma\n"
+            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no other way\n"
+            "  try: both or neither");
+}
+
+TEST(Refusals, ShapesOfWarpgroups) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = warpgroups(128, 64);
+  schedule.softmax = Softmax::shared;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "instruction wgmma with softmax = shared\n"
+            "  why: its sums are in registers of a known order\n"
+            "  try: softmax = registers");
+  struct Warps {
+    int m, n;
+  };
+  for (const Warps warps : {Warps{16, 1}, {6, 1}, {4, 2}}) {
+    schedule = warpgroups(16 * warps.m, 64);
+    schedule.warps_n = warps.n;
+    EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+              "instruction wgmma with " + std::to_string(warps.m) + " x " + std::to_string(warps.n) +
+                  " warps\n"
+                  "  why: one to three warpgroups of four warps each lie along the rows\n"
+                  "  try: warps_m = 8 and warps_n = 1");
+  }
+  schedule = warpgroups(128, 64);
+  schedule.tiles["rows"] = 256;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "a tile of 256 along rows\n"
+            "  why: each of the 2 warpgroups makes 64 rows of a product\n"
+            "  try: warps_m = 16");
+  schedule.tiles["rows"] = 128;
+  schedule.tiles["cols"] = 272;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "a tile of 272 along cols\n"
+            "  why: a product of wgmma has up to 256 columns\n"
+            "  try: a tile of 256");
+}
+
+TEST(Refusals, SharesOfRegisters) {
+  const Program program = attention_forward(head_dim(64));
+  const auto words = [&](int producer, int consumers, int used) {
+    return std::to_string(producer) + " registers for a thread of the producer and " +
+           std::to_string(consumers) +
+           " for one of the consumers\n"
+           "  why: each is a multiple of 8 from 24 to 240, and a block has 65536, not " +
+           std::to_string(used) +
+           "\n"
+           "  try: 0 for both, which shares out what there is";
+  };
+  Schedule schedule = warpgroups(128, 64);
+  schedule.producer_registers = 40;
+  schedule.consumer_registers = 240;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(40, 240, 128 * 40 + 256 * 240));
+  schedule.producer_registers = 20;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(20, 240, 128 * 20 + 256 * 240));
+  schedule.producer_registers = 24;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  schedule.consumer_registers = 236;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(24, 236, 128 * 24 + 256 * 236));
+}
+
+TEST(Refusals, FieldsOfPersistentBlocks) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = warpgroups(128, 64);
+  schedule.outer_stages = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "outer_stages = 2 without persistent = true\n"
+            "  why: a tile loaded outside loops has one slot, or two where a block works through several "
+            "tiles\n"
+            "  try: 1");
+  schedule.persistent = true;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  schedule.outer_stages = 3;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "outer_stages = 3\n"
+            "  why: a tile loaded outside loops has one slot, or two where a block works through several "
+            "tiles\n"
+            "  try: 1");
+  schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.grid_order = GridOrder::sections;
+  EXPECT_EQ(refused(program, schedule).words,
+            "grid_order = sections without persistent = true\n"
+            "  why: the hardware numbers blocks by three axes and no more\n"
+            "  try: tiles_first or tiles_last");
+  schedule.persistent = true;
+  EXPECT_EQ(refused(program, schedule).words,
+            "persistent = true without copy = tma\n"
+            "  why: what a block loads ahead for its next tile the copy engine brings\n"
+            "  try: persistent = false");
+  schedule = warpgroups(128, 64);
+  schedule.persistent = true;
+  AttentionSpec packed = head_dim(64);
+  packed.layout = TensorLayout::thd;
+  EXPECT_EQ(refused(attention_forward(packed), schedule, "sm_90a").words,
+            "persistent = true with a ragged axis\n"
+            "  why: a block places rows once\n"
+            "  try: persistent = false");
+  AttentionSpec checkered = head_dim(64);
+  checkered.mask = chunked(40);
+  EXPECT_EQ(refused(attention_forward(checkered), schedule, "sm_90a").words,
+            "persistent = true for attention_forward\n"
+            "  why: a block finds out once which tiles hold something visible\n"
+            "  try: persistent = false");
+}
+
+TEST(Refusals, ChainsOfReductions) {
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.reduction_chains = 3;
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
+            "reduction_chains = 3\n"
+            "  why: a row's fragments are dealt out to 1, 2 or 4 chains\n"
+            "  try: 1");
+}
+
 TEST(Refusals, Budgets) {
   const Program program = attention_forward(head_dim(64));
   Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
@@ -371,6 +514,46 @@ TEST(Refusals, CopiesOfRowsThatDoNotLieTogether) {
             "a product of a along dimension 1\n"
             "  why: 16-byte copies need neighbouring elements in the last axis of the tile\n"
             "  try: index the last dimension with the tile's last axis, and transpose the tile");
+}
+
+TEST(Refusals, WhatTheCopyEngineAndWarpgroupsCannotRead) {
+  const auto on_hopper = [](const std::function<Program()>& program) {
+    Schedule schedule = tiles({{"m", 64}, {"n", 64}});
+    schedule.instruction = Instruction::wgmma;
+    schedule.copy = CopyInstruction::tma;
+    return refusal<SpecError>([&] { generate(program(), schedule, find_target("sm_90a")); });
+  };
+  const Refusal strided = on_hopper([] {
+    ProgramBuilder b("refused");
+    const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
+    const Axis k = b.whole("k", 32);
+    const Tensor a = b.input("a", DType::f16, {named("M"), 32, 2});
+    const Tensor bt = b.input("b", DType::f16, {named("N"), 32});
+    const Tensor o = b.output("o", DType::f32, {named("M"), named("N")});
+    store(o(m, n), dot(load(a(m, k, b.constant(1, DType::i32))), transpose(load(bt(n, k)))));
+    return b.finish();
+  });
+  EXPECT_TRUE(strided.own_line);
+  EXPECT_EQ(strided.words,
+            "a product of a along dimension 1\n"
+            "  why: bulk copies need neighbouring elements in the last axis of the tile\n"
+            "  try: index the last dimension with the tile's last axis, and transpose the tile");
+
+  const Refusal turned = on_hopper([] {
+    ProgramBuilder b("refused");
+    const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
+    const Axis k = b.whole("k", 32);
+    const Tensor at = b.input("a", DType::f16, {32, named("M")});
+    const Tensor bt = b.input("b", DType::f16, {named("N"), 32});
+    const Tensor o = b.output("o", DType::f32, {named("M"), named("N")});
+    store(o(m, n), dot(transpose(load(at(k, m))), transpose(load(bt(n, k)))));
+    return b.finish();
+  });
+  EXPECT_TRUE(turned.own_line);
+  EXPECT_EQ(turned.words,
+            "a product whose left operand is transposed\n"
+            "  why: wgmma reads the rows of a left operand from shared memory as they lie\n"
+            "  try: exchange the operands and transpose the product, or instruction = mma_m16n8k16");
 }
 
 TEST(Refusals, ExtremesOfAVectorThatWarpsShare) {

@@ -143,6 +143,77 @@ TEST(WhyNot, RegistersThatALoopCannotDoWithout) {
   EXPECT_EQ(reasons(128, schedule, "sm_90").size(), 1u);
 }
 
+// Of warpgroups' registers most are the consumers'.
+TEST(WhyNot, RegistersOfThoseThatCompute) {
+  Schedule schedule = tiles({{"rows", 192}, {"cols", 32}});
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.warps_m = 12;
+  EXPECT_EQ(reasons(256, schedule, "sm_90a"), Reasons{});
+  schedule.consumer_registers = 120;
+  EXPECT_EQ(reasons(256, schedule, "sm_90a"),
+            (Reasons{"attention_forward needs more than 132 registers a thread\n"
+                     "  why: a loop carries so many, and 384 computing threads in 1 block(s) a multiprocessor of "
+                     "sm_90a have 120 each\n"
+                     "  try: smaller tiles, more warps for the same rows, or fewer blocks_per_processor"}));
+}
+
+TEST(WhyNot, RowsOfWarpgroups) {
+  Schedule schedule = tiles({{"rows", 192}, {"cols", 128}});
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.warps_m = 8;
+  schedule.stages = 4;
+  EXPECT_EQ(reasons(128, schedule, "sm_90a"),
+            (Reasons{"a tile of 192 along rows\n"
+                     "  why: each of the 2 warpgroups makes 64 rows of a product\n"
+                     "  try: warps_m = 12",
+                     "attention_forward needs 311440 bytes of shared memory a block (taking warps_m = 12)\n"
+                     "  why: sm_90a allows 232448\n"
+                     "  try: stages = 2, or a tile of 64 along cols"}));
+}
+
+TEST(WhyNot, EveryReasonAgainstWarpgroups) {
+  Schedule schedule = tiles({{"rows", 128}, {"cols", 64}});
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.warps_m = 8;
+  EXPECT_EQ(reasons(64, schedule, "sm_90"),
+            (Reasons{"instruction wgmma on sm_90\n"
+                     "  why: the target does not have it\n"
+                     "  try: instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a",
+                     "copy tma on sm_90\n"
+                     "  why: the target does not have it\n"
+                     "  try: copy = cp_async, or target sm_90a"}));
+  schedule.copy = CopyInstruction::cp_async;
+  schedule.softmax = Softmax::shared;
+  schedule.warps_m = 6;
+  schedule.reduction_chains = 3;
+  schedule.outer_stages = 2;
+  schedule.grid_order = GridOrder::sections;
+  EXPECT_EQ(reasons(64, schedule, "sm_90a"),
+            (Reasons{"instruction wgmma without copy = tma\n"
+                     "  why: tiles come from the copy engine to the warpgroups that multiply them, and no "
+                     "other way\n"
+                     "  try: both or neither",
+                     "instruction wgmma with softmax = shared\n"
+                     "  why: its sums are in registers of a known order\n"
+                     "  try: softmax = registers",
+                     "instruction wgmma with 6 x 1 warps\n"
+                     "  why: one to three warpgroups of four warps each lie along the rows\n"
+                     "  try: warps_m = 8 and warps_n = 1",
+                     "reduction_chains = 3\n"
+                     "  why: a row's fragments are dealt out to 1, 2 or 4 chains\n"
+                     "  try: 1",
+                     "outer_stages = 2 without persistent = true\n"
+                     "  why: a tile loaded outside loops has one slot, or two where a block works through "
+                     "several tiles\n"
+                     "  try: 1",
+                     "grid_order = sections without persistent = true\n"
+                     "  why: the hardware numbers blocks by three axes and no more\n"
+                     "  try: tiles_first or tiles_last"}));
+}
+
 TEST(WhyNot, WhatItOffersWorks) {
   Schedule schedule = tiles({{"rows", 128}, {"cols", 64}});
   schedule.stages = 2;
