@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <regex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,9 @@ struct Outcome {
   std::string words;
 };
 
-Outcome outcome_of(const AttentionSpec& spec, const KernelSource& source) {
-  for (const AttentionInputs& in : launches) {
+Outcome outcome_of(const AttentionSpec& spec, const KernelSource& source,
+                   std::span<const AttentionInputs> runs = launches) {
+  for (const AttentionInputs& in : runs) {
     KernelRun run = attention_run(spec, in);
     try {
       (void)run.emulate(source);
@@ -76,12 +78,13 @@ int line_at(const std::string& body, std::ptrdiff_t position) {
 
 /// Replaces each match on its own; each kernel has to fail with one of the kinds.
 int expect_missed(const AttentionSpec& spec, const KernelSource& source, const std::string& pattern,
-                  const std::string& replacement, const std::vector<FaultKind>& kinds) {
+                  const std::string& replacement, const std::vector<FaultKind>& kinds,
+                  std::span<const AttentionInputs> runs = launches) {
   const std::regex expression(pattern);
   const std::vector<std::smatch> places = matches(source.body, expression);
   for (const std::smatch& place : places) {
     SCOPED_TRACE(line_of(source, line_at(source.body, place.position())));
-    const Outcome outcome = outcome_of(spec, replaced(source, place, place.format(replacement)));
+    const Outcome outcome = outcome_of(spec, replaced(source, place, place.format(replacement)), runs);
     EXPECT_TRUE(outcome.fault) << (outcome.words.empty() ? "nobody missed it" : outcome.words);
     if (!outcome.fault) continue;
     EXPECT_TRUE(std::find(kinds.begin(), kinds.end(), *outcome.fault) != kinds.end())
@@ -160,6 +163,113 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"peeled", 2, [](Schedule& s) { s.peel_masks = true; }},
                     Variant{"plain_stores", 2, [](Schedule& s) { s.staged_stores = false; },
                             false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+/// Producer, consumers and products in flight. Persistent blocks need every wait and every release: what one
+/// tile leaves undone the next one meets. They get more tiles than slots.
+const AttentionInputs many_tiles[] = {{.heads = 5, .kv_heads = 5, .q_len = 150, .kv_len = 100},
+                                      {.heads = 5, .kv_heads = 5, .q_len = 70, .kv_len = 5}};
+
+class PlantedInWarpgroups : public testing::TestWithParam<Variant> {
+ protected:
+  AttentionSpec spec_ = small_spec();
+  KernelSource source_ = make();
+
+  /// Without the first match of a pattern, then without the second, and so on.
+  void expect_needed(const std::string& pattern, int least, const std::vector<FaultKind>& kinds) {
+    EXPECT_GE(expect_missed(spec_, source_, pattern, "", kinds, many_tiles), least);
+  }
+
+ private:
+  [[nodiscard]] KernelSource make() const {
+    Schedule schedule;
+    schedule.instruction = Instruction::wgmma;
+    schedule.copy = CopyInstruction::tma;
+    schedule.tiles = {{"rows", 64}, {"cols", 16}};
+    schedule.persistent = true;
+    schedule.descending = false;
+    schedule.stages = GetParam().stages;
+    GetParam().change(schedule);
+    return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
+  }
+};
+
+TEST_P(PlantedInWarpgroups, TheKernelItselfIsRight) {
+  const Outcome outcome = outcome_of(spec_, source_, many_tiles);
+  EXPECT_FALSE(outcome.fault);
+  EXPECT_EQ(outcome.words, "");
+}
+
+TEST_P(PlantedInWarpgroups, EveryWaitForASlotIsNeeded) {
+  expect_needed(R"(fc::await_phase\([^;]*;)", 6,
+                {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized, FaultKind::misused_mbarrier,
+                 FaultKind::deadlock});
+}
+
+TEST_P(PlantedInWarpgroups, EveryReleaseIsNeeded) {
+  expect_needed(R"(if \(thread % 128 == 0\) fc::arrive\([^;]*;)", 3, {FaultKind::deadlock});
+}
+
+TEST_P(PlantedInWarpgroups, EveryBoxAndItsBytesAreNeeded) {
+  expect_needed(R"(fc::arrive_expecting\([^;]*;)", 3,
+                {FaultKind::deadlock, FaultKind::in_flight, FaultKind::misused_mbarrier});
+  expect_needed(R"(fc::load_box\([^;]*;)", 3, {FaultKind::deadlock});
+}
+
+TEST_P(PlantedInWarpgroups, EveryPartOfAProductIsNeeded) {
+  const std::vector<FaultKind> kinds = {FaultKind::misused_product, FaultKind::race};
+  // A product that is started right behind another one finds its registers opened.
+  expect_needed(R"(fc::pin\(scores\w*\);\s*fc::open_products\(\);)", 1, kinds);
+  expect_needed(R"(fc::commit_products\(\);)", 2, kinds);
+  expect_needed(R"(fc::await_products<\d>\(\);)", 2, kinds);
+}
+
+TEST_P(PlantedInWarpgroups, EveryPartOfAStoreIsNeeded) {
+  const std::vector<FaultKind> kinds = {FaultKind::unfenced, FaultKind::race, FaultKind::in_flight,
+                                        FaultKind::uninitialized};
+  if (source_.body.find("fc::store_box") == std::string::npos) return;
+  const std::string await = R"(if \(thread % 128 == 0\) fc::await_stores_read<0>\(\);)";
+  const std::string meet = R"(fc::meet\(1 \+ [^;]*;)";
+  expect_needed(R"(fc::fence_async\(\);)", 1, kinds);
+  expect_needed(R"(fc::commit_stores\(\);)", 1, kinds);
+  // Where the output lies over the query, the store is waited for before that is released: not again in the
+  // next tile, nor at the end.
+  const bool over_the_query = !GetParam().last_wait_is_needed;
+  expect_needed(over_the_query ? await + R"((?=\s*fc::meet[^;]*;\s*if \(thread % 128 == 0\) fc::arrive))" : await,
+                over_the_query ? 1 : 2, kinds);
+  expect_needed(over_the_query ? meet + R"((?=\s*if \(thread % 128 == 0\) \{))" : meet, over_the_query ? 1 : 2,
+                kinds);
+}
+
+TEST_P(PlantedInWarpgroups, EveryBarrierIsMadeReady) {
+  const std::vector<FaultKind> kinds = {FaultKind::misused_mbarrier, FaultKind::race};
+  expect_needed(R"(fc::init_mbarrier\([^;]*;)", 6, kinds);
+  expect_needed(R"(fc::publish_mbarriers\(\);)", 1, kinds);
+  expect_needed(R"(fc::barrier\(\);)", 1, kinds);
+}
+
+TEST_P(PlantedInWarpgroups, EveryTurnIsGivenAndTaken) {
+  // The last turn is taken at the end, when nobody waits any more.
+  const std::string turn = R"((if \(warp / 4 == 1\) fc::signal|fc::signal|fc::meet)\(5( \+[^;]*|, \d+\));)";
+  const std::string last = R"((?=[^]*if \(warp / 4 == 0\) fc::meet))";
+  if (matches(source_.body, std::regex(turn)).empty()) return;
+  expect_needed(turn + last, 3, {FaultKind::deadlock, FaultKind::barrier_mismatch});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedule, PlantedInWarpgroups,
+    testing::Values(Variant{"two_stages", 2, [](Schedule&) {}},
+                    Variant{"two_queries", 2, [](Schedule& s) { s.outer_stages = 2, s.staged_stores = false; }},
+                    Variant{"scaled_late", 3,
+                            [](Schedule& s) { s.scale_late = s.lazy_scaling = s.wait_late = true; }},
+                    Variant{"in_turns", 2,
+                            [](Schedule& s) {
+                              s.tiles["rows"] = 128;
+                              s.warps_m = 8;
+                              s.alternate = s.descending = true;
+                            }},
+                    Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }},
+                    Variant{"output_over_the_query", 2, [](Schedule& s) { s.shared_limit = 9000; }, false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class PlantedBounds : public testing::Test {
