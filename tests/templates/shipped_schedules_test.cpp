@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
+#include "dsl/json.h"
 #include "runtime/compile.h"
 #include "runtime/cuda/nvrtc.h"
 #include "runtime/cuda/nvrtc_search.h"
@@ -27,7 +28,7 @@ namespace {
 class ShippedSchedules : public testing::TestWithParam<int> {};
 
 TEST_P(ShippedSchedules, GiveTheRightValues) {
-  for (const char* target : {"sm_75", "sm_80", "sm_90", "sm_120"}) {
+  for (const char* target : {"sm_75", "sm_80", "sm_90", "sm_90a", "sm_120"}) {
     AttentionSpec spec;
     spec.head_dim = GetParam();
     spec.mask = causal();
@@ -44,7 +45,47 @@ TEST_P(ShippedSchedules, GiveTheRightValues) {
         const EmulationReport report = run.emulate(source);
         EXPECT_EQ(run.compare(), "");
         // Copies into rows that are not swizzled write the ends of two rows at once.
-        if (spec.head_dim % 64 == 0) EXPECT_EQ(report.banks.conflicts(), 0);
+        if (spec.head_dim % 64 == 0) {
+          EXPECT_EQ(report.banks.conflicts(), 0);
+        }
+      } catch (const Error& error) {
+        ADD_FAILURE() << error.what();
+      }
+    }
+  }
+}
+
+/// What sm_90a gets for launches of several sizes, and the safer schedules behind each.
+TEST_P(ShippedSchedules, GiveTheRightValuesForEveryProblem) {
+  const Target& target = find_target("sm_90a");
+  AttentionSpec spec;
+  spec.head_dim = GetParam();
+  spec.lse = true;
+  const AttentionProblem problems[] = {{},
+                                       {.batch = 1, .heads = 4, .q_len = 500, .kv_len = 500},
+                                       {.batch = 8, .heads = 16, .q_len = 1024, .kv_len = 1024},
+                                       {.batch = 4, .heads = 16, .q_len = 2048, .kv_len = 2048},
+                                       {.batch = 1, .heads = 16, .q_len = 16384, .kv_len = 16384}};
+  for (const Mask& mask : {full(), causal()}) {
+    spec.mask = mask;
+    const Program program = attention_forward(spec);
+    std::vector<Schedule> schedules;
+    for (const AttentionProblem& problem : problems)
+      for (Schedule& schedule : attention_schedules(spec, target, problem))
+        if (schedule.copy == CopyInstruction::tma &&
+            std::find(schedules.begin(), schedules.end(), schedule) == schedules.end())
+          schedules.push_back(std::move(schedule));
+    EXPECT_GE(schedules.size(), 3u);
+    for (const Schedule& schedule : schedules) {
+      SCOPED_TRACE(to_json(schedule));
+      try {
+        const KernelSource source = generate(program, schedule, target);
+        for (const AttentionInputs& in : {AttentionInputs{.heads = 2, .q_len = 130, .kv_len = 200},
+                                          AttentionInputs{.q_len = 70, .kv_len = 3}}) {
+          KernelRun run = attention_run(spec, in);
+          (void)run.emulate(source);
+          EXPECT_EQ(run.compare(), "");
+        }
       } catch (const Error& error) {
         ADD_FAILURE() << error.what();
       }

@@ -15,11 +15,11 @@ namespace {
 
 // Why the kernel does not compile for the target under the schedule that ships, or what it spills;
 // empty if all is well. The safer schedules behind it do not count: they are for other compilers.
-std::string failure(AttentionSpec spec, const Target& target) {
+std::string failure(AttentionSpec spec, const Target& target, const AttentionProblem& problem = {}) {
   if (!target.bf16) spec.dtype = DType::f16;
   try {
     const KernelSource source =
-        generate(attention_forward(spec), attention_schedule(spec, target), target);
+        generate(attention_forward(spec), attention_schedule(spec, target, problem), target);
     const std::string architecture(target.name);
     const Cubin cubin = compile_cubin(*test::installed_nvrtc(), source, architecture);
     check_budget(source, cubin.resources, architecture);
@@ -43,10 +43,10 @@ std::vector<std::string> failures(const AttentionSpec& spec, std::span<const Tar
   return found;
 }
 
-// One of each kind: Turing, Ampere, Hopper, and Blackwell with the shared memory of a workstation.
+// One of each kind: Turing, Ampere, Hopper with and without what is Hopper's own, and Blackwell with the shared memory of a workstation.
 std::vector<Target> generations() {
   std::vector<Target> targets;
-  for (const char* name : {"sm_75", "sm_80", "sm_90", "sm_120"}) {
+  for (const char* name : {"sm_75", "sm_80", "sm_90", "sm_90a", "sm_120"}) {
     targets.push_back(find_target(name));
   }
   return targets;
@@ -84,6 +84,19 @@ TEST(GeneratedKernels, GroupsLayoutsAndTypes) {
       failures({.head_dim = 192, .head_dim_v = 128, .mask = causal(), .lse = true}, targets),
       testing::IsEmpty());
   EXPECT_THAT(failures({.head_dim = 64, .q_len = 512, .kv_len = 512}, targets), testing::IsEmpty());
+}
+
+// Hopper's kernels depend on how much there is to do.
+TEST(GeneratedKernels, EveryProblem) {
+  FLASHCORE_REQUIRE_NVRTC();
+  for (const int dim : {64, 128, 256})
+    for (const Mask& mask : {full(), causal()})
+      for (const int length : {512, 1024, 2048, 4096, 16384}) {
+        const AttentionProblem problem{
+            .batch = std::max(1, 16384 / length), .heads = 16, .q_len = length, .kv_len = length};
+        EXPECT_EQ(failure({.head_dim = dim, .mask = mask}, find_target("sm_90a"), problem), "")
+            << dim << ", " << length << " keys, " << mask.text;
+      }
 }
 
 TEST(GeneratedKernels, SameInputSameBytes) {
