@@ -104,7 +104,13 @@ Schedule middle(const Look& look) {
   // Long between products, a score that looks things up: one warpgroup computes while the other multiplies.
   s.alternate = !look.spec.score.tensors.empty() && !look.ragged;
   persist(look, s);
-  if (look.masked && s.persistent && look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
+  if (look.masked && s.persistent) {
+    // The tiles that the mask cuts come last, in a copy of the loop of their own.
+    s.peel_masks = look.spec.score.text.empty();
+    s.descending = false;
+    s.staged_stores = false;
+    if (look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
+  }
   return s;
 }
 
@@ -114,12 +120,12 @@ Schedule wide(const Look& look) {
   if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);
   Schedule s = tiles(128, cols);
   s.scale_late = !look.masked || look.keys_up_to(2048);
-  if (look.masked && look.keys_up_to(3072)) {
+  if (look.masked) {
     persist(look, s);
     s.outer_stages = 1;
-    s.staged_stores = look.keys_up_to(1024);
-  } else if (look.masked) {
-    s.grid_order = GridOrder::tiles_last;
+    s.staged_stores = false;
+    s.descending = false;
+    if (!look.keys_up_to(3072)) s.grid_order = GridOrder::tiles_last;
   }
   return s;
 }

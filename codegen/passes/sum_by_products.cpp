@@ -25,7 +25,7 @@ class SumRewriter {
   explicit SumRewriter(Function& f) : f_(f) {}
 
   void run() {
-    if (!ops_of_probes(f_).empty()) return;
+    observes_ = ops_of_probes(f_);
     for (std::size_t at = 0; at < f_[f_.body].ops.size(); ++at) {
       const OpId id = f_[f_.body].ops[at];
       if (f_[id].code != OpCode::loop) continue;
@@ -50,6 +50,7 @@ class SumRewriter {
     const ValueId carried = f_[loop.body].arguments[i + 1];
     const Op& yield = f_[f_[loop.body].ops.back()];
     const Op* next = f_.definition(yield.operands[i]);
+    // What a probe looks at stays; what is merely probed beside it does not matter.
     const std::vector<int> uses = count_uses(f_);
     if (!start || *start != 0 || !next || uses[carried.index] != 1 || uses[next->results[0].index] != 1 ||
         shows_in_f32(loop.results[i]))
@@ -85,7 +86,9 @@ class SumRewriter {
     std::vector<bool> reached(f_.values.size());
     reached[value.index] = true;
     bool shows = false;
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+    walk(f_.body, [&](OpId id) {
+      if (!observes_.empty() && observes_[id.index]) return;
+      const Op& op = f_[id];
       bool reads = false;
       for_each_use(op, [&](const ValueId& v) { reads = reads || reached[v.index]; });
       if (!reads) return;
@@ -93,6 +96,14 @@ class SumRewriter {
       shows = shows || (op.code == OpCode::store && f_[op.tensor].dtype == DType::f32);
     });
     return shows;
+  }
+
+  template <class Visit>
+  void walk(BlockId block, const Visit& visit) const {
+    for (OpId id : f_[block].ops) {
+      visit(id);
+      if (f_[id].body) walk(f_[id].body, visit);
+    }
   }
 
   std::size_t replace(std::size_t position, std::size_t i, const Sum& sum) {
@@ -150,6 +161,7 @@ class SumRewriter {
   }
 
   Function& f_;
+  std::vector<bool> observes_;  ///< by op: it is there for a probe
 };
 
 }  // namespace

@@ -89,6 +89,17 @@ class AttentionKernel(Kernel):
     def spec(self) -> AttentionSpec:
         return self._spec
 
+    def with_probes(self, probe: Sequence[str]) -> AttentionKernel:
+        """The same kernel under the same schedules, and what a call returns besides."""
+        if not probe:
+            return self
+        kernel = AttentionKernel(self._spec, self._schedule, self._target, probe)
+        kernel.compile()
+        kernel._tuned = self._tuned
+        if self._variants is not None:
+            kernel._variants = {text: kernel for text, own in self._variants.items() if own is self}
+        return kernel
+
     def variant(self, q: Any, k: Any) -> AttentionKernel:
         """The kernel that a call with these arrays launches: short sequences, and few of them, want
         other schedules than long ones. Compiles it if no call before wanted it."""
@@ -105,7 +116,8 @@ class AttentionKernel(Kernel):
             texts = _schedules(self._spec, self._target, self._tuned, problem)
             if texts[0] not in self._variants:
                 schedules = [Schedule.from_json(text) for text in texts]
-                self._variants[texts[0]] = self.first_fitting(self._spec, schedules, self._target)
+                fitting = self.first_fitting(self._spec, schedules, self._target)
+                self._variants[texts[0]] = fitting.with_probes(self._probe)
             kernel = self._variants[texts[0]]
         if len(self._by_shapes) >= _MOST_SHAPES:
             self._by_shapes.clear()
@@ -214,7 +226,7 @@ class AttentionKernel(Kernel):
         if out is None:
             out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
         if self._probe:
-            return self._launch_with_probes((q, k, v, out, *arrays), scalars, stream)
+            return kernel._launch_with_probes((q, k, v, out, *arrays), scalars, stream)
         kernel._launch((q, k, v, out, *arrays), scalars, stream)
         return out
 

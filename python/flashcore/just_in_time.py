@@ -76,10 +76,7 @@ def jit(
     compile_now = target is not None or _core.gpu_target() is not None
     target = target or default_target()
     if isinstance(what, AttentionSpec) and schedule is None and compile_now:
-        fitting = AttentionKernel.shipped(what, target)
-        if not probe:
-            return fitting
-        schedule = fitting.schedule  # of the kernel that one wants to look into
+        return AttentionKernel.shipped(what, target).with_probes(probe)
     if not isinstance(schedule, Schedule):
         changes = schedule or {}
         if isinstance(what, AttentionSpec):
