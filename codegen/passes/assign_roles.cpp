@@ -100,8 +100,10 @@ class RoleAssignment {
                          "an operand of a product has two axes", "load a tile with two axes", op.where});
       std::string name = f_[op.results[0]].name;
       if (name.empty()) name = f_[op.tensor].name;
-      f_[id].buffer = f_.add_buffer({unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile,
-                                     f_[type.axes[1]].tile, stages});
+      Buffer ring{unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, stages};
+      const int stride = whole_periods(ring.slot_bytes());
+      if (stages > 1 && stride != ring.slot_bytes()) ring.stride = stride;
+      f_[id].buffer = f_.add_buffer(std::move(ring));
     }
   }
 

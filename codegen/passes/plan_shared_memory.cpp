@@ -79,8 +79,6 @@ class Lives {
   std::size_t now_ = 0, top_ = 0;
 };
 
-int round_up(int value) { return (value + swizzle_period - 1) / swizzle_period * swizzle_period; }
-
 }  // namespace
 
 void plan_shared_memory(Function& f, const PassContext& context) {
@@ -105,7 +103,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
         if (!lives.exact[i].overlaps(lives.exact[other])) continue;
         if (buffer.offset < taken.offset + taken.bytes() &&
             taken.offset < buffer.offset + buffer.bytes()) {
-          buffer.offset = round_up(taken.offset + taken.bytes());
+          buffer.offset = whole_periods(taken.offset + taken.bytes());
           moved = true;
         }
       }

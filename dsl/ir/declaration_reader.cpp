@@ -63,6 +63,7 @@ void DeclarationReader::declare_buffer() {
   in_.expect("stages");
   buffer.stages = integer("the number of stages");
   if (in_.take("pitch")) buffer.pitch = integer("the elements from row to row");
+  if (in_.take("stride")) buffer.stride = integer("the bytes from slot to slot");
   if (in_.take("over")) buffer.over = this->buffer();
   if (in_.take("at")) buffer.offset = integer("an offset in bytes");
   f_.add_buffer(std::move(buffer));

@@ -86,8 +86,10 @@ struct Block {
   std::vector<OpId> ops;
 };
 
-/// Bytes after which the swizzle of 128-byte lines repeats; the copy engine asks for tiles to begin there.
+/// Bytes after which the swizzle of 128-byte lines repeats. The copy engine and wgmma take tiles that begin at a
+/// multiple of them.
 constexpr int swizzle_period = 1024;
+inline int whole_periods(int bytes) { return (bytes + swizzle_period - 1) / swizzle_period * swizzle_period; }
 
 /// `stages` tiles of [rows, columns] in shared memory. With a pitch, rows of that many elements follow each
 /// other; without one, the tile lies in swizzled panels, as codegen/prelude/shared_tile.cuh says.
@@ -96,14 +98,12 @@ struct Buffer {
   DType dtype = DType::bf16;
   int rows = 0, columns = 0, stages = 1;
   int pitch = 0;   ///< elements from row to row; 0: swizzled
+  int stride = 0;  ///< bytes from slot to slot; 0: slots follow each other
   int offset = 0;  ///< bytes; set by plan_shared_memory
   BufferId over;   ///< lies where this one does, whose tiles are not needed any more
 
   [[nodiscard]] int slot_bytes() const { return rows * (pitch ? pitch : columns) * size_of(dtype); }
-  /// From slot to slot: a swizzled tile begins at a whole period of the swizzle.
-  [[nodiscard]] int slot_stride() const {
-    return pitch || stages == 1 ? slot_bytes() : (slot_bytes() + swizzle_period - 1) / swizzle_period * swizzle_period;
-  }
+  [[nodiscard]] int slot_stride() const { return stride ? stride : slot_bytes(); }
   [[nodiscard]] int bytes() const { return stages * slot_stride(); }
 };
 

@@ -64,6 +64,7 @@ class Printer {
           fmt::format("buffer {}: {} [{}, {}] stages {}", buffer.name, name_of(buffer.dtype),
                       buffer.rows, buffer.columns, buffer.stages);
       if (buffer.pitch) text += fmt::format(" pitch {}", buffer.pitch);
+      if (buffer.stride) text += fmt::format(" stride {}", buffer.stride);
       if (buffer.over) text += " over " + f_[buffer.over].name;
       if (buffer.offset) text += fmt::format(" at {}", buffer.offset);
       line("{}", text);
