@@ -43,9 +43,11 @@ struct Look {
   }
 };
 
+/// Slots of a ring begin at multiples of 1024 bytes.
 int tile_bytes(const Look& look, const Schedule& s) {
   const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
-  return 2 * (s.outer_stages * rows * look.d + s.stages * cols * (look.d + look.dv));
+  const auto slot = [&](int dim) { return (2 * cols * dim + 1023) / 1024 * 1024; };
+  return s.outer_stages * 2 * rows * look.d + s.stages * (slot(look.d) + slot(look.dv));
 }
 
 Schedule tiles(int rows, int cols) {

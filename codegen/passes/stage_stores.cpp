@@ -74,7 +74,8 @@ class StoreStaging {
 
   [[nodiscard]] bool has_room(const Buffer& wanted) const {
     int bytes = wanted.bytes();
-    for (const Buffer& buffer : f_.buffers) bytes += buffer.over ? 0 : buffer.bytes();
+    for (const Buffer& buffer : f_.buffers)
+      bytes += buffer.over ? 0 : whole_periods(buffer.bytes());
     const int limit = schedule_.shared_limit ? schedule_.shared_limit : target_.shared_per_block;
     return ring_barriers(f_, bytes).end <= limit;
   }
