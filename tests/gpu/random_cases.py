@@ -63,9 +63,8 @@ def is_bug(error: fc.Error, config: Config) -> str | None:
         return "a shipped schedule"
     if not error.why:
         return "without a reason"
-    # ptxas has its own words for a product that does not fit in the registers, (C7602).
     code = isinstance(error, fc.CompileError) and " refuses " in error.what
-    return "its code does not compile" if code and "(C7" not in error.why else None
+    return "its code does not compile" if code else None
 
 
 def dry(options: argparse.Namespace, configs: dict[int, Config]) -> int:

@@ -112,6 +112,21 @@ TEST(Compile, SerialisedProductsAreFound) {
                      HasSubstr("(C7511) Potential Performance Loss")));
 }
 
+TEST(Compile, ProductsWithoutRegistersAreARefusalOfTheSchedule) {
+  FLASHCORE_REQUIRE_NVRTC();
+  KernelSource source = test::crowded_kernel();
+  const auto compile = [&] {
+    return message_of<CompileError>([&] { compile_cubin(*installed_nvrtc(), source, "sm_90a"); });
+  };
+  EXPECT_THAT(compile(),
+              testing::MatchesRegex("crowded for sm_90a has a product that does not fit in registers\n"
+                                    "  why: ptxas [^\n]*\\(C7602\\) Insufficient registers \\(64\\)[^\n]*\n"
+                                    "  try: smaller tiles, more warps for the same rows, or fewer pipeline "
+                                    "stages held in registers"));
+  source.min_blocks = 2;
+  EXPECT_THAT(compile(), testing::EndsWith(", or fewer blocks a multiprocessor"));
+}
+
 TEST(Compile, IgnoredRegisterSplitsAreFound) {
   FLASHCORE_REQUIRE_NVRTC();
   const KernelSource source = test::unbounded_split_kernel();
@@ -135,9 +150,6 @@ TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
   used = {.registers = 10, .stack_bytes = 512, .serialised = {}};
   EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_80"); }),
               HasSubstr("its stack frame has 512 bytes a thread"));
-  source.tensors[0].unwritten = 0;  // a probe
-  used.spill_store_bytes = 512;
-  EXPECT_NO_THROW(check_budget(source, used, "sm_80"));
   used = {.registers = 10, .serialised = {"ptxas info : (C7510) Potential Performance Loss"}};
   EXPECT_THAT(
       message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
@@ -146,6 +158,9 @@ TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
   used.serialised.insert(used.serialised.begin(), "ptxas info : (C7508) 'setmaxnreg' ignored");
   EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
               testing::AllOf(HasSubstr("(C7508)"), HasSubstr("(C7510)"), HasSubstr("one after")));
+  source.tensors[0].unwritten = 0;  // a probe
+  used.spill_store_bytes = used.stack_bytes = 512;
+  EXPECT_NO_THROW(check_budget(source, used, "sm_90a"));
 }
 
 TEST(Compile, KeepsSourcesOnRequest) {

@@ -1,5 +1,7 @@
 #include "tests/runtime/support/kernels.h"
 
+#include <fmt/format.h>
+
 namespace flashcore::test {
 namespace {
 
@@ -207,6 +209,31 @@ extern "C" __global__ void __launch_bounds__(128) serialised(float* out, i64 a, 
   for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
 }
 )";
+  return source;
+}
+
+KernelSource crowded_kernel() {
+  KernelSource source = scale_kernel();
+  source.name = "crowded";
+  source.threads = 1024;
+  std::string sums, operands;
+  for (int i = 0; i < 64; ++i) {
+    sums += fmt::format("{}%{}", i ? ", " : "", i);
+    operands += fmt::format("{}\"+f\"(d[{}])", i ? ", " : "", i);
+  }
+  source.body = fmt::format(R"(
+extern "C" __global__ void __launch_bounds__(1024) crowded(float* out, i64 a, i64 b) {{
+  float d[64] = {{}};
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+               "{{{}}}, %64, %65, 1, 1, 1, 0, 0;"
+               : {} : "l"(a), "l"(b));
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  for (int i = 0; i < 64; ++i) out[threadIdx.x * 64 + i] = d[i];
+}}
+)",
+                            sums, operands);
   return source;
 }
 

@@ -30,6 +30,9 @@ const Nvrtc* installed_nvrtc();
 /// Touches the accumulators of a wgmma that is still running (sm_90a).
 KernelSource serialised_kernel();
 
+/// A product whose sums alone take all registers that a thread has (sm_90a).
+KernelSource crowded_kernel();
+
 /// Hands registers from warps to warps without saying how many a block starts with (sm_90a).
 KernelSource unbounded_split_kernel();
 
