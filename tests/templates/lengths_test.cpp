@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
+#include "dsl/json.h"
 #include "templates/attention.h"
 #include "templates/unfused.h"
 #include "tests/templates/support/attention_run.h"
@@ -40,6 +41,35 @@ void expect_right(AttentionSpec spec, const std::vector<AttentionInputs>& launch
   }
 }
 
+/// What warpgroups can do to a batch whose sequences end inside tiles, and begin there.
+std::vector<Schedule> of_warpgroups() {
+  Schedule plain;
+  plain.instruction = Instruction::wgmma;
+  plain.copy = CopyInstruction::tma;
+  plain.tiles = {{"rows", 128}, {"cols", 64}};
+  plain.warps_m = 8;
+  std::vector<Schedule> schedules(6, plain);
+  schedules[1].alternate = schedules[1].scale_late = true;
+  schedules[2].descending = false, schedules[2].peel_masks = true, schedules[2].tiles["cols"] = 48;
+  schedules[3].overlap_products = false;
+  schedules[4].lazy_scaling = true, schedules[4].stages = 3, schedules[4].tiles["cols"] = 16;
+  schedules[5].tiles["rows"] = 64, schedules[5].warps_m = 4;
+  return schedules;
+}
+
+void expect_right_of_warpgroups(const AttentionSpec& spec, const std::vector<AttentionInputs>& launches) {
+  for (const Schedule& schedule : of_warpgroups()) {
+    SCOPED_TRACE(to_json(schedule));
+    const KernelSource source = generate(attention_forward(spec), schedule, find_target("sm_90a"));
+    for (const AttentionInputs& in : launches) {
+      KernelRun run = attention_run(spec, in);
+      const EmulationReport report = run.emulate(source);
+      EXPECT_EQ(run.compare(), "");
+      for (const OutputCoverage& output : report.outputs) EXPECT_EQ(output.rewritten, 0);
+    }
+  }
+}
+
 const std::vector<AttentionInputs> packed_launches = {
     packed({5, 0, 130, 1}, {5, 0, 130, 1}),
     packed({64, 3, 0, 17}, {1, 0, 9, 200}),
@@ -63,6 +93,24 @@ TEST(PaddedSequences, AreRight) {
     for (const Mask& mask : {full(), causal()})
       expect_right({.head_dim = head_dim, .mask = mask, .lse = true, .q_lens = true, .kv_lens = true},
                    launches);
+}
+
+TEST(PackedSequences, AreRightInWarpgroups) {
+  for (const Mask& mask : {full(), causal()})
+    expect_right_of_warpgroups(
+        {.head_dim = 64, .head_dim_v = 112, .mask = mask, .layout = TensorLayout::thd, .lse = true},
+        packed_launches);
+  expect_right_of_warpgroups(
+      {.head_dim = 64, .heads = 4, .kv_heads = 2, .mask = causal(), .layout = TensorLayout::thd},
+      {packed({3, 129}, {70, 65}, 4, 2)});
+}
+
+TEST(PaddedSequences, AreRightInWarpgroups) {
+  const std::vector<AttentionInputs> launches = {
+      padded(140, 150, {140, 0, 1, 77}, {150, 33, 0, 150}), padded(3, 5, {2}, {4})};
+  for (const Mask& mask : {full(), causal()})
+    expect_right_of_warpgroups(
+        {.head_dim = 40, .head_dim_v = 72, .mask = mask, .lse = true, .q_lens = true, .kv_lens = true}, launches);
 }
 
 TEST(UnfusedAttention, RefusesSequencesOfDifferentLengths) {
