@@ -185,4 +185,15 @@ std::vector<std::string> why_not(const Program& program, const Schedule& schedul
   return Search(program, schedule, target).run();
 }
 
+std::vector<std::string> why_not(const Program& program, std::span<const Schedule> schedules,
+                                 const Target& target) {
+  std::vector<std::string> first;
+  for (const Schedule& schedule : schedules) {
+    std::vector<std::string> reasons = why_not(program, schedule, target);
+    if (reasons.empty()) return {};
+    if (first.empty()) first = std::move(reasons);
+  }
+  return first;
+}
+
 }  // namespace flashcore

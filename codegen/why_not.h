@@ -1,6 +1,7 @@
 // Whether a schedule can run a program on a target, and everything that stands in the way.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ namespace flashcore {
 /// if it can. Nothing is compiled. A reason that shows only once an earlier one is out of the way
 /// says what it takes for granted: "(taking a tile of 128 along rows)".
 std::vector<std::string> why_not(const Program& program, const Schedule& schedule,
+                                 const Target& target);
+
+/// The same for schedules that are tried in turn, as build_first_fitting tries them: empty if one of them can
+/// run, else every reason against the first.
+std::vector<std::string> why_not(const Program& program, std::span<const Schedule> schedules,
                                  const Target& target);
 
 }  // namespace flashcore

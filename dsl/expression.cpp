@@ -203,7 +203,7 @@ std::string captured_name(std::string_view wish) {
   std::string name;
   for (const char c : wish) name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   while (name.starts_with('_')) name.erase(0, 1);
-  if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0) name.insert(0, "t");
+  if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0) name = fmt::format("t{}", name);
   const bool taken = std::find(reserved.begin(), reserved.end(), name) != reserved.end() ||
                      ir::is_reserved_word(name) || name.starts_with("probe_") ||
                      name.starts_with("cu_seqlens") || name == "q_lens" || name == "kv_lens";

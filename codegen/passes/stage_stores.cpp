@@ -54,8 +54,11 @@ class StoreStaging {
     Buffer buffer{f_[store.tensor].name + "_tile", type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1};
     // A persistent block asks for its next operand as soon as this one's has been read, if the output leaves
     // it its place.
-    if (by_engine() && !(schedule_.persistent && has_room(buffer)))
-      buffer.over = dead_operand(block, position, buffer, type.axes[0]);
+    if (by_engine()) {
+      const bool room = has_room(buffer);
+      if (!schedule_.persistent || !room) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
+      if (!buffer.over && !room) return 0;  // its lanes hold chunks of it as well
+    }
     const BufferId over = buffer.over;
     const BufferId staging = f_.add_buffer(std::move(buffer));
     ValueId staged;

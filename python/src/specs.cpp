@@ -22,9 +22,9 @@ std::vector<std::string> reasons_against(const std::string& json, const std::str
     // The rest is judged by a spec that a program can be made of.
     if (!reasons.empty()) spec = nearest_valid(spec);
     const Target& target = find_target(target_name);
-    const Schedule schedule =
-        schedule_json ? schedule_from_json(*schedule_json) : attention_schedule(spec, target);
-    for (std::string& reason : why_not(attention_forward(spec), schedule, target))
+    const std::vector<Schedule> schedules =
+        schedule_json ? std::vector{schedule_from_json(*schedule_json)} : attention_schedules(spec, target);
+    for (std::string& reason : why_not(attention_forward(spec), schedules, target))
       reasons.push_back(std::move(reason));
   } catch (const Error& error) {
     reasons.emplace_back(error.what());
@@ -65,9 +65,6 @@ void bind_specs(py::module_& m) {
       py::arg("q_len") = 0, py::arg("kv_len") = 0);
   m.def("schedules_depend_on_problems",
         [](const std::string& target) { return find_target(target).wgmma; });
-  m.def("attention_schedule", [](const std::string& json, const std::string& target) {
-    return to_json(attention_schedule(attention_spec_from_json(json), find_target(target)));
-  });
   m.def(
       "winner_keys",
       [](const std::string& json, const std::string& target, std::int64_t batch, std::int64_t heads,

@@ -47,6 +47,17 @@ TEST(WhyNot, IsEmptyForWhatRuns) {
     }
 }
 
+// As a build does, which takes the first that fits and throws what was wrong with the very first.
+TEST(WhyNot, OfSchedulesTriedInTurn) {
+  const Schedule fits = tiles({{"rows", 64}, {"cols", 64}}), large = tiles({{"rows", 128}, {"cols", 512}}),
+                 larger = tiles({{"rows", 128}, {"cols", 1024}});
+  const Program program = attention_forward(head_dim(128));
+  const Target& target = find_target("sm_80");
+  EXPECT_EQ(why_not(program, std::vector{large, fits}, target), Reasons{});
+  EXPECT_EQ(why_not(program, std::vector{large, larger}, target), why_not(program, large, target));
+  EXPECT_NE(why_not(program, std::vector{large, larger}, target), Reasons{});
+}
+
 // What a schedule for newer targets lacks on sm_75, and what the spec lacks.
 TEST(WhyNot, EveryReasonOnTheOldestTarget) {
   EXPECT_EQ(

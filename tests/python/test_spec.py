@@ -56,15 +56,14 @@ def test_python_and_cpp_have_the_same_fields_and_defaults():
 
 @given(specs, st.sampled_from(fc.targets()))
 def test_why_not_agrees_with_jit(spec, target):
-    def make():
-        schedule = fc.Schedule.from_json(_core.attention_schedule(spec.to_json(), target))
-        return fc.AttentionKernel(spec, schedule, target)
+    def can_make(schedule):
+        try:
+            return fc.AttentionKernel(spec, fc.Schedule.from_json(schedule), target).spec == spec
+        except (fc.SpecError, fc.ScheduleError):
+            return False
 
-    if spec.why_not(target):
-        with pytest.raises((fc.SpecError, fc.ScheduleError)):
-            make()
-    else:
-        assert make().spec == spec
+    in_turn = _core.attention_schedules(spec.to_json(), target)
+    assert any(can_make(schedule) for schedule in in_turn) == (not spec.why_not(target))
 
 
 @pytest.mark.parametrize(
