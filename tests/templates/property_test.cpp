@@ -78,7 +78,7 @@ struct Case {
     draw_spec(draw);
     draw_schedule(draw);
     // Lengths near multiples of the tiles, and any others; open ones may be 0.
-    const int count = spec.q_len ? 1 : 3;
+    const int count = spec.q_len ? 1 : schedule.copy == CopyInstruction::tma ? 2 : 3;
     for (int i = 0; i < count; ++i) {
       AttentionInputs in;
       in.batch = spec.batch ? *spec.batch : draw.between(1, 2);
@@ -141,8 +141,11 @@ struct Case {
     const std::span<const Target> targets = all_targets();
     target =
         &targets[static_cast<std::size_t>(draw.between(0, static_cast<int>(targets.size()) - 1))];
+    if (draw.one_in(3)) return draw_warpgroups(draw);
     if (!target->bf16) spec.dtype = DType::f16;
-    schedule = attention_schedule(spec, *target);
+    Target plain = *target;
+    plain.wgmma = plain.tma = false;
+    schedule = attention_schedule(spec, plain);
     schedule.warps_m = draw.one_of<int>({1, 2, 3, 4, 4, 5, 6, 7, 8, 8});
     schedule.warps_n = draw.one_of<int>({1, 1, 1, 1, 2, 2, 3, 4});
     if (target->mma_m16n8k16) {
@@ -167,6 +170,33 @@ struct Case {
     schedule.descending = draw.one_in(2);
     schedule.last_tiles_first = draw.one_in(2);
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
+  }
+
+  /// Producer, consumers and products in flight, with every field of theirs.
+  void draw_warpgroups(Draw& draw) {
+    target = &find_target("sm_90a");
+    schedule = {};
+    schedule.instruction = Instruction::wgmma;
+    schedule.copy = CopyInstruction::tma;
+    schedule.warps_m = spec.head_dim > 128 ? 4 : draw.one_of<int>({4, 4, 8, 8, 12});
+    schedule.tiles["rows"] = 16 * schedule.warps_m;
+    schedule.tiles["cols"] = 16 * draw.between(1, spec.head_dim > 96 ? 4 : 8);
+    schedule.stages = draw.one_of<int>({1, 2, 2, 2, 3});
+    schedule.staged_stores = !draw.one_in(3);
+    schedule.peel_masks = draw.one_in(3);
+    schedule.descending = draw.one_in(2);
+    schedule.last_tiles_first = draw.one_in(2);
+    schedule.overlap_products = !draw.one_in(4);
+    schedule.scale_late = draw.one_in(2);
+    schedule.wait_late = draw.one_in(2);
+    schedule.lazy_scaling = draw.one_in(2);
+    schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
+    schedule.sums_by_products = draw.one_in(3);
+    schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
+    schedule.persistent = !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
+    if (schedule.persistent) schedule.outer_stages = draw.between(1, 2);
+    schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
+    if (schedule.persistent && draw.one_in(3)) schedule.grid_order = GridOrder::sections;
   }
 
   static int draw_dim(Draw& draw) { return 8 * draw.between(1, draw.one_in(4) ? 32 : 14); }

@@ -89,6 +89,7 @@ struct Drawn {
           &targets[static_cast<std::size_t>(draw.between(0, static_cast<int>(targets.size()) - 1))];
     while (target->capability < 80);
     schedule = Schedule{};
+    if (draw.one_in(4)) return draw_warpgroups();
     schedule.warps_m = draw.one_of<int>({1, 2, 3, 4});
     schedule.tiles["rows"] = 16 * schedule.warps_m * (draw.one_in(5) ? 2 : 1);
     schedule.tiles["cols"] = 16 * draw.between(1, 4);
@@ -98,6 +99,26 @@ struct Drawn {
     schedule.peel_masks = draw.one_in(2);
     schedule.descending = draw.one_in(2);
     schedule.last_tiles_first = draw.one_in(2);
+  }
+
+  void draw_warpgroups() {
+    target = &find_target("sm_90a");
+    schedule.instruction = Instruction::wgmma;
+    schedule.copy = CopyInstruction::tma;
+    schedule.warps_m = draw.one_of<int>({4, 4, 8});
+    schedule.tiles = {{"rows", 16 * schedule.warps_m}, {"cols", 16 * draw.between(1, 4)}};
+    schedule.stages = draw.between(1, 3);
+    schedule.staged_stores = !draw.one_in(3);
+    schedule.peel_masks = draw.one_in(3);
+    schedule.descending = draw.one_in(2);
+    schedule.scale_late = draw.one_in(2);
+    schedule.wait_late = draw.one_in(2);
+    schedule.lazy_scaling = draw.one_in(2);
+    schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
+    schedule.sums_by_products = draw.one_in(3);
+    schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
+    schedule.persistent = draw.one_in(3);  // refused where the mask is surveyed
+    if (schedule.persistent) schedule.outer_stages = draw.between(1, 2);
   }
 
   int draw_length(int tile) {
