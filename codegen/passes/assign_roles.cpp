@@ -42,6 +42,10 @@ class RoleAssignment {
     f_[consumers].ops = rest;
     add_rings(consumers, schedule_.outer_stages);
     needed_ = slice(rest, [&](const Op& op) { return fills(op); });
+    if (needed_.empty())
+      throw ScheduleError({fmt::format("copy = tma for {}", f_.name),
+                           "it has no product whose operands the copy engine could bring",
+                           "instruction = mma_m16n8k16 and copy = cp_async", {}});
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
     f_[f_.body].ops = front;
@@ -204,7 +208,10 @@ class RoleAssignment {
   [[nodiscard]] bool sums_over_ragged_rows(ValueId tile) const {
     if (!f_[f_[tile].type.axes[0]].ragged) return false;
     return std::any_of(f_.ops.begin(), f_.ops.end(), [&](const Op& op) {
-      return op.code == OpCode::dot && op.operands[1] == tile;
+      if (op.code != OpCode::dot) return false;
+      const Op* left = f_.definition(op.operands[0]);
+      return op.operands[1] == tile ||
+             (left && left->code == OpCode::transpose && left->operands[0] == tile);
     });
   }
 

@@ -8,9 +8,23 @@
 namespace flashcore {
 namespace {
 
+/// What a call says: "128, fc::bf16, true", and another ", true" where the left operand is turned as well.
+struct Shape {
+  std::string_view text, type;
+  int n = 0;
+  bool turned, left_turned;
+
+  explicit Shape(std::string_view call) : text(call), type(call.find("bf16") != call.npos ? "bf16" : "f16") {
+    std::from_chars(call.data(), call.data() + call.size(), n);
+    const std::string_view majors = call.substr(call.find("f16, ") + 5);
+    turned = majors.starts_with("true");
+    left_turned = majors.ends_with(", true");
+  }
+};
+
 /// One instruction: the left operand in shared memory (one descriptor) or in registers (four of them).
-std::string product(int n, std::string_view type, bool turned, bool left_in_registers) {
-  const int sums = n / 2, left = left_in_registers ? 4 : 1;
+std::string product(const Shape& shape, bool left_in_registers) {
+  const int sums = shape.n / 2, left = left_in_registers ? 4 : 1;
   std::string registers, outputs;
   for (int i = 0; i < sums; ++i) {
     registers += fmt::format("{}%{}", i ? ", " : "", i);
@@ -21,10 +35,11 @@ std::string product(int n, std::string_view type, bool turned, bool left_in_regi
   const std::string inputs = left_in_registers
                                  ? R"("r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(adds)))"
                                  : R"("l"(a), "l"(b), "r"(int(adds)))";
-  const std::string majors = left_in_registers ? fmt::format("{}", int{turned}) : fmt::format("0, {}", int{turned});
+  std::string majors = fmt::format("{}", int{shape.turned});
+  if (!left_in_registers) majors = fmt::format("{}, {}", int{shape.left_turned}, majors);
   return fmt::format(
       "template <>\n"
-      "FC_DEVICE void multiply_warpgroup<{n}, {type}, {turned}>(float (*d)[4], {left}, u64 b, bool adds) {{\n"
+      "FC_DEVICE void multiply_warpgroup<{shape}>(float (*d)[4], {left}, u64 b, bool adds) {{\n"
       "  asm volatile(\n"
       "      \"{{\\n\"\n"
       "      \".reg .pred adds;\\n\"\n"
@@ -35,7 +50,7 @@ std::string product(int n, std::string_view type, bool turned, bool left_in_regi
       "      : {outputs}\n"
       "      : {inputs});\n"
       "}}\n\n",
-      fmt::arg("n", n), fmt::arg("type", type), fmt::arg("turned", turned),
+      fmt::arg("n", shape.n), fmt::arg("type", shape.type), fmt::arg("shape", shape.text),
       fmt::arg("left", left_in_registers ? "const u32 (&a)[4]" : "u64 a"), fmt::arg("flag", sums + left + 1),
       fmt::arg("registers", registers), fmt::arg("a", a), fmt::arg("b", sums + left),
       fmt::arg("majors", majors), fmt::arg("outputs", outputs), fmt::arg("inputs", inputs));
@@ -52,12 +67,10 @@ std::string warpgroup_products(std::string_view body) {
   }
   if (shapes.empty()) return {};
   std::string text = "namespace fc {\n\n";
-  for (std::string_view shape : shapes) {  // "128, fc::bf16, true"
-    int n = 0;
-    std::from_chars(shape.data(), shape.data() + shape.size(), n);
-    const std::string_view type = shape.find("bf16") != std::string_view::npos ? "bf16" : "f16";
-    for (const bool left_in_registers : {false, true})
-      text += product(n, type, shape.ends_with("true"), left_in_registers);
+  for (const std::string_view call_shape : shapes) {
+    const Shape shape(call_shape);
+    text += product(shape, /*left_in_registers=*/false);
+    if (!shape.left_turned) text += product(shape, /*left_in_registers=*/true);
   }
   return text + "}  // namespace fc\n\n";
 }

@@ -23,9 +23,9 @@ FC_DEVICE u64 matrix(u32 address, u32 width, u32 step) {
 // The matrix `bytes` further on.
 FC_DEVICE u64 advance(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }
 
-// d fragments [n / 8][4]. `turned`: b is MN-major. Where `adds` is false, d is not read. Specialised for
-// the shapes that a kernel uses.
-template <int n, class T, bool turned>
+// d fragments [n / 8][4]. `turned`: b is MN-major; `a_turned`: a is. Where `adds` is false, d is not read.
+// Specialised for the shapes that a kernel uses.
+template <int n, class T, bool turned, bool a_turned = false>
 FC_DEVICE void multiply_warpgroup(float (*d)[4], u64 a, u64 b, bool adds);
 template <int n, class T, bool turned>
 FC_DEVICE void multiply_warpgroup(float (*d)[4], const u32 (&a)[4], u64 b, bool adds);

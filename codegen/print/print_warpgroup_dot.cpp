@@ -1,6 +1,5 @@
 // Products of wgmma: one instruction for 64 rows, all columns of a panel or of a tile, and 16 terms of the sum.
 #include "codegen/print/kernel_printer.h"
-#include "dsl/error.h"
 
 namespace flashcore {
 
@@ -31,10 +30,6 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
   const std::string d = storage_[value.index];
   const SharedOperand b = shared_operand(op.operands[1], /*in_place=*/false);
   const SharedOperand a = left_in_registers ? SharedOperand{} : shared_operand(left, /*in_place=*/false);
-  if (a.buffer && a.transposed)
-    throw SpecError({"a product whose left operand is transposed",
-                     "wgmma reads the rows of a left operand from shared memory as they lie",
-                     "exchange the operands and transpose the product, or instruction = mma_m16n8k16", op.where});
   const std::string type = f_[left].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
   const int terms = f_[f_[left].type.axes[1]].tile, columns = f_[f_[value].type.axes[1]].tile;
 
@@ -45,7 +40,7 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
     int first, count, width;
   };
   std::vector<Steps> steps;
-  const Buffer* along = b.transposed ? b.buffer : a.buffer;
+  const Buffer* along = b.transposed ? b.buffer : a.transposed ? nullptr : a.buffer;
   if (along)
     for (const ChunkLoop& loop : chunk_loops(*along))
       steps.push_back({loop.first_column / 16, loop.width * loop.panels / 16, loop.width});
@@ -59,7 +54,9 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
     for (const ChunkLoop& part : parts) {
       const int n = b.transposed ? columns : part.width * part.panels;
       auto scope = out_.block("");
-      if (a.buffer)
+      if (a.transposed)  // a warpgroup's rows of the product are one panel
+        out_.line("const fc::u64 a = fc::matrix({} + warp / 4 * {}, 64, 0);", a.base, panel_offset(*a.buffer, 64));
+      else if (a.buffer)
         out_.line("const fc::u64 a = fc::matrix({} + warp / 4 * {}, {}, 0);",
                   plus_bytes(a.base, panel_offset(*a.buffer, step.first * 16)), 64 * step.width * 2, step.width);
       if (b.transposed)
@@ -76,16 +73,20 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
         if (step.count == in_panel) return std::string("k * 32");
         return fmt::format("k / {0} * {1} + k % {0} * 32", in_panel, 2 * buffer.rows * step.width);
       };
+      // 16 lines in a panel whose lines run across the sum.
+      const auto down_lines = [&](int width) {
+        return step.first ? fmt::format("({} + k) * {}", step.first, 16 * width * 2)
+                          : fmt::format("k * {}", 16 * width * 2);
+      };
       const std::string left_text =
-          a.buffer ? fmt::format("fc::advance(a, {})", down_panels(*a.buffer))
-                   : fmt::format("{}[0][{}]", storage_[left.index],
-                                 step.first ? fmt::format("{} + k", step.first) : "k");
-      const int b_step = 16 * part.width * 2;
+          a.transposed ? fmt::format("fc::advance(a, {})", down_lines(64))
+          : a.buffer   ? fmt::format("fc::advance(a, {})", down_panels(*a.buffer))
+                       : fmt::format("{}[0][{}]", storage_[left.index],
+                                     step.first ? fmt::format("{} + k", step.first) : "k");
       const std::string right_text =
-          b.transposed ? fmt::format("fc::advance(b, {})", down_panels(*b.buffer))
-          : step.first ? fmt::format("fc::advance(b, ({} + k) * {})", step.first, b_step)
-                       : fmt::format("fc::advance(b, k * {})", b_step);
-      out_.line("fc::multiply_warpgroup<{}, {}, {}>({}[0]{}, {}, {}, {});", n, type, !b.transposed, d,
+          fmt::format("fc::advance(b, {})", b.transposed ? down_panels(*b.buffer) : down_lines(part.width));
+      out_.line("fc::multiply_warpgroup<{}, {}, {}{}>({}[0]{}, {}, {}, {});", n, type, !b.transposed,
+                a.transposed ? ", true" : "", d,
                 part.first_column && !b.transposed ? fmt::format(" + {}", part.first_column / 8) : "",
                 left_text, right_text, adds || step.first ? "true" : "k > 0");
     }

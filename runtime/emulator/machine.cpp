@@ -75,11 +75,12 @@ const FlashcoreMachine& emulated_machine() {
       .open_products = [](int line) { Block::current().open_products(line); },
       .multiply_warpgroup =
           [](float* d, int n, const unsigned* a_registers, unsigned long long a,
-             unsigned long long b, int turned, int adds, int is_bf16, int line) {
+             unsigned long long b, int a_turned, int turned, int adds, int is_bf16, int line) {
             Block::current().multiply_warpgroup(d, a_registers,
                                                 {.n = n,
                                                  .a = a,
                                                  .b = b,
+                                                 .a_turned = a_turned != 0,
                                                  .turned = turned != 0,
                                                  .adds = adds != 0,
                                                  .is_bf16 = is_bf16 != 0,

@@ -117,7 +117,7 @@ void WarpgroupProducts::note_reads(const ProductRequest::Same& what, const Acces
     for (int i = 0; i < operand.chunks(); ++i)
       shared_.begin_agent_read(operand.chunk_at(i), view, agent_, time_, by);
   };
-  if (!what.a_in_registers) note(SharedOperand(what.a, m_size, false, by));
+  if (!what.a_in_registers) note(SharedOperand(what.a, m_size, what.a_turned, by));
   note(SharedOperand(what.b, what.n, what.turned, by));
 }
 
@@ -182,7 +182,7 @@ void WarpgroupProducts::finish(Product& product, int line) {
   } else {
     // Read as the other operand is, [16][64].
     std::uint16_t columns[k_size * m_size];
-    SharedOperand(what.a, m_size, false, {first_, product.line}).read(shared_, columns);
+    SharedOperand(what.a, m_size, what.a_turned, {first_, product.line}).read(shared_, columns);
     for (int m = 0; m < m_size; ++m)
       for (int k = 0; k < k_size; ++k) a_bits[m * k_size + k] = columns[k * m_size + m];
   }

@@ -18,7 +18,7 @@ struct ProductRequest {
   struct Same {  ///< in all threads
     int n = 0;
     std::uint64_t a = 0, b = 0;  ///< matrices; a is 0 where it lies in registers
-    bool turned = false, adds = false, is_bf16 = false, a_in_registers = false;
+    bool a_turned = false, turned = false, adds = false, is_bf16 = false, a_in_registers = false;
     bool operator==(const Same&) const = default;
   };
   std::array<Same, threads> same;

@@ -27,21 +27,39 @@ const Nvrtc* nvrtc() {
   return compiler.get();
 }
 
-void expect_compiles(const Program& program, std::map<std::string, int> tiles, int warps_m,
-                     int warps_n = 1) {
+void expect_compiles(const Program& program, const Schedule& schedule) {
   SCOPED_TRACE(program.name());
-  Schedule schedule;
-  schedule.tiles = std::move(tiles);
-  schedule.warps_m = warps_m;
-  schedule.warps_n = warps_n;
+  const std::string target = schedule.instruction == Instruction::wgmma ? "sm_90a" : "sm_90";
   try {
-    const KernelSource source = generate(program, schedule, find_target("sm_90"));
-    const Cubin cubin = compile_cubin(*nvrtc(), source, "sm_90");
+    const KernelSource source = generate(program, schedule, find_target(target));
+    const Cubin cubin = compile_cubin(*nvrtc(), source, target);
     EXPECT_EQ(cubin.resources.spill_store_bytes, 0);
     EXPECT_EQ(cubin.resources.stack_bytes, 0) << "an array that is not in registers";
   } catch (const Error& error) {
     ADD_FAILURE() << error.what();
   }
+}
+
+void expect_compiles(const Program& program, std::map<std::string, int> tiles, int warps_m,
+                     int warps_n = 1) {
+  Schedule schedule;
+  schedule.tiles = std::move(tiles);
+  schedule.warps_m = warps_m;
+  schedule.warps_n = warps_n;
+  expect_compiles(program, schedule);
+}
+
+TEST(Compile, ProductsOfWarpgroups) {
+  if (!nvrtc()) GTEST_SKIP() << "no libnvrtc on this machine";
+  Schedule schedule;
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.warps_m = 8;
+  schedule.tiles = {{"m", 128}, {"n", 80}, {"k", 64}};
+  for (const bool turned : {false, true}) expect_compiles(transposed_product(turned), schedule);
+  expect_compiles(grouped_product(), schedule);
+  schedule.tiles["n"] = 128;
+  expect_compiles(matrix_product(DType::bf16, DType::bf16), schedule);
 }
 
 TEST(Compile, EveryKindOfProgram) {

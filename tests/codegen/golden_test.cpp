@@ -167,6 +167,13 @@ const Golden kernels[] = {
        schedule.stages = 3;
        return generate(matrix_product(DType::bf16, DType::bf16), schedule, find_target("sm_90a"));
      }},
+    {"transposed_product_hopper",
+     [] {
+       Schedule schedule = schedule_of({{"m", 128}, {"n", 80}, {"k", 64}}, 8);
+       schedule.instruction = Instruction::wgmma;
+       schedule.copy = CopyInstruction::tma;
+       return generate(transposed_product(), schedule, find_target("sm_90a"));
+     }},
     {"matrix_product",
      [] {
        return generate(matrix_product(DType::bf16, DType::bf16),

@@ -2,6 +2,7 @@
 // warp grids, depths and lengths each.
 #include "tests/codegen/support/programs.h"
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -23,12 +24,20 @@ Schedule schedule_of(std::map<std::string, int> tiles, int warps_m, int warps_n 
   return schedule;
 }
 
+Schedule warpgroups(std::map<std::string, int> tiles, int warps_m) {
+  Schedule schedule = schedule_of(std::move(tiles), warps_m);
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  return schedule;
+}
+
 void expect_right(const Program& program, const Schedule& schedule,
                   const std::vector<RunInputs>& launches) {
+  const char* target = schedule.instruction == Instruction::wgmma ? "sm_90a" : "sm_80";
   SCOPED_TRACE(program.name() + " with " + to_json(schedule));
   KernelSource source;
   try {
-    source = generate(program, schedule, find_target("sm_80"));
+    source = generate(program, schedule, find_target(target));
   } catch (const Error& error) {
     FAIL() << error.what();
   }
@@ -81,6 +90,41 @@ TEST(Programs, TransposedProduct) {
     expect_right(transposed_product(),
                  schedule_of({{"m", 64}, {"n", 32}, {"k", 32}}, warps_m, warps_n),
                  {{.extents = {{"M", 40}, {"N", 72}, {"K", 50}}}});
+}
+
+// Whichever way round the operands lie in shared memory, and with panels of every width.
+TEST(Programs, ProductsOfWarpgroups) {
+  struct Shape {
+    int warps, n, k;
+  };
+  for (const auto& [warps, n, k] : {Shape{4, 32, 16}, {8, 80, 48}, {4, 128, 64}, {8, 64, 80}, {4, 80, 128}}) {
+    Schedule schedule = warpgroups({{"m", 16 * warps}, {"n", n}, {"k", k}}, warps);
+    schedule.persistent = k == 48;
+    const std::vector<RunInputs> launches{{.extents = {{"M", 136}, {"N", 88}, {"K", 136}}},
+                                          {.extents = {{"M", 8}, {"N", 8}, {"K", 0}}}};
+    expect_right(matrix_product(DType::bf16, DType::bf16), schedule, launches);
+    expect_right(transposed_product(), schedule, launches);
+    expect_right(transposed_product(/*turned=*/true), schedule, launches);
+  }
+}
+
+// Rows between groups hold NaN: those of both operands are cleared.
+TEST(Programs, ProductsOverGroupsOfRows) {
+  constexpr std::size_t rows = 100, columns = 72;
+  RunInputs in{.extents = {{"G", 3}, {"M", columns}, {"N", columns}, {"K", rows}}};
+  in.values["begins"] = {0, 40, 60};
+  in.values["ends"] = {33, 50, 100};
+  for (const char* tensor : {"a", "b"}) {
+    std::vector<double>& values = in.values[tensor];
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+      const std::size_t row = i / columns;
+      const bool in_group = row < 33 || (row >= 40 && row < 50) || row >= 60;
+      values.push_back(in_group ? static_cast<double>(i * 7 % 11) / 8 - 0.6 : std::nan(""));
+    }
+  }
+  expect_right(grouped_product(), schedule_of({{"m", 64}, {"n", 32}, {"k", 32}}, 4), {in});
+  expect_right(grouped_product(), warpgroups({{"m", 64}, {"n", 32}, {"k", 32}}, 4), {in});
+  expect_right(grouped_product(), warpgroups({{"m", 128}, {"n", 80}, {"k", 48}}, 8), {in});
 }
 
 TEST(Programs, RowSoftmaxOfTwoLoops) {

@@ -113,6 +113,7 @@ class RandomProgram {
       s.tiles["k"] = 16 * one_of({1, 2, 3});
       s.grid_order = one_in(2) ? GridOrder::tiles_first : GridOrder::tiles_last;
     }
+    if (one_in(4)) take_warpgroups(s);
     return s;
   }
 
@@ -127,6 +128,18 @@ class RandomProgram {
   }
 
  private:
+  void take_warpgroups(Schedule& s) {
+    s.instruction = Instruction::wgmma;
+    s.copy = CopyInstruction::tma;
+    s.keep_operands = false;
+    s.warps_m = one_of({4, 8});
+    s.warps_n = 1;
+    s.tiles["rows"] = 16 * s.warps_m;
+    s.overlap_products = one_in(2);
+    s.scale_late = one_in(2);
+    s.persistent = one_in(2);
+  }
+
   int between(int low, int high) {
     return low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1));
   }
@@ -250,7 +263,8 @@ TEST(RandomPrograms, MatchTheReference) {
       try {
         KernelSource source;
         try {
-          source = generate(program, schedule, find_target("sm_80"));
+          const bool warpgroups = schedule.instruction == Instruction::wgmma;
+          source = generate(program, schedule, find_target(warpgroups ? "sm_90a" : "sm_80"));
         } catch (const ScheduleError&) {
           ++refused;
           continue;

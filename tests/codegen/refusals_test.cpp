@@ -574,22 +574,16 @@ TEST(Refusals, WhatTheCopyEngineAndWarpgroupsCannotRead) {
             "a product of a along dimension 1\n"
             "  why: bulk copies need neighbouring elements in the last axis of the tile\n"
             "  try: index the last dimension with the tile's last axis, and transpose the tile");
+}
 
-  const Refusal turned = on_hopper([] {
-    ProgramBuilder b("refused");
-    const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
-    const Axis k = b.whole("k", 32);
-    const Tensor at = b.input("a", DType::f16, {32, named("M")});
-    const Tensor bt = b.input("b", DType::f16, {named("N"), 32});
-    const Tensor o = b.output("o", DType::f32, {named("M"), named("N")});
-    store(o(m, n), dot(transpose(load(at(k, m))), transpose(load(bt(n, k)))));
-    return b.finish();
-  });
-  EXPECT_TRUE(turned.own_line);
-  EXPECT_EQ(turned.words,
-            "a product whose left operand is transposed\n"
-            "  why: wgmma reads the rows of a left operand from shared memory as they lie\n"
-            "  try: exchange the operands and transpose the product, or instruction = mma_m16n8k16");
+TEST(Refusals, WarpgroupsWithNothingToMultiply) {
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 32}});
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  EXPECT_EQ(refused(row_softmax(), schedule, "sm_90a").words,
+            "copy = tma for row_softmax\n"
+            "  why: it has no product whose operands the copy engine could bring\n"
+            "  try: instruction = mma_m16n8k16 and copy = cp_async");
 }
 
 TEST(Refusals, ExtremesOfAVectorThatWarpsShare) {

@@ -54,7 +54,8 @@ struct FlashcoreMachine {
   // d[n / 8][4]. `a_registers` is null where a lies in shared memory.
   void (*open_products)(int line);
   void (*multiply_warpgroup)(float* d, int n, const unsigned* a_registers, unsigned long long a,
-                             unsigned long long b, int turned, int adds, int is_bf16, int line);
+                             unsigned long long b, int a_turned, int turned, int adds, int is_bf16,
+                             int line);
   void (*commit_products)(int line);
   void (*await_products)(int pending, int line);
 };

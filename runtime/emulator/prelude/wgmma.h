@@ -17,15 +17,15 @@ FC_DEVICE u64 matrix(u32 address, u32 width, u32 step) {
 
 FC_DEVICE u64 advance(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }
 
-template <int n, class T, bool turned>
+template <int n, class T, bool turned, bool a_turned = false>
 FC_DEVICE void multiply_warpgroup(float (*d)[4], u64 a, u64 b, bool adds,
                                   int line = __builtin_LINE()) {
-  fc_machine->multiply_warpgroup(*d, n, nullptr, a, b, turned, adds, is_bf16(T{}), line);
+  fc_machine->multiply_warpgroup(*d, n, nullptr, a, b, a_turned, turned, adds, is_bf16(T{}), line);
 }
 template <int n, class T, bool turned>
 FC_DEVICE void multiply_warpgroup(float (*d)[4], const u32 (&a)[4], u64 b, bool adds,
                                   int line = __builtin_LINE()) {
-  fc_machine->multiply_warpgroup(*d, n, a, 0, b, turned, adds, is_bf16(T{}), line);
+  fc_machine->multiply_warpgroup(*d, n, a, 0, b, false, turned, adds, is_bf16(T{}), line);
 }
 
 FC_DEVICE void open_products(int line = __builtin_LINE()) { fc_machine->open_products(line); }

@@ -35,15 +35,35 @@ Program matrix_product(DType dtype, DType output) {
   return b.finish();
 }
 
-Program transposed_product() {
+Program transposed_product(bool turned) {
   ProgramBuilder b("transposed_product");
   const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
   const Axis k = b.tiles("k", named("K"));
   const Tensor at = b.input("a", DType::f16, {named("K"), named("M")});
-  const Tensor bk = b.input("b", DType::f16, {named("K"), named("N")});
+  const Extent rows = named(turned ? "N" : "K"), columns = named(turned ? "K" : "N");
+  const Tensor bk = b.input("b", DType::f16, {rows, columns});
   const Tensor c = b.output("c", DType::f32, {named("M"), named("N")});
   store(c(m, n), b.loop(k, b.fill({m, n}, 0), [&](const Tile& s) {
-    return s + dot(transpose(load(at(k, m))), load(bk(k, n)));
+    const Tile right = turned ? transpose(load(bk(n, k))) : load(bk(k, n));
+    return s + dot(transpose(load(at(k, m))), right);
+  }));
+  return b.finish();
+}
+
+Program grouped_product() {
+  ProgramBuilder b("grouped_product");
+  const Axis group = b.parallel("group", named("G"));
+  const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
+  const Axis k = b.tiles("k", named("K"));
+  const Tensor a = b.input("a", DType::bf16, {named("K"), named("M")});
+  const Tensor other = b.input("b", DType::bf16, {named("K"), named("N")});
+  const Tensor begins = b.input("begins", DType::i32, {named("G")});
+  const Tensor ends = b.input("ends", DType::i32, {named("G")});
+  const Tensor c = b.output("c", DType::f32, {named("G"), named("M"), named("N")});
+  const Tile at = index(group);
+  b.place(k, load(begins(at)), load(ends(at)));
+  store(c(at, m, n), b.loop(k, b.fill({m, n}, 0), [&](const Tile& s) {
+    return s + dot(transpose(load(a(k, m))), load(other(k, n)));
   }));
   return b.finish();
 }

@@ -9,8 +9,10 @@ namespace flashcore {
 Program elementwise(int columns);
 /// c = a b^T over a loop along k; the output's dtype is f32 or `dtype`.
 Program matrix_product(DType dtype, DType output);
-/// c = a^T b: the left operand lies the other way round.
-Program transposed_product();
+/// c = a^T b: the left operand lies the other way round, and the right one does if it is `turned`.
+Program transposed_product(bool turned = false);
+/// c = a^T b for every group of rows of a and b.
+Program grouped_product();
 /// y = softmax of every row of x: one loop finds the maximum and the sum, a second one stores.
 Program row_softmax();
 /// Sums and largest elements of the columns of x, by a loop over its rows.

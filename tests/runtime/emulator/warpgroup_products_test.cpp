@@ -11,11 +11,12 @@ struct Shape {
   int n, width;
   bool turned, in_registers;
   DType dtype;
+  bool a_turned = false;
 };
 
 void PrintTo(const Shape& shape, std::ostream* out) {
   *out << shape.n << (shape.turned ? "_turned" : "") << "_of_" << shape.width
-       << (shape.in_registers ? "_registers" : "")
+       << (shape.in_registers ? "_registers" : "") << (shape.a_turned ? "_a_turned" : "")
        << (shape.dtype == DType::bf16 ? "_bf16" : "_f16");
 }
 
@@ -32,7 +33,10 @@ extern "C" __global__ void product(const __grid_constant__ Parameters p) {
     fc::init_mbarrier(full, 1);
     fc::publish_mbarriers();
     fc::arrive_expecting(full, (64 + columns) * depth * 2);
-    for (int k = 0; k < depth; k += width) fc::load_box(a + k * 128, p.a, full, k, 0, 0);
+    if (a_turned)
+      for (int m = 0; m < 64; m += width) fc::load_box(a + m * depth * 2, p.a, full, m, 0, 0);
+    else
+      for (int k = 0; k < depth; k += width) fc::load_box(a + k * 128, p.a, full, k, 0, 0);
     if (turned)
       for (int c = 0; c < columns; c += width) fc::load_box(b + c * depth * 2, p.b, full, c, 0, 0);
     else
@@ -49,13 +53,14 @@ extern "C" __global__ void product(const __grid_constant__ Parameters p) {
   fc::pin(d);
   fc::open_products();
   for (int k = 0; k < depth; k += 16) {
-    const fc::u64 left = fc::matrix(a + k / width * width * 128 + k % width * 2, width, 0);
+    const fc::u64 left = a_turned ? fc::matrix(a + k * width * 2, width, depth * width * 2)
+                                  : fc::matrix(a + k / width * width * 128 + k % width * 2, width, 0);
     const fc::u64 right = turned ? fc::matrix(b + k * width * 2, width, depth * width * 2)
                                  : fc::matrix(b + k / width * width * columns * 2 + k % width * 2, width, 0);
     if (in_registers)
       fc::multiply_warpgroup<n, T, turned>(d[0], fragments[k / 16], right, k > 0);
     else
-      fc::multiply_warpgroup<n, T, turned>(d[0], left, right, k > 0);
+      fc::multiply_warpgroup<n, T, turned, a_turned>(d[0], left, right, k > 0);
     if (k % 32 == 16) fc::commit_products();
   }
   fc::await_products<0>();
@@ -69,15 +74,15 @@ extern "C" __global__ void product(const __grid_constant__ Parameters p) {
 class Products : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(Products, EqualTheSumInDoublePrecision) {
-  const auto [n, width, turned, in_registers, dtype] = GetParam();
+  const auto [n, width, turned, in_registers, dtype, a_turned] = GetParam();
   const int depth = width * 2, columns = turned ? (n + width - 1) / width * width : n;
   const auto N = static_cast<std::size_t>(n), K = static_cast<std::size_t>(depth);
   KernelSource source;
   source.name = "product";
   source.body = fmt::format(
       "constexpr int n = {}, width = {}, depth = {}, columns = {};\n"
-      "constexpr bool turned = {}, in_registers = {};\nusing T = fc::{};\n{}",
-      n, width, depth, columns, turned, in_registers, dtype == DType::bf16 ? "bf16" : "f16",
+      "constexpr bool turned = {}, in_registers = {}, a_turned = {};\nusing T = fc::{};\n{}",
+      n, width, depth, columns, turned, in_registers, a_turned, dtype == DType::bf16 ? "bf16" : "f16",
       product_body);
   source.tensors = {
       {"a", dtype, false, {}, 16}, {"b", dtype, false, {}, 16}, {"y", DType::f32, true, {}, 8}};
@@ -86,8 +91,11 @@ TEST_P(Products, EqualTheSumInDoublePrecision) {
   source.shared_bytes = (64 + columns) * depth * 2 + 8;
 
   const std::vector<float> a = random_values(64 * K, 1), b = random_values(N * K, 2);
-  std::vector<std::uint16_t> a_bits = elements_of(a, dtype), b_bits(N * K);
-  const std::vector<std::uint16_t> b_by_columns = elements_of(b, dtype);
+  const std::vector<std::uint16_t> a_by_rows = elements_of(a, dtype), b_by_columns = elements_of(b, dtype);
+  std::vector<std::uint16_t> a_bits(64 * K), b_bits(N * K);
+  const auto a_at = [&](std::size_t m, std::size_t k) { return a_turned ? k * 64 + m : m * K + k; };
+  for (std::size_t m = 0; m < 64; ++m)
+    for (std::size_t k = 0; k < K; ++k) a_bits[a_at(m, k)] = a_by_rows[m * K + k];
   for (std::size_t c = 0; c < N; ++c)
     for (std::size_t k = 0; k < K; ++k)
       b_bits[turned ? k * N + c : c * K + k] = b_by_columns[c * K + k];
@@ -96,14 +104,15 @@ TEST_P(Products, EqualTheSumInDoublePrecision) {
   };
   std::vector<float> y(64 * N);
   const int b_rows = turned ? depth : n, b_columns = turned ? n : depth;
+  const int a_rows = a_turned ? depth : 64, a_columns = a_turned ? 64 : depth;
   const std::vector<std::byte> parameters =
       MapParameters()
-          .map(map_of(a_bits.data(), 1, 64, depth, 64, width))
+          .map(map_of(a_bits.data(), 1, a_rows, a_columns, a_rows, width))
           .map(map_of(b_bits.data(), 1, b_rows, b_columns, b_rows, width))
           .add(y.data())
           .bytes();
   const std::vector<TensorView> tensors = {
-      view_of(a_bits.data(), dtype, {64, depth}, {depth, 1}),
+      view_of(a_bits.data(), dtype, {a_rows, a_columns}, {a_columns, 1}),
       view_of(b_bits.data(), dtype, {b_rows, b_columns}, {b_columns, 1}),
       view_of(y.data(), DType::f32, {64, n}, {n, 1})};
   EmulatedKernel::build(source).run(parameters, 1, tensors);
@@ -111,7 +120,7 @@ TEST_P(Products, EqualTheSumInDoublePrecision) {
     for (std::size_t c = 0; c < N; ++c) {
       double sum = 0;
       for (std::size_t k = 0; k < K; ++k)
-        sum += value(a_bits[m * K + k]) * value(b_bits[turned ? k * N + c : c * K + k]);
+        sum += value(a_bits[a_at(m, k)]) * value(b_bits[turned ? k * N + c : c * K + k]);
       ASSERT_NEAR(y[m * N + c], sum, 1e-3) << m << ", " << c;
     }
 }
@@ -126,7 +135,9 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{8, 64, true, false, DType::f16}, Shape{16, 16, true, false, DType::bf16},
         Shape{64, 64, true, true, DType::bf16}, Shape{64, 32, true, false, DType::f16},
         Shape{80, 16, true, true, DType::bf16}, Shape{176, 16, true, false, DType::f16},
-        Shape{256, 64, true, true, DType::bf16}, Shape{256, 32, true, false, DType::bf16}),
+        Shape{256, 64, true, true, DType::bf16}, Shape{256, 32, true, false, DType::bf16},
+        Shape{64, 64, false, false, DType::bf16, true}, Shape{176, 64, true, false, DType::f16, true},
+        Shape{80, 16, true, false, DType::bf16, true}, Shape{16, 32, false, false, DType::f16, true}),
     ::testing::PrintToStringParamName());
 
 /// A tile of x behind its wait, in `tile`, and accumulators of x x^T that are pending at the end.
