@@ -3,14 +3,37 @@
 #include "templates/hopper_schedules.h"
 
 #include <algorithm>
-#include <cctype>
+
+#include "dsl/ir/affine.h"
+#include "templates/attention.h"
 
 namespace flashcore {
 namespace {
 
+using namespace ir;
+
 constexpr int shared_bytes = 227 * 1024 - 256;  // of a block, less what rings' barriers take
 
 int padded(int dim) { return (dim + 15) / 16 * 16; }
+
+/// Whether the mask is a conjunction of conditions that are linear in the positions, each along the keys as well:
+/// these bound the loop. For any other a block looks through the tiles first.
+bool mask_bounds_loop(const AttentionSpec& spec) {
+  const Program program = attention_forward(spec);
+  const Function& f = program.function();
+  const AxisId cols = f.find_axis("cols");
+  bool bounds = true;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.code != OpCode::where || !f[op.results[0]].type.has(cols)) return;
+    const Op* otherwise = f.definition(op.operands[2]);
+    if (!otherwise || otherwise->code != OpCode::constant || otherwise->number != -infinity) return;
+    const AffineCondition mask = affine_condition(f, op.operands[0]);
+    bounds = bounds && mask.complete &&
+             std::all_of(mask.terms.begin(), mask.terms.end(),
+                         [&](const AffineForm& term) { return term.positions.count(cols) > 0; });
+  });
+  return bounds;
+}
 
 /// What the rules look at.
 struct Look {
@@ -19,17 +42,8 @@ struct Look {
   int d = padded(spec.head_dim), dv = padded(spec.value_dim());
   bool masked = !spec.mask.is_full();
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
-
-  /// A condition that is linear in positions bounds the loop; for any other the block may have to look through
-  /// the tiles first, which a persistent one cannot.
-  [[nodiscard]] bool may_persist() const {
-    const std::string& text = spec.mask.text;
-    bool linear = spec.mask.tensors.empty() && text.find_first_of("%|~[") == std::string::npos &&
-                  text.find("//") == std::string::npos;
-    for (std::size_t at = text.find('('); at != std::string::npos && linear; at = text.find('(', at + 1))
-      linear = at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0;  // no function
-    return linear && !ragged;
-  }
+  /// What a block finds out once, parts and tiles, it would have to find out for every tile of a persistent one.
+  [[nodiscard]] bool may_persist() const { return !ragged && mask_bounds_loop(spec); }
   /// A row sees some tiles of many: more than one condition, or one that is looked up.
   [[nodiscard]] bool few_tiles_a_row() const {
     return !spec.mask.tensors.empty() || spec.mask.text.find('&') != std::string::npos;

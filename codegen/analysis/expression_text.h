@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "codegen/analysis/affine.h"
+#include "dsl/ir/affine.h"
 #include "dsl/ir/function.h"
 
 namespace flashcore {

@@ -16,7 +16,7 @@
 #include <map>
 #include <optional>
 
-#include "codegen/analysis/affine.h"
+#include "dsl/ir/affine.h"
 #include "dsl/ir/builder.h"
 #include "dsl/ir/function.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "codegen/analysis/affine.h"
+#include "dsl/ir/affine.h"
 #include "dsl/ir/function.h"
 
 namespace flashcore {

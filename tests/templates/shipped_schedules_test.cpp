@@ -22,6 +22,7 @@
 #include "templates/attention.h"
 #include "templates/unfused.h"
 #include "tests/templates/support/attention_run.h"
+#include "tests/templates/support/random_expression.h"
 
 namespace flashcore {
 namespace {
@@ -129,6 +130,55 @@ TEST(ShippedSchedules, FitEveryPairOfWidths) {
                 << d << " and " << dv << " on " << target.name << " with " << to_json(schedule);
           }
         }
+}
+
+// Which blocks stay is decided by what the mask says, not by what it looks like.
+TEST(ShippedSchedules, StayWhereTheMaskBoundsTheLoop) {
+  const Target& target = find_target("sm_90a");
+  const AttentionProblem large{.batch = 8, .heads = 16, .q_len = 4096, .kv_len = 4096};
+  const Captured ids{"ids", DType::i32, 2};
+  const std::pair<Mask, bool> masks[] = {
+      {full(), true},
+      {causal(), true},
+      {causal(Align::top_left), true},
+      {Mask("(kv_idx + (3)) * 2 <= q_idx"), true},
+      {Mask("d = q_idx - kv_idx; (0 <= d) & (d < 512)"), true},
+      {Mask("(kv_idx <= q_idx) & (q_idx < 100)"), false},  // a bound for rows is none for the loop
+      {Mask("max(kv_idx, 3) <= q_idx"), false},
+      {prefix(40) | causal(), false},
+      {documents(ids) & causal(), false},
+  };
+  for (const auto& [mask, stays] : masks) {
+    AttentionSpec spec;
+    spec.head_dim = 128;
+    spec.mask = mask;
+    const Schedule schedule = attention_schedule(spec, target, large);
+    EXPECT_EQ(schedule.persistent, stays) << mask.text;
+    EXPECT_EQ(why_not(attention_forward(spec), schedule, target), std::vector<std::string>{}) << mask.text;
+  }
+}
+
+TEST(ShippedSchedules, FitEveryMaskAndScore) {
+  const Target& target = find_target("sm_90a");
+  int stay = 0;
+  for (unsigned number = 0; number < 200; ++number) {
+    Draw draw(number);
+    AttentionSpec spec;
+    spec.head_dim = draw.one_of<int>({64, 128, 256});
+    const std::vector<CapturedValues> captured = draw_captured(draw, draw.between(0, 2));
+    const RandomExpression mask = draw_mask_expression(draw, captured);
+    spec.mask = Mask(mask.text(), mask.reads(captured));
+    if (draw.one_in(3)) spec.mask = causal();
+    if (draw.one_in(3)) {
+      const RandomExpression score = draw_score_expression(draw, captured);
+      spec.score = Score(score.text(), score.reads(captured));
+    }
+    const Schedule schedule = attention_schedule(spec, target, draw.one_of<AttentionProblem>({{}, problems[2], problems[4]}));
+    stay += schedule.persistent;
+    EXPECT_EQ(why_not(attention_forward(spec), schedule, target), std::vector<std::string>{})
+        << spec.mask.text << "\n" << spec.score.text << "\n" << to_json(schedule);
+  }
+  EXPECT_GT(stay, 20);
 }
 
 TEST(ShippedSchedules, OfTheUnfusedBaseline) {

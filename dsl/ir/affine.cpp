@@ -1,6 +1,4 @@
-#include "codegen/analysis/affine.h"
-
-#include "codegen/passes/rewrite.h"
+#include "dsl/ir/affine.h"
 
 namespace flashcore {
 
@@ -58,10 +56,11 @@ std::optional<AffineForm> affine_form(const Function& f, ValueId value) {
       return sum(*a, op->code == OpCode::add ? *b : scaled(*b, -1));
     }
     case OpCode::mul:
-      for (std::size_t i : {0, 1})
-        if (const double* factor = constant_of(f, op->operands[i]))
-          if (const auto a = operand(1 - i))
-            return scaled(*a, static_cast<std::int64_t>(*factor));
+      for (std::size_t i : {0, 1}) {
+        const Op* factor = f.definition(op->operands[i]);
+        if (factor && factor->code == OpCode::constant)
+          if (const auto a = operand(1 - i)) return scaled(*a, static_cast<std::int64_t>(factor->number));
+      }
       return scalar ? std::optional(atom) : std::nullopt;
     default: return scalar ? std::optional(atom) : std::nullopt;
   }
