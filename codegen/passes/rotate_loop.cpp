@@ -137,7 +137,7 @@ class Rotation {
         mark(from);
       }
       const std::vector<ValueId> old = bounds;
-      const std::size_t fixed = loop_.descending ? bounds.size() - 1 : 0, other = loop_.descending ? 0 : bounds.size() - 1;
+      const std::size_t fixed = loop_.descending ? bounds.size() - 1 : 0, other = bounds.size() - 1 - fixed;
       bounds[fixed] = from;
       for (std::size_t i = 1; i + 1 < bounds.size(); ++i) {
         if (old[i] == old[fixed]) {
