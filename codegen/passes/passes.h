@@ -24,6 +24,9 @@ void bound_masks(ir::Function& f, const PassContext& context);
 /// not visited is worth.
 void place_probes(ir::Function& f, const PassContext& context);
 
+/// Takes the maximum and the mask of a tanh from its argument, and puts the tanh where it is read.
+void commute_tanh(ir::Function& f, const PassContext& context);
+
 /// Lets a product with a tile of ones take the sums that a product's weights are divided by.
 void sum_by_products(ir::Function& f, const PassContext& context);
 

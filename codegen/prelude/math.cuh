@@ -35,22 +35,11 @@ FC_DEVICE float divide(float x, float y) { return __fdividef(x, y); }
 FC_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 // 1 - 2 / (e^2x + 1): within 2e-7 of the true value everywhere, unlike tanh.approx (5e-4).
 FC_DEVICE float tanh(float x) { return fma(-2.f, reciprocal(exp2(x * 2.885390082f) + 1.f), 1.f); }
-// x -> tanh(k x) for k x from -0.3 to 0.3, within 1.2e-6 of the true value times itself: the odd
-// polynomial of fifth degree with the least error there.
-struct small_tanh {
-  float reach, first, third, fifth;
-};
-FC_DEVICE small_tanh small_tanh_of(float k) {
-  const float square = k * k, cube = square * k;
-  return {magnitude(k), 0.99999887f * k, -0.33310075f * cube, 0.12634595f * (cube * square)};
-}
-FC_DEVICE bool is_small(const small_tanh& tanh, float largest) { return largest * tanh.reach <= 0.3f; }
-FC_DEVICE float evaluate(const small_tanh& tanh, float x) {
-  const float square = x * x;
-  return x * fma(fma(tanh.fifth, square, tanh.third), square, tanh.first);
-}
+FC_DEVICE u32 float_bits(float x) { return __builtin_bit_cast(u32, x); }
+FC_DEVICE float bits_float(u32 bits) { return __builtin_bit_cast(float, bits); }
 FC_DEVICE float max(float a, float b) { return fmaxf(a, b); }
 FC_DEVICE float min(float a, float b) { return fminf(a, b); }
+FC_DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
 FC_DEVICE int min(int a, int b) { return a < b ? a : b; }
 

@@ -99,7 +99,7 @@ void KernelPrinter::print_block(BlockId block) {
     if (f_[ops[i]].body)
       for_each_op(f_, f_[ops[i]].body, [&](const Op& op, BlockId) { note(op); });
   }
-  fold_tanh_scalings(block);
+  find_tanhs(block);
   block_ = block;
   for (position_ = 0; position_ < ops.size();) {
     const Op& op = f_[ops[position_]];
@@ -112,12 +112,17 @@ void KernelPrinter::print_block(BlockId block) {
       print_guarded_mask(block, position_++);
       continue;
     }
+    if (op.results.size() == 1 && tanhs_.count(op.results[0])) {
+      print_tanh(tanhs_.at(op.results[0]));
+      ++position_;
+      continue;
+    }
     if (op.lazy) {
       print_lazy_scaling(block, position_++);
       continue;
     }
     const bool tile = !op.results.empty() && !f_[op.results[0]].type.is_scalar();
-    if (kind_of(op.code) == OpKind::elementwise && tile && op.code != OpCode::tanh &&
+    if (kind_of(op.code) == OpKind::elementwise && tile &&
         f_[op.results[0]].home.space == Space::registers) {
       position_ = print_group(block, position_);
       continue;
@@ -176,8 +181,6 @@ void KernelPrinter::print_op(const Op& op) {
       if (kind_of(op.code) == OpKind::source) break;
       if (f_[op.results[0]].home.space == Space::operand)
         print_pack(op);
-      else if (op.code == OpCode::tanh && !f_[op.results[0]].type.is_scalar())
-        print_tanh(op);
       else
         print_scalar(op);
   }

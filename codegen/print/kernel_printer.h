@@ -96,8 +96,6 @@ class KernelPrinter {
                   bool take_over);
   std::optional<std::pair<std::string, std::string>> split_positions(ir::ValueId value, const Cursor& cursor);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
-  void fold_tanh_scalings(ir::BlockId block);
-  void print_tanh(const ir::Op& op);
   [[nodiscard]] bool is_source(ir::ValueId value) const;
   std::string carried_array(ir::ValueId value) const;
   void print_pack(const ir::Op& op);
@@ -113,6 +111,18 @@ class KernelPrinter {
   [[nodiscard]] bool dies_at(ir::ValueId value, std::size_t position) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
+
+  // print_tanh.cpp
+  /// (tanh(from * factor), and -inf where `from` is if that is masked) * times + plus
+  struct Tanh {
+    ir::ValueId from, factor, value, times, plus;
+    bool masked = false;
+  };
+  void find_tanhs(ir::BlockId block);
+  [[nodiscard]] bool keeps_hidden(const ir::Op& where, const Tanh& tanh) const;
+  [[nodiscard]] const ir::Op* only_reader(ir::BlockId block, ir::ValueId value) const;
+  std::string print_largest(ir::ValueId from);
+  void print_tanh(const Tanh& tanh);
 
   // print_survey.cpp: which tiles a loop visits
   void print_survey(const ir::Op& op);
@@ -235,7 +245,8 @@ class KernelPrinter {
   std::map<ir::ValueId, std::vector<std::size_t>> guarded_;  ///< a mask's own operations, by position
   std::set<std::size_t> deferred_;  ///< positions that are printed with the mask they belong to
   std::set<std::string> carried_;  ///< variables that loops change
-  std::set<ir::ValueId> folded_;   ///< products that the tanh which reads them takes in
+  std::map<ir::ValueId, Tanh> tanhs_;  ///< by what each leaves
+  std::set<ir::ValueId> folded_;       ///< values that are a part of one
   std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed
 };
 

@@ -1,6 +1,7 @@
 // Elementwise operations in groups, one nest of unrolled loops each; reductions; packing for
 // products.
 #include <algorithm>
+#include <map>
 
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
@@ -92,7 +93,7 @@ std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
     if (kind_of(op.code) == OpKind::source || deferred_.count(i)) continue;
     if (op.results.size() == 1 && folded_.count(op.results[0])) continue;
     if (kind_of(op.code) != OpKind::elementwise || guarded_.count(op.results[0]) ||
-        f_[op.results[0]].home.space != Space::registers || op.code == OpCode::tanh || op.lazy)
+        f_[op.results[0]].home.space != Space::registers || tanhs_.count(op.results[0]) || op.lazy)
       break;
     run.push_back(i);
   }
@@ -208,79 +209,6 @@ void KernelPrinter::print_lazy_scaling(BlockId block, std::size_t position) {
   emit_group(block, {position}, position + 1, true);
 }
 
-/// Scalings that only a tanh reads are folded into its polynomial.
-void KernelPrinter::fold_tanh_scalings(BlockId block) {
-  const auto& ops = f_[block].ops;
-  for (std::size_t at = 0; at < ops.size(); ++at) {
-    const Op& op = f_[ops[at]];
-    if (op.code != OpCode::tanh || f_[op.results[0]].type.is_scalar()) continue;
-    const ValueId argument = op.operands[0];
-    const Op* product = f_.definition(argument);
-    if (!product || product->code != OpCode::mul || uses_[argument.index] != 1 ||
-        home_block_[argument.index] != block)
-      continue;
-    for (std::size_t k : {0, 1}) {
-      const ValueId x = product->operands[1 - k];
-      if (!f_[product->operands[k]].type.is_scalar() || f_[x].type.is_scalar() || is_source(x))
-        continue;
-      folded_.insert(argument);
-      last_use_[x.index] = std::max(last_use_[x.index], at);
-      break;
-    }
-  }
-}
-
-/// The hyperbolic tangent takes two results of the special function unit, which softmax needs
-/// itself. Where all arguments of a warp are small, as those of capped scores are, a polynomial
-/// takes their place.
-void KernelPrinter::print_tanh(const Op& op) {
-  const ValueId value = op.results[0];
-  ValueId from = op.operands[0];
-  std::string factor = "1.f";
-  if (folded_.count(from)) {
-    const Op& product = *f_.definition(from);
-    const std::size_t k = f_[product.operands[0]].type.is_scalar() ? 0 : 1;
-    factor = scalar(product.operands[k]);
-    from = product.operands[1 - k];
-  }
-  const bool in_place =
-      dies_at(from, position_) && shape_of(from) == shape_of(value) && !is_source(from);
-  out_.comment(fmt::format("{} = tanh({} * {})", label(value), label(from), factor));
-  const std::string tangent = names_.unique("tanh_of");
-  out_.line("const fc::small_tanh {} = fc::small_tanh_of(fc::in_place({}));", tangent, factor);
-  // Several maxima side by side, since each waits for the one before it.
-  constexpr int chains = 8;
-  const std::string parts = names_.unique(label(value) + "_parts");
-  const std::string largest = names_.unique(label(value) + "_largest");
-  out_.line("float {}[{}] = {{}}, {} = 0.f;", parts, chains, largest);
-  {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(value), scopes, /*braces=*/true);
-    std::string chain = cursor.element;
-    for (const std::string& fragment : cursor.fragments) chain += " + " + fragment + " * 4";
-    out_.line("float& part = {}[({}) % {}];", parts, chain, chains);
-    out_.line("part = fc::max(part, fc::magnitude({}));", element(from, cursor));
-  }
-  {
-    auto loop = out_.unrolled("i", chains);
-    out_.line("{0} = fc::max({0}, {1}[i]);", largest, parts);
-  }
-  if (in_place)
-    storage_[value.index] = storage_[from.index];
-  else
-    declare(value);
-  for (const bool small : {true, false}) {
-    auto branch = small ? out_.block("if (fc::all_lanes(fc::is_small({}, {})))", tangent, largest)
-                        : out_.block("else");
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(value), scopes);
-    const std::string x = element(from, cursor);
-    out_.line("{} = {};", element(value, cursor),
-              small ? fmt::format("fc::evaluate({}, {})", tangent, x)
-                    : fmt::format("fc::tanh({} * {})", x, factor));
-  }
-}
-
 /// Whether every reader of a 16-bit value rounds what it reads: then the cast itself need not.
 bool KernelPrinter::rounded_by_consumers(ValueId value) const {
   bool all = true;
@@ -360,20 +288,39 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
     out_.comment(fmt::format("{} = {})", label(value), text));
   }
 
+  // A scalar times positions is the scalar times each of their parts: the row's is taken once, and joins the
+  // other in one instruction.
+  std::map<ValueId, std::pair<std::string, std::string>> split;
+  const auto scales = [&](const Op* reader, ValueId positions_of) {
+    if (!reader || reader->code != OpCode::mul || !locals.count(positions_of)) return false;
+    return f_[reader->operands[reader->operands[0] == positions_of ? 1 : 0]].type.is_scalar();
+  };
+
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape, scopes, positions.size() > 1);
   for (std::size_t at : positions) {
     const Op& op = f_[ops[at]];
     const ValueId value = op.results[0];
     std::vector<std::string> operands;
-    for (ValueId operand : op.operands) operands.push_back(element(operand, cursor));
+    for (ValueId operand : op.operands) operands.push_back(split.count(operand) ? "" : element(operand, cursor));
     std::string text =
         op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_consumers(value)
             ? operands[0]
             : expression(op, operands);
     if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
-      if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->second != "0")
+      if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->second != "0") {
+        if (scales(only_reader(block, value), value)) {
+          split[value] = *parts;
+          continue;
+        }
         text = fmt::format("(static_cast<float>({}) + static_cast<float>({}))", parts->first, parts->second);
+      }
+    for (std::size_t k : {0, 1})
+      if (op.code == OpCode::mul && split.count(op.operands[k])) {
+        const auto& [row, column] = split[op.operands[k]];
+        text = fmt::format("fc::fma({0}, static_cast<float>({2}), {0} * static_cast<float>({1}))", operands[1 - k], row,
+                           column);
+      }
     if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
     if (locals.count(value)) {
       storage_[value.index] = names_.unique(f_[value].name);

@@ -144,6 +144,9 @@ std::vector<Variant> variants() {
           [=](const Site& s) { return s.score + slopes.at(0, {s.h}) * (s.kv_idx - diagonal(s)); },
           slopes),
       scored("softcap", softcap(4), [](const Site& s) { return 4 * std::tanh(s.score / 4); }),
+      // All scores are a small part of the cap, and some warps' are: each has arithmetic of its own.
+      scored("softcap_far_above", softcap(60), [](const Site& s) { return 60 * std::tanh(s.score / 60); }),
+      scored("softcap_above_some", softcap(15), [](const Site& s) { return 15 * std::tanh(s.score / 15); }),
       scored(
           "relative_bias", relative_bias(first(table), 20),
           [=](const Site& s) {
@@ -174,6 +177,10 @@ std::vector<Variant> variants() {
   sink.spec.sink = sinks(first(logits));
   sink.plain.sink = [=](const Site& s) { return logits.at(0, {s.h}); };
   all.push_back(sink);
+  Variant capped = masked("softcap_and_causal", causal(), [](const Site& s) { return s.kv_idx <= diagonal(s); });
+  capped.spec.score = softcap(60);
+  capped.plain.score = [](const Site& s) { return 60 * std::tanh(s.score / 60); };
+  all.push_back(capped);
   Variant together = masked(
       "alibi_softcap_window_and_sinks", sliding_window(40, 0),
       [](const Site& s) { return s.kv_idx >= diagonal(s) - 40 && s.kv_idx <= diagonal(s); },

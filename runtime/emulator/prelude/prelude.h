@@ -13,6 +13,7 @@
 #include "mma_m16n8k16.h"
 #include "quad.cuh"
 #include "shared_tile.cuh"
+#include "small_tanh.cuh"
 #include "thread.h"
 #include "tile_set.cuh"
 #include "tma.h"

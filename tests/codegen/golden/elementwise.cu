@@ -40,26 +40,27 @@ elementwise(const __grid_constant__ Parameters p) {
     for (int e = 0; e < 4; ++e)
       t1[i][0][e] = t1[i][0][e];
   // tanh = tanh(t1 * p.scale)
-  const fc::small_tanh tanh_of = fc::small_tanh_of(fc::in_place(p.scale));
-  float tanh_parts[8] = {}, tanh_largest = 0.f;
+  const fc::small_tanh small = fc::small_tanh_of(fc::in_place(p.scale));
+  float t1_parts[8] = {};
   #pragma unroll
   for (int i = 0; i < 16; ++i) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      float& part = tanh_parts[(e + i * 4 + 0 * 4) % 8];
+      float& part = t1_parts[(e + i * 4 + 0 * 4) % 8];
       part = fc::max(part, fc::magnitude(t1[i][0][e]));
     }
   }
   #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    tanh_largest = fc::max(tanh_largest, tanh_parts[i]);
+    t1_parts[0] = fc::max(t1_parts[0], t1_parts[i]);
   }
-  if (fc::all_lanes(fc::is_small(tanh_of, tanh_largest))) {
+  float t1_largest = t1_parts[0];
+  if (fc::all_lanes(fc::is_small(small, t1_largest))) {
     #pragma unroll
     for (int i = 0; i < 16; ++i)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t1[i][0][e] = fc::evaluate(tanh_of, t1[i][0][e]);
+        t1[i][0][e] = fc::evaluate(small, t1[i][0][e]);
   }
   else {
     #pragma unroll

@@ -76,6 +76,32 @@ TEST(Math, Exp2FlushesAndSaturates) {
   EXPECT_TRUE(std::isnan(fc::exp2(nan)));
 }
 
+// Against the true one, of both signs, with and without a factor behind and a sum.
+TEST(Math, SmallTanhIsAsCloseAsItSays) {
+  SmallRun run;
+  run(small_kernel(R"(
+  if (thread != 0) return;
+  float worst[4] = {};
+  const auto note = [&](int i, float found, double expected) {
+    const double error = __builtin_fabs(found / expected - 1);
+    if (error > worst[i]) worst[i] = static_cast<float>(error);
+  };
+  const float k = 1 / 30.f;
+  const fc::small_tanh plain = fc::small_tanh_of(k), capped = fc::small_tanh_of(k, 30.f);
+  for (float x = 1e-6f; x <= 9.f; x += 1.f / 8191) {
+    const double tanh = __builtin_tanh(static_cast<double>(k) * x);
+    note(0, fc::evaluate(plain, x), tanh);
+    note(1, fc::evaluate(capped, -x), -30 * tanh);
+    note(2, fc::evaluate_add(capped, x, 8.f), 30 * tanh + 8);
+    worst[3] += !fc::is_small(plain, x * 0.999f) + fc::is_small(plain, 9.01f);
+  }
+  fc::store_global<4>(p.y, worst);
+)"));
+  for (const int i : {0, 1, 2}) EXPECT_LE(run.y[static_cast<std::size_t>(i)], 1.4e-6) << i;
+  EXPECT_GT(run.y[0], 5e-7);
+  EXPECT_EQ(run.y[3], 0);
+}
+
 TEST(Math, QuotientsOfExtremes) {
   EXPECT_EQ(fc::divide(3.f, 2.f), 1.5f);
   EXPECT_EQ(fc::divide(1e38f, 0x1.8p126f), 0.f);  // the documented gap of the fast division

@@ -1,0 +1,153 @@
+// Capped scores are tanh(s k), masked, and softmax asks for their maximum. tanh grows with its argument, so
+// the maximum of tanh is the tanh of the maximum, and a mask may act on the argument as long as what it hides
+// is told apart again:
+//
+//   t = tanh (s k)                                   s' = where c, s, -inf
+//   w = where c, t, -inf                 becomes     r  = tanh of (reduce_max s') k, or -inf
+//   r = reduce_max w                                 w  = where s' > -inf, tanh (s' k), -inf
+//
+// Then nothing waits for the tanh of a tile before the one operation that reads it, which can take it in.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class Commutation {
+ public:
+  explicit Commutation(Function& f) : f_(f), probes_(ops_of_probes(f)) {}
+
+  void run() {
+    for (std::size_t b = 0; b < f_.blocks.size(); ++b)
+      for (OpId id : std::vector(f_[BlockId(b)].ops))
+        if (const auto found = find(BlockId(b), id)) commute(BlockId(b), *found);
+    remove_dead_ops(f_);
+  }
+
+ private:
+  struct Capped {
+    ValueId scores;  ///< s
+    ValueId factor;  ///< k, above zero and the same everywhere; none where tanh reads the scores themselves
+    OpId mask;       ///< the `where`, if there is one
+    ValueId value;   ///< what is read: the masked tanh, or the tanh
+    std::vector<OpId> maxima;
+    OpId reader;  ///< the first of the others
+    OpId probe;   ///< the first op of a probe that reads it, if any
+  };
+
+  [[nodiscard]] bool of_probe(OpId id) const { return id.index < probes_.size() && probes_[id.index]; }
+
+  /// The ops of the block, in order, that read the value, themselves or inside.
+  [[nodiscard]] std::vector<OpId> readers(BlockId block, ValueId value) const {
+    std::vector<OpId> found;
+    for (OpId id : f_[block].ops) {
+      bool reads = false;
+      const auto look = [&](const Op& op, BlockId = {}) {
+        for_each_use(op, [&](const ValueId& v) { reads = reads || v == value; });
+      };
+      look(f_[id]);
+      if (f_[id].body) for_each_op(f_, f_[id].body, look);
+      if (reads) found.push_back(id);
+    }
+    return found;
+  }
+
+  [[nodiscard]] std::optional<Capped> find(BlockId block, OpId id) const {
+    const Op& tanh = f_[id];
+    if (tanh.code != OpCode::tanh || f_[tanh.results[0]].type.axes.size() != 2 || of_probe(id)) return std::nullopt;
+    Capped found{.scores = tanh.operands[0], .value = tanh.results[0]};
+    if (const Op* scaled = f_.definition(found.scores); scaled && scaled->code == OpCode::mul)
+      for (std::size_t k : {0, 1})
+        if (!found.factor && f_[scaled->operands[k]].type.is_scalar() && is_positive(f_, scaled->operands[k])) {
+          found.factor = scaled->operands[k];
+          found.scores = scaled->operands[1 - k];
+        }
+    if (f_[found.scores].type != f_[found.value].type) return std::nullopt;
+    if (const auto reads = readers(block, found.value); reads.size() == 1 && hides(f_[reads[0]], found.value)) {
+      found.mask = reads[0];
+      found.value = f_[found.mask].results[0];
+    }
+    for (OpId reader : readers(block, found.value)) {
+      if (of_probe(reader)) {
+        if (!found.probe) found.probe = reader;
+      } else if (f_[reader].code == OpCode::reduce_max && !found.reader) {
+        found.maxima.push_back(reader);
+      } else if (!found.reader) {
+        found.reader = reader;
+      }
+    }
+    if (found.maxima.empty() || !found.reader) return std::nullopt;
+    return found;
+  }
+
+  [[nodiscard]] bool hides(const Op& op, ValueId value) const {
+    if (op.code != OpCode::where || op.operands[1] != value) return false;
+    const double* hidden = constant_of(f_, op.operands[2]);
+    return hidden && std::isinf(*hidden) && *hidden < 0 && f_[op.results[0]].type == f_[value].type;
+  }
+
+  void commute(BlockId block, const Capped& found) {
+    ValueId scores = found.scores;
+    const std::string name = f_[found.value].name;
+    if (found.mask) {
+      // The mask keeps its place and what is known of it, and acts on the scores.
+      f_[found.mask].operands[1] = scores;
+      scores = found.value;
+      f_[scores].name = f_[found.scores].name;
+    }
+    const auto after = [&](OpId op) { return position_of(block, op) + 1; };
+    if (found.probe) f_[cap(block, found, scores, found.value, position_of(block, found.probe), true)].name = name;
+    for (OpId maximum : found.maxima) {
+      f_[maximum].operands[0] = scores;
+      const ValueId most = f_[maximum].results[0];
+      std::swap(f_[cap(block, found, most, most, after(maximum), false)].name, f_[most].name);
+    }
+    f_[cap(block, found, scores, found.value, position_of(block, found.reader), false)].name = name;
+  }
+
+  /// Puts tanh(x k), and -inf where x is, what the mask has hidden, at a position. From there on it is read
+  /// instead of `instead`, by probes or by all others. Returns it.
+  ValueId cap(BlockId block, const Capped& found, ValueId x, ValueId instead, std::size_t position, bool probes) {
+    ValueId value;
+    const Location where = f_[f_[block].ops[position]].where;
+    const std::size_t grown = insert_before(f_, block, position, where, [&](Builder& b) {
+      value = b.elementwise(OpCode::tanh, {found.factor ? b.mul(x, found.factor) : x});
+      if (!found.mask) return;
+      const ValueId hidden = b.constant(-INFINITY, DType::f32);
+      value = b.elementwise(OpCode::where, {b.elementwise(OpCode::gt, {x, hidden}), value, hidden});
+    });
+    for (std::size_t i = position + grown; i < f_[block].ops.size(); ++i)
+      rename(f_[block].ops[i], instead, value, probes);
+    return value;
+  }
+
+  void rename(OpId id, ValueId from, ValueId to, bool probes) {
+    if (of_probe(id) == probes)
+      for_each_use(f_[id], [&](ValueId& v) {
+        if (v == from) v = to;
+      });
+    if (f_[id].body)
+      for (OpId inside : std::vector(f_[f_[id].body].ops)) rename(inside, from, to, probes);
+  }
+
+  [[nodiscard]] std::size_t position_of(BlockId block, OpId op) const {
+    const auto& ops = f_[block].ops;
+    return static_cast<std::size_t>(std::find(ops.begin(), ops.end(), op) - ops.begin());
+  }
+
+  Function& f_;
+  std::vector<bool> probes_;
+};
+
+}  // namespace
+
+void commute_tanh(Function& f, const PassContext&) { Commutation(f).run(); }
+
+}  // namespace flashcore
