@@ -54,7 +54,8 @@ class AttentionSpec:
     kv_heads: int | None = None
     """None: heads. Query head h reads key head h // (heads // kv_heads)."""
     dtype: str = "bf16"
-    mask: MaskLike = field(default_factory=full)
+    mask: MaskLike | None = field(default_factory=full)
+    """None: every row sees every key."""
     score: ScoreLike | None = None
     sink: SinkLike | None = None
     layout: Literal["bhsd", "bshd", "thd"] = "bhsd"
@@ -72,7 +73,8 @@ class AttentionSpec:
     kv_len: int | None = None
 
     def __post_init__(self) -> None:
-        expressions = as_mask(self.mask), as_score(self.score), as_sink(self.sink)
+        seen = full() if self.mask is None else self.mask
+        expressions = as_mask(seen), as_score(self.score), as_sink(self.sink)
         mask, score, sink = in_one_kernel(*expressions)
         values = {"dtype": dtype_name(self.dtype), "mask": mask, "score": score, "sink": sink}
         for name, value in values.items():

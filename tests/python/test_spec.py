@@ -129,6 +129,10 @@ def test_specs_are_values():
         spec.head_dim = 3
 
 
+def test_no_mask_is_the_full_one():
+    assert fc.AttentionSpec(head_dim=64, mask=None) == fc.AttentionSpec(head_dim=64)
+
+
 def test_an_unknown_alignment_is_refused():
     with pytest.raises(fc.SpecError, match="align = 'middle' is not one of"):
         fc.causal(align="middle")
