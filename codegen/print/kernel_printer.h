@@ -86,7 +86,7 @@ class KernelPrinter {
   static std::string extent_text(const Extent& extent);
   static std::string number(double value, DType dtype);
 
-  // print_elementwise.cpp: groups of elementwise ops, reductions, packing
+  // print_elementwise.cpp: groups of elementwise ops, packing
   std::size_t print_group(ir::BlockId block, std::size_t first);
   void print_run(ir::BlockId block, const std::vector<std::size_t>& run);
   void print_guarded_mask(ir::BlockId block, std::size_t position);
@@ -99,18 +99,20 @@ class KernelPrinter {
   [[nodiscard]] bool is_source(ir::ValueId value) const;
   std::string carried_array(ir::ValueId value) const;
   void print_pack(const ir::Op& op);
-  void print_reduction(const ir::Op& op);
-  void print_chained_reduction(const ir::Op& op);
-  void print_whole_reduction(const ir::Op& op, const char* start);
-  static std::string combined(ir::OpCode reduction, const std::string& a, const std::string& b);
-  void print_lane_combination(ir::OpCode reduction, const std::string& target,
-                              const ir::AxisLayout& layout);
   std::string declare(ir::ValueId value, bool zero = false);
   std::string array_type(ir::ValueId value) const;
   [[nodiscard]] Shape shape_of(ir::ValueId value) const;
   [[nodiscard]] bool dies_at(ir::ValueId value, std::size_t position) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
+
+  // print_reduction.cpp
+  void print_reduction(const ir::Op& op);
+  void print_chained_reduction(const ir::Op& op);
+  void print_whole_reduction(const ir::Op& op, const char* start);
+  static std::string combined(ir::OpCode reduction, const std::string& a, const std::string& b);
+  void print_lane_combination(ir::OpCode reduction, const std::string& target,
+                              const ir::AxisLayout& layout);
 
   // print_tanh.cpp
   /// (tanh(from * factor), and -inf where `from` is if that is masked) * times + plus

@@ -1,0 +1,130 @@
+// Reductions: over what a thread holds, then over the lanes that share it.
+#include "codegen/print/kernel_printer.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+struct Combine {
+  const char* start;
+  const char* format;
+};
+
+Combine combine_of(OpCode reduction, DType dtype = DType::f32) {
+  const bool integers = dtype == DType::i32;
+  switch (reduction) {
+    case OpCode::reduce_max:
+      return {integers ? "-2147483647 - 1" : "-fc::infinity()", "fc::max({}, {})"};
+    case OpCode::reduce_min:
+      return {integers ? "2147483647" : "fc::infinity()", "fc::min({}, {})"};
+    default:
+      return {"0.f", "{} + {}"};
+  }
+}
+
+}  // namespace
+
+/// Two partial results of a reduction as one.
+std::string KernelPrinter::combined(OpCode reduction, const std::string& a, const std::string& b) {
+  return fmt::format(fmt::runtime(combine_of(reduction).format), a, b);
+}
+
+void KernelPrinter::print_lane_combination(OpCode reduction, const std::string& target,
+                                           const AxisLayout& layout) {
+  for (int mask = 1; mask < layout.lanes; mask *= 2) {
+    const std::string other =
+        fmt::format("fc::shuffle_xor({}, {})", target, mask * layout.lane_divisor);
+    out_.line("{} = {};", target, combined(reduction, target, other));
+  }
+}
+
+/// A vector that every warp holds whole becomes a scalar, the same in every thread.
+void KernelPrinter::print_whole_reduction(const Op& op, const char* start) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Shape shape = shape_of(from);
+  const std::string name = storage_[value.index] = names_.unique(f_[value].name);
+  out_.line("{} {} = {};", array_type(value), name, start);
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape, scopes);
+    out_.line("{} = {};", name, combined(op.code, name, element(from, cursor)));
+  }
+  print_lane_combination(op.code, name, shape.layouts[0]);
+}
+
+/// Several partial results side by side: each element waits for the one before it in its own chain only.
+void KernelPrinter::print_chained_reduction(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Shape shape = shape_of(from);
+  const Combine combine = combine_of(op.code, f_[value].type.dtype);
+  const int chains = schedule_.reduction_chains;
+  declare(value);
+  const std::string parts = names_.unique(storage_[value.index] + "_parts");
+  out_.line("{} {}[{}][{}][{}];", array_type(value), parts, shape.layouts[0].fragments,
+            shape.layouts[0].slots, chains);
+  Shape rows = shape_of(value);
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(rows, scopes);
+    scopes.push_back(out_.unrolled("c", chains, false));
+    out_.line("{}[{}][{}][c] = {};", parts, cursor.fragments[0], cursor.slots[0], combine.start);
+  }
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape, scopes);
+    const std::string part = fmt::format("{}[{}][{}][{} % {}]", parts, cursor.fragments[0], cursor.slots[0],
+                                         cursor.fragments[1], chains);
+    out_.line("{} = {};", part, combined(op.code, part, element(from, cursor)));
+  }
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(rows, scopes, true);
+  const std::string target = element(value, cursor);
+  const auto part = [&](int c) { return fmt::format("{}[{}][{}][{}]", parts, cursor.fragments[0], cursor.slots[0], c); };
+  std::string all = part(0);
+  for (int c = 1; c < chains; ++c) all = combined(op.code, all, part(c));
+  out_.line("{} = {};", target, all);
+  if (op.scope != ReductionScope::lane && shape.layouts[1].lanes > 1)
+    print_lane_combination(op.code, target, shape.layouts[1]);
+}
+
+void KernelPrinter::print_reduction(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const Shape shape = shape_of(from);
+  const std::size_t along = shape.axes[0] == op.axis ? 0 : 1;
+  const Combine combine = combine_of(op.code, f_[value].type.dtype);
+  out_.comment(fmt::format("{} = {}({}, {}){}",
+                           f_[value].name.empty() ? name_of(op.code) : f_[value].name,
+                           name_of(op.code), label(from), f_[op.axis].name,
+                           op.scope == ReductionScope::lane   ? ", each lane its share"
+                           : op.scope == ReductionScope::warp ? ", each warp its share"
+                                                              : ""));
+  if (f_[value].type.is_scalar()) {
+    print_whole_reduction(op, combine.start);
+    return;
+  }
+  // A sum keeps step with the exponentials it adds; a maximum everything waits for.
+  if (shape.axes.size() == 2 && along == 1 && schedule_.reduction_chains > 1 && op.code != OpCode::reduce_sum &&
+      shape.layouts[1].fragments % schedule_.reduction_chains == 0)
+    return print_chained_reduction(op);
+  declare(value, op.code == OpCode::reduce_sum);
+  if (op.code != OpCode::reduce_sum) {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape_of(value), scopes);
+    out_.line("{} = {};", element(value, cursor), combine.start);
+  }
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape, scopes);
+    const std::string target = element(value, cursor);
+    out_.line("{} = {};", target, combined(op.code, target, element(from, cursor)));
+  }
+  if (op.scope != ReductionScope::lane && shape.layouts[along].lanes > 1) {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape_of(value), scopes, true);
+    print_lane_combination(op.code, element(value, cursor), shape.layouts[along]);
+  }
+}
+
+}  // namespace flashcore
