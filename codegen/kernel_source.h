@@ -45,10 +45,11 @@ struct TensorMapArgument {
 
 /// One field of the kernel's single parameter, a struct passed by value in constant memory.
 struct ParameterField {
-  enum class Kind { pointer, stride, extent, scalar, tensor_map };
+  enum class Kind { pointer, stride, extent, scalar, tensor_map, tile_counter };
   Kind kind = Kind::pointer;
   /// pointer, stride: which tensor; extent: which of `extents`; scalar: which scalar; tensor_map: which
-  /// of `tensor_maps`, 128 bytes at a multiple of 64
+  /// of `tensor_maps`, 128 bytes at a multiple of 64; tile_counter: 32 bits, which of the kernel's counters
+  /// (codegen/prelude/tile_counter.cuh) is the launch's own, from 1 on, or 0
   int index = 0;
   int dim = 0;     ///< stride: which dimension (in elements, 64 bit); the last dimension has none
   int offset = 0;  ///< bytes from the start of the struct

@@ -142,6 +142,22 @@ void chains(const Look& look) {
         [](Schedule& other) { other.reduction_chains = 1; }, "reduction_chains = 1");
 }
 
+void tile_order(const Look& look) {
+  if (look.schedule.tile_order == TileOrder::counter && !look.schedule.persistent)
+    look.refuse(
+        "tile_order = counter without persistent = true", "a block that computes one tile draws no other",
+        "tile_order = rounds", [](Schedule& other) { other.tile_order = TileOrder::rounds; },
+        "tile_order = rounds");
+}
+
+void exponentials(const Look& look) {
+  const int share = look.schedule.polynomial_exponentials;
+  if (share < 0 || share > 8)
+    look.refuse(
+        fmt::format("polynomial_exponentials = {}", share), "it counts exponentials of every eight", "0 to 8",
+        [](Schedule& other) { other.polynomial_exponentials = 0; }, "polynomial_exponentials = 0");
+}
+
 void persistence(const Look& look) {
   if (!look.schedule.persistent) {
     if (look.schedule.grid_order == GridOrder::sections)
@@ -260,10 +276,10 @@ void missing_tiles(const Look& look) {
           fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction,     copies,         warpgroups,   register_shares,
-                          chains,          turns,          sums_by_products, outer_stages, persistence,
-                          number_formats,  register_limit, shared_limit, resident_blocks,
-                          tiles,           warps,          stages,       missing_tiles};
+constexpr Rule rules[] = {instruction,    copies,           warpgroups,     register_shares, chains,
+                          exponentials,   turns,            sums_by_products, outer_stages,  persistence,
+                          tile_order,     number_formats,   register_limit, shared_limit,    resident_blocks,
+                          tiles,          warps,            stages,         missing_tiles};
 
 }  // namespace
 

@@ -131,9 +131,12 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("wait_late", schedule.wait_late);
   visit("lazy_scaling", schedule.lazy_scaling);
   visit("reduction_chains", schedule.reduction_chains);
+  visit("polynomial_exponentials", schedule.polynomial_exponentials);
   visit("sums_by_products", schedule.sums_by_products);
   visit("alternate", schedule.alternate);
+  visit("turns", schedule.turns);
   visit("persistent", schedule.persistent);
+  visit("tile_order", schedule.tile_order);
   visit("outer_stages", schedule.outer_stages);
   visit("producer_registers", schedule.producer_registers);
   visit("consumer_registers", schedule.consumer_registers);

@@ -37,4 +37,20 @@ std::string_view name_of(GridOrder order) {
   return "?";
 }
 
+std::string_view name_of(TileOrder order) {
+  switch (order) {
+    case TileOrder::rounds: return "rounds";
+    case TileOrder::counter: return "counter";
+  }
+  return "?";
+}
+
+std::string_view name_of(Turns turns) {
+  switch (turns) {
+    case Turns::products: return "products";
+    case Turns::scores: return "scores";
+  }
+  return "?";
+}
+
 }  // namespace flashcore

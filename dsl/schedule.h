@@ -30,6 +30,17 @@ enum class GridOrder {
   sections,     ///< the same tile of as many heads as have room in L2 (persistent blocks only)
 };
 
+/// How a persistent block gets from one tile to the next.
+enum class TileOrder {
+  rounds,   ///< as many further on as there are blocks; every other round backwards
+  counter,  ///< the next that no block has yet, by a counter that all draw from
+};
+/// What warpgroups take turns at starting.
+enum class Turns {
+  products,  ///< all products of a round
+  scores,    ///< those whose results the round itself reads
+};
+
 struct Schedule {
   /// Elements of a tile, by axis name; one entry for every tiled axis of the program.
   std::map<std::string, int> tiles;
@@ -71,12 +82,17 @@ struct Schedule {
   bool lazy_scaling = false;
   /// Partial results side by side in a maximum along a tile's columns, each of which waits for no other.
   int reduction_chains = 1;
+  /// Of every eight exponentials of a tile, how many are a polynomial's values: the special function unit is
+  /// asked for the others.
+  int polynomial_exponentials = 0;
   /// The tensor core adds up what a product weighs its rows by, where that is all a carried sum is for.
   bool sums_by_products = false;
   /// Warpgroups take turns at starting products, so that one computes while another multiplies.
   bool alternate = false;
+  Turns turns = Turns::products;  ///< where they take any
   /// As many blocks as fit on the GPU work through all tiles; the next one's loads start during a store.
   bool persistent = false;
+  TileOrder tile_order = TileOrder::rounds;  ///< of persistent blocks
   /// Slots for a tile that is loaded outside loops. With two, a persistent block loads it for its next tile
   /// while this one's is in use, and a warpgroup that is done goes on before the others are.
   int outer_stages = 1;
@@ -99,5 +115,7 @@ std::string_view name_of(Instruction instruction);
 std::string_view name_of(CopyInstruction copy);
 std::string_view name_of(Softmax softmax);
 std::string_view name_of(GridOrder order);
+std::string_view name_of(TileOrder order);
+std::string_view name_of(Turns turns);
 
 }  // namespace flashcore

@@ -12,6 +12,7 @@
 #include "runtime/compile.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/launch.h"
+#include "runtime/stream_counters.h"
 
 namespace flashcore {
 
@@ -77,6 +78,7 @@ class LoadedKernel {
     CudaFunction function = nullptr;
     std::uint32_t blocks = 0;  ///< that run at once, as the schedule promises
     CudaAddress zeros = 0;     ///< what tensor maps of empty tensors lead to
+    mutable StreamCounters counters;
     std::unique_ptr<const InContext> next;
   };
 

@@ -33,6 +33,7 @@ int width_of(ParameterField::Kind kind) {
       return 8;
     case ParameterField::Kind::extent:
     case ParameterField::Kind::scalar:
+    case ParameterField::Kind::tile_counter:
       return 4;
     case ParameterField::Kind::tensor_map:
       return TensorMaps::bytes;
@@ -133,6 +134,9 @@ void LaunchPlan::plan_fields() {
         below(source_->tensor_maps.size());
         signatures_[source_->tensor_maps[field.index].tensor].mapped = true;
         break;
+      case ParameterField::Kind::tile_counter:
+        tile_counter_ = field.offset;
+        break;
     }
   }
 }
@@ -230,6 +234,10 @@ GridSize LaunchPlan::grid_size(const Extents& extents, std::span<const ScalarVal
           static_cast<std::uint32_t>(blocks[2])};
 }
 
+void LaunchPlan::set_tile_counter(int counter, ParameterBlock& block) const {
+  if (draws_tiles()) put(block, tile_counter_, counter);
+}
+
 LaunchPlan::Bound LaunchPlan::bind(std::span<const TensorView> tensors,
                                    std::span<const ScalarValue> scalars,
                                    ParameterBlock& block) const {
@@ -273,7 +281,10 @@ LaunchPlan::Bound LaunchPlan::bind(std::span<const TensorView> tensors,
     }
   }
   const int device = tensors.empty() ? cpu_device : tensors[0].device;
-  if (device == cpu_device) maps_.describe(tensors, block.bytes);
+  if (device == cpu_device) {
+    maps_.describe(tensors, block.bytes);
+    set_tile_counter(1, block);
+  }
   return {.grid = grid_size(extents, scalars, device), .device = device};
 }
 

@@ -45,6 +45,10 @@ class LaunchPlan {
     maps_.encode(driver, *source_, tensors, zeros, block.bytes);
   }
 
+  /// Whether blocks draw their tiles from a counter, and which one: 0, as `bind` leaves it for a GPU, for none.
+  [[nodiscard]] bool draws_tiles() const { return tile_counter_ >= 0; }
+  void set_tile_counter(int counter, ParameterBlock& block) const;
+
   /// The grid to launch where so many blocks run at once.
   [[nodiscard]] GridSize resident(const GridSize& grid, std::uint32_t blocks) const {
     return source_->persistent ? GridSize(std::min(grid.x, blocks)) : grid;
@@ -105,6 +109,7 @@ class LaunchPlan {
   std::vector<Dimension> dimensions_;
   std::vector<Field> pointers_, strides_, extents_, scalars_;
   std::vector<Blocks> grid_;
+  int tile_counter_ = -1;  ///< offset of its field
 };
 
 }  // namespace flashcore

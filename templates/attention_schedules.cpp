@@ -123,6 +123,7 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
     smaller.outer_stages = 1;
     smaller.staged_stores = true;
     smaller.grid_order = GridOrder::tiles_first;
+    smaller.tile_order = TileOrder::rounds;
     schedules.push_back(std::move(smaller));
     Target older = target;
     older.wgmma = older.tma = false;

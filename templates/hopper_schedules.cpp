@@ -87,7 +87,8 @@ void persist(const Look& look, Schedule& s) {
 /// The softmax of 64 columns hides little, so three warpgroups share a multiprocessor; a mask of few tiles is
 /// better served by three small blocks than by one.
 Schedule narrow(const Look& look) {
-  if (look.masked && (look.keys_up_to(2048) || look.few_tiles_a_row())) {
+  const bool short_rows = look.keys_up_to(look.spec.score.text.empty() && look.may_persist() ? 1536 : 2048);
+  if (look.masked && (short_rows || look.few_tiles_a_row())) {
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 3;
     s.reduction_chains = 2;
@@ -98,8 +99,12 @@ Schedule narrow(const Look& look) {
   persist(look, s);
   // Worth 1 to 2 % beside turns and two slots, and a loss without them.
   s.sums_by_products = s.persistent;
-  if (look.masked && s.persistent)
-    s.grid_order = look.problem.kv_len > 8192 ? GridOrder::sections : GridOrder::tiles_last;
+  if (look.masked && s.persistent) {
+    // Drawn, tiles of few heads at a time are dealt out evenly; in rounds those of all heads are.
+    const bool draws = look.keys_up_to(4096);
+    s.tile_order = draws ? TileOrder::counter : TileOrder::rounds;
+    s.grid_order = draws ? GridOrder::sections : GridOrder::tiles_last;
+  }
   return s;
 }
 

@@ -114,7 +114,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
 
   for (Buffer& buffer : f.buffers)
     if (buffer.over) buffer.offset = f[buffer.over].offset;
-  total = ring_barriers(f, total).end;
+  total = ring_barriers(f, context.schedule, total).end;
 
   const int limit = context.schedule.shared_limit ? context.schedule.shared_limit
                                                   : context.target.shared_per_block;

@@ -185,6 +185,9 @@ class Rotation {
   /// Returns the sums of the latter, which are in flight then.
   std::vector<ValueId> start_products(BlockId target, OpCopier& copier, const Handed* held) {
     const bool in_turns = held && schedule_.alternate;
+    const auto pass_turn_behind = [&](Turns products) {
+      if (in_turns && schedule_.turns == products) append(target, Op{.code = OpCode::pass_turn});
+    };
     // Where all warpgroups meet, none has the turn.
     Views views;
     std::set<OpId> early;
@@ -210,9 +213,10 @@ class Rotation {
       }
       append(target, copied);
     }
+    pass_turn_behind(Turns::scores);
     std::vector<ValueId> sums;
     for (std::size_t i = 0; held && i < cut_.late.size(); ++i) sums.push_back(start_late(i, target, *held, views));
-    if (in_turns) append(target, Op{.code = OpCode::pass_turn});
+    pass_turn_behind(Turns::products);
     const OpId landing = land_products(f_, started, static_cast<int>(sums.size()));
     append(target, landing);
     for (std::size_t i = 0; i < dots.size(); ++i)  // the copies to come read what has landed

@@ -80,7 +80,7 @@ class StoreStaging {
     for (const Buffer& buffer : f_.buffers)
       bytes += buffer.over ? 0 : whole_periods(buffer.bytes());
     const int limit = schedule_.shared_limit ? schedule_.shared_limit : target_.shared_per_block;
-    return ring_barriers(f_, bytes).end <= limit;
+    return ring_barriers(f_, schedule_, bytes).end <= limit;
   }
 
   /// A ring that is awaited in this block before `position`, whose tile has the store's rows and

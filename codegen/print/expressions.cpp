@@ -178,6 +178,14 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
   }
 }
 
+/// exp2 of one of a tile's elements that a thread holds.
+std::string KernelPrinter::exponential(const Cursor& cursor, const std::string& x) const {
+  const int share = schedule_.polynomial_exponentials;
+  if (share == 0 || cursor.axes.size() != 2) return fmt::format("fc::exp2({})", x);
+  const int slots = cursor.layouts[0].slots * cursor.layouts[1].slots;
+  return fmt::format("fc::mixed_exp2<{}>({} * {} + {}, {})", share, cursor.fragments[1], slots, cursor.element, x);
+}
+
 std::string KernelPrinter::label(ValueId value) const {
   const Op* op = f_.definition(value);
   if (!f_[value].name.empty()) return f_[value].name;

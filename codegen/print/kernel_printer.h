@@ -50,13 +50,18 @@ class KernelPrinter {
   void print_grid();
   std::vector<ir::AxisId> plan_grid();
   void print_block_index(ir::AxisId id, const std::string& index, bool needs_count);
-  void print_block_count();
-  void print_tile_of_block();
-  void print_section(const std::vector<ir::AxisId>& order);
-  int looped_bytes(ir::AxisId axis) const;
   std::string blocks_along(ir::AxisId axis) const;
   [[nodiscard]] int scalar_named(const std::string& name) const;
   std::string stride(ir::TensorId tensor, std::size_t dim) const;
+
+  // print_tiles.cpp: the tiles of persistent blocks
+  [[nodiscard]] bool draws_tiles() const;
+  void open_tiles(Writer::Scopes& scopes);
+  void print_drawn_tile(bool produces);
+  void print_block_count();
+  void print_tile_of_block(std::string_view number);
+  void print_section(const std::vector<ir::AxisId>& order);
+  int looped_bytes(ir::AxisId axis) const;
 
   // kernel_printer.cpp: blocks, scalars, loops
   void print_block(ir::BlockId block);
@@ -77,6 +82,7 @@ class KernelPrinter {
   std::string element(ir::ValueId value, const Cursor& cursor);
   std::string gathered(const ir::Op& op, const std::vector<std::string>& indices) const;
   std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
+  std::string exponential(const Cursor& cursor, const std::string& x) const;
   std::string describe(ir::ValueId value, const std::set<ir::ValueId>& inlined) const;
   std::string label(ir::ValueId value) const;
   std::string position(ir::AxisId axis, const ir::AxisLayout& layout, const Cursor& cursor);
@@ -162,7 +168,7 @@ class KernelPrinter {
   void declare_ring_places(const ir::Op& role);
   void print_role(const ir::Op& op);
   static std::string in_slot(const std::string& barrier, const Ring& ring);
-  void print_next_slot(const ir::Buffer& buffer, const Ring& ring);
+  void print_next_slot(int stages, const Ring& ring);
   void print_fill(const ir::Op& op);
   void print_await_slot(const ir::Op& op);
   void print_clearing(const ir::Op& op, const std::string& tile);
@@ -225,6 +231,7 @@ class KernelPrinter {
 
   RingBarriers rings_;
   std::map<ir::BufferId, Ring> ring_names_;
+  Ring drawn_;  ///< of the tiles that the producer draws
   std::string section_, section_blocks_, section_positions_;
   std::string block_count_;  ///< of a persistent kernel: how many tiles there are for all blocks
 

@@ -40,7 +40,7 @@ void KernelPrinter::collect_arguments() {
   source_.register_budget = schedule_.register_limit;
   for (const Buffer& buffer : f_.buffers)
     source_.shared_bytes = std::max(source_.shared_bytes, buffer.offset + buffer.bytes());
-  rings_ = ring_barriers(f_, source_.shared_bytes);
+  rings_ = ring_barriers(f_, schedule_, source_.shared_bytes);
   source_.shared_bytes = rings_.end;
   for (const Tensor& tensor : f_.tensors)
     source_.tensors.push_back(
@@ -81,6 +81,7 @@ void KernelPrinter::collect_arguments() {
     add(ParameterField::Kind::extent, i, 0, 4);
   for (int i = 0; i < static_cast<int>(source_.scalars.size()); ++i)
     add(ParameterField::Kind::scalar, i, 0, 4);
+  if (draws_tiles()) add(ParameterField::Kind::tile_counter, 0, 0, 4);
   const int alignment = source_.tensor_maps.empty() ? 8 : 64;
   source_.parameter_bytes = (offset + alignment - 1) / alignment * alignment;
 }
@@ -110,6 +111,7 @@ void KernelPrinter::print_parameters() {
   for (const std::string& extent : source_.extents) out_.line("int {};", extent);
   for (const Parameter& parameter : f_.parameters)
     out_.line("{} {};", device_type(parameter.dtype), parameter.name);
+  if (draws_tiles()) out_.line("int tile_counter;");
 }
 
 std::string KernelPrinter::stride(TensorId tensor, std::size_t dim) const {
@@ -176,82 +178,6 @@ void KernelPrinter::print_grid() {
     const bool shared = order.size() > 3 && i >= 2, last = i + 1 == order.size();
     print_block_index(order[i], shared ? "block" : dimensions[i], shared && !last);
   }
-}
-
-void KernelPrinter::print_block_count() {
-  std::string count;
-  for (AxisId axis : plan_grid()) {
-    const std::string along = blocks_along(axis);
-    count += fmt::format("{}{}", count.empty() ? "" : " * ", along.find(' ') == std::string::npos ? along : fmt::format("({})", along));
-  }
-  block_count_ = names_.unique("block_count");
-  out_.line("const int {} = {};", block_count_, count.empty() ? "1" : count);
-  if (schedule_.grid_order == GridOrder::sections) print_section(plan_grid());
-}
-
-/// Bytes that a block's loops read along `axis`, for each of its elements.
-int KernelPrinter::looped_bytes(AxisId axis) const {
-  int bytes = 0;
-  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-    if (op.code != OpCode::fill_slot || op.coordinates.size() < 2) return;
-    for (const Coordinate& c : op.coordinates)
-      if (c.axis == axis) bytes += f_[op.buffer].columns * size_of(f_[op.buffer].dtype);
-  });
-  return bytes;
-}
-
-/// Positions whose looped tiles have room in L2 together. Half of it: blocks do not keep in step.
-void KernelPrinter::print_section(const std::vector<AxisId>& order) {
-  constexpr int budget = 32 << 20;
-  std::string bytes;
-  for (std::size_t i = 0; i < f_.axes.size(); ++i) {
-    const AxisId axis(i);
-    const int each = f_[axis].kind == AxisKind::tiles ? looped_bytes(axis) : 0;
-    if (each) bytes += fmt::format("{}fc::max(1, {}) * {}", bytes.empty() ? "" : " + ", extent(axis), each);
-  }
-  std::string positions, tiles;
-  for (AxisId axis : order) {
-    std::string& count = f_[axis].kind == AxisKind::parallel_tiles ? tiles : positions;
-    const std::string along = blocks_along(axis);
-    count += fmt::format("{}({})", count.empty() ? "" : " * ", along);
-  }
-  section_ = names_.unique("section");
-  section_blocks_ = names_.unique("section_blocks");
-  section_positions_ = names_.unique("positions");
-  out_.comment("as many positions as have room in L2 take turns at one tile before all go on to the next");
-  out_.line("const int {} = {};", section_positions_, positions.empty() ? "1" : positions);
-  out_.line("const int {} = fc::max(1, fc::min({}, {} / ({})));", section_, section_positions_, budget,
-            bytes.empty() ? "1" : bytes);
-  out_.line("const int {} = {} * {};", section_blocks_, section_, tiles.empty() ? "1" : tiles);
-}
-
-/// Of a persistent kernel: the tile that is the `block`-th of all.
-void KernelPrinter::print_tile_of_block() {
-  const std::vector<AxisId> order = plan_grid();
-  const std::string rest = names_.unique("rest");
-  out_.line("int {} = first + turn;", rest);
-  if (schedule_.grid_order != GridOrder::sections) {
-    for (std::size_t i = 0; i < order.size(); ++i) print_block_index(order[i], rest, i + 1 < order.size());
-    return;
-  }
-  const std::string begin = names_.unique("section_begin"), here = names_.unique("positions_here");
-  const std::string position = names_.unique("position");
-  out_.line("const int {} = {} / {} * {};", begin, rest, section_blocks_, section_);
-  out_.line("const int {} = fc::min({}, {} - {});", here, section_, section_positions_, begin);
-  out_.line("{} -= {} / {} * {};", rest, begin, section_, section_blocks_);
-  out_.line("int {} = {} + {} % {};", position, begin, rest, here);
-  out_.line("{} /= {};", rest, here);
-  // Odd sections run backwards: where one ends with short tiles the next begins with such.
-  std::string tiles_of_position;
-  for (AxisId axis : order)
-    if (f_[axis].kind == AxisKind::parallel_tiles)
-      tiles_of_position += fmt::format("{}({})", tiles_of_position.empty() ? "" : " * ", blocks_along(axis));
-  if (!tiles_of_position.empty())
-    out_.line("if ({0} / {1} % 2) {2} = {3} - 1 - {2};", begin, section_, rest, tiles_of_position);
-  std::vector<AxisId> positions, tiles;
-  for (AxisId axis : order) (f_[axis].kind == AxisKind::parallel_tiles ? tiles : positions).push_back(axis);
-  for (std::size_t i = 0; i < positions.size(); ++i) print_block_index(positions[i], position, i + 1 < positions.size());
-  for (std::size_t i = 0; i < tiles.size(); ++i) print_block_index(tiles[i], rest, i + 1 < tiles.size());
 }
 
 }  // namespace flashcore

@@ -304,7 +304,8 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
     std::string text =
         op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_consumers(value)
             ? operands[0]
-            : expression(op, operands);
+        : op.code == OpCode::exp2 ? exponential(cursor, operands[0])
+                                  : expression(op, operands);
     if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
       if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->second != "0") {
         if (scales(only_reader(block, value), value)) {

@@ -114,26 +114,26 @@ void KernelPrinter::print_ring_barriers() {
   if (!has_roles()) return;
   const int groups = schedule_.consumer_threads() / group_threads;
   out_.comment("where a ring's slots say that they are full, and that they are empty");
-  for (const auto& [buffer, at] : rings_.at) {
-    const std::string& name = f_[buffer].name;
-    Ring& ring = ring_names_[buffer];
+  std::vector<std::pair<const Ring*, int>> rings;
+  const auto declare_barriers = [&](Ring& ring, const std::string& name, int at, int stages) {
     ring.full = names_.unique(name + "_full");
     ring.empty = names_.unique(name + "_empty");
-    out_.line("const fc::u32 {} = shared + {}, {} = shared + {};", ring.full, at, ring.empty,
-              at + 8 * f_[buffer].stages);
-  }
+    out_.line("const fc::u32 {} = shared + {}, {} = shared + {};", ring.full, at, ring.empty, at + 8 * stages);
+    rings.emplace_back(&ring, stages);
+  };
+  for (const auto& [buffer, at] : rings_.at)
+    declare_barriers(ring_names_[buffer], f_[buffer].name, at, f_[buffer].stages);
+  if (draws_tiles()) declare_barriers(drawn_, "drawn", rings_.drawn_at, RingBarriers::drawn_slots);
   {
     auto one = out_.block("if (thread == 0)");
     for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
       out_.line("fc::prefetch_map(p.{});", map_name(i));
-    for (const auto& [buffer, at] : rings_.at) {
-      const Ring& ring = ring_names_[buffer];
-      const int stages = f_[buffer].stages;
+    for (const auto& [ring, stages] : rings) {
       Writer::Scopes loop;
       if (stages > 1) loop.push_back(out_.block("for (int slot = 0; slot < {}; ++slot)", stages));
       const std::string step = stages > 1 ? " + slot * 8" : "";
-      out_.line("fc::init_mbarrier({}{}, 1);", ring.full, step);
-      out_.line("fc::init_mbarrier({}{}, {});", ring.empty, step, groups);
+      out_.line("fc::init_mbarrier({}{}, 1);", ring->full, step);
+      out_.line("fc::init_mbarrier({}{}, {});", ring->empty, step, groups);
     }
     out_.line("fc::publish_mbarriers();");
   }
@@ -172,16 +172,9 @@ void KernelPrinter::print_role(const Op& op) {
   if (!produces && schedule_.alternate) print_turns(op, true);
   {
     Writer::Scopes tiles;
-    if (schedule_.persistent) {
-      print_block_count();
-      // Every other round backwards: who got a long tile in one gets a short one in the next.
-      out_.line("int turn = fc::grid_x() - 1 - fc::block_x();");
-      tiles.push_back(out_.block("for (int first = 0; first < {}; first += fc::grid_x())", block_count_));
-      out_.line("turn = fc::grid_x() - 1 - turn;");
-      out_.line("if (first + turn >= {}) break;", block_count_);
-      print_tile_of_block();
-    }
+    if (schedule_.persistent) open_tiles(tiles);
     print_block(op.body);
+    print_drawn_tile(produces);
   }
   if (!produces) {
     if (schedule_.alternate) print_turns(op, false);
@@ -200,12 +193,12 @@ std::string KernelPrinter::in_slot(const std::string& barrier, const Ring& ring)
   return ring.slot.empty() ? barrier : fmt::format("{} + {} * 8", barrier, ring.slot);
 }
 
-void KernelPrinter::print_next_slot(const Buffer& buffer, const Ring& ring) {
-  if (buffer.stages == 1) {
+void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
+  if (stages == 1) {
     out_.line("{} ^= 1;", ring.phase);
     return;
   }
-  auto wrap = out_.block("if (++{} == {})", ring.slot, buffer.stages);
+  auto wrap = out_.block("if (++{} == {})", ring.slot, stages);
   out_.line("{} = 0;", ring.slot);
   out_.line("{} ^= 1;", ring.phase);
 }
@@ -225,7 +218,7 @@ void KernelPrinter::print_fill(const Op& op) {
                 map_of(op, buffer.rows, loop.width), in_slot(ring.full, ring),
                 box_coordinates(op, "0", std::to_string(column)));
     }
-  print_next_slot(buffer, ring);
+  print_next_slot(buffer.stages, ring);
 }
 
 void KernelPrinter::print_await_slot(const Op& op) {
@@ -265,7 +258,7 @@ void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
 void KernelPrinter::print_release(const Op& op) {
   const Ring& ring = ring_names_[op.buffer];
   out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(ring.empty, ring));
-  print_next_slot(f_[op.buffer], ring);
+  print_next_slot(f_[op.buffer].stages, ring);
 }
 
 void KernelPrinter::print_landing(const Op& op) {

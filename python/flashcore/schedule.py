@@ -38,9 +38,12 @@ class Schedule:
     wait_late: bool = False
     lazy_scaling: bool = False
     reduction_chains: int = 1
+    polynomial_exponentials: int = 0
     sums_by_products: bool = False
     alternate: bool = False
+    turns: Literal["products", "scores"] = "products"
     persistent: bool = False
+    tile_order: Literal["rounds", "counter"] = "rounds"
     outer_stages: int = 1
     producer_registers: int = 0
     consumer_registers: int = 0

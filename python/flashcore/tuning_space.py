@@ -64,6 +64,7 @@ _ORDER = {
     "grid_order": Choice(("tiles_first", "tiles_last")),
     "peel_masks": Choice(_BOOL, _masked),
     "staged_stores": Choice(_BOOL),
+    "polynomial_exponentials": Choice((0, 1, 2, 3, 4)),
 }
 
 FAMILIES = (
@@ -84,7 +85,12 @@ FAMILIES = (
             "reduction_chains": Choice((1, 2, 4)),
             "sums_by_products": Choice(_BOOL),
             "alternate": Choice(_BOOL, lambda genes, spec: genes["warps_m"] > 4),
+            "turns": Choice(
+                ("products", "scores"),
+                lambda genes, spec: genes["alternate"] and genes["overlap_products"],
+            ),
             "persistent": Choice(_BOOL),
+            "tile_order": Choice(("rounds", "counter"), lambda genes, spec: genes["persistent"]),
             "outer_stages": Choice((1, 2), lambda genes, spec: genes["persistent"]),
             "producer_registers": Choice((0, 24, 32, 40, 56)),
             "consumer_registers": Choice((0, *range(152, 249, 8))),

@@ -47,6 +47,7 @@ class Block {
   void barrier(int line);
   float shuffle_xor(float value, int mask, int line);
   int uniform(int value, int line);
+  int draw_tile(int count) { return memory_.draw_tile(count); }
   void read_global(const void* source, int bytes, int line);
   void write_global(void* target, int bytes, int line);
   void load_shared(void* out, std::uint32_t address, int bytes, int line);

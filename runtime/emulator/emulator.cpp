@@ -117,6 +117,10 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
       throw explain(fault, *source_, progress.failed_block);
     }
   }
+  if (memory.tiles_drawn() != 0) {
+    throw InternalError(fmt::format("kernel {} leaves {} in its tile counter, where the next launch needs 0",
+                                    source_->name, memory.tiles_drawn()));
+  }
   EmulationReport report{.banks = std::move(progress.banks), .outputs = memory.coverage()};
   report.run_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

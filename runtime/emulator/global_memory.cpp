@@ -178,6 +178,12 @@ void GlobalMemory::note_write(const void* target, int bytes, int alignment, int 
   if (again > 0) hit.region->rewritten->fetch_add(again, std::memory_order_relaxed);
 }
 
+int GlobalMemory::draw_tile(int count) {
+  const int drawn = drawn_.fetch_add(1);
+  if (drawn == count - 1) drawn_ = 0;
+  return drawn;
+}
+
 std::vector<OutputCoverage> GlobalMemory::coverage() const {
   std::vector<OutputCoverage> outputs;
   for (const Region& region : regions_) {

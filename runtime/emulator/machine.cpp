@@ -13,6 +13,7 @@ const FlashcoreMachine& emulated_machine() {
       .shuffle_xor = [](float value, int mask,
                         int line) { return Block::current().shuffle_xor(value, mask, line); },
       .uniform = [](int value, int line) { return Block::current().uniform(value, line); },
+      .draw_tile = [](int count) { return Block::current().draw_tile(count); },
       .read_global = [](const void* source, int bytes,
                         int line) { Block::current().read_global(source, bytes, line); },
       .write_global = [](void* target, int bytes,

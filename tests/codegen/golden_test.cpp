@@ -151,6 +151,21 @@ const Golden kernels[] = {
        schedule.reduction_chains = 2;
        return attention(spec, schedule, "sm_90a");
      }},
+    {"attention_hopper_drawn",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.mask = causal();
+       Schedule schedule = warpgroups(128, 64);
+       schedule.persistent = true;
+       schedule.alternate = true;
+       schedule.turns = Turns::scores;
+       schedule.tile_order = TileOrder::counter;
+       schedule.grid_order = GridOrder::sections;
+       schedule.last_tiles_first = true;
+       schedule.polynomial_exponentials = 2;
+       return attention(spec, schedule, "sm_90a");
+     }},
     {"attention_hopper_documents",
      [] {
        AttentionSpec spec;

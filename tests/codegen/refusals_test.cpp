@@ -230,6 +230,12 @@ TEST(Refusals, FieldsOfPersistentBlocks) {
             "persistent = true without copy = tma\n"
             "  why: what a block loads ahead for its next tile the copy engine brings\n"
             "  try: persistent = false");
+  schedule.persistent = false, schedule.grid_order = GridOrder::tiles_first;
+  schedule.tile_order = TileOrder::counter;
+  EXPECT_EQ(refused(program, schedule).words,
+            "tile_order = counter without persistent = true\n"
+            "  why: a block that computes one tile draws no other\n"
+            "  try: tile_order = rounds");
   schedule = warpgroups(128, 64);
   schedule.persistent = true;
   AttentionSpec packed = head_dim(64);
@@ -253,6 +259,15 @@ TEST(Refusals, ChainsOfReductions) {
             "reduction_chains = 3\n"
             "  why: a row's fragments are dealt out to 1, 2 or 4 chains\n"
             "  try: 1");
+}
+
+TEST(Refusals, ExponentialsOfEight) {
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.polynomial_exponentials = 9;
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
+            "polynomial_exponentials = 9\n"
+            "  why: it counts exponentials of every eight\n"
+            "  try: 0 to 8");
 }
 
 TEST(Refusals, TurnsOfOneWarpgroup) {

@@ -99,6 +99,7 @@ def draw_schedule(pick: random.Random) -> dict[str, Any]:
         "descending": pick.random() < 0.5,
         "last_tiles_first": pick.random() < 0.5,
         "grid_order": pick.choice(["tiles_first", "tiles_last"]),
+        "polynomial_exponentials": pick.choice([0, 0, 1, 2, 3, 8]),
     }
     if pick.random() < 0.25:
         changes["warps_n"] = 2
@@ -131,6 +132,9 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "stages": stages,
         "grid_order": pick.choice(["tiles_first", "tiles_last"]),
         "reduction_chains": pick.choice([1, 2, 4]),
+        "polynomial_exponentials": pick.choice([0, 0, 1, 2, 3, 8]),
+        "turns": pick.choice(["products", "scores"]),
+        "tile_order": pick.choice(["rounds", "counter"]) if changes["persistent"] else "rounds",
         "blocks_per_processor": pick.choice([1, 1, 2]) if warps == 4 else 1,
         "producer_registers": 0,
         "consumer_registers": 0,

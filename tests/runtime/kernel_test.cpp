@@ -137,6 +137,38 @@ TEST_F(LoadedKernelTest, CaptureNeedsALoadedKernel) {
   EXPECT_NO_THROW(kernel.launch(rows(5, 0), factor));
 }
 
+// A counter serves one launch at a time: launches of one stream follow each other, those of a graph may not.
+TEST_F(LoadedKernelTest, EveryStreamDrawsFromACounterOfItsOwn) {
+  LoadedKernel drawing(compiled(test::drawing_kernel()));
+  fake_cuda().parameter_bytes = 48;
+  const auto counter_of = [&](std::uintptr_t stream) {
+    drawing.launch(rows(5, 0), factor, reinterpret_cast<CudaStream>(stream));
+    std::int32_t counter = -1;
+    std::memcpy(&counter, fake_cuda().launches.back().parameters.data() + 40, sizeof counter);
+    return counter;
+  };
+  EXPECT_EQ(counter_of(0x70), 1);
+  EXPECT_EQ(counter_of(0x80), 2);
+  EXPECT_EQ(counter_of(0x70), 1);
+  fake_cuda().capture_status = 1;
+  EXPECT_EQ(counter_of(0x70), 0);
+  EXPECT_EQ(counter_of(0x90), 0);
+  fake_cuda().capture_status = 0;
+  EXPECT_EQ(counter_of(0x80), 2);
+  fake_cuda().streams_before = 1000;  // 0x80 was destroyed, with a launch that still runs
+  EXPECT_EQ(counter_of(0x80), 3);
+  fake_cuda().failures["cuStreamGetId"] = 1;
+  EXPECT_EQ(counter_of(0x80), 0);
+}
+
+TEST_F(LoadedKernelTest, StreamsBeyondTheLastCounterGetNone) {
+  StreamCounters counters;
+  for (std::uintptr_t stream = 1; stream <= StreamCounters::counters; ++stream)
+    EXPECT_EQ(counters.counter_for(Driver::get(), reinterpret_cast<CudaStream>(stream)), stream);
+  EXPECT_EQ(counters.counter_for(Driver::get(), reinterpret_cast<CudaStream>(0x1000)), 0);
+  EXPECT_EQ(counters.counter_for(Driver::get(), reinterpret_cast<CudaStream>(7)), 7);
+}
+
 TEST_F(LoadedKernelTest, AsksForLargeSharedMemory) {
   LoadedKernel large(compiled(test::attention_like_kernel()));
   large.prepare(0);

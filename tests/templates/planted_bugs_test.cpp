@@ -268,6 +268,21 @@ INSTANTIATE_TEST_SUITE_P(
                               s.warps_m = 8;
                               s.alternate = s.descending = true;
                             }},
+                    Variant{"in_turns_for_scores", 2,
+                            [](Schedule& s) {
+                              s.tiles["rows"] = 128;
+                              s.warps_m = 8;
+                              s.alternate = true;
+                              s.turns = Turns::scores;
+                            }},
+                    Variant{"drawn_tiles", 2, [](Schedule& s) { s.tile_order = TileOrder::counter, s.outer_stages = 2, s.staged_stores = false; }},
+                    Variant{"drawn_tiles_of_two_groups", 2,
+                            [](Schedule& s) {
+                              s.tiles["rows"] = 128;
+                              s.warps_m = 8;
+                              s.tile_order = TileOrder::counter;
+                              s.outer_stages = 2;
+                            }},
                     Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }},
                     Variant{"output_over_the_query", 2, [](Schedule& s) { s.shared_limit = 9000; }, false}),
     [](const auto& info) { return std::string(info.param.name); });

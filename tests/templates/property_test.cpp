@@ -170,6 +170,7 @@ struct Case {
     schedule.descending = draw.one_in(2);
     schedule.last_tiles_first = draw.one_in(2);
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
+    schedule.polynomial_exponentials = draw.one_of<int>({0, 0, 0, 1, 2, 3, 5, 8});
   }
 
   /// Producer, consumers and products in flight, with every field of theirs.
@@ -193,8 +194,11 @@ struct Case {
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
     schedule.sums_by_products = draw.one_in(3);
     schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
+    schedule.turns = draw.one_of<Turns>({Turns::products, Turns::scores});
+    schedule.polynomial_exponentials = draw.one_of<int>({0, 0, 1, 2, 3, 8});
     schedule.persistent = !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
     if (schedule.persistent) schedule.outer_stages = draw.between(1, 2);
+    if (schedule.persistent && draw.one_in(2)) schedule.tile_order = TileOrder::counter;
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
     if (schedule.persistent && draw.one_in(3)) schedule.grid_order = GridOrder::sections;
   }

@@ -14,6 +14,8 @@ struct FlashcoreMachine {
   void (*barrier)(int line);
   float (*shuffle_xor)(float value, int mask, int line);
   int (*uniform)(int value, int line);
+  // How many tiles the launch's blocks have drawn before, of so many.
+  int (*draw_tile)(int count);
 
   // Check an access; the caller then does it.
   void (*read_global)(const void* source, int bytes, int line);

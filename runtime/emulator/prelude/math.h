@@ -30,6 +30,8 @@ FC_DEVICE float divide(float x, float y) {
 FC_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 FC_DEVICE float max(float a, float b) { return b != b || a > b ? a : b; }
 FC_DEVICE float min(float a, float b) { return b != b || a < b ? a : b; }
+FC_DEVICE float max_or_nan(float a, float b) { return a < b ? b : a; }
+FC_DEVICE float min_or_nan(float a, float b) { return b < a ? b : a; }
 FC_DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
 FC_DEVICE int min(int a, int b) { return a < b ? a : b; }

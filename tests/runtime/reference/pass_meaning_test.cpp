@@ -63,6 +63,9 @@ void add_cases_of_warpgroups(std::vector<Case>& all) {
   persistent.last_tiles_first = true;
   persistent.grid_order = GridOrder::sections;
   add("in_turns_persistent", persistent, 200, 150);
+  persistent.turns = Turns::scores;
+  persistent.tile_order = TileOrder::counter;
+  add("in_turns_for_scores", persistent, 200, 150);
   Schedule ascending = plain;
   ascending.descending = false;
   ascending.scale_late = ascending.lazy_scaling = true;

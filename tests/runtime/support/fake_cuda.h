@@ -35,6 +35,7 @@ struct FakeCuda {
   int major = 8, minor = 0;
   int shared_per_block = 166912;
   int capture_status = 0;
+  unsigned long long streams_before = 0;  ///< numbers of streams go on where handles come back
   std::size_t parameter_bytes = 0;      ///< how much of a parameter block to record
   bool recording = true;                ///< off: a launch returns at once, for measurements
   std::map<std::string, int> failures;  ///< function to result

@@ -193,6 +193,11 @@ FAKE(cuStreamIsCapturing, void*, int* status) {
   *status = state().capture_status;
   return 0;
 }
+FAKE(cuStreamGetId, void* stream, unsigned long long* id) {
+  ENTER(cuStreamGetId)
+  *id = reinterpret_cast<unsigned long long>(stream) + state().streams_before;
+  return 0;
+}
 // Time passes at launches, and at nothing else.
 FAKE(cuEventCreate, void** event, unsigned) {
   ENTER(cuEventCreate)

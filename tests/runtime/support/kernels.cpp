@@ -43,6 +43,15 @@ extern "C" __global__ void __launch_bounds__(64) scale(const __grid_constant__ P
   return source;
 }
 
+KernelSource drawing_kernel() {
+  KernelSource source = scale_kernel();
+  source.name = "drawing";
+  source.persistent = true;
+  source.parameters.push_back({Kind::tile_counter, 0, 0, 40});
+  source.parameter_bytes = 48;
+  return source;
+}
+
 KernelSource attention_like_kernel() {
   KernelSource source;
   source.name = "attention_like";

@@ -1,0 +1,28 @@
+// Where the blocks of a persistent kernel draw the numbers of their tiles.
+#pragma once
+
+#include "math.cuh"
+#include "thread.cuh"
+
+namespace fc {
+
+// One for each stream that launches the kernel, since launches of one stream follow each other. All are zero
+// while no launch runs.
+constexpr int tile_counters = 256;
+__device__ int tiles_drawn[tile_counters];
+
+// By lane 0 of a warp alone, which the compiler is told, so that what follows from the number takes none of the
+// few registers of a producer. The number of the tile after `tile`, of which there are `count`; at least that if
+// there is none. Block b has begun with tile b. Without a counter: as many further on as there are blocks, every
+// other time backwards.
+FC_DEVICE int next_tile(int counter, int tile, int count) {
+  const int blocks = grid_x();
+  if (counter == 0) return 2 * (tile / blocks + 1) * blocks - 1 - tile;
+  int* const drawn_of_launch = tiles_drawn + (counter - 1);
+  const int drawn = atomicAdd(drawn_of_launch, 1);
+  // Every block draws until there is nothing left: as often together as there are tiles.
+  if (drawn == count - 1) *drawn_of_launch = 0;
+  return __shfl_sync(1u, blocks + drawn, 0);
+}
+
+}  // namespace fc

@@ -1,0 +1,67 @@
+// Persistent blocks take every tile once, in rounds and drawn from a counter, and in rounds where a launch has no
+// counter. The emulator refuses a launch that leaves the counter other than it found it.
+#include <string>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "templates/attention.h"
+#include "tests/templates/support/attention_run.h"
+
+namespace flashcore {
+namespace {
+
+struct Order {
+  const char* name;
+  TileOrder tiles;
+  GridOrder grid;
+  bool has_counter = true;
+};
+
+void PrintTo(const Order& order, std::ostream* out) { *out << order.name; }
+
+class TileOrders : public testing::TestWithParam<Order> {};
+
+TEST_P(TileOrders, EveryTileIsComputedOnce) {
+  Schedule schedule;
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.tiles = {{"rows", 64}, {"cols", 32}};
+  schedule.persistent = schedule.last_tiles_first = true;
+  schedule.outer_stages = 2;
+  schedule.tile_order = GetParam().tiles;
+  schedule.grid_order = GetParam().grid;
+  const AttentionSpec spec{.head_dim = 32, .mask = causal()};
+  KernelSource source = generate(attention_forward(spec), schedule, find_target("sm_90a"));
+  const std::string counter = "p.tile_counter";
+  for (std::size_t at = source.body.find(counter); !GetParam().has_counter && at != std::string::npos;
+       at = source.body.find(counter, at))
+    source.body.replace(at, counter.size(), "0");
+  for (const AttentionInputs& in : {AttentionInputs{.batch = 2, .heads = 3, .kv_heads = 3, .q_len = 200, .kv_len = 150},
+                                    AttentionInputs{.q_len = 3, .kv_len = 40},
+                                    AttentionInputs{.heads = 7, .kv_heads = 7, .q_len = 64, .kv_len = 64}}) {
+    SCOPED_TRACE(fmt::format("{} heads, {} queries", in.heads, in.q_len));
+    KernelRun run = attention_run(spec, in);
+    const EmulationReport report = run.emulate(source);
+    EXPECT_EQ(run.compare(), "");
+    for (const OutputCoverage& output : report.outputs) {
+      EXPECT_EQ(output.unwritten, 0);
+      EXPECT_EQ(output.rewritten, 0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Order, TileOrders,
+    testing::Values(Order{"rounds", TileOrder::rounds, GridOrder::tiles_first},
+                    Order{"rounds_of_sections", TileOrder::rounds, GridOrder::sections},
+                    Order{"drawn", TileOrder::counter, GridOrder::tiles_first},
+                    Order{"drawn_across_heads", TileOrder::counter, GridOrder::tiles_last},
+                    Order{"drawn_of_sections", TileOrder::counter, GridOrder::sections},
+                    Order{"without_a_counter", TileOrder::counter, GridOrder::tiles_last, false},
+                    Order{"sections_without_a_counter", TileOrder::counter, GridOrder::sections, false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace flashcore
