@@ -115,7 +115,7 @@ TEST_P(Products, EqualTheSumInDoublePrecision) {
       view_of(a_bits.data(), dtype, {a_rows, a_columns}, {a_columns, 1}),
       view_of(b_bits.data(), dtype, {b_rows, b_columns}, {b_columns, 1}),
       view_of(y.data(), DType::f32, {64, n}, {n, 1})};
-  EmulatedKernel::build(source).run(parameters, 1, tensors);
+  (void)EmulatedKernel::build(source).run(parameters, 1, tensors);
   for (std::size_t m = 0; m < 64; ++m)
     for (std::size_t c = 0; c < N; ++c) {
       double sum = 0;
