@@ -178,6 +178,25 @@ void persistence(const Look& look) {
           "persistent = false", [](Schedule& other) { other.persistent = false; }, "persistent = false");
 }
 
+void loop_blocks(const Look& look) {
+  const Schedule& s = look.schedule;
+  const int blocks = s.loop_blocks;
+  if (blocks == 1) return;
+  const auto refuse = [&](const std::string& beside, std::string why, std::string fix = "loop_blocks = 1") {
+    look.refuse(
+        fmt::format("loop_blocks = {}{}", blocks, beside), std::move(why), std::move(fix),
+        [](Schedule& other) { other.loop_blocks = 1; }, "loop_blocks = 1");
+  };
+  if (blocks != 2 && blocks != 4 && blocks != 8)
+    return refuse("", "a cluster has 2, 4 or 8 blocks that share out a loop", "1, 2, 4 or 8");
+  if (s.copy != CopyInstruction::tma)
+    refuse(" without copy = tma", "blocks have clusters where there is a copy engine");
+  if (s.persistent)
+    refuse(" with persistent = true", "blocks that share out a loop work on one tile of rows, and all are there at once");
+  if (std::ranges::any_of(look.f.tensors, [](const Tensor& tensor) { return tensor.unwritten.has_value(); }))
+    refuse(" with probes", "what a value is in the end no block knows before all have put theirs together");
+}
+
 void number_formats(const Look& look) {
   const bool used = std::any_of(look.f.values.begin(), look.f.values.end(),
                                 [](const Value& value) { return value.type.dtype == DType::bf16; });
@@ -278,8 +297,8 @@ void missing_tiles(const Look& look) {
 
 constexpr Rule rules[] = {instruction,    copies,           warpgroups,     register_shares, chains,
                           exponentials,   turns,            sums_by_products, outer_stages,  persistence,
-                          tile_order,     number_formats,   register_limit, shared_limit,    resident_blocks,
-                          tiles,          warps,            stages,         missing_tiles};
+                          tile_order,     loop_blocks,      number_formats,   register_limit, shared_limit,
+                          resident_blocks, tiles,           warps,          stages,          missing_tiles};
 
 }  // namespace
 

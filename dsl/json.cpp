@@ -138,6 +138,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("persistent", schedule.persistent);
   visit("tile_order", schedule.tile_order);
   visit("outer_stages", schedule.outer_stages);
+  visit("loop_blocks", schedule.loop_blocks);
   visit("producer_registers", schedule.producer_registers);
   visit("consumer_registers", schedule.consumer_registers);
   visit("blocks_per_processor", schedule.blocks_per_processor);

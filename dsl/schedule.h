@@ -96,6 +96,9 @@ struct Schedule {
   /// Slots for a tile that is loaded outside loops. With two, a persistent block loads it for its next tile
   /// while this one's is in use, and a warpgroup that is done goes on before the others are.
   int outer_stages = 1;
+  /// Blocks of a cluster that share out the tiles of a loop: 1, 2, 4 or 8. What each has carried to its end
+  /// they put together through each other's shared memory. For problems of fewer rows than fill the GPU.
+  int loop_blocks = 1;
   int producer_registers = 0;  ///< a thread; 0: what the consumers leave
   int consumer_registers = 0;  ///< a thread; 0: the most that fit
 

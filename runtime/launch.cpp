@@ -218,7 +218,7 @@ GridSize LaunchPlan::grid_size(const Extents& extents, std::span<const ScalarVal
   // One row of blocks, which a persistent kernel takes apart by itself.
   const std::size_t dimensions = source_->persistent ? 1 : 3;
   static constexpr std::array<std::int64_t, 3> limits{largest_length, 65535, 65535};
-  std::array<std::int64_t, 3> blocks{1, 1, 1};
+  std::array<std::int64_t, 3> blocks{source_->cluster, 1, 1};
   for (std::size_t i = 0; i < grid_.size(); ++i) {
     const std::size_t dimension = std::min(i, dimensions - 1);
     std::int64_t& along = blocks[dimension];

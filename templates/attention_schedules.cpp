@@ -110,11 +110,17 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
                                       const AttentionProblem& problem) {
   std::vector<Schedule> schedules{ruled_schedule(spec, target, problem)};
   if (target.wgmma) {
-    // Fewer keys a tile, then one block a multiprocessor with small tiles, and then no warpgroups at all.
-    Schedule fewer_keys = schedules.front();
+    // Every block on its own, fewer keys a tile, then one block a multiprocessor with small tiles, and then no
+    // warpgroups at all.
+    Schedule alone = schedules.front();
+    if (alone.loop_blocks > 1) {
+      alone.loop_blocks = alone.blocks_per_processor = 1;
+      schedules.push_back(alone);
+    }
+    Schedule fewer_keys = alone;
     fewer_keys.tiles["cols"] = std::max(16, fewer_keys.tiles["cols"] - 32);
     schedules.push_back(std::move(fewer_keys));
-    Schedule smaller = schedules.front();
+    Schedule smaller = alone;
     smaller.tiles["rows"] = 128;
     smaller.tiles["cols"] = std::min(64, smaller.tiles["cols"]);
     smaller.warps_m = 8;

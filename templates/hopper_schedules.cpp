@@ -57,11 +57,12 @@ struct Look {
   }
 };
 
-/// Slots of a ring begin at multiples of 1024 bytes.
+/// Slots of a ring begin at multiples of 1024 bytes. Blocks that share out a loop get each other's outputs, in f32.
 int tile_bytes(const Look& look, const Schedule& s) {
   const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
   const auto slot = [&](int dim) { return (2 * cols * dim + 1023) / 1024 * 1024; };
-  return s.outer_stages * 2 * rows * look.d + s.stages * (slot(look.d) + slot(look.dv));
+  const int given = s.loop_blocks == 1 ? 0 : 4 * rows * (look.dv + 8) + 3 * 1024;
+  return s.outer_stages * 2 * rows * look.d + s.stages * (slot(look.d) + slot(look.dv)) + given;
 }
 
 Schedule tiles(int rows, int cols) {
@@ -151,11 +152,21 @@ Schedule wide(const Look& look) {
   return s;
 }
 
+/// Where tiles of 64 rows leave room, two blocks share out the keys of each: two tiles or more for either, since
+/// putting together what they have takes as long as one. Two blocks of head_dim 64 fit on a multiprocessor.
+void share_keys(const Look& look, int multiprocessors, Schedule& s) {
+  const std::int64_t all = 2 * look.blocks_of(64);
+  if (std::max(look.d, look.dv) > 64 || all > 2 * multiprocessors || look.problem.kv_len < 4 * s.tiles["cols"]) return;
+  s.loop_blocks = 2;
+  if (all > multiprocessors) s.blocks_per_processor = 2;
+}
+
 /// Fewer blocks of the usual size than multiprocessors: half the rows, twice the blocks.
-Schedule small(const Look& look) {
+Schedule small(const Look& look, int multiprocessors) {
   Schedule s = tiles(64, look.dv <= 128 ? 128 : 64);
   s.reduction_chains = 2;
   s.staged_stores = false;
+  share_keys(look, multiprocessors, s);
   while (tile_bytes(look, s) > shared_bytes) s.tiles["cols"] -= 16;
   return s;
 }
@@ -167,7 +178,7 @@ Schedule hopper_schedule(const AttentionSpec& spec, const AttentionProblem& prob
   const Look look{spec, problem};
   const int dim = std::max(look.d, look.dv);
   const bool few = problem.q_len > 0 && look.blocks_of(128) < multiprocessors;
-  Schedule s = few ? small(look) : dim <= 64 ? narrow(look) : dim <= 128 ? middle(look) : wide(look);
+  Schedule s = few ? small(look, multiprocessors) : dim <= 64 ? narrow(look) : dim <= 128 ? middle(look) : wide(look);
   while (tile_bytes(look, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
   s.last_tiles_first = look.masked;
   return s;

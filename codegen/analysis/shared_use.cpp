@@ -36,6 +36,7 @@ SharedUse shared_use(const Function& f, const Op& op) {
       if (op.buffer) use.reads.push_back(op.buffer);
       break;
     case OpCode::combine_shares:
+    case OpCode::peer:
     case OpCode::store:
       if (f[op.operands[0]].home.space == Space::shared)
         use.reads.push_back(buffer_of(f, op.operands[0]));

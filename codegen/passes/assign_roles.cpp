@@ -28,7 +28,8 @@ class RoleAssignment {
   void run() {
     const std::vector<OpId> program = std::move(f_[f_.body].ops);
     in_front_ = slice(program, [](const Op& op) {
-      return op.code == OpCode::survey || op.code == OpCode::place || op.code == OpCode::convert;
+      const bool constant = op.code == OpCode::convert && op.count == 0;  // nothing that blocks give each other
+      return op.code == OpCode::survey || op.code == OpCode::place || constant;
     });
     const bool placed = std::any_of(in_front_.begin(), in_front_.end(), [&](OpId id) {
       return f_[id].code == OpCode::survey || f_[id].code == OpCode::place;

@@ -8,8 +8,22 @@
 //                                            shared %m      = combine_shares %shares along cols(2w)
 //                                            of reduce_max
 //
+// What blocks of a cluster have carried to the end of a loop (share_loops) meets one level up. Each warp's rows
+// are put together by one block, warp after warp in turn, in whose shared memory every block writes what it
+// has of them. Then all meet once, and the warps whose rows it is read what all have given, block by block:
+//
+//   %a = peer %m from 0                      await_peers
+//   ...                                      %given = convert %m in exchange among 2 @ shared
+//   store ...                                meet_peers
+//                                            mergers { %a = peer %given from 0 ; ... ; store ... }
+//
 // A combine_shares that an earlier pass left (defer_reductions) takes the same way, behind the
 // shuffles that bring a warp's lanes together.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -29,7 +43,7 @@ AxisLayout holders(const AxisLayout& layout, bool lanes) {
 
 class Exchanger {
  public:
-  explicit Exchanger(Function& f) : f_(f) {}
+  Exchanger(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
 
   void run() {
     for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
@@ -41,6 +55,7 @@ class Exchanger {
           i += split(block, i, op);
       }
     }
+    if (schedule_.loop_blocks > 1) meet_peers();
   }
 
  private:
@@ -132,11 +147,56 @@ class Exchanger {
     f_.definition(made)->results[0] = whole;
   }
 
+  void meet_peers() {
+    const BlockId region = f_.add_block(), giving = f_.add_block();
+    const auto is_peer = [&](OpId id) { return f_[id].code == OpCode::peer; };
+    auto& ops = f_[f_.body].ops;
+    const auto first = std::find_if(ops.begin(), ops.end(), is_peer);
+    f_[region].ops.assign(first, ops.end());
+    ops.erase(first, ops.end());
+    Builder b(f_, giving);
+    b.append({.code = OpCode::await_peers}, {});
+    std::map<ValueId, ValueId> given;
+    for (OpId id : f_[region].ops) {
+      if (!is_peer(id)) continue;
+      const ValueId value = f_[id].operands[0];
+      if (!given.count(value)) given[value] = give(b, value);
+      f_[id].operands[0] = given[value];
+    }
+    b.append({.code = OpCode::meet_peers}, {});
+    Op mergers{.code = OpCode::mergers};
+    mergers.body = region;
+    b.append(std::move(mergers), {});
+    ops.insert(ops.end(), f_[giving].ops.begin(), f_[giving].ops.end());
+  }
+
+  /// A slot for each block, of the rows of those warps whose turn it is.
+  ValueId give(Builder& b, ValueId value) {
+    const TileType type = f_[value].type;
+    const Home home = f_[value].home;
+    const int warps = schedule_.consumer_threads() / 32, blocks = schedule_.loop_blocks;
+    if (type.is_scalar() || type.dtype != DType::f32 || home.axes[0].warps != warps)
+      throw ScheduleError({fmt::format("loop_blocks = {} for {}", blocks, f_.name),
+                           "its loop carries something that is not f32, or of which not every warp has rows of its own",
+                           "loop_blocks = 1", {}});
+    const int rows = home.axes[0].length() / warps * ((warps + blocks - 1) / blocks);
+    const bool tile = type.axes.size() == 2;
+    const int columns = tile ? f_[type.axes[1]].tile : rows;
+    Op convert{.code = OpCode::convert, .operands = {value}, .count = blocks};
+    convert.buffer = f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, tile ? rows : 1, columns, blocks,
+                                    tile ? shared_pitch(columns) : columns});
+    const ValueId slots = f_[b.append(std::move(convert), {type})].results[0];
+    f_[slots].home.space = Space::shared;
+    f_[slots].name = f_[value].name.empty() ? "given" : f_[value].name + "_given";
+    return slots;
+  }
+
   Function& f_;
+  const Schedule& schedule_;
 };
 
 }  // namespace
 
-void exchange_shares(Function& f, const PassContext&) { Exchanger(f).run(); }
+void exchange_shares(Function& f, const PassContext& context) { Exchanger(f, context.schedule).run(); }
 
 }  // namespace flashcore

@@ -24,6 +24,9 @@ void bound_masks(ir::Function& f, const PassContext& context);
 /// not visited is worth.
 void place_probes(ir::Function& f, const PassContext& context);
 
+/// Lets the blocks of a cluster share out the tiles of a loop, and puts together what they carry to its end.
+void share_loops(ir::Function& f, const PassContext& context);
+
 /// Takes the maximum and the mask of a tanh from its argument, and puts the tanh where it is read.
 void commute_tanh(ir::Function& f, const PassContext& context);
 
@@ -40,7 +43,8 @@ void separate_homes(ir::Function& f, const PassContext& context);
 /// Gives every value a home (Value::home), by propagation from the products.
 void infer_layouts(ir::Function& f, const PassContext& context);
 
-/// Lets shares that lie in different warps meet through shared memory.
+/// Lets shares that lie in different warps meet through shared memory, and what blocks of a cluster have
+/// through each other's.
 void exchange_shares(ir::Function& f, const PassContext& context);
 
 /// Makes loads with a home in shared memory asynchronous copies, several tiles ahead in loops.

@@ -61,6 +61,7 @@ std::string KernelPrinter::scalar(ValueId value) {
       case OpCode::constant: return number(op->number, f_[value].type.dtype);
       case OpCode::parameter: return "p." + f_[op->parameter].name;
       case OpCode::extent: return extent(op->axis);
+      case OpCode::part: return part_;
       case OpCode::index:
       case OpCode::tile_begin: return begin(op->axis);
       case OpCode::tile_count: {

@@ -27,7 +27,8 @@ KernelSource KernelPrinter::print() {
   collect_arguments();
   print_parameters();
   out_.blank();
-  out_.line("extern \"C\" __global__ void __launch_bounds__({}, {})", source_.threads,
+  const std::string cluster = source_.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", source_.cluster) : "";
+  out_.line("extern \"C\" __global__ void {}__launch_bounds__({}, {})", cluster, source_.threads,
             source_.min_blocks);
   {
     auto kernel = out_.block("{}(const __grid_constant__ Parameters p)", source_.name);
@@ -145,6 +146,10 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::dot: print_dot(op); break;
     case OpCode::convert: print_convert(op); break;
     case OpCode::combine_shares: print_combination(op); break;
+    case OpCode::peer: print_from_shared(op); break;
+    case OpCode::await_peers: out_.line("fc::await_cluster();"); break;
+    case OpCode::meet_peers: print_meeting_of_peers(); break;
+    case OpCode::mergers: print_mergers(op); break;
     case OpCode::place: print_place(op); break;
     case OpCode::load: print_load(op); break;
     case OpCode::store: print_store(op); break;

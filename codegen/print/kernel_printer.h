@@ -179,6 +179,14 @@ class KernelPrinter {
   void print_await_stores();
   void print_bulk_store(const ir::Op& op);
 
+  // print_cluster.cpp: what blocks of a cluster give each other
+  void print_part();
+  std::string given_address(const ir::Op& give) const;
+  std::string peer_address(const ir::Op& peer) const;
+  std::string moved_rows(const ir::Buffer& buffer) const;
+  void print_meeting_of_peers();
+  void print_mergers(const ir::Op& op);
+
   // print_block_dot.cpp: products of opaque blocks
   void print_block_dot(const ir::Op& op);
   std::string left_block(const SharedOperand& a, const ir::AxisLayout& rows,
@@ -232,6 +240,7 @@ class KernelPrinter {
   RingBarriers rings_;
   std::map<ir::BufferId, Ring> ring_names_;
   Ring drawn_;  ///< of the tiles that the producer draws
+  std::string part_;  ///< which block of its cluster this is
   std::string section_, section_blocks_, section_positions_;
   std::string block_count_;  ///< of a persistent kernel: how many tiles there are for all blocks
 

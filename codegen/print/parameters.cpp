@@ -36,6 +36,7 @@ std::size_t stride_count(const Tensor& tensor) {
 void KernelPrinter::collect_arguments() {
   source_.name = f_.name;
   source_.threads = schedule_.threads();
+  source_.cluster = schedule_.loop_blocks;
   source_.min_blocks = schedule_.blocks_per_processor;
   source_.register_budget = schedule_.register_limit;
   for (const Buffer& buffer : f_.buffers)
@@ -172,7 +173,11 @@ void KernelPrinter::print_grid() {
   source_.persistent = schedule_.persistent;
   if (schedule_.persistent) return;
   // Three axes are CUDA's own dimensions; what more there are share the third.
-  static constexpr const char* dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
+  std::string dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
+  if (source_.cluster > 1) {
+    print_part();
+    dimensions[0] += fmt::format(" / {}", source_.cluster);
+  }
   if (order.size() > 3) out_.line("int block = fc::block_z();");
   for (std::size_t i = 0; i < order.size(); ++i) {
     const bool shared = order.size() > 3 && i >= 2, last = i + 1 == order.size();

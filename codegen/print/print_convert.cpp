@@ -74,7 +74,8 @@ void KernelPrinter::print_to_shared(const Op& op) {
   out_.comment(fmt::format("{} in shared memory", label(from)));
   const BufferId over = buffer.over;
   out_.line("const fc::u32 {} = {};", storage_[value.index],
-            over ? chunk_base(f_[over], ring_names_[over].slot)
+            op.count ? given_address(op)
+            : over   ? chunk_base(f_[over], ring_names_[over].slot)
                  : chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
   Shape held = shape;
   if (op.shares.warps > 1) held.layouts.push_back(op.shares);
@@ -84,10 +85,10 @@ void KernelPrinter::print_to_shared(const Op& op) {
   scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, false));
   const std::string address =
       fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape));
-  const std::string array = storage_[from.index];
+  const std::string array = storage_[from.index], store = op.count ? "fc::store_peer" : "fc::store_shared";
   if (shape.axes.size() == 1) {
     scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, false));
-    out_.line("fc::store_shared<1>({}, &{}[i][e]);", address, array);
+    out_.line("{}<1>({}, &{}[i][e]);", store, address, array);
     return;
   }
   const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
@@ -98,7 +99,7 @@ void KernelPrinter::print_to_shared(const Op& op) {
     return fmt::format("{} * r{}", columns.slots, c ? fmt::format(" + {}", c) : "");
   };
   if (!is_half(buffer.dtype)) {
-    out_.line("fc::store_shared<{}>({}, &{}[i][j][{}]);", columns.slots, address, array, slot(0));
+    out_.line("{}<{}>({}, &{}[i][j][{}]);", store, columns.slots, address, array, slot(0));
     return;
   }
   if (columns.slots % 2 != 0)
@@ -133,10 +134,12 @@ void KernelPrinter::print_from_shared(const Op& op) {
   const Shape shape = shape_of(value);
   const bool vector = shape.axes.size() == 1;
   const int count = vector ? 1 : shape.layouts[1].slots, shares = op.shares.warps;
+  const bool given = op.code == OpCode::peer;
   out_.comment(shares > 1 ? fmt::format("{}: the warps' shares meet", label(value))
+               : given    ? fmt::format("{} of block {}", label(value), op.count)
                           : fmt::format("{} in rows", label(value)));
   declare(value);
-  const std::string base = shares > 1 ? chunk_base(buffer, "0") : storage_[from.index];
+  const std::string base = shares > 1 ? chunk_base(buffer, "0") : given ? peer_address(op) : storage_[from.index];
   Writer::Scopes scopes;
   scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, shares > 1));
   std::string element = fmt::format("{}[i]", storage_[value.index]);

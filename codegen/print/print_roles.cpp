@@ -137,6 +137,7 @@ void KernelPrinter::print_ring_barriers() {
     }
     out_.line("fc::publish_mbarriers();");
   }
+  if (source_.cluster > 1) out_.line("fc::enter_cluster();");
   out_.line("fc::barrier();");
 }
 
@@ -164,18 +165,19 @@ void KernelPrinter::print_role(const Op& op) {
   auto role = produces ? out_.block("if (warp >= {})", warps) : out_.block("else");
   if (split.producer)
     out_.line("fc::{}_registers<{}>();", produces ? "shrink" : "grow", produces ? split.producer : split.consumer);
-  Writer::Scopes one;
-  if (produces) one.push_back(out_.block("if (thread == {})", warps * 32));
-  declare_ring_places(op);
   const auto begins = begins_;
   const auto pointers = pointers_;
-  if (!produces && schedule_.alternate) print_turns(op, true);
   {
-    Writer::Scopes tiles;
-    if (schedule_.persistent) open_tiles(tiles);
+    Writer::Scopes scopes;
+    if (produces) scopes.push_back(out_.block("if (thread == {})", warps * 32));
+    declare_ring_places(op);
+    if (!produces && schedule_.alternate) print_turns(op, true);
+    if (schedule_.persistent) open_tiles(scopes);
     print_block(op.body);
     print_drawn_tile(produces);
   }
+  // Nobody leaves before all blocks of the cluster have begun.
+  if (produces && source_.cluster > 1) out_.line("fc::await_cluster();");
   if (!produces) {
     if (schedule_.alternate) print_turns(op, false);
     // Shared memory is the block's until the copy engine has read it.

@@ -21,7 +21,9 @@ enum class OpKind : std::uint8_t { source, elementwise, reduction, tile, memory,
 
 std::string_view name_of(OpCode code);
 OpKind kind_of(OpCode code);
-inline bool is_role(OpCode code) { return code == OpCode::producer || code == OpCode::consumers; }
+inline bool is_role(OpCode code) {
+  return code == OpCode::producer || code == OpCode::consumers || code == OpCode::mergers;
+}
 inline bool is_copy(OpCode code) { return code == OpCode::copy || code == OpCode::copy_async; }
 
 /// One index of a load or a store: the current tile of an axis, or one scalar position.
@@ -47,7 +49,7 @@ struct Op {
   BufferId buffer;  ///< copies, slots, convert to shared memory; survey and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
   double number = 0;                    ///< constant
-  int count = 0;                        ///< wait_copies, land_products
+  int count = 0;  ///< wait_copies, land_products; part, peer, and convert of what goes to another block
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot
   OpCode reduction{};                            ///< combine_shares: which reduction it finishes
   AxisLayout shares;  ///< combine_shares, convert of shares: the lanes and warps that hold one each

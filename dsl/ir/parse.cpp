@@ -122,6 +122,7 @@ class Parser {
 
   /// What the op names and its operands. A word in first place may also be an attribute already.
   void items(Op& op) {
+    if (op.code == OpCode::part) return;
     const bool named = kind_of(op.code) == OpKind::source;
     if (op.code != OpCode::constant && (in_.at(Token::Kind::line_end) || in_.at(":"))) return;
     if (!named && in_.at(Token::Kind::word) && !in_.followed_by('[')) return;
@@ -174,6 +175,10 @@ class Parser {
       op.reduction = *code;
     } else if (in_.take("pending")) {
       op.count = names_.integer("a number of groups");
+    } else if (in_.take("among")) {
+      op.count = names_.integer("a number of blocks");
+    } else if (in_.take("from")) {
+      op.count = names_.integer("the number of a block");
     } else if (in_.take("masking")) {
       op.masking = true;
     } else if (in_.take("started")) {

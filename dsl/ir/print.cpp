@@ -156,6 +156,8 @@ class Printer {
     if (op.scope == ReductionScope::warp) text += " by warp";
     if (op.code == OpCode::combine_shares) text += fmt::format(" of {}", name_of(op.reduction));
     if (op.code == OpCode::wait_copies || op.code == OpCode::land_products) text += fmt::format(" pending {}", op.count);
+    if (op.code == OpCode::part || op.code == OpCode::convert) text += op.count ? fmt::format(" among {}", op.count) : "";
+    if (op.code == OpCode::peer) text += fmt::format(" from {}", op.count);
     if (op.masking) text += " masking";
     if (op.started) text += " started";
     if (op.lazy) text += " lazy";

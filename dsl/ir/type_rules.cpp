@@ -202,8 +202,8 @@ TileType infer_type(const Function& f, const Op& op) {
   if (op.code == OpCode::transpose) return transpose_type(rule);
   if (op.code == OpCode::dot) return dot_type(rule);
   if (op.code == OpCode::load) return {f[op.tensor].dtype, accessed_axes(f, op)};
-  if (op.code == OpCode::combine_shares) rule.takes(1);
-  return rule.type(0);  // convert and combine_shares change where a tile lives, not what it is
+  if (op.code == OpCode::combine_shares || op.code == OpCode::peer) rule.takes(1);
+  return rule.type(0);  // convert, combine_shares and peer change where a tile lives, not what it is
 }
 
 TileType cast_type(const Function& f, const Op& op, DType dtype) {

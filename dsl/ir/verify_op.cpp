@@ -51,7 +51,8 @@ class OpVerifier {
     const bool along =
         kind == OpKind::reduction || op_.code == OpCode::loop || op_.code == OpCode::survey ||
         op_.code == OpCode::combine_shares || op_.code == OpCode::place ||
-        (kind == OpKind::source && op_.code != OpCode::constant && op_.code != OpCode::parameter);
+        (kind == OpKind::source && op_.code != OpCode::constant && op_.code != OpCode::parameter &&
+         op_.code != OpCode::part);
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
       fail("it names no axis");
   }
@@ -101,6 +102,7 @@ class OpVerifier {
         break;
       case OpCode::producer:
       case OpCode::consumers:
+      case OpCode::mergers:
         if (!op_.body || op_.body.index >= f_.blocks.size()) fail("it has no region");
         operands(0);
         results(0);
@@ -125,6 +127,8 @@ class OpVerifier {
       case OpCode::commit_copies:
       case OpCode::wait_copies:
       case OpCode::barrier:
+      case OpCode::await_peers:
+      case OpCode::meet_peers:
       case OpCode::await_turn:
       case OpCode::pass_turn:
       case OpCode::await_stores:
@@ -133,13 +137,20 @@ class OpVerifier {
         break;
       default:
         if (op_.code == OpCode::load) input();
-        if (op_.code == OpCode::convert && op_.buffer && !op_.operands.empty())
+        if (op_.code == OpCode::part) among();
+        // What goes to another block is the rows of some warps only.
+        if (op_.code == OpCode::convert && op_.buffer && !op_.count && !op_.operands.empty())
           fits_buffer(f_[op_.operands[0]].type.axes);
         if (kind_of(op_.code) != OpKind::source && op_.code != OpCode::load && op_.operands.empty())
           fail("it has no operand");
         results(1);
         result_is(infer_type(f_, op_));
     }
+  }
+
+  void among() const {
+    if (op_.count < 2)
+      fail(fmt::format("it is one of {} blocks", op_.count), "blocks that share out a loop are two or more");
   }
 
   void place() {

@@ -45,6 +45,7 @@ class Schedule:
     persistent: bool = False
     tile_order: Literal["rounds", "counter"] = "rounds"
     outer_stages: int = 1
+    loop_blocks: int = 1
     producer_registers: int = 0
     consumer_registers: int = 0
     blocks_per_processor: int = 1

@@ -92,6 +92,7 @@ FAMILIES = (
             "persistent": Choice(_BOOL),
             "tile_order": Choice(("rounds", "counter"), lambda genes, spec: genes["persistent"]),
             "outer_stages": Choice((1, 2), lambda genes, spec: genes["persistent"]),
+            "loop_blocks": Choice((1, 2, 4), lambda genes, spec: not genes["persistent"]),
             "producer_registers": Choice((0, 24, 32, 40, 56)),
             "consumer_registers": Choice((0, *range(152, 249, 8))),
             "keep_operands": Choice(_BOOL),

@@ -2,43 +2,39 @@
 
 #include <bit>
 #include <cstring>
-#include <exception>
-#include <utility>
 
 #include "runtime/emulator/block_meeting.h"
+#include "runtime/emulator/cluster.h"
 
 namespace flashcore {
 namespace {
-
-thread_local Block* running = nullptr;
 
 constexpr int row_bytes = 16;
 
 }  // namespace
 
-Block::Block(int threads, int shared_bytes, GlobalMemory& memory, std::function<void()> enter)
-    : memory_(memory),
-      enter_(std::move(enter)),
-      scheduler_(threads),
-      clocks_(threads),
+Block::Block(Cluster& cluster, int rank, int threads, int shared_bytes, GlobalMemory& memory)
+    : cluster_(cluster),
+      threads_(threads),
+      first_thread_(rank * threads),
+      memory_(memory),
+      scheduler_(cluster.scheduler()),
+      clocks_(cluster.clocks()),
       shared_(shared_bytes, clocks_),
       banks_(threads / lanes),
       warps_(static_cast<std::size_t>(threads / lanes)),
       copies_(static_cast<std::size_t>(threads)),
-      bulk_(threads, memory_, shared_, clocks_),
+      bulk_(scheduler_.threads(), memory_, shared_, clocks_),
       mbarriers_(scheduler_, shared_, clocks_,
                  [this](const TensorBox& box, int agent, std::int32_t time) {
                    bulk_.land(box, agent, time);
                  }),
-      named_(shared_, clocks_) {
+      named_(threads, shared_, clocks_) {
   for (int first = 0; first + ProductRequest::threads <= threads; first += ProductRequest::threads)
-    groups_.push_back(std::make_unique<Group>(first, shared_, clocks_));
+    groups_.push_back(std::make_unique<Group>(first_thread_ + first, shared_, clocks_));
 }
 
-Block& Block::current() { return *running; }
-
-void Block::run(int index, const GridSize& grid) {
-  running = this;
+void Block::prepare(int index, const GridSize& grid) {
   index_ = index;
   const auto x = static_cast<int>(grid.x), y = static_cast<int>(grid.y);
   position_ = {index % x, index / x % y, index / x / y};
@@ -53,19 +49,8 @@ void Block::run(int index, const GridSize& grid) {
     group->arrived = group->left = 0;
     group->products.reset();
   }
+  received_.clear();
   at_barrier_ = left_ = 0;
-  scheduler_.run([this] { run_thread(); }, [this] { return std::make_exception_ptr(deadlock()); });
-  banks_.flush();
-}
-
-void Block::run_thread() {
-  try {
-    enter_();
-    leave();
-  } catch (Fault& fault) {
-    if (fault.thread < 0) fault.thread = thread_index();
-    throw;
-  }
 }
 
 void Block::leave() {
@@ -78,11 +63,14 @@ void Block::leave() {
     Group& around = *groups_[index];
     ++around.left;
     if (around.arrived > 0) part(FaultKind::group_divergence, around.line, "leaves the kernel");
-    around.products.check_left(thread_index());
+    around.products.check_left(agent());
   }
   if (clocks_.running()) {
-    bulk_.check_left(thread_index());
-    if (left_ == scheduler_.threads()) mbarriers_.check_end();
+    bulk_.check_left(agent());
+    if (left_ == threads_) {
+      mbarriers_.check_end();
+      check_received();
+    }
   }
   if (at_barrier_ > 0) part(FaultKind::barrier_mismatch, barrier_line_, "leaves the kernel");
 }
@@ -90,25 +78,16 @@ void Block::leave() {
 // Who is where, told when the running thread finds that the others are elsewhere.
 void Block::part(FaultKind kind, int line, const std::string& here) {
   const bool in_warp = kind == FaultKind::divergence, in_group = kind == FaultKind::group_divergence;
-  const int threads = in_warp ? lanes : in_group ? ProductRequest::threads : scheduler_.threads(),
-            first = thread_index() / threads * threads;
+  const int threads = in_warp ? lanes : in_group ? ProductRequest::threads : threads_,
+            first = first_thread_ + thread_index() / threads * threads;
   throw Fault{kind, line,
-              fmt::format("thread {} {}, while {}", thread_index(), here,
-                          describe_waits(scheduler_, first, first + threads)),
+              fmt::format("thread {} {}, while {}", agent(), here,
+                          flashcore::describe_waits(scheduler_, first, first + threads)),
               in_warp ? "move it out of the condition, so that all 32 lanes reach it together"
               : in_group
                   ? "move it out of the condition, so that all 128 threads of the warpgroup reach it "
                     "together"
                   : "move the barrier out of the condition, so that every thread reaches it"};
-}
-
-Fault Block::deadlock() const {
-  int thread = 0;
-  while (scheduler_.finished(thread)) ++thread;
-  return {FaultKind::deadlock, scheduler_.wait_of(thread).line,
-          "nobody can go on: " + describe_waits(scheduler_, 0, scheduler_.threads()) +
-              mbarriers_.describe_waits() + named_.describe(),
-          "", thread};
 }
 
 void Block::barrier(int line) {
@@ -120,13 +99,13 @@ void Block::barrier(int line) {
     part(FaultKind::barrier_mismatch, line, here());
   barrier_line_ = line;
   ++mine.at_barrier;
-  if (++at_barrier_ < scheduler_.threads()) {
+  if (++at_barrier_ < threads_) {
     scheduler_.block({name_of(Primitive::barrier), line, &barriers_, barriers_});
     return;
   }
   at_barrier_ = 0;
   for (Warp& each : warps_) each.at_barrier = 0;
-  shared_.order_all();
+  shared_.order_block(first_thread_, threads_);
   banks_.flush();
   ++barriers_;
 }
@@ -217,7 +196,7 @@ void Block::load_matrices(std::uint32_t* fragment, std::uint32_t address, bool t
 void Block::load_rows(Warp& warp, bool transposed, int line) {
   constexpr std::size_t size = 8;
   std::uint16_t matrix[4][size][size];
-  const int first = thread_index() / lanes * lanes;
+  const int first = agent() / lanes * lanes;
   for (std::size_t l = 0; l < lanes; ++l) {
     shared_.read_row(warp.address[l], matrix[l / size][l % size],
                      {first + static_cast<int>(l), line});
@@ -269,7 +248,7 @@ void Block::load_block(std::uint32_t* held, std::uint32_t address, std::uint32_t
   mine.fragment[lane()] = held;
   mine.address[lane()] = address;
   mine.pitch[lane()] = pitch;
-  const int first = thread_index() / lanes * lanes;
+  const int first = agent() / lanes * lanes;
   meet_in_warp(Primitive::load_block, line, [&](Warp& all) {
     check_block(all, 2, line);
     std::uint16_t block[16][16];
@@ -294,7 +273,7 @@ void Block::store_block(std::uint32_t address, std::uint32_t pitch, const float*
   mine.blocks.d[lane()] = const_cast<float*>(held);
   mine.address[lane()] = address;
   mine.pitch[lane()] = pitch;
-  const int first = thread_index() / lanes * lanes;
+  const int first = agent() / lanes * lanes;
   meet_in_warp(Primitive::store_block, line, [&](Warp& all) {
     check_block(all, 4, line);
     std::array<std::uint32_t, lanes> chunks;

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,22 +26,27 @@
 
 namespace flashcore {
 
-/// Blocks run one after the other on the same stacks and the same storage.
+class Cluster;
+
+/// Blocks use the same storage one after the other.
 class Block {
  public:
-  /// `enter` runs the kernel as one thread.
-  Block(int threads, int shared_bytes, GlobalMemory& memory, std::function<void()> enter);
+  Block(Cluster& cluster, int rank, int threads, int shared_bytes, GlobalMemory& memory);
 
-  /// Throws a Fault that names its thread.
-  /// Block `index` of the grid, counted along x first, then y, then z.
-  void run(int index, const GridSize& grid);
+  /// What its cluster does with it: block `index` of the grid, counted along x first, then y, then z.
+  void prepare(int index, const GridSize& grid);
+  void start_clocks() { shared_.start_clocks(); }
+  /// The running thread is at the end of the kernel.
+  void leave();
+  void finish() { banks_.flush(); }
+  [[nodiscard]] std::string describe_waits() const { return mbarriers_.describe_waits() + named_.describe(); }
   [[nodiscard]] BankReport banks() const { return banks_.report(); }
 
-  /// The block that runs on this OS thread; what the primitives of machine.cpp work on.
+  /// The block whose thread runs on this OS thread; what the primitives of machine.cpp work on.
   static Block& current();
 
   // The primitives, as in codegen/prelude.
-  [[nodiscard]] int thread_index() const { return scheduler_.current(); }
+  [[nodiscard]] int thread_index() const { return agent() - first_thread_; }
   [[nodiscard]] int block_index(int dimension) const { return position_[static_cast<std::size_t>(dimension)]; }
   [[nodiscard]] int grid_extent(int dimension) const { return extent_[static_cast<std::size_t>(dimension)]; }
   void barrier(int line);
@@ -78,6 +83,10 @@ class Block {
   void meet(int barrier, int threads, int line);
   void signal(int barrier, int threads, int line);
   void set_registers(bool grow, int registers, int line);
+  void arrive_at_cluster(bool releases, int line);
+  void await_cluster(int line);
+  [[nodiscard]] std::uint32_t peer_address(std::uint32_t address, int rank, int line) const;
+  void store_peer(std::uint32_t address, const void* in, int bytes, int line);
   void open_products(int line);
   void multiply_warpgroup(float* d, const std::uint32_t* a_registers,
                           const ProductRequest::Same& what, int line);
@@ -118,8 +127,6 @@ class Block {
     WarpgroupProducts products;
   };
 
-  void run_thread();
-  void leave();
   template <class Act>
   void meet_in_warp(Primitive primitive, int line, const Act& act);
   template <class Act>
@@ -130,20 +137,24 @@ class Block {
   /// All lanes of a warp name one block, where the instruction can take it.
   static void check_block(const Warp& warp, std::uint32_t element_bytes, int line);
   [[noreturn]] void part(FaultKind kind, int line, const std::string& here);
-  [[nodiscard]] Fault deadlock() const;
+  void receive(std::uint32_t address, const void* in, int bytes, Accessor from);
+  void check_received() const;
   [[nodiscard]] Warp& warp() { return warps_[static_cast<std::size_t>(thread_index() / lanes)]; }
   [[nodiscard]] Group& group(int line);
   [[nodiscard]] std::size_t lane() const {
     return static_cast<std::size_t>(thread_index() % lanes);
   }
-  [[nodiscard]] Accessor accessor(int line) const { return {thread_index(), line}; }
+  /// The running thread, counted over the blocks of the cluster.
+  [[nodiscard]] int agent() const { return scheduler_.current(); }
+  [[nodiscard]] Accessor accessor(int line) const { return {agent(), line}; }
 
+  Cluster& cluster_;
+  int threads_, first_thread_;
   int index_ = 0;  ///< counted along x first, then y, then z
   std::array<int, 3> position_{}, extent_{};
   GlobalMemory& memory_;
-  std::function<void()> enter_;
-  Scheduler scheduler_;
-  Clocks clocks_;
+  Scheduler& scheduler_;
+  Clocks& clocks_;
   SharedMemory shared_;
   BankCounter banks_;
   std::vector<Warp> warps_;
@@ -152,6 +163,12 @@ class Block {
   Mbarriers mbarriers_;
   NamedBarriers named_;
   std::vector<std::unique_ptr<Group>> groups_;  ///< whole warpgroups
+
+  struct Received {
+    std::int32_t time = 0;
+    int line = 0;
+  };
+  std::map<int, Received> received_;  ///< the last that a thread of another block has written here
 
   int at_barrier_ = 0;  ///< threads of the block
   int left_ = 0;

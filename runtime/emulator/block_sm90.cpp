@@ -24,7 +24,7 @@ void Block::init_mbarrier(std::uint32_t mbarrier, int arrivals, int line) {
 
 void Block::publish_mbarriers() {
   shared_.start_clocks();
-  clocks_.publish(thread_index());
+  clocks_.publish(agent());
 }
 
 void Block::arrive(std::uint32_t mbarrier, std::uint32_t expected_bytes, int line) {
@@ -47,15 +47,15 @@ void Block::store_box(const void* map, std::uint32_t source, const int* at, int 
   bulk_.store(box_of(map, source, at, coordinates, accessor(line)), coordinates);
 }
 
-void Block::commit_stores() { bulk_.commit_stores(thread_index()); }
+void Block::commit_stores() { bulk_.commit_stores(agent()); }
 
 void Block::await_stores_read(int pending) {
-  bulk_.await_stores_read(pending, thread_index(), index_);
+  bulk_.await_stores_read(pending, agent(), index_);
 }
 
 void Block::fence_async() {
   shared_.start_clocks();
-  clocks_.fence(thread_index());
+  clocks_.fence(agent());
 }
 
 std::uint32_t Block::arrive_at_barrier(Primitive primitive, int barrier, int threads, int line) {
@@ -71,7 +71,7 @@ std::uint32_t Block::arrive_at_barrier(Primitive primitive, int barrier, int thr
             fmt::format("lane 0 comes to barrier {} of {} threads, lane {} to barrier {} of {}",
                         all.address[0], all.pitch[0], l, all.address[l], all.pitch[l]),
             "one barrier for all lanes of a warp"};
-    all.seen = named_.arrive(barrier, threads, {thread_index() / lanes * lanes, line});
+    all.seen = named_.arrive(barrier, threads, {agent() / lanes * lanes, line});
   });
   return mine.seen;
 }
@@ -80,7 +80,7 @@ void Block::meet(int barrier, int threads, int line) {
   const std::uint32_t seen = arrive_at_barrier(Primitive::meet, barrier, threads, line);
   const std::uint32_t* completions = named_.completions(barrier);
   if (*completions == seen) scheduler_.block({name_of(Primitive::meet), line, completions, seen});
-  named_.acquire(barrier, thread_index());
+  named_.acquire(barrier, agent());
 }
 
 void Block::signal(int barrier, int threads, int line) {
@@ -92,7 +92,7 @@ Block::Group& Block::group(int line) {
   if (index >= groups_.size()) {
     throw Fault{FaultKind::bad_operand, line,
                 fmt::format("thread {} belongs to no whole warpgroup: the block has {} threads",
-                            thread_index(), scheduler_.threads()),
+                            thread_index(), threads_),
                 "blocks of a multiple of 128 threads"};
   }
   return *groups_[index];

@@ -20,7 +20,7 @@ std::uint32_t word_address(std::uint32_t address, int word) {
 }  // namespace
 
 void SharedMemory::start_clocks() {
-  if (clocks_.running()) return;
+  if (std::exchange(clocked_, true)) return;
   clocks_.start(epoch_);
   more_.assign(words_.size(), 0);
   readers_.assign(1, {});

@@ -79,10 +79,10 @@ void Clocks::learn(int thread, int agent, std::int32_t time) {
   changed(thread);
 }
 
-void Clocks::meet_all() {
+void Clocks::meet(int first, int count) {
   Clock all;
-  for (const Clock& each : clocks_) all.join(each);
-  for (int thread = 0; thread < threads_; ++thread) {
+  for (int thread = first; thread < first + count; ++thread) all.join(of(thread));
+  for (int thread = first; thread < first + count; ++thread) {
     Clock& mine = clocks_[static_cast<std::size_t>(thread)];
     mine = all;
     mine.raise(thread, all[thread] + 1);

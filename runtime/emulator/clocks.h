@@ -1,4 +1,4 @@
-// Vector clocks: what each thread of a block knows of the others.
+// Vector clocks: what each thread of a block, or of a cluster, knows of the others.
 //
 // An agent is a thread, or something that works on shared memory in the name of threads: the tensor
 // cores of a warpgroup, the boxes that arrive at an mbarrier, the box stores of a thread. An access
@@ -62,8 +62,8 @@ class Clocks {
   void release(int thread, Clock& into);
   void acquire(int thread, const Clock& from);
   void learn(int thread, int agent, std::int32_t time);
-  /// All threads release and acquire.
-  void meet_all();
+  /// These threads release and acquire.
+  void meet(int first, int count);
   /// Puts the lanes of a warp at the same time, so that one time stands for a deed of all of them.
   std::int32_t level_warp(int first);
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/emulator/block.h"
+#include "runtime/emulator/cluster.h"
 
 namespace flashcore {
 namespace {
@@ -25,24 +25,30 @@ std::string line_of(const std::string& text, int wanted) {
   return begin == std::string::npos ? "" : line.substr(begin);
 }
 
-EmulatorError explain(const Fault& fault, const KernelSource& source, int block) {
+/// `cluster` counts clusters.
+EmulatorError explain(const Fault& fault, const KernelSource& source, int cluster) {
   const int lanes = Scheduler::warp_size;
+  const int block = cluster * source.cluster + fault.thread / source.threads, thread = fault.thread % source.threads;
   return {
-      fault.kind, block, fault.thread,
+      fault.kind, block, thread,
       Complaint{.what = fmt::format("{} in kernel {}, block {}, thread {} (warp {}, lane {})",
-                                    name_of(fault.kind), source.name, block, fault.thread,
-                                    fault.thread / lanes, fault.thread % lanes),
+                                    name_of(fault.kind), source.name, block, thread,
+                                    thread / lanes, thread % lanes),
                 .why = fmt::format("{}\n  code: {}", fault.why, line_of(source.body, fault.line)),
                 .fix = fault.fix,
                 .where = {source.name + ".cu", fault.line}}};
 }
 
-void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t tensors) {
+void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t tensors, const GridSize& grid) {
   if (parameter_bytes != static_cast<std::size_t>(source.parameter_bytes) ||
       tensors != source.tensors.size()) {
     throw InternalError(fmt::format(
         "kernel {} is run with {} bytes of parameters and {} tensors; it takes {} and {}",
         source.name, parameter_bytes, tensors, source.parameter_bytes, source.tensors.size()));
+  }
+  if (source.cluster < 1 || grid.x % static_cast<std::uint32_t>(source.cluster) != 0) {
+    throw InternalError(fmt::format("kernel {} has clusters of {} blocks and is run with {} along x", source.name,
+                                    source.cluster, grid.x));
   }
   if (source.threads <= 0 || source.threads % Scheduler::warp_size != 0) {
     throw InternalError(fmt::format("kernel {} has blocks of {} threads, not of whole warps",
@@ -50,12 +56,12 @@ void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t 
   }
 }
 
-/// What the workers share. Blocks are handed out in order, and a worker always finishes the block
-/// it has: so the failure of the lowest block is found whatever the timing.
+/// What the workers share. Clusters are handed out in order, and a worker always finishes the one it has: so the
+/// failure of the lowest is found whatever the timing.
 struct Progress {
   std::atomic<int> next{0};
   std::mutex mutex;
-  int failed_block = std::numeric_limits<int>::max();
+  int failed = std::numeric_limits<int>::max();
   std::exception_ptr error;
   BankReport banks;
 };
@@ -74,8 +80,8 @@ EmulatedKernel EmulatedKernel::build(const KernelSource& source,
 EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridSize grid,
                                     std::span<const TensorView> tensors,
                                     const EmulationOptions& options) const {
-  check(*source_, parameters.size(), tensors.size());
-  const int blocks = static_cast<int>(grid.count());
+  check(*source_, parameters.size(), tensors.size(), grid);
+  const int clusters = static_cast<int>(grid.count()) / source_->cluster;
   const auto start = std::chrono::steady_clock::now();
   GlobalMemory memory(source_->tensors, tensors);
   // The caller's bytes may lie anywhere; a parameter block is aligned like its widest member, a tensor map.
@@ -89,22 +95,22 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
   const auto work = [&] {
     int index = 0;
     try {
-      Block block(source_->threads, source_->shared_bytes, memory,
-                  [&] { kernel_->enter(aligned.data()); });
-      while ((index = progress.next.fetch_add(1)) < blocks) block.run(index, grid);
+      Cluster cluster(source_->cluster, source_->threads, source_->shared_bytes, memory,
+                      [&] { kernel_->enter(aligned.data()); });
+      while ((index = progress.next.fetch_add(1)) < clusters) cluster.run(index * cluster.size(), grid);
       const std::lock_guard lock(progress.mutex);
-      progress.banks.merge(block.banks());
+      progress.banks.merge(cluster.banks());
     } catch (...) {
-      progress.next = blocks;
+      progress.next = clusters;
       const std::lock_guard lock(progress.mutex);
-      if (index < progress.failed_block) {
-        progress.failed_block = index;
+      if (index < progress.failed) {
+        progress.failed = index;
         progress.error = std::current_exception();
       }
     }
   };
   const int cpus = static_cast<int>(std::thread::hardware_concurrency());
-  const int workers = std::min(blocks, options.workers > 0 ? options.workers : std::max(cpus, 1));
+  const int workers = std::min(clusters, options.workers > 0 ? options.workers : std::max(cpus, 1));
   {
     std::vector<std::jthread> others;
     for (int i = 1; i < workers; ++i) others.emplace_back(work);
@@ -114,7 +120,7 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
     try {
       std::rethrow_exception(progress.error);
     } catch (const Fault& fault) {
-      throw explain(fault, *source_, progress.failed_block);
+      throw explain(fault, *source_, progress.failed);
     }
   }
   if (memory.tiles_drawn() != 0) {

@@ -73,6 +73,15 @@ const FlashcoreMachine& emulated_machine() {
                    int line) { Block::current().signal(barrier, threads, line); },
       .set_registers = [](int grow, int registers,
                           int line) { Block::current().set_registers(grow != 0, registers, line); },
+      .arrive_at_cluster = [](int releases,
+                              int line) { Block::current().arrive_at_cluster(releases != 0, line); },
+      .await_cluster = [](int line) { Block::current().await_cluster(line); },
+      .peer_address = [](unsigned address, int block,
+                         int line) { return Block::current().peer_address(address, block, line); },
+      .store_peer =
+          [](unsigned address, const void* in, int bytes, int line) {
+            Block::current().store_peer(address, in, bytes, line);
+          },
       .open_products = [](int line) { Block::current().open_products(line); },
       .multiply_warpgroup =
           [](float* d, int n, const unsigned* a_registers, unsigned long long a,

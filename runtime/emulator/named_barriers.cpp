@@ -19,10 +19,10 @@ std::uint32_t NamedBarriers::arrive(int number, int threads, Accessor by) {
     refuse(FaultKind::bad_operand, fmt::format("there is no barrier {}", number),
            "1 to 15; barrier 0 is that of the block, barrier()");
   }
-  if (threads < lanes || threads % lanes != 0 || threads > clocks_.threads()) {
+  if (threads < lanes || threads % lanes != 0 || threads > threads_) {
     refuse(FaultKind::bad_operand,
            fmt::format("barrier {} of {} threads, in a block of {}", number, threads,
-                       clocks_.threads()),
+                       threads_),
            "whole warps, no more than the block has");
   }
   shared_.start_clocks();

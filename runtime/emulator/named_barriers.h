@@ -14,7 +14,9 @@ namespace flashcore {
 
 class NamedBarriers {
  public:
-  NamedBarriers(SharedMemory& shared, Clocks& clocks) : shared_(shared), clocks_(clocks) {}
+  /// Of a block with so many threads.
+  NamedBarriers(int threads, SharedMemory& shared, Clocks& clocks)
+      : threads_(threads), shared_(shared), clocks_(clocks) {}
   void reset() { barriers_.fill({}); }
 
   /// The warp of `by` comes to a barrier of `threads` threads. Returns how often it was complete
@@ -41,6 +43,7 @@ class NamedBarriers {
     return barriers_[static_cast<std::size_t>(number)];
   }
 
+  int threads_;
   SharedMemory& shared_;
   Clocks& clocks_;
   std::array<Barrier, 16> barriers_;

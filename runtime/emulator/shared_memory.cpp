@@ -25,6 +25,7 @@ SharedMemory::SharedMemory(int bytes, Clocks& clocks)
 void SharedMemory::reset() {
   epoch_ = first_epoch;
   clocks_.reset();
+  clocked_ = false;
   agents_.clear();
   std::fill(words_.begin(), words_.end(), Word{});
   std::fill(data_.begin(), data_.end(), std::byte{0xff});  // a NaN in every float type
@@ -123,8 +124,8 @@ void SharedMemory::note_read(Word& word, const Accessor& by, bool whole_warp) co
   word.read = now;
 }
 
-void SharedMemory::order_all() {
-  clocks_.running() ? clocks_.meet_all() : static_cast<void>(++epoch_);
+void SharedMemory::order_block(int first_thread, int threads) {
+  clocks_.running() ? clocks_.meet(first_thread, threads) : static_cast<void>(++epoch_);
 }
 
 void SharedMemory::read(std::uint32_t address, int bytes, void* out, Accessor by) {

@@ -36,8 +36,8 @@ class SharedMemory {
   /// A new block: every byte is unwritten and holds a NaN pattern.
   void reset();
 
-  /// All threads of the block have met: what was done is ordered before what follows.
-  void order_all();
+  /// All threads of the block, which these are, have met: what they did is ordered before what follows.
+  void order_block(int first_thread, int threads);
   /// From here on something orders some threads and not others.
   void start_clocks();
 
@@ -136,6 +136,7 @@ class SharedMemory {
   std::vector<std::byte> data_;
 
   Clocks& clocks_;
+  bool clocked_ = false;
   std::vector<std::uint32_t> more_;  ///< of each word: the first of `readers_`, or 0
   std::vector<Reader> readers_;
   std::uint32_t free_reader_ = 0;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,9 @@ class Evaluation {
         found_(f.buffers.size()),
         rings_(f.buffers.size()) {
     for (std::size_t i = 0; i < f.axes.size(); ++i) axes_[i] = cut(f.axes[i]);
+    for_each_op(f, f.body, [&](const Op& op, BlockId) {
+      if (op.code == OpCode::part) parts_ = op.count;
+    });
   }
 
   std::vector<ReferenceOutput> run() {
@@ -81,7 +85,7 @@ class Evaluation {
   /// One round a thread block: every position of the parallel axes.
   void blocks(std::size_t axis) {
     if (axis == f_.axes.size()) {
-      block(f_.body);
+      cluster();
       return;
     }
     AxisState& state = axes_[axis];
@@ -89,6 +93,29 @@ class Evaluation {
     if (kind == AxisKind::tiles || kind == AxisKind::whole) return blocks(axis + 1);
     const std::int64_t count = state.count;  // place() changes that of a ragged axis
     for (state.current = 0; state.current < count; ++state.current) blocks(axis + 1);
+  }
+
+  /// All blocks of a cluster. None has what the others give before these have come to their end, so that
+  /// they run twice; what they give takes nothing from others.
+  void cluster() {
+    if (parts_ == 1) {
+      block(f_.body);
+      return;
+    }
+    given_.clear();
+    for (const bool known : {false, true})
+      for (part_ = 0; part_ < parts_; ++part_) {
+        gives_ = !known;
+        block(f_.body);
+      }
+  }
+
+  /// A value as another block has it: its own, until that one's is known.
+  TileValue peer(const Op& op) {
+    const std::pair key(op.operands[0], op.count);
+    if (gives_) given_[{op.operands[0], part_}] = operand(op, 0);
+    const auto found = given_.find(key);
+    return found == given_.end() ? operand(op, 0) : found->second;
   }
 
   // Operations.
@@ -163,6 +190,7 @@ class Evaluation {
 
   TileValue tile_op(const Op& op) {
     if (op.code == OpCode::transpose) return transpose(operand(op, 0));
+    if (op.code == OpCode::peer) return peer(op);
     if (op.code != OpCode::dot) return operand(op, 0);  // only the home changes
     const TileValue* accumulator = op.operands.size() == 3 ? &operand(op, 2) : nullptr;
     return dot(operand(op, 0), operand(op, 1), accumulator, options_.precision);
@@ -260,6 +288,9 @@ class Evaluation {
       case OpCode::tile_count:
         number = static_cast<double>(axis.count);
         break;
+      case OpCode::part:
+        number = part_;
+        break;
       default:
         number = op.number;
         if (options_.precision == Precision::storage)
@@ -342,6 +373,9 @@ class Evaluation {
   Memory memory_;
   std::vector<std::vector<Found>> found_;  // by buffer: what the block's survey noted, by tile
   std::vector<std::deque<TileValue>> rings_;  // by buffer: what the producer filled, not read yet
+  int parts_ = 1, part_ = 0;               // blocks of a cluster, and the one that runs
+  bool gives_ = false;                     // it runs for what it gives the others
+  std::map<std::pair<ValueId, int>, TileValue> given_;  // by part
   bool masks_hold_ = false;                // on a tile that is known to be visible everywhere
 };
 

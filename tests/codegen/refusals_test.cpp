@@ -270,6 +270,78 @@ TEST(Refusals, ExponentialsOfEight) {
             "  try: 0 to 8");
 }
 
+TEST(Refusals, BlocksThatShareOutALoop) {
+  Schedule schedule = warpgroups(64, 64);
+  const Program program = attention_forward(head_dim(64));
+  schedule.loop_blocks = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  schedule.loop_blocks = 3;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "loop_blocks = 3\n"
+            "  why: a cluster has 2, 4 or 8 blocks that share out a loop\n"
+            "  try: 1, 2, 4 or 8");
+  schedule.loop_blocks = 2;
+  schedule.persistent = true;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "loop_blocks = 2 with persistent = true\n"
+            "  why: blocks that share out a loop work on one tile of rows, and all are there at once\n"
+            "  try: loop_blocks = 1");
+  Schedule small = tiles({{"rows", 64}, {"cols", 64}});
+  small.loop_blocks = 2;
+  EXPECT_EQ(refused(program, small).words,
+            "loop_blocks = 2 without copy = tma\n"
+            "  why: blocks have clusters where there is a copy engine\n"
+            "  try: loop_blocks = 1");
+}
+
+struct Carried {
+  Tile largest, sum;
+};
+
+// What is carried has to mean the same, whichever maximum it was computed with.
+TEST(Refusals, ALoopThatCannotBeSharedOut) {
+  const auto words = [](const std::function<Carried(const Tile&, const Tile&, const Carried&, Axis)>& round) {
+    ProgramBuilder b("carries");
+    const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N")), d = b.whole("d", 64);
+    const Tensor q = b.input("q", DType::bf16, {named("M"), 64}), k = b.input("k", DType::bf16, {named("N"), 64});
+    const Tensor y = b.output("y", DType::f32, {named("M")});
+    const Tile query = load(q(rows, d));
+    const Carried last = b.loop(cols, Carried{b.fill({rows}, -1e30), b.fill({rows}, 0).named("sum")}, [&](const Carried& s) {
+      const Tile scores = dot(query, transpose(load(k(cols, d))));
+      return round(scores, reduce_max(scores, cols), s, cols);
+    });
+    store(y(rows), last.sum);
+    Schedule schedule = warpgroups(64, 64);
+    schedule.loop_blocks = 2;
+    return refused(b.finish(), schedule, "sm_90a").words;
+  };
+  const auto grown = [](const Carried& s, const Tile& largest) { return maximum(s.largest, largest); };
+  EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
+              const Tile now = grown(s, largest);
+              return Carried{now, s.sum * exp(s.largest - now) + reduce_sum(exp(scores - now), cols)};
+            }),
+            "nothing was refused");
+  const std::string refusal =
+      "loop_blocks = 2 for carries\n"
+      "  why: what its loop carries as sum is no maximum, no sum, and no sum scaled as a maximum grows\n"
+      "  try: loop_blocks = 1";
+  // What is added does not follow the maximum; or another power of it; or the factor is none.
+  EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
+              const Tile now = grown(s, largest);
+              return Carried{now, s.sum * exp(s.largest - now) + reduce_sum(scores, cols)};
+            }),
+            refusal);
+  EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
+              const Tile now = grown(s, largest);
+              return Carried{now, s.sum * exp((s.largest - now) * 2.f) + reduce_sum(exp(scores - now), cols)};
+            }),
+            refusal);
+  EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
+              return Carried{grown(s, largest), s.sum * 0.5f + reduce_sum(scores, cols)};
+            }),
+            refusal);
+}
+
 TEST(Refusals, TurnsOfOneWarpgroup) {
   Schedule schedule = warpgroups(64, 64);
   schedule.alternate = true;

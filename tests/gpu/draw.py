@@ -136,6 +136,7 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "turns": pick.choice(["products", "scores"]),
         "tile_order": pick.choice(["rounds", "counter"]) if changes["persistent"] else "rounds",
         "blocks_per_processor": pick.choice([1, 1, 2]) if warps == 4 else 1,
+        "loop_blocks": 1 if changes["persistent"] else pick.choice([1, 1, 2, 4]),
         "producer_registers": 0,
         "consumer_registers": 0,
     }

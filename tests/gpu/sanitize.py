@@ -147,6 +147,8 @@ def launches() -> list[Launch]:
                groups(8, 96, alternate=True, turns="scores"), MANY_KEYS),
         Launch("wgmma polynomials", causal, groups(8, 96, polynomial_exponentials=3)),
         Launch("wgmma unstaged stores", {}, groups(8, 96, staged_stores=False)),
+        Launch("wgmma loops of 2 blocks", causal, groups(4, 64, loop_blocks=2)),
+        Launch("wgmma loops of 8 blocks", {"lse": True}, groups(8, 64, loop_blocks=8)),
         Launch("wgmma 128", wide | causal, groups(8, 128)),
         Launch("wgmma 256", widest | causal, groups(8, 64)),
         Launch("wgmma 40 and 72", {"head_dim": 40, "head_dim_v": 72}, groups(8, 64)),

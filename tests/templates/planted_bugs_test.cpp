@@ -287,6 +287,57 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"output_over_the_query", 2, [](Schedule& s) { s.shared_limit = 9000; }, false}),
     [](const auto& info) { return std::string(info.param.name); });
 
+class PlantedInClusters : public testing::Test {
+ protected:
+  AttentionSpec spec_ = small_spec();
+  KernelSource source_ = make();
+
+  void expect_needed(const std::string& pattern, int least, const std::vector<FaultKind>& kinds) {
+    EXPECT_GE(expect_missed(spec_, source_, pattern, "", kinds, many_tiles), least);
+  }
+
+ private:
+  [[nodiscard]] KernelSource make() const {
+    Schedule schedule;
+    schedule.instruction = Instruction::wgmma;
+    schedule.copy = CopyInstruction::tma;
+    schedule.tiles = {{"rows", 64}, {"cols", 16}};
+    schedule.loop_blocks = 2;
+    return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
+  }
+};
+
+TEST_F(PlantedInClusters, TheKernelItselfIsRight) {
+  const Outcome outcome = outcome_of(spec_, source_, many_tiles);
+  EXPECT_FALSE(outcome.fault);
+  EXPECT_EQ(outcome.words, "");
+}
+
+TEST_F(PlantedInClusters, EveryMeetingIsNeeded) {
+  const std::vector<FaultKind> kinds = {FaultKind::barrier_mismatch, FaultKind::race, FaultKind::uninitialized};
+  expect_needed(R"(fc::enter_cluster\(\);)", 1, kinds);
+  expect_needed(R"(fc::arrive_at_cluster\(\);)", 1, kinds);
+  expect_needed(R"(fc::await_cluster\(\);)", 3, kinds);
+  EXPECT_EQ(expect_missed(spec_, source_, R"(fc::arrive_at_cluster\(\);)", "fc::enter_cluster();", {FaultKind::race},
+                          many_tiles),
+            1);
+}
+
+TEST_F(PlantedInClusters, EveryGiftIsNeeded) {
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::store_peer<\d>\([^;]*;)", ";", {FaultKind::uninitialized}, many_tiles), 3);
+}
+
+TEST_F(PlantedInClusters, EveryBlockPutsItsOwnRowsTogether) {
+  const std::regex ownership(R"(warp % 2 == part| - \(warp - warp / 2\) \* \d+)");
+  const std::vector<std::smatch> places = matches(source_.body, ownership);
+  EXPECT_GE(places.size(), 10u);
+  for (const std::smatch& place : places) {
+    SCOPED_TRACE(line_of(source_, line_at(source_.body, place.position())));
+    const std::string instead = place.str().starts_with("warp") ? "true" : "";
+    EXPECT_NE(outcome_of(spec_, replaced(source_, place, instead), many_tiles).words, "") << "nobody missed it";
+  }
+}
+
 class PlantedBounds : public testing::Test {
  protected:
   AttentionSpec spec_ = small_spec();

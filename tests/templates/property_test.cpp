@@ -199,6 +199,7 @@ struct Case {
     schedule.persistent = !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
     if (schedule.persistent) schedule.outer_stages = draw.between(1, 2);
     if (schedule.persistent && draw.one_in(2)) schedule.tile_order = TileOrder::counter;
+    if (!schedule.persistent && draw.one_in(2)) schedule.loop_blocks = draw.one_of<int>({2, 2, 4, 8});
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
     if (schedule.persistent && draw.one_in(3)) schedule.grid_order = GridOrder::sections;
   }

@@ -6,6 +6,7 @@
 #define __global__
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __device__ static
 #define __forceinline__ inline
 

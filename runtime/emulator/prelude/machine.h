@@ -53,6 +53,11 @@ struct FlashcoreMachine {
   void (*signal)(int barrier, int threads, int line);
   void (*set_registers)(int grow, int registers, int line);
 
+  void (*arrive_at_cluster)(int releases, int line);
+  void (*await_cluster)(int line);
+  unsigned (*peer_address)(unsigned address, int block, int line);
+  void (*store_peer)(unsigned address, const void* in, int bytes, int line);
+
   // d[n / 8][4]. `a_registers` is null where a lies in shared memory.
   void (*open_products)(int line);
   void (*multiply_warpgroup)(float* d, int n, const unsigned* a_registers, unsigned long long a,

@@ -2,6 +2,7 @@
 // is plain C++ (types, the layout of shared tiles), it is that file.
 #pragma once
 
+#include "cluster.h"
 #include "convert.h"
 #include "cp_async.h"
 #include "gather.h"

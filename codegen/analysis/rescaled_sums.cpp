@@ -1,0 +1,193 @@
+#include "codegen/analysis/rescaled_sums.h"
+
+#include <algorithm>
+#include <map>
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// A product of values, with a sign.
+struct Term {
+  bool negative = false;
+  std::vector<ValueId> factors;  // in order
+  bool operator==(const Term&) const = default;
+  auto operator<=>(const Term&) const = default;
+};
+using Terms = std::vector<Term>;
+
+class Analysis {
+ public:
+  Analysis(const Function& f, const Op& loop)
+      : f_(f), arguments_(f[loop.body].arguments), next_(f[f[loop.body].ops.back()].operands) {}
+
+  CarriedValues run() {
+    CarriedValues found(next_.size());
+    for (std::size_t i = 0; i < next_.size(); ++i) found[i] = extreme(i);
+    for (std::size_t i = 0; i < next_.size(); ++i)
+      if (!found[i]) found[i] = sum(i, found);
+    return found;
+  }
+
+ private:
+  [[nodiscard]] ValueId carried(std::size_t i) const { return arguments_[i + 1]; }
+
+  [[nodiscard]] std::optional<CarriedValue> extreme(std::size_t i) {
+    const Op* op = f_.definition(next_[i]);
+    if (!op || (op->code != OpCode::max && op->code != OpCode::min)) return std::nullopt;
+    for (const std::size_t at : {0, 1})
+      if (op->operands[at] == carried(i) && !varies(op->operands[1 - at])) return CarriedValue{.extreme = op->code};
+    return std::nullopt;
+  }
+
+  /// next = carried * factor + added, as an fma, a sum, or a product with something to add to.
+  [[nodiscard]] std::optional<CarriedValue> sum(std::size_t i, const CarriedValues& known) {
+    const Op* op = f_.definition(next_[i]);
+    if (!op) return std::nullopt;
+    if (op->code == OpCode::fma) {
+      for (const std::size_t at : {0, 1})
+        if (op->operands[at] == carried(i)) return rescaled(op->operands[1 - at], degree_of(op->operands[2]), known);
+    } else if (op->code == OpCode::add) {
+      for (const std::size_t at : {0, 1})
+        if (const auto found = added(i, op->operands[at], degree_of(op->operands[1 - at]), known)) return found;
+    } else if (op->code == OpCode::dot && op->operands.size() == 3) {
+      return added(i, op->operands[2], degree_of_product(*op), known);
+    }
+    return std::nullopt;
+  }
+
+  /// What a round adds: for an exponent that is followed, whether it is a multiple of exp(exponent).
+  struct Degree {
+    bool varies = false;  ///< with what the loop carries
+    bool any = true;      ///< it can be said how
+    OpCode exponential{};
+    Terms exponent;       ///< the varying terms
+  };
+
+  [[nodiscard]] std::optional<CarriedValue> added(std::size_t i, ValueId to, const Degree& degree, const CarriedValues& known) {
+    if (to == carried(i)) return degree.varies ? std::nullopt : std::optional(CarriedValue{});
+    const Op* scaled = f_.definition(to);
+    if (!scaled || scaled->code != OpCode::mul) return std::nullopt;
+    for (const std::size_t at : {0, 1})
+      if (scaled->operands[at] == carried(i)) return rescaled(scaled->operands[1 - at], degree, known);
+    return std::nullopt;
+  }
+
+  /// The factor is exp(h(m) - h(m')), what is added a multiple of exp(-h(m')).
+  [[nodiscard]] std::optional<CarriedValue> rescaled(ValueId factor, const Degree& degree, const CarriedValues& known) {
+    const Op* op = f_.definition(factor);
+    if (!op || (op->code != OpCode::exp && op->code != OpCode::exp2)) return std::nullopt;
+    if (!degree.any || !degree.varies || degree.exponential != op->code) return std::nullopt;
+    const Terms exponent = terms(op->operands[0]);
+    for (std::size_t j = 0; j < known.size(); ++j) {
+      if (!known[j] || !known[j]->is_extreme()) continue;
+      Terms grown = degree.exponent;  // -h(m'), and h(m) made of it
+      for (Term term : degree.exponent) {
+        std::replace(term.factors.begin(), term.factors.end(), next_[j], carried(j));
+        std::sort(term.factors.begin(), term.factors.end());
+        term.negative = !term.negative;
+        grown.push_back(std::move(term));
+      }
+      std::sort(grown.begin(), grown.end());
+      if (grown == exponent && names_only(degree.exponent, next_[j]))
+        return CarriedValue{.factor = factor, .follows = j, .old_extreme = carried(j), .new_extreme = next_[j]};
+    }
+    return std::nullopt;
+  }
+
+  /// Whether a maximum is all that varies in some terms.
+  [[nodiscard]] bool names_only(const Terms& terms, ValueId extreme) {
+    return std::ranges::all_of(terms, [&](const Term& term) {
+      return std::ranges::all_of(term.factors, [&](ValueId v) { return v == extreme || !varies(v); });
+    });
+  }
+
+  /// A value as a sum of products, sorted. Of what does not vary nothing needs to be known.
+  [[nodiscard]] Terms terms(ValueId value) {
+    const Op* op = f_.definition(value);
+    const bool atom = !op || !varies(value) || std::ranges::find(next_, value) != next_.end();
+    Terms found;
+    if (!atom && (op->code == OpCode::add || op->code == OpCode::sub)) {
+      found = terms(op->operands[0]);
+      append(found, terms(op->operands[1]), op->code == OpCode::sub);
+    } else if (!atom && op->code == OpCode::neg) {
+      append(found, terms(op->operands[0]), true);
+    } else if (!atom && (op->code == OpCode::mul || op->code == OpCode::fma)) {
+      for (const Term& a : terms(op->operands[0]))
+        for (const Term& b : terms(op->operands[1])) {
+          Term product{a.negative != b.negative, a.factors};
+          product.factors.insert(product.factors.end(), b.factors.begin(), b.factors.end());
+          std::sort(product.factors.begin(), product.factors.end());
+          found.push_back(std::move(product));
+        }
+      if (op->code == OpCode::fma) append(found, terms(op->operands[2]), false);
+    } else {
+      found = {{false, {value}}};
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+  static void append(Terms& terms, const Terms& more, bool negative) {
+    for (Term term : more) {
+      term.negative = term.negative != negative;
+      terms.push_back(std::move(term));
+    }
+  }
+
+  [[nodiscard]] Degree degree_of_product(const Op& dot) {
+    return both(degree_of(dot.operands[0]), degree_of(dot.operands[1]));
+  }
+
+  /// Of the product of two values.
+  static Degree both(const Degree& a, const Degree& b) {
+    if (a.varies && b.varies) return {.varies = true, .any = false};
+    return a.varies ? a : b;
+  }
+
+  [[nodiscard]] Degree degree_of(ValueId value) {
+    constexpr Degree unknown{.varies = true, .any = false, .exponential = {}, .exponent = {}};
+    if (!varies(value)) return {};
+    const Op* op = f_.definition(value);
+    if (!op) return unknown;
+    switch (op->code) {
+      case OpCode::reduce_sum:
+      case OpCode::cast:
+      case OpCode::neg: return degree_of(op->operands[0]);
+      case OpCode::mul: return both(degree_of(op->operands[0]), degree_of(op->operands[1]));
+      case OpCode::dot: return op->operands.size() == 2 ? degree_of_product(*op) : unknown;
+      case OpCode::where: {
+        const Op* otherwise = f_.definition(op->operands[2]);
+        const bool zero = otherwise && otherwise->code == OpCode::constant && otherwise->number == 0;
+        return varies(op->operands[0]) || !zero ? unknown : degree_of(op->operands[1]);
+      }
+      case OpCode::exp:
+      case OpCode::exp2: {
+        Degree degree{.varies = true, .exponential = op->code};
+        for (const Term& term : terms(op->operands[0]))
+          if (std::ranges::any_of(term.factors, [&](ValueId v) { return varies(v); })) degree.exponent.push_back(term);
+        return degree;
+      }
+      default: return unknown;
+    }
+  }
+
+  /// Whether a value of the region depends on what the loop carries.
+  [[nodiscard]] bool varies(ValueId value) {
+    if (const auto known = varies_.find(value); known != varies_.end()) return known->second;
+    bool any = std::find(arguments_.begin() + 1, arguments_.end(), value) != arguments_.end();
+    if (const Op* op = f_.definition(value); op && !any)
+      for_each_use(*op, [&](const ValueId& v) { any = any || varies(v); });
+    return varies_[value] = any;
+  }
+
+  const Function& f_;
+  const std::vector<ValueId> arguments_, next_;
+  std::map<ValueId, bool> varies_;
+};
+
+}  // namespace
+
+CarriedValues carried_values(const Function& f, const Op& loop) { return Analysis(f, loop).run(); }
+
+}  // namespace flashcore

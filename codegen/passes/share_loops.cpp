@@ -1,0 +1,227 @@
+// Where row tiles do not fill the GPU, the blocks of a cluster share out the tiles of a loop, a run of
+// neighbours each, and put together what they have carried to its end. What a loop carries tells how:
+//
+//   m' = max(m, x)            the largest of all
+//   l' = l + x                the sum of all
+//   o' = o * g(m, m') + x     the sum of all, each o * g(its m, the m of all)
+//
+// The last is right where g = exp(h(m) - h(m')) and x is a multiple of exp(-h(m')), as in a softmax: then what
+// is carried means the same whatever m it was computed with. The pass looks at the terms of the exponents, and
+// refuses what it does not recognise.
+//
+//   %m, %o = loop cols from %b to %e      %part = part among 2, bounds %b2, %e2 of its tiles
+//   store %o                              %m, %o = loop cols from %b2 to %e2
+//                                         %m0 = peer %m from 0, %m1 = peer %m from 1, %all = max %m0, %m1
+//                                         %o0 = peer %o from 0, ..., %sum = %o0 g(%m0, %all) + %o1 g(%m1, %all)
+//                                         store %sum
+//
+// A sum that does not start at zero starts there in the first block alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "codegen/analysis/rescaled_sums.h"
+#include "codegen/passes/copy_ops.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class LoopSharing {
+ public:
+  LoopSharing(Function& f, int blocks) : f_(f), blocks_(blocks) {}
+
+  void run() {
+    const std::size_t at = find_loop();
+    loop_ = f_[f_.body].ops[at];
+    const CarriedValues carried = carried_values(f_, f_[loop_]);
+    for (std::size_t i = 0; i < f_[loop_].results.size(); ++i)
+      if (!carried[i]) refuse_value(i);
+    add_sums_once(carried);
+    narrow_bounds();
+    put_together(carried);
+    remove_dead_ops(f_);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string why, const Location& where) const {
+    throw ScheduleError({fmt::format("loop_blocks = {} for {}", blocks_, f_.name), std::move(why), "loop_blocks = 1", where});
+  }
+
+  [[noreturn]] void refuse_value(std::size_t i) const {
+    const std::string& name = f_[f_[loop_].results[i]].name;
+    refuse(fmt::format("what its loop carries{} is no maximum, no sum, and no sum scaled as a maximum grows",
+                       name.empty() ? "" : " as " + name),
+           f_[loop_].where);
+  }
+
+  /// The position of the program's one loop, behind which no product follows.
+  [[nodiscard]] std::size_t find_loop() const {
+    const auto& ops = f_[f_.body].ops;
+    const auto is_loop = [&](OpId id) { return f_[id].code == OpCode::loop; };
+    const auto found = std::find_if(ops.begin(), ops.end(), is_loop);
+    if (found == ops.end()) refuse("it has no loop to share out", {});
+    for (auto behind = found + 1; behind != ops.end(); ++behind)
+      if (is_loop(*behind) || f_[*behind].code == OpCode::dot)
+        refuse("what its blocks put together goes into another loop or product", f_[*behind].where);
+    return static_cast<std::size_t>(found - ops.begin());
+  }
+
+  [[nodiscard]] std::size_t position_of(OpId wanted) const {
+    const auto& ops = f_[f_.body].ops;
+    return static_cast<std::size_t>(std::find(ops.begin(), ops.end(), wanted) - ops.begin());
+  }
+
+  template <class Build>
+  void insert(std::size_t position, const Build& build) {
+    insert_before(f_, f_.body, position, f_[loop_].where, build);
+  }
+
+  ValueId part(Builder& b) const {
+    return f_[b.append({.code = OpCode::part, .count = blocks_}, {{DType::i32, {}}})].results[0];
+  }
+
+  /// Every block would count where a sum starts.
+  void add_sums_once(const CarriedValues& carried) {
+    for (std::size_t i = 0; i < f_[loop_].results.size(); ++i) {
+      const std::size_t operand = static_cast<std::size_t>(f_[loop_].bounds) + i;
+      const ValueId start = f_[loop_].operands[operand];
+      const double* number = constant_of(f_, start);
+      if (carried[i]->is_extreme() || (number && *number == 0)) continue;
+      insert(position_of(loop_), [&](Builder& b) {
+        const ValueId first = b.elementwise(OpCode::eq, {part(b), b.constant(0, DType::i32)});
+        const ValueId zero = b.constant(0, f_[start].type.dtype, f_[start].type.axes);
+        const ValueId mine = b.elementwise(OpCode::where, {first, start, zero});
+        f_[loop_].operands[operand] = mine;
+      });
+    }
+  }
+
+  /// The loop, and the survey of its tiles, go over this block's run of them.
+  void narrow_bounds() {
+    const Op loop = f_[loop_];
+    OpId first = loop_;
+    for (OpId id : f_[f_.body].ops)
+      if (f_[id].code == OpCode::survey && f_[id].buffer == loop.buffer) first = std::min(first, id, [&](OpId a, OpId b) {
+        return position_of(a) < position_of(b);
+      });
+    const auto bounds = static_cast<std::size_t>(loop.bounds);
+    const ValueId begin = loop.operands[0], end = loop.operands[bounds - 1];
+    std::map<ValueId, ValueId> mine;
+    insert(position_of(first), [&](Builder& b) {
+      const ValueId number = part(b), count = b.sub(end, begin), blocks = b.constant(blocks_, DType::i32);
+      const auto share = [&](ValueId of, const char* name) {
+        const ValueId tiles = b.elementwise(OpCode::div, {b.mul(count, of), blocks});
+        const ValueId bound = b.add(begin, tiles);
+        f_[bound].name = f_[loop.axis].name + name;
+        return bound;
+      };
+      const ValueId from = share(number, "_share_begin");
+      const ValueId to = share(b.add(number, b.constant(1, DType::i32)), "_share_end");
+      for (std::size_t i = 1; i + 1 < bounds; ++i)
+        mine[loop.operands[i]] =
+            b.elementwise(OpCode::max, {from, b.elementwise(OpCode::min, {loop.operands[i], to})});
+      mine[begin] = from;
+      mine[end] = to;
+    });
+    for (const OpId id : {first, loop_})
+      for (std::size_t i = 0; i < (id == loop_ ? bounds : 2); ++i)
+        if (const auto found = mine.find(f_[id].operands[i]); found != mine.end()) f_[id].operands[i] = found->second;
+  }
+
+  ValueId peer(Builder& b, ValueId value, int block) const {
+    const ValueId theirs =
+        f_[b.append({.code = OpCode::peer, .operands = {value}, .count = block}, {f_[value].type})].results[0];
+    f_[theirs].name = f_[value].name;
+    return theirs;
+  }
+
+  void put_together(const CarriedValues& carried) {
+    const std::vector<ValueId> ends = f_[loop_].results;
+    std::vector<ValueId> totals;
+    for (ValueId end : ends) {
+      totals.push_back(f_.add_value(f_[end].type, f_[end].name));
+      replace_uses(f_, end, totals.back());
+    }
+    std::vector<ValueId> made(ends.size());
+    insert(position_of(loop_) + 1, [&](Builder& b) {
+      for (std::size_t i = 0; i < ends.size(); ++i)
+        if (carried[i]->is_extreme()) made[i] = extreme(b, ends[i], carried[i]->extreme);
+      for (std::size_t i = 0; i < ends.size(); ++i)
+        if (!carried[i]->is_extreme()) made[i] = sum(b, ends, made, i, *carried[i]);
+    });
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      f_[totals[i]].definition = f_[made[i]].definition;
+      f_.definition(made[i])->results[0] = totals[i];
+      replace_uses(f_, made[i], totals[i]);
+    }
+  }
+
+  ValueId extreme(Builder& b, ValueId end, OpCode code) {
+    ValueId all;
+    for (int block = 0; block < blocks_; ++block) {
+      theirs_[end].push_back(peer(b, end, block));
+      all = block ? b.elementwise(code, {all, theirs_[end].back()}) : theirs_[end].back();
+    }
+    return all;
+  }
+
+  ValueId sum(Builder& b, const std::vector<ValueId>& ends, const std::vector<ValueId>& made, std::size_t i,
+              const CarriedValue& what) {
+    ValueId all;
+    for (int block = 0; block < blocks_; ++block) {
+      ValueId factor;
+      if (what.factor) factor = factor_of(b, what, ends[what.follows], made[what.follows], block);
+      const ValueId theirs = peer(b, ends[i], block);
+      if (!block)
+        all = factor ? b.mul(theirs, factor) : theirs;
+      else
+        all = factor ? b.elementwise(OpCode::fma, {theirs, factor, all}) : b.add(all, theirs);
+    }
+    return all;
+  }
+
+  /// The factor of a round, from a block's maximum to that of all.
+  ValueId factor_of(Builder& b, const CarriedValue& what, ValueId end, ValueId all, int block) {
+    ValueId& known = factors_[{what.factor, block}];
+    if (known) return known;
+    OpCopier copier(f_);
+    copier.rename(what.old_extreme, theirs_[end][static_cast<std::size_t>(block)]);
+    copier.rename(what.new_extreme, all);
+    return known = rebuild(b, copier, what.factor);
+  }
+
+  /// A value of the loop's region, made anew behind the loop.
+  ValueId rebuild(Builder& b, OpCopier& copier, ValueId value) const {
+    if (const ValueId renamed = copier.renamed(value); renamed != value) return renamed;
+    const Op* op = f_.definition(value);
+    const auto& ops = f_[f_[loop_].body].ops;
+    const auto inside = std::find_if(ops.begin(), ops.end(), [&](OpId id) { return op == &f_[id]; });
+    if (!op || inside == ops.end()) return value;
+    for (ValueId operand : std::vector(op->operands)) rebuild(b, copier, operand);
+    const OpId copied = copier.copy(*inside);
+    f_[b.block()].ops.push_back(copied);
+    return f_[copied].results[0];
+  }
+
+  Function& f_;
+  int blocks_;
+  OpId loop_;
+  std::map<ValueId, std::vector<ValueId>> theirs_;           // of a maximum: each block's
+  std::map<std::pair<ValueId, int>, ValueId> factors_;       // of a factor and a block
+};
+
+}  // namespace
+
+void share_loops(Function& f, const PassContext& context) {
+  if (context.schedule.loop_blocks > 1) LoopSharing(f, context.schedule.loop_blocks).run();
+}
+
+}  // namespace flashcore

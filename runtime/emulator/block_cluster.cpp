@@ -1,0 +1,62 @@
+// What a block and the others of its cluster do to each other.
+#include "runtime/emulator/block.h"
+#include "runtime/emulator/cluster.h"
+
+namespace flashcore {
+namespace {
+
+// A peer's address: its rank, counted from one, above the bits of an address.
+constexpr int rank_bit = 24;
+
+}  // namespace
+
+void Block::arrive_at_cluster(bool releases, int line) {
+  cluster_.barrier().arrive(releases, accessor(line));
+}
+void Block::await_cluster(int line) { cluster_.barrier().await(accessor(line)); }
+
+std::uint32_t Block::peer_address(std::uint32_t address, int rank, int line) const {
+  if (rank < 0 || rank >= cluster_.size())
+    throw Fault{FaultKind::bad_operand, line, fmt::format("there is no block {} in a cluster of {}", rank, cluster_.size()),
+                fmt::format("0 to {}", cluster_.size() - 1)};
+  return address | static_cast<std::uint32_t>(rank + 1) << rank_bit;
+}
+
+void Block::store_peer(std::uint32_t address, const void* in, int bytes, int line) {
+  const int rank = static_cast<int>(address >> rank_bit) - 1;
+  if (rank < 0 || rank >= cluster_.size())
+    throw Fault{FaultKind::bad_operand, line, fmt::format("{} is no address in a block of the cluster", address),
+                "peer_address() of an address in shared memory"};
+  banks_.gather(Primitive::store_shared, line, thread_index(), address, bytes);
+  cluster_[rank].receive(address & ((1u << rank_bit) - 1), in, bytes, accessor(line));
+}
+
+void Block::receive(std::uint32_t address, const void* in, int bytes, Accessor from) {
+  const int rank = first_thread_ / threads_;
+  if (!cluster_.barrier().knows_all(from.thread))
+    throw Fault{FaultKind::race, from.line,
+                fmt::format("block {} of the cluster is written to by a thread that does not know whether it has begun", rank),
+                "enter_cluster() in all threads and await_cluster() before the first write", from.thread};
+  if (left_ == threads_)
+    throw Fault{FaultKind::race, from.line,
+                fmt::format("block {} of the cluster is written to after it has left", rank),
+                "a wait at the cluster's barrier, in that block, behind the write", from.thread};
+  shared_.write(address, bytes, in, from);
+  if (from.thread / threads_ != rank) received_[from.thread] = {clocks_.now(from.thread), from.line};
+}
+
+void Block::check_received() const {
+  for (const auto& [thread, write] : received_) {
+    bool known = false;
+    for (int mine = first_thread_; mine < first_thread_ + threads_ && !known; ++mine)
+      known = clocks_.of(mine)[thread] >= write.time;
+    if (!known)
+      throw Fault{FaultKind::race, write.line,
+                  fmt::format("block {} of the cluster leaves, and none of its threads knows of what thread {} writes into its shared "
+                              "memory: the write may come later",
+                              first_thread_ / threads_, thread),
+                  "a wait at the cluster's barrier, in that block, behind the write"};
+  }
+}
+
+}  // namespace flashcore
