@@ -153,8 +153,10 @@ Schedule wide(const Look& look) {
 }
 
 /// Where tiles of 64 rows leave room, two blocks share out the keys of each: two tiles or more for either, since
-/// putting together what they have takes as long as one. Two blocks of head_dim 64 fit on a multiprocessor.
+/// putting together what they have takes as long as one. Two blocks of head_dim 64 fit on a multiprocessor. Measured
+/// where bounds alone say which keys a block sees.
 void share_keys(const Look& look, int multiprocessors, Schedule& s) {
+  if (!look.may_persist()) return;
   const std::int64_t all = 2 * look.blocks_of(64);
   if (std::max(look.d, look.dv) > 64 || all > 2 * multiprocessors || look.problem.kv_len < 4 * s.tiles["cols"]) return;
   s.loop_blocks = 2;
