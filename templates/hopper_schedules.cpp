@@ -43,7 +43,7 @@ struct Look {
   bool masked = !spec.mask.is_full();
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
   /// What a block finds out once, parts and tiles, it would have to find out for every tile of a persistent one.
-  [[nodiscard]] bool may_persist() const { return !ragged && mask_bounds_loop(spec); }
+  bool may_persist = !ragged && mask_bounds_loop(spec);
   /// A row sees some tiles of many: more than one condition, or one that is looked up.
   [[nodiscard]] bool few_tiles_a_row() const {
     return !spec.mask.tensors.empty() || spec.mask.text.find('&') != std::string::npos;
@@ -76,7 +76,7 @@ Schedule tiles(int rows, int cols) {
 
 /// Blocks that stay, with the next query on its way where there is room for it.
 void persist(const Look& look, Schedule& s) {
-  if (!look.may_persist()) return;
+  if (!look.may_persist) return;
   s.persistent = true;
   s.outer_stages = 2;
   const int output = 2 * s.tiles["rows"] * look.dv;
@@ -88,7 +88,7 @@ void persist(const Look& look, Schedule& s) {
 /// The softmax of 64 columns hides little, so three warpgroups share a multiprocessor; a mask of few tiles is
 /// better served by three small blocks than by one.
 Schedule narrow(const Look& look) {
-  const bool short_rows = look.keys_up_to(look.spec.score.text.empty() && look.may_persist() ? 1536 : 2048);
+  const bool short_rows = look.keys_up_to(look.spec.score.text.empty() && look.may_persist ? 1536 : 2048);
   if (look.masked && (short_rows || look.few_tiles_a_row())) {
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 3;
@@ -116,7 +116,7 @@ Schedule middle(const Look& look) {
     return s;
   }
   const bool widest = look.d == 128 && look.dv == 128;
-  if (widest && !look.masked && look.problem.kv_len >= 8192 && look.may_persist()) {
+  if (widest && !look.masked && look.problem.kv_len >= 8192 && look.may_persist) {
     Schedule s = tiles(128, 144);
     persist(look, s);
     s.scale_late = true;
@@ -156,7 +156,7 @@ Schedule wide(const Look& look) {
 /// putting together what they have takes as long as one. Two blocks of head_dim 64 fit on a multiprocessor. Measured
 /// where bounds alone say which keys a block sees.
 void share_keys(const Look& look, int multiprocessors, Schedule& s) {
-  if (!look.may_persist()) return;
+  if (!look.may_persist) return;
   const std::int64_t all = 2 * look.blocks_of(64);
   if (std::max(look.d, look.dv) > 64 || all > 2 * multiprocessors || look.problem.kv_len < 4 * s.tiles["cols"]) return;
   s.loop_blocks = 2;

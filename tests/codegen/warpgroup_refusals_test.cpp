@@ -1,0 +1,315 @@
+// What code generation refuses of Hopper's schedules and of programs under them, word by word.
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "codegen/why_not.h"
+#include "tests/codegen/support/programs.h"
+#include "tests/codegen/support/refusals.h"
+
+namespace flashcore {
+namespace {
+
+Schedule warpgroups(int rows, int cols) {
+  Schedule schedule = tiles({{"rows", rows}, {"cols", cols}});
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.warps_m = rows / 16;
+  return schedule;
+}
+
+TEST(WarpgroupRefusals, WarpgroupsAndTheCopyEngineComeTogether) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = warpgroups(128, 64);
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  EXPECT_EQ(refused(program, schedule, "sm_90").words,
+            "instruction wgmma on sm_90\n"
+            "  why: the target does not have it\n"
+            "  try: instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a");
+  schedule.instruction = Instruction::mma_m16n8k16;
+  EXPECT_EQ(refused(program, schedule, "sm_90").words,
+            "copy tma on sm_90\n"
+            "  why: the target does not have it\n"
+            "  try: copy = cp_async, or target sm_90a");
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "copy tma without instruction = wgmma\n"
+            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no other way\n"
+            "  try: both or neither");
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::cp_async;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "instruction wgmma without copy = tma\n"
+            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no other way\n"
+            "  try: both or neither");
+}
+
+TEST(WarpgroupRefusals, ShapesOfWarpgroups) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = warpgroups(128, 64);
+  schedule.softmax = Softmax::shared;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "instruction wgmma with softmax = shared\n"
+            "  why: its sums are in registers of a known order\n"
+            "  try: softmax = registers");
+  struct Warps {
+    int m, n;
+  };
+  for (const Warps warps : {Warps{16, 1}, {6, 1}, {4, 2}}) {
+    schedule = warpgroups(16 * warps.m, 64);
+    schedule.warps_n = warps.n;
+    EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+              "instruction wgmma with " + std::to_string(warps.m) + " x " + std::to_string(warps.n) +
+                  " warps\n"
+                  "  why: one to three warpgroups of four warps each lie along the rows\n"
+                  "  try: warps_m = 8 and warps_n = 1");
+  }
+  schedule = warpgroups(128, 64);
+  schedule.tiles["rows"] = 256;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "a tile of 256 along rows\n"
+            "  why: each of the 2 warpgroups makes 64 rows of a product\n"
+            "  try: warps_m = 16");
+  schedule.tiles["rows"] = 128;
+  schedule.tiles["cols"] = 272;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "a tile of 272 along cols\n"
+            "  why: a product of wgmma has up to 256 columns\n"
+            "  try: a tile of 256");
+}
+
+TEST(WarpgroupRefusals, SharesOfRegisters) {
+  const Program program = attention_forward(head_dim(64));
+  const auto words = [&](int producer, int consumers, int used) {
+    return std::to_string(producer) + " registers for a thread of the producer and " +
+           std::to_string(consumers) +
+           " for one of the consumers\n"
+           "  why: each is a multiple of 8 from 24 to 240, and a block has 65536, not " +
+           std::to_string(used) +
+           "\n"
+           "  try: 0 for both, which shares out what there is";
+  };
+  Schedule schedule = warpgroups(128, 64);
+  schedule.producer_registers = 40;
+  schedule.consumer_registers = 240;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(40, 240, 128 * 40 + 256 * 240));
+  schedule.producer_registers = 20;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(20, 240, 128 * 20 + 256 * 240));
+  schedule.producer_registers = 24;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  schedule.consumer_registers = 236;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(24, 236, 128 * 24 + 256 * 236));
+}
+
+TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = warpgroups(128, 64);
+  schedule.outer_stages = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "outer_stages = 2 without persistent = true\n"
+            "  why: a tile loaded outside loops has one slot, or two where a block works through several "
+            "tiles\n"
+            "  try: 1");
+  schedule.persistent = true;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  schedule.outer_stages = 3;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "outer_stages = 3\n"
+            "  why: a tile loaded outside loops has one slot, or two where a block works through several "
+            "tiles\n"
+            "  try: 1");
+  schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.grid_order = GridOrder::sections;
+  EXPECT_EQ(refused(program, schedule).words,
+            "grid_order = sections without persistent = true\n"
+            "  why: the hardware numbers blocks by three axes and no more\n"
+            "  try: tiles_first or tiles_last");
+  schedule.persistent = true;
+  EXPECT_EQ(refused(program, schedule).words,
+            "persistent = true without copy = tma\n"
+            "  why: what a block loads ahead for its next tile the copy engine brings\n"
+            "  try: persistent = false");
+  schedule.persistent = false, schedule.grid_order = GridOrder::tiles_first;
+  schedule.tile_order = TileOrder::counter;
+  EXPECT_EQ(refused(program, schedule).words,
+            "tile_order = counter without persistent = true\n"
+            "  why: a block that computes one tile draws no other\n"
+            "  try: tile_order = rounds");
+  schedule = warpgroups(128, 64);
+  schedule.persistent = true;
+  AttentionSpec packed = head_dim(64);
+  packed.layout = TensorLayout::thd;
+  EXPECT_EQ(refused(attention_forward(packed), schedule, "sm_90a").words,
+            "persistent = true with a ragged axis\n"
+            "  why: a block places rows once\n"
+            "  try: persistent = false");
+  AttentionSpec checkered = head_dim(64);
+  checkered.mask = chunked(40);
+  EXPECT_EQ(refused(attention_forward(checkered), schedule, "sm_90a").words,
+            "persistent = true for attention_forward\n"
+            "  why: a block finds out once which tiles hold something visible\n"
+            "  try: persistent = false");
+}
+
+TEST(WarpgroupRefusals, ChainsOfReductions) {
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.reduction_chains = 3;
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
+            "reduction_chains = 3\n"
+            "  why: a row's fragments are dealt out to 1, 2 or 4 chains\n"
+            "  try: 1");
+}
+
+TEST(WarpgroupRefusals, ExponentialsOfEight) {
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.polynomial_exponentials = 9;
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
+            "polynomial_exponentials = 9\n"
+            "  why: it counts exponentials of every eight\n"
+            "  try: 0 to 8");
+}
+
+TEST(WarpgroupRefusals, BlocksThatShareOutALoop) {
+  Schedule schedule = warpgroups(64, 64);
+  const Program program = attention_forward(head_dim(64));
+  schedule.loop_blocks = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  schedule.loop_blocks = 3;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "loop_blocks = 3\n"
+            "  why: a cluster has 2, 4 or 8 blocks that share out a loop\n"
+            "  try: 1, 2, 4 or 8");
+  schedule.loop_blocks = 2;
+  schedule.persistent = true;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "loop_blocks = 2 with persistent = true\n"
+            "  why: blocks that share out a loop work on one tile of rows, and all are there at once\n"
+            "  try: loop_blocks = 1");
+  Schedule small = tiles({{"rows", 64}, {"cols", 64}});
+  small.loop_blocks = 2;
+  EXPECT_EQ(refused(program, small).words,
+            "loop_blocks = 2 without copy = tma\n"
+            "  why: blocks have clusters where there is a copy engine\n"
+            "  try: loop_blocks = 1");
+}
+
+struct Carried {
+  Tile largest, sum;
+};
+
+// What is carried has to mean the same, whichever maximum it was computed with.
+TEST(WarpgroupRefusals, ALoopThatCannotBeSharedOut) {
+  const auto words = [](const std::function<Carried(const Tile&, const Tile&, const Carried&, Axis)>& round) {
+    ProgramBuilder b("carries");
+    const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N")), d = b.whole("d", 64);
+    const Tensor q = b.input("q", DType::bf16, {named("M"), 64}), k = b.input("k", DType::bf16, {named("N"), 64});
+    const Tensor y = b.output("y", DType::f32, {named("M")});
+    const Tile query = load(q(rows, d));
+    const Carried last = b.loop(cols, Carried{b.fill({rows}, -1e30), b.fill({rows}, 0).named("sum")}, [&](const Carried& s) {
+      const Tile scores = dot(query, transpose(load(k(cols, d))));
+      return round(scores, reduce_max(scores, cols), s, cols);
+    });
+    store(y(rows), last.sum);
+    Schedule schedule = warpgroups(64, 64);
+    schedule.loop_blocks = 2;
+    return refused(b.finish(), schedule, "sm_90a").words;
+  };
+  const auto grown = [](const Carried& s, const Tile& largest) { return maximum(s.largest, largest); };
+  EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
+              const Tile now = grown(s, largest);
+              return Carried{now, s.sum * exp(s.largest - now) + reduce_sum(exp(scores - now), cols)};
+            }),
+            "nothing was refused");
+  const std::string refusal =
+      "loop_blocks = 2 for carries\n"
+      "  why: what its loop carries as sum is no maximum, no sum, and no sum scaled as a maximum grows\n"
+      "  try: loop_blocks = 1";
+  // What is added does not follow the maximum; or another power of it; or the factor is none.
+  EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
+              const Tile now = grown(s, largest);
+              return Carried{now, s.sum * exp(s.largest - now) + reduce_sum(scores, cols)};
+            }),
+            refusal);
+  EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
+              const Tile now = grown(s, largest);
+              return Carried{now, s.sum * exp((s.largest - now) * 2.f) + reduce_sum(exp(scores - now), cols)};
+            }),
+            refusal);
+  EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
+              return Carried{grown(s, largest), s.sum * 0.5f + reduce_sum(scores, cols)};
+            }),
+            refusal);
+}
+
+TEST(WarpgroupRefusals, TurnsOfOneWarpgroup) {
+  Schedule schedule = warpgroups(64, 64);
+  schedule.alternate = true;
+  const Program program = attention_forward(head_dim(64));
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "alternate = true with one warpgroup\n"
+            "  why: one warpgroup has nobody to take turns with\n"
+            "  try: alternate = false");
+  schedule = warpgroups(128, 64);
+  schedule.alternate = true;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+}
+
+TEST(WarpgroupRefusals, SumsOverRowsThatNoLoopClears) {
+  const Schedule schedule = warpgroups(64, 64);
+  const Refusal outside = refusal<SpecError>([&] {
+    ProgramBuilder b("refused");
+    const Axis part = b.parallel("part", named("P")), k = b.whole("k", 64);
+    const Axis rows = b.parallel_tiles("rows", named("R")), cols = b.parallel_tiles("cols", named("C"));
+    const Tensor ends = b.input("ends", DType::i32, {named("P")});
+    const Tensor x = b.input("x", DType::bf16, {named("R"), 64}), y = b.input("y", DType::bf16, {named("C"), 64});
+    const Tensor o = b.output("o", DType::f32, {named("P"), named("R"), named("C")});
+    b.place(cols, b.constant(0, DType::i32), load(ends(part)));
+    const Tile keys = load(y(cols, k));
+    const Tile products = dot(load(x(rows, k)), transpose(keys));
+    const Tile sums = dot(cast(products, DType::bf16), keys);
+    store(o(part, rows, cols), products * reduce_sum(sums, k));
+    generate(b.finish(), schedule, find_target("sm_90a"));
+  });
+  EXPECT_TRUE(outside.own_line);
+  EXPECT_EQ(outside.words,
+            "a product that sums over the ragged axis cols outside a loop over it\n"
+            "  why: copies of whole tiles bring rows beyond the axis, and loops alone clear them\n"
+            "  try: loop over the axis, or copy = cp_async");
+}
+
+TEST(WarpgroupRefusals, WhatTheCopyEngineAndWarpgroupsCannotRead) {
+  const auto on_hopper = [](const std::function<Program()>& program) {
+    Schedule schedule = tiles({{"m", 64}, {"n", 64}});
+    schedule.instruction = Instruction::wgmma;
+    schedule.copy = CopyInstruction::tma;
+    return refusal<SpecError>([&] { generate(program(), schedule, find_target("sm_90a")); });
+  };
+  const Refusal strided = on_hopper([] {
+    ProgramBuilder b("refused");
+    const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
+    const Axis k = b.whole("k", 32);
+    const Tensor a = b.input("a", DType::f16, {named("M"), 32, 2});
+    const Tensor bt = b.input("b", DType::f16, {named("N"), 32});
+    const Tensor o = b.output("o", DType::f32, {named("M"), named("N")});
+    store(o(m, n), dot(load(a(m, k, b.constant(1, DType::i32))), transpose(load(bt(n, k)))));
+    return b.finish();
+  });
+  EXPECT_TRUE(strided.own_line);
+  EXPECT_EQ(strided.words,
+            "a product of a along dimension 1\n"
+            "  why: bulk copies need neighbouring elements in the last axis of the tile\n"
+            "  try: index the last dimension with the tile's last axis, and transpose the tile");
+}
+
+TEST(WarpgroupRefusals, WarpgroupsWithNothingToMultiply) {
+  Schedule schedule = tiles({{"rows", 64}, {"cols", 32}});
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  EXPECT_EQ(refused(row_softmax(), schedule, "sm_90a").words,
+            "copy = tma for row_softmax\n"
+            "  why: it has no product whose operands the copy engine could bring\n"
+            "  try: instruction = mma_m16n8k16 and copy = cp_async");
+}
+
+}  // namespace
+}  // namespace flashcore
