@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/passes/rewrite.h"
+
 namespace flashcore {
 
 using namespace ir;
@@ -11,7 +13,7 @@ namespace {
 class CutSearch {
  public:
   CutSearch(const Function& f, const Op& loop)
-      : f_(f), ops_(f[loop.body].ops), arguments_(f[loop.body].arguments), yield_(f[ops_.back()]) {}
+      : f_(f), body_(loop.body), ops_(f[loop.body].ops), arguments_(f[loop.body].arguments), yield_(f[ops_.back()]) {}
 
   std::optional<ProductCut> run() {
     if (!find_computed() || !find_late() || !divide() || shares_a_slot()) return std::nullopt;
@@ -106,17 +108,10 @@ class CutSearch {
     return value;
   }
 
-  [[nodiscard]] std::vector<OpId> readers(ValueId value) const {
-    std::vector<OpId> found;
-    for (OpId id : ops_) {
-      bool reads = false;
-      for_each_use(f_[id], [&](const ValueId& v) { reads = reads || v == value; });
-      if (reads) found.push_back(id);
-    }
-    return found;
-  }
+  [[nodiscard]] std::vector<OpId> readers(ValueId value) const { return readers_of(f_, body_, value); }
 
   const Function& f_;
+  const BlockId body_;
   const std::vector<OpId>& ops_;
   const std::vector<ValueId>& arguments_;
   const Op& yield_;

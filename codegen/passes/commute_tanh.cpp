@@ -7,9 +7,9 @@
 //   r = reduce_max w                                 w  = where s' > -inf, tanh (s' k), -inf
 //
 // Then nothing waits for the tanh of a tile before the one operation that reads it, which can take it in.
-#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "codegen/passes/passes.h"
@@ -44,21 +44,6 @@ class Commutation {
 
   [[nodiscard]] bool of_probe(OpId id) const { return id.index < probes_.size() && probes_[id.index]; }
 
-  /// The ops of the block, in order, that read the value, themselves or inside.
-  [[nodiscard]] std::vector<OpId> readers(BlockId block, ValueId value) const {
-    std::vector<OpId> found;
-    for (OpId id : f_[block].ops) {
-      bool reads = false;
-      const auto look = [&](const Op& op, BlockId = {}) {
-        for_each_use(op, [&](const ValueId& v) { reads = reads || v == value; });
-      };
-      look(f_[id]);
-      if (f_[id].body) for_each_op(f_, f_[id].body, look);
-      if (reads) found.push_back(id);
-    }
-    return found;
-  }
-
   [[nodiscard]] std::optional<Capped> find(BlockId block, OpId id) const {
     const Op& tanh = f_[id];
     if (tanh.code != OpCode::tanh || f_[tanh.results[0]].type.axes.size() != 2 || of_probe(id)) return std::nullopt;
@@ -70,11 +55,11 @@ class Commutation {
           found.scores = scaled->operands[1 - k];
         }
     if (f_[found.scores].type != f_[found.value].type) return std::nullopt;
-    if (const auto reads = readers(block, found.value); reads.size() == 1 && hides(f_[reads[0]], found.value)) {
+    if (const auto reads = readers_of(f_, block, found.value); reads.size() == 1 && hides(f_[reads[0]], found.value)) {
       found.mask = reads[0];
       found.value = f_[found.mask].results[0];
     }
-    for (OpId reader : readers(block, found.value)) {
+    for (OpId reader : readers_of(f_, block, found.value)) {
       if (of_probe(reader)) {
         if (!found.probe) found.probe = reader;
       } else if (f_[reader].code == OpCode::reduce_max && !found.reader) {
@@ -102,14 +87,14 @@ class Commutation {
       scores = found.value;
       f_[scores].name = f_[found.scores].name;
     }
-    const auto after = [&](OpId op) { return position_of(block, op) + 1; };
-    if (found.probe) f_[cap(block, found, scores, found.value, position_of(block, found.probe), true)].name = name;
+    const auto after = [&](OpId op) { return position_of(f_, block, op) + 1; };
+    if (found.probe) f_[cap(block, found, scores, found.value, position_of(f_, block, found.probe), true)].name = name;
     for (OpId maximum : found.maxima) {
       f_[maximum].operands[0] = scores;
       const ValueId most = f_[maximum].results[0];
       std::swap(f_[cap(block, found, most, most, after(maximum), false)].name, f_[most].name);
     }
-    f_[cap(block, found, scores, found.value, position_of(block, found.reader), false)].name = name;
+    f_[cap(block, found, scores, found.value, position_of(f_, block, found.reader), false)].name = name;
   }
 
   /// Puts tanh(x k), and -inf where x is, what the mask has hidden, at a position. From there on it is read
@@ -135,11 +120,6 @@ class Commutation {
       });
     if (f_[id].body)
       for (OpId inside : std::vector(f_[f_[id].body].ops)) rename(inside, from, to, probes);
-  }
-
-  [[nodiscard]] std::size_t position_of(BlockId block, OpId op) const {
-    const auto& ops = f_[block].ops;
-    return static_cast<std::size_t>(std::find(ops.begin(), ops.end(), op) - ops.begin());
   }
 
   Function& f_;

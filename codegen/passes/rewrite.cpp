@@ -55,6 +55,25 @@ std::vector<int> count_uses_without_probes(const Function& f) {
   return uses;
 }
 
+std::vector<OpId> readers_of(const Function& f, BlockId block, ValueId value) {
+  std::vector<OpId> found;
+  for (OpId id : f[block].ops) {
+    bool reads = false;
+    const auto look = [&](const Op& op, BlockId = {}) {
+      for_each_use(op, [&](const ValueId& v) { reads = reads || v == value; });
+    };
+    look(f[id]);
+    if (f[id].body) for_each_op(f, f[id].body, look);
+    if (reads) found.push_back(id);
+  }
+  return found;
+}
+
+std::size_t position_of(const Function& f, BlockId block, OpId op) {
+  const auto& ops = f[block].ops;
+  return static_cast<std::size_t>(std::find(ops.begin(), ops.end(), op) - ops.begin());
+}
+
 void replace_uses(Function& f, ValueId from, ValueId to) {
   for_each_op(f, f.body, [&](Op& op, BlockId) {
     for_each_use(op, [&](ValueId& v) {

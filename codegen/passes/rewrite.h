@@ -21,6 +21,12 @@ std::vector<bool> ops_of_probes(const ir::Function& f);
 /// As count_uses, without what probes read.
 std::vector<int> count_uses_without_probes(const ir::Function& f);
 
+/// The ops of a block, in order, that read a value, themselves or in a region of theirs.
+std::vector<ir::OpId> readers_of(const ir::Function& f, ir::BlockId block, ir::ValueId value);
+
+/// Where an op stands in its block.
+std::size_t position_of(const ir::Function& f, ir::BlockId block, ir::OpId op);
+
 /// Makes every live op read `to` where it read `from`.
 void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
 

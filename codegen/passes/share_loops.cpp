@@ -74,11 +74,6 @@ class LoopSharing {
     return static_cast<std::size_t>(found - ops.begin());
   }
 
-  [[nodiscard]] std::size_t position_of(OpId wanted) const {
-    const auto& ops = f_[f_.body].ops;
-    return static_cast<std::size_t>(std::find(ops.begin(), ops.end(), wanted) - ops.begin());
-  }
-
   template <class Build>
   void insert(std::size_t position, const Build& build) {
     insert_before(f_, f_.body, position, f_[loop_].where, build);
@@ -95,7 +90,7 @@ class LoopSharing {
       const ValueId start = f_[loop_].operands[operand];
       const double* number = constant_of(f_, start);
       if (carried[i]->is_extreme() || (number && *number == 0)) continue;
-      insert(position_of(loop_), [&](Builder& b) {
+      insert(position_of(f_, f_.body, loop_), [&](Builder& b) {
         const ValueId first = b.elementwise(OpCode::eq, {part(b), b.constant(0, DType::i32)});
         const ValueId zero = b.constant(0, f_[start].type.dtype, f_[start].type.axes);
         const ValueId mine = b.elementwise(OpCode::where, {first, start, zero});
@@ -110,12 +105,12 @@ class LoopSharing {
     OpId first = loop_;
     for (OpId id : f_[f_.body].ops)
       if (f_[id].code == OpCode::survey && f_[id].buffer == loop.buffer) first = std::min(first, id, [&](OpId a, OpId b) {
-        return position_of(a) < position_of(b);
+        return position_of(f_, f_.body, a) < position_of(f_, f_.body, b);
       });
     const auto bounds = static_cast<std::size_t>(loop.bounds);
     const ValueId begin = loop.operands[0], end = loop.operands[bounds - 1];
     std::map<ValueId, ValueId> mine;
-    insert(position_of(first), [&](Builder& b) {
+    insert(position_of(f_, f_.body, first), [&](Builder& b) {
       const ValueId number = part(b), count = b.sub(end, begin), blocks = b.constant(blocks_, DType::i32);
       const auto share = [&](ValueId of, const char* name) {
         const ValueId tiles = b.elementwise(OpCode::div, {b.mul(count, of), blocks});
@@ -151,7 +146,7 @@ class LoopSharing {
       replace_uses(f_, end, totals.back());
     }
     std::vector<ValueId> made(ends.size());
-    insert(position_of(loop_) + 1, [&](Builder& b) {
+    insert(position_of(f_, f_.body, loop_) + 1, [&](Builder& b) {
       for (std::size_t i = 0; i < ends.size(); ++i)
         if (carried[i]->is_extreme()) made[i] = extreme(b, ends[i], carried[i]->extreme);
       for (std::size_t i = 0; i < ends.size(); ++i)
