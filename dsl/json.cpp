@@ -126,6 +126,9 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("descending", schedule.descending);
   visit("last_tiles_first", schedule.last_tiles_first);
   visit("grid_order", schedule.grid_order);
+  visit("fixed_maximum", schedule.fixed_maximum);
+  visit("softmax_columns", schedule.softmax_columns);
+  visit("softmax_distance", schedule.softmax_distance);
   visit("overlap_products", schedule.overlap_products);
   visit("scale_late", schedule.scale_late);
   visit("wait_late", schedule.wait_late);
@@ -139,6 +142,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("tile_order", schedule.tile_order);
   visit("outer_stages", schedule.outer_stages);
   visit("loop_blocks", schedule.loop_blocks);
+  visit("producer", schedule.producer);
   visit("producer_registers", schedule.producer_registers);
   visit("consumer_registers", schedule.consumer_registers);
   visit("blocks_per_processor", schedule.blocks_per_processor);

@@ -66,6 +66,15 @@ struct Schedule {
   bool last_tiles_first = false;
   GridOrder grid_order = GridOrder::tiles_first;
 
+  /// Where the values that a loop takes the maximum of are bounded, as capped scores are, softmax subtracts a
+  /// constant instead of the largest of a row, and no sum is scaled from round to round.
+  bool fixed_maximum = true;
+  /// The steps of a softmax (exponents, exponentials, their sum, packing) go over so many columns of a tile at a
+  /// time, one step behind the other; 0: each step goes over the whole tile before the next one begins.
+  int softmax_columns = 0;
+  /// How many columns the exponentials of such a softmax run ahead of what reads them; 0: none.
+  int softmax_distance = 0;
+
   // Of wgmma and tma. Four warps are a warpgroup; `warps_m` counts those that compute, and one warpgroup more
   // produces.
 
@@ -99,6 +108,9 @@ struct Schedule {
   /// Blocks of a cluster that share out the tiles of a loop: 1, 2, 4 or 8. What each has carried to its end
   /// they put together through each other's shared memory. For problems of fewer rows than fill the GPU.
   int loop_blocks = 1;
+  /// A warpgroup of its own asks for copies. Without it a thread of the one warpgroup that computes does, so that more
+  /// blocks fit on a multiprocessor.
+  bool producer = true;
   int producer_registers = 0;  ///< a thread; 0: what the consumers leave
   int consumer_registers = 0;  ///< a thread; 0: the most that fit
 
@@ -109,7 +121,7 @@ struct Schedule {
 
   [[nodiscard]] int consumer_threads() const { return 32 * warps_m * warps_n; }
   [[nodiscard]] int threads() const {
-    return consumer_threads() + (copy == CopyInstruction::tma ? 128 : 0);
+    return consumer_threads() + (copy == CopyInstruction::tma && producer ? 128 : 0);
   }
   bool operator==(const Schedule&) const = default;
 };

@@ -33,6 +33,9 @@ class Schedule:
     descending: bool = True
     last_tiles_first: bool = False
     grid_order: Literal["tiles_first", "tiles_last", "sections"] = "tiles_first"
+    fixed_maximum: bool = True
+    softmax_columns: int = 0
+    softmax_distance: int = 0
     overlap_products: bool = True
     scale_late: bool = False
     wait_late: bool = False
@@ -46,6 +49,7 @@ class Schedule:
     tile_order: Literal["rounds", "counter"] = "rounds"
     outer_stages: int = 1
     loop_blocks: int = 1
+    producer: bool = True
     producer_registers: int = 0
     consumer_registers: int = 0
     blocks_per_processor: int = 1
