@@ -5,14 +5,16 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 19> passes{{
+  static constexpr std::array<Pass, 21> passes{{
       {"apply_schedule", apply_schedule, "everything below asks for tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
       {"bound_masks", bound_masks, "while conditions are still tiles of expressions"},
       {"place_probes", place_probes, "after masks, whose `where` is what a probe shows"},
+      {"fix_maximum", fix_maximum, "behind bound_masks, which looks for what a maximum makes of hidden scores"},
       {"share_loops", share_loops, "behind bound_masks, whose bounds it shares out"},
       {"commute_tanh", commute_tanh, "behind bound_masks, for which its `where` would be one more mask"},
+      {"lift_row_terms", lift_row_terms, "behind bound_masks, and behind simplify, which makes one multiply-add of a score"},
       {"sum_by_products", sum_by_products, "before the sums it takes are dealt out to lanes"},
       {"defer_reductions", defer_reductions, "before layouts, which need to know who holds a sum"},
       {"separate_homes", separate_homes, "before layouts, which then meet at conversions only"},

@@ -35,12 +35,32 @@ bool mask_bounds_loop(const AttentionSpec& spec) {
   return bounds;
 }
 
+/// What a score does for every key, which no part of it that is the same along a row does.
+struct ScoreLook {
+  bool looks_up = false;  ///< as an additive bias does, and ALiBi, with a slope a head, does not
+  bool caps = false;      ///< by a tanh
+};
+ScoreLook look_at_score(const AttentionSpec& spec) {
+  ScoreLook look;
+  if (spec.score.text.empty()) return look;
+  const Program program = attention_forward(spec);
+  const Function& f = program.function();
+  const AxisId cols = f.find_axis("cols");
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.results.size() != 1 || !f[op.results[0]].type.has(cols)) return;
+    look.looks_up = look.looks_up || op.code == OpCode::gather;
+    look.caps = look.caps || op.code == OpCode::tanh;
+  });
+  return look;
+}
+
 /// What the rules look at.
 struct Look {
   const AttentionSpec& spec;
   const AttentionProblem& problem;
   int d = padded(spec.head_dim), dv = padded(spec.value_dim());
   bool masked = !spec.mask.is_full();
+  ScoreLook score = look_at_score(spec);
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
   /// What a block finds out once, parts and tiles, it would have to find out for every tile of a persistent one.
   bool may_persist = !ragged && mask_bounds_loop(spec);
@@ -98,9 +118,10 @@ Schedule narrow(const Look& look) {
   Schedule s = tiles(192, 128);
   s.alternate = !look.ragged;
   persist(look, s);
-  // Worth 1 to 2 % beside turns and two slots, and a loss without them.
-  s.sums_by_products = s.persistent;
+  // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a score.
+  s.sums_by_products = s.persistent && look.spec.score.text.empty();
   if (look.masked && s.persistent) {
+    s.peel_masks = look.score.caps;
     // Drawn, tiles of few heads at a time are dealt out evenly; in rounds those of all heads are.
     const bool draws = look.keys_up_to(4096);
     s.tile_order = draws ? TileOrder::counter : TileOrder::rounds;
@@ -124,12 +145,12 @@ Schedule middle(const Look& look) {
   }
   Schedule s = tiles(128, 128);
   // Long between products, a score that looks things up: one warpgroup computes while the other multiplies.
-  s.alternate = !look.spec.score.tensors.empty() && !look.ragged;
+  s.alternate = !look.ragged && look.score.looks_up;
   persist(look, s);
   if (look.masked && s.persistent) {
-    // The tiles that the mask cuts come last, in a copy of the loop of their own.
-    s.peel_masks = look.spec.score.text.empty();
-    s.descending = false;
+    // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones first.
+    s.peel_masks = look.spec.score.text.empty() || look.score.caps;
+    s.descending = look.score.caps;
     s.staged_stores = false;
     if (look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
   }

@@ -91,9 +91,35 @@ class Analysis {
       }
       std::sort(grown.begin(), grown.end());
       if (grown == exponent && names_only(degree.exponent, next_[j]))
-        return CarriedValue{.factor = factor, .follows = j, .old_extreme = carried(j), .new_extreme = next_[j]};
+        return CarriedValue{.factor = factor,
+                            .follows = j,
+                            .old_extreme = carried(j),
+                            .new_extreme = next_[j],
+                            .exponential = op->code,
+                            .slope = slope(degree.exponent, next_[j])};
     }
     return std::nullopt;
+  }
+
+  /// Of -h(m): the number s, if h(m) = s m.
+  [[nodiscard]] std::optional<double> slope(const Terms& terms, ValueId extreme) const {
+    double sum = 0;
+    for (const Term& term : terms) {
+      double product = term.negative ? 1 : -1;
+      int times = 0;
+      for (ValueId factor : term.factors) {
+        const Op* op = f_.definition(factor);
+        if (factor == extreme)
+          ++times;
+        else if (op && op->code == OpCode::constant)
+          product *= op->number;
+        else
+          return std::nullopt;
+      }
+      if (times != 1) return std::nullopt;
+      sum += product;
+    }
+    return sum;
   }
 
   /// Whether a maximum is all that varies in some terms.

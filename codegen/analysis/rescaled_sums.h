@@ -15,6 +15,9 @@ struct CarriedValue {
   ir::ValueId factor;
   std::size_t follows = 0;
   ir::ValueId old_extreme, new_extreme;
+  /// Whether it is 2 or e that is raised, and where h(m) = slope * m with a known number, that.
+  ir::OpCode exponential{};
+  std::optional<double> slope;
 
   [[nodiscard]] bool is_extreme() const { return extreme == ir::OpCode::max || extreme == ir::OpCode::min; }
 };

@@ -6,7 +6,8 @@
 //   w = where c, t, -inf                 becomes     r  = tanh of (reduce_max s') k, or -inf
 //   r = reduce_max w                                 w  = where s' > -inf, tanh (s' k), -inf
 //
-// Then nothing waits for the tanh of a tile before the one operation that reads it, which can take it in.
+// Then nothing waits for the tanh of a tile before the one operation that reads it, which can take it in. A mask
+// moves likewise where nobody asks for a maximum.
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -68,7 +69,7 @@ class Commutation {
         found.reader = reader;
       }
     }
-    if (found.maxima.empty() || !found.reader) return std::nullopt;
+    if ((found.maxima.empty() && !found.mask) || !found.reader) return std::nullopt;
     return found;
   }
 

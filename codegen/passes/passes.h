@@ -24,11 +24,17 @@ void bound_masks(ir::Function& f, const PassContext& context);
 /// not visited is worth.
 void place_probes(ir::Function& f, const PassContext& context);
 
+/// Subtracts a constant instead of a running maximum where what it is the maximum of is bounded.
+void fix_maximum(ir::Function& f, const PassContext& context);
+
 /// Lets the blocks of a cluster share out the tiles of a loop, and puts together what they carry to its end.
 void share_loops(ir::Function& f, const PassContext& context);
 
 /// Takes the maximum and the mask of a tanh from its argument, and puts the tanh where it is read.
 void commute_tanh(ir::Function& f, const PassContext& context);
+
+/// Adds what a bias gives to all scores of a row alike to the row's values, instead of to each score.
+void lift_row_terms(ir::Function& f, const PassContext& context);
 
 /// Lets a product with a tile of ones take the sums that a product's weights are divided by.
 void sum_by_products(ir::Function& f, const PassContext& context);

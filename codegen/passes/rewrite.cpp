@@ -152,6 +152,16 @@ ValueId add_carried(Function& f, OpId loop, ValueId initial, std::string name) {
   return argument;
 }
 
+void drop_carried(Function& f, OpId loop, std::size_t i) {
+  Op& op = f[loop];
+  const auto at = static_cast<std::ptrdiff_t>(i);
+  const auto erase = [](auto& list, std::ptrdiff_t position) { list.erase(list.begin() + position); };
+  erase(yield_of(f, op).operands, at);
+  erase(op.operands, op.bounds + at);
+  erase(op.results, at);
+  erase(f[op.body].arguments, at + 1);
+}
+
 std::string unused_buffer_name(const Function& f, const std::string& wanted) {
   std::string name = wanted;
   const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };

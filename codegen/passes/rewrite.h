@@ -42,6 +42,9 @@ void remove_dead_ops(ir::Function& f);
 /// result. The caller adds the matching operand to the yield.
 ir::ValueId add_carried(ir::Function& f, ir::OpId loop, ir::ValueId initial, std::string name);
 
+/// Takes a carried value from a loop, whose argument and result nothing reads any more.
+void drop_carried(ir::Function& f, ir::OpId loop, std::size_t i);
+
 /// A name for a buffer that no other has.
 std::string unused_buffer_name(const ir::Function& f, const std::string& wanted);
 

@@ -147,17 +147,8 @@ class SumRewriter {
       f_[total].name = label;
       replace_uses(f_, old, total);
     });
-    drop_carried(loop, i);
+    drop_carried(f_, loop, i);
     return before + 1;
-  }
-
-  void drop_carried(OpId loop, std::size_t i) {
-    Op& op = f_[loop];
-    const auto at = static_cast<std::ptrdiff_t>(i);
-    yield_of(f_, op).operands.erase(yield_of(f_, op).operands.begin() + at);
-    op.operands.erase(op.operands.begin() + op.bounds + at);
-    op.results.erase(op.results.begin() + at);
-    f_[op.body].arguments.erase(f_[op.body].arguments.begin() + at + 1);
   }
 
   Function& f_;

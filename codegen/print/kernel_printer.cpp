@@ -109,6 +109,7 @@ void KernelPrinter::print_block(BlockId block) {
       ++position_;
       continue;
     }
+    if (kind_of(op.code) == OpKind::elementwise) print_tests_of_tanhs();
     if (op.masking && guarded_.count(op.results[0])) {
       print_guarded_mask(block, position_++);
       continue;

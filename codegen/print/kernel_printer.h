@@ -117,20 +117,29 @@ class KernelPrinter {
   void print_chained_reduction(const ir::Op& op);
   void print_whole_reduction(const ir::Op& op, const char* start);
   static std::string combined(ir::OpCode reduction, const std::string& a, const std::string& b);
+  std::string reduction_text(const ir::Op& op);
+  void print_lane_combinations(const ir::Op& op);
   void print_lane_combination(ir::OpCode reduction, const std::string& target,
                               const ir::AxisLayout& layout);
 
   // print_tanh.cpp
-  /// (tanh(from * factor), and -inf where `from` is if that is masked) * times + plus
+  /// (tanh(from * factor), and -inf where `from` is if that is masked) * times + plus, or 2 to that if it is raised
   struct Tanh {
     ir::ValueId from, factor, value, times, plus;
-    bool masked = false;
+    bool masked = false, raised = false;
+    ir::OpId sum;     ///< adds up the values of a row
+    ir::ValueId raw;  ///< `from` before a mask hides some of it
+    std::string small, test;  ///< the polynomial, and the test whether it serves; empty until printed
   };
   void find_tanhs(ir::BlockId block);
   [[nodiscard]] bool keeps_hidden(const ir::Op& where, const Tanh& tanh) const;
   [[nodiscard]] const ir::Op* only_reader(ir::BlockId block, ir::ValueId value) const;
-  std::string print_largest(ir::ValueId from);
-  void print_tanh(const Tanh& tanh);
+  [[nodiscard]] bool is_minus_infinity(ir::ValueId value) const;
+  [[nodiscard]] bool is_made_here(ir::ValueId value) const;
+  std::string factor_of(const Tanh& tanh);
+  void print_tests_of_tanhs();
+  void print_test(Tanh& tanh, ir::ValueId from);
+  void print_tanh(Tanh& tanh);
 
   // print_survey.cpp: which tiles a loop visits
   void print_survey(const ir::Op& op);

@@ -89,17 +89,21 @@ void KernelPrinter::print_chained_reduction(const Op& op) {
     print_lane_combination(op.code, target, shape.layouts[1]);
 }
 
+std::string KernelPrinter::reduction_text(const Op& op) {
+  const ValueId value = op.results[0];
+  return fmt::format("{} = {}({}, {}){}", f_[value].name.empty() ? name_of(op.code) : f_[value].name, name_of(op.code),
+                     label(op.operands[0]), f_[op.axis].name,
+                     op.scope == ReductionScope::lane   ? ", each lane its share"
+                     : op.scope == ReductionScope::warp ? ", each warp its share"
+                                                        : "");
+}
+
 void KernelPrinter::print_reduction(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Shape shape = shape_of(from);
   const std::size_t along = shape.axes[0] == op.axis ? 0 : 1;
   const Combine combine = combine_of(op.code, f_[value].type.dtype);
-  out_.comment(fmt::format("{} = {}({}, {}){}",
-                           f_[value].name.empty() ? name_of(op.code) : f_[value].name,
-                           name_of(op.code), label(from), f_[op.axis].name,
-                           op.scope == ReductionScope::lane   ? ", each lane its share"
-                           : op.scope == ReductionScope::warp ? ", each warp its share"
-                                                              : ""));
+  out_.comment(reduction_text(op));
   if (f_[value].type.is_scalar()) {
     print_whole_reduction(op, combine.start);
     return;
@@ -120,11 +124,17 @@ void KernelPrinter::print_reduction(const Op& op) {
     const std::string target = element(value, cursor);
     out_.line("{} = {};", target, combined(op.code, target, element(from, cursor)));
   }
-  if (op.scope != ReductionScope::lane && shape.layouts[along].lanes > 1) {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(value), scopes, true);
-    print_lane_combination(op.code, element(value, cursor), shape.layouts[along]);
-  }
+  print_lane_combinations(op);
+}
+
+/// Over the lanes that share a row, unless each keeps its share.
+void KernelPrinter::print_lane_combinations(const Op& op) {
+  const Shape shape = shape_of(op.operands[0]);
+  const AxisLayout& layout = shape.layouts[shape.axes[0] == op.axis ? 0 : 1];
+  if (op.scope == ReductionScope::lane || layout.lanes == 1) return;
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(op.results[0]), scopes, true);
+  print_lane_combination(op.code, element(op.results[0], cursor), layout);
 }
 
 }  // namespace flashcore

@@ -1,10 +1,13 @@
 // The hyperbolic tangent of a tile. It takes two results of the special function unit, which softmax needs itself;
 // where all arguments of a warp are small, as those of capped scores are, a polynomial takes their place. What stands
 // around the tanh joins it: a factor in front, the `where` that keeps what a mask has hidden, and a product with a
-// scalar and a sum with a row's value behind, so that a small one costs three instructions more than no cap at all.
+// scalar and a sum with a row's value behind, so that a small one costs three instructions more than no cap at all. So
+// do the exponential of that and the sum of a row: the special function unit works beside the polynomial then, which a
+// branch that ended before it would keep apart.
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
@@ -60,93 +63,115 @@ void KernelPrinter::find_tanhs(BlockId block) {
           tanh.plus = sum->operands[2];
           break;
         }
+    if (const Op* exponential = only_reader(block, tanh.value); exponential && exponential->code == OpCode::exp2) {
+      join(*exponential);
+      tanh.raised = true;
+    }
+    for (OpId reader : readers_of(f_, block, tanh.value))
+      if (const Op& sum = f_[reader]; sum.code == OpCode::reduce_sum && sum.axis == f_[tanh.value].type.axes[1]) {
+        folded_.insert(sum.results[0]);
+        tanh.sum = reader;
+        break;
+      }
     last_use_[tanh.from.index] = std::max(last_use_[tanh.from.index], made_at.at(tanh.value));
-    tanhs_.emplace(tanh.value, tanh);
+    const Op* mask = f_.definition(tanh.from);
+    tanh.raw = mask && mask->code == OpCode::where && is_minus_infinity(mask->operands[2]) ? mask->operands[1] : tanh.from;
+    tanhs_.insert_or_assign(tanh.value, tanh);
   }
+}
+
+bool KernelPrinter::is_minus_infinity(ValueId value) const {
+  const double* number = constant_of(f_, value);
+  return number && std::isinf(*number) && *number < 0;
 }
 
 /// where(x > -inf, tanh, -inf), of the x that the tanh is of.
 bool KernelPrinter::keeps_hidden(const Op& where, const Tanh& tanh) const {
-  const auto minus_inf = [&](ValueId value) {
-    const Op* op = f_.definition(value);
-    return op && op->code == OpCode::constant && std::isinf(op->number) && op->number < 0;
-  };
-  if (where.code != OpCode::where || where.masking || where.operands[1] != tanh.value || !minus_inf(where.operands[2]))
+  if (where.code != OpCode::where || where.masking || where.operands[1] != tanh.value ||
+      !is_minus_infinity(where.operands[2]))
     return false;
   const Op* seen = f_.definition(where.operands[0]);
-  return seen && seen->code == OpCode::gt && seen->operands[0] == tanh.from && minus_inf(seen->operands[1]) &&
+  return seen && seen->code == OpCode::gt && seen->operands[0] == tanh.from && is_minus_infinity(seen->operands[1]) &&
          uses_[where.operands[0].index] == 1;
 }
 
-/// The largest magnitude among a thread's elements. The rows' maxima bound those above zero, where they are known;
-/// those below are ordered by their bits, and integers are compared three at a time.
-std::string KernelPrinter::print_largest(ValueId from) {
-  const std::string parts = names_.unique(label(from) + "_parts"), largest = names_.unique(label(from) + "_largest");
-  const Op* maximum = nullptr;
-  for (std::size_t i = 0; i < position_; ++i) {
-    const Op& op = f_[f_[block_].ops[i]];
-    if (op.code == OpCode::reduce_max && op.operands[0] == from && f_[op.results[0]].home.space == Space::registers &&
-        !storage_[op.results[0].index].empty())
-      maximum = &op;
-  }
-  // Several side by side, since each waits for the one before it.
+/// Prints the tests whose scores are there, and will be for the next op of the block at the latest: what a mask is
+/// about to hide counts as any other score, so that tiles a mask cuts are small like all others.
+void KernelPrinter::print_tests_of_tanhs() {
+  for (auto& [value, tanh] : tanhs_)
+    if (home_block_[value.index] == block_ && tanh.small.empty() && !storage_[tanh.raw.index].empty() &&
+        !is_made_here(tanh.factor) && !is_made_here(tanh.times))
+      print_test(tanh, tanh.raw);
+}
+
+bool KernelPrinter::is_made_here(ValueId value) const { return value && home_block_[value.index] == block_; }
+
+/// Whether all elements of a thread are small. The square of one is at most the sum of several: multiply-adds take
+/// half the time of comparisons. A sum of all would be too coarse; eight side by side wait for each other less.
+void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
   constexpr int chains = 8;
-  const std::string_view type = maximum ? "fc::u32" : "float";
-  out_.line("{} {}[{}] = {{}};", type, parts, chains);
+  const std::string squares = names_.unique(label(from) + "_squares"), all_small = names_.unique("all_small");
+  tanh.small = names_.unique("small");
+  out_.comment(fmt::format("whether polynomials serve for tanh({} * {})", label(from), factor_of(tanh)));
+  out_.line("const fc::small_tanh {} = fc::small_tanh_of(fc::in_place({}){});", tanh.small, factor_of(tanh),
+            tanh.times ? ", " + scalar(tanh.times) : "");
+  out_.line("float {}[{}] = {{}};", squares, chains);
   {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(from), scopes, /*braces=*/true);
     std::string chain = cursor.element;
     for (const std::string& fragment : cursor.fragments) chain += " + " + fragment + " * 4";
-    out_.line("{}& part = {}[({}) % {}];", type, parts, chain, chains);
-    out_.line("part = fc::max(part, fc::{}({}));", maximum ? "float_bits" : "magnitude", element(from, cursor));
+    out_.line("float& sum = {}[({}) % {}];", squares, chain, chains);
+    out_.line("sum = fc::fma({0}, {0}, sum);", element(from, cursor));
   }
+  out_.line("bool {} = true;", all_small);
   {
-    auto loop = out_.unrolled("i", chains);
-    out_.line("{0}[0] = fc::max({0}[0], {0}[i]);", parts);
+    auto loop = out_.unrolled("i", chains, false);
+    out_.line("{0} = {0} && fc::is_small({1}, {2}[i]);", all_small, tanh.small, squares);
   }
-  out_.line("float {} = {};", largest, maximum ? fmt::format("fc::magnitude(fc::bits_float({}[0]))", parts) : parts + "[0]");
-  if (maximum) {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(maximum->results[0]), scopes);
-    out_.line("{0} = fc::max({0}, fc::magnitude({1}));", largest, element(maximum->results[0], cursor));
-  }
-  return largest;
+  tanh.test = fmt::format("fc::all_lanes({})", all_small);
 }
 
-void KernelPrinter::print_tanh(const Tanh& tanh) {
-  const std::string factor = tanh.factor ? scalar(tanh.factor) : "1.f";
+std::string KernelPrinter::factor_of(const Tanh& tanh) { return tanh.factor ? scalar(tanh.factor) : "1.f"; }
+
+void KernelPrinter::print_tanh(Tanh& tanh) {
+  if (tanh.small.empty()) print_test(tanh, tanh.from);
+  const std::string factor = factor_of(tanh);
   const std::string times = tanh.times ? scalar(tanh.times) : "1.f";
   const bool in_place =
       dies_at(tanh.from, position_) && shape_of(tanh.from) == shape_of(tanh.value) && !is_source(tanh.from);
   std::string text = fmt::format("tanh({} * {})", label(tanh.from), factor);
   if (tanh.masked) text += ", -inf where that is";
   if (tanh.times) text += fmt::format(", times {} plus {}", times, label(tanh.plus));
+  if (tanh.raised) text = fmt::format("exp2({})", text);
   out_.comment(fmt::format("{} = {}", label(tanh.value), text));
-  const std::string small = names_.unique("small");
-  out_.line("const fc::small_tanh {} = fc::small_tanh_of(fc::in_place({}){});", small, factor,
-            tanh.times ? ", " + times : "");
-  const std::string largest = print_largest(tanh.from);
   if (in_place)
     storage_[tanh.value.index] = storage_[tanh.from.index];
   else
     declare(tanh.value);
+  if (tanh.sum) {
+    out_.comment(reduction_text(f_[tanh.sum]));
+    declare(f_[tanh.sum].results[0], true);
+  }
   for (const bool all_small : {true, false}) {
-    auto branch = all_small ? out_.block("if (fc::all_lanes(fc::is_small({}, {})))", small, largest) : out_.block("else");
+    auto branch = all_small ? out_.block("if ({})", tanh.test) : out_.block("else");
     Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(tanh.value), scopes);
+    const Cursor cursor = open_loops(shape_of(tanh.value), scopes, /*braces=*/static_cast<bool>(tanh.sum));
     const std::string x = element(tanh.from, cursor), plus = tanh.plus ? element(tanh.plus, cursor) : "";
     std::string result;
     if (all_small) {
-      result = tanh.times ? fmt::format("fc::evaluate_add({}, {}, {})", small, x, plus)
-                          : fmt::format("fc::evaluate({}, {})", small, x);
+      result = tanh.times ? fmt::format("fc::evaluate_add({}, {}, {})", tanh.small, x, plus)
+                          : fmt::format("fc::evaluate({}, {})", tanh.small, x);
     } else {
       result = fmt::format("fc::tanh({} * {})", x, factor);
       if (tanh.times) result = fmt::format("fc::fma({}, {}, {})", result, times, plus);
       if (tanh.masked) result = fmt::format("{0} > -fc::infinity() ? {1} : -fc::infinity()", x, result);
     }
-    out_.line("{} = {};", element(tanh.value, cursor), result);
+    const std::string value = element(tanh.value, cursor);
+    out_.line("{} = {};", value, tanh.raised ? exponential(cursor, result) : result);
+    if (tanh.sum) out_.line("{} += {};", element(f_[tanh.sum].results[0], cursor), value);
   }
+  if (tanh.sum) print_lane_combinations(f_[tanh.sum]);
 }
 
 }  // namespace flashcore

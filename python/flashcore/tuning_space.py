@@ -26,6 +26,7 @@ _BOOL = (False, True)
 NOT_SEARCHED = {
     "instruction": "each family has its own",
     "copy": "each family has its own",
+    "fixed_maximum": "it leaves work out and adds none",
     "register_limit": "a budget that the author sets, not a way to be faster",
     "shared_limit": "a budget that the author sets, not a way to be faster",
 }

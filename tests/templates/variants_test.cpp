@@ -146,6 +146,8 @@ std::vector<Variant> variants() {
       scored("softcap", softcap(4), [](const Site& s) { return 4 * std::tanh(s.score / 4); }),
       // All scores are a small part of the cap, and some warps' are: each has arithmetic of its own.
       scored("softcap_far_above", softcap(60), [](const Site& s) { return 60 * std::tanh(s.score / 60); }),
+      // Bounded closely enough for softmax to subtract a constant.
+      scored("softcap_bounded", softcap(50), [](const Site& s) { return 50 * std::tanh(s.score / 50); }),
       scored("softcap_above_some", softcap(15), [](const Site& s) { return 15 * std::tanh(s.score / 15); }),
       scored(
           "relative_bias", relative_bias(first(table), 20),
@@ -178,8 +180,8 @@ std::vector<Variant> variants() {
   sink.plain.sink = [=](const Site& s) { return logits.at(0, {s.h}); };
   all.push_back(sink);
   Variant capped = masked("softcap_and_causal", causal(), [](const Site& s) { return s.kv_idx <= diagonal(s); });
-  capped.spec.score = softcap(60);
-  capped.plain.score = [](const Site& s) { return 60 * std::tanh(s.score / 60); };
+  capped.spec.score = softcap(30);
+  capped.plain.score = [](const Site& s) { return 30 * std::tanh(s.score / 30); };
   all.push_back(capped);
   Variant together = masked(
       "alibi_softcap_window_and_sinks", sliding_window(40, 0),

@@ -39,23 +39,23 @@ elementwise(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 4; ++e)
       t1[i][0][e] = t1[i][0][e];
-  // tanh = tanh(t1 * p.scale)
+  // whether polynomials serve for tanh(t1 * p.scale)
   const fc::small_tanh small = fc::small_tanh_of(fc::in_place(p.scale));
-  float t1_parts[8] = {};
+  float t1_squares[8] = {};
   #pragma unroll
   for (int i = 0; i < 16; ++i) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      float& part = t1_parts[(e + i * 4 + 0 * 4) % 8];
-      part = fc::max(part, fc::magnitude(t1[i][0][e]));
+      float& sum = t1_squares[(e + i * 4 + 0 * 4) % 8];
+      sum = fc::fma(t1[i][0][e], t1[i][0][e], sum);
     }
   }
+  bool all_small = true;
   #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    t1_parts[0] = fc::max(t1_parts[0], t1_parts[i]);
-  }
-  float t1_largest = t1_parts[0];
-  if (fc::all_lanes(fc::is_small(small, t1_largest))) {
+  for (int i = 0; i < 8; ++i)
+    all_small = all_small && fc::is_small(small, t1_squares[i]);
+  // tanh = tanh(t1 * p.scale)
+  if (fc::all_lanes(all_small)) {
     #pragma unroll
     for (int i = 0; i < 16; ++i)
       #pragma unroll

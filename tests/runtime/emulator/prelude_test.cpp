@@ -93,7 +93,7 @@ TEST(Math, SmallTanhIsAsCloseAsItSays) {
     note(0, fc::evaluate(plain, x), tanh);
     note(1, fc::evaluate(capped, -x), -30 * tanh);
     note(2, fc::evaluate_add(capped, x, 8.f), 30 * tanh + 8);
-    worst[3] += !fc::is_small(plain, x * 0.999f) + fc::is_small(plain, 9.01f);
+    worst[3] += !fc::is_small(plain, x * x * 0.999f) + fc::is_small(plain, 9.01f * 9.01f);
   }
   fc::store_global<4>(p.y, worst);
 )"));

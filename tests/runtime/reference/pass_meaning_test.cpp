@@ -94,6 +94,14 @@ void add_cases_of_warpgroups(std::vector<Case>& all) {
   add("window_ascending", ascending, 130, 170);
   spec.mask = prefix(30) | causal(Align::top_left);
   add("surveyed", plain, 130, 170);
+  spec.mask = causal();
+  spec.score = softcap(30);
+  add("capped", late, 155, 70);
+  shared_out.sums_by_products = false;
+  add("capped_shared_out", shared_out, 130, 170);
+  spec.score = Score("score + 0.25 * (kv_idx - q_idx)");
+  add("biased", late, 155, 70);
+  spec.score = {};
   spec = {.head_dim = 40, .head_dim_v = 24, .heads = 4, .kv_heads = 2, .dtype = DType::f16,
           .layout = TensorLayout::bshd};
   add("grouped_padded_heads", plain, 33, 65);
@@ -110,6 +118,11 @@ std::vector<Case> cases() {
   all.push_back({"causal", spec, plain, 128, 128});
   all.push_back({"causal_more_keys", spec, plain, 70, 155});
   all.push_back({"causal_rows_without_keys", spec, plain, 155, 70});
+  spec.score = softcap(50);
+  all.push_back({"causal_capped", spec, plain, 70, 155});
+  spec.score = Score("score - 0.5 * (q_idx - kv_idx)");
+  all.push_back({"causal_biased", spec, plain, 155, 70});
+  spec.score = {};
   Schedule ascending = plain;
   ascending.descending = false;
   ascending.stages = 3;

@@ -1,0 +1,36 @@
+// Between which numbers the elements of a value lie, whatever a program is given: the tanh of a score from -1 to 1,
+// a capped score from -cap to cap. Integers of any size and NaN aside; a NaN stays one whatever is derived from it.
+#pragma once
+
+#include <map>
+
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+struct Bounds {
+  double low = 0, high = 0;
+  /// Some elements may be minus infinity besides, as what a mask hides is.
+  bool hides = false;
+
+  [[nodiscard]] bool finite() const;
+  bool operator==(const Bounds&) const = default;
+};
+
+class ValueBounds {
+ public:
+  explicit ValueBounds(const ir::Function& f) : f_(f) {}
+
+  /// Takes a value to be of these bounds.
+  void assume(ir::ValueId value, Bounds bounds) { known_[value] = bounds; }
+  /// From -inf to inf where nothing is known.
+  Bounds of(ir::ValueId value);
+
+ private:
+  Bounds derive(ir::ValueId value);
+
+  const ir::Function& f_;
+  std::map<ir::ValueId, Bounds> known_;
+};
+
+}  // namespace flashcore

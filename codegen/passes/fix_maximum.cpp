@@ -1,0 +1,172 @@
+// A softmax subtracts the largest score of a row, so that no exponential overflows. Where scores are bounded, as
+// capped ones are, a number that serves all rows is known beforehand:
+//
+//   loop carry m, l, o { m' = max(m, reduce_max x) ; d = exp2(m - m')               loop carry l, o {
+//                        p = exp2(x - m')                                               p = exp2(x - r)
+//                        l' = l * d + sum p ; o' = o * d + p v }         becomes        l' = l + sum p ; o' = o + p v }
+//   o / l, m + log2 l                                                    o / l, r + log2 l
+//
+// Nothing is left to compare, nothing to scale, and no exponential waits for a whole row. What follows the loop
+// must be the same whatever was subtracted (reference_free.h), and the exponentials must keep their precision: the
+// number is 0, or as near to 0 as their type allows.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <optional>
+#include <set>
+
+#include "codegen/analysis/reference_free.h"
+#include "codegen/analysis/rescaled_sums.h"
+#include "codegen/analysis/value_bounds.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// The powers of two that exponentials may reach. Up to 2^44, sums of 2^31 of them times values of 2^52 are finite.
+/// Down to 2^-120 they are normal numbers of f32 and bf16; those of f16 end at 2^-14 and 2^16.
+struct Reach {
+  double least, most;
+};
+constexpr Reach wide{-120, 44}, narrow{-14, 14};
+
+class MaximumFixing {
+ public:
+  explicit MaximumFixing(Function& f) : f_(f) {}
+
+  void run() {
+    for (std::size_t at = 0; at < f_[f_.body].ops.size(); ++at) {
+      if (f_[f_[f_.body].ops[at]].code != OpCode::loop) continue;
+      const CarriedValues carried = carried_values(f_, f_[f_[f_.body].ops[at]]);
+      for (std::size_t i = 0; i < carried.size(); ++i)
+        if (const auto reference = reference_for(at, carried, i)) {
+          replace(at, carried, i, *reference);
+          break;
+        }
+    }
+    remove_dead_ops(f_);
+  }
+
+ private:
+  /// The number to subtract instead of the carried maximum `i` of the loop at `position`.
+  [[nodiscard]] std::optional<double> reference_for(std::size_t position, const CarriedValues& carried, std::size_t i) {
+    const Op& loop = f_[f_[f_.body].ops[position]];
+    if (!carried[i] || carried[i]->extreme != OpCode::max) return std::nullopt;
+    // What it starts with takes part in the maximum, and sums that do not start at zero are relative to that.
+    if (!constant_of(f_, initial(loop, i)) || !is_reference_free(f_, position, carried, i)) return std::nullopt;
+    const CarriedValue* sum = nullptr;
+    for (std::size_t k = 0; k < carried.size(); ++k) {
+      if (!carried[k]->factor || carried[k]->follows != i) continue;
+      sum = &*carried[k];
+      const double* start = constant_of(f_, initial(loop, k));
+      if (!start || *start != 0) return std::nullopt;
+    }
+    const ValueId next = yield_of(f_, loop).operands[i], before = f_[loop.body].arguments[i + 1];
+    const Op& grown = *f_.definition(next);
+    const Bounds bounds = ValueBounds(f_).of(grown.operands[grown.operands[0] == before ? 1 : 0]);
+    if (!bounds.finite()) return std::nullopt;
+    // Where `slope` times the distance from the reference is the exponent: as near to 0 as the reach allows.
+    const double slope = std::abs(*sum->slope) * (sum->exponential == OpCode::exp2 ? 1 : std::numbers::log2e);
+    const Reach reach = reach_of(exponentials_of(loop, i));
+    const double least = bounds.high - reach.most / slope, most = bounds.low - reach.least / slope;
+    if (least > most) return std::nullopt;
+    const double reference = std::clamp(0.0, least, most);
+    return keeps_reach(loop, i, sum->factor, reference) ? std::optional(reference) : std::nullopt;
+  }
+
+  [[nodiscard]] ValueId initial(const Op& loop, std::size_t i) const {
+    return loop.operands[static_cast<std::size_t>(loop.bounds) + i];
+  }
+
+  /// The exponentials, inside the loop and behind it, of what depends on its maximum `i`.
+  [[nodiscard]] std::vector<OpId> exponentials_of(const Op& loop, std::size_t i) const {
+    std::set<ValueId> depends{yield_of(f_, loop).operands[i], f_[loop.body].arguments[i + 1], loop.results[i]};
+    std::vector<OpId> found;
+    const auto visit = [&](const auto& self, BlockId block) -> void {
+      for (OpId id : f_[block].ops) {
+        const Op& op = f_[id];
+        bool reads = false;
+        for_each_use(op, [&](const ValueId& v) { reads = reads || depends.count(v) > 0; });
+        const bool exponential = op.code == OpCode::exp || op.code == OpCode::exp2;
+        if (reads && exponential) found.push_back(id);
+        if (reads && !exponential && !op.body) depends.insert(op.results.begin(), op.results.end());
+        if (op.body) self(self, op.body);
+      }
+    };
+    visit(visit, f_.body);
+    return found;
+  }
+
+  /// That of the narrowest type that they are rounded to.
+  [[nodiscard]] Reach reach_of(const std::vector<OpId>& exponentials) const {
+    bool half = false;
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      if (op.code != OpCode::cast || f_[op.results[0]].type.dtype != DType::f16) return;
+      for (OpId id : exponentials) half = half || op.operands[0] == f_[id].results[0];
+    });
+    return half ? narrow : wide;
+  }
+
+  /// Whether all exponentials but the factor, which will be one, stay in reach.
+  [[nodiscard]] bool keeps_reach(const Op& loop, std::size_t i, ValueId factor, double reference) const {
+    const std::vector<OpId> exponentials = exponentials_of(loop, i);
+    const Reach reach = reach_of(exponentials);
+    ValueBounds bounds(f_);
+    for (ValueId maximum : {yield_of(f_, loop).operands[i], loop.results[i]})
+      bounds.assume(maximum, {reference, reference, false});
+    return std::ranges::all_of(exponentials, [&](OpId id) {
+      const Op& op = f_[id];
+      if (op.results[0] == factor) return true;
+      const Bounds exponent = bounds.of(op.operands[0]);
+      const double unit = op.code == OpCode::exp2 ? 1 : std::numbers::log2e, rounding = 1e-3;
+      return exponent.finite() && exponent.high * unit <= reach.most + rounding &&
+             exponent.low * unit >= reach.least - rounding;
+    });
+  }
+
+  void replace(std::size_t position, const CarriedValues& carried, std::size_t i, double reference) {
+    const OpId loop = f_[f_.body].ops[position];
+    const BlockId body = f_[loop].body;
+    for (std::size_t k = 0; k < carried.size(); ++k)
+      if (carried[k]->factor && carried[k]->follows == i)
+        add_unscaled(yield_of(f_, f_[loop]).operands[k], f_[body].arguments[k + 1]);
+    const ValueId next = yield_of(f_, f_[loop]).operands[i];
+    const TileType type = f_[next].type;
+    const std::string name = f_[f_[loop].results[i]].name;
+    insert_before(f_, f_.body, position, f_[loop].where, [&](Builder& b) {
+      const ValueId constant = b.constant(reference, type.dtype, type.axes);
+      f_[constant].name = name;
+      for (ValueId maximum : {next, f_[body].arguments[i + 1], f_[loop].results[i]})
+        replace_uses(f_, maximum, constant);
+    });
+    drop_carried(f_, loop, i);
+  }
+
+  /// The sum `next` of what is carried, times a factor, and something: without the factor.
+  void add_unscaled(ValueId next, ValueId carried) {
+    Op& op = *f_.definition(next);
+    if (op.code == OpCode::fma) {
+      const ValueId added = op.operands[2];
+      op.code = OpCode::add;
+      op.operands = {carried, added};
+      return;
+    }
+    for (ValueId& operand : op.operands)
+      if (const Op* scaled = f_.definition(operand);
+          scaled && scaled->code == OpCode::mul && std::ranges::find(scaled->operands, carried) != scaled->operands.end())
+        operand = carried;
+  }
+
+  Function& f_;
+};
+
+}  // namespace
+
+void fix_maximum(Function& f, const PassContext& context) {
+  if (context.schedule.fixed_maximum) MaximumFixing(f).run();
+}
+
+}  // namespace flashcore

@@ -1,0 +1,237 @@
+// A score with a bias that is linear in positions, as ALiBi's, costs a multiply-add an element for the bias. But what
+// a tile adds to all scores of a row alike need not be added to each:
+//
+//   x = fma s, c, slope * (col - row)           l = slope * (col - begin)        the same in every tile
+//   w = where mask, x, -inf                     r = slope * (begin - row)        one number a row
+//   m = reduce_max w                  becomes   x = fma s, c, l
+//   e = fma w, k, -m'                           w = where mask, x, -inf
+//                                               m = reduce_max w + r
+//                                               e = fma w, k, fma(r, k, -m')
+//
+// where `begin` is the tile's first position. What is left for an element is a number that a thread keeps over the
+// loop, since all rows and all tiles share it.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class RowTermLifting {
+ public:
+  explicit RowTermLifting(Function& f) : f_(f), probes_(ops_of_probes(f)) {}
+
+  void run() {
+    for (std::size_t i = 0; i < f_.ops.size(); ++i) {
+      if (f_.ops[i].code != OpCode::loop) continue;
+      const BlockId body = f_.ops[i].body;
+      const AxisId axis = f_.ops[i].axis;
+      for (OpId id : std::vector(f_[body].ops))
+        if (const auto found = find(body, axis, id)) lift(body, axis, *found);
+    }
+    remove_dead_ops(f_);
+  }
+
+ private:
+  /// sign * index of the loop's axis + the sum of `rest`, as integers.
+  struct Positions {
+    int sign = 0;
+    struct Part {
+      int sign;
+      ValueId value;
+    };
+    std::vector<Part> rest;
+  };
+  struct Biased {
+    OpId score;           ///< x
+    std::size_t operand;  ///< which of its operands is the bias
+    ValueId slope;        ///< none where the positions are the bias
+    Positions positions;
+    ValueId read;  ///< what the readers read: w, or x where nothing is masked
+  };
+
+  [[nodiscard]] bool of_probe(OpId id) const { return id.index < probes_.size() && probes_[id.index]; }
+
+  [[nodiscard]] std::optional<Biased> find(BlockId block, AxisId axis, OpId id) const {
+    const Op& op = f_[id];
+    if ((op.code != OpCode::fma && op.code != OpCode::add && op.code != OpCode::sub) || of_probe(id)) return std::nullopt;
+    const TileType& type = f_[op.results[0]].type;
+    if (type.dtype != DType::f32 || type.axes.size() != 2 || type.axes[1] != axis) return std::nullopt;
+    const std::vector<std::size_t> places = op.code == OpCode::fma   ? std::vector<std::size_t>{2}
+                                            : op.code == OpCode::sub ? std::vector<std::size_t>{1}
+                                                                     : std::vector<std::size_t>{0, 1};
+    for (std::size_t k : places) {
+      Biased found{.score = id, .operand = k, .slope = {}, .positions = {}, .read = op.results[0]};
+      if (find_bias(op.operands[k], axis, found) && has_readers(block, axis, found)) return found;
+    }
+    return std::nullopt;
+  }
+
+  /// A scalar times positions as a float.
+  [[nodiscard]] bool find_bias(ValueId value, AxisId axis, Biased& found) const {
+    const Op* op = f_.definition(value);
+    if (op && op->code == OpCode::mul)
+      for (std::size_t k : {0, 1})
+        if (f_[op->operands[k]].type.is_scalar()) {
+          found.slope = op->operands[k];
+          op = f_.definition(op->operands[1 - k]);
+          break;
+        }
+    return op && op->code == OpCode::cast && f_[op->operands[0]].type.dtype == DType::i32 &&
+           split(op->operands[0], axis, 1, found.positions) && std::abs(found.positions.sign) == 1;
+  }
+
+  [[nodiscard]] bool split(ValueId value, AxisId axis, int sign, Positions& into) const {
+    const Op* op = f_.definition(value);
+    if (!f_[value].type.has(axis)) {
+      into.rest.push_back({sign, value});
+      return true;
+    }
+    if (!op) return false;
+    if (op->code == OpCode::index && op->axis == axis) {
+      into.sign += sign;
+      return true;
+    }
+    if (op->code == OpCode::neg) return split(op->operands[0], axis, -sign, into);
+    if (op->code != OpCode::add && op->code != OpCode::sub) return false;
+    return split(op->operands[0], axis, sign, into) &&
+           split(op->operands[1], axis, op->code == OpCode::add ? sign : -sign, into);
+  }
+
+  /// Whether all that a score is for is a maximum of its row, and what a row value is added to.
+  [[nodiscard]] bool has_readers(BlockId block, AxisId axis, Biased& found) const {
+    std::vector<OpId> readers = readers_of(f_, block, found.read);
+    std::erase_if(readers, [&](OpId id) { return of_probe(id); });
+    if (readers.size() == 1 && hides(f_[readers[0]], found.read)) {
+      found.read = f_[readers[0]].results[0];
+      readers = readers_of(f_, block, found.read);
+      std::erase_if(readers, [&](OpId id) { return of_probe(id); });
+    }
+    bool extreme = false, shifted = false;
+    for (OpId id : readers) {
+      const Op& op = f_[id];
+      if (is_extreme(op, axis))
+        extreme = true;
+      else if (row_operand(op, found.read, axis))
+        shifted = true;
+      else
+        return false;
+    }
+    return extreme && shifted;
+  }
+
+  [[nodiscard]] bool hides(const Op& op, ValueId value) const {
+    if (op.code != OpCode::where || op.operands[1] != value) return false;
+    const double* hidden = constant_of(f_, op.operands[2]);
+    return hidden && std::isinf(*hidden) && f_[op.results[0]].type == f_[value].type;
+  }
+
+  [[nodiscard]] static bool is_extreme(const Op& op, AxisId axis) {
+    return (op.code == OpCode::reduce_max || op.code == OpCode::reduce_min) && op.axis == axis;
+  }
+
+  /// The operand of an op that is added to a score, or to a multiple of it, and is the same along the row.
+  [[nodiscard]] std::optional<std::size_t> row_operand(const Op& op, ValueId score, AxisId axis) const {
+    const auto alone = [&](std::size_t k) { return !f_[op.operands[k]].type.has(axis); };
+    if (op.code == OpCode::fma)
+      for (std::size_t k : {0, 1})
+        if (op.operands[k] == score && alone(1 - k) && alone(2)) return 2;
+    if (op.code == OpCode::sub && op.operands[0] == score && alone(1)) return 1;
+    if (op.code == OpCode::add)
+      for (std::size_t k : {0, 1})
+        if (op.operands[k] == score && alone(1 - k)) return 1 - k;
+    return std::nullopt;
+  }
+
+  void lift(BlockId block, AxisId axis, const Biased& found) {
+    ValueId row;
+    const Location where = f_[found.score].where;
+    const bool subtracts = f_[found.score].code == OpCode::sub;
+    insert_before(f_, block, position_of(f_, block, found.score), where, [&](Builder& b) {
+      const ValueId begin = b.tile_begin(axis), index = b.index(axis);
+      const bool falls = found.positions.sign < 0;
+      const ValueId local = falls ? b.sub(begin, index) : b.sub(index, begin);
+      ValueId rest;
+      const auto add = [&](int sign, ValueId value) {
+        if (!rest)
+          rest = sign > 0 ? value : b.elementwise(OpCode::neg, {value});
+        else
+          rest = sign > 0 ? b.add(rest, value) : b.sub(rest, value);
+      };
+      add(falls ? -1 : 1, begin);
+      for (const auto& [sign, value] : found.positions.rest) add(sign, value);
+      const auto scaled = [&](ValueId positions) {
+        const ValueId value = b.cast(positions, DType::f32);
+        return found.slope ? b.mul(found.slope, value) : value;
+      };
+      row = scaled(rest);
+      if (subtracts) row = b.elementwise(OpCode::neg, {row});
+      const ValueId column = scaled(local);
+      f_[column].name = "column_bias";
+      f_[row].name = "row_bias";
+      f_[found.score].operands[found.operand] = column;
+    });
+    const std::vector<OpId> readers = readers_of(f_, block, found.read);  // before probes get one of their own
+    for (ValueId score : {f_[found.score].results[0], found.read}) show_probes(block, score, row, where);
+    for (OpId reader : readers) {
+      if (of_probe(reader)) continue;
+      if (is_extreme(f_[reader], axis))
+        add_behind(block, reader, row);
+      else if (const auto operand = row_operand(f_[reader], found.read, axis))
+        add_to_operand(block, reader, *operand, found.read, row);
+    }
+  }
+
+  /// Probes see the score as the program has it.
+  void show_probes(BlockId block, ValueId score, ValueId row, const Location& where) {
+    for (OpId reader : readers_of(f_, block, score)) {
+      if (!of_probe(reader)) continue;
+      ValueId whole;
+      insert_before(f_, block, position_of(f_, block, reader), where, [&](Builder& b) { whole = b.add(score, row); });
+      for_each_use(f_[reader], [&](ValueId& v) {
+        if (v == score) v = whole;
+      });
+    }
+  }
+
+  void add_behind(BlockId block, OpId reduction, ValueId row) {
+    const ValueId result = f_[reduction].results[0];
+    const std::vector<OpId> readers = readers_of(f_, block, result);
+    ValueId sum;
+    insert_before(f_, block, position_of(f_, block, reduction) + 1, f_[reduction].where,
+                  [&](Builder& b) { sum = b.add(result, row); });
+    std::swap(f_[sum].name, f_[result].name);
+    for (OpId reader : readers)
+      for_each_use(f_[reader], [&](ValueId& v) {
+        if (v == result) v = sum;
+      });
+  }
+
+  void add_to_operand(BlockId block, OpId reader, std::size_t operand, ValueId score, ValueId row) {
+    ValueId shifted;
+    insert_before(f_, block, position_of(f_, block, reader), f_[reader].where, [&](Builder& b) {
+      const Op op = f_[reader];
+      const ValueId old = op.operands[operand];
+      if (op.code == OpCode::fma)
+        shifted = b.elementwise(OpCode::fma, {row, op.operands[op.operands[0] == score ? 1 : 0], old});
+      else
+        shifted = op.code == OpCode::sub ? b.sub(old, row) : b.add(old, row);
+    });
+    f_[reader].operands[operand] = shifted;
+  }
+
+  Function& f_;
+  std::vector<bool> probes_;
+};
+
+}  // namespace
+
+void lift_row_terms(Function& f, const PassContext&) { RowTermLifting(f).run(); }
+
+}  // namespace flashcore
