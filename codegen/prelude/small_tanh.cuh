@@ -1,18 +1,19 @@
-// The hyperbolic tangent of small arguments, without the special function unit.
+// The hyperbolic tangent, of small arguments without the special function unit.
 #pragma once
 
 #include "math.cuh"
 
 namespace fc {
 
-// x -> tanh(k x) l for k x from -0.3 to 0.3, within 1.2e-6 of the true value times itself: the odd
-// polynomial of fifth degree with the least error there.
+// x -> tanh(k x) l. For k x from -0.3 to 0.3 within 1.2e-6 of the true value times itself, by the odd polynomial of
+// fifth degree with the least error there; for any other by the special function unit.
 struct small_tanh {
   float square, first, third, fifth;
+  float exponent, factor;
 };
 FC_DEVICE small_tanh small_tanh_of(float k, float l = 1.f) {
   const float square = k * k, cube = square * k;
-  return {square, 0.99999887f * k * l, -0.33310075f * cube * l, 0.12634595f * (cube * square) * l};
+  return {square, 0.99999887f * k * l, -0.33310075f * cube * l, 0.12634595f * (cube * square) * l, 2.885390082f * k, l};
 }
 // Of the square of x, or of what is no less.
 FC_DEVICE bool is_small(const small_tanh& tanh, float square) { return square * tanh.square <= 0.09f; }
@@ -24,5 +25,9 @@ FC_DEVICE float evaluate(const small_tanh& tanh, float x) {
   const float square = x * x;
   return x * fma(fma(tanh.fifth, square, tanh.third), square, tanh.first);
 }
+FC_DEVICE float evaluate_any_add(const small_tanh& tanh, float x, float c) {
+  return fma(-2.f * tanh.factor, reciprocal(exp2(x * tanh.exponent) + 1.f), c + tanh.factor);
+}
+FC_DEVICE float evaluate_any(const small_tanh& tanh, float x) { return evaluate_any_add(tanh, x, 0.f); }
 
 }  // namespace fc

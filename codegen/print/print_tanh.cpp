@@ -158,15 +158,11 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(tanh.value), scopes, /*braces=*/static_cast<bool>(tanh.sum));
     const std::string x = element(tanh.from, cursor), plus = tanh.plus ? element(tanh.plus, cursor) : "";
-    std::string result;
-    if (all_small) {
-      result = tanh.times ? fmt::format("fc::evaluate_add({}, {}, {})", tanh.small, x, plus)
-                          : fmt::format("fc::evaluate({}, {})", tanh.small, x);
-    } else {
-      result = fmt::format("fc::tanh({} * {})", x, factor);
-      if (tanh.times) result = fmt::format("fc::fma({}, {}, {})", result, times, plus);
-      if (tanh.masked) result = fmt::format("{0} > -fc::infinity() ? {1} : -fc::infinity()", x, result);
-    }
+    const std::string_view any = all_small ? "" : "_any";
+    std::string result = tanh.times ? fmt::format("fc::evaluate{}_add({}, {}, {})", any, tanh.small, x, plus)
+                                    : fmt::format("fc::evaluate{}({}, {})", any, tanh.small, x);
+    // The polynomial makes minus infinity of minus infinity itself.
+    if (tanh.masked && !all_small) result = fmt::format("{0} > -fc::infinity() ? {1} : -fc::infinity()", x, result);
     const std::string value = element(tanh.value, cursor);
     out_.line("{} = {};", value, tanh.raised ? exponential(cursor, result) : result);
     if (tanh.sum) out_.line("{} += {};", element(f_[tanh.sum].results[0], cursor), value);

@@ -67,7 +67,7 @@ elementwise(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 16; ++i)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t1[i][0][e] = fc::tanh(t1[i][0][e] * p.scale);
+        t1[i][0][e] = fc::evaluate_any(small, t1[i][0][e]);
   }
   float t2[16][1][4];
   // t2 = cast(add(t1, t0))
