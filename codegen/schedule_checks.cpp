@@ -142,6 +142,29 @@ void chains(const Look& look) {
         [](Schedule& other) { other.reduction_chains = 1; }, "reduction_chains = 1");
 }
 
+void columns(const Look& look) {
+  const int columns = look.schedule.softmax_columns, distance = look.schedule.softmax_distance;
+  const auto refuse = [&](std::string what, std::string why, std::string fix, bool keep_columns = false) {
+    look.refuse(
+        std::move(what), std::move(why), std::move(fix),
+        [=](Schedule& other) {
+          other.softmax_distance = 0;
+          if (!keep_columns) other.softmax_columns = 0;
+        },
+        keep_columns ? "softmax_distance = 0" : "softmax_columns = 0 and softmax_distance = 0");
+  };
+  if (columns < 0 || columns % 8 != 0)
+    return refuse(fmt::format("softmax_columns = {}", columns), "a thread holds columns by fragments of eight",
+                  "0, or a multiple of 8");
+  if (distance < 0 || (columns == 0 ? distance != 0 : distance % columns != 0))
+    return refuse(fmt::format("softmax_distance = {} with softmax_columns = {}", distance, columns),
+                  "steps run ahead of each other by whole strips", "0, or a multiple of softmax_columns",
+                  /*keep_columns=*/true);
+  if (columns > 0 && look.schedule.softmax == Softmax::shared)
+    refuse("softmax_columns with softmax = shared",
+           "rows from shared memory lie along the lanes of a warp, all columns of a row at once", "softmax_columns = 0");
+}
+
 void tile_order(const Look& look) {
   if (look.schedule.tile_order == TileOrder::counter && !look.schedule.persistent)
     look.refuse(
@@ -295,7 +318,7 @@ void missing_tiles(const Look& look) {
           fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction,    copies,           warpgroups,     register_shares, chains,
+constexpr Rule rules[] = {instruction,    copies,           warpgroups,     register_shares, chains, columns,
                           exponentials,   turns,            sums_by_products, outer_stages,  persistence,
                           tile_order,     loop_blocks,      number_formats,   register_limit, shared_limit,
                           resident_blocks, tiles,           warps,          stages,          missing_tiles};

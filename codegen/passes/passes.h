@@ -62,6 +62,9 @@ void assign_roles(ir::Function& f, const PassContext& context);
 /// Starts asynchronous products as early, and waits for them as late, as data and the schedule allow.
 void overlap_products(ir::Function& f, const PassContext& context);
 
+/// Brings what goes over the columns of tiles together, to go over them strip by strip.
+void order_columns(ir::Function& f, const PassContext& context);
+
 /// Sends 16-bit outputs through shared memory.
 void stage_stores(ir::Function& f, const PassContext& context);
 

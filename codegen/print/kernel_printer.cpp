@@ -123,6 +123,10 @@ void KernelPrinter::print_block(BlockId block) {
       print_lazy_scaling(block, position_++);
       continue;
     }
+    if (const std::vector<ColumnStep> steps = columns_at(block, position_); !steps.empty()) {
+      position_ = print_columns(block, steps);
+      continue;
+    }
     const bool tile = !op.results.empty() && !f_[op.results[0]].type.is_scalar();
     if (kind_of(op.code) == OpKind::elementwise && tile &&
         f_[op.results[0]].home.space == Space::registers) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/analysis/column_steps.h"
 #include "codegen/analysis/ring_barriers.h"
 #include "codegen/kernel_source.h"
 #include "codegen/layout/register_split.h"
@@ -100,11 +101,16 @@ class KernelPrinter {
   void find_guarded_masks(const ir::Op& loop);
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
+  std::set<ir::ValueId> start_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
+                                    bool take_over);
+  void print_nest(ir::BlockId block, const std::vector<std::size_t>& positions, const std::set<ir::ValueId>& locals);
   std::optional<std::pair<std::string, std::string>> split_positions(ir::ValueId value, const Cursor& cursor);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
   [[nodiscard]] bool is_source(ir::ValueId value) const;
   std::string carried_array(ir::ValueId value) const;
   void print_pack(const ir::Op& op);
+  void start_pack(const ir::Op& op);
+  void pack_elements(const ir::Op& op);
   std::string declare(ir::ValueId value, bool zero = false);
   std::string array_type(ir::ValueId value) const;
   [[nodiscard]] Shape shape_of(ir::ValueId value) const;
@@ -112,9 +118,23 @@ class KernelPrinter {
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
 
+  // print_columns.cpp: steps that go over columns strip by strip
+  /// Fragments of all that lie along the columns of the first step's tiles.
+  struct Strip {
+    int first, last, all;
+  };
+  std::vector<ColumnStep> columns_at(ir::BlockId block, std::size_t first);
+  [[nodiscard]] const ir::AxisLayout& columns_of(ir::BlockId block, const ColumnStep& step) const;
+  [[nodiscard]] int fragments_of_strip(ir::BlockId block, const ColumnStep& step) const;
+  [[nodiscard]] std::pair<int, int> in_strip(int count) const;
+  std::size_t print_columns(ir::BlockId block, const std::vector<ColumnStep>& steps);
+
   // print_reduction.cpp
   void print_reduction(const ir::Op& op);
-  void print_chained_reduction(const ir::Op& op);
+  std::string start_reduction(const ir::Op& op);
+  void reduce_elements(const ir::Op& op, const std::string& parts);
+  void finish_reduction(const ir::Op& op, const std::string& parts);
+  [[nodiscard]] bool in_chains(const ir::Op& op) const;
   void print_whole_reduction(const ir::Op& op, const char* start);
   static std::string combined(ir::OpCode reduction, const std::string& a, const std::string& b);
   std::string reduction_text(const ir::Op& op);
@@ -274,6 +294,7 @@ class KernelPrinter {
   std::set<std::string> carried_;  ///< variables that loops change
   std::map<ir::ValueId, Tanh> tanhs_;  ///< by what each leaves
   std::set<ir::ValueId> folded_;       ///< values that are a part of one
+  std::optional<Strip> strip_;         ///< of the columns being printed, if not all of them
   std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed
 };
 

@@ -58,10 +58,12 @@ KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape, Writer::Scop
   int slots = 1;
   for (std::size_t k = 0; k < shape.axes.size(); ++k) {
     slots *= shape.layouts[k].slots;
-    if (shape.layouts[k].fragments == 1) {
-      cursor.fragments.emplace_back("0");
+    const int count = shape.layouts[k].fragments;
+    const auto [first, end] = k == 1 ? in_strip(count) : std::pair(0, count);
+    if (end - first == 1) {
+      cursor.fragments.push_back(std::to_string(first));
     } else {
-      scopes.push_back(out_.unrolled(fragment_names[k], shape.layouts[k].fragments, braces));
+      scopes.push_back(out_.unrolled(fragment_names[k], first, end, braces));
       cursor.fragments.emplace_back(fragment_names[k]);
     }
   }
@@ -256,6 +258,12 @@ std::optional<std::pair<std::string, std::string>> KernelPrinter::split_position
 
 void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& positions,
                                std::size_t end, bool take_over) {
+  print_nest(block, positions, start_group(block, positions, end, take_over));
+}
+
+/// Gives the values of a group that are read behind it their arrays; returns the others.
+std::set<ValueId> KernelPrinter::start_group(BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
+                                             bool take_over) {
   const auto& ops = f_[block].ops;
   const Shape shape = shape_of(f_[ops[positions[0]]].results[0]);
 
@@ -285,7 +293,13 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
     if (storage_[value.index].empty()) declare(value);
     out_.comment(fmt::format("{} = {})", label(value), text));
   }
+  return locals;
+}
 
+/// The loops over a group's elements, those of a strip where one is being printed.
+void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& positions,
+                               const std::set<ValueId>& locals) {
+  const auto& ops = f_[block].ops;
   // A scalar times positions is the scalar times each of their parts: the row's is taken once, and joins the
   // other in one instruction.
   std::map<ValueId, std::pair<std::string, std::string>> split;
@@ -295,7 +309,7 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
   };
 
   Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape, scopes, positions.size() > 1);
+  const Cursor cursor = open_loops(shape_of(f_[ops[positions[0]]].results[0]), scopes, positions.size() > 1);
   for (std::size_t at : positions) {
     const Op& op = f_[ops[at]];
     const ValueId value = op.results[0];
@@ -344,9 +358,13 @@ std::string KernelPrinter::carried_array(ValueId value) const {
 
 /// A computed left operand: neighbouring accumulator fragments, rounded and packed in pairs.
 void KernelPrinter::print_pack(const Op& op) {
+  start_pack(op);
+  pack_elements(op);
+}
+
+void KernelPrinter::start_pack(const Op& op) {
   const ValueId value = op.results[0], from = op.operands[0];
   const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
-  const std::string type = f_[value].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
   const std::string x = storage_[from.index];
   storage_[value.index] = carried_array(value);
   const bool takes_over = !storage_[value.index].empty();
@@ -355,8 +373,16 @@ void KernelPrinter::print_pack(const Op& op) {
   out_.comment(fmt::format("{}: {} as a left operand", storage_[value.index], x));
   if (!takes_over)
     out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, columns.fragments / 2);
+}
+
+void KernelPrinter::pack_elements(const Op& op) {
+  const ValueId value = op.results[0], from = op.operands[0];
+  const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
+  const std::string type = f_[value].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
+  const std::string x = storage_[from.index];
+  const auto [first, end] = in_strip(columns.fragments / 2);
   auto i = out_.unrolled("i", rows.fragments, false);
-  auto k = out_.unrolled("k", columns.fragments / 2, false);
+  auto k = out_.unrolled("k", first, end, false);
   auto r = out_.unrolled("r", 4, false);
   out_.line("{0}[i][k][r] =", storage_[value.index]);
   out_.line(

@@ -54,39 +54,12 @@ void KernelPrinter::print_whole_reduction(const Op& op, const char* start) {
   print_lane_combination(op.code, name, shape.layouts[0]);
 }
 
-/// Several partial results side by side: each element waits for the one before it in its own chain only.
-void KernelPrinter::print_chained_reduction(const Op& op) {
-  const ValueId from = op.operands[0], value = op.results[0];
-  const Shape shape = shape_of(from);
-  const Combine combine = combine_of(op.code, f_[value].type.dtype);
-  const int chains = schedule_.reduction_chains;
-  declare(value);
-  const std::string parts = names_.unique(storage_[value.index] + "_parts");
-  out_.line("{} {}[{}][{}][{}];", array_type(value), parts, shape.layouts[0].fragments,
-            shape.layouts[0].slots, chains);
-  Shape rows = shape_of(value);
-  {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(rows, scopes);
-    scopes.push_back(out_.unrolled("c", chains, false));
-    out_.line("{}[{}][{}][c] = {};", parts, cursor.fragments[0], cursor.slots[0], combine.start);
-  }
-  {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape, scopes);
-    const std::string part = fmt::format("{}[{}][{}][{} % {}]", parts, cursor.fragments[0], cursor.slots[0],
-                                         cursor.fragments[1], chains);
-    out_.line("{} = {};", part, combined(op.code, part, element(from, cursor)));
-  }
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(rows, scopes, true);
-  const std::string target = element(value, cursor);
-  const auto part = [&](int c) { return fmt::format("{}[{}][{}][{}]", parts, cursor.fragments[0], cursor.slots[0], c); };
-  std::string all = part(0);
-  for (int c = 1; c < chains; ++c) all = combined(op.code, all, part(c));
-  out_.line("{} = {};", target, all);
-  if (op.scope != ReductionScope::lane && shape.layouts[1].lanes > 1)
-    print_lane_combination(op.code, target, shape.layouts[1]);
+/// Whether partial results stand side by side: each element waits for the one before it in its own chain only.
+/// A sum keeps step with the exponentials it adds; a maximum everything waits for.
+bool KernelPrinter::in_chains(const Op& op) const {
+  const Shape shape = shape_of(op.operands[0]);
+  return shape.axes.size() == 2 && shape.axes[1] == op.axis && schedule_.reduction_chains > 1 &&
+         op.code != OpCode::reduce_sum && shape.layouts[1].fragments % schedule_.reduction_chains == 0;
 }
 
 std::string KernelPrinter::reduction_text(const Op& op) {
@@ -98,33 +71,56 @@ std::string KernelPrinter::reduction_text(const Op& op) {
                                                         : "");
 }
 
-void KernelPrinter::print_reduction(const Op& op) {
-  const ValueId from = op.operands[0], value = op.results[0];
-  const Shape shape = shape_of(from);
-  const std::size_t along = shape.axes[0] == op.axis ? 0 : 1;
+/// Prints what a reduction starts from; returns the name of its partial results, if it has any.
+std::string KernelPrinter::start_reduction(const Op& op) {
+  const ValueId value = op.results[0];
   const Combine combine = combine_of(op.code, f_[value].type.dtype);
   out_.comment(reduction_text(op));
-  if (f_[value].type.is_scalar()) {
-    print_whole_reduction(op, combine.start);
-    return;
-  }
-  // A sum keeps step with the exponentials it adds; a maximum everything waits for.
-  if (shape.axes.size() == 2 && along == 1 && schedule_.reduction_chains > 1 && op.code != OpCode::reduce_sum &&
-      shape.layouts[1].fragments % schedule_.reduction_chains == 0)
-    return print_chained_reduction(op);
+  if (f_[value].type.is_scalar()) return {};
+  const bool chained = in_chains(op);
   declare(value, op.code == OpCode::reduce_sum);
-  if (op.code != OpCode::reduce_sum) {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(value), scopes);
-    out_.line("{} = {};", element(value, cursor), combine.start);
+  if (op.code == OpCode::reduce_sum) return {};
+  const Shape rows = shape_of(value);
+  std::string parts;
+  if (chained) {
+    parts = names_.unique(storage_[value.index] + "_parts");
+    out_.line("{} {}[{}][{}][{}];", array_type(value), parts, rows.layouts[0].fragments, rows.layouts[0].slots,
+              schedule_.reduction_chains);
   }
-  {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape, scopes);
-    const std::string target = element(value, cursor);
-    out_.line("{} = {};", target, combined(op.code, target, element(from, cursor)));
-  }
-  print_lane_combinations(op);
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(rows, scopes);
+  if (chained) scopes.push_back(out_.unrolled("c", schedule_.reduction_chains, false));
+  out_.line("{} = {};",
+            chained ? fmt::format("{}[{}][{}][c]", parts, cursor.fragments[0], cursor.slots[0]) : element(value, cursor),
+            combine.start);
+  return parts;
+}
+
+/// Takes in what a thread holds.
+void KernelPrinter::reduce_elements(const Op& op, const std::string& parts) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(from), scopes);
+  const std::string target = parts.empty() ? element(value, cursor)
+                                           : fmt::format("{}[{}][{}][{} % {}]", parts, cursor.fragments[0], cursor.slots[0],
+                                                         cursor.fragments[1], schedule_.reduction_chains);
+  out_.line("{} = {};", target, combined(op.code, target, element(from, cursor)));
+}
+
+/// Puts partial results together, and those of the lanes that share a row.
+void KernelPrinter::finish_reduction(const Op& op, const std::string& parts) {
+  if (parts.empty()) return print_lane_combinations(op);
+  const AxisLayout along = shape_of(op.operands[0]).layouts[1];
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(op.results[0]), scopes, true);
+  const auto part = [&](int c) {
+    return fmt::format("{}[{}][{}][{}]", parts, cursor.fragments[0], cursor.slots[0], c);
+  };
+  std::string all = part(0);
+  for (int c = 1; c < schedule_.reduction_chains; ++c) all = combined(op.code, all, part(c));
+  const std::string target = element(op.results[0], cursor);
+  out_.line("{} = {};", target, all);
+  if (op.scope != ReductionScope::lane && along.lanes > 1) print_lane_combination(op.code, target, along);
 }
 
 /// Over the lanes that share a row, unless each keeps its share.
@@ -135,6 +131,14 @@ void KernelPrinter::print_lane_combinations(const Op& op) {
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(op.results[0]), scopes, true);
   print_lane_combination(op.code, element(op.results[0], cursor), layout);
+}
+
+void KernelPrinter::print_reduction(const Op& op) {
+  const std::string parts = start_reduction(op);
+  if (f_[op.results[0]].type.is_scalar())
+    return print_whole_reduction(op, combine_of(op.code, f_[op.results[0]].type.dtype).start);
+  reduce_elements(op, parts);
+  finish_reduction(op, parts);
 }
 
 }  // namespace flashcore

@@ -67,14 +67,17 @@ class Writer {
     line("{}{{", head.empty() ? head : head + " ");
     return Scope(*this, "}");
   }
-  /// An unrolled loop `for (int name = 0; name < count; ++name) {`.
-  [[nodiscard]] Scope unrolled(std::string_view name, int count, bool braces = true) {
+  /// An unrolled loop `for (int name = first; name < end; ++name) {`.
+  [[nodiscard]] Scope unrolled(std::string_view name, int first, int end, bool braces) {
     line("#pragma unroll");
     if (!braces) {
-      line("for (int {0} = 0; {0} < {1}; ++{0})", name, count);
+      line("for (int {0} = {1}; {0} < {2}; ++{0})", name, first, end);
       return Scope(*this, "");
     }
-    return block("for (int {0} = 0; {0} < {1}; ++{0})", name, count);
+    return block("for (int {0} = {1}; {0} < {2}; ++{0})", name, first, end);
+  }
+  [[nodiscard]] Scope unrolled(std::string_view name, int count, bool braces = true) {
+    return unrolled(name, 0, count, braces);
   }
 
   [[nodiscard]] std::string take() { return std::move(text_); }

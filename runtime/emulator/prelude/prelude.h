@@ -12,6 +12,7 @@
 #include "mbarrier.h"
 #include "memory.h"
 #include "mma_m16n8k16.h"
+#include "order.h"
 #include "polynomial_exp2.cuh"
 #include "quad.cuh"
 #include "shared_tile.cuh"
