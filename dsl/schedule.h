@@ -72,7 +72,7 @@ struct Schedule {
   /// The steps of a softmax (exponents, exponentials, their sum, packing) go over so many columns of a tile at a
   /// time, one step behind the other; 0: each step goes over the whole tile before the next one begins.
   int softmax_columns = 0;
-  /// How many columns the exponentials of such a softmax run ahead of what reads them; 0: none.
+  /// How many columns exponents run ahead of exponentials, and these ahead of what reads them; 0: none.
   int softmax_distance = 0;
 
   // Of wgmma and tma. Four warps are a warpgroup; `warps_m` counts those that compute, and one warpgroup more

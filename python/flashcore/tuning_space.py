@@ -68,6 +68,15 @@ _ORDER = {
     "polynomial_exponentials": Choice((0, 1, 2, 3, 4)),
 }
 
+_COLUMNS = {
+    "softmax_columns": Choice((0, 16, 32, 64), lambda genes, spec: genes["softmax"] == "registers"),
+    "softmax_distance": Choice(
+        (0, 16, 32, 64),
+        lambda genes, spec: bool(genes["softmax_columns"])
+        and genes["softmax_distance"] % genes["softmax_columns"] == 0,
+    ),
+}
+
 FAMILIES = (
     Family(
         "wgmma",
@@ -84,6 +93,7 @@ FAMILIES = (
             "wait_late": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
             "lazy_scaling": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
             "reduction_chains": Choice((1, 2, 4)),
+            **_COLUMNS,
             "sums_by_products": Choice(_BOOL),
             "alternate": Choice(_BOOL, lambda genes, spec: genes["warps_m"] > 4),
             "turns": Choice(
@@ -116,6 +126,7 @@ FAMILIES = (
             "keep_operands": Choice(_BOOL),
             "reduction_chains": Choice((1, 2, 4)),
             "softmax": Choice(("registers", "shared")),
+            **_COLUMNS,
             "blocks_per_processor": Choice((1, 2, 3)),
         },
         lambda facts: bool(facts["mma_m16n8k16"] and facts["async_copy"]),

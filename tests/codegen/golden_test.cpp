@@ -108,6 +108,15 @@ const Golden kernels[] = {
        spec.mask = causal();
        return attention(spec, schedule_of({{"rows", 32}, {"cols", 32}}, 2, 2), "sm_80");
      }},
+    {"attention_in_strips",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 32;
+       spec.lse = true;
+       Schedule schedule = schedule_of({{"rows", 64}, {"cols", 64}}, 4);
+       schedule.softmax_columns = 32;
+       return attention(spec, schedule, "sm_80");
+     }},
     {"attention_softmax_in_shared_memory",
      [] {
        AttentionSpec spec;
@@ -164,6 +173,16 @@ const Golden kernels[] = {
        schedule.grid_order = GridOrder::sections;
        schedule.last_tiles_first = true;
        schedule.polynomial_exponentials = 2;
+       return attention(spec, schedule, "sm_90a");
+     }},
+    {"attention_hopper_in_strips",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       Schedule schedule = warpgroups(128, 80);
+       schedule.softmax_columns = schedule.softmax_distance = 32;
+       schedule.reduction_chains = 2;
+       schedule.peel_masks = true;
        return attention(spec, schedule, "sm_90a");
      }},
     {"attention_hopper_documents",

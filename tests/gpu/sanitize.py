@@ -146,6 +146,7 @@ def launches() -> list[Launch]:
         Launch("wgmma in turns for scores", {},
                groups(8, 96, alternate=True, turns="scores"), MANY_KEYS),
         Launch("wgmma polynomials", causal, groups(8, 96, polynomial_exponentials=3)),
+        Launch("wgmma strips", causal, groups(8, 96, softmax_columns=16, softmax_distance=16)),
         Launch("wgmma unstaged stores", {}, groups(8, 96, staged_stores=False)),
         Launch("wgmma loops of 2 blocks", causal, groups(4, 64, loop_blocks=2)),
         Launch("wgmma loops of 8 blocks", {"lse": True}, groups(8, 64, loop_blocks=8)),

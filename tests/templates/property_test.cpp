@@ -171,6 +171,7 @@ struct Case {
     schedule.last_tiles_first = draw.one_in(2);
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
     schedule.polynomial_exponentials = draw.one_of<int>({0, 0, 0, 1, 2, 3, 5, 8});
+    draw_columns(draw);
   }
 
   /// Producer, consumers and products in flight, with every field of theirs.
@@ -196,12 +197,19 @@ struct Case {
     schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
     schedule.turns = draw.one_of<Turns>({Turns::products, Turns::scores});
     schedule.polynomial_exponentials = draw.one_of<int>({0, 0, 1, 2, 3, 8});
+    draw_columns(draw);
     schedule.persistent = !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
     if (schedule.persistent) schedule.outer_stages = draw.between(1, 2);
     if (schedule.persistent && draw.one_in(2)) schedule.tile_order = TileOrder::counter;
     if (!schedule.persistent && draw.one_in(2)) schedule.loop_blocks = draw.one_of<int>({2, 2, 4, 8});
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
     if (schedule.persistent && draw.one_in(3)) schedule.grid_order = GridOrder::sections;
+  }
+
+  void draw_columns(Draw& draw) {
+    if (schedule.softmax == Softmax::shared) return;
+    schedule.softmax_columns = draw.one_of<int>({0, 0, 8, 16, 24, 32, 64});
+    schedule.softmax_distance = schedule.softmax_columns * draw.between(0, 2);
   }
 
   static int draw_dim(Draw& draw) { return 8 * draw.between(1, draw.one_in(4) ? 32 : 14); }

@@ -115,6 +115,8 @@ struct Drawn {
     schedule.wait_late = draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
+    schedule.softmax_columns = draw.one_of<int>({0, 0, 8, 16, 32});
+    schedule.softmax_distance = schedule.softmax_columns * draw.between(0, 2);
     schedule.sums_by_products = draw.one_in(3);
     schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
     schedule.persistent = draw.one_in(3);  // refused where the mask is surveyed

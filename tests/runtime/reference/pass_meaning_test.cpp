@@ -60,6 +60,7 @@ void add_cases_of_warpgroups(std::vector<Case>& all) {
   persistent.alternate = persistent.persistent = true;
   persistent.outer_stages = 2;
   persistent.reduction_chains = 2;
+  persistent.softmax_columns = 16;
   persistent.last_tiles_first = true;
   persistent.grid_order = GridOrder::sections;
   add("in_turns_persistent", persistent, 200, 150);
