@@ -1,4 +1,4 @@
-"""The tuner without a GPU: a made-up machine whose best schedule is known."""
+"""The tuner without a GPU: its space, its search, and what checks results."""
 
 import dataclasses
 import json
@@ -15,79 +15,12 @@ import pytest
 
 import fake_torch
 import flashcore as fc
-from flashcore import _core, tuning_check, tuning_gpu, tuning_table
-from flashcore.tuning import autotune, default_shapes
-from flashcore.tuning_log import TuningLog, key_of
+from flashcore import tuning_check, tuning_gpu
+from flashcore.tuning import default_shapes
+from flashcore.tuning_log import key_of
 from flashcore.tuning_search import Effort, ratio_of
 from flashcore.tuning_space import FAMILIES, NOT_SEARCHED, Space, searched_fields
-
-SPEC = fc.AttentionSpec(head_dim=120)  # of a kind that no shipped winner is for
-TARGET = "sm_90a"
-SHAPES = [(2, 8192, 8192), (16, 1024, 1024)]
-
-
-def shipped_for(shape):
-    problem = tuning_gpu.problem_of(SPEC, shape)
-    return _core.attention_schedules(SPEC.to_json(), TARGET, *problem)[0]
-
-
-SLOW = fc.Schedule(tiles={"rows": 64, "cols": 32}, stages=4)
-
-
-class Machine:
-    """Fastest with wgmma, 176 columns, 2 stages, 8 warps, persistent."""
-
-    def __init__(self, spoil=lambda schedule: "", seconds=0.01):
-        self.spoil = spoil
-        self.seconds = seconds
-        self.now = 0.0
-        self.compiles = []
-        self.timed = set()
-
-    def clock(self):
-        return self.now
-
-    def default(self):
-        return SLOW  # almost any candidate is faster, whatever ships
-
-    def compiled(self, schedule):
-        self.compiles.append(key_of(schedule))
-        if self.spoil(schedule) == "spills":
-            raise fc.CompileError("it spills")
-        return schedule
-
-    def wrong(self, kernel):
-        self.now += self.seconds
-        if self.spoil(kernel) == "crashes":
-            raise fc.DeviceError("an illegal access")
-        return "an error of 3" if self.spoil(kernel) == "wrong" else ""
-
-    def times(self, kernels, rounds):
-        self.now += self.seconds * len(kernels) * rounds / 4
-        self.timed |= {key_of(kernel) for kernel in kernels}
-        return [[self.cost(kernel), 0.1 * self.cost(kernel)] for kernel in kernels]
-
-    @staticmethod
-    def cost(s):
-        cost = 1000.0
-        cost *= 1.0 if s.instruction == "wgmma" else 1.6
-        cost *= 1 + abs(s.tiles["cols"] - 176) / 400
-        cost *= 1 + 0.1 * abs(s.stages - 2)
-        cost *= {8: 1.0, 12: 1.05}.get(s.warps_m, 1.2)
-        return cost * (0.97 if s.persistent else 1.0)
-
-
-@pytest.fixture
-def search(tmp_path):
-    def run(machine=None, trials=60, **more):
-        machine = machine or Machine()
-        more = {"write": False, "progress": False, "shapes": SHAPES, "target": TARGET} | more
-        effort = more.pop("effort", None) or Effort(seconds=1e9, trials=trials, threads=1)
-        spec = more.pop("spec", SPEC)
-        tuned = autotune(spec, evaluator=machine, clock=machine.clock, effort=effort, **more)
-        return tuned, machine
-
-    return run
+from made_up_machine import SHAPES, SLOW, SPEC, TARGET, Machine, search, shipped_for
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +89,7 @@ def test_what_makes_no_difference_is_one_schedule():
 # The search.
 
 
-def test_a_known_optimum_is_found(search):
+def test_a_known_optimum_is_found():
     tuned, machine = search(trials=200)
     assert machine.cost(tuned.schedule) <= 1000 * 0.97 * 1.05
     shipped = fc.Schedule.from_json(shipped_for(SHAPES[0]))
@@ -166,7 +99,7 @@ def test_a_known_optimum_is_found(search):
     assert f"{tuned.ratio:.3f}x the default's speed" in tuned.summary()
 
 
-def test_equal_timings_make_equal_searches(search):
+def test_equal_timings_make_equal_searches():
     first, one = search(seed=7, trials=40)
     again, two = search(seed=7, trials=40)
     other, three = search(seed=8, trials=40)
@@ -174,7 +107,7 @@ def test_equal_timings_make_equal_searches(search):
     assert first == again
 
 
-def test_nothing_is_compiled_twice_or_against_the_resource_model(search):
+def test_nothing_is_compiled_twice_or_against_the_resource_model():
     tuned, machine = search()
     # Finalists are asked for again, which the cache of kernels answers.
     before_the_end = machine.compiles[: tuned.counts["timed"]]
@@ -186,7 +119,7 @@ def test_nothing_is_compiled_twice_or_against_the_resource_model(search):
     assert len(set(texts)) == len(texts)
 
 
-def test_failures_are_counted_and_never_win(search):
+def test_failures_are_counted_and_never_win():
     def spoil(schedule):
         return "spills" if schedule.persistent else ""
 
@@ -195,7 +128,7 @@ def test_failures_are_counted_and_never_win(search):
     assert not tuned.schedule.persistent
 
 
-def test_wrong_results_are_never_timed_and_reported_loudly(search, capsys):
+def test_wrong_results_are_never_timed_and_reported_loudly(capsys):
     def spoil(schedule):
         return "wrong" if schedule.tiles["cols"] % 32 and schedule.staged_stores else ""
 
@@ -207,12 +140,12 @@ def test_wrong_results_are_never_timed_and_reported_loudly(search, capsys):
     assert "WRONG RESULTS" in capsys.readouterr().err
 
 
-def test_a_wrong_default_is_an_error(search):
+def test_a_wrong_default_is_an_error():
     with pytest.raises(fc.InternalError, match="the schedule that ships gives wrong results"):
         search(Machine(lambda schedule: "wrong"))
 
 
-def test_a_default_that_does_not_compile_is_an_error(search):
+def test_a_default_that_does_not_compile_is_an_error():
     class Barren(Machine):
         def default(self):
             raise fc.CompileError("it spills")
@@ -221,7 +154,7 @@ def test_a_default_that_does_not_compile_is_an_error(search):
         search(Barren())
 
 
-def test_the_time_is_a_budget(search):
+def test_the_time_is_a_budget():
     effort = Effort(seconds=20, threads=1)
     _, machine = search(effort=effort)
     assert 18 <= machine.now <= 40
@@ -239,7 +172,7 @@ class Noisy(Machine):
         return [[self.rng.uniform(90, 110)] for _ in kernels]
 
 
-def test_luck_does_not_win(search):
+def test_luck_does_not_win():
     tuned, _ = search(Noisy(), shapes=[(1, 64, 64)])
     assert tuned.is_default
     assert tuned.ratio == 1.0
@@ -248,271 +181,6 @@ def test_luck_does_not_win(search):
 
 def test_ratios_are_geometric_means():
     assert ratio_of([2.0, 8.0], [1.0, 1.0]) == pytest.approx(4.0)
-
-
-# The log.
-
-
-def test_a_search_goes_on_from_its_log(search, tmp_path):
-    log = tmp_path / "deep" / "log.jsonl"
-    first, one = search(log=log, trials=50)
-    assert log.read_text().count("\n") > 100
-    second, two = search(log=log, trials=30)
-    # Of what the log holds, only the default and what is compared at the end is needed once more.
-    assert len(set(two.compiles) & set(one.compiles)) <= 4
-    assert two.cost(second.schedule) <= one.cost(first.schedule)
-    assert second.counts["timed"] > first.counts["timed"]
-    # It is as good a start as the search that wrote it was an end.
-    third, three = search(log=log, trials=1)
-    assert three.cost(third.schedule) <= two.cost(second.schedule)
-
-
-def test_a_log_is_for_one_problem(search, tmp_path):
-    log = tmp_path / "log.jsonl"
-    search(log=log, trials=30)
-    other, machine = search(log=log, trials=30, shapes=[(1, 100, 100)])
-    assert len(machine.compiles) >= 30
-    problems = [json.loads(line) for line in log.read_text().splitlines()]
-    problems = [line for line in problems if "schedule" not in line]
-    assert [line["shapes"] for line in problems] == [[list(s) for s in SHAPES], [[1, 100, 100]]]
-    assert {"problem", "spec", "target", "gpu"} <= set(problems[0])
-
-
-def test_a_line_that_was_cut_off_is_skipped(tmp_path):
-    path, schedule = tmp_path / "log", fc.Schedule(tiles={"rows": 64, "cols": 64})
-    TuningLog(path, {"a": 1}).add(schedule, "failed", why="it spills")
-    with path.open("a") as file:
-        file.write('{"problem": "')
-    log = TuningLog(path, {"a": 1})
-    assert log.known(schedule)["why"] == "it spills"
-    log.add(dataclasses.replace(schedule, stages=3), "failed")
-    assert TuningLog(path, {"a": 1}).known(dataclasses.replace(schedule, stages=3))
-
-
-def test_a_crash_is_told_and_left_out_by_the_next_search(search, tmp_path):
-    log = tmp_path / "log.jsonl"
-
-    def spoil(schedule):
-        return "crashes" if schedule.tiles["cols"] % 64 == 48 else ""
-
-    told = []
-    while len(told) < 100:
-        try:
-            tuned, _ = search(Machine(spoil), log=log, trials=40)
-            break
-        except fc.DeviceError as error:
-            told.append(error)
-    assert all("an illegal access" in error.why and "same log=" in error.fix for error in told)
-    assert 0 < len(told) < 100
-    assert tuned.counts["crashed"] == len(told)
-
-
-def test_what_ran_when_the_process_died_is_left_out(tmp_path):
-    path, schedule = tmp_path / "log", fc.Schedule(tiles={"rows": 64, "cols": 64})
-    log = TuningLog(path, {})
-    log.add(schedule, "started")
-    other = dataclasses.replace(schedule, stages=4)
-    log.add(other, "started")
-    log.add(other, "right")
-    log = TuningLog(path, {})
-    assert log.known(schedule)["outcome"] == "crashed"
-    assert log.known(other) is None
-
-
-def test_a_log_that_cannot_be_written_is_told(search, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(fc.CacheError, match="tuning log .*file/log"):
-        search(log=tmp_path / "file" / "log")
-
-
-# The table.
-
-WINNER = fc.Schedule(tiles={"rows": 64, "cols": 48}, stages=1)
-
-
-def write(path, spec, target=TARGET, schedule=WINNER, measured=None, problem=tuning_table.ANY):
-    key = tuning_table.key_for(spec, target, problem)
-    tuning_table.write(path, [key], schedule, measured or {})
-
-
-def test_a_table_gives_back_what_was_written(tmp_path):
-    path = tmp_path / "table.json"
-    specs = [
-        SPEC,
-        fc.AttentionSpec(head_dim=64, mask=fc.causal()),
-        fc.AttentionSpec(head_dim=64, mask=fc.sliding_window(100)),
-        fc.AttentionSpec(head_dim=64, mask=fc.documents(np.zeros(9, np.int32))),
-        fc.AttentionSpec(head_dim=64, score=fc.alibi(np.ones(4))),
-        fc.AttentionSpec(head_dim=64, score=fc.softcap(30)),
-        fc.AttentionSpec(head_dim=64, sink=fc.sinks(np.ones(4))),
-        fc.AttentionSpec(head_dim=64, kv_lens=True),
-        fc.AttentionSpec(head_dim=64, layout="thd"),
-        fc.AttentionSpec(head_dim=64, q_len=1, kv_len=900),
-    ]
-    for i, spec in enumerate(specs):
-        assert tuning_table.winner_for(spec, TARGET, path=path) is None
-        write(path, spec, schedule=dataclasses.replace(WINNER, stages=i + 1))
-    for i, spec in enumerate(specs):
-        assert tuning_table.winner_for(spec, TARGET, path=path).stages == i + 1
-        assert tuning_table.winner_for(spec, "sm_80", path=path) is None
-    write(path, SPEC, measured={"ratio": 1.5})
-    assert tuning_table.winner_for(SPEC, TARGET, path=path) == WINNER
-    entries = json.loads(path.read_text())
-    assert len(entries) == len(specs)
-    assert [entry["measured"] for entry in entries if entry["measured"]] == [{"ratio": 1.5}]
-
-
-def test_what_a_winner_is_for(tmp_path):
-    path = tmp_path / "table.json"
-
-    def both(a, b):
-        path.unlink(missing_ok=True)
-        write(path, fc.AttentionSpec(**a))
-        return tuning_table.winner_for(fc.AttentionSpec(**b), TARGET, path=path) is not None
-
-    plain = {"head_dim": 64}
-    assert both(plain, plain | {"dtype": "f16", "layout": "bshd", "heads": 8, "kv_heads": 2})
-    assert both(plain, plain | {"head_dim_v": 64, "lse": True, "batch": 3})
-    assert both(plain, plain | {"q_len": 77}), "a guess that is better than none"
-    assert not both(plain | {"q_len": 77}, plain)
-    assert both(plain | {"q_len": 100, "kv_len": 70}, plain | {"q_len": 77, "kv_len": 128})
-    assert not both(plain | {"q_len": 100}, plain | {"q_len": 300})
-    assert not both(plain, plain | {"head_dim_v": 128})
-    assert both(plain | {"mask": fc.causal()}, plain | {"mask": fc.causal("top_left")})
-    window = fc.sliding_window
-    assert not both(plain | {"mask": window(64)}, plain | {"mask": window(128)})
-    assert both(plain | {"score": fc.softcap(30)}, plain | {"score": fc.softcap(1e-05)})
-    named = lambda b, h, q_idx, kv_idx: ids[kv_idx] == 0  # noqa: E731
-    ids = np.zeros(5, np.int32)
-    other = lambda b, h, q_idx, kv_idx: pages[kv_idx] == 0  # noqa: E731
-    pages = np.zeros(6, np.int32)
-    assert both(plain | {"mask": named}, plain | {"mask": other})
-
-
-def test_a_winner_for_some_lengths(tmp_path):
-    path, spec = tmp_path / "table.json", fc.AttentionSpec(head_dim=64)
-    write(path, spec, problem=(2, 16, 8000, 8192))
-
-    def found(*problem):
-        return tuning_table.winner_for(spec, TARGET, problem, path) is not None
-
-    assert found(2, 16, 8192, 4097)
-    assert found(7, 3, 5000, 5000)
-    assert not found(2, 16, 8192, 4096)
-    assert not found(2, 16, 4096, 8192)
-    assert not found(1, 2, 8192, 8192), "two heads leave most of the GPU without work"
-    assert not found(0, 0, 0, 0)
-    write(path, spec)
-    assert found(0, 0, 0, 0)
-    assert found(20, 16, 100, 100)
-    assert not found(1, 1, 100, 100)
-
-
-def test_calls_of_some_lengths_get_their_winner(tmp_path):
-    spec = fc.AttentionSpec(head_dim=64)
-    write(tuning_table.user_file(), spec, TARGET, problem=(64, 16, 1000, 1000))
-
-    class OnGpu(np.ndarray):
-        def __dlpack_device__(self):
-            return 2, 0
-
-    def arrays(length):
-        return [np.broadcast_to(np.float16(0), (64, 16, length, 64)).view(OnGpu) for _ in range(2)]
-
-    kernel = fc.jit(spec, target=TARGET)
-    assert kernel.variant(*arrays(1024)).schedule == WINNER
-    assert kernel.variant(*arrays(1025)).schedule != WINNER
-    assert kernel.schedule != WINNER
-    untuned = fc.AttentionKernel.shipped(spec, TARGET, tuned=False)
-    assert untuned.variant(*arrays(1024)).schedule != WINNER
-
-
-def test_jit_consults_the_table(search, tmp_path):
-    spec = fc.AttentionSpec(head_dim=64)
-    shipped = fc.jit(spec, target="sm_80").schedule
-    write(tuning_table.user_file(), spec, "sm_80")
-    assert fc.jit(spec, target="sm_80").schedule == WINNER != shipped
-    assert fc.jit(spec, target="sm_80", schedule={"stages": 2}).schedule.tiles == shipped.tiles
-    assert fc.jit(spec, target="sm_86").schedule != WINNER
-
-
-def test_a_winner_that_does_not_fit_gives_way(monkeypatch):
-    spec = fc.AttentionSpec(head_dim=64)
-    shipped = fc.jit(spec, target="sm_80").schedule
-    bad = dataclasses.replace(WINNER, stages=99)
-    write(tuning_table.user_file(), spec, "sm_80", bad)
-    assert fc.jit(spec, target="sm_80").schedule == shipped
-
-
-def test_autotune_writes_where_jit_reads(search):
-    tuned, _ = search(write=True, trials=40)
-    assert tuned.written_to == tuning_table.user_file()
-    for shape in SHAPES:
-        problem = tuning_gpu.problem_of(SPEC, shape)
-        assert tuning_table.winner_for(SPEC, TARGET, problem) == tuned.schedule
-    assert tuning_table.winner_for(SPEC, TARGET) is None
-    entry, other = json.loads(tuned.written_to.read_text())
-    assert {entry["kv_len"], other["kv_len"]} == {1024, 8192}
-    assert entry["measured"]["ratio"] == pytest.approx(tuned.ratio, abs=1e-3)
-    assert entry["measured"]["shapes"] == [list(shape) for shape in SHAPES]
-
-
-def test_no_table(search, monkeypatch):
-    monkeypatch.setenv("FLASHCORE_SCHEDULES", "off")
-    assert tuning_table.user_file() is None
-    assert tuning_table.winner_for(SPEC, TARGET) is None
-    tuned, _ = search(write=True, trials=20)
-    assert tuned.written_to is None
-
-
-UNKNOWN_FIELD = '[{"target": "sm_80", "head_dim": 64, "schedule": {"stage": 1}}]'
-
-
-@pytest.mark.parametrize("text", ["{", "{}", '[{"head_dim": 3}]', UNKNOWN_FIELD])
-def test_a_table_that_cannot_be_read(text, tmp_path, monkeypatch):
-    spec = fc.AttentionSpec(head_dim=64)
-    named = tuning_table.user_file()
-    named.write_text(text)
-    with pytest.raises(fc.CacheError, match="cannot use the schedules of") as caught:
-        fc.jit(spec, target="sm_80")
-    assert "FLASHCORE_SCHEDULES" in caught.value.fix
-    # The one that nobody asked for is left aside.
-    monkeypatch.delenv("FLASHCORE_SCHEDULES")
-    monkeypatch.setenv("FLASHCORE_CACHE_DIR", str(tmp_path))
-    assert tuning_table.user_file() == named
-    monkeypatch.setattr(tuning_table, "_told", set())
-    with pytest.warns(UserWarning, match="cannot use the schedules"):
-        assert tuning_table.winner_for(spec, "sm_80") is None
-
-
-def test_a_broken_table_is_not_written_over(tmp_path):
-    path = tmp_path / "table.json"
-    path.write_text("{")
-    with pytest.raises(fc.CacheError, match="cannot add to the schedules"):
-        write(path, SPEC)
-    assert path.read_text() == "{"
-
-
-def test_the_table_that_ships():
-    text = (Path(__file__).parents[2] / "templates" / "attention_winners.json").read_text()
-    for entry in json.loads(text):
-        assert tuning_table._key(entry).items() <= entry.items(), "every field of the key is there"
-        assert {"gpu", "date", "shapes"} <= set(entry["measured"])
-        masks = {"full": fc.full(), "causal": fc.causal()}
-        if entry["mask"] in masks and not entry["score"] and not entry["sink"]:
-            spec = fc.AttentionSpec(
-                head_dim=entry["head_dim"],
-                head_dim_v=entry["head_dim_v"],
-                mask=masks[entry["mask"]],
-                layout="thd" if entry["lengths"] == "packed" else "bhsd",
-                kv_lens=entry["lengths"] == "padded",
-            )
-            schedule = fc.Schedule.from_json(json.dumps(entry["schedule"]))
-            assert spec.why_not(entry["target"], schedule) == []
-            lengths = (entry["q_len"] or 0, entry["kv_len"] or 0)
-            problem = (1, 1 if entry["few"] else 10000, *lengths)
-            built_in = _core.winning_schedule(spec.to_json(), entry["target"], None, *problem)
-            assert fc.Schedule.from_json(built_in) == schedule
 
 
 # Right and wrong results.

@@ -1,0 +1,204 @@
+"""The table of winners: what it holds, what it is read for, and what becomes of a bad one."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import flashcore as fc
+from flashcore import _core, tuning_gpu, tuning_table
+from made_up_machine import SHAPES, SPEC, TARGET, search
+
+WINNER = fc.Schedule(tiles={"rows": 64, "cols": 48}, stages=1)
+
+
+@pytest.fixture(autouse=True)
+def no_tuned_schedules(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLASHCORE_SCHEDULES", str(tmp_path / "schedules.json"))
+
+
+def write(path, spec, target=TARGET, schedule=WINNER, measured=None, problem=tuning_table.ANY):
+    key = tuning_table.key_for(spec, target, problem)
+    tuning_table.write(path, [key], schedule, measured or {})
+
+
+def test_a_table_gives_back_what_was_written(tmp_path):
+    path = tmp_path / "table.json"
+    specs = [
+        SPEC,
+        fc.AttentionSpec(head_dim=64, mask=fc.causal()),
+        fc.AttentionSpec(head_dim=64, mask=fc.sliding_window(100)),
+        fc.AttentionSpec(head_dim=64, mask=fc.documents(np.zeros(9, np.int32))),
+        fc.AttentionSpec(head_dim=64, score=fc.alibi(np.ones(4))),
+        fc.AttentionSpec(head_dim=64, score=fc.softcap(30)),
+        fc.AttentionSpec(head_dim=64, sink=fc.sinks(np.ones(4))),
+        fc.AttentionSpec(head_dim=64, kv_lens=True),
+        fc.AttentionSpec(head_dim=64, layout="thd"),
+        fc.AttentionSpec(head_dim=64, q_len=1, kv_len=900),
+    ]
+    for i, spec in enumerate(specs):
+        assert tuning_table.winner_for(spec, TARGET, path=path) is None
+        write(path, spec, schedule=dataclasses.replace(WINNER, stages=i + 1))
+    for i, spec in enumerate(specs):
+        assert tuning_table.winner_for(spec, TARGET, path=path).stages == i + 1
+        assert tuning_table.winner_for(spec, "sm_80", path=path) is None
+    write(path, SPEC, measured={"ratio": 1.5})
+    assert tuning_table.winner_for(SPEC, TARGET, path=path) == WINNER
+    entries = json.loads(path.read_text())
+    assert len(entries) == len(specs)
+    assert [entry["measured"] for entry in entries if entry["measured"]] == [{"ratio": 1.5}]
+
+
+def test_what_a_winner_is_for(tmp_path):
+    path = tmp_path / "table.json"
+
+    def both(a, b):
+        path.unlink(missing_ok=True)
+        write(path, fc.AttentionSpec(**a))
+        return tuning_table.winner_for(fc.AttentionSpec(**b), TARGET, path=path) is not None
+
+    plain = {"head_dim": 64}
+    assert both(plain, plain | {"dtype": "f16", "layout": "bshd", "heads": 8, "kv_heads": 2})
+    assert both(plain, plain | {"head_dim_v": 64, "lse": True, "batch": 3})
+    assert both(plain, plain | {"q_len": 77}), "a guess that is better than none"
+    assert not both(plain | {"q_len": 77}, plain)
+    assert both(plain | {"q_len": 100, "kv_len": 70}, plain | {"q_len": 77, "kv_len": 128})
+    assert not both(plain | {"q_len": 100}, plain | {"q_len": 300})
+    assert not both(plain, plain | {"head_dim_v": 128})
+    assert both(plain | {"mask": fc.causal()}, plain | {"mask": fc.causal("top_left")})
+    window = fc.sliding_window
+    assert not both(plain | {"mask": window(64)}, plain | {"mask": window(128)})
+    assert both(plain | {"score": fc.softcap(30)}, plain | {"score": fc.softcap(1e-05)})
+    named = lambda b, h, q_idx, kv_idx: ids[kv_idx] == 0  # noqa: E731
+    ids = np.zeros(5, np.int32)
+    other = lambda b, h, q_idx, kv_idx: pages[kv_idx] == 0  # noqa: E731
+    pages = np.zeros(6, np.int32)
+    assert both(plain | {"mask": named}, plain | {"mask": other})
+
+
+def test_a_winner_for_some_lengths(tmp_path):
+    path, spec = tmp_path / "table.json", fc.AttentionSpec(head_dim=64)
+    write(path, spec, problem=(2, 16, 8000, 8192))
+
+    def found(*problem):
+        return tuning_table.winner_for(spec, TARGET, problem, path) is not None
+
+    assert found(2, 16, 8192, 4097)
+    assert found(7, 3, 5000, 5000)
+    assert not found(2, 16, 8192, 4096)
+    assert not found(2, 16, 4096, 8192)
+    assert not found(1, 2, 8192, 8192), "two heads leave most of the GPU without work"
+    assert not found(0, 0, 0, 0)
+    write(path, spec)
+    assert found(0, 0, 0, 0)
+    assert found(20, 16, 100, 100)
+    assert not found(1, 1, 100, 100)
+
+
+def test_calls_of_some_lengths_get_their_winner(tmp_path):
+    spec = fc.AttentionSpec(head_dim=64)
+    write(tuning_table.user_file(), spec, TARGET, problem=(64, 16, 1000, 1000))
+
+    class OnGpu(np.ndarray):
+        def __dlpack_device__(self):
+            return 2, 0
+
+    def arrays(length):
+        return [np.broadcast_to(np.float16(0), (64, 16, length, 64)).view(OnGpu) for _ in range(2)]
+
+    kernel = fc.jit(spec, target=TARGET)
+    assert kernel.variant(*arrays(1024)).schedule == WINNER
+    assert kernel.variant(*arrays(1025)).schedule != WINNER
+    assert kernel.schedule != WINNER
+    untuned = fc.AttentionKernel.shipped(spec, TARGET, tuned=False)
+    assert untuned.variant(*arrays(1024)).schedule != WINNER
+
+
+def test_jit_consults_the_table(tmp_path):
+    spec = fc.AttentionSpec(head_dim=64)
+    shipped = fc.jit(spec, target="sm_80").schedule
+    write(tuning_table.user_file(), spec, "sm_80")
+    assert fc.jit(spec, target="sm_80").schedule == WINNER != shipped
+    assert fc.jit(spec, target="sm_80", schedule={"stages": 2}).schedule.tiles == shipped.tiles
+    assert fc.jit(spec, target="sm_86").schedule != WINNER
+
+
+def test_a_winner_that_does_not_fit_gives_way(monkeypatch):
+    spec = fc.AttentionSpec(head_dim=64)
+    shipped = fc.jit(spec, target="sm_80").schedule
+    bad = dataclasses.replace(WINNER, stages=99)
+    write(tuning_table.user_file(), spec, "sm_80", bad)
+    assert fc.jit(spec, target="sm_80").schedule == shipped
+
+
+def test_autotune_writes_where_jit_reads():
+    tuned, _ = search(write=True, trials=40)
+    assert tuned.written_to == tuning_table.user_file()
+    for shape in SHAPES:
+        problem = tuning_gpu.problem_of(SPEC, shape)
+        assert tuning_table.winner_for(SPEC, TARGET, problem) == tuned.schedule
+    assert tuning_table.winner_for(SPEC, TARGET) is None
+    entry, other = json.loads(tuned.written_to.read_text())
+    assert {entry["kv_len"], other["kv_len"]} == {1024, 8192}
+    assert entry["measured"]["ratio"] == pytest.approx(tuned.ratio, abs=1e-3)
+    assert entry["measured"]["shapes"] == [list(shape) for shape in SHAPES]
+
+
+def test_no_table(monkeypatch):
+    monkeypatch.setenv("FLASHCORE_SCHEDULES", "off")
+    assert tuning_table.user_file() is None
+    assert tuning_table.winner_for(SPEC, TARGET) is None
+    tuned, _ = search(write=True, trials=20)
+    assert tuned.written_to is None
+
+
+UNKNOWN_FIELD = '[{"target": "sm_80", "head_dim": 64, "schedule": {"stage": 1}}]'
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '[{"head_dim": 3}]', UNKNOWN_FIELD])
+def test_a_table_that_cannot_be_read(text, tmp_path, monkeypatch):
+    spec = fc.AttentionSpec(head_dim=64)
+    named = tuning_table.user_file()
+    named.write_text(text)
+    with pytest.raises(fc.CacheError, match="cannot use the schedules of") as caught:
+        fc.jit(spec, target="sm_80")
+    assert "FLASHCORE_SCHEDULES" in caught.value.fix
+    # The one that nobody asked for is left aside.
+    monkeypatch.delenv("FLASHCORE_SCHEDULES")
+    monkeypatch.setenv("FLASHCORE_CACHE_DIR", str(tmp_path))
+    assert tuning_table.user_file() == named
+    monkeypatch.setattr(tuning_table, "_told", set())
+    with pytest.warns(UserWarning, match="cannot use the schedules"):
+        assert tuning_table.winner_for(spec, "sm_80") is None
+
+
+def test_a_broken_table_is_not_written_over(tmp_path):
+    path = tmp_path / "table.json"
+    path.write_text("{")
+    with pytest.raises(fc.CacheError, match="cannot add to the schedules"):
+        write(path, SPEC)
+    assert path.read_text() == "{"
+
+
+def test_the_table_that_ships():
+    text = (Path(__file__).parents[2] / "templates" / "attention_winners.json").read_text()
+    for entry in json.loads(text):
+        assert tuning_table._key(entry).items() <= entry.items(), "every field of the key is there"
+        assert {"gpu", "date", "shapes"} <= set(entry["measured"])
+        masks = {"full": fc.full(), "causal": fc.causal()}
+        if entry["mask"] in masks and not entry["score"] and not entry["sink"]:
+            spec = fc.AttentionSpec(
+                head_dim=entry["head_dim"],
+                head_dim_v=entry["head_dim_v"],
+                mask=masks[entry["mask"]],
+                layout="thd" if entry["lengths"] == "packed" else "bhsd",
+                kv_lens=entry["lengths"] == "padded",
+            )
+            schedule = fc.Schedule.from_json(json.dumps(entry["schedule"]))
+            assert spec.why_not(entry["target"], schedule) == []
+            lengths = (entry["q_len"] or 0, entry["kv_len"] or 0)
+            problem = (1, 1 if entry["few"] else 10000, *lengths)
+            built_in = _core.winning_schedule(spec.to_json(), entry["target"], None, *problem)
+            assert fc.Schedule.from_json(built_in) == schedule
