@@ -2,58 +2,126 @@
 
 #include <charconv>
 #include <set>
+#include <vector>
 
 #include <fmt/format.h>
+
+#include "dsl/error.h"
 
 namespace flashcore {
 namespace {
 
-/// What a call says: "128, fc::bf16, true", and another ", true" where the left operand is turned as well.
-struct Shape {
-  std::string_view text, type;
-  int n = 0;
-  bool turned, left_turned;
+/// Steps whose matrices all fit into registers.
+constexpr int most_matrices = 8;
 
-  explicit Shape(std::string_view call) : text(call), type(call.find("bf16") != call.npos ? "bf16" : "f16") {
-    std::from_chars(call.data(), call.data() + call.size(), n);
-    const std::string_view majors = call.substr(call.find("f16, ") + 5);
-    turned = majors.starts_with("true");
-    left_turned = majors.ends_with(", true");
+/// What a call says: "128, fc::bf16, 8, fc::along<64, 16384>, fc::across<64>", how the left operand goes on and
+/// how the right one does. A left operand in registers has no word there.
+struct Shape {
+  std::string_view text;
+  int n = 0, steps = 0;
+  std::string_view type, left, right;
+
+  explicit Shape(std::string_view call) : text(call) {
+    std::vector<std::string_view> words;
+    int depth = 0;
+    std::size_t begin = 0;
+    for (std::size_t at = 0; at <= call.size(); ++at) {
+      if (at == call.size() || (call[at] == ',' && depth == 0)) {
+        words.push_back(call.substr(begin, at - begin));
+        begin = at + 2;
+      } else if (call[at] == '<' || call[at] == '>') {
+        depth += call[at] == '<' ? 1 : -1;
+      }
+    }
+    if (words.size() < 4) throw InternalError(fmt::format("a product of <{}>", call));
+    n = number(words[0]);
+    type = words[1].substr(words[1].rfind(':') + 1);
+    steps = number(words[2]);
+    if (words.size() == 5) left = words[3];
+    right = words.back();
+  }
+
+  [[nodiscard]] bool left_in_registers() const { return left.empty(); }
+
+ private:
+  static int number(std::string_view word) {
+    int value = 0;
+    std::from_chars(word.data(), word.data() + word.size(), value);
+    return value;
   }
 };
 
-/// One instruction: the left operand in shared memory (one descriptor) or in registers (four of them).
-std::string product(const Shape& shape, bool left_in_registers) {
-  const int sums = shape.n / 2, left = left_in_registers ? 4 : 1;
+/// "1" where the rows of the matrix run across the sum.
+int major(std::string_view walk) { return walk.starts_with("fc::across"); }
+
+/// The operands of one asm statement, numbered as they come.
+class Operands {
+ public:
+  explicit Operands(int first) : next_(first) {}
+  /// Its number in the statement, "%64".
+  std::string add(std::string_view constraint, std::string_view value) {
+    text_ += fmt::format("{}\"{}\"({})", text_.empty() ? "" : ", ", constraint, value);
+    return fmt::format("%{}", next_++);
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  int next_;
+};
+
+/// All instructions of a product.
+std::string product(const Shape& shape) {
+  const int sums = shape.n / 2;
   std::string registers, outputs;
   for (int i = 0; i < sums; ++i) {
     registers += fmt::format("{}%{}", i ? ", " : "", i);
     outputs += fmt::format("{}\"+f\"(d[{}][{}])", i ? ", " : "", i / 4, i % 4);
   }
-  const std::string a = left_in_registers ? fmt::format("{{%{}, %{}, %{}, %{}}}", sums, sums + 1, sums + 2, sums + 3)
-                                          : fmt::format("%{}", sums);
-  const std::string inputs = left_in_registers
-                                 ? R"("r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(adds)))"
-                                 : R"("l"(a), "l"(b), "r"(int(adds)))";
-  std::string majors = fmt::format("{}", int{shape.turned});
-  if (!left_in_registers) majors = fmt::format("{}, {}", int{shape.left_turned}, majors);
+  Operands inputs(sums);
+  const std::string adds = inputs.add("r", "int(adds)");
+  std::string majors = fmt::format("{}", major(shape.right));
+  if (!shape.left_in_registers()) majors = fmt::format("{}, {}", major(shape.left), majors);
+  std::string instructions;
+  // Matrices are operands, which the compiler computes once for a whole loop. Those of many steps take more
+  // uniform registers than there are; they are computed right in front of the instruction.
+  const auto matrix_at = [&](const std::string& matrix, std::string_view walk, int step) {
+    if (shape.steps <= most_matrices) return inputs.add("l", fmt::format("advance({}, {}::bytes({}))", matrix, walk, step));
+    const std::string start = inputs.add("l", matrix);
+    const std::string further = inputs.add("n", fmt::format("{}::bytes({}) >> 4", walk, step));
+    instructions += fmt::format("      \"add.s64 {}, {}, {};\\n\"\n", matrix, start, further);
+    return matrix;
+  };
+  for (int k = 0; k < shape.steps; ++k) {
+    std::string left;
+    if (shape.left_in_registers()) {
+      for (int i = 0; i < 4; ++i) left += (i ? ", " : "{") + inputs.add("r", fmt::format("a[{}][{}]", k, i));
+      left += "}";
+    } else {
+      left = matrix_at("a", shape.left, k);
+    }
+    const std::string right = matrix_at("b", shape.right, k);
+    instructions += fmt::format(
+        "      \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, \"\n"
+        "      \"{}, {}, {}, 1, 1, {};\\n\"\n",
+        shape.n, shape.type, shape.type, registers, left, right, k ? "always" : "adds", majors);
+  }
   return fmt::format(
       "template <>\n"
-      "FC_DEVICE void multiply_warpgroup<{shape}>(float (*d)[4], {left}, u64 b, bool adds) {{\n"
+      "FC_DEVICE void multiply_warpgroup<{}>(float (*d)[4], {}, u64 b, bool adds) {{\n"
       "  asm volatile(\n"
       "      \"{{\\n\"\n"
-      "      \".reg .pred adds;\\n\"\n"
-      "      \"setp.ne.b32 adds, %{flag}, 0;\\n\"\n"
-      "      \"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{type}.{type} {{{registers}}}, \"\n"
-      "      \"{a}, %{b}, adds, 1, 1, {majors};\\n\"\n"
+      "      \".reg .pred adds, always;\\n\"\n"
+      "      \".reg .b64 a, b;\\n\"\n"
+      "      \"setp.ne.b32 adds, {}, 0;\\n\"\n"
+      "      \"setp.eq.b32 always, 0, 0;\\n\"\n"
+      "{}"
       "      \"}}\"\n"
-      "      : {outputs}\n"
-      "      : {inputs});\n"
+      "      : {}\n"
+      "      : {});\n"
       "}}\n\n",
-      fmt::arg("n", shape.n), fmt::arg("type", shape.type), fmt::arg("shape", shape.text),
-      fmt::arg("left", left_in_registers ? "const u32 (&a)[4]" : "u64 a"), fmt::arg("flag", sums + left + 1),
-      fmt::arg("registers", registers), fmt::arg("a", a), fmt::arg("b", sums + left),
-      fmt::arg("majors", majors), fmt::arg("outputs", outputs), fmt::arg("inputs", inputs));
+      shape.text, shape.left_in_registers() ? "const u32 (*a)[4]" : "u64 a", adds, instructions, outputs,
+      inputs.text());
 }
 
 }  // namespace
@@ -63,15 +131,11 @@ std::string warpgroup_products(std::string_view body) {
   std::set<std::string_view> shapes;
   for (std::size_t at = body.find(call); at != std::string_view::npos; at = body.find(call, at + 1)) {
     const std::size_t begin = at + call.size();
-    shapes.insert(body.substr(begin, body.find('>', begin) - begin));
+    shapes.insert(body.substr(begin, body.find(">(", begin) - begin));
   }
   if (shapes.empty()) return {};
   std::string text = "namespace fc {\n\n";
-  for (const std::string_view call_shape : shapes) {
-    const Shape shape(call_shape);
-    text += product(shape, /*left_in_registers=*/false);
-    if (!shape.left_turned) text += product(shape, /*left_in_registers=*/true);
-  }
+  for (const std::string_view shape : shapes) text += product(Shape(shape));
   return text + "}  // namespace fc\n\n";
 }
 

@@ -1,4 +1,5 @@
-// Products of wgmma: one instruction for 64 rows, all columns of a panel or of a tile, and 16 terms of the sum.
+// Products of wgmma: one statement for 64 rows, all columns of a panel or of a tile, and all terms of the sum, or
+// those in panels of one width.
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
@@ -10,9 +11,7 @@ namespace {
 /// Bytes from the start of a tile to a panel.
 int panel_offset(const Buffer& buffer, int column) { return 2 * buffer.rows * column; }
 
-std::string plus_bytes(const std::string& base, int bytes) {
-  return bytes ? fmt::format("{} + {}", base, bytes) : base;
-}
+std::string plus(int offset) { return offset ? fmt::format(" + {}", offset) : ""; }
 
 }  // namespace
 
@@ -40,9 +39,9 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
     int first, count, width;
   };
   std::vector<Steps> steps;
-  const Buffer* along = b.transposed ? b.buffer : a.transposed ? nullptr : a.buffer;
-  if (along)
-    for (const ChunkLoop& loop : chunk_loops(*along))
+  const Buffer* with_sum = b.transposed ? b.buffer : a.transposed ? nullptr : a.buffer;
+  if (with_sum)
+    for (const ChunkLoop& loop : chunk_loops(*with_sum))
       steps.push_back({loop.first_column / 16, loop.width * loop.panels / 16, loop.width});
   else
     steps.push_back({0, terms / 16, 64});
@@ -54,41 +53,33 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
     for (const ChunkLoop& part : parts) {
       const int n = b.transposed ? columns : part.width * part.panels;
       auto scope = out_.block("");
+      // Where the first of the steps finds its 16 lines, in a panel whose lines run across the sum.
+      const auto lines = [&](int width) { return plus(step.first * 16 * width * 2); };
       if (a.transposed)  // a warpgroup's rows of the product are one panel
-        out_.line("const fc::u64 a = fc::matrix({} + warp / 4 * {}, 64, 0);", a.base, panel_offset(*a.buffer, 64));
+        out_.line("const fc::u64 a = fc::matrix({} + warp / 4 * {}{}, 64, 0);", a.base, panel_offset(*a.buffer, 64),
+                  lines(64));
       else if (a.buffer)
-        out_.line("const fc::u64 a = fc::matrix({} + warp / 4 * {}, {}, 0);",
-                  plus_bytes(a.base, panel_offset(*a.buffer, step.first * 16)), 64 * step.width * 2, step.width);
+        out_.line("const fc::u64 a = fc::matrix({}{} + warp / 4 * {}, {}, 0);", a.base,
+                  plus(panel_offset(*a.buffer, step.first * 16)), 64 * step.width * 2, step.width);
       if (b.transposed)
-        out_.line("const fc::u64 b = fc::matrix({}, {}, 0);",
-                  plus_bytes(b.base, panel_offset(*b.buffer, step.first * 16)), step.width);
+        out_.line("const fc::u64 b = fc::matrix({}{}, {}, 0);", b.base,
+                  plus(panel_offset(*b.buffer, step.first * 16)), step.width);
       else
-        out_.line("const fc::u64 b = fc::matrix({}, {}, {});",
-                  plus_bytes(b.base, panel_offset(*b.buffer, part.first_column)), part.width,
+        out_.line("const fc::u64 b = fc::matrix({}{}{}, {}, {});", b.base,
+                  plus(panel_offset(*b.buffer, part.first_column)), lines(part.width), part.width,
                   part.panels > 1 ? 2 * b.buffer->rows * part.width : 0);
-      auto k = out_.unrolled("k", step.count, false);
-      // 16 terms further on: 32 bytes in a panel, and on to the next where rows run along the sum.
-      const auto down_panels = [&](const Buffer& buffer) {
-        const int in_panel = step.width / 16;
-        if (step.count == in_panel) return std::string("k * 32");
-        return fmt::format("k / {0} * {1} + k % {0} * 32", in_panel, 2 * buffer.rows * step.width);
+      const auto along = [&](const Buffer& buffer) {
+        return fmt::format("fc::along<{}, {}>", step.width, 2 * buffer.rows * step.width);
       };
-      // 16 lines in a panel whose lines run across the sum.
-      const auto down_lines = [&](int width) {
-        return step.first ? fmt::format("({} + k) * {}", step.first, 16 * width * 2)
-                          : fmt::format("k * {}", 16 * width * 2);
-      };
-      const std::string left_text =
-          a.transposed ? fmt::format("fc::advance(a, {})", down_lines(64))
-          : a.buffer   ? fmt::format("fc::advance(a, {})", down_panels(*a.buffer))
-                       : fmt::format("{}[0][{}]", storage_[left.index],
-                                     step.first ? fmt::format("{} + k", step.first) : "k");
-      const std::string right_text =
-          fmt::format("fc::advance(b, {})", b.transposed ? down_panels(*b.buffer) : down_lines(part.width));
-      out_.line("fc::multiply_warpgroup<{}, {}, {}{}>({}[0]{}, {}, {}, {});", n, type, !b.transposed,
-                a.transposed ? ", true" : "", d,
-                part.first_column && !b.transposed ? fmt::format(" + {}", part.first_column / 8) : "",
-                left_text, right_text, adds || step.first ? "true" : "k > 0");
+      const auto across = [](int width) { return fmt::format("fc::across<{}>", width); };
+      std::string left_text = "a", walks;
+      if (a.buffer)
+        walks = (a.transposed ? across(64) : along(*a.buffer)) + ", ";
+      else
+        left_text = fmt::format("{}[0]{}", storage_[left.index], plus(step.first));
+      walks += b.transposed ? along(*b.buffer) : across(part.width);
+      out_.line("fc::multiply_warpgroup<{}, {}, {}, {}>({}[0]{}, {}, b, {});", n, type, step.count, walks, d,
+                b.transposed ? "" : plus(part.first_column / 8), left_text, adds || step.first ? "true" : "false");
     }
   out_.line("fc::commit_products();");
 }

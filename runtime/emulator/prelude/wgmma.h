@@ -1,4 +1,4 @@
-// The product of a warpgroup: d[64, n] (+)= a[64, 16] b[16, n], fp32 accumulation. The machine
+// The product of a warpgroup: d[64, n] (+)= a[64, 16 steps] b[16 steps, n], fp32 accumulation. The machine
 // keeps it pending until the wait that covers it; d holds NaNs meanwhile.
 #pragma once
 
@@ -17,15 +17,31 @@ FC_DEVICE u64 matrix(u32 address, u32 width, u32 step) {
 
 FC_DEVICE u64 advance(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }
 
-template <int n, class T, bool turned, bool a_turned = false>
+template <u32 width, u32 panel>
+struct along {
+  static constexpr bool turned = false;
+  static constexpr u32 bytes(u32 step) { return step * 16 / width * panel + step * 16 % width * 2; }
+};
+template <u32 width>
+struct across {
+  static constexpr bool turned = true;
+  static constexpr u32 bytes(u32 step) { return step * 16 * width * 2; }
+};
+
+// The machine knows single instructions.
+template <int n, class T, int steps, class A, class B>
 FC_DEVICE void multiply_warpgroup(float (*d)[4], u64 a, u64 b, bool adds,
                                   int line = __builtin_LINE()) {
-  fc_machine->multiply_warpgroup(*d, n, nullptr, a, b, a_turned, turned, adds, is_bf16(T{}), line);
+  for (int k = 0; k < steps; ++k)
+    fc_machine->multiply_warpgroup(*d, n, nullptr, advance(a, A::bytes(k)), advance(b, B::bytes(k)),
+                                   A::turned, B::turned, adds || k > 0, is_bf16(T{}), line);
 }
-template <int n, class T, bool turned>
-FC_DEVICE void multiply_warpgroup(float (*d)[4], const u32 (&a)[4], u64 b, bool adds,
+template <int n, class T, int steps, class B>
+FC_DEVICE void multiply_warpgroup(float (*d)[4], const u32 (*a)[4], u64 b, bool adds,
                                   int line = __builtin_LINE()) {
-  fc_machine->multiply_warpgroup(*d, n, a, 0, b, false, turned, adds, is_bf16(T{}), line);
+  for (int k = 0; k < steps; ++k)
+    fc_machine->multiply_warpgroup(*d, n, a[k], 0, advance(b, B::bytes(k)), false, B::turned,
+                                   adds || k > 0, is_bf16(T{}), line);
 }
 
 FC_DEVICE void open_products(int line = __builtin_LINE()) { fc_machine->open_products(line); }

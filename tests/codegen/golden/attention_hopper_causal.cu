@@ -161,9 +161,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 8; ++k)
-            fc::multiply_warpgroup<128, fc::bf16, false>(scores[0], fc::advance(a, k / 4 * 16384 + k % 4 * 32), fc::advance(b, k / 4 * 16384 + k % 4 * 32), k > 0);
+          fc::multiply_warpgroup<128, fc::bf16, 8, fc::along<64, 16384>, fc::along<64, 16384>>(scores[0], a, b, false);
         }
         fc::commit_products();
         fc::await_products<0>();
@@ -276,9 +274,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           {
             const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
             const fc::u64 b = fc::matrix(key_2, 64, 0);
-            #pragma unroll
-            for (int k = 0; k < 8; ++k)
-              fc::multiply_warpgroup<128, fc::bf16, false>(scores_2[0], fc::advance(a, k / 4 * 16384 + k % 4 * 32), fc::advance(b, k / 4 * 16384 + k % 4 * 32), k > 0);
+            fc::multiply_warpgroup<128, fc::bf16, 8, fc::along<64, 16384>, fc::along<64, 16384>>(scores_2[0], a, b, false);
           }
           fc::commit_products();
           fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -288,9 +284,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::open_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 16384);
-            #pragma unroll
-            for (int k = 0; k < 8; ++k)
-              fc::multiply_warpgroup<128, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+            fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
           }
           fc::commit_products();
           fc::await_products<1>();
@@ -407,9 +401,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 16384);
-          #pragma unroll
-          for (int k = 0; k < 8; ++k)
-            fc::multiply_warpgroup<128, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+          fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::await_products<0>();

@@ -197,16 +197,12 @@ attention_forward(const __grid_constant__ Parameters p) {
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          fc::multiply_warpgroup<64, fc::bf16, false>(scores[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
       }
       {
         const fc::u64 a = fc::matrix(query + 8192 + warp / 4 * 2048, 16, 0);
         const fc::u64 b = fc::matrix(key + 8192, 16, 0);
-        #pragma unroll
-        for (int k = 0; k < 1; ++k)
-          fc::multiply_warpgroup<64, fc::bf16, false>(scores[0], fc::advance(a, k * 32), fc::advance(b, k * 32), true);
+        fc::multiply_warpgroup<64, fc::bf16, 1, fc::along<16, 2048>, fc::along<16, 2048>>(scores[0], a, b, true);
       }
       fc::commit_products();
       fc::await_products<0>();
@@ -334,16 +330,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 4; ++k)
-            fc::multiply_warpgroup<64, fc::bf16, false>(scores_2[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores_2[0], a, b, false);
         }
         {
           const fc::u64 a = fc::matrix(query + 8192 + warp / 4 * 2048, 16, 0);
           const fc::u64 b = fc::matrix(key_2 + 8192, 16, 0);
-          #pragma unroll
-          for (int k = 0; k < 1; ++k)
-            fc::multiply_warpgroup<64, fc::bf16, false>(scores_2[0], fc::advance(a, k * 32), fc::advance(b, k * 32), true);
+          fc::multiply_warpgroup<64, fc::bf16, 1, fc::along<16, 2048>, fc::along<16, 2048>>(scores_2[0], a, b, true);
         }
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -353,15 +345,11 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 4; ++k)
-            fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
         }
         {
           const fc::u64 b = fc::matrix(value + 8192, 16, 0);
-          #pragma unroll
-          for (int k = 0; k < 4; ++k)
-            fc::multiply_warpgroup<16, fc::bf16, true>(out[0] + 8, probs_operand[0][k], fc::advance(b, k * 512), true);
+          fc::multiply_warpgroup<16, fc::bf16, 4, fc::across<16>>(out[0] + 8, probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::await_products<1>();
@@ -492,15 +480,11 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::open_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
       }
       {
         const fc::u64 b = fc::matrix(value_2 + 8192, 16, 0);
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          fc::multiply_warpgroup<16, fc::bf16, true>(out[0] + 8, probs_operand[0][k], fc::advance(b, k * 512), true);
+        fc::multiply_warpgroup<16, fc::bf16, 4, fc::across<16>>(out[0] + 8, probs_operand[0], b, true);
       }
       fc::commit_products();
       fc::await_products<0>();

@@ -126,9 +126,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          fc::multiply_warpgroup<128, fc::bf16, false>(scores[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+        fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 24576>, fc::along<64, 16384>>(scores[0], a, b, false);
       }
       fc::commit_products();
       fc::await_products<0>();
@@ -231,9 +229,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 4; ++k)
-            fc::multiply_warpgroup<128, fc::bf16, false>(scores_2[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 24576>, fc::along<64, 16384>>(scores_2[0], a, b, false);
         }
         fc::commit_products();
         if (!fc::all_lanes(decay[0][0] == 1.f && decay[0][1] == 1.f)) {
@@ -251,9 +247,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 8; ++k)
-            fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::signal(5 + (warp / 4 + 1) % 3, 256);
@@ -374,9 +368,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::open_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        #pragma unroll
-        for (int k = 0; k < 8; ++k)
-          fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
       }
       fc::commit_products();
       fc::await_products<0>();

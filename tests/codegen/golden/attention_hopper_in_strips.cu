@@ -144,9 +144,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          fc::multiply_warpgroup<80, fc::bf16, false>(scores[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+        fc::multiply_warpgroup<80, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 10240>>(scores[0], a, b, false);
       }
       fc::commit_products();
       fc::await_products<0>();
@@ -332,9 +330,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 4; ++k)
-            fc::multiply_warpgroup<80, fc::bf16, false>(scores_2[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+          fc::multiply_warpgroup<80, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 10240>>(scores_2[0], a, b, false);
         }
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -344,9 +340,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 5; ++k)
-            fc::multiply_warpgroup<64, fc::bf16, true>(out[0], scores_operand[0][k], fc::advance(b, k * 2048), true);
+          fc::multiply_warpgroup<64, fc::bf16, 5, fc::across<64>>(out[0], scores_operand[0], b, true);
         }
         fc::commit_products();
         fc::await_products<1>();
@@ -566,9 +560,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_3, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 4; ++k)
-            fc::multiply_warpgroup<80, fc::bf16, false>(scores_3[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+          fc::multiply_warpgroup<80, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 10240>>(scores_3[0], a, b, false);
         }
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -578,9 +570,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 5; ++k)
-            fc::multiply_warpgroup<64, fc::bf16, true>(out[0], scores_operand[0][k], fc::advance(b, k * 2048), true);
+          fc::multiply_warpgroup<64, fc::bf16, 5, fc::across<64>>(out[0], scores_operand[0], b, true);
         }
         fc::commit_products();
         fc::await_products<1>();
@@ -754,9 +744,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::open_products();
       {
         const fc::u64 b = fc::matrix(value_3, 64, 0);
-        #pragma unroll
-        for (int k = 0; k < 5; ++k)
-          fc::multiply_warpgroup<64, fc::bf16, true>(out[0], scores_operand[0][k], fc::advance(b, k * 2048), true);
+        fc::multiply_warpgroup<64, fc::bf16, 5, fc::across<64>>(out[0], scores_operand[0], b, true);
       }
       fc::commit_products();
       fc::await_products<0>();

@@ -109,9 +109,7 @@ matrix_product(const __grid_constant__ Parameters p) {
         {
           const fc::u64 a = fc::matrix(await_slot_2 + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(await_slot, 64, 0);
-          #pragma unroll
-          for (int k = 0; k < 4; ++k)
-            fc::multiply_warpgroup<128, fc::bf16, false>(sum[0], fc::advance(a, k * 32), fc::advance(b, k * 32), true);
+          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(sum[0], a, b, true);
         }
         fc::commit_products();
         fc::await_products<0>();

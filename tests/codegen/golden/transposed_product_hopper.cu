@@ -90,16 +90,12 @@ transposed_product(const __grid_constant__ Parameters p) {
       {
         const fc::u64 a = fc::matrix(await_slot + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(await_slot_2, 64, 0);
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          fc::multiply_warpgroup<64, fc::f16, true, true>(t0[0], fc::advance(a, k * 2048), fc::advance(b, k * 2048), true);
+        fc::multiply_warpgroup<64, fc::f16, 4, fc::across<64>, fc::across<64>>(t0[0], a, b, true);
       }
       {
         const fc::u64 a = fc::matrix(await_slot + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(await_slot_2 + 8192, 16, 0);
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          fc::multiply_warpgroup<16, fc::f16, true, true>(t0[0] + 8, fc::advance(a, k * 2048), fc::advance(b, k * 512), true);
+        fc::multiply_warpgroup<16, fc::f16, 4, fc::across<64>, fc::across<16>>(t0[0] + 8, a, b, true);
       }
       fc::commit_products();
       fc::await_products<0>();

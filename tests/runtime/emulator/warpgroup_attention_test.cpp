@@ -66,8 +66,8 @@ TEST_P(WarpgroupAttentionBug, IsNamedByKindAndLine) {
   EXPECT_NE(std::string(error.what()).find(bug.says), std::string::npos) << error.what();
 }
 
-constexpr const char* multiply_scores = "fc::multiply_warpgroup<64, fc::bf16, false>";
-constexpr const char* multiply_sums = "fc::multiply_warpgroup<64, fc::bf16, true>";
+constexpr const char* multiply_scores = "fc::multiply_warpgroup<64, fc::bf16, 4, fc::along";
+constexpr const char* multiply_sums = "fc::multiply_warpgroup<64, fc::bf16, 4, fc::across";
 constexpr const char* load_keys = "fc::load_box(keys";
 
 INSTANTIATE_TEST_SUITE_P(

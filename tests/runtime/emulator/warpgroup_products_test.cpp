@@ -21,6 +21,11 @@ void PrintTo(const Shape& shape, std::ostream* out) {
 }
 
 constexpr std::string_view product_body = R"(
+template <bool turned>
+struct Step : fc::along<width, 0> {};
+template <>
+struct Step<true> : fc::across<width> {};
+
 struct Parameters {
   fc::tensor_map a, b;
   float* y;
@@ -58,9 +63,9 @@ extern "C" __global__ void product(const __grid_constant__ Parameters p) {
     const fc::u64 right = turned ? fc::matrix(b + k * width * 2, width, depth * width * 2)
                                  : fc::matrix(b + k / width * width * columns * 2 + k % width * 2, width, 0);
     if (in_registers)
-      fc::multiply_warpgroup<n, T, turned>(d[0], fragments[k / 16], right, k > 0);
+      fc::multiply_warpgroup<n, T, 1, Step<turned>>(d[0], fragments + k / 16, right, k > 0);
     else
-      fc::multiply_warpgroup<n, T, turned, a_turned>(d[0], left, right, k > 0);
+      fc::multiply_warpgroup<n, T, 1, Step<a_turned>, Step<turned>>(d[0], left, right, k > 0);
     if (k % 32 == 16) fc::commit_products();
   }
   fc::await_products<0>();
@@ -152,8 +157,9 @@ constexpr std::string_view multiply = R"(
   fc::await_phase(full, 0);
   float d[1][8][4] = {};
   const fc::u64 x = fc::matrix(tile, 64, 0);
+  using rows = fc::along<64, 0>;
   fc::open_products();
-  fc::multiply_warpgroup<64, fc::bf16, false>(d[0], x, x, false);  // first
+  fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, false);  // first
 )";
 constexpr std::string_view show =
     "fc::store_global<1>(p.y + thread / 64 * 64 + thread % 64, &d[0][0][0]);\n";
@@ -182,7 +188,8 @@ TEST(PendingProducts, AccumulatorsAreNotANumberUntilTheWait) {
 
 TEST(PendingProducts, GroupsOfOneAccumulatorFollowEachOther) {
   constexpr std::string_view again =
-      "fc::commit_products();\nfc::multiply_warpgroup<64, fc::bf16, false>(d[0], x, x, true);\n"
+      "fc::commit_products();\n"
+      "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);\n"
       "fc::commit_products();\n";
   BoxRun run;
   run(kernel_of({again, "fc::await_products<1>();\nfc::await_products<0>();\n", show}));
@@ -196,9 +203,8 @@ TEST(PendingProducts, TouchedAccumulators) {
                             "fc::await_products<0>();  // here\n"}),
                  FaultKind::misused_product, "// here",
                  "accumulator [3][1] of the product at line");
-  expect_failure(kernel_of({"fc::commit_products();\nfc::multiply_warpgroup<32, fc::bf16, "
-                            "false>(d[0] + 4, x, x, true);  // "
-                            "here\n"}),
+  expect_failure(kernel_of({"fc::commit_products();\n"
+                            "fc::multiply_warpgroup<32, fc::bf16, 1, rows, rows>(d[0] + 4, x, x, true);  // here\n"}),
                  FaultKind::misused_product, "// here",
                  "belong to another product that is pending");
 }
@@ -213,7 +219,7 @@ TEST(PendingProducts, AreAwaitedBeforeTheEnd) {
 TEST(PendingProducts, AreOpenedAfterEveryWait) {
   expect_failure(
       kernel_of({"fc::commit_products();\nfc::await_products<0>();\n"
-                 "fc::multiply_warpgroup<64, fc::bf16, false>(d[0], x, x, true);  // here\n"}),
+                 "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);  // here\n"}),
       FaultKind::misused_product, "// here", "without open_products()");
 }
 
@@ -244,7 +250,7 @@ TEST(PendingProducts, ReadWhatWasFenced) {
       "for (int i = 0; i < 16; ++i) fc::store_shared(tile + thread * 64 + i * 4, 0u);\n";
   constexpr std::string_view again =
       "fc::barrier();\nfc::open_products();\n"
-      "fc::multiply_warpgroup<64, fc::bf16, false>(d[0], x, x, true);  // here\n"
+      "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);  // here\n"
       "fc::commit_products();\nfc::await_products<0>();\n";
   EXPECT_NO_THROW(BoxRun()(kernel_of({write, "fc::fence_async();\n", again})));
   expect_failure(kernel_of({write, again}), FaultKind::unfenced, "// here",
@@ -272,9 +278,9 @@ TEST(ProductOperands, AreCheckedAsDescribed) {
           FaultKind::bad_operand, "lie 1024 bytes apart");
   failing("(d[0], x, x, false)", "(d[0], x, x, thread == 3)", FaultKind::bad_operand,
           "thread 3 gives other matrices");
-  failing("<64, fc::bf16, false>", "<12, fc::bf16, false>", FaultKind::bad_operand,
+  failing("<64, fc::bf16, 1, rows, rows>", "<12, fc::bf16, 1, rows, rows>", FaultKind::bad_operand,
           "a product of 12 columns");
-  failing("<64, fc::bf16, false>", "<128, fc::bf16, true>", FaultKind::bad_operand,
+  failing("<64, fc::bf16, 1, rows, rows>", "<128, fc::bf16, 1, rows, fc::across<64>>", FaultKind::bad_operand,
           "panels of 64, and the next panel lies 0 bytes further");
 }
 

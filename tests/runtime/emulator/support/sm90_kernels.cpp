@@ -64,9 +64,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       const fc::u64 b = fc::matrix(keys + stage * 8192, 64, 0);
       fc::pin(scores);
       fc::open_products();  // scores
-      #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        fc::multiply_warpgroup<64, fc::bf16, false>(scores[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+      fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
       fc::commit_products();  // scores
     }
     if (tile > 0) {
@@ -74,9 +72,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       const fc::u64 b = fc::matrix(values + last * 8192, 64, 0);
       fc::pin(out);
       fc::open_products();  // sums
-      #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        fc::multiply_warpgroup<64, fc::bf16, true>(out[0], weights[k], fc::advance(b, k * 2048), true);
+      fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], weights, b, true);
       fc::commit_products();  // sums
     }
     if (tile == p.tiles) break;
