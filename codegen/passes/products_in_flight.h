@@ -17,7 +17,7 @@ ir::OpId land_products(ir::Function& f, const std::vector<ir::ValueId>& sums, in
 void rotate_loop(ir::Function& f, const Schedule& schedule, ir::OpId loop, const ProductCut& cut);
 
 /// Behind the landing of the last product of a block that reads a slot; behind the loop, if that is inside
-/// one.
-void release_slots(ir::Function& f, ir::BlockId block);
+/// one. `early`: a ring's only slot is released inside a loop that runs once, if that is earlier.
+void release_slots(ir::Function& f, ir::BlockId block, bool early);
 
 }  // namespace flashcore

@@ -1,42 +1,65 @@
 // A ring's slot may be filled again once the last product that reads it has landed.
+#include <optional>
 #include <set>
 
 #include "codegen/passes/products_in_flight.h"
 #include "codegen/passes/rewrite.h"
 
 namespace flashcore {
+namespace {
 
 using namespace ir;
 
-/// Behind the landing of the last product of a block that reads a slot; behind the loop, if that is inside
-/// one.
-void release_slots(Function& f, BlockId block) {
+/// The position of the last op, from `first` on, that reads one of the values or what is made of them in flight.
+/// Views of them join `reads`.
+std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::size_t first,
+                                       std::set<ValueId>& reads) {
+  std::optional<std::size_t> last;
+  for (std::size_t k = first; k < f[block].ops.size(); ++k) {
+    const Op& user = f[f[block].ops[k]];
+    bool uses = false;
+    const auto look = [&](const Op& at, BlockId = {}) {
+      for_each_use(at, [&](const ValueId& v) { uses = uses || reads.count(v) > 0; });
+    };
+    look(user);
+    if (user.body) for_each_op(f, user.body, look);
+    if (!uses) continue;
+    last = k;
+    // A view, or a product in flight, reads on under another name.
+    if (user.code == OpCode::transpose || user.started) reads.insert(user.results[0]);
+    if (user.code == OpCode::land_products)
+      for (ValueId landed : user.operands) reads.erase(landed);
+  }
+  return last;
+}
+
+void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring, AxisId unless = {}) {
+  Op release{.code = OpCode::release_slot};
+  release.buffer = ring;
+  release.axis = unless;
+  const OpId id = f.add_op(std::move(release), {});
+  auto& ops = f[block].ops;
+  ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), id);
+}
+
+}  // namespace
+
+void release_slots(Function& f, BlockId block, bool early) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const Op op = f[f[block].ops[i]];
-    if (op.body) release_slots(f, op.body);
+    if (op.body) release_slots(f, op.body, early);
     if (op.code != OpCode::await_slot) continue;
-    std::size_t last = i;
     std::set<ValueId> reads{op.results[0]};
-    for (std::size_t k = i + 1; k < f[block].ops.size(); ++k) {
-      const Op& user = f[f[block].ops[k]];
-      bool uses = false;
-      const auto look = [&](const Op& at, BlockId = {}) {
-        for_each_use(at, [&](const ValueId& v) { uses = uses || reads.count(v) > 0; });
-      };
-      look(user);
-      if (user.body) for_each_op(f, user.body, look);
-      if (!uses) continue;
-      last = k;
-      // A view, or a product in flight, reads on under another name.
-      if (user.code == OpCode::transpose || user.started) reads.insert(user.results[0]);
-      if (user.code == OpCode::land_products)
-        for (ValueId landed : user.operands) reads.erase(landed);
+    const std::size_t last = last_reader(f, block, i + 1, reads).value_or(i);
+    // The next tile's operand then comes while a last product runs and the output is stored.
+    const Op reader = f[f[block].ops[last]];
+    if (early && reader.once && f[op.buffer].stages == 1) {
+      const auto inside = last_reader(f, reader.body, 0, reads);
+      insert_release(f, reader.body, inside.value() + 1, op.buffer);
+      insert_release(f, block, last + 1, op.buffer, reader.axis);
+    } else {
+      insert_release(f, block, last + 1, op.buffer);
     }
-    Op release{.code = OpCode::release_slot};
-    release.buffer = op.buffer;
-    const OpId id = f.add_op(std::move(release), {});
-    auto& ops = f[block].ops;
-    ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(last) + 1, id);
   }
 }
 

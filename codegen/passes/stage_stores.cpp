@@ -95,11 +95,19 @@ class StoreStaging {
           buffer.columns == wanted.columns || (buffer.columns % 64 == 0 && wanted.columns % 64 == 0);
       const bool taken = std::any_of(f_.buffers.begin(), f_.buffers.end(),
                                      [&](const Buffer& other) { return other.over == op.buffer; });
-      if (f_[op.results[0]].type.axes[0] == rows && same_panels && !taken &&
+      if (f_[op.results[0]].type.axes[0] == rows && same_panels && !taken && !released_early(block, op.buffer) &&
           buffer.slot_bytes() >= wanted.slot_bytes() && read_by_rows(op.results[0]))
         return op.buffer;
     }
     return {};
+  }
+
+  /// Inside a loop: then the next tile's operand may be there before the store.
+  [[nodiscard]] bool released_early(BlockId block, BufferId ring) const {
+    const auto& ops = f_[block].ops;
+    return std::any_of(ops.begin(), ops.end(), [&](OpId id) {
+      return f_[id].code == OpCode::release_slot && f_[id].buffer == ring && f_[id].axis;
+    });
   }
 
   /// Only as the left operand of products: then each warpgroup reads its own rows.

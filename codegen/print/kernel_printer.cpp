@@ -244,18 +244,18 @@ void KernelPrinter::start_carried(const Op& loop, std::size_t i, std::size_t pos
   storage_[loop.results[i].index] = name;
 }
 
+/// The number of the first tile, and that behind the last.
+std::pair<std::string, std::string> KernelPrinter::loop_bounds(const Op& loop) {
+  if (loop.bounds == 0) return {"0", tile_count(loop.axis)};
+  return {scalar(loop.operands[0]), scalar(loop.operands[static_cast<std::size_t>(loop.bounds) - 1])};
+}
+
 void KernelPrinter::print_loop(const Op& loop) {
   prepare_sources(loop.body);
   out_.blank();
   const std::size_t position = position_;
   for (std::size_t i = 0; i < loop.results.size(); ++i) start_carried(loop, i, position);
-  std::string first = "0", last;
-  if (loop.bounds > 0) {
-    first = scalar(loop.operands[0]);
-    last = scalar(loop.operands[static_cast<std::size_t>(loop.bounds) - 1]);
-  } else {
-    last = tile_count(loop.axis);
-  }
+  const auto [first, last] = loop_bounds(loop);
   const ValueId tile = f_[loop.body].arguments[0];
   const std::string name = names_.unique(f_[loop.axis].name + "_tile");
   storage_[tile.index] = name;

@@ -68,6 +68,7 @@ class KernelPrinter {
   void print_block(ir::BlockId block);
   void print_op(const ir::Op& op);
   void print_scalar(const ir::Op& op);
+  std::pair<std::string, std::string> loop_bounds(const ir::Op& loop);
   void print_loop(const ir::Op& loop);
   void open_surveyed_loop(const ir::Op& loop, Writer::Scopes& scopes);
   void print_yield(const ir::Op& loop, const ir::Op& yield);

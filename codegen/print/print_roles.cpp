@@ -258,6 +258,13 @@ void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
 }
 
 void KernelPrinter::print_release(const Op& op) {
+  Writer::Scopes otherwise;
+  if (op.axis) {
+    const auto& ops = f_[block_].ops;
+    const auto loop = std::find_if(ops.begin(), ops.end(), [&](OpId id) { return f_[id].once && f_[id].axis == op.axis; });
+    const auto [first, last] = loop_bounds(f_[*loop]);
+    otherwise.push_back(out_.block("if ({} >= {})", first, last));
+  }
   const Ring& ring = ring_names_[op.buffer];
   out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(ring.empty, ring));
   print_next_slot(f_[op.buffer].stages, ring);

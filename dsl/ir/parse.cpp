@@ -165,6 +165,8 @@ class Parser {
       if (in_.at("(")) op.shares = names_.layout();
     } else if (in_.take("in")) {
       op.buffer = names_.buffer();
+    } else if (in_.take("unless")) {
+      op.axis = names_.axis();
     } else if (in_.take("by")) {
       op.scope = in_.take("warp") ? ReductionScope::warp : ReductionScope::lane;
       if (op.scope == ReductionScope::lane) in_.expect("lane");

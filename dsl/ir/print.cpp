@@ -132,7 +132,7 @@ class Printer {
     auto item = [&](const std::string& t) { text += (text.empty() ? " " : ", ") + t; };
     if (op.code == OpCode::constant) item(number_text(op.number));
     if (op.parameter) item(f_[op.parameter].name);
-    if (op.axis && op.operands.empty()) item(f_[op.axis].name);
+    if (op.axis && op.operands.empty() && op.code != OpCode::release_slot) item(f_[op.axis].name);
     if (op.code == OpCode::gather && op.tensor)
       return fmt::format(" {}[{}]", f_[op.tensor].name, list(op.operands, 0, op.operands.size()));
     if (op.tensor) {
@@ -152,6 +152,7 @@ class Printer {
     if (op.axis && !op.operands.empty()) text += " along " + f_[op.axis].name;
     if (op.shares != AxisLayout{}) text += fmt::format("({})", layout_text(op.shares));
     if (op.buffer) text += " in " + f_[op.buffer].name;
+    if (op.code == OpCode::release_slot && op.axis) text += " unless " + f_[op.axis].name;
     if (op.scope == ReductionScope::lane) text += " by lane";
     if (op.scope == ReductionScope::warp) text += " by warp";
     if (op.code == OpCode::combine_shares) text += fmt::format(" of {}", name_of(op.reduction));

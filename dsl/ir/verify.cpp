@@ -55,10 +55,18 @@ class Verifier {
         fail(fmt::format("the region of a {} ends with a yield", name_of(parent)));
       if (parent == OpCode::survey && !last && !is_pure(*op_))
         fail("a survey only looks at positions", "move it in front of the survey");
+      if (op_->code == OpCode::release_slot && op_->axis) skipped_loop(ops, i);
       one(ops[i]);
     }
     if (ops.empty() && has_region(parent))
       fail(fmt::format("the region of a {} ends with a yield", name_of(parent)));
+  }
+
+  /// A slot that a loop of one round releases is released behind it where that does not run.
+  void skipped_loop(const std::vector<OpId>& ops, std::size_t position) {
+    for (std::size_t i = 0; i < position; ++i)
+      if (f_[ops[i]].once && f_[ops[i]].axis == op_->axis) return;
+    fail(fmt::format("no loop over {} in front of it runs once", f_[op_->axis].name));
   }
 
   void one(OpId id) {

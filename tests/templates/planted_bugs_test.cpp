@@ -166,9 +166,10 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 /// Producer, consumers and products in flight. Persistent blocks need every wait and every release: what one
-/// tile leaves undone the next one meets. They get more tiles than slots.
+/// tile leaves undone the next one meets. They get more tiles than slots, and in the end loops that do not run.
 const AttentionInputs many_tiles[] = {{.heads = 5, .kv_heads = 5, .q_len = 150, .kv_len = 100},
-                                      {.heads = 5, .kv_heads = 5, .q_len = 70, .kv_len = 5}};
+                                      {.heads = 5, .kv_heads = 5, .q_len = 70, .kv_len = 5},
+                                      {.heads = 5, .kv_heads = 5, .q_len = 150, .kv_len = 0}};
 
 class PlantedInWarpgroups : public testing::TestWithParam<Variant> {
  protected:

@@ -417,6 +417,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
         }
+        if (thread % 128 == 0) fc::arrive(query_empty);
+        query_phase_2 ^= 1;
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
         // product = out + dot(probs_operand, value), started
@@ -438,8 +440,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 2; ++e)
           row_max[0][e] = new_max[0][e];
       }
-      if (thread % 128 == 0) fc::arrive(query_empty);
-      query_phase_2 ^= 1;
+      if (0 >= cols_end_2) {
+        if (thread % 128 == 0) fc::arrive(query_empty);
+        query_phase_2 ^= 1;
+      }
       // row_sum: the lanes' shares meet
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
