@@ -92,7 +92,8 @@ void warpgroups(const Look& look) {
 
 void register_shares(const Look& look) {
   const Schedule& s = look.schedule;
-  if (s.copy != CopyInstruction::tma || s.consumer_threads() % 128 != 0 || s.consumer_threads() < 128) return;
+  if (s.copy != CopyInstruction::tma || !s.producer || s.consumer_threads() % 128 != 0 || s.consumer_threads() < 128)
+    return;
   const auto fits = [](int registers) {
     return registers == 0 || (registers >= 24 && registers <= 240 && registers % 8 == 0);
   };
@@ -107,6 +108,32 @@ void register_shares(const Look& look) {
       "0 for both, which shares out what there is",
       [](Schedule& other) { other.producer_registers = other.consumer_registers = 0; },
       "producer_registers = 0 and consumer_registers = 0");
+}
+
+/// Who computes asks for copies as well: one warpgroup, whose own waits say that a slot is free.
+void no_producer(const Look& look) {
+  const Schedule& s = look.schedule;
+  if (s.producer) return;
+  const auto refuse = [&](const std::string& what, std::string why, std::string fix) {
+    look.refuse("producer = false " + what, std::move(why), std::move(fix),
+                [](Schedule& other) { other.producer = true; }, "producer = true");
+  };
+  if (s.copy != CopyInstruction::tma)
+    return refuse("without copy = tma", "only copies by the copy engine have a producer to leave out", "producer = true");
+  if (s.warps_m != 4)
+    refuse(fmt::format("with warps_m = {}", s.warps_m),
+           "a warpgroup knows of its own products when they have read a slot, and not of another's",
+           "warps_m = 4, or producer = true");
+  if (s.persistent)
+    refuse("with persistent = true", "what brings the next tile's loads during a store is the producer",
+           "persistent = false, or producer = true");
+  if (s.producer_registers || s.consumer_registers)
+    look.refuse(
+        fmt::format("producer = false with {} = {}", s.consumer_registers ? "consumer_registers" : "producer_registers",
+                    s.consumer_registers ? s.consumer_registers : s.producer_registers),
+        "all threads of the block do the same, and have as many registers", "0 for both",
+        [](Schedule& other) { other.producer_registers = other.consumer_registers = 0; },
+        "producer_registers = 0 and consumer_registers = 0");
 }
 
 void turns(const Look& look) {
@@ -318,10 +345,11 @@ void missing_tiles(const Look& look) {
           fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction,    copies,           warpgroups,     register_shares, chains, columns,
-                          exponentials,   turns,            sums_by_products, outer_stages,  persistence,
-                          tile_order,     loop_blocks,      number_formats,   register_limit, shared_limit,
-                          resident_blocks, tiles,           warps,          stages,          missing_tiles};
+constexpr Rule rules[] = {instruction,    copies,           warpgroups,     register_shares, no_producer,
+                          chains,         columns,          exponentials,   turns,           sums_by_products,
+                          outer_stages,   persistence,      tile_order,     loop_blocks,     number_formats,
+                          register_limit, shared_limit,     resident_blocks, tiles,          warps,
+                          stages,         missing_tiles};
 
 }  // namespace
 

@@ -10,7 +10,7 @@ RingBarriers ring_barriers(const Function& f, const Schedule& schedule, int byte
   barriers.end = bytes;
   const auto reserve = [&](int slots) {
     const int start = (barriers.end + size - 1) / size * size;
-    barriers.end = start + 2 * size * slots;
+    barriers.end = start + (schedule.producer ? 2 : 1) * size * slots;
     return start;
   };
   for_each_op(f, f.body, [&](const Op& op, BlockId) {

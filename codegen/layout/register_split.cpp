@@ -5,6 +5,7 @@
 namespace flashcore {
 
 RegisterSplit register_split(const Schedule& schedule) {
+  if (!schedule.producer) return {};
   constexpr int step = 8, least = 24, most = 240, registers = 65536, group = 128;
   const int consumers = schedule.consumer_threads() / group;
   // What the compiler gives a thread of a block of which so many fit, in whole steps.

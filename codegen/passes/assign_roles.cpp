@@ -7,6 +7,9 @@
 // A ring is a queue: the n-th await_slot gets the n-th fill. One that is told the number of its tile clears the
 // rows beyond a ragged axis. A load outside loops has a ring of one slot, so
 // that the next tile of a persistent block may be asked for as soon as this one's has been read.
+//
+// In a block without a producer the consumers begin with its region, and its loops run ahead: as many rounds as a
+// ring has slots at once, the fills of the others where the consumers release a slot.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -50,7 +53,10 @@ class RoleAssignment {
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
     f_[f_.body].ops = front;
-    append_role(OpCode::producer, producer);
+    if (schedule_.producer)
+      append_role(OpCode::producer, producer);
+    else
+      begin_with(consumers, f_[producer].ops);
     append_role(OpCode::consumers, consumers);
     remove_dead_ops(f_);
   }
@@ -117,13 +123,14 @@ class RoleAssignment {
     const Op op = f_[id];
     if (in_shared(op)) return append_fill(op, target);
     if (op.code != OpCode::loop) {
-      const OpId copied = copier_.copy(id);
-      f_[target].ops.push_back(copied);
+      const OpId taken = schedule_.producer ? copier_.copy(id) : id;
+      f_[target].ops.push_back(taken);
       return;
     }
     Op loop = op;
     loop.operands.resize(static_cast<std::size_t>(op.bounds));
     for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
+    if (!schedule_.producer) run_ahead(loop);
     loop.results.clear();
     loop.body = f_.add_block();
     const ValueId tile = f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
@@ -140,6 +147,22 @@ class RoleAssignment {
     }
     append(Op{.code = OpCode::yield}, loop.body);
     append(std::move(loop), target);
+  }
+
+  /// Its rounds come one by one, so no part of them gets a loop of its own.
+  void run_ahead(Op& loop) const {
+    loop.count = schedule_.stages;
+    if (loop.bounds == 0) return;
+    loop.operands = {loop.operands.front(), loop.operands.back()};
+    loop.bounds = 2;
+  }
+
+  /// Puts ops, some of them the block's own, in front of all others.
+  void begin_with(BlockId block, const std::vector<OpId>& first) {
+    std::vector<OpId> ops = first;
+    for (OpId id : f_[block].ops)
+      if (std::find(first.begin(), first.end(), id) == first.end()) ops.push_back(id);
+    f_[block].ops = std::move(ops);
   }
 
   void refuse_inner_positions(const Op& loop, const Op& load) const {

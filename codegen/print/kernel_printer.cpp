@@ -168,7 +168,7 @@ void KernelPrinter::print_op(const Op& op) {
       break;
     }
     case OpCode::transpose: break;
-    case OpCode::producer: print_ring_barriers(); [[fallthrough]];
+    case OpCode::producer:
     case OpCode::consumers: print_role(op); break;
     case OpCode::fill_slot: print_fill(op); break;
     case OpCode::await_slot: print_await_slot(op); break;
@@ -180,7 +180,7 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::commit_copies: out_.line("fc::commit_copies();"); break;
     case OpCode::wait_copies: out_.line("fc::wait_copies<{}>();", op.count); break;
     case OpCode::barrier: out_.line("fc::barrier();"); break;
-    case OpCode::loop: print_loop(op); break;
+    case OpCode::loop: op.count ? print_ahead(op) : print_loop(op); break;
     case OpCode::survey: print_survey(op); break;
     case OpCode::next_tile: print_next_tile(op); break;
     case OpCode::yield: break;  // print_loop places it
@@ -250,27 +250,38 @@ std::pair<std::string, std::string> KernelPrinter::loop_bounds(const Op& loop) {
   return {scalar(loop.operands[0]), scalar(loop.operands[static_cast<std::size_t>(loop.bounds) - 1])};
 }
 
+/// Where a loop begins; what a tile is as long as the loop has not come to its end; how it comes to the next.
+std::string KernelPrinter::first_tile(const Op& loop) {
+  const auto [begin, end] = loop_bounds(loop);
+  if (loop.buffer) return tile_behind(loop, loop.descending ? end : begin + " - 1");
+  return loop.descending ? end + " - 1" : begin;
+}
+std::string KernelPrinter::is_tile(const Op& loop, const std::string& tile) {
+  const auto [begin, end] = loop_bounds(loop);
+  return loop.descending ? fmt::format("{} >= {}", tile, begin) : fmt::format("{} < {}", tile, end);
+}
+std::string KernelPrinter::to_next_tile(const Op& loop, const std::string& tile) {
+  if (loop.buffer) return fmt::format("{} = {}", tile, tile_behind(loop, tile));
+  return (loop.descending ? "--" : "++") + tile;
+}
+
 void KernelPrinter::print_loop(const Op& loop) {
   prepare_sources(loop.body);
   out_.blank();
   const std::size_t position = position_;
   for (std::size_t i = 0; i < loop.results.size(); ++i) start_carried(loop, i, position);
-  const auto [first, last] = loop_bounds(loop);
   const ValueId tile = f_[loop.body].arguments[0];
   const std::string name = names_.unique(f_[loop.axis].name + "_tile");
   storage_[tile.index] = name;
   out_.comment(fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
   Writer::Scopes scopes;
-  if (loop.buffer)
+  if (loop.once)
+    scopes.push_back(out_.block("if (const int {} = {}; {})", name, first_tile(loop), is_tile(loop, name)));
+  else if (loop.buffer)
     open_surveyed_loop(loop, scopes);
-  else if (loop.once)
-    scopes.push_back(loop.descending ? out_.block("if (const int {0} = {1} - 1; {0} >= {2})", name, last, first)
-                                     : out_.block("if (const int {0} = {1}; {0} < {2})", name, first, last));
   else
-    scopes.push_back(loop.descending ? out_.block("for (int {0} = {1} - 1; {0} >= {2}; --{0})", name,
-                                                  last, first)
-                                     : out_.block("for (int {0} = {1}; {0} < {2}; ++{0})", name, first,
-                                                  last));
+    scopes.push_back(out_.block("for (int {} = {}; {}; {})", name, first_tile(loop), is_tile(loop, name),
+                                to_next_tile(loop, name)));
   const auto outer_begins = begins_;
   bool needs_begin = false;
   for (OpId id : f_[loop.body].ops) {

@@ -71,6 +71,9 @@ class KernelPrinter {
   std::pair<std::string, std::string> loop_bounds(const ir::Op& loop);
   void print_loop(const ir::Op& loop);
   void open_surveyed_loop(const ir::Op& loop, Writer::Scopes& scopes);
+  std::string first_tile(const ir::Op& loop);
+  std::string is_tile(const ir::Op& loop, const std::string& tile);
+  std::string to_next_tile(const ir::Op& loop, const std::string& tile);
   void print_yield(const ir::Op& loop, const ir::Op& yield);
   void set_aside(ir::ValueId value);
   void start_carried(const ir::Op& loop, std::size_t i, std::size_t position);
@@ -165,6 +168,7 @@ class KernelPrinter {
   // print_survey.cpp: which tiles a loop visits
   void print_survey(const ir::Op& op);
   void print_next_tile(const ir::Op& op);
+  std::string tile_behind(const ir::Op& loop, const std::string& tile);
   std::string tile_set_call(std::string_view function, const ir::Op& op,
                             const std::string& arguments) const;
 
@@ -186,8 +190,11 @@ class KernelPrinter {
 
   // print_roles.cpp: producer and consumers, rings, bulk copies
   struct Ring {
-    std::string full, empty;  ///< the first of their barriers
+    std::string full, empty;  ///< the first of their barriers; no empty ones in a block without a producer
     std::string slot, phase;  ///< of the role being printed; no slot where there is one only
+    /// Where a loop runs ahead: it, its fill, and the tile that the ring gets next.
+    const ir::Op *loop = nullptr, *fill = nullptr;
+    std::string next;
   };
   void collect_tensor_maps();
   std::string map_name(std::size_t map) const;
@@ -197,9 +204,10 @@ class KernelPrinter {
   void print_ring_barriers();
   void declare_ring_places(const ir::Op& role);
   void print_role(const ir::Op& op);
-  static std::string in_slot(const std::string& barrier, const Ring& ring);
+  static std::string in_slot(const std::string& barrier, const std::string& slot);
   void print_next_slot(int stages, const Ring& ring);
   void print_fill(const ir::Op& op);
+  void print_boxes(const ir::Op& fill, const std::string& slot);
   void print_await_slot(const ir::Op& op);
   void print_clearing(const ir::Op& op, const std::string& tile);
   void print_release(const ir::Op& op);
@@ -208,6 +216,10 @@ class KernelPrinter {
   void print_turns(const ir::Op& role, bool begin);
   void print_await_stores();
   void print_bulk_store(const ir::Op& op);
+
+  // print_ahead.cpp: loops that fill rings ahead of those who release their slots
+  void print_ahead(const ir::Op& loop);
+  void print_next_fill(Ring& ring, const std::string& slot, const std::string& where);
 
   // print_cluster.cpp: what blocks of a cluster give each other
   void print_part();

@@ -111,15 +111,16 @@ bool KernelPrinter::has_roles() const {
 
 /// In front of the roles: who waits for what, made ready by one thread.
 void KernelPrinter::print_ring_barriers() {
-  if (!has_roles()) return;
   const int groups = schedule_.consumer_threads() / group_threads;
-  out_.comment("where a ring's slots say that they are full, and that they are empty");
+  out_.comment(schedule_.producer ? "where a ring's slots say that they are full, and that they are empty"
+                                  : "where a ring's slots say that they are full");
   std::vector<std::pair<const Ring*, int>> rings;
   const auto declare_barriers = [&](Ring& ring, const std::string& name, int at, int stages) {
     ring.full = names_.unique(name + "_full");
+    rings.emplace_back(&ring, stages);
+    if (!schedule_.producer) return out_.line("const fc::u32 {} = shared + {};", ring.full, at);
     ring.empty = names_.unique(name + "_empty");
     out_.line("const fc::u32 {} = shared + {}, {} = shared + {};", ring.full, at, ring.empty, at + 8 * stages);
-    rings.emplace_back(&ring, stages);
   };
   for (const auto& [buffer, at] : rings_.at)
     declare_barriers(ring_names_[buffer], f_[buffer].name, at, f_[buffer].stages);
@@ -133,7 +134,7 @@ void KernelPrinter::print_ring_barriers() {
       if (stages > 1) loop.push_back(out_.block("for (int slot = 0; slot < {}; ++slot)", stages));
       const std::string step = stages > 1 ? " + slot * 8" : "";
       out_.line("fc::init_mbarrier({}{}, 1);", ring->full, step);
-      out_.line("fc::init_mbarrier({}{}, {});", ring->empty, step, groups);
+      if (schedule_.producer) out_.line("fc::init_mbarrier({}{}, {});", ring->empty, step, groups);
     }
     out_.line("fc::publish_mbarriers();");
   }
@@ -161,8 +162,12 @@ void KernelPrinter::print_role(const Op& op) {
   const bool produces = op.code == OpCode::producer;
   const int warps = schedule_.consumer_threads() / 32;
   const RegisterSplit split = register_split(schedule_);
-  if (produces) out_.blank();
-  auto role = produces ? out_.block("if (warp >= {})", warps) : out_.block("else");
+  if (produces || !schedule_.producer) {
+    print_ring_barriers();
+    out_.blank();
+  }
+  Writer::Scopes role;
+  if (schedule_.producer) role.push_back(produces ? out_.block("if (warp >= {})", warps) : out_.block("else"));
   if (split.producer)
     out_.line("fc::{}_registers<{}>();", produces ? "shrink" : "grow", produces ? split.producer : split.consumer);
   const auto begins = begins_;
@@ -191,8 +196,8 @@ void KernelPrinter::print_role(const Op& op) {
 
 // ---- rings
 
-std::string KernelPrinter::in_slot(const std::string& barrier, const Ring& ring) {
-  return ring.slot.empty() ? barrier : fmt::format("{} + {} * 8", barrier, ring.slot);
+std::string KernelPrinter::in_slot(const std::string& barrier, const std::string& slot) {
+  return slot.empty() ? barrier : fmt::format("{} + {} * 8", barrier, slot);
 }
 
 void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
@@ -208,19 +213,29 @@ void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
 void KernelPrinter::print_fill(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
+  if (!schedule_.producer) {
+    auto one = out_.block("if (thread == 0)");
+    return print_boxes(op, ring.slot);
+  }
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
-  out_.line("fc::await_phase({}, {} ^ 1);", in_slot(ring.empty, ring), ring.phase);
-  out_.line("fc::arrive_expecting({}, {});", in_slot(ring.full, ring), buffer.slot_bytes());
-  const std::string target = chunk_base(buffer, ring.slot);
+  out_.line("fc::await_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
+  print_boxes(op, ring.slot);
+  print_next_slot(buffer.stages, ring);
+}
+
+/// Asks for a tile, as boxes of a panel each.
+void KernelPrinter::print_boxes(const Op& op, const std::string& slot) {
+  const Buffer& buffer = f_[op.buffer];
+  const std::string full = in_slot(ring_names_[op.buffer].full, slot);
+  out_.line("fc::arrive_expecting({}, {});", full, buffer.slot_bytes());
+  const std::string target = chunk_base(buffer, slot);
   for (const ChunkLoop& loop : chunk_loops(buffer))
     for (int panel = 0; panel < loop.panels; ++panel) {
       const int column = loop.first_column + panel * loop.width;
       const int offset = 2 * buffer.rows * column;
       out_.line("fc::load_box({}{}, {}, {}, {});", target, offset ? fmt::format(" + {}", offset) : "",
-                map_of(op, buffer.rows, loop.width), in_slot(ring.full, ring),
-                box_coordinates(op, "0", std::to_string(column)));
+                map_of(op, buffer.rows, loop.width), full, box_coordinates(op, "0", std::to_string(column)));
     }
-  print_next_slot(buffer.stages, ring);
 }
 
 void KernelPrinter::print_await_slot(const Op& op) {
@@ -228,7 +243,7 @@ void KernelPrinter::print_await_slot(const Op& op) {
   const Ring& ring = ring_names_[op.buffer];
   const std::string name = names_.unique(label(op.results[0]));
   storage_[op.results[0].index] = name;
-  out_.line("fc::await_phase({}, {});", in_slot(ring.full, ring), ring.phase);
+  out_.line("fc::await_phase({}, {});", in_slot(ring.full, ring.slot), ring.phase);
   out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, ring.slot));
   if (!op.operands.empty()) print_clearing(op, name);
 }
@@ -258,6 +273,12 @@ void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
 }
 
 void KernelPrinter::print_release(const Op& op) {
+  const Ring& ring = ring_names_[op.buffer];
+  if (ring.loop) {
+    print_next_fill(ring, ring.slot, "thread == 0 && ");
+    return print_next_slot(f_[op.buffer].stages, ring);
+  }
+  if (!schedule_.producer) return;  // nobody fills it again
   Writer::Scopes otherwise;
   if (op.axis) {
     const auto& ops = f_[block_].ops;
@@ -265,8 +286,7 @@ void KernelPrinter::print_release(const Op& op) {
     const auto [first, last] = loop_bounds(f_[*loop]);
     otherwise.push_back(out_.block("if ({} >= {})", first, last));
   }
-  const Ring& ring = ring_names_[op.buffer];
-  out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(ring.empty, ring));
+  out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(ring.empty, ring.slot));
   print_next_slot(f_[op.buffer].stages, ring);
 }
 

@@ -60,22 +60,19 @@ void KernelPrinter::print_next_tile(const Op& op) {
             tile_set_call(op.descending ? "tile_before" : "tile_after", op, arguments));
 }
 
+/// The tile that a loop comes to behind another.
+std::string KernelPrinter::tile_behind(const Op& loop, const std::string& tile) {
+  const auto [begin, end] = loop_bounds(loop);
+  return tile_set_call(loop.descending ? "tile_before" : "tile_after", loop,
+                       fmt::format("{}, {}", tile, loop.descending ? begin : end));
+}
+
 void KernelPrinter::open_surveyed_loop(const Op& loop, Writer::Scopes& scopes) {
   const ValueId tile = f_[loop.body].arguments[0];
   const std::string name = storage_[tile.index], next = names_.unique("next_tile");
-  const std::string begin = scalar(loop.operands[0]), end = scalar(loop.operands[1]);
-  const std::string first = loop.descending ? end : begin + " - 1", bound = loop.descending ? begin : end;
-  const auto step = [&](const std::string& from) {
-    return tile_set_call(loop.descending ? "tile_before" : "tile_after", loop, from + ", " + bound);
-  };
-  if (loop.once) {
-    scopes.push_back(out_.block("if (const int {} = {}; {} {} {})", name, step(first), name,
-                                loop.descending ? ">=" : "<", bound));
-    return;
-  }
-  scopes.push_back(out_.block("for (int {0} = {1}, {2}; {0} {3} {4}; {0} = {2})", name, step(first), next,
-                              loop.descending ? ">=" : "<", bound));
-  out_.line("{} = {};", next, step(name));
+  scopes.push_back(out_.block("for (int {0} = {1}, {2}; {3}; {0} = {2})", name, first_tile(loop), next,
+                              is_tile(loop, name)));
+  out_.line("{} = {};", next, tile_behind(loop, name));
   next_tile_ = {tile, next};
 }
 

@@ -39,14 +39,14 @@ void KernelPrinter::print_drawn_tile(bool produces) {
   const std::string number = fmt::format("shared + {} + {} * 4", rings_.drawn_at + 16 * RingBarriers::drawn_slots, drawn_.slot);
   if (produces) {
     out_.line("tile = fc::next_tile(p.tile_counter, tile, {});", block_count_);
-    out_.line("fc::await_phase({}, {} ^ 1);", in_slot(drawn_.empty, drawn_), drawn_.phase);
+    out_.line("fc::await_phase({}, {} ^ 1);", in_slot(drawn_.empty, drawn_.slot), drawn_.phase);
     out_.line("fc::store_shared({}, static_cast<fc::u32>(tile));", number);
-    out_.line("fc::arrive({});", in_slot(drawn_.full, drawn_));
+    out_.line("fc::arrive({});", in_slot(drawn_.full, drawn_.slot));
   } else {
-    out_.line("fc::await_phase({}, {});", in_slot(drawn_.full, drawn_), drawn_.phase);
+    out_.line("fc::await_phase({}, {});", in_slot(drawn_.full, drawn_.slot), drawn_.phase);
     out_.line("tile = fc::uniform(static_cast<int>(fc::load_shared_word({})));", number);
     out_.line("fc::meet(1 + warp / 4, {});", group_threads);
-    out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(drawn_.empty, drawn_));
+    out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(drawn_.empty, drawn_.slot));
   }
   print_next_slot(RingBarriers::drawn_slots, drawn_);
 }

@@ -205,8 +205,18 @@ class OpVerifier {
       if (bounds != 2) fail("a loop over what a survey found has two bounds");
       holds_tiles();
     }
+    if (op_.count) runs_ahead();
     scalars(0, bounds);
     results(op_.operands.size() - bounds);
+  }
+
+  /// Its rounds come when slots are released, and not where it stands.
+  void runs_ahead() const {
+    const auto& ops = f_[op_.body].ops;
+    const bool fills = std::ranges::all_of(
+        ops, [&](OpId id) { return f_[id].code == OpCode::fill_slot || f_[id].code == OpCode::yield; });
+    if (!fills || op_.once || static_cast<std::size_t>(op_.bounds) != op_.operands.size())
+      fail("it runs ahead of what stands behind it", "such a loop fills slots, and carries nothing");
   }
 
   /// Surveys write words of bits.

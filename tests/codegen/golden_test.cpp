@@ -147,6 +147,16 @@ const Golden kernels[] = {
        schedule.grid_order = GridOrder::tiles_last;
        return attention(spec, schedule, "sm_90a");
      }},
+    {"attention_hopper_alone",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.mask = documents({"doc", DType::i32, 2}) & causal();
+       Schedule schedule = warpgroups(64, 64);
+       schedule.producer = false;
+       schedule.blocks_per_processor = 4;
+       return attention(spec, schedule, "sm_90a");
+     }},
     {"attention_hopper_full",
      [] {
        AttentionSpec spec;

@@ -101,6 +101,45 @@ TEST(WarpgroupRefusals, SharesOfRegisters) {
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(24, 236, 128 * 24 + 256 * 236));
 }
 
+TEST(WarpgroupRefusals, BlocksWithoutAProducer) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = warpgroups(64, 64);
+  schedule.producer = false;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  schedule.persistent = true;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "producer = false with persistent = true\n"
+            "  why: what brings the next tile's loads during a store is the producer\n"
+            "  try: persistent = false, or producer = true");
+  schedule.persistent = false, schedule.alternate = true;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "alternate = true with one warpgroup\n"
+            "  why: one warpgroup has nobody to take turns with\n"
+            "  try: alternate = false");
+  schedule.alternate = false, schedule.producer_registers = 24;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "producer = false with producer_registers = 24\n"
+            "  why: all threads of the block do the same, and have as many registers\n"
+            "  try: 0 for both");
+  schedule.consumer_registers = 160;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "producer = false with consumer_registers = 160\n"
+            "  why: all threads of the block do the same, and have as many registers\n"
+            "  try: 0 for both");
+  schedule = warpgroups(128, 64);
+  schedule.producer = false;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "producer = false with warps_m = 8\n"
+            "  why: a warpgroup knows of its own products when they have read a slot, and not of another's\n"
+            "  try: warps_m = 4, or producer = true");
+  schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.producer = false;
+  EXPECT_EQ(refused(program, schedule).words,
+            "producer = false without copy = tma\n"
+            "  why: only copies by the copy engine have a producer to leave out\n"
+            "  try: producer = true");
+}
+
 TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
   const Program program = attention_forward(head_dim(64));
   Schedule schedule = warpgroups(128, 64);

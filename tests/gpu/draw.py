@@ -124,6 +124,10 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
     changes["keep_operands"] = False
     if spec.layout == "thd" or spec.q_lens or spec.kv_lens:
         changes["persistent"] = pick.random() < 0.05  # it is refused
+    if warps > 4 or changes["persistent"]:
+        changes["producer"] = pick.random() < 0.95
+    if warps == 4:
+        changes["alternate"] = pick.random() < 0.05
     cols = 16 * pick.randint(1, 16)
     if pick.random() < 0.9:
         fitting = [n for n in range(16, 257, 16) if fits(spec, warps, n, stages)]
@@ -142,7 +146,7 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         **draw_columns(pick),
         "turns": pick.choice(["products", "scores"]),
         "tile_order": pick.choice(["rounds", "counter"]) if changes["persistent"] else "rounds",
-        "blocks_per_processor": pick.choice([1, 1, 2]) if warps == 4 else 1,
+        "blocks_per_processor": pick.choice([1, 1, 2, 3]) if warps == 4 else 1,
         "loop_blocks": 1 if changes["persistent"] else pick.choice([1, 1, 2, 4]),
         "producer_registers": 0,
         "consumer_registers": 0,

@@ -288,6 +288,73 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"output_over_the_query", 2, [](Schedule& s) { s.shared_limit = 9000; }, false}),
     [](const auto& info) { return std::string(info.param.name); });
 
+/// A block without a producer: one thread fills a slot behind its own last product on it.
+class PlantedWithoutAProducer : public testing::TestWithParam<Variant> {
+ protected:
+  AttentionSpec spec_ = small_spec();
+  KernelSource source_ = make();
+
+  void expect_needed(const std::string& pattern, const std::string& instead, int least,
+                     const std::vector<FaultKind>& kinds) {
+    EXPECT_GE(expect_missed(spec_, source_, pattern, instead, kinds, many_tiles), least);
+  }
+
+ private:
+  [[nodiscard]] KernelSource make() const {
+    Schedule schedule;
+    schedule.instruction = Instruction::wgmma;
+    schedule.copy = CopyInstruction::tma;
+    schedule.tiles = {{"rows", 64}, {"cols", 16}};
+    schedule.producer = false;
+    schedule.stages = GetParam().stages;
+    GetParam().change(schedule);
+    return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
+  }
+};
+
+TEST_P(PlantedWithoutAProducer, TheKernelItselfIsRight) {
+  const Outcome outcome = outcome_of(spec_, source_, many_tiles);
+  EXPECT_FALSE(outcome.fault);
+  EXPECT_EQ(outcome.words, "");
+  EXPECT_EQ(source_.threads, 128);
+}
+
+TEST_P(PlantedWithoutAProducer, EveryWaitForASlotIsNeeded) {
+  expect_needed(R"(fc::await_phase\([^;]*;)", "", 3,
+                {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized, FaultKind::misused_mbarrier});
+}
+
+const std::string refill = R"((if \(thread == 0 && next_\w+ [^{]*\{[^}]*\}))";
+
+TEST_P(PlantedWithoutAProducer, EveryFillIsNeeded) {
+  // Behind the last round's product no tile is left.
+  const std::string last = GetParam().last_wait_is_needed ? "(?=[^]*" + refill + ")" : "";
+  expect_needed(refill + last, "", 2, {FaultKind::deadlock});
+  expect_needed(R"(if \(next_\w+ [^{]*\{[^}]*\})", "", 2, {FaultKind::deadlock});
+  expect_needed(R"(fc::load_box\([^;]*;)", "", 4, {FaultKind::deadlock});
+  expect_needed(R"(fc::arrive_expecting\([^;]*;)", "", 4,
+                {FaultKind::deadlock, FaultKind::in_flight, FaultKind::misused_mbarrier});
+}
+
+TEST_P(PlantedWithoutAProducer, ASlotIsFilledBehindItsProducts) {
+  expect_needed(R"((fc::await_products<\d>\(\);[^{}]*))" + refill, "$2$1", 2, {FaultKind::race});
+}
+
+TEST_P(PlantedWithoutAProducer, EveryBarrierIsMadeReady) {
+  const std::vector<FaultKind> kinds = {FaultKind::misused_mbarrier, FaultKind::race};
+  expect_needed(R"(fc::init_mbarrier\([^;]*;)", "", 3, kinds);
+  expect_needed(R"(fc::publish_mbarriers\(\);)", "", 1, kinds);
+  expect_needed(R"(fc::barrier\(\);)", "", 1, kinds);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedule, PlantedWithoutAProducer,
+    testing::Values(Variant{"two_stages", 2, [](Schedule&) {}},
+                    Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
+                    Variant{"three_stages", 3, [](Schedule& s) { s.scale_late = s.wait_late = true; }},
+                    Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }, false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
 class PlantedInClusters : public testing::Test {
  protected:
   AttentionSpec spec_ = small_spec();

@@ -198,7 +198,9 @@ struct Case {
     schedule.turns = draw.one_of<Turns>({Turns::products, Turns::scores});
     schedule.polynomial_exponentials = draw.one_of<int>({0, 0, 1, 2, 3, 8});
     draw_columns(draw);
-    schedule.persistent = !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
+    schedule.producer = schedule.warps_m > 4 || draw.one_in(2);
+    schedule.persistent =
+        schedule.producer && !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
     if (schedule.persistent) schedule.outer_stages = draw.between(1, 2);
     if (schedule.persistent && draw.one_in(2)) schedule.tile_order = TileOrder::counter;
     if (!schedule.persistent && draw.one_in(2)) schedule.loop_blocks = draw.one_of<int>({2, 2, 4, 8});

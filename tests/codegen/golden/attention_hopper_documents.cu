@@ -318,8 +318,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
 
       // cols tiles of 64
-      for (int cols_tile_4 = fc::tile_before<512>(shared, cols_tile_3, 0), next_tile_3; cols_tile_4 >= 0; cols_tile_4 = next_tile_3) {
-        next_tile_3 = fc::tile_before<512>(shared, cols_tile_4, 0);
+      for (int cols_tile_4 = fc::tile_before<512>(shared, cols_tile_3, 0), next_tile_2; cols_tile_4 >= 0; cols_tile_4 = next_tile_2) {
+        next_tile_2 = fc::tile_before<512>(shared, cols_tile_4, 0);
         const int cols_begin_4 = cols_tile_4 * 64;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 12288 + key_slot_2 * 10240;

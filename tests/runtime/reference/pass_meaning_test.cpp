@@ -45,6 +45,13 @@ void add_cases_of_warpgroups(std::vector<Case>& all) {
   add("causal", plain, 128, 128);
   add("causal_more_keys", plain, 70, 155);
   add("causal_rows_without_keys", plain, 155, 70);
+  Schedule alone = plain;
+  alone.producer = false;
+  add("alone_causal", alone, 100, 170);
+  alone.stages = 1;
+  alone.peel_masks = true;
+  alone.loop_blocks = 2;
+  add("alone_one_stage", alone, 70, 155);
   Schedule late = plain;
   late.scale_late = late.wait_late = true;
   late.peel_masks = true;
@@ -95,6 +102,8 @@ void add_cases_of_warpgroups(std::vector<Case>& all) {
   add("window_ascending", ascending, 130, 170);
   spec.mask = prefix(30) | causal(Align::top_left);
   add("surveyed", plain, 130, 170);
+  alone.stages = 3;
+  add("alone_surveyed", alone, 130, 170);
   spec.mask = causal();
   spec.score = softcap(30);
   add("capped", late, 155, 70);

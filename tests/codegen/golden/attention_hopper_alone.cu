@@ -1,0 +1,531 @@
+struct Parameters {
+  fc::tensor_map q_tiles;  // of 64 x 64
+  fc::tensor_map k_tiles;  // of 64 x 64
+  fc::tensor_map v_tiles;  // of 64 x 64
+  fc::tensor_map o_tiles;  // of 64 x 64
+  const fc::bf16* q;
+  const fc::bf16* k;
+  const fc::bf16* v;
+  fc::bf16* o;
+  const int* doc;
+  fc::i64 q_stride_0, q_stride_1, q_stride_2;  // elements
+  fc::i64 k_stride_0, k_stride_1, k_stride_2;  // elements
+  fc::i64 v_stride_0, v_stride_1, v_stride_2;  // elements
+  fc::i64 o_stride_0, o_stride_1, o_stride_2;  // elements
+  fc::i64 doc_stride_0, doc_stride_1;  // elements
+  int B;
+  int H;
+  int Sq;
+  int Sk;
+  int doc_n0;
+  int doc_n1;
+  float scale;
+};
+
+extern "C" __global__ void __launch_bounds__(128, 4)
+attention_forward(const __grid_constant__ Parameters p) {
+  const int rows_tile = fc::block_x();
+  const int rows_begin = rows_tile * 64;
+  const int head = fc::block_y();
+  const int batch = fc::block_z();
+  const int thread = fc::thread_index(), lane = thread % 32, warp = fc::uniform(thread / 32);
+  const fc::u32 shared = fc::shared_base();
+  const int rows_lane = lane;
+  const int cols_lane = lane;
+  const int rows_lane_2 = warp % 4 * 16 + lane / 4;
+  const int dv_lane = lane % 4 * 2;
+  const int cols_lane_2 = lane % 4 * 2;
+  const int t0 = fc::min((rows_begin + 64), p.Sq) - 1;
+  const int t1 = fc::min((fc::floor_div(((t0 - p.Sq) + p.Sk), 64) + 1), (fc::floor_div((p.Sk + -1), 64) + 1));
+  const int cols_end = fc::max(0, fc::min(t1, ((p.Sk + 63) / 64)));
+  int t2[2][1];
+  // t2 = gather(index(batch), min(index(rows), t0))
+  #pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int t3 = fc::min((rows_begin + rows_lane + i * 32), t0);
+    t2[i][0] = fc::gather(p.doc, batch * p.doc_stride_0 + t3 * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within(t3, p.doc_n1));
+  }
+  // reduce_min = reduce_min(t2, rows)
+  int t4 = 2147483647;
+  #pragma unroll
+  for (int i = 0; i < 2; ++i)
+    t4 = fc::min(t4, t2[i][0]);
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 1));
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 2));
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 4));
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 8));
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 16));
+  // reduce_max = reduce_max(t2, rows)
+  int t5 = -2147483647 - 1;
+  #pragma unroll
+  for (int i = 0; i < 2; ++i)
+    t5 = fc::max(t5, t2[i][0]);
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 1));
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 2));
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 4));
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 8));
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 16));
+  const int t6 = p.Sq - p.Sk;
+
+  // which tiles of cols hold something visible, and something hidden
+  for (int cols_group = 0 / 8 + warp; cols_group < 512 && cols_group * 8 < cols_end; cols_group += 4) {
+    fc::u32 found = 0;
+    #pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      const int cols_begin = (cols_group * 8 + n) * 64;
+      bool t7[2][1];
+      // t7 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
+      bool t8[2][1];
+      // t8 = logical_and(logical_and(logical_and(ge(t4, gather(index(batch), index(cols))), ge(gather(index(batch), index(cols)), t5)), le(add((t6 - rows_begin), index(cols)), 0)), lt(index(cols), extent(cols)))
+      #pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane + i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin + cols_lane + i * 32), p.doc_n1));
+        const bool t10 = t9 <= t5;
+        const bool t11 = t4 <= t9;
+        const bool t12 = t11 && t10;
+        const int t13 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
+        const bool t14 = t13 <= 0;
+        const bool t15 = t12 && t14;
+        const bool t16 = (cols_begin + cols_lane + i * 32) < p.Sk;
+        t7[i][0] = t15 && t16;
+        const bool t17 = t9 >= t5;
+        const bool t18 = t4 >= t9;
+        const bool t19 = t18 && t17;
+        const int t20 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
+        const bool t21 = t20 <= 0;
+        const bool t22 = t19 && t21;
+        t8[i][0] = t22 && t16;
+      }
+      #pragma unroll
+      for (int i = 0; i < 2; ++i)
+        found |= (t7[i][0] ? 1u : 0u) << n | (t8[i][0] ? 0u : 256u) << n;
+    }
+    fc::note_tiles(shared + cols_group * 4, found, lane);
+  }
+  // where a ring's slots say that they are full
+  const fc::u32 query_full = shared + 43008;
+  const fc::u32 key_full = shared + 43016;
+  const fc::u32 value_full = shared + 43032;
+  if (thread == 0) {
+    fc::prefetch_map(p.q_tiles);
+    fc::prefetch_map(p.k_tiles);
+    fc::prefetch_map(p.v_tiles);
+    fc::prefetch_map(p.o_tiles);
+    fc::init_mbarrier(query_full, 1);
+    for (int slot = 0; slot < 2; ++slot) {
+      fc::init_mbarrier(key_full + slot * 8, 1);
+    }
+    for (int slot = 0; slot < 2; ++slot) {
+      fc::init_mbarrier(value_full + slot * 8, 1);
+    }
+    fc::publish_mbarriers();
+  }
+  fc::barrier();
+
+  int query_phase = 0;
+  int key_slot = 0, key_phase = 0;
+  int value_slot = 0, value_phase = 0;
+  if (thread == 0) {
+    fc::arrive_expecting(query_full, 8192);
+    fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
+  }
+  // cols tiles of 64, as many ahead as rings have slots
+  int next_key = fc::tile_before<512>(shared, cols_end, 0);
+  int next_value = next_key;
+  if (thread == 0) {
+    for (int slot = 0; slot < 2; ++slot) {
+      if (next_key >= 0) {
+        const int cols_begin_2 = next_key * 64;
+        fc::arrive_expecting(key_full + slot * 8, 8192);
+        fc::load_box(shared + 10240 + slot * 8192, p.k_tiles, key_full + slot * 8, 0, cols_begin_2, head, batch);
+        next_key = fc::tile_before<512>(shared, next_key, 0);
+      }
+      if (next_value >= 0) {
+        const int cols_begin_3 = next_value * 64;
+        fc::arrive_expecting(value_full + slot * 8, 8192);
+        fc::load_box(shared + 26624 + slot * 8192, p.v_tiles, value_full + slot * 8, 0, cols_begin_3, head, batch);
+        next_value = fc::tile_before<512>(shared, next_value, 0);
+      }
+    }
+  }
+  const float scale_log2 = p.scale * 1.442695f;
+  const int t23 = p.Sk - p.Sq;
+  fc::await_phase(query_full, query_phase);
+  const fc::u32 query = shared + 2048;
+
+  float row_max[1][2];
+  #pragma unroll
+  for (int e = 0; e < 2; ++e)
+    row_max[0][e] = fc::lowest();
+  float row_sum[1][2] = {};
+  float out[1][8][4] = {};
+  // cols tiles of 64
+  if (const int cols_tile_2 = fc::tile_before<512>(shared, cols_end, 0); cols_tile_2 >= 0) {
+    const int cols_begin_4 = cols_tile_2 * 64;
+    fc::await_phase(key_full + key_slot * 8, key_phase);
+    const fc::u32 key = shared + 10240 + key_slot * 8192;
+    // scores = dot(query, transpose(key)), started
+    float scores[1][8][4];
+    fc::pin(scores);
+    fc::open_products();
+    {
+      const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
+      const fc::u64 b = fc::matrix(key, 64, 0);
+      #pragma unroll
+      for (int k = 0; k < 4; ++k)
+        fc::multiply_warpgroup<64, fc::bf16, false>(scores[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+    }
+    fc::commit_products();
+    fc::await_products<0>();
+    fc::pin(scores);
+    if (thread == 0 && next_key >= 0) {
+      const int cols_begin_5 = next_key * 64;
+      fc::arrive_expecting(key_full + key_slot * 8, 8192);
+      fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_5, head, batch);
+      next_key = fc::tile_before<512>(shared, next_key, 0);
+    }
+    if (++key_slot == 2) {
+      key_slot = 0;
+      key_phase ^= 1;
+    }
+    if (fc::tile_is_masked<512>(shared, cols_tile_2)) {
+      int t24[1][2];
+      // t24 = gather(index(batch), index(rows))
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        t24[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n1));
+      int t25[8][2];
+      // t25 = gather(index(batch), index(cols))
+      #pragma unroll
+      for (int i = 0; i < 8; ++i)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t25[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_4 + cols_lane_2 + i * 8 + e), p.doc_n1));
+      int t26[1][2];
+      // t26 = add(index(rows), t23)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        t26[0][e] = (rows_begin + rows_lane_2 + e * 8) + t23;
+      bool t27[8][2];
+      // t27 = lt(index(cols), extent(cols))
+      #pragma unroll
+      for (int i = 0; i < 8; ++i)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t27[i][e] = (cols_begin_4 + cols_lane_2 + i * 8 + e) < p.Sk;
+      // scores = where(logical_and(logical_and(eq(t24, t25), ge(t26, index(cols))), t27), scores, -inf)
+      #pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const bool t28 = t24[0][(e / 2)] == t25[j][(e % 2)];
+          const bool t29 = t26[0][(e / 2)] >= (cols_begin_4 + cols_lane_2 + j * 8 + (e % 2));
+          const bool t30 = t28 && t29;
+          const bool t31 = t30 && t27[j][(e % 2)];
+          scores[0][j][e] = t31 ? scores[0][j][e] : -fc::infinity();
+        }
+      }
+    }
+    // reduce_max = reduce_max(scores, cols)
+    float t32[1][2];
+    #pragma unroll
+    for (int e = 0; e < 2; ++e)
+      t32[0][e] = -fc::infinity();
+    #pragma unroll
+    for (int j = 0; j < 8; ++j)
+      #pragma unroll
+      for (int e = 0; e < 4; ++e)
+        t32[0][(e / 2)] = fc::max(t32[0][(e / 2)], scores[0][j][e]);
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      t32[0][e] = fc::max(t32[0][e], fc::shuffle_xor(t32[0][e], 1));
+      t32[0][e] = fc::max(t32[0][e], fc::shuffle_xor(t32[0][e], 2));
+    }
+    float new_max[1][2];
+    // new_max = max(row_max, mul(t32, scale_log2))
+    float decay[1][2];
+    // decay = exp2(sub(row_max, new_max))
+    float t33[1][2];
+    // t33 = neg(new_max)
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const float t34 = t32[0][e] * scale_log2;
+      new_max[0][e] = fc::max(row_max[0][e], t34);
+      const float t35 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t35);
+      t33[0][e] = -new_max[0][e];
+    }
+    float probs[1][8][4];
+    // probs = exp2(fma(scores, scale_log2, t33))
+    #pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      #pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float t36 = fc::fma(scores[0][j][e], scale_log2, t33[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t36);
+      }
+    }
+    // reduce_sum = reduce_sum(probs, cols), each lane its share
+    float t37[1][2] = {};
+    #pragma unroll
+    for (int j = 0; j < 8; ++j)
+      #pragma unroll
+      for (int e = 0; e < 4; ++e)
+        t37[0][(e / 2)] = t37[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t37)
+    #pragma unroll
+    for (int e = 0; e < 2; ++e)
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t37[0][e]);
+    // probs_operand: probs as a left operand
+    fc::u32 probs_operand[1][4][4];
+    #pragma unroll
+    for (int i = 0; i < 1; ++i)
+      #pragma unroll
+      for (int k = 0; k < 4; ++k)
+        #pragma unroll
+        for (int r = 0; r < 4; ++r)
+          probs_operand[i][k][r] =
+              fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
+    // out = mul(out, decay)
+    #pragma unroll
+    for (int j = 0; j < 8; ++j)
+      #pragma unroll
+      for (int e = 0; e < 4; ++e)
+        out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
+
+    // cols tiles of 64
+    for (int cols_tile_3 = fc::tile_before<512>(shared, cols_tile_2, 0), next_tile; cols_tile_3 >= 0; cols_tile_3 = next_tile) {
+      next_tile = fc::tile_before<512>(shared, cols_tile_3, 0);
+      const int cols_begin_6 = cols_tile_3 * 64;
+      fc::await_phase(key_full + key_slot * 8, key_phase);
+      const fc::u32 key_2 = shared + 10240 + key_slot * 8192;
+      // scores = dot(query, transpose(key)), started
+      float scores_2[1][8][4];
+      fc::pin(scores_2);
+      fc::open_products();
+      {
+        const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
+        const fc::u64 b = fc::matrix(key_2, 64, 0);
+        #pragma unroll
+        for (int k = 0; k < 4; ++k)
+          fc::multiply_warpgroup<64, fc::bf16, false>(scores_2[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+      }
+      fc::commit_products();
+      fc::await_phase(value_full + value_slot * 8, value_phase);
+      const fc::u32 value = shared + 26624 + value_slot * 8192;
+      // product = argument + dot(argument, value), started
+      fc::pin(out);
+      fc::open_products();
+      {
+        const fc::u64 b = fc::matrix(value, 64, 0);
+        #pragma unroll
+        for (int k = 0; k < 4; ++k)
+          fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+      }
+      fc::commit_products();
+      fc::await_products<1>();
+      fc::pin(scores_2);
+      if (thread == 0 && next_key >= 0) {
+        const int cols_begin_7 = next_key * 64;
+        fc::arrive_expecting(key_full + key_slot * 8, 8192);
+        fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_7, head, batch);
+        next_key = fc::tile_before<512>(shared, next_key, 0);
+      }
+      if (++key_slot == 2) {
+        key_slot = 0;
+        key_phase ^= 1;
+      }
+      if (fc::tile_is_masked<512>(shared, cols_tile_3)) {
+        int t38[1][2];
+        // t38 = gather(index(batch), index(rows))
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t38[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n1));
+        int t39[8][2];
+        // t39 = gather(index(batch), index(cols))
+        #pragma unroll
+        for (int i = 0; i < 8; ++i)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t39[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_6 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_6 + cols_lane_2 + i * 8 + e), p.doc_n1));
+        int t40[1][2];
+        // t40 = add(index(rows), t23)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t40[0][e] = (rows_begin + rows_lane_2 + e * 8) + t23;
+        bool t41[8][2];
+        // t41 = lt(index(cols), extent(cols))
+        #pragma unroll
+        for (int i = 0; i < 8; ++i)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t41[i][e] = (cols_begin_6 + cols_lane_2 + i * 8 + e) < p.Sk;
+        // scores = where(logical_and(logical_and(eq(t38, t39), ge(t40, index(cols))), t41), scores, -inf)
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          #pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const bool t42 = t38[0][(e / 2)] == t39[j][(e % 2)];
+            const bool t43 = t40[0][(e / 2)] >= (cols_begin_6 + cols_lane_2 + j * 8 + (e % 2));
+            const bool t44 = t42 && t43;
+            const bool t45 = t44 && t41[j][(e % 2)];
+            scores_2[0][j][e] = t45 ? scores_2[0][j][e] : -fc::infinity();
+          }
+        }
+      }
+      // reduce_max = reduce_max(scores, cols)
+      float t46[1][2];
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        t46[0][e] = -fc::infinity();
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          t46[0][(e / 2)] = fc::max(t46[0][(e / 2)], scores_2[0][j][e]);
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        t46[0][e] = fc::max(t46[0][e], fc::shuffle_xor(t46[0][e], 1));
+        t46[0][e] = fc::max(t46[0][e], fc::shuffle_xor(t46[0][e], 2));
+      }
+      float new_max_2[1][2];
+      // new_max = max(new_max, mul(t46, scale_log2))
+      float decay_2[1][2];
+      // decay = exp2(sub(new_max, new_max))
+      float t47[1][2];
+      // t47 = neg(new_max)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float t48 = t46[0][e] * scale_log2;
+        new_max_2[0][e] = fc::max(new_max[0][e], t48);
+        const float t49 = new_max[0][e] - new_max_2[0][e];
+        decay_2[0][e] = fc::exp2(t49);
+        t47[0][e] = -new_max_2[0][e];
+      }
+      float probs_2[1][8][4];
+      // probs = exp2(fma(scores, scale_log2, t47))
+      #pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float t50 = fc::fma(scores_2[0][j][e], scale_log2, t47[0][(e / 2)]);
+          probs_2[0][j][e] = fc::exp2(t50);
+        }
+      }
+      // reduce_sum = reduce_sum(probs, cols), each lane its share
+      float t51[1][2] = {};
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          t51[0][(e / 2)] = t51[0][(e / 2)] + probs_2[0][j][e];
+      // row_sum = fma(argument, decay, t51)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t51[0][e]);
+      fc::await_products<0>();
+      fc::pin(out);
+      if (thread == 0 && next_value >= 0) {
+        const int cols_begin_8 = next_value * 64;
+        fc::arrive_expecting(value_full + value_slot * 8, 8192);
+        fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_8, head, batch);
+        next_value = fc::tile_before<512>(shared, next_value, 0);
+      }
+      if (++value_slot == 2) {
+        value_slot = 0;
+        value_phase ^= 1;
+      }
+      // probs_operand: probs_2 as a left operand
+      #pragma unroll
+      for (int i = 0; i < 1; ++i)
+        #pragma unroll
+        for (int k = 0; k < 4; ++k)
+          #pragma unroll
+          for (int r = 0; r < 4; ++r)
+            probs_operand[i][k][r] =
+                fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
+      // out = mul(out, decay)
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        new_max[0][e] = new_max_2[0][e];
+    }
+    fc::await_phase(value_full + value_slot * 8, value_phase);
+    const fc::u32 value_2 = shared + 26624 + value_slot * 8192;
+    // product = out + dot(probs_operand, value), started
+    fc::pin(out);
+    fc::open_products();
+    {
+      const fc::u64 b = fc::matrix(value_2, 64, 0);
+      #pragma unroll
+      for (int k = 0; k < 4; ++k)
+        fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+    }
+    fc::commit_products();
+    fc::await_products<0>();
+    fc::pin(out);
+    if (thread == 0 && next_value >= 0) {
+      const int cols_begin_9 = next_value * 64;
+      fc::arrive_expecting(value_full + value_slot * 8, 8192);
+      fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_9, head, batch);
+      next_value = fc::tile_before<512>(shared, next_value, 0);
+    }
+    if (++value_slot == 2) {
+      value_slot = 0;
+      value_phase ^= 1;
+    }
+    #pragma unroll
+    for (int e = 0; e < 2; ++e)
+      row_max[0][e] = new_max[0][e];
+  }
+  // row_sum: the lanes' shares meet
+  #pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
+    row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
+  }
+  float inverse[1][2];
+  // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))
+  #pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    const bool empty = row_sum[0][e] == 0.f;
+    const float t52 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t52;
+  }
+  float t53[1][8][4];
+  // t53 = cast(mul(out, inverse))
+  #pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    #pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float t54 = out[0][j][e] * inverse[0][(e / 2)];
+      t53[0][j][e] = t54;
+    }
+  }
+  if (thread % 128 == 0) fc::await_stores_read<0>();
+  fc::meet(1 + warp / 4, 128);
+  // t53 in shared memory
+  const fc::u32 o_staged = shared + 2048;
+  #pragma unroll
+  for (int i = 0; i < 1; ++i)
+    #pragma unroll
+    for (int j = 0; j < 8; ++j)
+      #pragma unroll
+      for (int r = 0; r < 2; ++r)
+        fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
+                         fc::pack<fc::bf16>(t53[i][j][2 * r], t53[i][j][2 * r + 1]));
+  // store o
+  fc::fence_async();
+  fc::meet(1 + warp / 4, 128);
+  if (thread % 128 == 0) {
+    fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head, batch);
+    fc::commit_stores();
+  }
+  if (thread % 128 == 0) fc::await_stores_read<0>();
+  fc::meet(1 + warp / 4, 128);
+  if (thread % 128 == 0) fc::await_stores_read<0>();
+}
