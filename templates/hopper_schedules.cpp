@@ -62,8 +62,9 @@ struct Look {
   bool masked = !spec.mask.is_full();
   ScoreLook score = look_at_score(spec);
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
+  bool bounded = mask_bounds_loop(spec);
   /// What a block finds out once, parts and tiles, it would have to find out for every tile of a persistent one.
-  bool may_persist = !ragged && mask_bounds_loop(spec);
+  bool may_persist = !ragged && bounded;
   /// A row sees some tiles of many: more than one condition, or one that is looked up.
   [[nodiscard]] bool few_tiles_a_row() const {
     return !spec.mask.tensors.empty() || spec.mask.text.find('&') != std::string::npos;
@@ -113,6 +114,12 @@ Schedule narrow(const Look& look) {
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 3;
     s.reduction_chains = 2;
+    if (look.bounded && look.spec.score.text.empty()) {
+      // Nothing but products and softmax: registers of a producer, and its warps, are worth more to these.
+      s.producer = false;
+      s.peel_masks = s.scale_late = s.lazy_scaling = true;
+      s.descending = false;
+    }
     return s;
   }
   Schedule s = tiles(192, 128);

@@ -219,7 +219,8 @@ class KernelPrinter {
 
   // print_ahead.cpp: loops that fill rings ahead of those who release their slots
   void print_ahead(const ir::Op& loop);
-  void print_next_fill(Ring& ring, const std::string& slot, const std::string& where);
+  void print_next_tiles();
+  void print_next_fill(const Ring& ring, const std::string& slot, const std::string& where);
 
   // print_cluster.cpp: what blocks of a cluster give each other
   void print_part();
@@ -281,6 +282,7 @@ class KernelPrinter {
 
   RingBarriers rings_;
   std::map<ir::BufferId, Ring> ring_names_;
+  std::vector<const Ring*> read_rings_;  ///< filled by a loop ahead, awaited since products last landed
   Ring drawn_;  ///< of the tiles that the producer draws
   std::string part_;  ///< which block of its cluster this is
   std::string section_, section_blocks_, section_positions_;

@@ -21,8 +21,9 @@ std::string KernelPrinter::moved_rows(const Buffer& buffer) const {
 /// Where this block's slot for the rows of a warp lies, in the memory of the block that puts them together.
 std::string KernelPrinter::given_address(const Op& give) const {
   const Buffer& buffer = f_[give.buffer];
-  return fmt::format("fc::peer_address({} - {}, warp % {})", chunk_base(buffer, part_), moved_rows(buffer),
-                     source_.cluster);
+  // Rows are moved behind the mapping: in front of it the difference may lie before all shared memory.
+  return fmt::format("fc::peer_address({}, warp % {}) - {}", chunk_base(buffer, part_), source_.cluster,
+                     moved_rows(buffer));
 }
 
 std::string KernelPrinter::peer_address(const Op& peer) const {

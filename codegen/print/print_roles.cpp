@@ -241,6 +241,7 @@ void KernelPrinter::print_boxes(const Op& op, const std::string& slot) {
 void KernelPrinter::print_await_slot(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
+  if (ring.loop) read_rings_.push_back(&ring);
   const std::string name = names_.unique(label(op.results[0]));
   storage_[op.results[0].index] = name;
   out_.line("fc::await_phase({}, {});", in_slot(ring.full, ring.slot), ring.phase);
@@ -296,6 +297,7 @@ void KernelPrinter::print_landing(const Op& op) {
     const Cursor cursor = open_loops(shape_of(op.operands[i]), scopes);
     out_.line("fc::settle({});", element(op.operands[i], cursor));
   }
+  print_next_tiles();
   out_.line("fc::await_products<{}>();", op.count);
   for (std::size_t i = 0; i < op.results.size(); ++i) {
     storage_[op.results[i].index] = storage_[op.operands[i].index];

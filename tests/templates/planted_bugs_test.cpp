@@ -299,6 +299,13 @@ class PlantedWithoutAProducer : public testing::TestWithParam<Variant> {
     EXPECT_GE(expect_missed(spec_, source_, pattern, instead, kinds, many_tiles), least);
   }
 
+  /// A rotated loop releases behind its last round as well, where no tile is left to fill a slot with.
+  [[nodiscard]] std::string but_last(const std::string& pattern) const {
+    return source_.body.find("fc::await_products<1>") == std::string::npos ? "" : "(?=[^]*" + pattern + ")";
+  }
+
+  const std::string refill = R"((if \(thread == 0 && next_\w+ [^{]*\{[^}]*\}))";
+
  private:
   [[nodiscard]] KernelSource make() const {
     Schedule schedule;
@@ -324,20 +331,16 @@ TEST_P(PlantedWithoutAProducer, EveryWaitForASlotIsNeeded) {
                 {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized, FaultKind::misused_mbarrier});
 }
 
-const std::string refill = R"((if \(thread == 0 && next_\w+ [^{]*\{[^}]*\}))";
-
 TEST_P(PlantedWithoutAProducer, EveryFillIsNeeded) {
-  // Behind the last round's product no tile is left.
-  const std::string last = GetParam().last_wait_is_needed ? "(?=[^]*" + refill + ")" : "";
-  expect_needed(refill + last, "", 2, {FaultKind::deadlock});
+  expect_needed(refill + but_last(refill), "", 2, {FaultKind::deadlock});
   expect_needed(R"(if \(next_\w+ [^{]*\{[^}]*\})", "", 2, {FaultKind::deadlock});
-  expect_needed(R"(fc::load_box\([^;]*;)", "", 4, {FaultKind::deadlock});
-  expect_needed(R"(fc::arrive_expecting\([^;]*;)", "", 4,
-                {FaultKind::deadlock, FaultKind::in_flight, FaultKind::misused_mbarrier});
+  const std::string box = R"(fc::load_box\([^;]*;)", bytes = R"(fc::arrive_expecting\([^;]*;)";
+  expect_needed(box + but_last(box), "", 4, {FaultKind::deadlock});
+  expect_needed(bytes + but_last(bytes), "", 4, {FaultKind::deadlock, FaultKind::in_flight, FaultKind::misused_mbarrier});
 }
 
 TEST_P(PlantedWithoutAProducer, ASlotIsFilledBehindItsProducts) {
-  expect_needed(R"((fc::await_products<\d>\(\);[^{}]*))" + refill, "$2$1", 2, {FaultKind::race});
+  expect_needed(R"((fc::await_products<\d>\(\);[^{}]*))" + refill + but_last(refill), "$2$1", 2, {FaultKind::race});
 }
 
 TEST_P(PlantedWithoutAProducer, EveryBarrierIsMadeReady) {
@@ -352,7 +355,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Variant{"two_stages", 2, [](Schedule&) {}},
                     Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
                     Variant{"three_stages", 3, [](Schedule& s) { s.scale_late = s.wait_late = true; }},
-                    Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }, false}),
+                    Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class PlantedInClusters : public testing::Test {

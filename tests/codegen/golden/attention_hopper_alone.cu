@@ -130,21 +130,21 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
   }
   // cols tiles of 64, as many ahead as rings have slots
-  int next_key = fc::tile_before<512>(shared, cols_end, 0);
-  int next_value = next_key;
+  int next_key = cols_end;
+  int next_value = cols_end;
   if (thread == 0) {
     for (int slot = 0; slot < 2; ++slot) {
+      next_key = fc::tile_before<512>(shared, next_key, 0);
       if (next_key >= 0) {
         const int cols_begin_2 = next_key * 64;
         fc::arrive_expecting(key_full + slot * 8, 8192);
         fc::load_box(shared + 10240 + slot * 8192, p.k_tiles, key_full + slot * 8, 0, cols_begin_2, head, batch);
-        next_key = fc::tile_before<512>(shared, next_key, 0);
       }
+      next_value = fc::tile_before<512>(shared, next_value, 0);
       if (next_value >= 0) {
         const int cols_begin_3 = next_value * 64;
         fc::arrive_expecting(value_full + slot * 8, 8192);
         fc::load_box(shared + 26624 + slot * 8192, p.v_tiles, value_full + slot * 8, 0, cols_begin_3, head, batch);
-        next_value = fc::tile_before<512>(shared, next_value, 0);
       }
     }
   }
@@ -176,13 +176,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply_warpgroup<64, fc::bf16, false>(scores[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
     }
     fc::commit_products();
+    if (thread == 0) next_key = fc::tile_before<512>(shared, next_key, 0);
     fc::await_products<0>();
     fc::pin(scores);
     if (thread == 0 && next_key >= 0) {
       const int cols_begin_5 = next_key * 64;
       fc::arrive_expecting(key_full + key_slot * 8, 8192);
       fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_5, head, batch);
-      next_key = fc::tile_before<512>(shared, next_key, 0);
     }
     if (++key_slot == 2) {
       key_slot = 0;
@@ -323,13 +323,14 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
       }
       fc::commit_products();
+      if (thread == 0) next_key = fc::tile_before<512>(shared, next_key, 0);
+      if (thread == 0) next_value = fc::tile_before<512>(shared, next_value, 0);
       fc::await_products<1>();
       fc::pin(scores_2);
       if (thread == 0 && next_key >= 0) {
         const int cols_begin_7 = next_key * 64;
         fc::arrive_expecting(key_full + key_slot * 8, 8192);
         fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_7, head, batch);
-        next_key = fc::tile_before<512>(shared, next_key, 0);
       }
       if (++key_slot == 2) {
         key_slot = 0;
@@ -429,7 +430,6 @@ attention_forward(const __grid_constant__ Parameters p) {
         const int cols_begin_8 = next_value * 64;
         fc::arrive_expecting(value_full + value_slot * 8, 8192);
         fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_8, head, batch);
-        next_value = fc::tile_before<512>(shared, next_value, 0);
       }
       if (++value_slot == 2) {
         value_slot = 0;
@@ -466,13 +466,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
     }
     fc::commit_products();
+    if (thread == 0) next_value = fc::tile_before<512>(shared, next_value, 0);
     fc::await_products<0>();
     fc::pin(out);
     if (thread == 0 && next_value >= 0) {
       const int cols_begin_9 = next_value * 64;
       fc::arrive_expecting(value_full + value_slot * 8, 8192);
       fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_9, head, batch);
-      next_value = fc::tile_before<512>(shared, next_value, 0);
     }
     if (++value_slot == 2) {
       value_slot = 0;
