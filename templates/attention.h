@@ -18,7 +18,7 @@ Program attention_forward(const AttentionSpec& spec);
 /// want other schedules than long ones.
 struct AttentionProblem {
   std::int64_t batch = 0, heads = 0;   ///< of the queries
-  std::int64_t q_len = 0, kv_len = 0;  ///< the longest sequence's, 0: not known
+  std::int64_t q_len = 0, kv_len = 0;  ///< the longest sequence's, of packed ones the mean; 0: not known
 };
 
 /// The schedule that ships for a spec and a target: what a search found (attention_winners.h), else tile sizes

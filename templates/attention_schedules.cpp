@@ -124,6 +124,7 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
     smaller.tiles["rows"] = 128;
     smaller.tiles["cols"] = std::min(64, smaller.tiles["cols"]);
     smaller.warps_m = 8;
+    smaller.producer = true;
     smaller.blocks_per_processor = 1;
     smaller.persistent = smaller.alternate = false;
     smaller.outer_stages = 1;

@@ -106,20 +106,34 @@ void persist(const Look& look, Schedule& s) {
   if (s.outer_stages == 2 && tile_bytes(look, s) + output > shared_bytes) s.staged_stores = false;
 }
 
+/// Three small blocks a multiprocessor, in which a thread of the one warpgroup copies: where softmax and masks that
+/// bound the loop are all there is between products. What looks things up is faster beside a producer.
+Schedule alone(const Look& look) {
+  Schedule s = tiles(64, 64);
+  s.producer = false;
+  s.blocks_per_processor = 3;
+  s.reduction_chains = 2;
+  // Where sequences differ a window's parts are short, and a copy of the loop for each of them too much.
+  if (look.masked && look.bounded && !(look.ragged && look.few_tiles_a_row())) {
+    s.peel_masks = s.scale_late = s.lazy_scaling = true;
+    s.descending = false;
+  }
+  if (std::max(look.d, look.dv) > 64) s.stages = 1;
+  return s;
+}
+
 /// The softmax of 64 columns hides little, so three warpgroups share a multiprocessor; a mask of few tiles is
 /// better served by three small blocks than by one.
 Schedule narrow(const Look& look) {
-  const bool short_rows = look.keys_up_to(look.spec.score.text.empty() && look.may_persist ? 1536 : 2048);
+  const bool plain = look.spec.score.text.empty();
+  if (look.spec.packed() && plain && look.bounded && look.keys_up_to(look.masked ? 4096 : 1536)) return alone(look);
+  const bool short_rows = look.keys_up_to(plain && look.may_persist ? 1536 : 2048);
   if (look.masked && (short_rows || look.few_tiles_a_row())) {
+    const bool short_padded = look.spec.q_lens && look.spec.mask.tensors.empty() && look.keys_up_to(768);
+    if (plain && (look.bounded || short_padded)) return alone(look);
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 3;
     s.reduction_chains = 2;
-    if (look.bounded && look.spec.score.text.empty()) {
-      // Nothing but products and softmax: registers of a producer, and its warps, are worth more to these.
-      s.producer = false;
-      s.peel_masks = s.scale_late = s.lazy_scaling = true;
-      s.descending = false;
-    }
     return s;
   }
   Schedule s = tiles(192, 128);
@@ -143,6 +157,7 @@ Schedule middle(const Look& look) {
     s.blocks_per_processor = 2;
     return s;
   }
+  if (look.spec.packed() && look.spec.score.text.empty() && look.bounded && look.keys_up_to(1024)) return alone(look);
   const bool widest = look.d == 128 && look.dv == 128;
   if (widest && !look.masked && look.problem.kv_len >= 8192 && look.may_persist) {
     Schedule s = tiles(128, 144);

@@ -50,7 +50,7 @@ class AttentionKernel(Kernel):
         # q and k of the calls seen so far.
         self._variants: dict[str, AttentionKernel] | None = None
         self._tuned = False
-        self._by_shapes: dict[tuple[Any, Any], AttentionKernel] = {}
+        self._by_shapes: dict[tuple[Any, Any, int], AttentionKernel] = {}
         self._captured = bound_arrays(*spec.expressions)
         self._arrays = _all_given(self._captured)
 
@@ -100,10 +100,11 @@ class AttentionKernel(Kernel):
             kernel._variants = {text: kernel for text, own in self._variants.items() if own is self}
         return kernel
 
-    def variant(self, q: Any, k: Any) -> AttentionKernel:
+    def variant(self, q: Any, k: Any, sequences: int = 1) -> AttentionKernel:
         """The kernel that a call with these arrays launches: short sequences, and few of them, want
-        other schedules than long ones. Compiles it if no call before wanted it."""
-        shapes = (q.shape, k.shape)
+        other schedules than long ones. Compiles it if no call before wanted it. `sequences` is how
+        many lie packed in the arrays of layout "thd"; how long each is only the GPU knows."""
+        shapes = (q.shape, k.shape, sequences)
         known = self._by_shapes.get(shapes)
         if known is not None:
             return known
@@ -112,7 +113,8 @@ class AttentionKernel(Kernel):
         if self._variants is not None and device is not None and device()[0] == _CUDA:
             *batch, a, b, _ = q.shape
             heads, q_len, kv_axis = (a, b, -2) if self._spec.layout == "bhsd" else (b, a, -3)
-            problem = (math.prod(batch), heads, q_len, k.shape[kv_axis])
+            each = [-(-length // max(1, sequences)) for length in (q_len, k.shape[kv_axis])]
+            problem = (math.prod(batch) * sequences, heads, each[0], each[1])
             texts = _schedules(self._spec, self._target, self._tuned, problem)
             if texts[0] not in self._variants:
                 schedules = [Schedule.from_json(text) for text in texts]
@@ -220,7 +222,10 @@ class AttentionKernel(Kernel):
         if self._needs_lengths or not none_given:
             own = lengths(self._spec, q, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
             arrays, scalars = own.arrays + arrays, scalars + own.scalars
-        kernel = self if self._variants is None else self.variant(q, k)
+        kernel = self
+        if self._variants is not None:
+            sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+            kernel = self.variant(q, k, sequences)
         if return_lse or self._spec.lse:
             return kernel._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
         if out is None:
