@@ -14,7 +14,7 @@ using namespace ir;
 
 void KernelPrinter::print_ahead(const Op& loop) {
   std::vector<Ring*> rings;
-  const auto [begin, end] = bounds_of(loop);
+  const auto [begin, end] = loop_bounds(loop);
   out_.comment(fmt::format("{} tiles of {}, as many ahead as rings have slots", f_[loop.axis].name,
                            f_[loop.axis].tile));
   for (OpId id : f_[loop.body].ops) {

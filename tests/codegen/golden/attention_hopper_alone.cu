@@ -171,9 +171,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     {
       const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
       const fc::u64 b = fc::matrix(key, 64, 0);
-      #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        fc::multiply_warpgroup<64, fc::bf16, false>(scores[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+      fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
     }
     fc::commit_products();
     if (thread == 0) next_key = fc::tile_before<512>(shared, next_key, 0);
@@ -306,9 +304,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key_2, 64, 0);
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          fc::multiply_warpgroup<64, fc::bf16, false>(scores_2[0], fc::advance(a, k * 32), fc::advance(b, k * 32), k > 0);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores_2[0], a, b, false);
       }
       fc::commit_products();
       fc::await_phase(value_full + value_slot * 8, value_phase);
@@ -318,9 +314,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::open_products();
       {
         const fc::u64 b = fc::matrix(value, 64, 0);
-        #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
       }
       fc::commit_products();
       if (thread == 0) next_key = fc::tile_before<512>(shared, next_key, 0);
@@ -461,9 +455,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::open_products();
     {
       const fc::u64 b = fc::matrix(value_2, 64, 0);
-      #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        fc::multiply_warpgroup<64, fc::bf16, true>(out[0], probs_operand[0][k], fc::advance(b, k * 2048), true);
+      fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
     }
     fc::commit_products();
     if (thread == 0) next_value = fc::tile_before<512>(shared, next_value, 0);
