@@ -185,10 +185,12 @@ Schedule wide(const Look& look) {
   if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);
   Schedule s = tiles(128, cols);
   s.scale_late = !look.masked || look.keys_up_to(2048);
-  if (look.masked) {
+  if (look.masked || look.keys_up_to(2048)) {
     persist(look, s);
     s.outer_stages = 1;
     s.staged_stores = false;
+  }
+  if (look.masked) {
     s.descending = false;
     if (!look.keys_up_to(3072)) s.grid_order = GridOrder::tiles_last;
   }

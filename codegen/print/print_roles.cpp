@@ -114,27 +114,32 @@ void KernelPrinter::print_ring_barriers() {
   const int groups = schedule_.consumer_threads() / group_threads;
   out_.comment(schedule_.producer ? "where a ring's slots say that they are full, and that they are empty"
                                   : "where a ring's slots say that they are full");
-  std::vector<std::pair<const Ring*, int>> rings;
-  const auto declare_barriers = [&](Ring& ring, const std::string& name, int at, int stages) {
+  struct Barriers {
+    const Ring* ring;
+    int stages, releases;  ///< how many arrive before a slot is empty
+  };
+  std::vector<Barriers> rings;
+  const auto declare_barriers = [&](Ring& ring, const std::string& name, int at, int stages, int releases) {
     ring.full = names_.unique(name + "_full");
-    rings.emplace_back(&ring, stages);
+    rings.push_back({&ring, stages, releases});
     if (!schedule_.producer) return out_.line("const fc::u32 {} = shared + {};", ring.full, at);
     ring.empty = names_.unique(name + "_empty");
     out_.line("const fc::u32 {} = shared + {}, {} = shared + {};", ring.full, at, ring.empty, at + 8 * stages);
   };
   for (const auto& [buffer, at] : rings_.at)
-    declare_barriers(ring_names_[buffer], f_[buffer].name, at, f_[buffer].stages);
-  if (draws_tiles()) declare_barriers(drawn_, "drawn", rings_.drawn_at, RingBarriers::drawn_slots);
+    declare_barriers(ring_names_[buffer], f_[buffer].name, at, f_[buffer].stages, groups);
+  if (draws_tiles())
+    declare_barriers(drawn_, "drawn", rings_.drawn_at, RingBarriers::drawn_slots, schedule_.consumer_threads());
   {
     auto one = out_.block("if (thread == 0)");
     for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
       out_.line("fc::prefetch_map(p.{});", map_name(i));
-    for (const auto& [ring, stages] : rings) {
+    for (const auto& [ring, stages, releases] : rings) {
       Writer::Scopes loop;
       if (stages > 1) loop.push_back(out_.block("for (int slot = 0; slot < {}; ++slot)", stages));
       const std::string step = stages > 1 ? " + slot * 8" : "";
       out_.line("fc::init_mbarrier({}{}, 1);", ring->full, step);
-      if (schedule_.producer) out_.line("fc::init_mbarrier({}{}, {});", ring->empty, step, groups);
+      if (schedule_.producer) out_.line("fc::init_mbarrier({}{}, {});", ring->empty, step, releases);
     }
     out_.line("fc::publish_mbarriers();");
   }

@@ -8,12 +8,6 @@ namespace flashcore {
 
 using namespace ir;
 
-namespace {
-
-constexpr int group_threads = 128;
-
-}  // namespace
-
 bool KernelPrinter::draws_tiles() const { return rings_.drawn_at > 0; }
 
 /// The loop over tiles around all that a role does. Behind a tile's work stands `print_drawn_tile`.
@@ -45,8 +39,8 @@ void KernelPrinter::print_drawn_tile(bool produces) {
   } else {
     out_.line("fc::await_phase({}, {});", in_slot(drawn_.full, drawn_.slot), drawn_.phase);
     out_.line("tile = fc::uniform(static_cast<int>(fc::load_shared_word({})));", number);
-    out_.line("fc::meet(1 + warp / 4, {});", group_threads);
-    out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(drawn_.empty, drawn_.slot));
+    // Each thread for itself: all have read the number before the next is written there.
+    out_.line("fc::arrive({});", in_slot(drawn_.empty, drawn_.slot));
   }
   print_next_slot(RingBarriers::drawn_slots, drawn_);
 }

@@ -48,7 +48,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     for (int slot = 0; slot < 2; ++slot) {
       fc::init_mbarrier(drawn_full + slot * 8, 1);
-      fc::init_mbarrier(drawn_empty + slot * 8, 2);
+      fc::init_mbarrier(drawn_empty + slot * 8, 256);
     }
     fc::publish_mbarriers();
   }
@@ -489,8 +489,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::await_phase(drawn_full + drawn_slot_2 * 8, drawn_phase_2);
       tile = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65648 + drawn_slot_2 * 4)));
-      fc::meet(1 + warp / 4, 128);
-      if (thread % 128 == 0) fc::arrive(drawn_empty + drawn_slot_2 * 8);
+      fc::arrive(drawn_empty + drawn_slot_2 * 8);
       if (++drawn_slot_2 == 2) {
         drawn_slot_2 = 0;
         drawn_phase_2 ^= 1;
