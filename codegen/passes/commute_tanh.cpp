@@ -4,7 +4,7 @@
 //
 //   t = tanh (s k)                                   s' = where c, s, -inf
 //   w = where c, t, -inf                 becomes     r  = tanh of (reduce_max s') k, or -inf
-//   r = reduce_max w                                 w  = where s' > -inf, tanh (s' k), -inf
+//   r = reduce_max w                                 w  = where s' != -inf, tanh (s' k), -inf
 //
 // Then nothing waits for the tanh of a tile before the one operation that reads it, which can take it in. A mask
 // moves likewise where nobody asks for a maximum.
@@ -107,7 +107,7 @@ class Commutation {
       value = b.elementwise(OpCode::tanh, {found.factor ? b.mul(x, found.factor) : x});
       if (!found.mask) return;
       const ValueId hidden = b.constant(-INFINITY, DType::f32);
-      value = b.elementwise(OpCode::where, {b.elementwise(OpCode::gt, {x, hidden}), value, hidden});
+      value = b.elementwise(OpCode::where, {b.elementwise(OpCode::ne, {x, hidden}), value, hidden});
     });
     for (std::size_t i = position + grown; i < f_[block].ops.size(); ++i)
       rename(f_[block].ops[i], instead, value, probes);

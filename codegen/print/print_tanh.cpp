@@ -85,13 +85,13 @@ bool KernelPrinter::is_minus_infinity(ValueId value) const {
   return number && std::isinf(*number) && *number < 0;
 }
 
-/// where(x > -inf, tanh, -inf), of the x that the tanh is of.
+/// where(x != -inf, tanh, -inf), of the x that the tanh is of.
 bool KernelPrinter::keeps_hidden(const Op& where, const Tanh& tanh) const {
   if (where.code != OpCode::where || where.masking || where.operands[1] != tanh.value ||
       !is_minus_infinity(where.operands[2]))
     return false;
   const Op* seen = f_.definition(where.operands[0]);
-  return seen && seen->code == OpCode::gt && seen->operands[0] == tanh.from && is_minus_infinity(seen->operands[1]) &&
+  return seen && seen->code == OpCode::ne && seen->operands[0] == tanh.from && is_minus_infinity(seen->operands[1]) &&
          uses_[where.operands[0].index] == 1;
 }
 
@@ -162,7 +162,7 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
     std::string result = tanh.times ? fmt::format("fc::evaluate{}_add({}, {}, {})", any, tanh.small, x, plus)
                                     : fmt::format("fc::evaluate{}({}, {})", any, tanh.small, x);
     // The polynomial makes minus infinity of minus infinity itself.
-    if (tanh.masked && !all_small) result = fmt::format("{0} > -fc::infinity() ? {1} : -fc::infinity()", x, result);
+    if (tanh.masked && !all_small) result = fmt::format("{0} == -fc::infinity() ? -fc::infinity() : {1}", x, result);
     const std::string value = element(tanh.value, cursor);
     out_.line("{} = {};", value, tanh.raised ? exponential(cursor, result) : result);
     if (tanh.sum) out_.line("{} += {};", element(f_[tanh.sum].results[0], cursor), value);
