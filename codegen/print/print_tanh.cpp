@@ -74,8 +74,11 @@ void KernelPrinter::find_tanhs(BlockId block) {
         break;
       }
     last_use_[tanh.from.index] = std::max(last_use_[tanh.from.index], made_at.at(tanh.value));
+    // Of minus infinity the polynomial makes minus infinity, which is right for what is hidden, and no tanh.
     const Op* mask = f_.definition(tanh.from);
-    tanh.raw = mask && mask->code == OpCode::where && is_minus_infinity(mask->operands[2]) ? mask->operands[1] : tanh.from;
+    const bool hides = tanh.masked && (!tanh.factor || is_positive(f_, tanh.factor)) && mask &&
+                       mask->code == OpCode::where && is_minus_infinity(mask->operands[2]);
+    tanh.raw = hides ? mask->operands[1] : tanh.from;
     tanhs_.insert_or_assign(tanh.value, tanh);
   }
 }

@@ -73,3 +73,30 @@ def test_text_needs_a_schedule(library):
     assert caught.value.fix.endswith("an entry for each of rows, cols")
     kernel = fc.jit(fc.Program(text), schedule=fc.Schedule(tiles={"rows": 64, "cols": 64}))
     assert kernel.name == "squared_relu_attention"
+
+
+TANH_OF_HIDDEN = """
+program tanh_of_hidden
+axis rows: parallel_tiles R
+axis cols: whole 32
+input x: f32 [R, 32]
+output y: f32 [R, 32]
+{
+  %x = load x[rows, cols] : f32[rows, cols]
+  %col = index cols : i32[cols]
+  %last = constant 20 : i32
+  %seen = lt %col, %last : i1[cols]
+  %hidden = constant -inf : f32
+  %kept = where %seen, %x, %hidden : f32[rows, cols]
+  %y = tanh %kept : f32[rows, cols]
+  store y[rows, cols], %y
+}
+"""
+
+
+def test_the_tanh_of_what_is_hidden_is_minus_one():
+    x = np.random.default_rng(3).uniform(-0.2, 0.2, (40, 32)).astype(np.float32)
+    kernel = fc.jit(fc.Program(TANH_OF_HIDDEN), schedule=fc.Schedule(tiles={"rows": 32}))
+    y = kernel(x=x)
+    np.testing.assert_allclose(y[:, :20], np.tanh(x[:, :20]), rtol=0, atol=3e-7)
+    assert (y[:, 20:] == -1).all()
