@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 22> passes{{
+  static constexpr std::array<Pass, 23> passes{{
       {"apply_schedule", apply_schedule, "everything below asks for tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -22,6 +22,7 @@ std::span<const Pass> pipeline() {
       {"exchange_shares", exchange_shares, "knows from the layouts which shares lie in other warps"},
       {"pipeline_loads", pipeline_loads, "needs the homes, and one loop rather than its peeled parts"},
       {"assign_roles", assign_roles, "the other way to copy: instead of pipeline_loads"},
+      {"advance_fills", advance_fills, "what the producer fills, and in which rings, is known"},
       {"overlap_products", overlap_products, "waits for slots stand where products read them"},
       {"order_columns", order_columns, "behind overlap_products, whose landings say what is there together"},
       {"stage_stores", stage_stores, "its buffer joins the plan"},

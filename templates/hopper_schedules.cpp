@@ -142,7 +142,7 @@ Schedule narrow(const Look& look) {
   // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a score.
   s.sums_by_products = s.persistent && look.spec.score.text.empty();
   if (look.masked && s.persistent) {
-    s.peel_masks = look.score.caps;
+    s.descending = !look.score.caps;
     // Drawn, tiles of few heads at a time are dealt out evenly; in rounds those of all heads are.
     const bool draws = look.keys_up_to(4096);
     s.tile_order = draws ? TileOrder::counter : TileOrder::rounds;
@@ -170,9 +170,9 @@ Schedule middle(const Look& look) {
   s.alternate = !look.ragged && look.score.looks_up;
   persist(look, s);
   if (look.masked && s.persistent) {
-    // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones first.
-    s.peel_masks = look.spec.score.text.empty() || look.score.caps;
-    s.descending = look.score.caps;
+    // The tiles that the mask cuts come last, in a copy of the loop of their own.
+    s.peel_masks = look.spec.score.text.empty();
+    s.descending = false;
     s.staged_stores = false;
     if (look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
   }
@@ -185,7 +185,7 @@ Schedule wide(const Look& look) {
   if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);
   Schedule s = tiles(128, cols);
   s.scale_late = !look.masked || look.keys_up_to(2048);
-  if (look.masked || look.keys_up_to(2048)) {
+  if (look.masked || look.may_persist) {
     persist(look, s);
     s.outer_stages = 1;
     s.staged_stores = false;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "codegen/analysis/inside_axis.h"
 #include "codegen/passes/rewrite.h"
 
 namespace flashcore {
@@ -86,13 +87,11 @@ Fact NeutralAnalysis::derive(ValueId value) {
     }
     case OpCode::max: return extremum(operand(0), operand(1), -INFINITY);
     case OpCode::min: return extremum(operand(0), operand(1), INFINITY);
-    case OpCode::lt: {
-      // The condition that mask_tails itself writes.
-      const Op *a = f_.definition(op->operands[0]), *b = f_.definition(op->operands[1]);
-      const bool inside = !whole_tile && a && b && a->code == OpCode::index && a->axis == axis_ &&
-                          b->code == OpCode::extent && b->axis == axis_;
-      return inside ? Fact::of(0) : Fact{};
-    }
+    case OpCode::lt:
+    case OpCode::le:
+    case OpCode::gt:
+    case OpCode::ge:
+    case OpCode::eq: return !whole_tile && fails_beyond(f_, value, axis_) ? Fact::of(0) : Fact{};
     case OpCode::logical_and:
       return operand(0).is(0) || operand(1).is(0) ? Fact::of(0) : Fact{};
     case OpCode::where: {

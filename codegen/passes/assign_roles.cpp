@@ -130,7 +130,12 @@ class RoleAssignment {
     Op loop = op;
     loop.operands.resize(static_cast<std::size_t>(op.bounds));
     for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
-    if (!schedule_.producer) run_ahead(loop);
+    // Nothing is masked here, so no part of the tiles gets a loop of its own.
+    if (loop.bounds > 2) {
+      loop.operands = {loop.operands.front(), loop.operands.back()};
+      loop.bounds = 2;
+    }
+    if (!schedule_.producer) loop.count = schedule_.stages;
     loop.results.clear();
     loop.body = f_.add_block();
     const ValueId tile = f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
@@ -147,14 +152,6 @@ class RoleAssignment {
     }
     append(Op{.code = OpCode::yield}, loop.body);
     append(std::move(loop), target);
-  }
-
-  /// Its rounds come one by one, so no part of them gets a loop of its own.
-  void run_ahead(Op& loop) const {
-    loop.count = schedule_.stages;
-    if (loop.bounds == 0) return;
-    loop.operands = {loop.operands.front(), loop.operands.back()};
-    loop.bounds = 2;
   }
 
   /// Puts ops, some of them the block's own, in front of all others.

@@ -59,6 +59,9 @@ void pipeline_loads(ir::Function& f, const PassContext& context);
 /// With copies by the copy engine: parts a block's warps into one that fills rings and those that compute.
 void assign_roles(ir::Function& f, const PassContext& context);
 
+/// Lets a producer that goes on to the next tile ask for what is free first.
+void advance_fills(ir::Function& f, const PassContext& context);
+
 /// Starts asynchronous products as early, and waits for them as late, as data and the schedule allow.
 void overlap_products(ir::Function& f, const PassContext& context);
 

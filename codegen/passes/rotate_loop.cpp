@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"
+#include "codegen/passes/first_round.h"
 #include "codegen/passes/products_in_flight.h"
 #include "codegen/passes/rewrite.h"
 
@@ -97,7 +98,7 @@ class Rotation {
   /// The loop over all tiles but the first; returns what its last round leaves.
   Handed other_rounds(BlockId target, ValueId tile, Handed& first) {
     Op inner = loop_;
-    inner.operands = rest_of_bounds(target, tile);
+    inner.operands = bounds_behind_first(f_, target, loop_, tile);
     const std::vector<ValueId> handed = first.all();
     inner.operands.insert(inner.operands.end(), handed.begin(), handed.end());
     inner.bounds = loop_.bounds == 0 ? 2 : loop_.bounds;
@@ -120,39 +121,6 @@ class Rotation {
     f_.ops.push_back(std::move(inner));
     append(target, id);
     return last;
-  }
-
-  /// Bounds of the loop without its first tile.
-  std::vector<ValueId> rest_of_bounds(BlockId block, ValueId tile) {
-    std::vector<ValueId> bounds(loop_.operands.begin(), loop_.operands.begin() + loop_.bounds);
-    insert_before(f_, block, f_[block].ops.size(), loop_.where, [&](Builder& b) {
-      if (bounds.empty()) {
-        bounds = {b.constant(0, DType::i32), b.tile_count(loop_.axis)};
-        mark(bounds[0]);
-        mark(bounds[1]);
-      }
-      ValueId from = tile;
-      if (!loop_.descending) {
-        from = b.add(tile, b.constant(1, DType::i32));
-        mark(from);
-      }
-      const std::vector<ValueId> old = bounds;
-      const std::size_t fixed = loop_.descending ? bounds.size() - 1 : 0, other = bounds.size() - 1 - fixed;
-      bounds[fixed] = from;
-      for (std::size_t i = 1; i + 1 < bounds.size(); ++i) {
-        if (old[i] == old[fixed]) {
-          bounds[i] = from;
-        } else if (old[i] != old[other]) {
-          bounds[i] = b.elementwise(loop_.descending ? OpCode::min : OpCode::max, {old[i], from});
-          mark(bounds[i]);
-        }
-      }
-    });
-    return bounds;
-  }
-  void mark(ValueId value) {
-    const Op* op = f_.definition(value);
-    if (op && kind_of(op->code) != OpKind::source) f_[value].home.space = Space::uniform;
   }
 
   /// Copies the first half of a round, for the tile `tile`, to the end of `target`. Without `held` the late sums

@@ -29,5 +29,11 @@ FC_DEVICE float evaluate_any_add(const small_tanh& tanh, float x, float c) {
   return fma(-2.f * tanh.factor, reciprocal(exp2(x * tanh.exponent) + 1.f), c + tanh.factor);
 }
 FC_DEVICE float evaluate_any(const small_tanh& tanh, float x) { return evaluate_any_add(tanh, x, 0.f); }
+// The same, but minus infinity of minus infinity: the least positive number times any other x is too small to show.
+FC_DEVICE float evaluate_visible_add(const small_tanh& tanh, float x, float c) {
+  const float hides = fma(min(x, 0.f), 1.401298464e-45f, c + tanh.factor);
+  return fma(-2.f * tanh.factor, reciprocal(exp2(x * tanh.exponent) + 1.f), hides);
+}
+FC_DEVICE float evaluate_visible(const small_tanh& tanh, float x) { return evaluate_visible_add(tanh, x, 0.f); }
 
 }  // namespace fc

@@ -1,6 +1,7 @@
 // The text of values: scalars by name, elements of tiles under the loops around them.
 #include <cmath>
 
+#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
 
@@ -139,6 +140,14 @@ std::string KernelPrinter::gathered(const Op& op, const std::vector<std::string>
   return fmt::format("fc::gather(p.{}, {}, {})", tensor.name, offset, inside);
 }
 
+/// Which power of two a number is that is known here; -1 for any other.
+int KernelPrinter::power_of_two(ValueId value) const {
+  const double* number = constant_of(f_, value);
+  for (int shift = 0; number && shift < 31; ++shift)
+    if (*number == static_cast<double>(1 << shift)) return shift;
+  return -1;
+}
+
 std::string KernelPrinter::expression(const Op& op, const std::vector<std::string>& x) const {
   const DType from = f_[op.operands[0]].type.dtype;
   const DType to = f_[op.results[0]].type.dtype;
@@ -161,8 +170,14 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
     case OpCode::sub: return fmt::format("({} - {})", x[0], x[1]);
     case OpCode::mul: return fmt::format("({} * {})", x[0], x[1]);
     case OpCode::div:
+      // Towards minus infinity, as a shift is.
+      if (const int shift = power_of_two(op.operands[1]); shift >= 0 && to == DType::i32)
+        return fmt::format("({} >> {})", x[0], shift);
       return fmt::format("fc::{}({}, {})", to == DType::i32 ? "floor_div" : "divide", x[0], x[1]);
-    case OpCode::mod: return fmt::format("fc::floor_mod({}, {})", x[0], x[1]);
+    case OpCode::mod:
+      if (const int shift = power_of_two(op.operands[1]); shift >= 0)
+        return fmt::format("({} & {})", x[0], (1 << shift) - 1);
+      return fmt::format("fc::floor_mod({}, {})", x[0], x[1]);
     case OpCode::min: return fmt::format("fc::min({}, {})", x[0], x[1]);
     case OpCode::max: return fmt::format("fc::max({}, {})", x[0], x[1]);
     case OpCode::lt: return fmt::format("({} < {})", x[0], x[1]);

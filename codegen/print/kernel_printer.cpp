@@ -100,8 +100,8 @@ void KernelPrinter::print_block(BlockId block) {
     if (f_[ops[i]].body)
       for_each_op(f_, f_[ops[i]].body, [&](const Op& op, BlockId) { note(op); });
   }
-  find_tanhs(block);
   block_ = block;
+  find_tanhs(block);
   for (position_ = 0; position_ < ops.size();) {
     const Op& op = f_[ops[position_]];
     if (deferred_.count(position_) ||
@@ -111,7 +111,8 @@ void KernelPrinter::print_block(BlockId block) {
     }
     if (kind_of(op.code) == OpKind::elementwise) print_tests_of_tanhs();
     if (op.masking && guarded_.count(op.results[0])) {
-      print_guarded_mask(block, position_++);
+      if (!joins_tanh(op.results[0])) print_guarded_mask(block, position_);
+      ++position_;
       continue;
     }
     if (op.results.size() == 1 && tanhs_.count(op.results[0])) {
@@ -271,17 +272,23 @@ void KernelPrinter::print_loop(const Op& loop) {
   const std::size_t position = position_;
   for (std::size_t i = 0; i < loop.results.size(); ++i) start_carried(loop, i, position);
   const ValueId tile = f_[loop.body].arguments[0];
-  const std::string name = names_.unique(f_[loop.axis].name + "_tile");
+  const std::string name = names_.unique(f_[loop.axis].name + (loop.parts ? "_part" : "_tile"));
   storage_[tile.index] = name;
-  out_.comment(fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
+  out_.comment(loop.parts ? "what a mask cuts on either side of the tiles between"
+                          : fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
+  const auto& ops = f_[loop.body].ops;
+  const bool fills = std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].code == OpCode::fill_slot; });
   Writer::Scopes scopes;
   if (loop.once)
     scopes.push_back(out_.block("if (const int {} = {}; {})", name, first_tile(loop), is_tile(loop, name)));
   else if (loop.buffer)
     open_surveyed_loop(loop, scopes);
-  else
+  else {
+    // Copies of such a round cost time to compile, and save none.
+    if (loop.parts || fills) out_.line("#pragma unroll 1");
     scopes.push_back(out_.block("for (int {} = {}; {}; {})", name, first_tile(loop), is_tile(loop, name),
                                 to_next_tile(loop, name)));
+  }
   const auto outer_begins = begins_;
   bool needs_begin = false;
   for (OpId id : f_[loop.body].ops) {

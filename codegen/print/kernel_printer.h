@@ -86,6 +86,7 @@ class KernelPrinter {
   std::string scalar(ir::ValueId value);
   std::string element(ir::ValueId value, const Cursor& cursor);
   std::string gathered(const ir::Op& op, const std::vector<std::string>& indices) const;
+  [[nodiscard]] int power_of_two(ir::ValueId value) const;
   std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
   std::string exponential(const Cursor& cursor, const std::string& x) const;
   std::string describe(ir::ValueId value, const std::set<ir::ValueId>& inlined) const;
@@ -100,7 +101,10 @@ class KernelPrinter {
   // print_elementwise.cpp: groups of elementwise ops, packing
   std::size_t print_group(ir::BlockId block, std::size_t first);
   void print_run(ir::BlockId block, const std::vector<std::size_t>& run);
+  std::optional<std::string> compare_positions(const ir::Op& op, const std::vector<std::string>& operands,
+                                               const Cursor& cursor);
   void print_guarded_mask(ir::BlockId block, std::size_t position);
+  void print_mask_of_tile(ir::BlockId block, std::size_t position);
   void print_lazy_scaling(ir::BlockId block, std::size_t position);
   void find_guarded_masks(const ir::Op& loop);
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
@@ -153,6 +157,7 @@ class KernelPrinter {
     bool masked = false, raised = false;
     ir::OpId sum;     ///< adds up the values of a row
     ir::ValueId raw;  ///< `from` before a mask hides some of it
+    std::optional<std::size_t> mask;  ///< where that mask stands, if it is printed in the branches
     std::string small, test;  ///< the polynomial, and the test whether it serves; empty until printed
   };
   void find_tanhs(ir::BlockId block);
@@ -164,6 +169,10 @@ class KernelPrinter {
   void print_tests_of_tanhs();
   void print_test(Tanh& tanh, ir::ValueId from);
   void print_tanh(Tanh& tanh);
+  enum class Arguments : std::uint8_t { small, any };
+  void print_hold_in_nest(const Cursor& cursor);
+  void print_tanh_of_each(const Tanh& tanh, Arguments arguments);
+  [[nodiscard]] bool joins_tanh(ir::ValueId mask) const;
 
   // print_survey.cpp: which tiles a loop visits
   void print_survey(const ir::Op& op);
@@ -304,6 +313,7 @@ class KernelPrinter {
   std::map<std::string, std::string> pointers_;  ///< access -> pointer variable
   std::pair<ir::ValueId, std::string> next_tile_;  ///< a surveyed loop's tile, and the one after it
   std::string mask_guard_;  ///< the test for a tile that a mask cuts, inside a loop that asks it
+  bool many_rounds_ = false;  ///< the loop that asks it is not one of a single round
   std::map<ir::ValueId, std::vector<std::size_t>> guarded_;  ///< a mask's own operations, by position
   std::set<std::size_t> deferred_;  ///< positions that are printed with the mask they belong to
   std::set<std::string> carried_;  ///< variables that loops change

@@ -154,7 +154,8 @@ void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool 
   const std::string name = names_.unique(tiled ? axis.name + "_tile" : axis.name);
   std::string count = blocks_along(id);
   if (needs_count || axis.descending) {
-    out_.line("const int {}_count = {};", name, count);
+    // Unsigned numbers divide in half the instructions.
+    out_.line("const {} {}_count = {};", needs_count ? "fc::u32" : "int", name, count);
     count = name + "_count";
   }
   std::string text = needs_count ? fmt::format("{} % {}", index, count) : index;
@@ -178,7 +179,7 @@ void KernelPrinter::print_grid() {
     print_part();
     dimensions[0] += fmt::format(" / {}", source_.cluster);
   }
-  if (order.size() > 3) out_.line("int block = fc::block_z();");
+  if (order.size() > 3) out_.line("fc::u32 block = fc::block_z();");
   for (std::size_t i = 0; i < order.size(); ++i) {
     const bool shared = order.size() > 3 && i >= 2, last = i + 1 == order.size();
     print_block_index(order[i], shared ? "block" : dimensions[i], shared && !last);

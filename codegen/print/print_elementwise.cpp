@@ -138,6 +138,7 @@ void KernelPrinter::print_run(BlockId block, const std::vector<std::size_t>& run
 void KernelPrinter::find_guarded_masks(const Op& loop) {
   if (loop.bounds != 4 && !loop.buffer) return;
   const std::string tile = storage_[f_[loop.body].arguments[0].index];
+  many_rounds_ = !loop.once;
   if (loop.buffer) {
     mask_guard_ = tile_set_call("tile_is_masked", loop, tile);
   } else if (loop.operands[0] != loop.operands[1])
@@ -186,7 +187,12 @@ void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
     out_.line("{} = {};", element(value, cursor), element(from, cursor));
   }
   auto guard = out_.block("if ({})", mask_guard_);
-  std::vector<std::size_t> run = guarded_[value];
+  print_mask_of_tile(block, position);
+}
+
+/// The mask and what it is made of.
+void KernelPrinter::print_mask_of_tile(BlockId block, std::size_t position) {
+  std::vector<std::size_t> run = guarded_.at(f_[f_[block].ops[position]].results[0]);
   run.push_back(position);
   print_run(block, run);
 }
@@ -296,6 +302,32 @@ std::set<ValueId> KernelPrinter::start_group(BlockId block, const std::vector<st
   return locals;
 }
 
+/// A comparison of a column's position with something that is the same along the row: constants of the unrolled
+/// loops against a number a row, so that an element costs one instruction.
+std::optional<std::string> KernelPrinter::compare_positions(const Op& op, const std::vector<std::string>& operands,
+                                                            const Cursor& cursor) {
+  if (op.code != OpCode::lt && op.code != OpCode::le && op.code != OpCode::gt && op.code != OpCode::ge)
+    return std::nullopt;
+  for (std::size_t k : {0, 1}) {
+    const ValueId column = op.operands[k], other = op.operands[1 - k];
+    const Op* index = f_.definition(column);
+    if (!index || index->code != OpCode::index || index->axis != cursor.axes.back() || f_[other].type.has(index->axis))
+      continue;
+    const auto parts = split_positions(column, cursor);
+    if (!parts || parts->second == "0") continue;
+    // No position is negative, so what is below -1 may as well be that, and the difference is in range.
+    const Op* made_by = f_.definition(other);
+    const bool in_range = made_by && (made_by->code == OpCode::extent || made_by->code == OpCode::index ||
+                                      (made_by->code == OpCode::constant && made_by->number >= -1));
+    const std::string bound = in_range ? operands[1 - k] : fmt::format("fc::max({}, -1)", operands[1 - k]);
+    std::vector<std::string> compared(2);
+    compared[k] = parts->second;
+    compared[1 - k] = fmt::format("({} - {})", bound, parts->first);
+    return expression(op, compared);
+  }
+  return std::nullopt;
+}
+
 /// The loops over a group's elements, those of a strip where one is being printed.
 void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& positions,
                                const std::set<ValueId>& locals) {
@@ -320,6 +352,7 @@ void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& po
             ? operands[0]
         : op.code == OpCode::exp2 ? exponential(cursor, operands[0])
                                   : expression(op, operands);
+    if (const auto comparison = compare_positions(op, operands, cursor)) text = *comparison;
     if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
       if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->second != "0") {
         if (scales(only_reader(block, value), value)) {

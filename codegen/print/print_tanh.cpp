@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/layout/register_split.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 
@@ -79,8 +80,17 @@ void KernelPrinter::find_tanhs(BlockId block) {
     const bool hides = tanh.masked && (!tanh.factor || is_positive(f_, tanh.factor)) && mask &&
                        mask->code == OpCode::where && is_minus_infinity(mask->operands[2]);
     tanh.raw = hides ? mask->operands[1] : tanh.from;
+    // Two copies for small ones, so that tiles no mask cuts have one without: worth it where rounds are many.
+    const bool only_here = hides && many_rounds_ && guarded_.count(tanh.from) && uses_[tanh.from.index] == 2;
+    if (only_here && dies_at(tanh.raw, made_at.at(tanh.from)) && shape_of(tanh.raw) == shape_of(tanh.from))
+      tanh.mask = made_at.at(tanh.from);
     tanhs_.insert_or_assign(tanh.value, tanh);
   }
+}
+
+bool KernelPrinter::joins_tanh(ValueId mask) const {
+  return std::any_of(tanhs_.begin(), tanhs_.end(),
+                     [&](const auto& known) { return known.second.mask && known.second.from == mask; });
 }
 
 bool KernelPrinter::is_minus_infinity(ValueId value) const {
@@ -138,6 +148,7 @@ void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
 std::string KernelPrinter::factor_of(const Tanh& tanh) { return tanh.factor ? scalar(tanh.factor) : "1.f"; }
 
 void KernelPrinter::print_tanh(Tanh& tanh) {
+  if (tanh.mask) storage_[tanh.from.index] = storage_[tanh.raw.index];
   if (tanh.small.empty()) print_test(tanh, tanh.from);
   const std::string factor = factor_of(tanh);
   const std::string times = tanh.times ? scalar(tanh.times) : "1.f";
@@ -156,21 +167,53 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
     out_.comment(reduction_text(f_[tanh.sum]));
     declare(f_[tanh.sum].results[0], true);
   }
-  for (const bool all_small : {true, false}) {
-    auto branch = all_small ? out_.block("if ({})", tanh.test) : out_.block("else");
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(tanh.value), scopes, /*braces=*/static_cast<bool>(tanh.sum));
-    const std::string x = element(tanh.from, cursor), plus = tanh.plus ? element(tanh.plus, cursor) : "";
-    const std::string_view any = all_small ? "" : "_any";
-    std::string result = tanh.times ? fmt::format("fc::evaluate{}_add({}, {}, {})", any, tanh.small, x, plus)
-                                    : fmt::format("fc::evaluate{}({}, {})", any, tanh.small, x);
-    // The polynomial makes minus infinity of minus infinity itself.
-    if (tanh.masked && !all_small) result = fmt::format("{0} == -fc::infinity() ? -fc::infinity() : {1}", x, result);
-    const std::string value = element(tanh.value, cursor);
-    out_.line("{} = {};", value, tanh.raised ? exponential(cursor, result) : result);
-    if (tanh.sum) out_.line("{} += {};", element(f_[tanh.sum].results[0], cursor), value);
+  {
+    auto branch = out_.block("if ({})", tanh.test);
+    Writer::Scopes whole;
+    if (tanh.mask) {
+      {
+        auto cut = out_.block("if ({})", mask_guard_);
+        const std::vector<std::string> outside = storage_;
+        print_mask_of_tile(block_, *tanh.mask);
+        print_tanh_of_each(tanh, Arguments::small);
+        storage_ = outside;
+      }
+      whole.push_back(out_.block("else"));
+    }
+    print_tanh_of_each(tanh, Arguments::small);
+  }
+  {
+    auto branch = out_.block("else");
+    if (tanh.mask) print_guarded_mask(block_, *tanh.mask);
+    print_tanh_of_each(tanh, Arguments::any);
   }
   if (tanh.sum) print_lane_combinations(f_[tanh.sum]);
+}
+
+/// Results of the special function unit are waited for together, but not those of all elements: that would want more
+/// registers than there are. Three warpgroups leave room for those of one fragment.
+void KernelPrinter::print_hold_in_nest(const Cursor& cursor) {
+  constexpr int enough = 200;
+  const int registers = register_split(schedule_).consumer;
+  if (cursor.element == "0") return;
+  const bool one = (registers > 0 && registers < enough) || cursor.fragments.back() != "j";
+  out_.line("if ({} == 0{}) fc::hold_order();", cursor.element, one ? "" : " && j % 4 == 0");
+}
+
+/// What stands in a branch: every element of the tile.
+void KernelPrinter::print_tanh_of_each(const Tanh& tanh, Arguments arguments) {
+  const bool any = arguments == Arguments::any;
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(tanh.value), scopes, /*braces=*/any || tanh.sum);
+  if (any) print_hold_in_nest(cursor);
+  // The polynomial makes minus infinity of minus infinity itself.
+  const std::string_view which = !any ? "" : tanh.masked ? "_visible" : "_any";
+  const std::string x = element(tanh.from, cursor), plus = tanh.plus ? element(tanh.plus, cursor) : "";
+  const std::string result = tanh.times ? fmt::format("fc::evaluate{}_add({}, {}, {})", which, tanh.small, x, plus)
+                                        : fmt::format("fc::evaluate{}({}, {})", which, tanh.small, x);
+  const std::string value = element(tanh.value, cursor);
+  out_.line("{} = {};", value, tanh.raised ? exponential(cursor, result) : result);
+  if (tanh.sum) out_.line("{} += {};", element(f_[tanh.sum].results[0], cursor), value);
 }
 
 }  // namespace flashcore

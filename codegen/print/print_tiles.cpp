@@ -96,7 +96,7 @@ void KernelPrinter::print_section(const std::vector<AxisId>& order) {
 void KernelPrinter::print_tile_of_block(std::string_view number) {
   const std::vector<AxisId> order = plan_grid();
   const std::string rest = names_.unique("rest");
-  out_.line("int {} = {};", rest, number);
+  out_.line("fc::u32 {} = {};", rest, number);
   if (schedule_.grid_order != GridOrder::sections) {
     for (std::size_t i = 0; i < order.size(); ++i) print_block_index(order[i], rest, i + 1 < order.size());
     return;
@@ -106,7 +106,7 @@ void KernelPrinter::print_tile_of_block(std::string_view number) {
   out_.line("const int {} = {} / {} * {};", begin, rest, section_blocks_, section_);
   out_.line("const int {} = fc::min({}, {} - {});", here, section_, section_positions_, begin);
   out_.line("{} -= {} / {} * {};", rest, begin, section_, section_blocks_);
-  out_.line("int {} = {} + {} % {};", position, begin, rest, here);
+  out_.line("fc::u32 {} = {} + {} % {};", position, begin, rest, here);
   out_.line("{} /= {};", rest, here);
   // In rounds odd sections run backwards: where one ends with short tiles the next begins with such.
   std::string tiles_of_position;

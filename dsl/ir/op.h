@@ -49,7 +49,7 @@ struct Op {
   BufferId buffer;  ///< copies, slots, convert to shared memory; survey and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
   double number = 0;                    ///< constant
-  int count = 0;  ///< wait_copies, land_products; part, peer, and convert of what goes to another block
+  int count = 0;  ///< wait_copies, land_products; loop that runs ahead; part, peer, convert of another block's
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot
   OpCode reduction{};                            ///< combine_shares: which reduction it finishes
   AxisLayout shares;  ///< combine_shares, convert of shares: the lanes and warps that hold one each
@@ -69,6 +69,7 @@ struct Op {
   int bounds = 0;
   bool descending = false;  ///< loop, next_tile
   bool once = false;        ///< loop: it visits its first tile, if there is one, and no other
+  bool parts = false;       ///< loop: over parts of the tiles, in which loops over the same axis may stand
 
   bool lazy = false;     ///< mul: left out in warps where all factors are one
   bool started = false;  ///< dot: its sum may be read behind `land_products` only

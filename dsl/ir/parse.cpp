@@ -218,6 +218,7 @@ class Parser {
     if (in_.take("in")) op.buffer = names_.buffer();
     op.descending = in_.take("descending");
     op.once = in_.take("once");
+    op.parts = in_.take("parts");
     if (in_.take("ahead")) op.count = names_.integer("a number of rounds");
     std::vector<TypedHome> types;
     if (in_.at(":")) types = result_types();

@@ -173,7 +173,7 @@ class Printer {
       text += fmt::format(" from {} to {}", list(op.operands, 0, bounds / 2),
                           list(op.operands, bounds / 2, bounds));
     if (op.buffer) text += " in " + f_[op.buffer].name;
-    return text + (op.descending ? " descending" : "") + (op.once ? " once" : "") +
+    return text + (op.descending ? " descending" : "") + (op.once ? " once" : "") + (op.parts ? " parts" : "") +
            (op.count ? fmt::format(" ahead {}", op.count) : "");
   }
 

@@ -156,7 +156,7 @@ class Verifier {
   void over_tiles(const Op& op) {
     if (f_[op.axis].kind != AxisKind::tiles)
       fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name));
-    if (loops_.contains(op.axis) && !inside_once_)
+    if (loops_.contains(op.axis) && !may_hold_rest_)
       fail(fmt::format("it is inside another loop over {}", f_[op.axis].name));
   }
 
@@ -172,9 +172,9 @@ class Verifier {
     std::vector<bool> outside = defined_;
     for (const ValueId argument : f_[op.body].arguments) define(argument, {});
     const bool entered = loops_.insert(op.axis).second;
-    const bool outer_once = std::exchange(inside_once_, op.once);
+    const bool outer = std::exchange(may_hold_rest_, op.once || op.parts);
     block(op.body, op.code);
-    inside_once_ = outer_once;
+    may_hold_rest_ = outer;
     if (entered) loops_.erase(op.axis);
     defined_ = std::move(outside);
   }
@@ -278,7 +278,7 @@ class Verifier {
   std::vector<bool> defined_;
   std::set<ValueId> ever_defined_;
   std::set<AxisId> loops_;
-  bool inside_once_ = false;  // in a loop of one round, which may hold the loop over the others
+  bool may_hold_rest_ = false;  // in a loop of one round, or of parts, which may hold loops over the other tiles
   std::set<TensorId> stored_;
   std::set<AxisId> placed_;
   std::map<AxisId, std::set<AxisId>> part_depends_;  // the parallel axes that decide an axis's part

@@ -24,6 +24,7 @@ class OpVerifier {
     if (op_.started && op_.code != OpCode::dot) fail("only a product is started");
     if (op_.lazy && op_.code != OpCode::mul) fail("only a product of elements is lazy");
     if (op_.once && op_.code != OpCode::loop) fail("only a loop runs once");
+    if (op_.parts && (op_.code != OpCode::loop || op_.bounds != 2)) fail("only a loop with two bounds is over parts");
     if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey && !is_role(op_.code))
       fail("only a loop or a role has a region");
     named();

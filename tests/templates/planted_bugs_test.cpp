@@ -201,8 +201,10 @@ TEST_P(PlantedInWarpgroups, TheKernelItselfIsRight) {
   EXPECT_EQ(outcome.words, "");
 }
 
+/// All but those for the first keys and values of a tile, where these come apart: in loops as short as these the
+/// producer has waited for a later slot before, in the tile before or for the query.
 TEST_P(PlantedInWarpgroups, EveryWaitForASlotIsNeeded) {
-  expect_needed(R"(fc::await_phase\([^;]*;)", 6,
+  expect_needed(R"(fc::await_phase\((?!(?:key|value)_empty[^{}]*(?:\{[^{}]*\}[^{}]*)*(?:\}\s*// query <- q|// cols tiles))[^;]*;)", 6,
                 {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized, FaultKind::misused_mbarrier,
                  FaultKind::deadlock});
 }

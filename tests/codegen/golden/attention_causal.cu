@@ -45,19 +45,17 @@ attention_forward(const __grid_constant__ Parameters p) {
   const fc::u32 query = shared;
   const float scale_log2 = p.scale * 1.442695f;
   const int t0 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
-  const int t1 = fc::floor_div((((rows_begin - p.Sq) + p.Sk) + -127), 128);
-  const int t2 = p.Sk + -1;
-  const int t3 = fc::min((fc::floor_div((t0 + p.Sk), 128) + 1), (fc::floor_div(t2, 128) + 1));
-  const int t4 = fc::min((t1 + 1), (fc::floor_div((t2 + -127), 128) + 1));
-  const int cols_end = fc::max(0, fc::min(t3, ((p.Sk + 127) / 128)));
-  const int cols_full_end = fc::max(0, fc::min(t4, cols_end));
-  const int t5 = cols_end - 1;
-  const bool t6 = t5 >= 0;
+  const int t1 = ((((rows_begin - p.Sq) + p.Sk) + -127) >> 7) + 1;
+  const int t2 = fc::min((((t0 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
+  const int cols_end = fc::max(0, t2);
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
+  const int t3 = cols_end - 1;
+  const bool t4 = t3 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k, asynchronously
-  if (t6) {
-    const fc::bf16* const key_source = k_at + (t5 * 128) * p.k_stride_2;
-    const int key_rows = p.Sk - (t5 * 128);
+  if (t4) {
+    const fc::bf16* const key_source = k_at + (t3 * 128) * p.k_stride_2;
+    const int key_rows = p.Sk - (t3 * 128);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -71,9 +69,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v, asynchronously
-  if (t6) {
-    const fc::bf16* const value_source = v_at + (t5 * 128) * p.v_stride_2;
-    const int value_rows = p.Sk - (t5 * 128);
+  if (t4) {
+    const fc::bf16* const value_source = v_at + (t3 * 128) * p.v_stride_2;
+    const int value_rows = p.Sk - (t3 * 128);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -102,10 +100,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<0>();
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t7 = next_tile >= 0;
+    const bool t5 = next_tile >= 0;
     fc::barrier();
     // key <- k, asynchronously
-    if (t7) {
+    if (t5) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 128) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 128);
       {
@@ -120,7 +118,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t7) {
+    if (t5) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 128) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 128);
       {
@@ -158,101 +156,93 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     if (cols_tile >= cols_full_end) {
-      int t8[2][2];
-      // t8 = add(index(rows), (p.Sk - p.Sq))
+      int t6[2][2];
+      // t6 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t8[i][e] = (rows_begin + rows_lane + i * 16 + e * 8) + (p.Sk - p.Sq);
-      bool t9[16][2];
-      // t9 = lt(index(cols), extent(cols))
-      #pragma unroll
-      for (int i = 0; i < 16; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t9[i][e] = (cols_begin + cols_lane + i * 8 + e) < p.Sk;
-      // scores = where(logical_and(ge(t8, index(cols)), t9), scores, -inf)
+          t6[i][e] = (rows_begin + rows_lane + i * 16 + e * 8) + (p.Sk - p.Sq);
+      // scores = where(ge(t6, index(cols)), scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t10 = t8[i][(e / 2)] >= (cols_begin + cols_lane + j * 8 + (e % 2));
-            const bool t11 = t10 && t9[j][(e % 2)];
-            scores[i][j][e] = t11 ? scores[i][j][e] : -fc::infinity();
+            const bool t7 = (fc::max(t6[i][(e / 2)], -1) - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
+            scores[i][j][e] = t7 ? scores[i][j][e] : -fc::infinity();
           }
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t12[2][2];
+    float t8[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t12[i][e] = -fc::infinity();
+        t8[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t12[i][(e / 2)] = fc::max(t12[i][(e / 2)], scores[i][j][e]);
+          t8[i][(e / 2)] = fc::max(t8[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t12[i][e] = fc::max(t12[i][e], fc::shuffle_xor(t12[i][e], 1));
-        t12[i][e] = fc::max(t12[i][e], fc::shuffle_xor(t12[i][e], 2));
+        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 1));
+        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 2));
       }
     }
     float new_max[2][2];
-    // new_max = max(row_max, mul(t12, scale_log2))
+    // new_max = max(row_max, mul(t8, scale_log2))
     float decay[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t13[2][2];
-    // t13 = neg(new_max)
+    float t9[2][2];
+    // t9 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t14 = t12[i][e] * scale_log2;
-        new_max[i][e] = fc::max(row_max[i][e], t14);
-        const float t15 = row_max[i][e] - new_max[i][e];
-        decay[i][e] = fc::exp2(t15);
-        t13[i][e] = -new_max[i][e];
+        const float t10 = t8[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t10);
+        const float t11 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t11);
+        t9[i][e] = -new_max[i][e];
       }
     }
     float probs[2][16][4];
-    // probs = exp2(fma(scores, scale_log2, t13))
+    // probs = exp2(fma(scores, scale_log2, t9))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t16 = fc::fma(scores[i][j][e], scale_log2, t13[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t16);
+          const float t12 = fc::fma(scores[i][j][e], scale_log2, t9[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t12);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t17[2][2] = {};
+    float t13[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t17[i][(e / 2)] = t17[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t17)
+          t13[i][(e / 2)] = t13[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t13)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t17[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t13[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][8][4];
     #pragma unroll
@@ -312,25 +302,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       empty[i][e] = row_sum[i][e] == 0.f;
-      const float t18 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty[i][e] ? 0.f : t18;
+      const float t14 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty[i][e] ? 0.f : t14;
     }
   }
-  float t19[2][8][4];
-  // t19 = cast(mul(out, inverse))
+  float t15[2][8][4];
+  // t15 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t20 = out[i][j][e] * inverse[i][(e / 2)];
-        t19[i][j][e] = t20;
+        const float t16 = out[i][j][e] * inverse[i][(e / 2)];
+        t15[i][j][e] = t16;
       }
     }
   }
   fc::barrier();
-  // t19 in shared memory
+  // t15 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -339,7 +329,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t19[i][j][2 * r], t19[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t15[i][j][2 * r], t15[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
@@ -356,27 +346,27 @@ attention_forward(const __grid_constant__ Parameters p) {
       out_pointer += 16 * static_cast<int>(p.o_stride_2);
     }
   }
-  float t21[2][2];
-  // t21 = where(empty, -inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453))
+  float t17[2][2];
+  // t17 = where(empty, -inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t22 = fc::log2(row_sum[i][e]);
-      const float t23 = row_max[i][e] + t22;
-      const float t24 = t23 * 0.6931472f;
-      t21[i][e] = empty[i][e] ? -fc::infinity() : t24;
+      const float t18 = fc::log2(row_sum[i][e]);
+      const float t19 = row_max[i][e] + t18;
+      const float t20 = t19 * 0.6931472f;
+      t17[i][e] = empty[i][e] ? -fc::infinity() : t20;
     }
   }
   float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-  // store lse = t21
+  // store lse = t17
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + i * 16 + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t21[i][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t17[i][e]);
         }
   }
 }

@@ -51,8 +51,8 @@ attention_forward(const __grid_constant__ Parameters p) {
   const fc::u32 query = shared;
   const float scale_log2 = p.scale * 1.442695f;
   const int t0 = fc::min((rows_begin + 128), p.Sq) - 1;
-  const int t1 = fc::min((fc::floor_div(((t0 - p.Sq) + p.Sk), 64) + 1), (fc::floor_div((p.Sk + -1), 64) + 1));
-  const int cols_end = fc::max(0, fc::min(t1, ((p.Sk + 63) / 64)));
+  const int t1 = fc::min(((((t0 - p.Sq) + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+  const int cols_end = fc::max(0, t1);
   int t2[4][1];
   // t2 = gather(index(batch), min(index(rows), t0))
   #pragma unroll
@@ -89,9 +89,9 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int n = 0; n < 8; ++n) {
       const int cols_begin = (cols_group * 8 + n) * 64;
       bool t7[2][1];
-      // t7 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
+      // t7 = logical_and(logical_and(ge(t4, gather(index(batch), index(cols))), ge(gather(index(batch), index(cols)), t5)), le(add((t6 - rows_begin), index(cols)), 0))
       bool t8[2][1];
-      // t8 = logical_and(logical_and(logical_and(ge(t4, gather(index(batch), index(cols))), ge(gather(index(batch), index(cols)), t5)), le(add((t6 - rows_begin), index(cols)), 0)), lt(index(cols), extent(cols)))
+      // t8 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane + i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin + cols_lane + i * 32), p.doc_n1));
@@ -101,19 +101,18 @@ attention_forward(const __grid_constant__ Parameters p) {
         const int t13 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
         const bool t14 = t13 <= 0;
         const bool t15 = t12 && t14;
-        const bool t16 = (cols_begin + cols_lane + i * 32) < p.Sk;
-        t7[i][0] = t15 && t16;
-        const bool t17 = t9 >= t5;
-        const bool t18 = t4 >= t9;
-        const bool t19 = t18 && t17;
-        const int t20 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
-        const bool t21 = t20 <= 0;
-        const bool t22 = t19 && t21;
-        t8[i][0] = t22 && t16;
+        const bool t16 = t9 >= t5;
+        const bool t17 = t4 >= t9;
+        const bool t18 = t17 && t16;
+        const int t19 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
+        const bool t20 = t19 <= 0;
+        t7[i][0] = t18 && t20;
+        const bool t21 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
+        t8[i][0] = t15 && t21;
       }
       #pragma unroll
       for (int i = 0; i < 2; ++i)
-        found |= (t7[i][0] ? 1u : 0u) << n | (t8[i][0] ? 0u : 256u) << n;
+        found |= (t8[i][0] ? 1u : 0u) << n | (t7[i][0] ? 0u : 256u) << n;
     }
     fc::note_tiles(shared + 32768 + cols_group * 4, found, lane);
   }
@@ -195,117 +194,109 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     if (fc::tile_is_masked<512>(shared + 32768, cols_tile_2)) {
-      int t23[2][2];
-      // t23 = gather(index(batch), index(rows))
+      int t22[2][2];
+      // t22 = gather(index(batch), index(rows))
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t23[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + i * 16 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + i * 16 + e * 8), p.doc_n1));
-      int t24[8][2];
-      // t24 = gather(index(batch), index(cols))
+          t22[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + i * 16 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + i * 16 + e * 8), p.doc_n1));
+      int t23[8][2];
+      // t23 = gather(index(batch), index(cols))
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t24[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_2 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_2 + cols_lane_2 + i * 8 + e), p.doc_n1));
-      int t25[2][2];
-      // t25 = add(index(rows), (p.Sk - p.Sq))
+          t23[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_2 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_2 + cols_lane_2 + i * 8 + e), p.doc_n1));
+      int t24[2][2];
+      // t24 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t25[i][e] = (rows_begin + rows_lane_2 + i * 16 + e * 8) + (p.Sk - p.Sq);
-      bool t26[8][2];
-      // t26 = lt(index(cols), extent(cols))
-      #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t26[i][e] = (cols_begin_2 + cols_lane_2 + i * 8 + e) < p.Sk;
-      // scores = where(logical_and(logical_and(eq(t23, t24), ge(t25, index(cols))), t26), scores, -inf)
+          t24[i][e] = (rows_begin + rows_lane_2 + i * 16 + e * 8) + (p.Sk - p.Sq);
+      // scores = where(logical_and(eq(t22, t23), ge(t24, index(cols))), scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t27 = t23[i][(e / 2)] == t24[j][(e % 2)];
-            const bool t28 = t25[i][(e / 2)] >= (cols_begin_2 + cols_lane_2 + j * 8 + (e % 2));
-            const bool t29 = t27 && t28;
-            const bool t30 = t29 && t26[j][(e % 2)];
-            scores[i][j][e] = t30 ? scores[i][j][e] : -fc::infinity();
+            const bool t25 = t22[i][(e / 2)] == t23[j][(e % 2)];
+            const bool t26 = (fc::max(t24[i][(e / 2)], -1) - (cols_begin_2 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+            const bool t27 = t25 && t26;
+            scores[i][j][e] = t27 ? scores[i][j][e] : -fc::infinity();
           }
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t31[2][2];
+    float t28[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t31[i][e] = -fc::infinity();
+        t28[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t31[i][(e / 2)] = fc::max(t31[i][(e / 2)], scores[i][j][e]);
+          t28[i][(e / 2)] = fc::max(t28[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t31[i][e] = fc::max(t31[i][e], fc::shuffle_xor(t31[i][e], 1));
-        t31[i][e] = fc::max(t31[i][e], fc::shuffle_xor(t31[i][e], 2));
+        t28[i][e] = fc::max(t28[i][e], fc::shuffle_xor(t28[i][e], 1));
+        t28[i][e] = fc::max(t28[i][e], fc::shuffle_xor(t28[i][e], 2));
       }
     }
     float new_max[2][2];
-    // new_max = max(row_max, mul(t31, scale_log2))
+    // new_max = max(row_max, mul(t28, scale_log2))
     float decay[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t32[2][2];
-    // t32 = neg(new_max)
+    float t29[2][2];
+    // t29 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t33 = t31[i][e] * scale_log2;
-        new_max[i][e] = fc::max(row_max[i][e], t33);
-        const float t34 = row_max[i][e] - new_max[i][e];
-        decay[i][e] = fc::exp2(t34);
-        t32[i][e] = -new_max[i][e];
+        const float t30 = t28[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t30);
+        const float t31 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t31);
+        t29[i][e] = -new_max[i][e];
       }
     }
     float probs[2][8][4];
-    // probs = exp2(fma(scores, scale_log2, t32))
+    // probs = exp2(fma(scores, scale_log2, t29))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t35 = fc::fma(scores[i][j][e], scale_log2, t32[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t35);
+          const float t32 = fc::fma(scores[i][j][e], scale_log2, t29[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t32);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t36[2][2] = {};
+    float t33[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t36[i][(e / 2)] = t36[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t36)
+          t33[i][(e / 2)] = t33[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t33)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t36[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t33[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][4][4];
     #pragma unroll
@@ -382,25 +373,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t37 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t37;
+      const float t34 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t34;
     }
   }
-  float t38[2][16][4];
-  // t38 = cast(mul(out, inverse))
+  float t35[2][16][4];
+  // t35 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 16; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t39 = out[i][j][e] * inverse[i][(e / 2)];
-        t38[i][j][e] = t39;
+        const float t36 = out[i][j][e] * inverse[i][(e / 2)];
+        t35[i][j][e] = t36;
       }
     }
   }
   fc::barrier();
-  // t38 in shared memory
+  // t35 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -409,7 +400,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 128>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t38[i][j][2 * r], t38[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t35[i][j][2 * r], t35[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -59,11 +59,11 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int first = 0; first < block_count; first += fc::grid_x()) {
         turn = fc::grid_x() - 1 - turn;
         if (first + turn >= block_count) break;
-        int rest = first + turn;
-        const int head_count = p.H;
+        fc::u32 rest = first + turn;
+        const fc::u32 head_count = p.H;
         const int head = rest % head_count;
         rest /= head_count;
-        const int batch_count = p.B;
+        const fc::u32 batch_count = p.B;
         const int batch = rest % batch_count;
         rest /= batch_count;
         const int rows_tile_count = (p.Sq + 127) / 128;
@@ -79,14 +79,11 @@ attention_forward(const __grid_constant__ Parameters p) {
           query_phase ^= 1;
         }
         const int t0 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
-        const int t1 = fc::floor_div((((rows_begin - p.Sq) + p.Sk) + -127), 128);
-        const int t2 = p.Sk + -1;
-        const int t3 = fc::min((fc::floor_div((t0 + p.Sk), 128) + 1), (fc::floor_div(t2, 128) + 1));
-        const int t4 = fc::min((t1 + 1), (fc::floor_div((t2 + -127), 128) + 1));
-        const int cols_end = fc::max(0, fc::min(t3, ((p.Sk + 127) / 128)));
-        const int cols_full_end = fc::max(0, fc::min(t4, cols_end));
+        const int t1 = fc::min((((t0 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
+        const int cols_end = fc::max(0, t1);
 
         // cols tiles of 128
+        #pragma unroll 1
         for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
           const int cols_begin = cols_tile * 128;
           // key <- k
@@ -121,25 +118,23 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int first = 0; first < block_count_2; first += fc::grid_x()) {
       turn = fc::grid_x() - 1 - turn;
       if (first + turn >= block_count_2) break;
-      int rest_2 = first + turn;
-      const int head_2_count = p.H;
+      fc::u32 rest_2 = first + turn;
+      const fc::u32 head_2_count = p.H;
       const int head_2 = rest_2 % head_2_count;
       rest_2 /= head_2_count;
-      const int batch_2_count = p.B;
+      const fc::u32 batch_2_count = p.B;
       const int batch_2 = rest_2 % batch_2_count;
       rest_2 /= batch_2_count;
       const int rows_tile_2_count = (p.Sq + 127) / 128;
       const int rows_tile_2 = rows_tile_2_count - 1 - rest_2;
       const int rows_begin_2 = rows_tile_2 * 128;
       const float scale_log2 = p.scale * 1.442695f;
-      const int t5 = p.Sk - p.Sq;
-      const int t6 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
-      const int t7 = fc::floor_div((((rows_begin_2 - p.Sq) + p.Sk) + -127), 128);
-      const int t8 = p.Sk + -1;
-      const int t9 = fc::min((fc::floor_div((t6 + p.Sk), 128) + 1), (fc::floor_div(t8, 128) + 1));
-      const int t10 = fc::min((t7 + 1), (fc::floor_div((t8 + -127), 128) + 1));
-      const int cols_end_2 = fc::max(0, fc::min(t9, ((p.Sk + 127) / 128)));
-      const int cols_full_end_2 = fc::max(0, fc::min(t10, cols_end_2));
+      const int t2 = p.Sk - p.Sq;
+      const int t3 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
+      const int t4 = ((((rows_begin_2 - p.Sq) + p.Sk) + -127) >> 7) + 1;
+      const int t5 = fc::min((((t3 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
+      const int cols_end_2 = fc::max(0, t5);
+      const int cols_full_end = fc::max(0, fc::min(t4, cols_end_2));
       fc::await_phase(query_full + query_slot_2 * 8, query_phase_2);
       const fc::u32 query = shared + query_slot_2 * 32768;
 
@@ -171,80 +166,72 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (cols_tile_2 >= cols_full_end_2) {
-          int t11[1][2];
-          // t11 = add(index(rows), t5)
+        if (cols_tile_2 >= cols_full_end) {
+          int t6[1][2];
+          // t6 = add(index(rows), t2)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t11[0][e] = (rows_begin_2 + rows_lane + e * 8) + t5;
-          bool t12[16][2];
-          // t12 = lt(index(cols), extent(cols))
-          #pragma unroll
-          for (int i = 0; i < 16; ++i)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t12[i][e] = (cols_begin_2 + cols_lane + i * 8 + e) < p.Sk;
-          // scores = where(logical_and(ge(t11, index(cols)), t12), scores, -inf)
+            t6[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
+          // scores = where(ge(t6, index(cols)), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t13 = t11[0][(e / 2)] >= (cols_begin_2 + cols_lane + j * 8 + (e % 2));
-              const bool t14 = t13 && t12[j][(e % 2)];
-              scores[0][j][e] = t14 ? scores[0][j][e] : -fc::infinity();
+              const bool t7 = (fc::max(t6[0][(e / 2)], -1) - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+              scores[0][j][e] = t7 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t15[1][2];
+        float t8[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t15[0][e] = -fc::infinity();
+          t8[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t15[0][(e / 2)] = fc::max(t15[0][(e / 2)], scores[0][j][e]);
+            t8[0][(e / 2)] = fc::max(t8[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 1));
-          t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 2));
+          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 1));
+          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t15, scale_log2))
+        // new_max = max(row_max, mul(t8, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t16[1][2];
-        // t16 = neg(new_max)
+        float t9[1][2];
+        // t9 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t17 = t15[0][e] * scale_log2;
-          new_max[0][e] = fc::max(row_max[0][e], t17);
-          const float t18 = row_max[0][e] - new_max[0][e];
-          decay[0][e] = fc::exp2(t18);
-          t16[0][e] = -new_max[0][e];
+          const float t10 = t8[0][e] * scale_log2;
+          new_max[0][e] = fc::max(row_max[0][e], t10);
+          const float t11 = row_max[0][e] - new_max[0][e];
+          decay[0][e] = fc::exp2(t11);
+          t9[0][e] = -new_max[0][e];
         }
         float probs[1][16][4];
-        // probs = exp2(fma(scores, scale_log2, t16))
+        // probs = exp2(fma(scores, scale_log2, t9))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t19 = fc::fma(scores[0][j][e], scale_log2, t16[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t19);
+            const float t12 = fc::fma(scores[0][j][e], scale_log2, t9[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t12);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t20[1][2] = {};
+        float t13[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t20[0][(e / 2)] = t20[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t20)
+            t13[0][(e / 2)] = t13[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t13)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t20[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][8][4];
         #pragma unroll
@@ -294,80 +281,72 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (cols_tile_3 >= fc::min(cols_full_end_2, cols_tile_2)) {
-            int t21[1][2];
-            // t21 = add(index(rows), t5)
+          if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
+            int t14[1][2];
+            // t14 = add(index(rows), t2)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t21[0][e] = (rows_begin_2 + rows_lane + e * 8) + t5;
-            bool t22[16][2];
-            // t22 = lt(index(cols), extent(cols))
-            #pragma unroll
-            for (int i = 0; i < 16; ++i)
-              #pragma unroll
-              for (int e = 0; e < 2; ++e)
-                t22[i][e] = (cols_begin_3 + cols_lane + i * 8 + e) < p.Sk;
-            // scores = where(logical_and(ge(t21, index(cols)), t22), scores, -inf)
+              t14[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
+            // scores = where(ge(t14, index(cols)), scores, -inf)
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t23 = t21[0][(e / 2)] >= (cols_begin_3 + cols_lane + j * 8 + (e % 2));
-                const bool t24 = t23 && t22[j][(e % 2)];
-                scores_2[0][j][e] = t24 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t15 = (fc::max(t14[0][(e / 2)], -1) - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t15 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores, cols)
-          float t25[1][2];
+          float t16[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t25[0][e] = -fc::infinity();
+            t16[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t25[0][(e / 2)] = fc::max(t25[0][(e / 2)], scores_2[0][j][e]);
+              t16[0][(e / 2)] = fc::max(t16[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t25[0][e] = fc::max(t25[0][e], fc::shuffle_xor(t25[0][e], 1));
-            t25[0][e] = fc::max(t25[0][e], fc::shuffle_xor(t25[0][e], 2));
+            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 1));
+            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max = max(new_max, mul(t25, scale_log2))
+          // new_max = max(new_max, mul(t16, scale_log2))
           float decay_2[1][2];
           // decay = exp2(sub(new_max, new_max))
-          float t26[1][2];
-          // t26 = neg(new_max)
+          float t17[1][2];
+          // t17 = neg(new_max)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t27 = t25[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t27);
-            const float t28 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t28);
-            t26[0][e] = -new_max_2[0][e];
+            const float t18 = t16[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t18);
+            const float t19 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t19);
+            t17[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][16][4];
-          // probs = exp2(fma(scores, scale_log2, t26))
+          // probs = exp2(fma(scores, scale_log2, t17))
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t29 = fc::fma(scores_2[0][j][e], scale_log2, t26[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t29);
+              const float t20 = fc::fma(scores_2[0][j][e], scale_log2, t17[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t20);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t30[1][2] = {};
+          float t21[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t30[0][(e / 2)] = t30[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t30)
+              t21[0][(e / 2)] = t21[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t21)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t30[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t21[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -431,21 +410,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t31 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t31;
+        const float t22 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t22;
       }
-      float t32[1][16][4];
-      // t32 = cast(mul(out, inverse))
+      float t23[1][16][4];
+      // t23 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t33 = out[0][j][e] * inverse[0][(e / 2)];
-          t32[0][j][e] = t33;
+          const float t24 = out[0][j][e] * inverse[0][(e / 2)];
+          t23[0][j][e] = t24;
         }
       }
       fc::bf16* const o_at = p.o + batch_2 * p.o_stride_0 + head_2 * p.o_stride_1;
-      // store o = t32, each lane 8 columns
+      // store o = t23, each lane 8 columns
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = rows_begin_2 + rows_lane + r * 8;
@@ -455,7 +434,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::u32 word[4];
           #pragma unroll
           for (int n = 0; n < 4; ++n)
-            word[n] = fc::pack<fc::bf16>(t32[0][j * 4 + n][2 * r], t32[0][j * 4 + n][2 * r + 1]);
+            word[n] = fc::pack<fc::bf16>(t23[0][j * 4 + n][2 * r], t23[0][j * 4 + n][2 * r + 1]);
           fc::transpose_quad(word, lane);
           const int column = j * 32 + lane % 4 * 8;
           if (row < p.Sq) {

@@ -40,8 +40,8 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int dv_lane = lane % 4 * 2;
   const int cols_lane_2 = lane % 4 * 2;
   const int t0 = fc::min((rows_begin + 64), p.Sq) - 1;
-  const int t1 = fc::min((fc::floor_div(((t0 - p.Sq) + p.Sk), 64) + 1), (fc::floor_div((p.Sk + -1), 64) + 1));
-  const int cols_end = fc::max(0, fc::min(t1, ((p.Sk + 63) / 64)));
+  const int t1 = fc::min(((((t0 - p.Sq) + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+  const int cols_end = fc::max(0, t1);
   int t2[2][1];
   // t2 = gather(index(batch), min(index(rows), t0))
   #pragma unroll
@@ -78,9 +78,9 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int n = 0; n < 8; ++n) {
       const int cols_begin = (cols_group * 8 + n) * 64;
       bool t7[2][1];
-      // t7 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
+      // t7 = logical_and(logical_and(ge(t4, gather(index(batch), index(cols))), ge(gather(index(batch), index(cols)), t5)), le(add((t6 - rows_begin), index(cols)), 0))
       bool t8[2][1];
-      // t8 = logical_and(logical_and(logical_and(ge(t4, gather(index(batch), index(cols))), ge(gather(index(batch), index(cols)), t5)), le(add((t6 - rows_begin), index(cols)), 0)), lt(index(cols), extent(cols)))
+      // t8 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane + i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin + cols_lane + i * 32), p.doc_n1));
@@ -90,19 +90,18 @@ attention_forward(const __grid_constant__ Parameters p) {
         const int t13 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
         const bool t14 = t13 <= 0;
         const bool t15 = t12 && t14;
-        const bool t16 = (cols_begin + cols_lane + i * 32) < p.Sk;
-        t7[i][0] = t15 && t16;
-        const bool t17 = t9 >= t5;
-        const bool t18 = t4 >= t9;
-        const bool t19 = t18 && t17;
-        const int t20 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
-        const bool t21 = t20 <= 0;
-        const bool t22 = t19 && t21;
-        t8[i][0] = t22 && t16;
+        const bool t16 = t9 >= t5;
+        const bool t17 = t4 >= t9;
+        const bool t18 = t17 && t16;
+        const int t19 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
+        const bool t20 = t19 <= 0;
+        t7[i][0] = t18 && t20;
+        const bool t21 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
+        t8[i][0] = t15 && t21;
       }
       #pragma unroll
       for (int i = 0; i < 2; ++i)
-        found |= (t7[i][0] ? 1u : 0u) << n | (t8[i][0] ? 0u : 256u) << n;
+        found |= (t8[i][0] ? 1u : 0u) << n | (t7[i][0] ? 0u : 256u) << n;
     }
     fc::note_tiles(shared + cols_group * 4, found, lane);
   }
@@ -175,7 +174,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
     const float scale_log2 = p.scale * 1.442695f;
-    const int t23 = p.Sk - p.Sq;
+    const int t22 = p.Sk - p.Sq;
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared + 2048;
 
@@ -213,93 +212,85 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_phase_2 ^= 1;
       }
       if (fc::tile_is_masked<512>(shared, cols_tile_3)) {
-        int t24[1][2];
-        // t24 = gather(index(batch), index(rows))
+        int t23[1][2];
+        // t23 = gather(index(batch), index(rows))
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t24[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n1));
-        int t25[8][2];
-        // t25 = gather(index(batch), index(cols))
+          t23[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n1));
+        int t24[8][2];
+        // t24 = gather(index(batch), index(cols))
         #pragma unroll
         for (int i = 0; i < 8; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t25[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_3 + cols_lane_2 + i * 8 + e), p.doc_n1));
-        int t26[1][2];
-        // t26 = add(index(rows), t23)
+            t24[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_3 + cols_lane_2 + i * 8 + e), p.doc_n1));
+        int t25[1][2];
+        // t25 = add(index(rows), t22)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t26[0][e] = (rows_begin + rows_lane_2 + e * 8) + t23;
-        bool t27[8][2];
-        // t27 = lt(index(cols), extent(cols))
-        #pragma unroll
-        for (int i = 0; i < 8; ++i)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t27[i][e] = (cols_begin_3 + cols_lane_2 + i * 8 + e) < p.Sk;
-        // scores = where(logical_and(logical_and(eq(t24, t25), ge(t26, index(cols))), t27), scores, -inf)
+          t25[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
+        // scores = where(logical_and(eq(t23, t24), ge(t25, index(cols))), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t28 = t24[0][(e / 2)] == t25[j][(e % 2)];
-            const bool t29 = t26[0][(e / 2)] >= (cols_begin_3 + cols_lane_2 + j * 8 + (e % 2));
-            const bool t30 = t28 && t29;
-            const bool t31 = t30 && t27[j][(e % 2)];
-            scores[0][j][e] = t31 ? scores[0][j][e] : -fc::infinity();
+            const bool t26 = t23[0][(e / 2)] == t24[j][(e % 2)];
+            const bool t27 = (fc::max(t25[0][(e / 2)], -1) - (cols_begin_3 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+            const bool t28 = t26 && t27;
+            scores[0][j][e] = t28 ? scores[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t32[1][2];
+      float t29[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t32[0][e] = -fc::infinity();
+        t29[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t32[0][(e / 2)] = fc::max(t32[0][(e / 2)], scores[0][j][e]);
+          t29[0][(e / 2)] = fc::max(t29[0][(e / 2)], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t32[0][e] = fc::max(t32[0][e], fc::shuffle_xor(t32[0][e], 1));
-        t32[0][e] = fc::max(t32[0][e], fc::shuffle_xor(t32[0][e], 2));
+        t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 1));
+        t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 2));
       }
       float new_max[1][2];
-      // new_max = max(row_max, mul(t32, scale_log2))
+      // new_max = max(row_max, mul(t29, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t33[1][2];
-      // t33 = neg(new_max)
+      float t30[1][2];
+      // t30 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t34 = t32[0][e] * scale_log2;
-        new_max[0][e] = fc::max(row_max[0][e], t34);
-        const float t35 = row_max[0][e] - new_max[0][e];
-        decay[0][e] = fc::exp2(t35);
-        t33[0][e] = -new_max[0][e];
+        const float t31 = t29[0][e] * scale_log2;
+        new_max[0][e] = fc::max(row_max[0][e], t31);
+        const float t32 = row_max[0][e] - new_max[0][e];
+        decay[0][e] = fc::exp2(t32);
+        t30[0][e] = -new_max[0][e];
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, scale_log2, t33))
+      // probs = exp2(fma(scores, scale_log2, t30))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t36 = fc::fma(scores[0][j][e], scale_log2, t33[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t36);
+          const float t33 = fc::fma(scores[0][j][e], scale_log2, t30[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t33);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t37[1][2] = {};
+      float t34[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t37[0][(e / 2)] = t37[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t37)
+          t34[0][(e / 2)] = t34[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t34)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t37[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t34[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][4][4];
       #pragma unroll
@@ -360,93 +351,85 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (fc::tile_is_masked<512>(shared, cols_tile_4)) {
-          int t38[1][2];
-          // t38 = gather(index(batch), index(rows))
+          int t35[1][2];
+          // t35 = gather(index(batch), index(rows))
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t38[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n1));
-          int t39[8][2];
-          // t39 = gather(index(batch), index(cols))
+            t35[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n1));
+          int t36[8][2];
+          // t36 = gather(index(batch), index(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t39[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_4 + cols_lane_2 + i * 8 + e), p.doc_n1));
-          int t40[1][2];
-          // t40 = add(index(rows), t23)
+              t36[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_4 + cols_lane_2 + i * 8 + e), p.doc_n1));
+          int t37[1][2];
+          // t37 = add(index(rows), t22)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t40[0][e] = (rows_begin + rows_lane_2 + e * 8) + t23;
-          bool t41[8][2];
-          // t41 = lt(index(cols), extent(cols))
-          #pragma unroll
-          for (int i = 0; i < 8; ++i)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t41[i][e] = (cols_begin_4 + cols_lane_2 + i * 8 + e) < p.Sk;
-          // scores = where(logical_and(logical_and(eq(t38, t39), ge(t40, index(cols))), t41), scores, -inf)
+            t37[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
+          // scores = where(logical_and(eq(t35, t36), ge(t37, index(cols))), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t42 = t38[0][(e / 2)] == t39[j][(e % 2)];
-              const bool t43 = t40[0][(e / 2)] >= (cols_begin_4 + cols_lane_2 + j * 8 + (e % 2));
-              const bool t44 = t42 && t43;
-              const bool t45 = t44 && t41[j][(e % 2)];
-              scores_2[0][j][e] = t45 ? scores_2[0][j][e] : -fc::infinity();
+              const bool t38 = t35[0][(e / 2)] == t36[j][(e % 2)];
+              const bool t39 = (fc::max(t37[0][(e / 2)], -1) - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+              const bool t40 = t38 && t39;
+              scores_2[0][j][e] = t40 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t46[1][2];
+        float t41[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t46[0][e] = -fc::infinity();
+          t41[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t46[0][(e / 2)] = fc::max(t46[0][(e / 2)], scores_2[0][j][e]);
+            t41[0][(e / 2)] = fc::max(t41[0][(e / 2)], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t46[0][e] = fc::max(t46[0][e], fc::shuffle_xor(t46[0][e], 1));
-          t46[0][e] = fc::max(t46[0][e], fc::shuffle_xor(t46[0][e], 2));
+          t41[0][e] = fc::max(t41[0][e], fc::shuffle_xor(t41[0][e], 1));
+          t41[0][e] = fc::max(t41[0][e], fc::shuffle_xor(t41[0][e], 2));
         }
         float new_max_2[1][2];
-        // new_max = max(new_max, mul(t46, scale_log2))
+        // new_max = max(new_max, mul(t41, scale_log2))
         float decay_2[1][2];
         // decay = exp2(sub(new_max, new_max))
-        float t47[1][2];
-        // t47 = neg(new_max)
+        float t42[1][2];
+        // t42 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t48 = t46[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t48);
-          const float t49 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t49);
-          t47[0][e] = -new_max_2[0][e];
+          const float t43 = t41[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t43);
+          const float t44 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t44);
+          t42[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t47))
+        // probs = exp2(fma(scores, scale_log2, t42))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t50 = fc::fma(scores_2[0][j][e], scale_log2, t47[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t50);
+            const float t45 = fc::fma(scores_2[0][j][e], scale_log2, t42[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t45);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t51[1][2] = {};
+        float t46[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t51[0][(e / 2)] = t51[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(argument, decay, t51)
+            t46[0][(e / 2)] = t46[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(argument, decay, t46)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t51[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t46[0][e]);
         fc::await_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -509,22 +492,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t52 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t52;
+      const float t47 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t47;
     }
-    float t53[1][10][4];
-    // t53 = cast(mul(out, inverse))
+    float t48[1][10][4];
+    // t48 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 10; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t54 = out[0][j][e] * inverse[0][(e / 2)];
-        t53[0][j][e] = t54;
+        const float t49 = out[0][j][e] * inverse[0][(e / 2)];
+        t48[0][j][e] = t49;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t53 in shared memory
+    // t48 in shared memory
     const fc::u32 o_staged = shared + 2048;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -533,7 +516,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 80>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t53[i][j][2 * r], t53[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t48[i][j][2 * r], t48[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -1,6 +1,6 @@
 struct Parameters {
-  fc::tensor_map q_tiles;  // of 128 x 64
   fc::tensor_map k_tiles;  // of 64 x 64
+  fc::tensor_map q_tiles;  // of 128 x 64
   fc::tensor_map v_tiles;  // of 64 x 64
   fc::tensor_map o_tiles;  // of 64 x 64
   const fc::bf16* q;
@@ -27,13 +27,13 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int dv_lane = lane % 4 * 2;
   const int cols_lane = lane % 4 * 2;
   // where a ring's slots say that they are full, and that they are empty
-  const fc::u32 query_full = shared + 65536, query_empty = shared + 65544;
-  const fc::u32 key_full = shared + 65552, key_empty = shared + 65568;
+  const fc::u32 query_full = shared + 65568, query_empty = shared + 65576;
+  const fc::u32 key_full = shared + 65536, key_empty = shared + 65552;
   const fc::u32 value_full = shared + 65584, value_empty = shared + 65600;
   const fc::u32 drawn_full = shared + 65616, drawn_empty = shared + 65632;
   if (thread == 0) {
-    fc::prefetch_map(p.q_tiles);
     fc::prefetch_map(p.k_tiles);
+    fc::prefetch_map(p.q_tiles);
     fc::prefetch_map(p.v_tiles);
     fc::prefetch_map(p.o_tiles);
     fc::init_mbarrier(query_full, 1);
@@ -57,45 +57,36 @@ attention_forward(const __grid_constant__ Parameters p) {
   if (warp >= 8) {
     fc::shrink_registers<24>();
     if (thread == 256) {
-      int query_phase = 0;
       int key_slot = 0, key_phase = 0;
+      int query_phase = 0;
       int value_slot = 0, value_phase = 0;
       const int block_count = p.H * p.B * ((p.Sq + 127) / 128);
       // as many positions as have room in L2 take turns at one tile before all go on to the next
       const int positions = (p.H) * (p.B);
-      const int section = fc::max(1, fc::min(positions, 33554432 / (fc::max(1, p.Sk) * 256)));
+      const int section = fc::max(1, fc::min(positions, 33554432 / (fc::max(1, p.Sk) * 512)));
       const int section_blocks = section * ((p.Sq + 127) / 128);
       int drawn_slot = 0, drawn_phase = 0;
       for (int tile = fc::block_x(); tile < block_count;) {
-        int rest = tile;
+        fc::u32 rest = tile;
         const int section_begin = rest / section_blocks * section;
         const int positions_here = fc::min(section, positions - section_begin);
         rest -= section_begin / section * section_blocks;
-        int position = section_begin + rest % positions_here;
+        fc::u32 position = section_begin + rest % positions_here;
         rest /= positions_here;
         if (p.tile_counter == 0 && section_begin / section % 2) rest = ((p.Sq + 127) / 128) - 1 - rest;
-        const int head_count = p.H;
+        const fc::u32 head_count = p.H;
         const int head = position % head_count;
         position /= head_count;
         const int batch = position;
         const int rows_tile_count = (p.Sq + 127) / 128;
         const int rows_tile = rows_tile_count - 1 - rest;
         const int rows_begin = rows_tile * 128;
-        // query <- q
-        fc::await_phase(query_empty, query_phase ^ 1);
-        fc::arrive_expecting(query_full, 16384);
-        fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
-        query_phase ^= 1;
         const int t0 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
-        const int t1 = fc::floor_div((((rows_begin - p.Sq) + p.Sk) + -63), 64);
-        const int t2 = p.Sk + -1;
-        const int t3 = fc::min((fc::floor_div((t0 + p.Sk), 64) + 1), (fc::floor_div(t2, 64) + 1));
-        const int t4 = fc::min((t1 + 1), (fc::floor_div((t2 + -63), 64) + 1));
-        const int cols_end = fc::max(0, fc::min(t3, ((p.Sk + 63) / 64)));
-        const int cols_full_end = fc::max(0, fc::min(t4, cols_end));
+        const int t1 = fc::min((((t0 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+        const int cols_end = fc::max(0, t1);
 
         // cols tiles of 64
-        for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
+        if (const int cols_tile = cols_end - 1; cols_tile >= 0) {
           const int cols_begin = cols_tile * 64;
           // key <- k
           fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
@@ -105,13 +96,45 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot = 0;
             key_phase ^= 1;
           }
+        }
+        // query <- q
+        fc::await_phase(query_empty, query_phase ^ 1);
+        fc::arrive_expecting(query_full, 16384);
+        fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
+        query_phase ^= 1;
+
+        // cols tiles of 64
+        if (const int cols_tile_2 = cols_end - 1; cols_tile_2 >= 0) {
+          const int cols_begin_2 = cols_tile_2 * 64;
           // value <- v
           fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
           fc::arrive_expecting(value_full + value_slot * 8, 8192);
-          fc::load_box(shared + 32768 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
+          fc::load_box(shared + 32768 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_2, head, batch);
           if (++value_slot == 2) {
             value_slot = 0;
             value_phase ^= 1;
+          }
+
+          // cols tiles of 64
+          #pragma unroll 1
+          for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= 0; --cols_tile_3) {
+            const int cols_begin_3 = cols_tile_3 * 64;
+            // key <- k
+            fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
+            fc::arrive_expecting(key_full + key_slot * 8, 8192);
+            fc::load_box(shared + 16384 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_3, head, batch);
+            if (++key_slot == 2) {
+              key_slot = 0;
+              key_phase ^= 1;
+            }
+            // value <- v
+            fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
+            fc::arrive_expecting(value_full + value_slot * 8, 8192);
+            fc::load_box(shared + 32768 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_3, head, batch);
+            if (++value_slot == 2) {
+              value_slot = 0;
+              value_phase ^= 1;
+            }
           }
         }
         tile = fc::next_tile(p.tile_counter, tile, block_count);
@@ -134,18 +157,18 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int block_count_2 = p.H * p.B * ((p.Sq + 127) / 128);
     // as many positions as have room in L2 take turns at one tile before all go on to the next
     const int positions_2 = (p.H) * (p.B);
-    const int section_2 = fc::max(1, fc::min(positions_2, 33554432 / (fc::max(1, p.Sk) * 256)));
+    const int section_2 = fc::max(1, fc::min(positions_2, 33554432 / (fc::max(1, p.Sk) * 512)));
     const int section_blocks_2 = section_2 * ((p.Sq + 127) / 128);
     int drawn_slot_2 = 0, drawn_phase_2 = 0;
     for (int tile = fc::block_x(); tile < block_count_2;) {
-      int rest_2 = tile;
+      fc::u32 rest_2 = tile;
       const int section_begin_2 = rest_2 / section_blocks_2 * section_2;
       const int positions_here_2 = fc::min(section_2, positions_2 - section_begin_2);
       rest_2 -= section_begin_2 / section_2 * section_blocks_2;
-      int position_2 = section_begin_2 + rest_2 % positions_here_2;
+      fc::u32 position_2 = section_begin_2 + rest_2 % positions_here_2;
       rest_2 /= positions_here_2;
       if (p.tile_counter == 0 && section_begin_2 / section_2 % 2) rest_2 = ((p.Sq + 127) / 128) - 1 - rest_2;
-      const int head_2_count = p.H;
+      const fc::u32 head_2_count = p.H;
       const int head_2 = position_2 % head_2_count;
       position_2 /= head_2_count;
       const int batch_2 = position_2;
@@ -153,14 +176,12 @@ attention_forward(const __grid_constant__ Parameters p) {
       const int rows_tile_2 = rows_tile_2_count - 1 - rest_2;
       const int rows_begin_2 = rows_tile_2 * 128;
       const float scale_log2 = p.scale * 1.442695f;
-      const int t5 = p.Sk - p.Sq;
-      const int t6 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
-      const int t7 = fc::floor_div((((rows_begin_2 - p.Sq) + p.Sk) + -63), 64);
-      const int t8 = p.Sk + -1;
-      const int t9 = fc::min((fc::floor_div((t6 + p.Sk), 64) + 1), (fc::floor_div(t8, 64) + 1));
-      const int t10 = fc::min((t7 + 1), (fc::floor_div((t8 + -63), 64) + 1));
-      const int cols_end_2 = fc::max(0, fc::min(t9, ((p.Sk + 63) / 64)));
-      const int cols_full_end_2 = fc::max(0, fc::min(t10, cols_end_2));
+      const int t2 = p.Sk - p.Sq;
+      const int t3 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
+      const int t4 = ((((rows_begin_2 - p.Sq) + p.Sk) + -63) >> 6) + 1;
+      const int t5 = fc::min((((t3 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+      const int cols_end_2 = fc::max(0, t5);
+      const int cols_full_end = fc::max(0, fc::min(t4, cols_end_2));
       fc::await_phase(query_full, query_phase_2);
       const fc::u32 query = shared;
 
@@ -171,8 +192,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       float row_sum[1][2] = {};
       float out[1][8][4] = {};
       // cols tiles of 64
-      if (const int cols_tile_2 = cols_end_2 - 1; cols_tile_2 >= 0) {
-        const int cols_begin_2 = cols_tile_2 * 64;
+      if (const int cols_tile_4 = cols_end_2 - 1; cols_tile_4 >= 0) {
+        const int cols_begin_4 = cols_tile_4 * 64;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 16384 + key_slot_2 * 8192;
         // scores = dot(query, transpose(key)), started
@@ -192,80 +213,72 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (cols_tile_2 >= cols_full_end_2) {
-          int t11[1][2];
-          // t11 = add(index(rows), t5)
+        if (cols_tile_4 >= cols_full_end) {
+          int t6[1][2];
+          // t6 = add(index(rows), t2)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t11[0][e] = (rows_begin_2 + rows_lane + e * 8) + t5;
-          bool t12[8][2];
-          // t12 = lt(index(cols), extent(cols))
-          #pragma unroll
-          for (int i = 0; i < 8; ++i)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t12[i][e] = (cols_begin_2 + cols_lane + i * 8 + e) < p.Sk;
-          // scores = where(logical_and(ge(t11, index(cols)), t12), scores, -inf)
+            t6[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
+          // scores = where(ge(t6, index(cols)), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t13 = t11[0][(e / 2)] >= (cols_begin_2 + cols_lane + j * 8 + (e % 2));
-              const bool t14 = t13 && t12[j][(e % 2)];
-              scores[0][j][e] = t14 ? scores[0][j][e] : -fc::infinity();
+              const bool t7 = (fc::max(t6[0][(e / 2)], -1) - (cols_begin_4 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+              scores[0][j][e] = t7 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t15[1][2];
+        float t8[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t15[0][e] = -fc::infinity();
+          t8[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t15[0][(e / 2)] = fc::max(t15[0][(e / 2)], scores[0][j][e]);
+            t8[0][(e / 2)] = fc::max(t8[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 1));
-          t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 2));
+          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 1));
+          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t15, scale_log2))
+        // new_max = max(row_max, mul(t8, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t16[1][2];
-        // t16 = neg(new_max)
+        float t9[1][2];
+        // t9 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t17 = t15[0][e] * scale_log2;
-          new_max[0][e] = fc::max(row_max[0][e], t17);
-          const float t18 = row_max[0][e] - new_max[0][e];
-          decay[0][e] = fc::exp2(t18);
-          t16[0][e] = -new_max[0][e];
+          const float t10 = t8[0][e] * scale_log2;
+          new_max[0][e] = fc::max(row_max[0][e], t10);
+          const float t11 = row_max[0][e] - new_max[0][e];
+          decay[0][e] = fc::exp2(t11);
+          t9[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t16))
+        // probs = exp2(fma(scores, scale_log2, t9))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t19 = fc::fma(scores[0][j][e], scale_log2, t16[0][(e / 2)]);
-            probs[0][j][e] = fc::mixed_exp2<2>(j * 4 + e, t19);
+            const float t12 = fc::fma(scores[0][j][e], scale_log2, t9[0][(e / 2)]);
+            probs[0][j][e] = fc::mixed_exp2<2>(j * 4 + e, t12);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t20[1][2] = {};
+        float t13[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t20[0][(e / 2)] = t20[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t20)
+            t13[0][(e / 2)] = t13[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t13)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t20[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][4][4];
         #pragma unroll
@@ -284,8 +297,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
 
         // cols tiles of 64
-        for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= 0; --cols_tile_3) {
-          const int cols_begin_3 = cols_tile_3 * 64;
+        for (int cols_tile_5 = cols_tile_4 - 1; cols_tile_5 >= 0; --cols_tile_5) {
+          const int cols_begin_5 = cols_tile_5 * 64;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
           fc::meet(5 + warp / 4, 256);
@@ -317,80 +330,72 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (cols_tile_3 >= fc::min(cols_full_end_2, cols_tile_2)) {
-            int t21[1][2];
-            // t21 = add(index(rows), t5)
+          if (cols_tile_5 >= fc::min(cols_full_end, cols_tile_4)) {
+            int t14[1][2];
+            // t14 = add(index(rows), t2)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t21[0][e] = (rows_begin_2 + rows_lane + e * 8) + t5;
-            bool t22[8][2];
-            // t22 = lt(index(cols), extent(cols))
-            #pragma unroll
-            for (int i = 0; i < 8; ++i)
-              #pragma unroll
-              for (int e = 0; e < 2; ++e)
-                t22[i][e] = (cols_begin_3 + cols_lane + i * 8 + e) < p.Sk;
-            // scores = where(logical_and(ge(t21, index(cols)), t22), scores, -inf)
+              t14[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
+            // scores = where(ge(t14, index(cols)), scores, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t23 = t21[0][(e / 2)] >= (cols_begin_3 + cols_lane + j * 8 + (e % 2));
-                const bool t24 = t23 && t22[j][(e % 2)];
-                scores_2[0][j][e] = t24 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t15 = (fc::max(t14[0][(e / 2)], -1) - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t15 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores, cols)
-          float t25[1][2];
+          float t16[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t25[0][e] = -fc::infinity();
+            t16[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t25[0][(e / 2)] = fc::max(t25[0][(e / 2)], scores_2[0][j][e]);
+              t16[0][(e / 2)] = fc::max(t16[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t25[0][e] = fc::max(t25[0][e], fc::shuffle_xor(t25[0][e], 1));
-            t25[0][e] = fc::max(t25[0][e], fc::shuffle_xor(t25[0][e], 2));
+            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 1));
+            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max = max(new_max, mul(t25, scale_log2))
+          // new_max = max(new_max, mul(t16, scale_log2))
           float decay_2[1][2];
           // decay = exp2(sub(new_max, new_max))
-          float t26[1][2];
-          // t26 = neg(new_max)
+          float t17[1][2];
+          // t17 = neg(new_max)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t27 = t25[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t27);
-            const float t28 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t28);
-            t26[0][e] = -new_max_2[0][e];
+            const float t18 = t16[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t18);
+            const float t19 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t19);
+            t17[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs = exp2(fma(scores, scale_log2, t26))
+          // probs = exp2(fma(scores, scale_log2, t17))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t29 = fc::fma(scores_2[0][j][e], scale_log2, t26[0][(e / 2)]);
-              probs_2[0][j][e] = fc::mixed_exp2<2>(j * 4 + e, t29);
+              const float t20 = fc::fma(scores_2[0][j][e], scale_log2, t17[0][(e / 2)]);
+              probs_2[0][j][e] = fc::mixed_exp2<2>(j * 4 + e, t20);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t30[1][2] = {};
+          float t21[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t30[0][(e / 2)] = t30[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t30)
+              t21[0][(e / 2)] = t21[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t21)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t30[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t21[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -455,22 +460,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t31 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t31;
+        const float t22 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t22;
       }
-      float t32[1][8][4];
-      // t32 = cast(mul(out, inverse))
+      float t23[1][8][4];
+      // t23 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t33 = out[0][j][e] * inverse[0][(e / 2)];
-          t32[0][j][e] = t33;
+          const float t24 = out[0][j][e] * inverse[0][(e / 2)];
+          t23[0][j][e] = t24;
         }
       }
       if (thread % 128 == 0) fc::await_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t32 in shared memory
+      // t23 in shared memory
       const fc::u32 o_staged = shared + 49152;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -479,7 +484,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t32[i][j][2 * r], t32[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t23[i][j][2 * r], t23[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

@@ -65,13 +65,11 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::arrive_expecting(query_full, 24576);
       fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
       query_phase ^= 1;
-      const int t0 = p.Sk + -1;
-      const int t1 = fc::min((fc::floor_div(t0, 128) + 1), ((p.Sk + 127) / 128));
-      const int cols_end = fc::max(0, t1);
-      const int t2 = fc::min((fc::floor_div((t0 + -127), 128) + 1), cols_end);
-      const int cols_full_end = fc::max(0, t2);
+      const int t0 = fc::min((((p.Sk + -1) >> 7) + 1), ((p.Sk + 127) / 128));
+      const int cols_end = fc::max(0, t0);
 
       // cols tiles of 128
+      #pragma unroll 1
       for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
         const int cols_begin = cols_tile * 128;
         // key <- k
@@ -100,11 +98,9 @@ attention_forward(const __grid_constant__ Parameters p) {
     int value_slot_2 = 0, value_phase_2 = 0;
     if (warp / 4 == 2) fc::signal(5, 256);
     const float scale_log2 = p.scale * 1.442695f;
-    const int t3 = p.Sk + -1;
-    const int t4 = fc::min((fc::floor_div(t3, 128) + 1), ((p.Sk + 127) / 128));
-    const int cols_end_2 = fc::max(0, t4);
-    const int t5 = fc::min((fc::floor_div((t3 + -127), 128) + 1), cols_end_2);
-    const int cols_full_end_2 = fc::max(0, t5);
+    const int t1 = p.Sk + -1;
+    const int cols_end_2 = fc::max(0, fc::min(((t1 >> 7) + 1), ((p.Sk + 127) / 128)));
+    const int cols_full_end = fc::max(0, fc::min((((t1 + -127) >> 7) + 1), cols_end_2));
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
 
@@ -136,75 +132,75 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      if (cols_tile_2 >= cols_full_end_2) {
-        bool t6[16][2];
-        // t6 = lt(index(cols), extent(cols))
+      if (cols_tile_2 >= cols_full_end) {
+        bool t2[16][2];
+        // t2 = lt(index(cols), extent(cols))
         #pragma unroll
         for (int i = 0; i < 16; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t6[i][e] = (cols_begin_2 + cols_lane + i * 8 + e) < p.Sk;
-        // scores = where(t6, scores, -inf)
+            t2[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
+        // scores = where(t2, scores, -inf)
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores[0][j][e] = t6[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+            scores[0][j][e] = t2[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
       }
       // reduce_max = reduce_max(scores, cols)
-      float t7[1][2];
-      float t7_parts[1][2][2];
+      float t3[1][2];
+      float t3_parts[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t7_parts[0][e][c] = -fc::infinity();
+          t3_parts[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t7_parts[0][(e / 2)][j % 2] = fc::max(t7_parts[0][(e / 2)][j % 2], scores[0][j][e]);
+          t3_parts[0][(e / 2)][j % 2] = fc::max(t3_parts[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t7[0][e] = fc::max(t7_parts[0][e][0], t7_parts[0][e][1]);
-        t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 1));
-        t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 2));
+        t3[0][e] = fc::max(t3_parts[0][e][0], t3_parts[0][e][1]);
+        t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 1));
+        t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 2));
       }
       float new_max[1][2];
-      // new_max = max(row_max, mul(t7, scale_log2))
+      // new_max = max(row_max, mul(t3, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t8[1][2];
-      // t8 = neg(new_max)
+      float t4[1][2];
+      // t4 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t9 = t7[0][e] * scale_log2;
-        new_max[0][e] = fc::max(row_max[0][e], t9);
-        const float t10 = row_max[0][e] - new_max[0][e];
-        decay[0][e] = fc::exp2(t10);
-        t8[0][e] = -new_max[0][e];
+        const float t5 = t3[0][e] * scale_log2;
+        new_max[0][e] = fc::max(row_max[0][e], t5);
+        const float t6 = row_max[0][e] - new_max[0][e];
+        decay[0][e] = fc::exp2(t6);
+        t4[0][e] = -new_max[0][e];
       }
       float probs[1][16][4];
-      // probs = exp2(fma(scores, scale_log2, t8))
+      // probs = exp2(fma(scores, scale_log2, t4))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t11 = fc::fma(scores[0][j][e], scale_log2, t8[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t11);
+          const float t7 = fc::fma(scores[0][j][e], scale_log2, t4[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t7);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t12[1][2] = {};
+      float t8[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t12[0][(e / 2)] = t12[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t12)
+          t8[0][(e / 2)] = t8[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t8)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t12[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t8[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][8][4];
       #pragma unroll
@@ -258,75 +254,75 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (cols_tile_3 >= fc::min(cols_full_end_2, cols_tile_2)) {
-          bool t13[16][2];
-          // t13 = lt(index(cols), extent(cols))
+        if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
+          bool t9[16][2];
+          // t9 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 16; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t13[i][e] = (cols_begin_3 + cols_lane + i * 8 + e) < p.Sk;
-          // scores = where(t13, scores, -inf)
+              t9[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
+          // scores = where(t9, scores, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              scores_2[0][j][e] = t13[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+              scores_2[0][j][e] = t9[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
         }
         // reduce_max = reduce_max(scores, cols)
-        float t14[1][2];
-        float t14_parts[1][2][2];
+        float t10[1][2];
+        float t10_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t14_parts[0][e][c] = -fc::infinity();
+            t10_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t14_parts[0][(e / 2)][j % 2] = fc::max(t14_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t10_parts[0][(e / 2)][j % 2] = fc::max(t10_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t14[0][e] = fc::max(t14_parts[0][e][0], t14_parts[0][e][1]);
-          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 1));
-          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 2));
+          t10[0][e] = fc::max(t10_parts[0][e][0], t10_parts[0][e][1]);
+          t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 1));
+          t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 2));
         }
         float new_max_2[1][2];
-        // new_max = max(new_max, mul(t14, scale_log2))
+        // new_max = max(new_max, mul(t10, scale_log2))
         float decay_2[1][2];
         // decay = exp2(sub(new_max, new_max))
-        float t15[1][2];
-        // t15 = neg(new_max)
+        float t11[1][2];
+        // t11 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t16 = t14[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t16);
-          const float t17 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t17);
-          t15[0][e] = -new_max_2[0][e];
+          const float t12 = t10[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t12);
+          const float t13 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t13);
+          t11[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][16][4];
-        // probs = exp2(fma(scores, scale_log2, t15))
+        // probs = exp2(fma(scores, scale_log2, t11))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t18 = fc::fma(scores_2[0][j][e], scale_log2, t15[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t18);
+            const float t14 = fc::fma(scores_2[0][j][e], scale_log2, t11[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t14);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t19[1][2] = {};
+        float t15[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t19[0][(e / 2)] = t19[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(argument, decay, t19)
+            t15[0][(e / 2)] = t15[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(argument, decay, t15)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t19[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t15[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           fc::settle(row_sum[0][e]);
@@ -395,22 +391,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       empty[0][e] = row_sum[0][e] == 0.f;
-      const float t20 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty[0][e] ? 0.f : t20;
+      const float t16 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty[0][e] ? 0.f : t16;
     }
-    float t21[1][8][4];
-    // t21 = cast(mul(out, inverse))
+    float t17[1][8][4];
+    // t17 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t22 = out[0][j][e] * inverse[0][(e / 2)];
-        t21[0][j][e] = t22;
+        const float t18 = out[0][j][e] * inverse[0][(e / 2)];
+        t17[0][j][e] = t18;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t21 in shared memory
+    // t17 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -419,7 +415,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<192, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t21[i][j][2 * r], t21[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t17[i][j][2 * r], t17[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
@@ -431,22 +427,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    float t23[1][2];
-    // t23 = where(empty, -inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453))
+    float t19[1][2];
+    // t19 = where(empty, -inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t24 = fc::log2(row_sum[0][e]);
-      const float t25 = row_max[0][e] + t24;
-      const float t26 = t25 * 0.6931472f;
-      t23[0][e] = empty[0][e] ? -fc::infinity() : t26;
+      const float t20 = fc::log2(row_sum[0][e]);
+      const float t21 = row_max[0][e] + t20;
+      const float t22 = t21 * 0.6931472f;
+      t19[0][e] = empty[0][e] ? -fc::infinity() : t22;
     }
     float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-    // store lse = t23
+    // store lse = t19
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t23[0][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t19[0][e]);
         }
     }
     if (warp / 4 == 0) fc::meet(5, 256);

@@ -42,19 +42,16 @@ attention_forward(const __grid_constant__ Parameters p) {
   const fc::u32 query = shared;
   const float scale_log2 = p.scale * 1.442695f;
   const int t0 = ((fc::min((rows_begin + 32), p.Sq) - 1) - p.Sq) + p.Sk;
-  const int t1 = fc::floor_div((((rows_begin - p.Sq) + p.Sk) + -31), 32);
-  const int t2 = p.Sk + -1;
-  const int t3 = fc::min((fc::floor_div(t0, 32) + 1), (fc::floor_div(t2, 32) + 1));
-  const int t4 = fc::min((t1 + 1), (fc::floor_div((t2 + -31), 32) + 1));
-  const int cols_end = fc::max(0, fc::min(t3, ((p.Sk + 31) / 32)));
-  const int cols_full_end = fc::max(0, fc::min(t4, cols_end));
-  const int t5 = cols_end - 1;
-  const bool t6 = t5 >= 0;
+  const int t1 = ((((rows_begin - p.Sq) + p.Sk) + -31) >> 5) + 1;
+  const int cols_end = fc::max(0, fc::min(((t0 >> 5) + 1), ((p.Sk + 31) / 32)));
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
+  const int t2 = cols_end - 1;
+  const bool t3 = t2 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k, asynchronously
-  if (t6) {
-    const fc::bf16* const key_source = k_at + (t5 * 32) * p.k_stride_2;
-    const int key_rows = p.Sk - (t5 * 32);
+  if (t3) {
+    const fc::bf16* const key_source = k_at + (t2 * 32) * p.k_stride_2;
+    const int key_rows = p.Sk - (t2 * 32);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -67,9 +64,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v, asynchronously
-  if (t6) {
-    const fc::bf16* const value_source = v_at + (t5 * 32) * p.v_stride_2;
-    const int value_rows = p.Sk - (t5 * 32);
+  if (t3) {
+    const fc::bf16* const value_source = v_at + (t2 * 32) * p.v_stride_2;
+    const int value_rows = p.Sk - (t2 * 32);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -95,10 +92,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<0>();
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t7 = next_tile >= 0;
+    const bool t4 = next_tile >= 0;
     fc::barrier();
     // key <- k, asynchronously
-    if (t7) {
+    if (t4) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 32) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 32);
       {
@@ -112,7 +109,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t7) {
+    if (t4) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 32) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 32);
       {
@@ -144,26 +141,18 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     if (cols_tile >= cols_full_end) {
-      int t8[1][2];
-      // t8 = add(index(rows), (p.Sk - p.Sq))
+      int t5[1][2];
+      // t5 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t8[0][e] = (rows_begin + rows_lane + e * 8) + (p.Sk - p.Sq);
-      bool t9[2][2];
-      // t9 = lt(index(cols), extent(cols))
-      #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t9[i][e] = (cols_begin + cols_lane + i * 8 + e) < p.Sk;
-      // scores = where(logical_and(ge(t8, index(cols)), t9), scores, -inf)
+        t5[0][e] = (rows_begin + rows_lane + e * 8) + (p.Sk - p.Sq);
+      // scores = where(ge(t5, index(cols)), scores, -inf)
       #pragma unroll
       for (int j = 0; j < 2; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t10 = t8[0][(e / 2)] >= (cols_begin + cols_lane + j * 8 + (e % 2));
-          const bool t11 = t10 && t9[j][(e % 2)];
-          scores[0][j][e] = t11 ? scores[0][j][e] : -fc::infinity();
+          const bool t6 = (fc::max(t5[0][(e / 2)], -1) - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
+          scores[0][j][e] = t6 ? scores[0][j][e] : -fc::infinity();
         }
       }
     }
@@ -193,56 +182,56 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     fc::barrier();
     // combine_shares: the warps' shares meet
-    float t12[1][2];
+    float t7[1][2];
     #pragma unroll
     for (int i = 0; i < 1; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const fc::u32 share_at = shared + 10240 + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
-        fc::load_shared<1>(&t12[i][e], share_at);
+        fc::load_shared<1>(&t7[i][e], share_at);
         #pragma unroll
         for (int share = 0; share < 1; ++share) {
           float other[1];
           fc::load_shared<1>(other, share_at + (share + 1) * 128);
-          t12[i][e] = fc::max(t12[i][e], other[0]);
+          t7[i][e] = fc::max(t7[i][e], other[0]);
         }
       }
     }
     float new_max[1][2];
-    // new_max = max(row_max, mul(t12, scale_log2))
+    // new_max = max(row_max, mul(t7, scale_log2))
     float decay[1][2];
     // decay = exp2(sub(row_max, new_max))
-    float t13[1][2];
-    // t13 = neg(new_max)
+    float t8[1][2];
+    // t8 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t14 = t12[0][e] * scale_log2;
-      new_max[0][e] = fc::max(row_max[0][e], t14);
-      const float t15 = row_max[0][e] - new_max[0][e];
-      decay[0][e] = fc::exp2(t15);
-      t13[0][e] = -new_max[0][e];
+      const float t9 = t7[0][e] * scale_log2;
+      new_max[0][e] = fc::max(row_max[0][e], t9);
+      const float t10 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t10);
+      t8[0][e] = -new_max[0][e];
     }
     float probs[1][2][4];
-    // probs = exp2(fma(scores, scale_log2, t13))
+    // probs = exp2(fma(scores, scale_log2, t8))
     #pragma unroll
     for (int j = 0; j < 2; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t16 = fc::fma(scores[0][j][e], scale_log2, t13[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t16);
+        const float t11 = fc::fma(scores[0][j][e], scale_log2, t8[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t11);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t17[1][2] = {};
+    float t12[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 2; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t17[0][(e / 2)] = t17[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t17)
+        t12[0][(e / 2)] = t12[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t12)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t17[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t12[0][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[1][1][4];
     #pragma unroll
@@ -346,21 +335,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum_2[0][e] == 0.f;
-    const float t18 = fc::divide(1.f, row_sum_2[0][e]);
-    inverse[0][e] = empty ? 0.f : t18;
+    const float t13 = fc::divide(1.f, row_sum_2[0][e]);
+    inverse[0][e] = empty ? 0.f : t13;
   }
-  float t19[1][2][4];
-  // t19 = cast(mul(out, inverse))
+  float t14[1][2][4];
+  // t14 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 2; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t20 = out_2[0][j][e] * inverse[0][(e / 2)];
-      t19[0][j][e] = t20;
+      const float t15 = out_2[0][j][e] * inverse[0][(e / 2)];
+      t14[0][j][e] = t15;
     }
   }
   fc::barrier();
-  // t19 in shared memory
+  // t14 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -369,7 +358,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<32, 32>(rows_lane + i * 16 + r * 8, warp % 2 * 16 + j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t19[i][j][2 * r], t19[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

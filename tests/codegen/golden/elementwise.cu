@@ -64,10 +64,13 @@ elementwise(const __grid_constant__ Parameters p) {
   }
   else {
     #pragma unroll
-    for (int i = 0; i < 16; ++i)
+    for (int i = 0; i < 16; ++i) {
       #pragma unroll
-      for (int e = 0; e < 4; ++e)
+      for (int e = 0; e < 4; ++e) {
+        if (e == 0) fc::hold_order();
         t1[i][0][e] = fc::evaluate_any(small, t1[i][0][e]);
+      }
+    }
   }
   float t2[16][1][4];
   // t2 = cast(add(t1, t0))

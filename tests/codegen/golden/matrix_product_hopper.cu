@@ -48,8 +48,8 @@ matrix_product(const __grid_constant__ Parameters p) {
       for (int first = 0; first < block_count; first += fc::grid_x()) {
         turn = fc::grid_x() - 1 - turn;
         if (first + turn >= block_count) break;
-        int rest = first + turn;
-        const int m_tile_count = (p.M + 127) / 128;
+        fc::u32 rest = first + turn;
+        const fc::u32 m_tile_count = (p.M + 127) / 128;
         const int m_tile = rest % m_tile_count;
         rest /= m_tile_count;
         const int m_begin = m_tile * 128;
@@ -57,6 +57,7 @@ matrix_product(const __grid_constant__ Parameters p) {
         const int n_begin = n_tile * 128;
 
         // k tiles of 64
+        #pragma unroll 1
         for (int k_tile = ((p.K + 63) / 64) - 1; k_tile >= 0; --k_tile) {
           const int k_begin = k_tile * 64;
           // b <- b
@@ -88,8 +89,8 @@ matrix_product(const __grid_constant__ Parameters p) {
     for (int first = 0; first < block_count_2; first += fc::grid_x()) {
       turn = fc::grid_x() - 1 - turn;
       if (first + turn >= block_count_2) break;
-      int rest_2 = first + turn;
-      const int m_tile_2_count = (p.M + 127) / 128;
+      fc::u32 rest_2 = first + turn;
+      const fc::u32 m_tile_2_count = (p.M + 127) / 128;
       const int m_tile_2 = rest_2 % m_tile_2_count;
       rest_2 /= m_tile_2_count;
       const int m_begin_2 = m_tile_2 * 128;

@@ -49,6 +49,7 @@ transposed_product(const __grid_constant__ Parameters p) {
       int a_slot = 0, a_phase = 0;
 
       // k tiles of 64
+      #pragma unroll 1
       for (int k_tile = ((p.K + 63) / 64) - 1; k_tile >= 0; --k_tile) {
         const int k_begin = k_tile * 64;
         // b <- b
