@@ -170,9 +170,9 @@ Schedule middle(const Look& look) {
   s.alternate = !look.ragged && look.score.looks_up;
   persist(look, s);
   if (look.masked && s.persistent) {
-    // The tiles that the mask cuts come last, in a copy of the loop of their own.
+    // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones first, and without.
     s.peel_masks = look.spec.score.text.empty();
-    s.descending = false;
+    s.descending = look.score.caps;
     s.staged_stores = false;
     if (look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
   }

@@ -22,16 +22,41 @@ class Lengths {
     else
       times_[axis] += times;
   }
+  void add_scalars(const AffineForm& form) {
+    for (const auto& [scalar, times] : form.scalars) {
+      const Op* op = f_.definition(scalar);
+      if (op && op->code == OpCode::extent)
+        add(times, op->axis);
+      else
+        known_ = false;
+    }
+  }
   /// No length is negative.
   [[nodiscard]] bool is_negative() const {
-    return number_ < 0 && std::all_of(times_.begin(), times_.end(), [](const auto& term) { return term.second <= 0; });
+    return known_ && number_ < 0 &&
+           std::all_of(times_.begin(), times_.end(), [](const auto& term) { return term.second <= 0; });
+  }
+  /// One length at most, and not much else.
+  [[nodiscard]] bool is_short() const {
+    constexpr std::int64_t little = 1 << 20;
+    std::int64_t lengths = 0;
+    for (const auto& [axis, times] : times_) lengths += std::max<std::int64_t>(0, times);
+    return known_ && (lengths == 0 ? number_ < std::int64_t{1} << 31 : lengths == 1 && number_ < little);
   }
 
  private:
   const Function& f_;
+  bool known_ = true;
   std::int64_t number_ = 0;
   std::map<AxisId, std::int64_t> times_;
 };
+
+/// Adds the most that a position comes to, times a number.
+void add_most(Lengths& sum, AxisId axis, std::int64_t times) {
+  if (times < 0) return;  // at position 0
+  sum.add(times, axis);
+  sum.add(-times);
+}
 
 /// Whether the form is below 0 wherever its position along `axis` is the length of that or more.
 bool is_negative_beyond(const Function& f, const AffineForm& form, AxisId axis) {
@@ -39,20 +64,12 @@ bool is_negative_beyond(const Function& f, const AffineForm& form, AxisId axis) 
   if (along == form.positions.end() || along->second > 0) return false;
   Lengths most(f);
   most.add(form.constant);
+  most.add_scalars(form);
+  most.add(along->second, axis);
   for (const auto& [other, times] : form.positions) {
-    if (other == axis) {
-      most.add(times, axis);
-      continue;
-    }
+    if (other == axis) continue;
     if (f[other].kind != AxisKind::parallel_tiles && f[other].kind != AxisKind::parallel) return false;
-    if (times < 0) continue;  // most at position 0
-    most.add(times, other);
-    most.add(-times);
-  }
-  for (const auto& [scalar, times] : form.scalars) {
-    const Op* op = f.definition(scalar);
-    if (!op || op->code != OpCode::extent) return false;
-    most.add(times, op->axis);
+    add_most(most, other, times);
   }
   return most.is_negative();
 }
@@ -63,6 +80,22 @@ bool fails_beyond(const Function& f, ValueId condition, AxisId axis) {
   const AffineCondition all = affine_condition(f, condition);
   return std::any_of(all.terms.begin(), all.terms.end(),
                      [&](const AffineForm& form) { return is_negative_beyond(f, form, axis); });
+}
+
+bool leaves_room(const Function& f, ValueId number, AxisId axis) {
+  const std::optional<AffineForm> form = affine_form(f, number);
+  if (!form) return false;
+  for (const int sign : {1, -1}) {
+    Lengths most(f);
+    most.add(sign * form->constant);
+    AffineForm scalars = *form;
+    for (auto& [scalar, times] : scalars.scalars) times *= sign;
+    most.add_scalars(scalars);
+    for (const auto& [other, times] : form->positions) add_most(most, other, sign * times);
+    if (sign < 0) add_most(most, axis, 1);
+    if (!most.is_short()) return false;
+  }
+  return true;
 }
 
 }  // namespace flashcore

@@ -161,6 +161,7 @@ class KernelPrinter {
     std::string small, test;  ///< the polynomial, and the test whether it serves; empty until printed
   };
   void find_tanhs(ir::BlockId block);
+  [[nodiscard]] bool is_local_of_mask(ir::BlockId block, ir::ValueId value) const;
   [[nodiscard]] bool keeps_hidden(const ir::Op& where, const Tanh& tanh) const;
   [[nodiscard]] const ir::Op* only_reader(ir::BlockId block, ir::ValueId value) const;
   [[nodiscard]] bool is_minus_infinity(ir::ValueId value) const;

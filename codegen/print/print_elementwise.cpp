@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/analysis/inside_axis.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
@@ -316,10 +317,8 @@ std::optional<std::string> KernelPrinter::compare_positions(const Op& op, const 
     const auto parts = split_positions(column, cursor);
     if (!parts || parts->second == "0") continue;
     // No position is negative, so what is below -1 may as well be that, and the difference is in range.
-    const Op* made_by = f_.definition(other);
-    const bool in_range = made_by && (made_by->code == OpCode::extent || made_by->code == OpCode::index ||
-                                      (made_by->code == OpCode::constant && made_by->number >= -1));
-    const std::string bound = in_range ? operands[1 - k] : fmt::format("fc::max({}, -1)", operands[1 - k]);
+    const bool has_room = leaves_room(f_, other, index->axis);
+    const std::string bound = has_room ? operands[1 - k] : fmt::format("fc::max({}, -1)", operands[1 - k]);
     std::vector<std::string> compared(2);
     compared[k] = parts->second;
     compared[1 - k] = fmt::format("({} - {})", bound, parts->first);

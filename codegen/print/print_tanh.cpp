@@ -78,7 +78,8 @@ void KernelPrinter::find_tanhs(BlockId block) {
     // Of minus infinity the polynomial makes minus infinity, which is right for what is hidden, and no tanh.
     const Op* mask = f_.definition(tanh.from);
     const bool hides = tanh.masked && (!tanh.factor || is_positive(f_, tanh.factor)) && mask &&
-                       mask->code == OpCode::where && is_minus_infinity(mask->operands[2]);
+                       mask->code == OpCode::where && is_minus_infinity(mask->operands[2]) &&
+                       !is_local_of_mask(block, mask->operands[1]);
     tanh.raw = hides ? mask->operands[1] : tanh.from;
     // Two copies for small ones, so that tiles no mask cuts have one without: worth it where rounds are many.
     const bool only_here = hides && many_rounds_ && guarded_.count(tanh.from) && uses_[tanh.from.index] == 2;
@@ -96,6 +97,12 @@ bool KernelPrinter::joins_tanh(ValueId mask) const {
 bool KernelPrinter::is_minus_infinity(ValueId value) const {
   const double* number = constant_of(f_, value);
   return number && std::isinf(*number) && *number < 0;
+}
+
+/// Whether what a mask is about to hide may be printed in the mask's own loops: nothing before them can read it then.
+bool KernelPrinter::is_local_of_mask(BlockId block, ValueId value) const {
+  const Op* made_by = f_.definition(value);
+  return home_block_[value.index] == block && made_by && kind_of(made_by->code) == OpKind::elementwise;
 }
 
 /// where(x != -inf, tanh, -inf), of the x that the tanh is of.
@@ -142,7 +149,7 @@ void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
     auto loop = out_.unrolled("i", chains, false);
     out_.line("{0} = {0} && fc::is_small({1}, {2}[i]);", all_small, tanh.small, squares);
   }
-  tanh.test = fmt::format("fc::all_lanes({})", all_small);
+  tanh.test = all_small;
 }
 
 std::string KernelPrinter::factor_of(const Tanh& tanh) { return tanh.factor ? scalar(tanh.factor) : "1.f"; }
@@ -168,19 +175,15 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
     declare(f_[tanh.sum].results[0], true);
   }
   {
-    auto branch = out_.block("if ({})", tanh.test);
-    Writer::Scopes whole;
-    if (tanh.mask) {
-      {
-        auto cut = out_.block("if ({})", mask_guard_);
-        const std::vector<std::string> outside = storage_;
-        print_mask_of_tile(block_, *tanh.mask);
-        print_tanh_of_each(tanh, Arguments::small);
-        storage_ = outside;
-      }
-      whole.push_back(out_.block("else"));
-    }
+    auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test, tanh.mask ? fmt::format(" && !({})", mask_guard_) : "");
     print_tanh_of_each(tanh, Arguments::small);
+  }
+  if (tanh.mask) {
+    auto branch = out_.block("else if (fc::all_lanes({}))", tanh.test);
+    const std::vector<std::string> outside = storage_;
+    print_mask_of_tile(block_, *tanh.mask);
+    print_tanh_of_each(tanh, Arguments::small);
+    storage_ = outside;
   }
   {
     auto branch = out_.block("else");
@@ -191,13 +194,13 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
 }
 
 /// Results of the special function unit are waited for together, but not those of all elements: that would want more
-/// registers than there are. Three warpgroups leave room for those of one fragment.
+/// registers than there are. Two fragments at a time; three warpgroups leave room for one.
 void KernelPrinter::print_hold_in_nest(const Cursor& cursor) {
   constexpr int enough = 200;
   const int registers = register_split(schedule_).consumer;
   if (cursor.element == "0") return;
   const bool one = (registers > 0 && registers < enough) || cursor.fragments.back() != "j";
-  out_.line("if ({} == 0{}) fc::hold_order();", cursor.element, one ? "" : " && j % 4 == 0");
+  out_.line("if ({} == 0{}) fc::hold_order();", cursor.element, one ? "" : " && j % 2 == 0");
 }
 
 /// What stands in a branch: every element of the tile.

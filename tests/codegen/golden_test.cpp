@@ -157,6 +157,23 @@ const Golden kernels[] = {
        schedule.blocks_per_processor = 4;
        return attention(spec, schedule, "sm_90a");
      }},
+    {"attention_hopper_capped_window",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.mask = sliding_window(256, 0);
+       spec.score = softcap(30);
+       return attention(spec, warpgroups(128, 64), "sm_90a");
+     }},
+    {"attention_hopper_window_peeled",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.mask = sliding_window(256, 0);
+       Schedule schedule = warpgroups(64, 64);
+       schedule.peel_masks = true;
+       return attention(spec, schedule, "sm_90a");
+     }},
     {"attention_hopper_full",
      [] {
        AttentionSpec spec;

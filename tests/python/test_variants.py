@@ -42,6 +42,15 @@ MASKS = {
         fc.sliding_window(None, 3, "top_left"),
         lambda b, h, i, j: j <= i + 3,
     ),
+    # Positions this far away would leave i32 if a key's were subtracted from them.
+    "window to the far left": (
+        fc.sliding_window(2**31 - 1),
+        lambda b, h, i, j: j <= i + MORE,
+    ),
+    "keys behind the least number": (
+        fc.Mask("kv_idx >= q_idx - 2147483647"),
+        lambda b, h, i, j: i == i,
+    ),
     "prefix": (fc.prefix(17) | fc.causal(), lambda b, h, i, j: (j < 17) | (j <= i + MORE)),
     "prefixes": (
         fc.prefix(LENGTHS) | fc.causal("top_left"),

@@ -183,6 +183,15 @@ std::vector<Variant> variants() {
   capped.spec.score = softcap(30);
   capped.plain.score = [](const Site& s) { return 30 * std::tanh(s.score / 30); };
   all.push_back(capped);
+  // What the mask hides is no product, but made of one in the same breath as the mask.
+  Variant capped_sum = masked(
+      "softcap_of_a_bias_and_causal", causal(), [](const Site& s) { return s.kv_idx <= diagonal(s); }, bias2);
+  capped_sum.spec.score = bias(first(bias2));
+  capped_sum.spec.score.text = fmt::format("sum = {}; 20.0 * tanh(sum / 20.0)", capped_sum.spec.score.text);
+  capped_sum.plain.score = [=](const Site& s) {
+    return 20 * std::tanh((s.score + bias2.at(0, {s.q_idx, s.kv_idx})) / 20);
+  };
+  all.push_back(capped_sum);
   Variant together = masked(
       "alibi_softcap_window_and_sinks", sliding_window(40, 0),
       [](const Site& s) { return s.kv_idx >= diagonal(s) - 40 && s.kv_idx <= diagonal(s); },

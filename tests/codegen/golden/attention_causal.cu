@@ -170,7 +170,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t7 = (fc::max(t6[i][(e / 2)], -1) - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
+            const bool t7 = (t6[i][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
             scores[i][j][e] = t7 ? scores[i][j][e] : -fc::infinity();
           }
         }

@@ -223,7 +223,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             const bool t25 = t22[i][(e / 2)] == t23[j][(e % 2)];
-            const bool t26 = (fc::max(t24[i][(e / 2)], -1) - (cols_begin_2 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+            const bool t26 = (t24[i][(e / 2)] - (cols_begin_2 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
             const bool t27 = t25 && t26;
             scores[i][j][e] = t27 ? scores[i][j][e] : -fc::infinity();
           }

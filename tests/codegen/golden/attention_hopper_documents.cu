@@ -235,7 +235,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             const bool t26 = t23[0][(e / 2)] == t24[j][(e % 2)];
-            const bool t27 = (fc::max(t25[0][(e / 2)], -1) - (cols_begin_3 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+            const bool t27 = (t25[0][(e / 2)] - (cols_begin_3 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
             const bool t28 = t26 && t27;
             scores[0][j][e] = t28 ? scores[0][j][e] : -fc::infinity();
           }
@@ -374,7 +374,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
               const bool t38 = t35[0][(e / 2)] == t36[j][(e % 2)];
-              const bool t39 = (fc::max(t37[0][(e / 2)], -1) - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+              const bool t39 = (t37[0][(e / 2)] - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
               const bool t40 = t38 && t39;
               scores_2[0][j][e] = t40 ? scores_2[0][j][e] : -fc::infinity();
             }

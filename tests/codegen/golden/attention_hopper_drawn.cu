@@ -224,7 +224,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t7 = (fc::max(t6[0][(e / 2)], -1) - (cols_begin_4 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+              const bool t7 = (t6[0][(e / 2)] - (cols_begin_4 + cols_lane)) >= (j * 8 + (e % 2) * 1);
               scores[0][j][e] = t7 ? scores[0][j][e] : -fc::infinity();
             }
           }
@@ -341,7 +341,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t15 = (fc::max(t14[0][(e / 2)], -1) - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                const bool t15 = (t14[0][(e / 2)] - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
                 scores_2[0][j][e] = t15 ? scores_2[0][j][e] : -fc::infinity();
               }
             }

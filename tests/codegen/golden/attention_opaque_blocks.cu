@@ -130,7 +130,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const bool t4 = (fc::max(t3[0][0], -1) - (cols_begin + cols_lane)) >= (j * 8 + e * 1);
+          const bool t4 = (t3[0][0] - (cols_begin + cols_lane)) >= (j * 8 + e * 1);
           scores_2[0][j][e] = t4 ? scores_2[0][j][e] : -fc::infinity();
         }
       }

@@ -151,7 +151,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 2; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t6 = (fc::max(t5[0][(e / 2)], -1) - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
+          const bool t6 = (t5[0][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
           scores[0][j][e] = t6 ? scores[0][j][e] : -fc::infinity();
         }
       }

@@ -1,0 +1,543 @@
+struct Parameters {
+  fc::tensor_map q_tiles;  // of 64 x 64
+  fc::tensor_map k_tiles;  // of 64 x 64
+  fc::tensor_map v_tiles;  // of 64 x 64
+  fc::tensor_map o_tiles;  // of 64 x 64
+  const fc::bf16* q;
+  const fc::bf16* k;
+  const fc::bf16* v;
+  fc::bf16* o;
+  fc::i64 q_stride_0, q_stride_1, q_stride_2;  // elements
+  fc::i64 k_stride_0, k_stride_1, k_stride_2;  // elements
+  fc::i64 v_stride_0, v_stride_1, v_stride_2;  // elements
+  fc::i64 o_stride_0, o_stride_1, o_stride_2;  // elements
+  int B;
+  int H;
+  int Sq;
+  int Sk;
+  float scale;
+};
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+attention_forward(const __grid_constant__ Parameters p) {
+  const int rows_tile = fc::block_x();
+  const int rows_begin = rows_tile * 64;
+  const int head = fc::block_y();
+  const int batch = fc::block_z();
+  const int thread = fc::thread_index(), lane = thread % 32, warp = fc::uniform(thread / 32);
+  const fc::u32 shared = fc::shared_base();
+  const int rows_lane = warp % 4 * 16 + lane / 4;
+  const int dv_lane = lane % 4 * 2;
+  const int cols_lane = lane % 4 * 2;
+  // where a ring's slots say that they are full, and that they are empty
+  const fc::u32 query_full = shared + 40960, query_empty = shared + 40968;
+  const fc::u32 key_full = shared + 40976, key_empty = shared + 40992;
+  const fc::u32 value_full = shared + 41008, value_empty = shared + 41024;
+  if (thread == 0) {
+    fc::prefetch_map(p.q_tiles);
+    fc::prefetch_map(p.k_tiles);
+    fc::prefetch_map(p.v_tiles);
+    fc::prefetch_map(p.o_tiles);
+    fc::init_mbarrier(query_full, 1);
+    fc::init_mbarrier(query_empty, 1);
+    for (int slot = 0; slot < 2; ++slot) {
+      fc::init_mbarrier(key_full + slot * 8, 1);
+      fc::init_mbarrier(key_empty + slot * 8, 1);
+    }
+    for (int slot = 0; slot < 2; ++slot) {
+      fc::init_mbarrier(value_full + slot * 8, 1);
+      fc::init_mbarrier(value_empty + slot * 8, 1);
+    }
+    fc::publish_mbarriers();
+  }
+  fc::barrier();
+
+  if (warp >= 4) {
+    if (thread == 128) {
+      int query_phase = 0;
+      int key_slot = 0, key_phase = 0;
+      int value_slot = 0, value_phase = 0;
+      // query <- q
+      fc::await_phase(query_empty, query_phase ^ 1);
+      fc::arrive_expecting(query_full, 8192);
+      fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
+      query_phase ^= 1;
+      const int t0 = -63 - ((((rows_begin * -1) + p.Sq) - p.Sk) + 256);
+      const int t1 = ((fc::min((rows_begin + 64), p.Sq) - 1) - p.Sq) + p.Sk;
+      const int cols_begin = fc::max(0, fc::min(((t0 + 63) >> 6), ((p.Sk + 63) / 64)));
+      const int cols_end = fc::max(cols_begin, fc::min(((t1 >> 6) + 1), ((p.Sk + 63) / 64)));
+
+      // cols tiles of 64
+      #pragma unroll 1
+      for (int cols_tile = cols_end - 1; cols_tile >= cols_begin; --cols_tile) {
+        const int cols_begin_2 = cols_tile * 64;
+        // key <- k
+        fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
+        fc::arrive_expecting(key_full + key_slot * 8, 8192);
+        fc::load_box(shared + 8192 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_2, head, batch);
+        if (++key_slot == 2) {
+          key_slot = 0;
+          key_phase ^= 1;
+        }
+        // value <- v
+        fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        fc::arrive_expecting(value_full + value_slot * 8, 8192);
+        fc::load_box(shared + 24576 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_2, head, batch);
+        if (++value_slot == 2) {
+          value_slot = 0;
+          value_phase ^= 1;
+        }
+      }
+    }
+  }
+  else {
+    int query_phase_2 = 0;
+    int key_slot_2 = 0, key_phase_2 = 0;
+    int value_slot_2 = 0, value_phase_2 = 0;
+    const float scale_log2 = p.scale * 1.442695f;
+    const int t2 = p.Sk - p.Sq;
+    const int t3 = fc::min((rows_begin + 64), p.Sq) - 1;
+    const int t4 = -63 - ((((rows_begin * -1) + p.Sq) - p.Sk) + 256);
+    const int t5 = (0 - ((((t3 * -1) + p.Sq) - p.Sk) + 256)) + 63;
+    const int t6 = ((((rows_begin - p.Sq) + p.Sk) + -63) >> 6) + 1;
+    const int cols_begin_3 = fc::max(0, fc::min(((t4 + 63) >> 6), ((p.Sk + 63) / 64)));
+    const int t7 = fc::min(((((t3 - p.Sq) + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+    const int cols_end_2 = fc::max(cols_begin_3, t7);
+    const int cols_full_begin = fc::max(cols_begin_3, fc::min((t5 >> 6), cols_end_2));
+    const int cols_full_end = fc::max(cols_full_begin, fc::min(t6, cols_end_2));
+    fc::await_phase(query_full, query_phase_2);
+    const fc::u32 query = shared;
+
+    float row_max[1][2];
+    #pragma unroll
+    for (int e = 0; e < 2; ++e)
+      row_max[0][e] = fc::lowest();
+    float row_sum[1][2] = {};
+    float out[1][8][4] = {};
+    // cols tiles of 64
+    if (const int cols_tile_2 = cols_end_2 - 1; cols_tile_2 >= cols_begin_3) {
+      const int cols_begin_4 = cols_tile_2 * 64;
+      fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+      const fc::u32 key = shared + 8192 + key_slot_2 * 8192;
+      // scores = dot(query, transpose(key)), started
+      float scores[1][8][4];
+      fc::pin(scores);
+      fc::open_products();
+      {
+        const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
+        const fc::u64 b = fc::matrix(key, 64, 0);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
+      }
+      fc::commit_products();
+      fc::await_products<0>();
+      fc::pin(scores);
+      if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+      if (++key_slot_2 == 2) {
+        key_slot_2 = 0;
+        key_phase_2 ^= 1;
+      }
+      if (cols_tile_2 < cols_full_begin || cols_tile_2 >= cols_full_end) {
+        int t8[1][2];
+        // t8 = add(index(rows), t2)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t8[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+        int t9[1][2];
+        // t9 = sub(t8, 256)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t9[0][e] = t8[0][e] - 256;
+        // scores = where(logical_and(ge(index(cols), t9), le(index(cols), t8)), scores, -inf)
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          #pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const bool t10 = (j * 8 + (e % 2) * 1) >= (t9[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t11 = (j * 8 + (e % 2) * 1) <= (t8[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t12 = t10 && t11;
+            scores[0][j][e] = t12 ? scores[0][j][e] : -fc::infinity();
+          }
+        }
+      }
+      // reduce_max = reduce_max(scores, cols)
+      float t13[1][2];
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        t13[0][e] = -fc::infinity();
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          t13[0][(e / 2)] = fc::max(t13[0][(e / 2)], scores[0][j][e]);
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
+        t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
+      }
+      float new_max[1][2];
+      // new_max = max(row_max, mul(t13, scale_log2))
+      float decay[1][2];
+      // decay = exp2(sub(row_max, new_max))
+      float t14[1][2];
+      // t14 = neg(new_max)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float t15 = t13[0][e] * scale_log2;
+        new_max[0][e] = fc::max(row_max[0][e], t15);
+        const float t16 = row_max[0][e] - new_max[0][e];
+        decay[0][e] = fc::exp2(t16);
+        t14[0][e] = -new_max[0][e];
+      }
+      float probs[1][8][4];
+      // probs = exp2(fma(scores, scale_log2, t14))
+      #pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float t17 = fc::fma(scores[0][j][e], scale_log2, t14[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t17);
+        }
+      }
+      // reduce_sum = reduce_sum(probs, cols), each lane its share
+      float t18[1][2] = {};
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          t18[0][(e / 2)] = t18[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t18)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t18[0][e]);
+      // probs_operand: probs as a left operand
+      fc::u32 probs_operand[1][4][4];
+      #pragma unroll
+      for (int i = 0; i < 1; ++i)
+        #pragma unroll
+        for (int k = 0; k < 4; ++k)
+          #pragma unroll
+          for (int r = 0; r < 4; ++r)
+            probs_operand[i][k][r] =
+                fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
+      // out = mul(out, decay)
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
+      const int t19 = fc::min(cols_full_begin, cols_tile_2);
+      const int t20 = fc::min(cols_full_end, cols_tile_2);
+
+      // what a mask cuts on either side of the tiles between
+      #pragma unroll 1
+      for (int cols_part = 0; cols_part < 2; ++cols_part) {
+        const bool t21 = cols_part == 0;
+
+        // cols tiles of 64
+        for (int cols_tile_3 = (t21 ? cols_tile_2 : t19) - 1; cols_tile_3 >= (t21 ? t20 : cols_begin_3); --cols_tile_3) {
+          const int cols_begin_5 = cols_tile_3 * 64;
+          fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+          const fc::u32 key_2 = shared + 8192 + key_slot_2 * 8192;
+          // scores = dot(query, transpose(key)), started
+          float scores_2[1][8][4];
+          fc::pin(scores_2);
+          fc::open_products();
+          {
+            const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
+            const fc::u64 b = fc::matrix(key_2, 64, 0);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores_2[0], a, b, false);
+          }
+          fc::commit_products();
+          fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+          const fc::u32 value = shared + 24576 + value_slot_2 * 8192;
+          // product = argument + dot(argument, value), started
+          fc::pin(out);
+          fc::open_products();
+          {
+            const fc::u64 b = fc::matrix(value, 64, 0);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+          }
+          fc::commit_products();
+          fc::await_products<1>();
+          fc::pin(scores_2);
+          if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+          if (++key_slot_2 == 2) {
+            key_slot_2 = 0;
+            key_phase_2 ^= 1;
+          }
+          int t22[1][2];
+          // t22 = add(index(rows), t2)
+          int t23[1][2];
+          // t23 = sub(t22, 256)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            t22[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+            t23[0][e] = t22[0][e] - 256;
+          }
+          // scores = where(logical_and(ge(index(cols), t23), le(index(cols), t22)), scores, -inf)
+          #pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const bool t24 = (j * 8 + (e % 2) * 1) >= (t23[0][(e / 2)] - (cols_begin_5 + cols_lane));
+              const bool t25 = (j * 8 + (e % 2) * 1) <= (t22[0][(e / 2)] - (cols_begin_5 + cols_lane));
+              const bool t26 = t24 && t25;
+              scores_2[0][j][e] = t26 ? scores_2[0][j][e] : -fc::infinity();
+            }
+          }
+          // reduce_max = reduce_max(scores, cols)
+          float t27[1][2];
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t27[0][e] = -fc::infinity();
+          #pragma unroll
+          for (int j = 0; j < 8; ++j)
+            #pragma unroll
+            for (int e = 0; e < 4; ++e)
+              t27[0][(e / 2)] = fc::max(t27[0][(e / 2)], scores_2[0][j][e]);
+          #pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            t27[0][e] = fc::max(t27[0][e], fc::shuffle_xor(t27[0][e], 1));
+            t27[0][e] = fc::max(t27[0][e], fc::shuffle_xor(t27[0][e], 2));
+          }
+          float new_max_2[1][2];
+          // new_max = max(new_max, mul(t27, scale_log2))
+          float decay_2[1][2];
+          // decay = exp2(sub(new_max, new_max))
+          float t28[1][2];
+          // t28 = neg(new_max)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const float t29 = t27[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t29);
+            const float t30 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t30);
+            t28[0][e] = -new_max_2[0][e];
+          }
+          float probs_2[1][8][4];
+          // probs = exp2(fma(scores, scale_log2, t28))
+          #pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const float t31 = fc::fma(scores_2[0][j][e], scale_log2, t28[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t31);
+            }
+          }
+          // reduce_sum = reduce_sum(probs, cols), each lane its share
+          float t32[1][2] = {};
+          #pragma unroll
+          for (int j = 0; j < 8; ++j)
+            #pragma unroll
+            for (int e = 0; e < 4; ++e)
+              t32[0][(e / 2)] = t32[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t32)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t32[0][e]);
+          fc::await_products<0>();
+          fc::pin(out);
+          if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+          if (++value_slot_2 == 2) {
+            value_slot_2 = 0;
+            value_phase_2 ^= 1;
+          }
+          // probs_operand: probs_2 as a left operand
+          #pragma unroll
+          for (int i = 0; i < 1; ++i)
+            #pragma unroll
+            for (int k = 0; k < 4; ++k)
+              #pragma unroll
+              for (int r = 0; r < 4; ++r)
+                probs_operand[i][k][r] =
+                    fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
+          // out = mul(out, decay)
+          #pragma unroll
+          for (int j = 0; j < 8; ++j)
+            #pragma unroll
+            for (int e = 0; e < 4; ++e)
+              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            new_max[0][e] = new_max_2[0][e];
+        }
+
+        // cols tiles of 64
+        for (int cols_tile_4 = (t21 ? t20 : t19) - 1; cols_tile_4 >= t19; --cols_tile_4) {
+          fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+          const fc::u32 key_3 = shared + 8192 + key_slot_2 * 8192;
+          // scores = dot(query, transpose(key)), started
+          float scores_3[1][8][4];
+          fc::pin(scores_3);
+          fc::open_products();
+          {
+            const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
+            const fc::u64 b = fc::matrix(key_3, 64, 0);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores_3[0], a, b, false);
+          }
+          fc::commit_products();
+          fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+          const fc::u32 value_2 = shared + 24576 + value_slot_2 * 8192;
+          // product = argument + dot(argument, value), started
+          fc::pin(out);
+          fc::open_products();
+          {
+            const fc::u64 b = fc::matrix(value_2, 64, 0);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+          }
+          fc::commit_products();
+          fc::await_products<1>();
+          fc::pin(scores_3);
+          if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+          if (++key_slot_2 == 2) {
+            key_slot_2 = 0;
+            key_phase_2 ^= 1;
+          }
+          // reduce_max = reduce_max(scores, cols)
+          float t33[1][2];
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t33[0][e] = -fc::infinity();
+          #pragma unroll
+          for (int j = 0; j < 8; ++j)
+            #pragma unroll
+            for (int e = 0; e < 4; ++e)
+              t33[0][(e / 2)] = fc::max(t33[0][(e / 2)], scores_3[0][j][e]);
+          #pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            t33[0][e] = fc::max(t33[0][e], fc::shuffle_xor(t33[0][e], 1));
+            t33[0][e] = fc::max(t33[0][e], fc::shuffle_xor(t33[0][e], 2));
+          }
+          float new_max_3[1][2];
+          // new_max = max(new_max, mul(t33, scale_log2))
+          float decay_3[1][2];
+          // decay = exp2(sub(new_max, new_max))
+          float t34[1][2];
+          // t34 = neg(new_max)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const float t35 = t33[0][e] * scale_log2;
+            new_max_3[0][e] = fc::max(new_max[0][e], t35);
+            const float t36 = new_max[0][e] - new_max_3[0][e];
+            decay_3[0][e] = fc::exp2(t36);
+            t34[0][e] = -new_max_3[0][e];
+          }
+          float probs_3[1][8][4];
+          // probs = exp2(fma(scores, scale_log2, t34))
+          #pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const float t37 = fc::fma(scores_3[0][j][e], scale_log2, t34[0][(e / 2)]);
+              probs_3[0][j][e] = fc::exp2(t37);
+            }
+          }
+          // reduce_sum = reduce_sum(probs, cols), each lane its share
+          float t38[1][2] = {};
+          #pragma unroll
+          for (int j = 0; j < 8; ++j)
+            #pragma unroll
+            for (int e = 0; e < 4; ++e)
+              t38[0][(e / 2)] = t38[0][(e / 2)] + probs_3[0][j][e];
+          // row_sum = fma(argument, decay, t38)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t38[0][e]);
+          fc::await_products<0>();
+          fc::pin(out);
+          if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+          if (++value_slot_2 == 2) {
+            value_slot_2 = 0;
+            value_phase_2 ^= 1;
+          }
+          // probs_operand: probs_3 as a left operand
+          #pragma unroll
+          for (int i = 0; i < 1; ++i)
+            #pragma unroll
+            for (int k = 0; k < 4; ++k)
+              #pragma unroll
+              for (int r = 0; r < 4; ++r)
+                probs_operand[i][k][r] =
+                    fc::pack<fc::bf16>(probs_3[i][2 * k + r / 2][r % 2 * 2], probs_3[i][2 * k + r / 2][r % 2 * 2 + 1]);
+          // out = mul(out, decay)
+          #pragma unroll
+          for (int j = 0; j < 8; ++j)
+            #pragma unroll
+            for (int e = 0; e < 4; ++e)
+              out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            new_max[0][e] = new_max_3[0][e];
+        }
+      }
+      fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+      const fc::u32 value_3 = shared + 24576 + value_slot_2 * 8192;
+      // product = out + dot(probs_operand, value), started
+      fc::pin(out);
+      fc::open_products();
+      {
+        const fc::u64 b = fc::matrix(value_3, 64, 0);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+      }
+      fc::commit_products();
+      fc::await_products<0>();
+      fc::pin(out);
+      if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+      if (++value_slot_2 == 2) {
+        value_slot_2 = 0;
+        value_phase_2 ^= 1;
+      }
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_max[0][e] = new_max[0][e];
+    }
+    // row_sum: the lanes' shares meet
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
+      row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
+    }
+    float inverse[1][2];
+    // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const bool empty = row_sum[0][e] == 0.f;
+      const float t39 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t39;
+    }
+    float t40[1][8][4];
+    // t40 = cast(mul(out, inverse))
+    #pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      #pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float t41 = out[0][j][e] * inverse[0][(e / 2)];
+        t40[0][j][e] = t41;
+      }
+    }
+    if (thread % 128 == 0) fc::await_stores_read<0>();
+    fc::meet(1 + warp / 4, 128);
+    // t40 in shared memory
+    const fc::u32 o_staged = shared;
+    #pragma unroll
+    for (int i = 0; i < 1; ++i)
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int r = 0; r < 2; ++r)
+          fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
+                           fc::pack<fc::bf16>(t40[i][j][2 * r], t40[i][j][2 * r + 1]));
+    // store o
+    fc::fence_async();
+    fc::meet(1 + warp / 4, 128);
+    if (thread % 128 == 0) {
+      fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head, batch);
+      fc::commit_stores();
+    }
+    if (thread % 128 == 0) fc::await_stores_read<0>();
+    fc::meet(1 + warp / 4, 128);
+    if (thread % 128 == 0) fc::arrive(query_empty);
+    query_phase_2 ^= 1;
+    if (thread % 128 == 0) fc::await_stores_read<0>();
+  }
+}
