@@ -2,6 +2,7 @@
 
     python benchmarks/compile.py
     python benchmarks/compile.py --targets all --head-dims 32,64,96,128,192,256
+    python benchmarks/compile.py --targets sm_90a --kinds all
 
 Columns: code generation; NVRTC; the same kernel asked for again when it is on disk but no longer in
 memory. The last line starts a new process that finds its kernel in the cache.
@@ -30,21 +31,40 @@ kernel = flashcore.jit(flashcore.AttentionSpec(head_dim={head_dim}), target="{ta
 print(1e3 * (imported - start), 1e3 * (time.perf_counter() - imported), kernel.from_cache)
 """
 
+KINDS = ["full", "causal", "window", "prefix", "documents", "alibi", "softcap"]
 
-def build(fc: Any, head_dim: int, mask: str, target: str) -> tuple[Any, float]:
+
+def attention_of(fc: Any, kind: str, head_dim: int) -> Any:
+    """Those of benchmarks/hopper.py; what a table holds does not matter here."""
+    import numpy as np
+
+    causal, no_documents, slopes = fc.causal(), np.zeros(1, np.int32), np.ones(1, np.float32)
+    arguments = {
+        "full": {},
+        "causal": {"mask": causal},
+        "window": {"mask": fc.sliding_window(1023)},
+        "prefix": {"mask": fc.prefix(1000) | causal},
+        "documents": {"mask": fc.documents(no_documents) & causal},
+        "alibi": {"mask": causal, "score": fc.alibi(slopes)},
+        "softcap": {"mask": causal, "score": fc.softcap(30.0)},
+    }
+    return fc.AttentionSpec(head_dim=head_dim, **arguments[kind])
+
+
+def build(fc: Any, head_dim: int, kind: str, target: str) -> tuple[Any, float]:
     """The kernel and the wall time in milliseconds."""
-    spec = fc.AttentionSpec(head_dim=head_dim, mask=fc.causal() if mask == "causal" else fc.full())
+    spec = attention_of(fc, kind, head_dim)
     start = time.perf_counter()
     kernel = fc.jit(spec, target=target)
     return kernel, 1e3 * (time.perf_counter() - start)
 
 
-def measure(fc: Any, head_dim: int, mask: str, target: str) -> dict[str, Any]:
-    kernel, _ = build(fc, head_dim, mask, target)
+def measure(fc: Any, head_dim: int, kind: str, target: str) -> dict[str, Any]:
+    kernel, _ = build(fc, head_dim, kind, target)
     row = {
         "target": target,
         "head_dim": head_dim,
-        "mask": mask,
+        "kind": kind,
         "generate_ms": kernel.generate_ms,
         "compile_ms": kernel.compile_ms,
         "registers": kernel.resources["registers"],
@@ -55,7 +75,7 @@ def measure(fc: Any, head_dim: int, mask: str, target: str) -> dict[str, Any]:
     if kernel.from_cache:
         sys.exit("the cache was not empty: a kernel was found that nobody had compiled")
     del kernel  # a kernel in use is served from memory
-    kernel, row["warm_ms"] = build(fc, head_dim, mask, target)
+    kernel, row["warm_ms"] = build(fc, head_dim, kind, target)
     if not kernel.from_cache:
         sys.exit(f"{target}, head_dim {head_dim}: compiled twice; see FLASHCORE_LOG=warn")
     return row
@@ -68,6 +88,7 @@ def main() -> int:
     )
     parser.add_argument("--targets", default="sm_80,sm_89,sm_90,sm_120", help='a list, or "all"')
     parser.add_argument("--head-dims", type=numbers, default=[64, 128, 256])
+    parser.add_argument("--kinds", default="full,causal", help=f'of {",".join(KINDS)}; or "all"')
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
 
@@ -76,22 +97,23 @@ def main() -> int:
         import flashcore as fc
 
         targets = fc.targets() if options.targets == "all" else options.targets.split(",")
+        kinds = KINDS if options.kinds == "all" else options.kinds.split(",")
+        if unknown := sorted(set(kinds) - set(KINDS)):
+            parser.error(f"no such kinds: {', '.join(unknown)}; there are {', '.join(KINDS)}")
         rows, failures = [], []
-        line = "{:>8} {:>8} {:>7} {:>11} {:>9} {:>8} {:>9} {:>9} {:>8}"
-        print(line.format("target", "head_dim", "mask", "generate ms", "NVRTC ms", "warm ms",
+        line = "{:>8} {:>8} {:>9} {:>11} {:>9} {:>8} {:>9} {:>9} {:>8}"
+        print(line.format("target", "head_dim", "kind", "generate ms", "NVRTC ms", "warm ms",
                           "registers", "shared B", "lines"))  # fmt: skip
-        for target, head_dim, mask in itertools.product(
-            targets, options.head_dims, ("full", "causal")
-        ):
+        for target, head_dim, kind in itertools.product(targets, options.head_dims, kinds):
             try:
-                row = measure(fc, head_dim, mask, target)
+                row = measure(fc, head_dim, kind, target)
             except fc.Error as error:
-                failures.append(f"{target} head_dim {head_dim} {mask}: {error}")
+                failures.append(f"{target} head_dim {head_dim} {kind}: {error}")
                 continue
             rows.append(row)
             print(
                 line.format(
-                    target, head_dim, mask, f"{row['generate_ms']:.1f}", f"{row['compile_ms']:.0f}",
+                    target, head_dim, kind, f"{row['generate_ms']:.1f}", f"{row['compile_ms']:.0f}",
                     f"{row['warm_ms']:.1f}", row["registers"], row["shared_bytes"],
                     row["source_lines"],
                 ),
