@@ -88,18 +88,28 @@ void KernelPrinter::declare_lane_offsets() {
   }
 }
 
-void KernelPrinter::print_block(BlockId block) {
+/// Where each value is read last; an op that belongs to a mask reads where that is printed.
+void KernelPrinter::note_last_uses(BlockId block) {
   const auto& ops = f_[block].ops;
-  const std::vector<std::size_t> outer_uses = last_use_;
-  const auto outer_block = block_;
+  std::map<ValueId, std::size_t> last;
   for (std::size_t i = 0; i < ops.size(); ++i) {
+    const auto deferred = deferred_.find(i);
+    const std::size_t printed_at = deferred == deferred_.end() ? i : deferred->second;
     const auto note = [&](const Op& op) {
-      for_each_use(op, [&](const ValueId& v) { last_use_[v.index] = i; });
+      for_each_use(op, [&](const ValueId& v) { last[v] = std::max(last[v], printed_at); });
     };
     note(f_[ops[i]]);
     if (f_[ops[i]].body)
       for_each_op(f_, f_[ops[i]].body, [&](const Op& op, BlockId) { note(op); });
   }
+  for (const auto& [value, at] : last) last_use_[value.index] = at;
+}
+
+void KernelPrinter::print_block(BlockId block) {
+  const auto& ops = f_[block].ops;
+  const std::vector<std::size_t> outer_uses = last_use_;
+  const auto outer_block = block_;
+  note_last_uses(block);
   block_ = block;
   find_tanhs(block);
   for (position_ = 0; position_ < ops.size();) {

@@ -65,6 +65,7 @@ class KernelPrinter {
   int looped_bytes(ir::AxisId axis) const;
 
   // kernel_printer.cpp: blocks, scalars, loops
+  void note_last_uses(ir::BlockId block);
   void print_block(ir::BlockId block);
   void print_op(const ir::Op& op);
   void print_scalar(const ir::Op& op);
@@ -161,6 +162,7 @@ class KernelPrinter {
     std::string small, test;  ///< the polynomial, and the test whether it serves; empty until printed
   };
   void find_tanhs(ir::BlockId block);
+  void keep_operands_of_mask(ir::BlockId block, std::size_t mask, std::size_t until);
   [[nodiscard]] bool is_local_of_mask(ir::BlockId block, ir::ValueId value) const;
   [[nodiscard]] bool keeps_hidden(const ir::Op& where, const Tanh& tanh) const;
   [[nodiscard]] const ir::Op* only_reader(ir::BlockId block, ir::ValueId value) const;
@@ -316,7 +318,7 @@ class KernelPrinter {
   std::string mask_guard_;  ///< the test for a tile that a mask cuts, inside a loop that asks it
   bool many_rounds_ = false;  ///< the loop that asks it is not one of a single round
   std::map<ir::ValueId, std::vector<std::size_t>> guarded_;  ///< a mask's own operations, by position
-  std::set<std::size_t> deferred_;  ///< positions that are printed with the mask they belong to
+  std::map<std::size_t, std::size_t> deferred_;  ///< positions that are printed with their mask, and its position
   std::set<std::string> carried_;  ///< variables that loops change
   std::map<ir::ValueId, Tanh> tanhs_;  ///< by what each leaves
   std::set<ir::ValueId> folded_;       ///< values that are a part of one

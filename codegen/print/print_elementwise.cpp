@@ -169,7 +169,7 @@ void KernelPrinter::find_guarded_masks(const Op& loop) {
       if (!inside || !read) continue;
       own.insert(op.results[0]);
       positions.insert(positions.begin(), i);
-      deferred_.insert(i);
+      deferred_[i] = at;
     }
     guarded_[mask.results[0]] = std::move(positions);
   }

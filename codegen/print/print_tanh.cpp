@@ -24,16 +24,19 @@ const Op* KernelPrinter::only_reader(BlockId block, ValueId value) const {
   return nullptr;
 }
 
-/// Finds the tanhs of a block, and what joins each.
+/// Finds the tanhs of a block, and what joins each; one that a mask alone needs stands in the mask's loops.
 void KernelPrinter::find_tanhs(BlockId block) {
   const auto& ops = f_[block].ops;
   std::map<ValueId, std::size_t> made_at;
   for (std::size_t at = 0; at < ops.size(); ++at)
     for (ValueId result : f_[ops[at]].results) made_at[result] = at;
+  const auto stays = [&](const Op* op) {
+    return op && !op->results.empty() && !deferred_.count(made_at.at(op->results[0]));
+  };
   for (OpId id : ops) {
     const Op& op = f_[id];
     if (op.code != OpCode::tanh || f_[op.results[0]].type.axes.size() < 2 ||
-        f_[op.results[0]].home.space != Space::registers)
+        f_[op.results[0]].home.space != Space::registers || !stays(&op))
       continue;
     Tanh tanh{.from = op.operands[0], .value = op.results[0]};
     const Op* product = f_.definition(tanh.from);
@@ -50,12 +53,12 @@ void KernelPrinter::find_tanhs(BlockId block) {
       folded_.insert(tanh.value);
       tanh.value = with.results[0];
     };
-    if (const Op* where = only_reader(block, tanh.value); where && keeps_hidden(*where, tanh)) {
+    if (const Op* where = only_reader(block, tanh.value); stays(where) && keeps_hidden(*where, tanh)) {
       folded_.insert(where->operands[0]);
       join(*where);
       tanh.masked = true;
     }
-    if (const Op* sum = only_reader(block, tanh.value); sum && sum->code == OpCode::fma)
+    if (const Op* sum = only_reader(block, tanh.value); stays(sum) && sum->code == OpCode::fma)
       for (std::size_t k : {0, 1})
         if (sum->operands[1 - k] == tanh.value && f_[sum->operands[k]].type.is_scalar() &&
             f_[sum->operands[2]].type.axes.size() == 1 && !is_source(sum->operands[2])) {
@@ -64,7 +67,8 @@ void KernelPrinter::find_tanhs(BlockId block) {
           tanh.plus = sum->operands[2];
           break;
         }
-    if (const Op* exponential = only_reader(block, tanh.value); exponential && exponential->code == OpCode::exp2) {
+    if (const Op* exponential = only_reader(block, tanh.value);
+        stays(exponential) && exponential->code == OpCode::exp2) {
       join(*exponential);
       tanh.raised = true;
     }
@@ -83,8 +87,10 @@ void KernelPrinter::find_tanhs(BlockId block) {
     tanh.raw = hides ? mask->operands[1] : tanh.from;
     // Two copies for small ones, so that tiles no mask cuts have one without: worth it where rounds are many.
     const bool only_here = hides && many_rounds_ && guarded_.count(tanh.from) && uses_[tanh.from.index] == 2;
-    if (only_here && dies_at(tanh.raw, made_at.at(tanh.from)) && shape_of(tanh.raw) == shape_of(tanh.from))
+    if (only_here && dies_at(tanh.raw, made_at.at(tanh.from)) && shape_of(tanh.raw) == shape_of(tanh.from)) {
       tanh.mask = made_at.at(tanh.from);
+      keep_operands_of_mask(block, *tanh.mask, made_at.at(tanh.value));
+    }
     tanhs_.insert_or_assign(tanh.value, tanh);
   }
 }
@@ -97,6 +103,18 @@ bool KernelPrinter::joins_tanh(ValueId mask) const {
 bool KernelPrinter::is_minus_infinity(ValueId value) const {
   const double* number = constant_of(f_, value);
   return number && std::isinf(*number) && *number < 0;
+}
+
+/// What a mask reads that is printed later than it stands, but for what it hides a part of, in place.
+void KernelPrinter::keep_operands_of_mask(BlockId block, std::size_t mask, std::size_t until) {
+  const auto& ops = f_[block].ops;
+  std::vector<std::size_t> positions = guarded_.at(f_[ops[mask]].results[0]);
+  std::set<ValueId> own{f_[ops[mask]].operands[1]};
+  for (std::size_t at : positions) own.insert(f_[ops[at]].results[0]);
+  positions.push_back(mask);
+  for (std::size_t at : positions)
+    for (ValueId operand : f_[ops[at]].operands)
+      if (!own.count(operand)) last_use_[operand.index] = std::max(last_use_[operand.index], until);
 }
 
 /// Whether what a mask is about to hide may be printed in the mask's own loops: nothing before them can read it then.

@@ -99,6 +99,14 @@ struct Drawn {
     schedule.peel_masks = draw.one_in(2);
     schedule.descending = draw.one_in(2);
     schedule.last_tiles_first = draw.one_in(2);
+    draw_softmax();
+  }
+
+  void draw_softmax() {
+    schedule.fixed_maximum = !draw.one_in(4);
+    schedule.polynomial_exponentials = draw.one_of<int>({0, 0, 1, 2, 8});
+    schedule.softmax_columns = draw.one_of<int>({0, 0, 8, 16, 32});
+    schedule.softmax_distance = schedule.softmax_columns * draw.between(0, 2);
   }
 
   void draw_warpgroups() {
@@ -115,8 +123,7 @@ struct Drawn {
     schedule.wait_late = draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
-    schedule.softmax_columns = draw.one_of<int>({0, 0, 8, 16, 32});
-    schedule.softmax_distance = schedule.softmax_columns * draw.between(0, 2);
+    draw_softmax();
     schedule.sums_by_products = draw.one_in(3);
     schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
     schedule.persistent = draw.one_in(3);  // refused where the mask is surveyed

@@ -192,8 +192,27 @@ std::vector<Variant> variants() {
     return 20 * std::tanh((s.score + bias2.at(0, {s.q_idx, s.kv_idx})) / 20);
   };
   all.push_back(capped_sum);
+  // The mask stands behind the score, and asks for a distance that the score has made.
+  Variant distance = masked("distance_in_mask_and_score",
+                            Mask("q_idx - kv_idx <= 8 * (h + 1) | kv_idx <= q_idx & q_idx // 4 == kv_idx // 4"),
+                            [](const Site& s) {
+                              const bool near = s.kv_idx <= s.q_idx && s.q_idx / 4 == s.kv_idx / 4;
+                              return s.q_idx - s.kv_idx <= 8 * (s.h + 1) || near;
+                            });
+  distance.spec.score = Score("20.0 * tanh(score / 20.0) - log(1 + abs(q_idx - kv_idx))");
+  distance.plain.score = [](const Site& s) {
+    return 20 * std::tanh(s.score / 20) - std::log(1 + std::abs(s.q_idx - s.kv_idx));
+  };
+  all.push_back(distance);
+  // A choice between scores runs where it is made at all, and so does the tanh that no other tile asks for.
+  Variant near = masked("tanh_of_most_keys", Mask("kv_idx <= q_idx"), [](const Site& s) { return s.kv_idx <= s.q_idx; });
+  near.spec.score = Score("where(kv_idx < h + 3, sqrt(abs(score) + 1.5), tanh(score / (abs(score) + 0.5)))");
+  near.plain.score = [](const Site& s) {
+    return s.kv_idx < s.h + 3 ? std::sqrt(std::abs(s.score) + 1.5) : std::tanh(s.score / (std::abs(s.score) + 0.5));
+  };
+  all.push_back(near);
   Variant together = masked(
-      "alibi_softcap_window_and_sinks", sliding_window(40, 0),
+      "alibi_window_and_sinks", sliding_window(40, 0),
       [](const Site& s) { return s.kv_idx >= diagonal(s) - 40 && s.kv_idx <= diagonal(s); },
       given({slopes.tensors[0], logits.tensors[0]}));
   together.spec.score = alibi(first(slopes));
@@ -208,7 +227,7 @@ std::vector<Variant> variants() {
 
 class Variants : public testing::TestWithParam<Variant> {
  protected:
-  void run(DType dtype, bool peel) {
+  void run(DType dtype, bool peel, int softmax_columns = 0) {
     Variant variant = GetParam();
     variant.spec.head_dim = 32;
     variant.spec.dtype = dtype;
@@ -225,6 +244,7 @@ class Variants : public testing::TestWithParam<Variant> {
       schedule.tiles = {{"rows", 32}, {"cols", 16}};
       schedule.warps_m = 2;
       schedule.peel_masks = peel;
+      schedule.softmax_columns = softmax_columns;
       const KernelSource source = generate(program, schedule, find_target("sm_80"));
       for (const Lengths& one : lengths) {
         if (one.nothing_visible != nothing_visible) continue;
@@ -253,6 +273,7 @@ class Variants : public testing::TestWithParam<Variant> {
 
 TEST_P(Variants, AreTheirDefinitionInBf16) { run(DType::bf16, false); }
 TEST_P(Variants, AreTheirDefinitionInF16) { run(DType::f16, true); }
+TEST_P(Variants, AreTheirDefinitionInStrips) { run(DType::bf16, false, 8); }
 
 INSTANTIATE_TEST_SUITE_P(All, Variants, testing::ValuesIn(variants()),
                          [](const auto& info) { return std::string(info.param.name); });

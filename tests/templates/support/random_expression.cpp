@@ -209,6 +209,13 @@ class Grower {
                 {number(Kind::real, draw_.between(1, 8)), make(Kind::real, "tanh", {scaled})});
   }
 
+  /// Whether it calls the function, itself or by a name.
+  [[nodiscard]] bool calls(const ExpressionNode& node, const std::string& function) const {
+    if (node.op == "a") return calls(*parts_.at(static_cast<std::size_t>(node.number)), function);
+    return node.op == function ||
+           std::any_of(node.args.begin(), node.args.end(), [&](const auto& arg) { return calls(*arg, function); });
+  }
+
   ExpressionTree make(Kind kind, std::string op, std::vector<ExpressionTree> args) const {
     ExpressionNode node{kind, std::move(op), std::move(args)};
     measure(node);
@@ -230,6 +237,8 @@ class Grower {
 
  private:
   ExpressionTree small_integer() {
+    // What masks and scores both ask for: they share it in a kernel.
+    if (keys_ && draw_.one_in(8)) return make(Kind::integer, "-", {name("q_idx"), name("kv_idx")});
     switch (draw_.between(0, 9)) {
       case 0:
       case 1:
@@ -416,9 +425,18 @@ RandomExpression draw_score_expression(Draw& draw, const std::vector<CapturedVal
   const ExpressionTree drawn = grow.tame(grow.real(draw.between(1, 4)));
   const ExpressionTree score = grow.name("score");
   const auto real = [&](double value) { return grow.number(Kind::real, value); };
-  switch (draw.between(0, 5)) {
+  switch (draw.between(0, 8)) {
     case 0:
       return grow.finish(drawn);
+    case 6:  // capped: as it is, a sum, or what is no sum
+    case 7:
+    case 8: {
+      const ExpressionTree sum = grow.make(Kind::real, "+", {score, drawn});
+      const ExpressionTree capped = draw.one_of<ExpressionTree>({score, sum, grow.make(Kind::real, "abs", {sum})});
+      const ExpressionTree cap = real(draw.one_of<double>({2, 8, 16}));
+      const ExpressionTree share = grow.make(Kind::real, "/", {capped, cap});
+      return grow.finish(grow.make(Kind::real, "*", {cap, grow.make(Kind::real, "tanh", {share})}));
+    }
     case 1:
       return grow.finish(
           grow.make(Kind::real, "*", {score, grow.make(Kind::real, "tanh", {drawn})}));
@@ -428,8 +446,10 @@ RandomExpression draw_score_expression(Draw& draw, const std::vector<CapturedVal
           {grow.condition(2), grow.make(Kind::real, "+", {score, drawn}), real(-INFINITY)});
       return grow.finish(hidden);
     }
-    case 3:  // large: one key takes nearly all
-      return grow.finish(grow.make(Kind::real, "*", {drawn, real(draw.between(4, 12))}));
+    case 3: {  // large: one key takes nearly all; but a tanh is off by up to 2e-7, and so many times that
+      const int times = draw.between(4, 12);
+      return grow.finish(grow.calls(*drawn, "tanh") ? drawn : grow.make(Kind::real, "*", {drawn, real(times)}));
+    }
     default:
       return grow.finish(grow.make(Kind::real, "+", {score, drawn}));
   }
