@@ -1,5 +1,6 @@
 #include "codegen/schedule_checks.h"
 
+#include "codegen/analysis/position_axis.h"
 #include "codegen/layout/register_split.h"
 
 #include <algorithm>
@@ -146,9 +147,9 @@ void turns(const Look& look) {
 
 void outer_stages(const Look& look) {
   const Schedule& s = look.schedule;
-  if (s.outer_stages == 1 || (s.outer_stages == 2 && s.persistent)) return;
+  if (s.outer_stages == 1 || (s.outer_stages == 2 && s.has_next_tiles())) return;
   look.refuse(
-      fmt::format("outer_stages = {}{}", s.outer_stages, s.persistent ? "" : " without persistent = true"),
+      fmt::format("outer_stages = {}{}", s.outer_stages, s.has_next_tiles() ? "" : " without persistent = true"),
       "a tile loaded outside loops has one slot, or two where a block works through several tiles", "1",
       [](Schedule& other) { other.outer_stages = 1; }, "outer_stages = 1");
 }
@@ -226,6 +227,25 @@ void persistence(const Look& look) {
       look.refuse(
           "persistent = true with a ragged axis", fmt::format("a block places {} once", axis.name),
           "persistent = false", [](Schedule& other) { other.persistent = false; }, "persistent = false");
+}
+
+void positions(const Look& look) {
+  const Schedule& s = look.schedule;
+  if (s.positions_per_block == 1) return;
+  const auto refuse = [&](const std::string& beside, std::string why, std::string fix = "positions_per_block = 1") {
+    look.refuse(
+        fmt::format("positions_per_block = {}{}", s.positions_per_block, beside), std::move(why), std::move(fix),
+        [](Schedule& other) { other.positions_per_block = 1; }, "positions_per_block = 1");
+  };
+  if (s.positions_per_block < 1) return refuse("", "a block computes something", "1 or more");
+  if (!last_position_axis(look.f)) return refuse("", "the program has no parallel axis but those of tiles");
+  if (s.copy != CopyInstruction::tma || !s.producer)
+    refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",
+           "what brings the next position's loads during a store is the producer");
+  if (s.persistent) refuse(" with persistent = true", "a persistent block goes through all tiles as it is");
+  if (s.loop_blocks > 1)
+    refuse(fmt::format(" with loop_blocks = {}", s.loop_blocks),
+           "blocks that share out a loop work on one tile of rows, and all are there at once");
 }
 
 void loop_blocks(const Look& look) {
@@ -347,9 +367,9 @@ void missing_tiles(const Look& look) {
 
 constexpr Rule rules[] = {instruction,    copies,           warpgroups,     register_shares, no_producer,
                           chains,         columns,          exponentials,   turns,           sums_by_products,
-                          outer_stages,   persistence,      tile_order,     loop_blocks,     number_formats,
-                          register_limit, shared_limit,     resident_blocks, tiles,          warps,
-                          stages,         missing_tiles};
+                          outer_stages,   persistence,      positions,      tile_order,      loop_blocks,
+                          number_formats, register_limit,   shared_limit,   resident_blocks, tiles,
+                          warps,          stages,           missing_tiles};
 
 }  // namespace
 

@@ -140,6 +140,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("turns", schedule.turns);
   visit("persistent", schedule.persistent);
   visit("tile_order", schedule.tile_order);
+  visit("positions_per_block", schedule.positions_per_block);
   visit("outer_stages", schedule.outer_stages);
   visit("loop_blocks", schedule.loop_blocks);
   visit("producer", schedule.producer);

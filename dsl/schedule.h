@@ -102,7 +102,10 @@ struct Schedule {
   /// As many blocks as fit on the GPU work through all tiles; the next one's loads start during a store.
   bool persistent = false;
   TileOrder tile_order = TileOrder::rounds;  ///< of persistent blocks
-  /// Slots for a tile that is loaded outside loops. With two, a persistent block loads it for its next tile
+  /// A block goes through so many positions of the last parallel axis (attention's heads) one after the other, with
+  /// what it has found out in front of them: which tiles hold something visible, and where its sequence lies.
+  int positions_per_block = 1;
+  /// Slots for a tile that is loaded outside loops. With two, a block of several tiles loads it for its next one
   /// while this one's is in use, and a warpgroup that is done goes on before the others are.
   int outer_stages = 1;
   /// Blocks of a cluster that share out the tiles of a loop: 1, 2, 4 or 8. What each has carried to its end
@@ -123,6 +126,8 @@ struct Schedule {
   [[nodiscard]] int threads() const {
     return consumer_threads() + (copy == CopyInstruction::tma && producer ? 128 : 0);
   }
+  /// Whether a block computes one tile after the other.
+  [[nodiscard]] bool has_next_tiles() const { return persistent || positions_per_block > 1; }
   bool operator==(const Schedule&) const = default;
 };
 

@@ -1,4 +1,4 @@
-// In a persistent block the producer comes to the next tile while the consumers still read the operand that this one
+// In a block of several tiles the producer comes to the next tile while the consumers still read the operand that this one
 // keeps for its whole loop, in its only slot. The slots that a loop's first product reads are free before that one is,
 // so the first of their fills comes in front:
 //
@@ -91,7 +91,7 @@ void advance_in(Function& f, BlockId producer) {
 }  // namespace
 
 void advance_fills(Function& f, const PassContext& context) {
-  if (!context.schedule.persistent) return;
+  if (!context.schedule.has_next_tiles()) return;
   for (OpId id : std::vector(f[f.body].ops))
     if (f[id].code == OpCode::producer) advance_in(f, f[id].body);
 }

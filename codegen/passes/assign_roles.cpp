@@ -14,6 +14,7 @@
 #include <set>
 #include <vector>
 
+#include "codegen/analysis/position_axis.h"
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -40,6 +41,7 @@ class RoleAssignment {
     if (schedule_.persistent && placed)
       throw ScheduleError({fmt::format("persistent = true for {}", f_.name),
                            "a block finds out once which tiles hold something visible", "persistent = false", {}});
+    check_positions();
     const BlockId producer = f_.add_block(), consumers = f_.add_block();
     std::vector<OpId> front, rest;
     for (OpId id : program) (in_front_.count(id) ? front : rest).push_back(id);
@@ -62,6 +64,19 @@ class RoleAssignment {
   }
 
  private:
+  /// What stands in front serves all positions that a block goes through.
+  void check_positions() const {
+    if (schedule_.positions_per_block == 1) return;
+    const AxisId axis = last_position_axis(f_);
+    for (OpId id : in_front_)
+      if (asks_for_position(f_, f_[id], axis))
+        throw ScheduleError({fmt::format("positions_per_block = {} for {}", schedule_.positions_per_block, f_.name),
+                             fmt::format("a block finds out once which tiles hold something visible, and here that "
+                                         "depends on the position along {}",
+                                         f_[axis].name),
+                             "positions_per_block = 1", f_[id].where});
+  }
+
   [[nodiscard]] bool in_shared(const Op& op) const {
     return op.code == OpCode::load && f_[op.results[0]].home.space == Space::shared;
   }

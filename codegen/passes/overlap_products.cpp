@@ -31,7 +31,7 @@ class Overlap {
     for (OpId id : std::vector(f_[f_.body].ops)) {
       if (f_[id].code != OpCode::consumers) continue;
       block(f_[id].body);
-      release_slots(f_, f_[id].body, schedule_.persistent);
+      release_slots(f_, f_[id].body, schedule_.has_next_tiles());
     }
     remove_dead_ops(f_);
   }

@@ -52,11 +52,11 @@ class StoreStaging {
     const Op store = f_[id];
     const TileType type = f_[store.operands[0]].type;
     Buffer buffer{f_[store.tensor].name + "_tile", type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1};
-    // A persistent block asks for its next operand as soon as this one's has been read, if the output leaves
+    // A block of several tiles asks for its next operand as soon as this one's has been read, if the output leaves
     // it its place.
     if (by_engine()) {
       const bool room = has_room(buffer);
-      if (!schedule_.persistent || !room) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
+      if (!schedule_.has_next_tiles() || !room) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
       if (!buffer.over && !room) return 0;  // its lanes hold chunks of it as well
     }
     const BufferId over = buffer.over;

@@ -56,6 +56,7 @@ class KernelPrinter {
   std::string stride(ir::TensorId tensor, std::size_t dim) const;
 
   // print_tiles.cpp: the tiles of persistent blocks
+  [[nodiscard]] ir::AxisId walked_axis() const;
   [[nodiscard]] bool draws_tiles() const;
   void open_tiles(Writer::Scopes& scopes);
   void print_drawn_tile(bool produces);
@@ -298,6 +299,7 @@ class KernelPrinter {
   Ring drawn_;  ///< of the tiles that the producer draws
   std::string part_;  ///< which block of its cluster this is
   std::string section_, section_blocks_, section_positions_;
+  std::string walked_begin_, walked_end_;  ///< the positions that a block goes through
   std::string block_count_;  ///< of a persistent kernel: how many tiles there are for all blocks
 
   std::vector<std::string> storage_;   ///< by value: variable, array or address

@@ -134,13 +134,16 @@ std::vector<AxisId> KernelPrinter::plan_grid() {
   source_.grid.clear();
   for (AxisId axis : order)
     source_.grid.push_back(
-        {f_[axis].name, f_[axis].extent, f_[axis].tile, scalar_named(f_[axis].longest)});
+        {f_[axis].name, f_[axis].extent, axis == walked_axis() ? schedule_.positions_per_block : f_[axis].tile,
+         scalar_named(f_[axis].longest)});
   return order;
 }
 
 std::string KernelPrinter::blocks_along(AxisId id) const {
   const Axis& axis = f_[id];
   const std::string length = axis.longest.empty() ? extent_text(axis.extent) : "p." + axis.longest;
+  if (id == walked_axis())
+    return fmt::format("({} + {}) / {}", length, schedule_.positions_per_block - 1, schedule_.positions_per_block);
   if (axis.kind != AxisKind::parallel_tiles) return length;
   if (axis.longest.empty() && axis.extent.is_static())
     return std::to_string((axis.extent.value + axis.tile - 1) / axis.tile);
@@ -150,8 +153,8 @@ std::string KernelPrinter::blocks_along(AxisId id) const {
 /// The number of a block along an axis, and where its tile begins.
 void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool needs_count) {
   const Axis& axis = f_[id];
-  const bool tiled = axis.kind == AxisKind::parallel_tiles;
-  const std::string name = names_.unique(tiled ? axis.name + "_tile" : axis.name);
+  const bool tiled = axis.kind == AxisKind::parallel_tiles, walked = id == walked_axis();
+  const std::string name = names_.unique(tiled ? axis.name + "_tile" : walked ? axis.name + "_run" : axis.name);
   std::string count = blocks_along(id);
   if (needs_count || axis.descending) {
     // Unsigned numbers divide in half the instructions.
@@ -162,6 +165,13 @@ void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool 
   if (axis.descending) text = fmt::format("{} - 1 - {}", count, text);
   out_.line("const int {} = {};", name, text);
   if (needs_count) out_.line("{} /= {};", index, count);
+  if (walked) {
+    walked_begin_ = names_.unique(axis.name + "_begin");
+    walked_end_ = names_.unique(axis.name + "_end");
+    out_.line("const int {} = {} * {};", walked_begin_, name, schedule_.positions_per_block);
+    out_.line("const int {} = fc::min({} + {}, {});", walked_end_, walked_begin_, schedule_.positions_per_block, extent(id));
+    return;
+  }
   begins_[id.index] = name;
   if (!tiled) return;
   const std::string first = names_.unique(axis.name + "_begin");

@@ -182,7 +182,7 @@ void KernelPrinter::print_role(const Op& op) {
     if (produces) scopes.push_back(out_.block("if (thread == {})", warps * 32));
     declare_ring_places(op);
     if (!produces && schedule_.alternate) print_turns(op, true);
-    if (schedule_.persistent) open_tiles(scopes);
+    if (schedule_.has_next_tiles()) open_tiles(scopes);
     print_block(op.body);
     print_drawn_tile(produces);
   }
@@ -290,7 +290,9 @@ void KernelPrinter::print_release(const Op& op) {
     const auto& ops = f_[block_].ops;
     const auto loop = std::find_if(ops.begin(), ops.end(), [&](OpId id) { return f_[id].once && f_[id].axis == op.axis; });
     const auto [first, last] = loop_bounds(f_[*loop]);
-    otherwise.push_back(out_.block("if ({} >= {})", first, last));
+    // Between its bounds a survey may have found nothing.
+    otherwise.push_back(f_[*loop].buffer ? out_.block("if (!({}))", is_tile(f_[*loop], first_tile(f_[*loop])))
+                                         : out_.block("if ({} >= {})", first, last));
   }
   out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(ring.empty, ring.slot));
   print_next_slot(f_[op.buffer].stages, ring);

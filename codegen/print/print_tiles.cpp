@@ -1,17 +1,29 @@
-// Persistent blocks: the tiles of all blocks in one row, and how a block comes from one of them to the next.
+// Blocks of several tiles: how one comes from a tile to the next. A persistent block takes them from the tiles of all
+// blocks in one row; any other may have a run of positions, heads for instance, along which its tile stays where it is.
 //
 // In rounds every block knows its tiles by itself. From a counter the producer draws them, each once it has asked
 // for all loads of the one before, and hands the numbers on to the consumers by a ring of two.
+#include "codegen/analysis/position_axis.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
 
 using namespace ir;
 
+AxisId KernelPrinter::walked_axis() const {
+  return schedule_.positions_per_block > 1 ? last_position_axis(f_) : AxisId{};
+}
+
 bool KernelPrinter::draws_tiles() const { return rings_.drawn_at > 0; }
 
 /// The loop over tiles around all that a role does. Behind a tile's work stands `print_drawn_tile`.
 void KernelPrinter::open_tiles(Writer::Scopes& scopes) {
+  if (const AxisId axis = walked_axis()) {
+    const std::string name = names_.unique(f_[axis].name);
+    scopes.push_back(out_.block("for (int {0} = {1}; {0} < {2}; ++{0})", name, walked_begin_, walked_end_));
+    begins_[axis.index] = name;
+    return;
+  }
   print_block_count();
   if (draws_tiles()) {
     drawn_.slot = names_.unique("drawn_slot");

@@ -47,6 +47,7 @@ class Schedule:
     turns: Literal["products", "scores"] = "products"
     persistent: bool = False
     tile_order: Literal["rounds", "counter"] = "rounds"
+    positions_per_block: int = 1
     outer_stages: int = 1
     loop_blocks: int = 1
     producer: bool = True

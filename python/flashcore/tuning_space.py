@@ -102,8 +102,14 @@ FAMILIES = (
             ),
             "persistent": Choice(_BOOL),
             "tile_order": Choice(("rounds", "counter"), lambda genes, spec: genes["persistent"]),
-            "outer_stages": Choice((1, 2), lambda genes, spec: genes["persistent"]),
-            "loop_blocks": Choice((1, 2, 4), lambda genes, spec: not genes["persistent"]),
+            "positions_per_block": Choice((1, 2, 4, 8), lambda genes, spec: not genes["persistent"]),
+            "outer_stages": Choice(
+                (1, 2), lambda genes, spec: genes["persistent"] or genes["positions_per_block"] > 1
+            ),
+            "loop_blocks": Choice(
+                (1, 2, 4),
+                lambda genes, spec: not genes["persistent"] and genes["positions_per_block"] == 1,
+            ),
             "producer": Choice(_BOOL, lambda genes, spec: genes["warps_m"] == 4),
             "producer_registers": Choice((0, 24, 32, 40, 56), lambda genes, spec: genes["producer"]),
             "consumer_registers": Choice((0, *range(152, 249, 8))),

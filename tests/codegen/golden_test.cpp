@@ -219,6 +219,15 @@ const Golden kernels[] = {
        spec.mask = documents({"doc", DType::i32, 2}) & causal();
        return attention(spec, warpgroups(64, 64), "sm_90a");
      }},
+    {"attention_hopper_heads_in_turn",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.mask = documents({"doc", DType::i32, 1});
+       Schedule schedule = warpgroups(64, 64);
+       schedule.positions_per_block = 4;
+       return attention(spec, schedule, "sm_90a");
+     }},
     {"matrix_product_hopper",
      [] {
        Schedule schedule = schedule_of({{"m", 128}, {"n", 128}, {"k", 64}}, 8);

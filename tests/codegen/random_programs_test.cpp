@@ -138,6 +138,7 @@ class RandomProgram {
     s.overlap_products = one_in(2);
     s.scale_late = one_in(2);
     s.persistent = one_in(2);
+    if (!s.persistent) s.positions_per_block = one_of({1, 2});
   }
 
   int between(int low, int high) {

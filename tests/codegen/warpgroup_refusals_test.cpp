@@ -190,6 +190,44 @@ TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
             "  try: persistent = false");
 }
 
+TEST(WarpgroupRefusals, PositionsOfABlock) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = warpgroups(128, 64);
+  schedule.positions_per_block = 4, schedule.outer_stages = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  schedule.positions_per_block = 0, schedule.outer_stages = 1;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "positions_per_block = 0\n"
+            "  why: a block computes something\n"
+            "  try: 1 or more");
+  schedule.positions_per_block = 2, schedule.persistent = true;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "positions_per_block = 2 with persistent = true\n"
+            "  why: a persistent block goes through all tiles as it is\n"
+            "  try: positions_per_block = 1");
+  schedule.persistent = false, schedule.loop_blocks = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "positions_per_block = 2 with loop_blocks = 2\n"
+            "  why: blocks that share out a loop work on one tile of rows, and all are there at once\n"
+            "  try: positions_per_block = 1");
+  schedule = tiles({{"rows", 64}, {"cols", 64}});
+  schedule.positions_per_block = 2;
+  EXPECT_EQ(refused(program, schedule).words,
+            "positions_per_block = 2 without copy = tma\n"
+            "  why: what brings the next position's loads during a store is the producer\n"
+            "  try: positions_per_block = 1");
+  // What the tiles of one head see says nothing of another's.
+  schedule = warpgroups(128, 64);
+  schedule.positions_per_block = 2;
+  AttentionSpec by_head = head_dim(64);
+  by_head.mask = Mask("(q_idx + h) // 40 == kv_idx // 40");
+  EXPECT_EQ(refused(attention_forward(by_head), schedule, "sm_90a").words,
+            "positions_per_block = 2 for attention_forward\n"
+            "  why: a block finds out once which tiles hold something visible, and here that depends on the position "
+            "along head\n"
+            "  try: positions_per_block = 1");
+}
+
 TEST(WarpgroupRefusals, ChainsOfReductions) {
   Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
   schedule.reduction_chains = 3;

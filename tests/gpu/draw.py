@@ -128,6 +128,8 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         changes["producer"] = pick.random() < 0.95
     if warps == 4:
         changes["alternate"] = pick.random() < 0.05
+    walks = changes["producer"] and not changes["persistent"] and pick.random() < 0.5
+    several = changes["persistent"] or walks
     cols = 16 * pick.randint(1, 16)
     if pick.random() < 0.9:
         fitting = [n for n in range(16, 257, 16) if fits(spec, warps, n, stages)]
@@ -147,7 +149,9 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "turns": pick.choice(["products", "scores"]),
         "tile_order": pick.choice(["rounds", "counter"]) if changes["persistent"] else "rounds",
         "blocks_per_processor": pick.choice([1, 1, 2, 3]) if warps == 4 else 1,
-        "loop_blocks": 1 if changes["persistent"] else pick.choice([1, 1, 2, 4]),
+        "positions_per_block": pick.choice([2, 3, 4]) if walks else 1,
+        "outer_stages": pick.choice([1, 2]) if several else 1,
+        "loop_blocks": 1 if several else pick.choice([1, 1, 2, 4]),
         "producer_registers": 0,
         "consumer_registers": 0,
     }

@@ -286,6 +286,8 @@ INSTANTIATE_TEST_SUITE_P(
                               s.tile_order = TileOrder::counter;
                               s.outer_stages = 2;
                             }},
+                    Variant{"heads_in_turn", 2,
+                            [](Schedule& s) { s.persistent = false, s.positions_per_block = 8, s.outer_stages = 2; }},
                     Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }},
                     Variant{"output_over_the_query", 2, [](Schedule& s) { s.shared_limit = 9000; }, false}),
     [](const auto& info) { return std::string(info.param.name); });

@@ -227,7 +227,7 @@ std::vector<Variant> variants() {
 
 class Variants : public testing::TestWithParam<Variant> {
  protected:
-  void run(DType dtype, bool peel, int softmax_columns = 0) {
+  void run(DType dtype, const Schedule& schedule, const char* target = "sm_80") {
     Variant variant = GetParam();
     variant.spec.head_dim = 32;
     variant.spec.dtype = dtype;
@@ -240,12 +240,7 @@ class Variants : public testing::TestWithParam<Variant> {
         plain.visible = [](const Site&) { return false; };
       }
       const Program program = attention_forward(spec);
-      Schedule schedule;
-      schedule.tiles = {{"rows", 32}, {"cols", 16}};
-      schedule.warps_m = 2;
-      schedule.peel_masks = peel;
-      schedule.softmax_columns = softmax_columns;
-      const KernelSource source = generate(program, schedule, find_target("sm_80"));
+      const KernelSource source = generate(program, schedule, find_target(target));
       for (const Lengths& one : lengths) {
         if (one.nothing_visible != nothing_visible) continue;
         SCOPED_TRACE(one.name);
@@ -271,9 +266,31 @@ class Variants : public testing::TestWithParam<Variant> {
   }
 };
 
-TEST_P(Variants, AreTheirDefinitionInBf16) { run(DType::bf16, false); }
-TEST_P(Variants, AreTheirDefinitionInF16) { run(DType::f16, true); }
-TEST_P(Variants, AreTheirDefinitionInStrips) { run(DType::bf16, false, 8); }
+Schedule small_tiles() {
+  Schedule schedule;
+  schedule.tiles = {{"rows", 32}, {"cols", 16}};
+  schedule.warps_m = 2;
+  return schedule;
+}
+
+TEST_P(Variants, AreTheirDefinitionInBf16) { run(DType::bf16, small_tiles()); }
+TEST_P(Variants, AreTheirDefinitionInF16) {
+  Schedule schedule = small_tiles();
+  schedule.peel_masks = true;
+  run(DType::f16, schedule);
+}
+TEST_P(Variants, AreTheirDefinitionInStrips) {
+  Schedule schedule = small_tiles();
+  schedule.softmax_columns = 8;
+  run(DType::bf16, schedule);
+}
+TEST_P(Variants, AreTheirDefinitionOnHopper) {
+  Schedule schedule;
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.tiles = {{"rows", 64}, {"cols", 16}};
+  run(DType::bf16, schedule, "sm_90a");
+}
 
 INSTANTIATE_TEST_SUITE_P(All, Variants, testing::ValuesIn(variants()),
                          [](const auto& info) { return std::string(info.param.name); });

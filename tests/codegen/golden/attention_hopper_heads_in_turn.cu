@@ -1,0 +1,530 @@
+struct Parameters {
+  fc::tensor_map k_tiles;  // of 64 x 64
+  fc::tensor_map q_tiles;  // of 64 x 64
+  fc::tensor_map v_tiles;  // of 64 x 64
+  fc::tensor_map o_tiles;  // of 64 x 64
+  const fc::bf16* q;
+  const fc::bf16* k;
+  const fc::bf16* v;
+  fc::bf16* o;
+  const int* doc;
+  fc::i64 q_stride_0, q_stride_1, q_stride_2;  // elements
+  fc::i64 k_stride_0, k_stride_1, k_stride_2;  // elements
+  fc::i64 v_stride_0, v_stride_1, v_stride_2;  // elements
+  fc::i64 o_stride_0, o_stride_1, o_stride_2;  // elements
+  fc::i64 doc_stride_0;  // elements
+  int B;
+  int H;
+  int Sq;
+  int Sk;
+  int doc_n0;
+  float scale;
+};
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+attention_forward(const __grid_constant__ Parameters p) {
+  const int rows_tile = fc::block_x();
+  const int rows_begin = rows_tile * 64;
+  const int head_run = fc::block_y();
+  const int head_begin = head_run * 4;
+  const int head_end = fc::min(head_begin + 4, p.H);
+  const int batch = fc::block_z();
+  const int thread = fc::thread_index(), lane = thread % 32, warp = fc::uniform(thread / 32);
+  const fc::u32 shared = fc::shared_base();
+  const int rows_lane = lane;
+  const int cols_lane = lane;
+  const int rows_lane_2 = warp % 4 * 16 + lane / 4;
+  const int dv_lane = lane % 4 * 2;
+  const int cols_lane_2 = lane % 4 * 2;
+  const int t0 = fc::min((((p.Sk + -1) >> 6) + 1), ((p.Sk + 63) / 64));
+  const int cols_end = fc::max(0, t0);
+  int t1[2][1];
+  // t1 = gather(min(index(rows), (fc::min((rows_begin + 64), p.Sq) - 1)))
+  #pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int t2 = fc::min((rows_begin + rows_lane + i * 32), (fc::min((rows_begin + 64), p.Sq) - 1));
+    t1[i][0] = fc::gather(p.doc, t2 * p.doc_stride_0, fc::within(t2, p.doc_n0));
+  }
+  // reduce_min = reduce_min(t1, rows)
+  int t3 = 2147483647;
+  #pragma unroll
+  for (int i = 0; i < 2; ++i)
+    t3 = fc::min(t3, t1[i][0]);
+  t3 = fc::min(t3, fc::shuffle_xor(t3, 1));
+  t3 = fc::min(t3, fc::shuffle_xor(t3, 2));
+  t3 = fc::min(t3, fc::shuffle_xor(t3, 4));
+  t3 = fc::min(t3, fc::shuffle_xor(t3, 8));
+  t3 = fc::min(t3, fc::shuffle_xor(t3, 16));
+  // reduce_max = reduce_max(t1, rows)
+  int t4 = -2147483647 - 1;
+  #pragma unroll
+  for (int i = 0; i < 2; ++i)
+    t4 = fc::max(t4, t1[i][0]);
+  t4 = fc::max(t4, fc::shuffle_xor(t4, 1));
+  t4 = fc::max(t4, fc::shuffle_xor(t4, 2));
+  t4 = fc::max(t4, fc::shuffle_xor(t4, 4));
+  t4 = fc::max(t4, fc::shuffle_xor(t4, 8));
+  t4 = fc::max(t4, fc::shuffle_xor(t4, 16));
+
+  // which tiles of cols hold something visible, and something hidden
+  for (int cols_group = 0 / 8 + warp; cols_group < 512 && cols_group * 8 < cols_end; cols_group += 8) {
+    fc::u32 found = 0;
+    #pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      const int cols_begin = (cols_group * 8 + n) * 64;
+      bool t5[2][1];
+      // t5 = logical_and(logical_and(le(t3, gather(index(cols))), le(gather(index(cols)), t4)), lt(index(cols), extent(cols)))
+      bool t6[2][1];
+      // t6 = logical_and(logical_and(ge(t3, gather(index(cols))), ge(gather(index(cols)), t4)), lt(index(cols), extent(cols)))
+      #pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int t7 = fc::gather(p.doc, (cols_begin + cols_lane + i * 32) * p.doc_stride_0, fc::within((cols_begin + cols_lane + i * 32), p.doc_n0));
+        const bool t8 = t7 <= t4;
+        const bool t9 = t3 <= t7;
+        const bool t10 = t9 && t8;
+        const bool t11 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
+        t5[i][0] = t10 && t11;
+        const bool t12 = t7 >= t4;
+        const bool t13 = t3 >= t7;
+        const bool t14 = t13 && t12;
+        t6[i][0] = t14 && t11;
+      }
+      #pragma unroll
+      for (int i = 0; i < 2; ++i)
+        found |= (t5[i][0] ? 1u : 0u) << n | (t6[i][0] ? 0u : 256u) << n;
+    }
+    fc::note_tiles(shared + cols_group * 4, found, lane);
+  }
+  // where a ring's slots say that they are full, and that they are empty
+  const fc::u32 query_full = shared + 51232, query_empty = shared + 51240;
+  const fc::u32 key_full = shared + 51200, key_empty = shared + 51216;
+  const fc::u32 value_full = shared + 51248, value_empty = shared + 51264;
+  if (thread == 0) {
+    fc::prefetch_map(p.k_tiles);
+    fc::prefetch_map(p.q_tiles);
+    fc::prefetch_map(p.v_tiles);
+    fc::prefetch_map(p.o_tiles);
+    fc::init_mbarrier(query_full, 1);
+    fc::init_mbarrier(query_empty, 1);
+    for (int slot = 0; slot < 2; ++slot) {
+      fc::init_mbarrier(key_full + slot * 8, 1);
+      fc::init_mbarrier(key_empty + slot * 8, 1);
+    }
+    for (int slot = 0; slot < 2; ++slot) {
+      fc::init_mbarrier(value_full + slot * 8, 1);
+      fc::init_mbarrier(value_empty + slot * 8, 1);
+    }
+    fc::publish_mbarriers();
+  }
+  fc::barrier();
+
+  if (warp >= 4) {
+    if (thread == 128) {
+      int key_slot = 0, key_phase = 0;
+      int query_phase = 0;
+      int value_slot = 0, value_phase = 0;
+      for (int head = head_begin; head < head_end; ++head) {
+        // cols tiles of 64
+        if (const int cols_tile_2 = fc::tile_before<512>(shared, cols_end, 0); cols_tile_2 >= 0) {
+          const int cols_begin_2 = cols_tile_2 * 64;
+          // key <- k
+          fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
+          fc::arrive_expecting(key_full + key_slot * 8, 8192);
+          fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_2, head, batch);
+          if (++key_slot == 2) {
+            key_slot = 0;
+            key_phase ^= 1;
+          }
+        }
+        // query <- q
+        fc::await_phase(query_empty, query_phase ^ 1);
+        fc::arrive_expecting(query_full, 8192);
+        fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
+        query_phase ^= 1;
+
+        // cols tiles of 64
+        if (const int cols_tile_3 = fc::tile_before<512>(shared, cols_end, 0); cols_tile_3 >= 0) {
+          const int cols_begin_3 = cols_tile_3 * 64;
+          // value <- v
+          fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
+          fc::arrive_expecting(value_full + value_slot * 8, 8192);
+          fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_3, head, batch);
+          if (++value_slot == 2) {
+            value_slot = 0;
+            value_phase ^= 1;
+          }
+
+          // cols tiles of 64
+          for (int cols_tile_4 = fc::tile_before<512>(shared, cols_tile_3, 0), next_tile; cols_tile_4 >= 0; cols_tile_4 = next_tile) {
+            next_tile = fc::tile_before<512>(shared, cols_tile_4, 0);
+            const int cols_begin_4 = cols_tile_4 * 64;
+            // key <- k
+            fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
+            fc::arrive_expecting(key_full + key_slot * 8, 8192);
+            fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_4, head, batch);
+            if (++key_slot == 2) {
+              key_slot = 0;
+              key_phase ^= 1;
+            }
+            // value <- v
+            fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
+            fc::arrive_expecting(value_full + value_slot * 8, 8192);
+            fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_4, head, batch);
+            if (++value_slot == 2) {
+              value_slot = 0;
+              value_phase ^= 1;
+            }
+          }
+        }
+      }
+    }
+  }
+  else {
+    int query_phase_2 = 0;
+    int key_slot_2 = 0, key_phase_2 = 0;
+    int value_slot_2 = 0, value_phase_2 = 0;
+    for (int head_2 = head_begin; head_2 < head_end; ++head_2) {
+      const float scale_log2 = p.scale * 1.442695f;
+      fc::await_phase(query_full, query_phase_2);
+      const fc::u32 query = shared + 2048;
+
+      float row_max[1][2];
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_max[0][e] = fc::lowest();
+      float row_sum[1][2] = {};
+      float out[1][8][4] = {};
+      // cols tiles of 64
+      if (const int cols_tile_5 = fc::tile_before<512>(shared, cols_end, 0); cols_tile_5 >= 0) {
+        const int cols_begin_5 = cols_tile_5 * 64;
+        fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+        const fc::u32 key = shared + 10240 + key_slot_2 * 8192;
+        // scores = dot(query, transpose(key)), started
+        float scores[1][8][4];
+        fc::pin(scores);
+        fc::open_products();
+        {
+          const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
+          const fc::u64 b = fc::matrix(key, 64, 0);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
+        }
+        fc::commit_products();
+        fc::await_products<0>();
+        fc::pin(scores);
+        if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+        if (++key_slot_2 == 2) {
+          key_slot_2 = 0;
+          key_phase_2 ^= 1;
+        }
+        if (fc::tile_is_masked<512>(shared, cols_tile_5)) {
+          int t15[1][2];
+          // t15 = gather(index(rows))
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t15[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_0, fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n0));
+          int t16[8][2];
+          // t16 = gather(index(cols))
+          #pragma unroll
+          for (int i = 0; i < 8; ++i)
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t16[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2 + i * 8 + e) * p.doc_stride_0, fc::within((cols_begin_5 + cols_lane_2 + i * 8 + e), p.doc_n0));
+          bool t17[8][2];
+          // t17 = lt(index(cols), extent(cols))
+          #pragma unroll
+          for (int i = 0; i < 8; ++i)
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t17[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
+          // scores = where(logical_and(eq(t15, t16), t17), scores, -inf)
+          #pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const bool t18 = t15[0][(e / 2)] == t16[j][(e % 2)];
+              const bool t19 = t18 && t17[j][(e % 2)];
+              scores[0][j][e] = t19 ? scores[0][j][e] : -fc::infinity();
+            }
+          }
+        }
+        // reduce_max = reduce_max(scores, cols)
+        float t20[1][2];
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t20[0][e] = -fc::infinity();
+        #pragma unroll
+        for (int j = 0; j < 8; ++j)
+          #pragma unroll
+          for (int e = 0; e < 4; ++e)
+            t20[0][(e / 2)] = fc::max(t20[0][(e / 2)], scores[0][j][e]);
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 1));
+          t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 2));
+        }
+        float new_max[1][2];
+        // new_max = max(row_max, mul(t20, scale_log2))
+        float decay[1][2];
+        // decay = exp2(sub(row_max, new_max))
+        float t21[1][2];
+        // t21 = neg(new_max)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const float t22 = t20[0][e] * scale_log2;
+          new_max[0][e] = fc::max(row_max[0][e], t22);
+          const float t23 = row_max[0][e] - new_max[0][e];
+          decay[0][e] = fc::exp2(t23);
+          t21[0][e] = -new_max[0][e];
+        }
+        float probs[1][8][4];
+        // probs = exp2(fma(scores, scale_log2, t21))
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          #pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const float t24 = fc::fma(scores[0][j][e], scale_log2, t21[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t24);
+          }
+        }
+        // reduce_sum = reduce_sum(probs, cols), each lane its share
+        float t25[1][2] = {};
+        #pragma unroll
+        for (int j = 0; j < 8; ++j)
+          #pragma unroll
+          for (int e = 0; e < 4; ++e)
+            t25[0][(e / 2)] = t25[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t25)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t25[0][e]);
+        // probs_operand: probs as a left operand
+        fc::u32 probs_operand[1][4][4];
+        #pragma unroll
+        for (int i = 0; i < 1; ++i)
+          #pragma unroll
+          for (int k = 0; k < 4; ++k)
+            #pragma unroll
+            for (int r = 0; r < 4; ++r)
+              probs_operand[i][k][r] =
+                  fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
+        // out = mul(out, decay)
+        #pragma unroll
+        for (int j = 0; j < 8; ++j)
+          #pragma unroll
+          for (int e = 0; e < 4; ++e)
+            out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
+
+        // cols tiles of 64
+        for (int cols_tile_6 = fc::tile_before<512>(shared, cols_tile_5, 0), next_tile_2; cols_tile_6 >= 0; cols_tile_6 = next_tile_2) {
+          next_tile_2 = fc::tile_before<512>(shared, cols_tile_6, 0);
+          const int cols_begin_6 = cols_tile_6 * 64;
+          fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+          const fc::u32 key_2 = shared + 10240 + key_slot_2 * 8192;
+          // scores = dot(query, transpose(key)), started
+          float scores_2[1][8][4];
+          fc::pin(scores_2);
+          fc::open_products();
+          {
+            const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
+            const fc::u64 b = fc::matrix(key_2, 64, 0);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores_2[0], a, b, false);
+          }
+          fc::commit_products();
+          fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+          const fc::u32 value = shared + 26624 + value_slot_2 * 8192;
+          // product = argument + dot(argument, value), started
+          fc::pin(out);
+          fc::open_products();
+          {
+            const fc::u64 b = fc::matrix(value, 64, 0);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+          }
+          fc::commit_products();
+          fc::await_products<1>();
+          fc::pin(scores_2);
+          if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+          if (++key_slot_2 == 2) {
+            key_slot_2 = 0;
+            key_phase_2 ^= 1;
+          }
+          if (fc::tile_is_masked<512>(shared, cols_tile_6)) {
+            int t26[1][2];
+            // t26 = gather(index(rows))
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t26[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_0, fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n0));
+            int t27[8][2];
+            // t27 = gather(index(cols))
+            #pragma unroll
+            for (int i = 0; i < 8; ++i)
+              #pragma unroll
+              for (int e = 0; e < 2; ++e)
+                t27[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2 + i * 8 + e) * p.doc_stride_0, fc::within((cols_begin_6 + cols_lane_2 + i * 8 + e), p.doc_n0));
+            bool t28[8][2];
+            // t28 = lt(index(cols), extent(cols))
+            #pragma unroll
+            for (int i = 0; i < 8; ++i)
+              #pragma unroll
+              for (int e = 0; e < 2; ++e)
+                t28[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
+            // scores = where(logical_and(eq(t26, t27), t28), scores, -inf)
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+              #pragma unroll
+              for (int e = 0; e < 4; ++e) {
+                const bool t29 = t26[0][(e / 2)] == t27[j][(e % 2)];
+                const bool t30 = t29 && t28[j][(e % 2)];
+                scores_2[0][j][e] = t30 ? scores_2[0][j][e] : -fc::infinity();
+              }
+            }
+          }
+          // reduce_max = reduce_max(scores, cols)
+          float t31[1][2];
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t31[0][e] = -fc::infinity();
+          #pragma unroll
+          for (int j = 0; j < 8; ++j)
+            #pragma unroll
+            for (int e = 0; e < 4; ++e)
+              t31[0][(e / 2)] = fc::max(t31[0][(e / 2)], scores_2[0][j][e]);
+          #pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 1));
+            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 2));
+          }
+          float new_max_2[1][2];
+          // new_max = max(new_max, mul(t31, scale_log2))
+          float decay_2[1][2];
+          // decay = exp2(sub(new_max, new_max))
+          float t32[1][2];
+          // t32 = neg(new_max)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const float t33 = t31[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t33);
+            const float t34 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t34);
+            t32[0][e] = -new_max_2[0][e];
+          }
+          float probs_2[1][8][4];
+          // probs = exp2(fma(scores, scale_log2, t32))
+          #pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const float t35 = fc::fma(scores_2[0][j][e], scale_log2, t32[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t35);
+            }
+          }
+          // reduce_sum = reduce_sum(probs, cols), each lane its share
+          float t36[1][2] = {};
+          #pragma unroll
+          for (int j = 0; j < 8; ++j)
+            #pragma unroll
+            for (int e = 0; e < 4; ++e)
+              t36[0][(e / 2)] = t36[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t36)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t36[0][e]);
+          fc::await_products<0>();
+          fc::pin(out);
+          if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+          if (++value_slot_2 == 2) {
+            value_slot_2 = 0;
+            value_phase_2 ^= 1;
+          }
+          // probs_operand: probs_2 as a left operand
+          #pragma unroll
+          for (int i = 0; i < 1; ++i)
+            #pragma unroll
+            for (int k = 0; k < 4; ++k)
+              #pragma unroll
+              for (int r = 0; r < 4; ++r)
+                probs_operand[i][k][r] =
+                    fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
+          // out = mul(out, decay)
+          #pragma unroll
+          for (int j = 0; j < 8; ++j)
+            #pragma unroll
+            for (int e = 0; e < 4; ++e)
+              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            new_max[0][e] = new_max_2[0][e];
+        }
+        if (thread % 128 == 0) fc::arrive(query_empty);
+        query_phase_2 ^= 1;
+        fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+        const fc::u32 value_2 = shared + 26624 + value_slot_2 * 8192;
+        // product = out + dot(probs_operand, value), started
+        fc::pin(out);
+        fc::open_products();
+        {
+          const fc::u64 b = fc::matrix(value_2, 64, 0);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+        }
+        fc::commit_products();
+        fc::await_products<0>();
+        fc::pin(out);
+        if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+        if (++value_slot_2 == 2) {
+          value_slot_2 = 0;
+          value_phase_2 ^= 1;
+        }
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_max[0][e] = new_max[0][e];
+      }
+      if (!(fc::tile_before<512>(shared, cols_end, 0) >= 0)) {
+        if (thread % 128 == 0) fc::arrive(query_empty);
+        query_phase_2 ^= 1;
+      }
+      // row_sum: the lanes' shares meet
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
+        row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
+      }
+      float inverse[1][2];
+      // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const bool empty = row_sum[0][e] == 0.f;
+        const float t37 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t37;
+      }
+      float t38[1][8][4];
+      // t38 = cast(mul(out, inverse))
+      #pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float t39 = out[0][j][e] * inverse[0][(e / 2)];
+          t38[0][j][e] = t39;
+        }
+      }
+      if (thread % 128 == 0) fc::await_stores_read<0>();
+      fc::meet(1 + warp / 4, 128);
+      // t38 in shared memory
+      const fc::u32 o_staged = shared + 43008;
+      #pragma unroll
+      for (int i = 0; i < 1; ++i)
+        #pragma unroll
+        for (int j = 0; j < 8; ++j)
+          #pragma unroll
+          for (int r = 0; r < 2; ++r)
+            fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
+                             fc::pack<fc::bf16>(t38[i][j][2 * r], t38[i][j][2 * r + 1]));
+      // store o
+      fc::fence_async();
+      fc::meet(1 + warp / 4, 128);
+      if (thread % 128 == 0) {
+        fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head_2, batch);
+        fc::commit_stores();
+      }
+    }
+    if (thread % 128 == 0) fc::await_stores_read<0>();
+  }
+}
