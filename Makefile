@@ -41,8 +41,10 @@ setup:
 	@mkdir -p build
 
 SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cuh')
-format:
+format: setup
 	clang-format -i $(SOURCES)
+	ruff check -q --fix
+	ruff format -q
 
 # Debian's default, 14, does not know std::source_location: apt-get install clang-tidy-16.
 CLANG_TIDY ?= clang-tidy-16

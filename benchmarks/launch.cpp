@@ -54,7 +54,8 @@ int measure(int repetitions) {
   const LaunchPlan::Bound bound = kernel.plan().bind(tensors, scalars, block);
   kernel.plan().encode_maps(driver, tensors, /*zeros=*/0, block);  // no tensor is empty
   const GridSize grid = kernel.plan().resident(
-      bound.grid, static_cast<std::uint32_t>(info.multiprocessors * compiled->source()->min_blocks));
+      bound.grid,
+      static_cast<std::uint32_t>(info.multiprocessors * compiled->source()->min_blocks));
   void* parameters[] = {block.bytes};
   CudaModule module = nullptr;
   CudaFunction function = nullptr;

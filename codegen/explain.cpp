@@ -1,8 +1,8 @@
 #include "codegen/explain.h"
 
-#include <fmt/format.h>
-
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "codegen/analysis/loop_masks.h"
 #include "codegen/generate.h"
@@ -32,8 +32,8 @@ void split(const Function& f, ValueId condition, std::vector<ValueId>& parts) {
 
 class LoopExplanation {
  public:
-  LoopExplanation(const Function& before, const Op& loop, const Op& bounded, const Schedule& schedule,
-                  const PositionNames& names)
+  LoopExplanation(const Function& before, const Op& loop, const Op& bounded,
+                  const Schedule& schedule, const PositionNames& names)
       : f_(before), loop_(loop), bounded_(bounded), schedule_(schedule), words_(before, names) {}
 
   std::string text() {
@@ -72,7 +72,8 @@ class LoopExplanation {
     for (ValueId condition : conditions) {
       const AffineCondition linear = affine_condition(f_, condition);
       bool bounds = linear.complete;
-      for (const AffineForm& term : linear.terms) bounds = bounds && term.positions.count(loop_.axis);
+      for (const AffineForm& term : linear.terms)
+        bounds = bounds && term.positions.count(loop_.axis);
       if (bounds) {
         for (const AffineForm& term : linear.terms)
           line("  bounded: {}", words_.bound(term, loop_.axis));

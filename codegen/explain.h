@@ -10,8 +10,8 @@
 
 namespace flashcore {
 
-/// For every loop: its tiles, what each part of its masks does for it, which tiles are visited and which
-/// of them are masked. Throws what generate() throws.
+/// For every loop: its tiles, what each part of its masks does for it, which tiles are visited and
+/// which of them are masked. Throws what generate() throws.
 std::string explain(const Program& program, const Schedule& schedule, const Target& target,
                     const PositionNames& names = {});
 

@@ -13,8 +13,8 @@
 
 namespace flashcore {
 
-/// Lowers the program and prints it. The same arguments give the same bytes. Throws ScheduleError where
-/// the schedule does not fit the program or the target.
+/// Lowers the program and prints it. The same arguments give the same bytes. Throws ScheduleError
+/// where the schedule does not fit the program or the target.
 KernelSource generate(const Program& program, const Schedule& schedule, const Target& target,
                       const PassObserver& observer = {});
 

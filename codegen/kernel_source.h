@@ -17,11 +17,11 @@ struct TensorArgument {
   DType dtype = DType::f32;
   bool output = false;
   std::vector<Extent> dims;  ///< the last one has unit stride
-  int alignment = 4;         ///< bytes that must divide the base address and every stride but the last
+  int alignment = 4;  ///< bytes that must divide the base address and every stride but the last
   /// Elements that a stride may be at most, by dimension: rows of a tile are addressed in 32 bits.
   std::vector<std::int64_t> stride_limits;
-  /// A probe's (dsl/probes.h): the kernel writes no element of a tile that it does not visit; the caller
-  /// fills the tensor with this before the launch.
+  /// A probe's (dsl/probes.h): the kernel writes no element of a tile that it does not visit; the
+  /// caller fills the tensor with this before the launch.
   std::optional<double> unwritten = {};
   bool gathered = false;  ///< read element by element: the last stride is a parameter too
 };
@@ -30,12 +30,14 @@ struct TensorArgument {
 struct ScalarArgument {
   std::string name;
   DType dtype = DType::f32;
-  bool positive = false;  ///< the kernel was simplified under `value > 0`; a launch must refuse others
+  bool positive =
+      false;  ///< the kernel was simplified under `value > 0`; a launch must refuse others
   bool is_length = false;  ///< sizes the grid; a launch must refuse a negative one
 };
 
-/// What the copy engine has to know of a tensor to move boxes of it (fc::tensor_map): `width` elements
-/// along its last dimension, `rows` along another, one along all others. The launch makes it.
+/// What the copy engine has to know of a tensor to move boxes of it (fc::tensor_map): `width`
+/// elements along its last dimension, `rows` along another, one along all others. The launch makes
+/// it.
 struct TensorMapArgument {
   int tensor = 0;
   int row_dim = 0;
@@ -47,9 +49,9 @@ struct TensorMapArgument {
 struct ParameterField {
   enum class Kind { pointer, stride, extent, scalar, tensor_map, tile_counter };
   Kind kind = Kind::pointer;
-  /// pointer, stride: which tensor; extent: which of `extents`; scalar: which scalar; tensor_map: which
-  /// of `tensor_maps`, 128 bytes at a multiple of 64; tile_counter: 32 bits, which of the kernel's counters
-  /// (codegen/prelude/tile_counter.cuh) is the launch's own, from 1 on, or 0
+  /// pointer, stride: which tensor; extent: which of `extents`; scalar: which scalar; tensor_map:
+  /// which of `tensor_maps`, 128 bytes at a multiple of 64; tile_counter: 32 bits, which of the
+  /// kernel's counters (codegen/prelude/tile_counter.cuh) is the launch's own, from 1 on, or 0
   int index = 0;
   int dim = 0;     ///< stride: which dimension (in elements, 64 bit); the last dimension has none
   int offset = 0;  ///< bytes from the start of the struct
@@ -66,8 +68,8 @@ struct GridSize {
   [[nodiscard]] constexpr std::int64_t count() const { return std::int64_t{x} * y * z; }
 };
 
-/// Blocks along one parallel axis: ceil(extent / tile), or ceil(scalar / tile) where a scalar says how long
-/// the longest part of a ragged axis is.
+/// Blocks along one parallel axis: ceil(extent / tile), or ceil(scalar / tile) where a scalar says
+/// how long the longest part of a ragged axis is.
 struct GridAxis {
   std::string name;
   Extent extent;
@@ -75,8 +77,8 @@ struct GridAxis {
   int scalar = -1;  ///< which of `scalars`
 };
 
-/// A generated kernel. `text` is complete CUDA C++ without includes; `prelude` is the part of it before
-/// the kernel, `body` the rest, which the emulator compiles behind its own prelude.
+/// A generated kernel. `text` is complete CUDA C++ without includes; `prelude` is the part of it
+/// before the kernel, `body` the rest, which the emulator compiles behind its own prelude.
 struct KernelSource {
   std::string name;  ///< the extern "C" entry point
   std::string prelude;
@@ -99,16 +101,17 @@ struct KernelSource {
 
   /// Fastest first. The first is gridDim.x, the second gridDim.y, all others together gridDim.z.
   std::vector<GridAxis> grid;
-  /// Blocks of a cluster, which lie side by side along x and work on one block of those that `grid` counts.
+  /// Blocks of a cluster, which lie side by side along x and work on one block of those that `grid`
+  /// counts.
   int cluster = 1;
-  /// The grid is one row of blocks, no more than fit on the GPU at once; each works through several of the
-  /// blocks that `grid` counts.
+  /// The grid is one row of blocks, no more than fit on the GPU at once; each works through several
+  /// of the blocks that `grid` counts.
   bool persistent = false;
-  int threads = 0;             ///< a block
-  int shared_bytes = 0;        ///< dynamic shared memory a block
-  int min_blocks = 1;          ///< blocks a multiprocessor that __launch_bounds__ promises
+  int threads = 0;       ///< a block
+  int shared_bytes = 0;  ///< dynamic shared memory a block
+  int min_blocks = 1;    ///< blocks a multiprocessor that __launch_bounds__ promises
 
-  int register_budget = 255;   ///< what the compiler may use; more, or any spill, fails the schedule
+  int register_budget = 255;  ///< what the compiler may use; more, or any spill, fails the schedule
 };
 
 }  // namespace flashcore

@@ -1,12 +1,12 @@
 #include "codegen/schedule_checks.h"
 
-#include "codegen/analysis/position_axis.h"
-#include "codegen/layout/register_split.h"
-
 #include <algorithm>
 #include <cstdint>
 
 #include <fmt/format.h>
+
+#include "codegen/analysis/position_axis.h"
+#include "codegen/layout/register_split.h"
 
 namespace flashcore {
 namespace {
@@ -62,9 +62,11 @@ void copies(const Look& look) {
 /// wgmma reads what the copy engine brings, in warpgroups of its own.
 void warpgroups(const Look& look) {
   const Schedule& s = look.schedule;
-  const bool products = s.instruction == Instruction::wgmma, copies = s.copy == CopyInstruction::tma;
+  const bool products = s.instruction == Instruction::wgmma,
+             copies = s.copy == CopyInstruction::tma;
   if (products && !look.target.wgmma)
-    look.refuse(fmt::format("instruction wgmma on {}", look.target.name), "the target does not have it",
+    look.refuse(fmt::format("instruction wgmma on {}", look.target.name),
+                "the target does not have it",
                 "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a");
   if (copies && !look.target.tma)
     look.refuse(fmt::format("copy tma on {}", look.target.name), "the target does not have it",
@@ -81,19 +83,23 @@ void warpgroups(const Look& look) {
         "instruction = wgmma and copy = tma");
   if (!products) return;
   if (s.softmax == Softmax::shared)
-    look.refuse("instruction wgmma with softmax = shared", "its sums are in registers of a known order",
-                "softmax = registers", [](Schedule& other) { other.softmax = Softmax::registers; },
-                "softmax = registers");
+    look.refuse(
+        "instruction wgmma with softmax = shared", "its sums are in registers of a known order",
+        "softmax = registers", [](Schedule& other) { other.softmax = Softmax::registers; },
+        "softmax = registers");
   if (s.warps_n != 1 || s.warps_m % 4 != 0 || s.warps_m < 4 || s.warps_m > 12)
     look.refuse(
         fmt::format("instruction wgmma with {} x {} warps", s.warps_m, s.warps_n),
-        "one to three warpgroups of four warps each lie along the rows", "warps_m = 8 and warps_n = 1",
-        [](Schedule& other) { other.warps_m = 8, other.warps_n = 1; }, "warps_m = 8 and warps_n = 1");
+        "one to three warpgroups of four warps each lie along the rows",
+        "warps_m = 8 and warps_n = 1",
+        [](Schedule& other) { other.warps_m = 8, other.warps_n = 1; },
+        "warps_m = 8 and warps_n = 1");
 }
 
 void register_shares(const Look& look) {
   const Schedule& s = look.schedule;
-  if (s.copy != CopyInstruction::tma || !s.producer || s.consumer_threads() % 128 != 0 || s.consumer_threads() < 128)
+  if (s.copy != CopyInstruction::tma || !s.producer || s.consumer_threads() % 128 != 0 ||
+      s.consumer_threads() < 128)
     return;
   const auto fits = [](int registers) {
     return registers == 0 || (registers >= 24 && registers <= 240 && registers % 8 == 0);
@@ -103,8 +109,8 @@ void register_shares(const Look& look) {
   const int all = look.target.registers_per_processor / std::max(1, s.blocks_per_processor);
   if (fits(s.producer_registers) && fits(s.consumer_registers) && used <= all) return;
   look.refuse(
-      fmt::format("{} registers for a thread of the producer and {} for one of the consumers", split.producer,
-                  split.consumer),
+      fmt::format("{} registers for a thread of the producer and {} for one of the consumers",
+                  split.producer, split.consumer),
       fmt::format("each is a multiple of 8 from 24 to 240, and a block has {}, not {}", all, used),
       "0 for both, which shares out what there is",
       [](Schedule& other) { other.producer_registers = other.consumer_registers = 0; },
@@ -116,21 +122,25 @@ void no_producer(const Look& look) {
   const Schedule& s = look.schedule;
   if (s.producer) return;
   const auto refuse = [&](const std::string& what, std::string why, std::string fix) {
-    look.refuse("producer = false " + what, std::move(why), std::move(fix),
-                [](Schedule& other) { other.producer = true; }, "producer = true");
+    look.refuse(
+        "producer = false " + what, std::move(why), std::move(fix),
+        [](Schedule& other) { other.producer = true; }, "producer = true");
   };
   if (s.copy != CopyInstruction::tma)
-    return refuse("without copy = tma", "only copies by the copy engine have a producer to leave out", "producer = true");
+    return refuse("without copy = tma",
+                  "only copies by the copy engine have a producer to leave out", "producer = true");
   if (s.warps_m != 4)
     refuse(fmt::format("with warps_m = {}", s.warps_m),
            "a warpgroup knows of its own products when they have read a slot, and not of another's",
            "warps_m = 4, or producer = true");
   if (s.persistent)
-    refuse("with persistent = true", "what brings the next tile's loads during a store is the producer",
+    refuse("with persistent = true",
+           "what brings the next tile's loads during a store is the producer",
            "persistent = false, or producer = true");
   if (s.producer_registers || s.consumer_registers)
     look.refuse(
-        fmt::format("producer = false with {} = {}", s.consumer_registers ? "consumer_registers" : "producer_registers",
+        fmt::format("producer = false with {} = {}",
+                    s.consumer_registers ? "consumer_registers" : "producer_registers",
                     s.consumer_registers ? s.consumer_registers : s.producer_registers),
         "all threads of the block do the same, and have as many registers", "0 for both",
         [](Schedule& other) { other.producer_registers = other.consumer_registers = 0; },
@@ -141,38 +151,41 @@ void turns(const Look& look) {
   const Schedule& s = look.schedule;
   if (!s.alternate || s.instruction != Instruction::wgmma || s.consumer_threads() != 128) return;
   look.refuse(
-      "alternate = true with one warpgroup", "one warpgroup has nobody to take turns with", "alternate = false",
-      [](Schedule& other) { other.alternate = false; }, "alternate = false");
+      "alternate = true with one warpgroup", "one warpgroup has nobody to take turns with",
+      "alternate = false", [](Schedule& other) { other.alternate = false; }, "alternate = false");
 }
 
 void outer_stages(const Look& look) {
   const Schedule& s = look.schedule;
   if (s.outer_stages == 1 || (s.outer_stages == 2 && s.has_next_tiles())) return;
   look.refuse(
-      fmt::format("outer_stages = {}{}", s.outer_stages, s.has_next_tiles() ? "" : " without persistent = true"),
-      "a tile loaded outside loops has one slot, or two where a block works through several tiles", "1",
-      [](Schedule& other) { other.outer_stages = 1; }, "outer_stages = 1");
+      fmt::format("outer_stages = {}{}", s.outer_stages,
+                  s.has_next_tiles() ? "" : " without persistent = true"),
+      "a tile loaded outside loops has one slot, or two where a block works through several tiles",
+      "1", [](Schedule& other) { other.outer_stages = 1; }, "outer_stages = 1");
 }
 
 void sums_by_products(const Look& look) {
   if (look.schedule.sums_by_products && look.schedule.instruction != Instruction::wgmma)
     look.refuse(
-        "sums_by_products = true without instruction = wgmma", "its tile of ones is eight columns, as only wgmma takes",
-        "sums_by_products = false", [](Schedule& other) { other.sums_by_products = false; },
-        "sums_by_products = false");
+        "sums_by_products = true without instruction = wgmma",
+        "its tile of ones is eight columns, as only wgmma takes", "sums_by_products = false",
+        [](Schedule& other) { other.sums_by_products = false; }, "sums_by_products = false");
 }
 
 void chains(const Look& look) {
   const int chains = look.schedule.reduction_chains;
   if (chains != 1 && chains != 2 && chains != 4)
     look.refuse(
-        fmt::format("reduction_chains = {}", chains), "a row's fragments are dealt out to 1, 2 or 4 chains", "1",
+        fmt::format("reduction_chains = {}", chains),
+        "a row's fragments are dealt out to 1, 2 or 4 chains", "1",
         [](Schedule& other) { other.reduction_chains = 1; }, "reduction_chains = 1");
 }
 
 void columns(const Look& look) {
   const int columns = look.schedule.softmax_columns, distance = look.schedule.softmax_distance;
-  const auto refuse = [&](std::string what, std::string why, std::string fix, bool keep_columns = false) {
+  const auto refuse = [&](std::string what, std::string why, std::string fix,
+                          bool keep_columns = false) {
     look.refuse(
         std::move(what), std::move(why), std::move(fix),
         [=](Schedule& other) {
@@ -182,67 +195,77 @@ void columns(const Look& look) {
         keep_columns ? "softmax_distance = 0" : "softmax_columns = 0 and softmax_distance = 0");
   };
   if (columns < 0 || columns % 8 != 0)
-    return refuse(fmt::format("softmax_columns = {}", columns), "a thread holds columns by fragments of eight",
-                  "0, or a multiple of 8");
+    return refuse(fmt::format("softmax_columns = {}", columns),
+                  "a thread holds columns by fragments of eight", "0, or a multiple of 8");
   if (distance < 0 || (columns == 0 ? distance != 0 : distance % columns != 0))
     return refuse(fmt::format("softmax_distance = {} with softmax_columns = {}", distance, columns),
-                  "steps run ahead of each other by whole strips", "0, or a multiple of softmax_columns",
+                  "steps run ahead of each other by whole strips",
+                  "0, or a multiple of softmax_columns",
                   /*keep_columns=*/true);
   if (columns > 0 && look.schedule.softmax == Softmax::shared)
     refuse("softmax_columns with softmax = shared",
-           "rows from shared memory lie along the lanes of a warp, all columns of a row at once", "softmax_columns = 0");
+           "rows from shared memory lie along the lanes of a warp, all columns of a row at once",
+           "softmax_columns = 0");
 }
 
 void tile_order(const Look& look) {
   if (look.schedule.tile_order == TileOrder::counter && !look.schedule.persistent)
     look.refuse(
-        "tile_order = counter without persistent = true", "a block that computes one tile draws no other",
-        "tile_order = rounds", [](Schedule& other) { other.tile_order = TileOrder::rounds; },
-        "tile_order = rounds");
+        "tile_order = counter without persistent = true",
+        "a block that computes one tile draws no other", "tile_order = rounds",
+        [](Schedule& other) { other.tile_order = TileOrder::rounds; }, "tile_order = rounds");
 }
 
 void exponentials(const Look& look) {
   const int share = look.schedule.polynomial_exponentials;
   if (share < 0 || share > 8)
     look.refuse(
-        fmt::format("polynomial_exponentials = {}", share), "it counts exponentials of every eight", "0 to 8",
-        [](Schedule& other) { other.polynomial_exponentials = 0; }, "polynomial_exponentials = 0");
+        fmt::format("polynomial_exponentials = {}", share), "it counts exponentials of every eight",
+        "0 to 8", [](Schedule& other) { other.polynomial_exponentials = 0; },
+        "polynomial_exponentials = 0");
 }
 
 void persistence(const Look& look) {
   if (!look.schedule.persistent) {
     if (look.schedule.grid_order == GridOrder::sections)
       look.refuse(
-          "grid_order = sections without persistent = true", "the hardware numbers blocks by three axes and no more",
-          "tiles_first or tiles_last", [](Schedule& other) { other.grid_order = GridOrder::tiles_first; },
+          "grid_order = sections without persistent = true",
+          "the hardware numbers blocks by three axes and no more", "tiles_first or tiles_last",
+          [](Schedule& other) { other.grid_order = GridOrder::tiles_first; },
           "grid_order = tiles_first");
     return;
   }
   if (look.schedule.copy != CopyInstruction::tma)
     look.refuse(
-        "persistent = true without copy = tma", "what a block loads ahead for its next tile the copy engine brings",
-        "persistent = false", [](Schedule& other) { other.persistent = false; }, "persistent = false");
+        "persistent = true without copy = tma",
+        "what a block loads ahead for its next tile the copy engine brings", "persistent = false",
+        [](Schedule& other) { other.persistent = false; }, "persistent = false");
   for (const Axis& axis : look.f.axes)
     if (axis.ragged)
       look.refuse(
           "persistent = true with a ragged axis", fmt::format("a block places {} once", axis.name),
-          "persistent = false", [](Schedule& other) { other.persistent = false; }, "persistent = false");
+          "persistent = false", [](Schedule& other) { other.persistent = false; },
+          "persistent = false");
 }
 
 void positions(const Look& look) {
   const Schedule& s = look.schedule;
   if (s.positions_per_block == 1) return;
-  const auto refuse = [&](const std::string& beside, std::string why, std::string fix = "positions_per_block = 1") {
+  const auto refuse = [&](const std::string& beside, std::string why,
+                          std::string fix = "positions_per_block = 1") {
     look.refuse(
-        fmt::format("positions_per_block = {}{}", s.positions_per_block, beside), std::move(why), std::move(fix),
-        [](Schedule& other) { other.positions_per_block = 1; }, "positions_per_block = 1");
+        fmt::format("positions_per_block = {}{}", s.positions_per_block, beside), std::move(why),
+        std::move(fix), [](Schedule& other) { other.positions_per_block = 1; },
+        "positions_per_block = 1");
   };
   if (s.positions_per_block < 1) return refuse("", "a block computes something", "1 or more");
-  if (!last_position_axis(look.f)) return refuse("", "the program has no parallel axis but those of tiles");
+  if (!last_position_axis(look.f))
+    return refuse("", "the program has no parallel axis but those of tiles");
   if (s.copy != CopyInstruction::tma || !s.producer)
     refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",
            "what brings the next position's loads during a store is the producer");
-  if (s.persistent) refuse(" with persistent = true", "a persistent block goes through all tiles as it is");
+  if (s.persistent)
+    refuse(" with persistent = true", "a persistent block goes through all tiles as it is");
   if (s.loop_blocks > 1)
     refuse(fmt::format(" with loop_blocks = {}", s.loop_blocks),
            "blocks that share out a loop work on one tile of rows, and all are there at once");
@@ -252,7 +275,8 @@ void loop_blocks(const Look& look) {
   const Schedule& s = look.schedule;
   const int blocks = s.loop_blocks;
   if (blocks == 1) return;
-  const auto refuse = [&](const std::string& beside, std::string why, std::string fix = "loop_blocks = 1") {
+  const auto refuse = [&](const std::string& beside, std::string why,
+                          std::string fix = "loop_blocks = 1") {
     look.refuse(
         fmt::format("loop_blocks = {}{}", blocks, beside), std::move(why), std::move(fix),
         [](Schedule& other) { other.loop_blocks = 1; }, "loop_blocks = 1");
@@ -262,9 +286,12 @@ void loop_blocks(const Look& look) {
   if (s.copy != CopyInstruction::tma)
     refuse(" without copy = tma", "blocks have clusters where there is a copy engine");
   if (s.persistent)
-    refuse(" with persistent = true", "blocks that share out a loop work on one tile of rows, and all are there at once");
-  if (std::ranges::any_of(look.f.tensors, [](const Tensor& tensor) { return tensor.unwritten.has_value(); }))
-    refuse(" with probes", "what a value is in the end no block knows before all have put theirs together");
+    refuse(" with persistent = true",
+           "blocks that share out a loop work on one tile of rows, and all are there at once");
+  if (std::ranges::any_of(look.f.tensors,
+                          [](const Tensor& tensor) { return tensor.unwritten.has_value(); }))
+    refuse(" with probes",
+           "what a value is in the end no block knows before all have put theirs together");
 }
 
 void number_formats(const Look& look) {
@@ -365,11 +392,11 @@ void missing_tiles(const Look& look) {
           fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction,    copies,           warpgroups,     register_shares, no_producer,
-                          chains,         columns,          exponentials,   turns,           sums_by_products,
-                          outer_stages,   persistence,      positions,      tile_order,      loop_blocks,
-                          number_formats, register_limit,   shared_limit,   resident_blocks, tiles,
-                          warps,          stages,           missing_tiles};
+constexpr Rule rules[] = {
+    instruction,     copies,       warpgroups,  register_shares,  no_producer,    chains,
+    columns,         exponentials, turns,       sums_by_products, outer_stages,   persistence,
+    positions,       tile_order,   loop_blocks, number_formats,   register_limit, shared_limit,
+    resident_blocks, tiles,        warps,       stages,           missing_tiles};
 
 }  // namespace
 

@@ -43,7 +43,8 @@ std::vector<Change> nearby(const Schedule& s) {
   if (s.instruction == Instruction::wgmma) {
     for (const auto& [axis, size] : s.tiles)
       if (size % 64 == 0 && size <= 192)
-        with(fmt::format("warps_m = {}", size / 16), [size = size](Schedule& c) { c.warps_m = size / 16; });
+        with(fmt::format("warps_m = {}", size / 16),
+             [size = size](Schedule& c) { c.warps_m = size / 16; });
   } else {
     for (const int warps : {s.warps_m, s.warps_n, s.warps_m * s.warps_n})
       for (const auto& [axis, size] : s.tiles)
@@ -79,7 +80,8 @@ int carried_registers(const Function& f) {
 }
 
 int allowed_registers(const Schedule& schedule, const Target& target) {
-  if (const int share = register_split(schedule).consumer; share && schedule.copy == CopyInstruction::tma)
+  if (const int share = register_split(schedule).consumer;
+      share && schedule.copy == CopyInstruction::tma)
     return std::min(share, target.registers_per_thread);
   const int resident = schedule.threads() * schedule.blocks_per_processor;
   return std::min({schedule.register_limit, target.registers_per_thread,
@@ -142,8 +144,9 @@ class Search {
         fmt::format("{} needs more than {} registers a thread", lowered.name, needed),
         fmt::format("a loop carries so many, and {} {}threads in {} block(s) a multiprocessor of "
                     "{} have {} each",
-                    roles ? schedule.consumer_threads() : schedule.threads(), roles ? "computing " : "",
-                    schedule.blocks_per_processor, target_.name, allowed),
+                    roles ? schedule.consumer_threads() : schedule.threads(),
+                    roles ? "computing " : "", schedule.blocks_per_processor, target_.name,
+                    allowed),
         "smaller tiles, more warps for the same rows, or fewer blocks_per_processor",
         {}};
   }

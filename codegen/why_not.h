@@ -17,8 +17,8 @@ namespace flashcore {
 std::vector<std::string> why_not(const Program& program, const Schedule& schedule,
                                  const Target& target);
 
-/// The same for schedules that are tried in turn, as build_first_fitting tries them: empty if one of them can
-/// run, else every reason against the first.
+/// The same for schedules that are tried in turn, as build_first_fitting tries them: empty if one
+/// of them can run, else every reason against the first.
 std::vector<std::string> why_not(const Program& program, std::span<const Schedule> schedules,
                                  const Target& target);
 

@@ -1,26 +1,29 @@
 #include "dsl/attention_spec.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace flashcore {
 
 std::string_view name_of(TensorLayout layout) {
   switch (layout) {
-    case TensorLayout::bhsd: return "bhsd";
-    case TensorLayout::bshd: return "bshd";
-    case TensorLayout::thd: return "thd";
+    case TensorLayout::bhsd:
+      return "bhsd";
+    case TensorLayout::bshd:
+      return "bshd";
+    case TensorLayout::thd:
+      return "thd";
   }
   return "?";
 }
 
 std::vector<Captured> captured_tensors(const AttentionSpec& spec) {
   std::vector<Captured> all;
-  for (const Expression* expression : {static_cast<const Expression*>(&spec.mask),
-                                       static_cast<const Expression*>(&spec.score),
-                                       static_cast<const Expression*>(&spec.sink)})
+  for (const Expression* expression :
+       {static_cast<const Expression*>(&spec.mask), static_cast<const Expression*>(&spec.score),
+        static_cast<const Expression*>(&spec.sink)})
     for (const Captured& tensor : expression->tensors)
       if (std::find(all.begin(), all.end(), tensor) == all.end()) all.push_back(tensor);
   return all;
@@ -28,11 +31,11 @@ std::vector<Captured> captured_tensors(const AttentionSpec& spec) {
 
 std::vector<std::string> check(const AttentionSpec& spec) {
   std::vector<std::string> reasons;
-  for (const auto& [name, dim] : {std::pair{"head_dim", spec.head_dim},
-                                  std::pair{"head_dim_v", spec.value_dim()}})
+  for (const auto& [name, dim] :
+       {std::pair{"head_dim", spec.head_dim}, std::pair{"head_dim_v", spec.value_dim()}})
     if (dim > 256)
-      reasons.push_back(
-          fmt::format("{} = {}: must be at most 256; there is no schedule for larger ones", name, dim));
+      reasons.push_back(fmt::format(
+          "{} = {}: must be at most 256; there is no schedule for larger ones", name, dim));
     else if (dim < 8 || dim % 8 != 0)
       reasons.push_back(
           fmt::format("{} = {}: must be a multiple of 8 from 8 to 256; pad the tensors to {}", name,
@@ -41,8 +44,8 @@ std::vector<std::string> check(const AttentionSpec& spec) {
     reasons.push_back(fmt::format("dtype = {}: tensor cores take f16 or bf16; cast the tensors",
                                   name_of(spec.dtype)));
   if (spec.heads < 0 || spec.kv_heads < 0)
-    reasons.push_back(fmt::format("heads = {}, kv_heads = {}: must not be negative", spec.heads,
-                                  spec.kv_heads));
+    reasons.push_back(
+        fmt::format("heads = {}, kv_heads = {}: must not be negative", spec.heads, spec.kv_heads));
   else if (spec.kv_heads && !spec.heads)
     reasons.push_back(fmt::format("kv_heads = {} without heads: give both", spec.kv_heads));
   else if (spec.kv_heads && spec.heads % spec.kv_heads != 0)
@@ -50,18 +53,21 @@ std::vector<std::string> check(const AttentionSpec& spec) {
         "heads = {} is not a multiple of kv_heads = {}: every key head serves the same number of "
         "query heads",
         spec.heads, spec.kv_heads));
-  for (const auto& [name, length] : std::initializer_list<std::pair<const char*, std::optional<int>>>{
+  for (const auto& [name, length] :
+       std::initializer_list<std::pair<const char*, std::optional<int>>>{
            {"batch", spec.batch}, {"q_len", spec.q_len}, {"kv_len", spec.kv_len}})
     if (length && *length < 1)
-      reasons.push_back(fmt::format(
-          "{} = {}: a compiled-in length is at least 1; leave it open for tensors that may be empty",
-          name, *length));
-  for (const auto& [name, length] : std::initializer_list<std::pair<const char*, std::optional<int>>>{
-           {"q_len", spec.q_len}, {"kv_len", spec.kv_len}})
+      reasons.push_back(
+          fmt::format("{} = {}: a compiled-in length is at least 1; leave it open for tensors that "
+                      "may be empty",
+                      name, *length));
+  for (const auto& [name, length] :
+       std::initializer_list<std::pair<const char*, std::optional<int>>>{{"q_len", spec.q_len},
+                                                                         {"kv_len", spec.kv_len}})
     if (spec.packed() && length)
       reasons.push_back(fmt::format(
-          "{} = {} with layout thd: packed sequences have lengths of their own; leave it open", name,
-          *length));
+          "{} = {} with layout thd: packed sequences have lengths of their own; leave it open",
+          name, *length));
   for (const auto& [name, given] : {std::pair{"q_lens", spec.q_lens}, {"kv_lens", spec.kv_lens}})
     if (spec.packed() && given)
       reasons.push_back(fmt::format(
@@ -77,10 +83,11 @@ std::vector<std::string> check(const AttentionSpec& spec) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
       if (tensors[k].name == tensors[i].name)
-        reasons.push_back(fmt::format(
-            "two different captured tensors named {}: {} with {} dimensions and {} with {}; rename one",
-            tensors[i].name, name_of(tensors[k].dtype), tensors[k].rank, name_of(tensors[i].dtype),
-            tensors[i].rank));
+        reasons.push_back(
+            fmt::format("two different captured tensors named {}: {} with {} dimensions and {} "
+                        "with {}; rename one",
+                        tensors[i].name, name_of(tensors[k].dtype), tensors[k].rank,
+                        name_of(tensors[i].dtype), tensors[i].rank));
   return reasons;
 }
 

@@ -18,22 +18,24 @@ enum class TensorLayout {
   thd,   ///< [total, heads, head_dim]: the sequences of a batch one behind the other
 };
 
-/// Scaled dot-product attention, softmax(score(scale q k^T) + mask) v, computed without storing the scores
-/// (Dao et al., FlashAttention-2, arXiv:2307.08691).
+/// Scaled dot-product attention, softmax(score(scale q k^T) + mask) v, computed without storing the
+/// scores (Dao et al., FlashAttention-2, arXiv:2307.08691).
 ///
 /// q [batch, heads, q_len, head_dim], k [batch, kv_heads, kv_len, head_dim],
 /// v [batch, kv_heads, kv_len, head_dim_v], o [batch, heads, q_len, head_dim_v], all of `dtype`;
 /// lse, if asked for, fp32 [batch, heads, q_len], natural logarithm. Query head h reads key head
-/// h / (heads / kv_heads). First comes the scale, then the score expression, then the mask. A row that
-/// sees no key gives zeros and, without a sink, an lse of -inf. The tensors that the expressions capture
-/// are passed after the others: the mask's, the score's, the sink's, one of a name.
+/// h / (heads / kv_heads). First comes the scale, then the score expression, then the mask. A row
+/// that sees no key gives zeros and, without a sink, an lse of -inf. The tensors that the
+/// expressions capture are passed after the others: the mask's, the score's, the sink's, one of a
+/// name.
 ///
 /// Sequences of different lengths come packed or padded. Packed (layout thd): q [total_q, heads,
-/// head_dim], k [total_k, kv_heads, head_dim], v and o alike, lse [heads, total_q]; cu_seqlens_q and
-/// cu_seqlens_k, i32 [batch + 1], say where each sequence begins and where the last one ends, and the
-/// scalar max_q_len what the longest one is at most. Padded: the layouts of a batch, and q_lens and
-/// kv_lens, i32 [batch], how much of each sequence there is; rows beyond it become zeros with an lse of
-/// -inf. Expressions see positions within a sequence and its own lengths. Any length may be 0.
+/// head_dim], k [total_k, kv_heads, head_dim], v and o alike, lse [heads, total_q]; cu_seqlens_q
+/// and cu_seqlens_k, i32 [batch + 1], say where each sequence begins and where the last one ends,
+/// and the scalar max_q_len what the longest one is at most. Padded: the layouts of a batch, and
+/// q_lens and kv_lens, i32 [batch], how much of each sequence there is; rows beyond it become zeros
+/// with an lse of -inf. Expressions see positions within a sequence and its own lengths. Any length
+/// may be 0.
 struct AttentionSpec {
   int head_dim = 0;    ///< 8 to 256, a multiple of 8
   int head_dim_v = 0;  ///< 0: head_dim
@@ -44,7 +46,7 @@ struct AttentionSpec {
   Score score = {};
   Sink sink = {};
   TensorLayout layout = TensorLayout::bhsd;
-  bool lse = false;    ///< also return the log-sum-exp of every row
+  bool lse = false;                      ///< also return the log-sum-exp of every row
   bool q_lens = false, kv_lens = false;  ///< padded: the sequences have lengths of their own
 
   // A length given here is compiled in; otherwise it is read off the tensors at launch.
@@ -61,8 +63,8 @@ std::vector<Captured> captured_tensors(const AttentionSpec& spec);
 /// Every reason the spec contradicts itself or asks for what FlashCore does not do; empty if none.
 std::vector<std::string> check(const AttentionSpec& spec);
 
-/// The spec with what check() complains of put right in the nearest way, so that what else stands in the
-/// way of it can be told.
+/// The spec with what check() complains of put right in the nearest way, so that what else stands
+/// in the way of it can be told.
 AttentionSpec nearest_valid(AttentionSpec spec);
 
 std::string_view name_of(TensorLayout layout);

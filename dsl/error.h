@@ -2,12 +2,12 @@
 // with the numbers, and what would work.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <source_location>
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace flashcore {
 
@@ -57,7 +57,8 @@ class CompileError : public Error {
  public:
   using Error::Error;
 };
-/// A cache directory that cannot serve an explicit request. (A damaged cache is a miss, not an error.)
+/// A cache directory that cannot serve an explicit request. (A damaged cache is a miss, not an
+/// error.)
 class CacheError : public Error {
  public:
   using Error::Error;
@@ -70,8 +71,8 @@ class DeviceError : public Error {
 /// A bug in FlashCore itself; the message asks for a report.
 class InternalError : public Error {
  public:
-  explicit InternalError(std::string what, const std::source_location& at =
-                                               std::source_location::current());
+  explicit InternalError(std::string what,
+                         const std::source_location& at = std::source_location::current());
 };
 
 }  // namespace flashcore

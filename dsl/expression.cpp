@@ -18,11 +18,11 @@ using Names = std::map<std::string, Tile, std::less<>>;
 
 // Every name an expression or the kernel around it may give a meaning to.
 constexpr std::array reserved{
-    "score", "b",     "h",    "q_idx", "kv_idx", "q_len", "kv_len", "inf",  "true",  "false",
-    "abs",   "min",   "max",  "where", "exp",    "exp2",  "log",    "log2", "sqrt",  "tanh",
-    "floor", "float", "int",  "q",     "k",      "v",     "o",      "lse",  "scale", "batch",
-    "head",  "rows",  "cols", "d",     "dv",     "B",     "H",      "Hk",   "Sq",    "Sk",
-    "Tq",    "Tk",    "max_q_len"};
+    "score", "b",     "h",     "q_idx", "kv_idx", "q_len", "kv_len",   "inf", "true",
+    "false", "abs",   "min",   "max",   "where",  "exp",   "exp2",     "log", "log2",
+    "sqrt",  "tanh",  "floor", "float", "int",    "q",     "k",        "v",   "o",
+    "lse",   "scale", "batch", "head",  "rows",   "cols",  "d",        "dv",  "B",
+    "H",     "Hk",    "Sq",    "Sk",    "Tq",     "Tk",    "max_q_len"};
 
 /// A program that holds one expression over scalars: what lambdas are traced in and texts checked
 /// in.
@@ -203,7 +203,8 @@ std::string captured_name(std::string_view wish) {
   std::string name;
   for (const char c : wish) name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   while (name.starts_with('_')) name.erase(0, 1);
-  if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0) name = fmt::format("t{}", name);
+  if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0)
+    name = fmt::format("t{}", name);
   const bool taken = std::find(reserved.begin(), reserved.end(), name) != reserved.end() ||
                      ir::is_reserved_word(name) || name.starts_with("probe_") ||
                      name.starts_with("cu_seqlens") || name == "q_lens" || name == "kv_lens";

@@ -1,4 +1,5 @@
-// The length of an axis or of a tensor dimension: a constant, or a name bound at launch, plus a constant.
+// The length of an axis or of a tensor dimension: a constant, or a name bound at launch, plus a
+// constant.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +8,10 @@
 
 namespace flashcore {
 
-/// A constant (`Extent(128)`) is compiled into the kernel. A named extent (`Extent("Sq")`) is a kernel
-/// argument read off the shapes of the tensors that carry it, so a new length compiles nothing.
-/// `Extent("B") + 1` is a dimension with one element more: where each of B things begins, and the end.
+/// A constant (`Extent(128)`) is compiled into the kernel. A named extent (`Extent("Sq")`) is a
+/// kernel argument read off the shapes of the tensors that carry it, so a new length compiles
+/// nothing. `Extent("B") + 1` is a dimension with one element more: where each of B things begins,
+/// and the end.
 struct Extent {
   std::string name;
   std::int64_t value = -1;

@@ -37,12 +37,16 @@ Enum parse_enum(const std::string& text) {
 template <class Field>
 requires std::is_enum_v<Field> Json write(Field field) { return name_of(field); }
 template <class Field>
-requires(!std::is_enum_v<Field> && !std::is_base_of_v<Expression, Field>) Json write(const Field& field) { return field; }
+requires(!std::is_enum_v<Field> && !std::is_base_of_v<Expression, Field>) Json
+    write(const Field& field) {
+  return field;
+}
 Json write(const std::optional<int>& field) { return field ? Json(*field) : Json(nullptr); }
 Json write(const Expression& expression) {
   Json tensors = Json::array();
   for (const Captured& tensor : expression.tensors)
-    tensors.push_back({{"name", tensor.name}, {"dtype", name_of(tensor.dtype)}, {"rank", tensor.rank}});
+    tensors.push_back(
+        {{"name", tensor.name}, {"dtype", name_of(tensor.dtype)}, {"rank", tensor.rank}});
   return {{"text", expression.text}, {"tensors", std::move(tensors)}};
 }
 
@@ -52,8 +56,11 @@ void read(const Json& value, Field& field) { field = parse_enum<Field>(value.get
 void read(const Json& value, DType& field) {
   const auto text = value.get<std::string>();
   const std::optional<DType> type = parse_dtype(text);
-  if (!type) throw std::invalid_argument(fmt::format("\"{}\" is not one of f16, bf16, f32; captured tensors may also be "
-                                            "f64, i64, i32, i16, i8, u8 and i1", text));
+  if (!type)
+    throw std::invalid_argument(
+        fmt::format("\"{}\" is not one of f16, bf16, f32; captured tensors may also be "
+                    "f64, i64, i32, i16, i8, u8 and i1",
+                    text));
   field = *type;
 }
 void read(const Json& value, int& field) {

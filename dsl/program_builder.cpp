@@ -1,8 +1,8 @@
 #include "dsl/program_builder.h"
 
-#include <fmt/format.h>
-
 #include <cctype>
+
+#include <fmt/format.h>
 
 #include "dsl/ir/verify.h"
 
@@ -33,7 +33,8 @@ Axis ProgramBuilder::add_axis(ir::Axis axis, const At& at) {
   check_name(axis.name, at);
   if (axis.extent.is_static() && axis.extent.value == 0)
     throw SpecError({fmt::format("axis {} of length 0", axis.name),
-                     "a constant length is at least 1", "name the extent to bind it at launch", at});
+                     "a constant length is at least 1", "name the extent to bind it at launch",
+                     at});
   return {this, function_.add_axis(std::move(axis))};
 }
 
@@ -50,7 +51,8 @@ Axis ProgramBuilder::whole(std::string name, int extent, const At& at) {
   return add_axis({std::move(name), ir::AxisKind::whole, Extent(extent)}, at);
 }
 
-Tensor ProgramBuilder::input(std::string name, DType dtype, std::vector<Extent> dims, const At& at) {
+Tensor ProgramBuilder::input(std::string name, DType dtype, std::vector<Extent> dims,
+                             const At& at) {
   check_name(name, at);
   return {this, function_.add_tensor({std::move(name), dtype, std::move(dims), false})};
 }
@@ -89,7 +91,8 @@ void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const Tile& lo
   const ir::Op* made_by = function_.definition(longest.id());
   if (!made_by || made_by->code != ir::OpCode::parameter || longest.dtype() != DType::i32)
     throw SpecError({fmt::format("the longest part of {}", function_[axis.id].name),
-                     "it sizes the grid before anything is computed", "an i32 scalar argument", at});
+                     "it sizes the grid before anything is computed", "an i32 scalar argument",
+                     at});
   function_[axis.id].longest = function_[made_by->parameter].name;
   place(axis, begin, end, at);
 }
@@ -131,13 +134,12 @@ std::vector<Tile> ProgramBuilder::run_loop(Axis axis, std::vector<Tile> initial,
     loop.operands.push_back(initial[i].id());
     types.push_back(function_[initial[i].id()].type);
     if (function_[next[i].id()].type != types.back())
-      throw SpecError(
-          {fmt::format("loop over {}: carried value {} changes its type", function_[axis.id].name,
-                       i + 1),
-           fmt::format("it starts as {} and comes back as {}",
-                       ir::describe(function_, types.back()),
-                       ir::describe(function_, function_[next[i].id()].type)),
-           "start it with fill({axes}, value) over the axes it has in the body", at});
+      throw SpecError({fmt::format("loop over {}: carried value {} changes its type",
+                                   function_[axis.id].name, i + 1),
+                       fmt::format("it starts as {} and comes back as {}",
+                                   ir::describe(function_, types.back()),
+                                   ir::describe(function_, function_[next[i].id()].type)),
+                       "start it with fill({axes}, value) over the axes it has in the body", at});
   }
   const ir::OpId id = ops_.at(at).append(std::move(loop), types);
   std::vector<Tile> results;

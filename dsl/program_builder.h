@@ -14,11 +14,12 @@
 namespace flashcore {
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
-/// The most negative finite f32. A running maximum starts here: subtracting it from -inf stays -inf.
+/// The most negative finite f32. A running maximum starts here: subtracting it from -inf stays
+/// -inf.
 inline constexpr double lowest = -3.4028234663852886e+38;
 
-/// One thread block computes one position of every parallel axis and one tile of every parallel_tiles
-/// axis. All handles belong to their builder and die with it.
+/// One thread block computes one position of every parallel axis and one tile of every
+/// parallel_tiles axis. All handles belong to their builder and die with it.
 class ProgramBuilder {
  public:
   using At = std::source_location;
@@ -37,25 +38,26 @@ class ProgramBuilder {
   Axis whole(std::string name, int extent, const At& at = At::current());
 
   /// A tensor argument. Its last dimension has unit stride; the others any.
-  Tensor input(std::string name, DType dtype, std::vector<Extent> dims, const At& at = At::current());
+  Tensor input(std::string name, DType dtype, std::vector<Extent> dims,
+               const At& at = At::current());
   /// An input that `gather` reads at computed positions: any dtype, any strides.
   Tensor gathered_input(std::string name, DType dtype, std::vector<Extent> dims,
                         const At& at = At::current());
   Tensor output(std::string name, DType dtype, std::vector<Extent> dims,
                 const At& at = At::current());
-  /// A scalar argument. `positive` lets the compiler move it through a maximum; a launch with a value
-  /// that is not is refused.
+  /// A scalar argument. `positive` lets the compiler move it through a maximum; a launch with a
+  /// value that is not is refused.
   Tile scalar(std::string name, DType dtype, bool positive = false, const At& at = At::current());
 
-  /// Makes an axis ragged: in each block it covers positions [begin, end) of the dimension it indexes,
-  /// two i32 scalars that are known to the block alone, such as elements of cu_seqlens. `length(axis)`
-  /// is then end - begin, `index(axis)` counts from 0, loads give zeros and stores write nothing outside
-  /// [begin, end), and a block without a tile in it leaves at once. The part is cut to the dimension,
-  /// so that wrong numbers read and write nothing outside the tensors.
+  /// Makes an axis ragged: in each block it covers positions [begin, end) of the dimension it
+  /// indexes, two i32 scalars that are known to the block alone, such as elements of cu_seqlens.
+  /// `length(axis)` is then end - begin, `index(axis)` counts from 0, loads give zeros and stores
+  /// write nothing outside [begin, end), and a block without a tile in it leaves at once. The part
+  /// is cut to the dimension, so that wrong numbers read and write nothing outside the tensors.
   ///
   /// Stands at the top, before anything but scalars. Blocks along a parallel_tiles axis are counted
-  /// by `longest`, an i32 scalar argument: what the longest part is at most. Positions beyond it are
-  /// not computed. Without it there are blocks for parts as long as the whole dimension.
+  /// by `longest`, an i32 scalar argument: what the longest part is at most. Positions beyond it
+  /// are not computed. Without it there are blocks for parts as long as the whole dimension.
   void place(Axis axis, Operand begin, Operand end, const At& at = At::current());
   void place(Axis axis, Operand begin, Operand end, const Tile& longest,
              const At& at = At::current());

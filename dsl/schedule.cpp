@@ -4,51 +4,66 @@ namespace flashcore {
 
 std::string_view name_of(Instruction instruction) {
   switch (instruction) {
-    case Instruction::mma_m16n8k16: return "mma_m16n8k16";
-    case Instruction::wmma: return "wmma";
-    case Instruction::wgmma: return "wgmma";
+    case Instruction::mma_m16n8k16:
+      return "mma_m16n8k16";
+    case Instruction::wmma:
+      return "wmma";
+    case Instruction::wgmma:
+      return "wgmma";
   }
   return "?";
 }
 
 std::string_view name_of(CopyInstruction copy) {
   switch (copy) {
-    case CopyInstruction::cp_async: return "cp_async";
-    case CopyInstruction::vector: return "vector";
-    case CopyInstruction::tma: return "tma";
+    case CopyInstruction::cp_async:
+      return "cp_async";
+    case CopyInstruction::vector:
+      return "vector";
+    case CopyInstruction::tma:
+      return "tma";
   }
   return "?";
 }
 
 std::string_view name_of(Softmax softmax) {
   switch (softmax) {
-    case Softmax::registers: return "registers";
-    case Softmax::shared: return "shared";
+    case Softmax::registers:
+      return "registers";
+    case Softmax::shared:
+      return "shared";
   }
   return "?";
 }
 
 std::string_view name_of(GridOrder order) {
   switch (order) {
-    case GridOrder::tiles_first: return "tiles_first";
-    case GridOrder::tiles_last: return "tiles_last";
-    case GridOrder::sections: return "sections";
+    case GridOrder::tiles_first:
+      return "tiles_first";
+    case GridOrder::tiles_last:
+      return "tiles_last";
+    case GridOrder::sections:
+      return "sections";
   }
   return "?";
 }
 
 std::string_view name_of(TileOrder order) {
   switch (order) {
-    case TileOrder::rounds: return "rounds";
-    case TileOrder::counter: return "counter";
+    case TileOrder::rounds:
+      return "rounds";
+    case TileOrder::counter:
+      return "counter";
   }
   return "?";
 }
 
 std::string_view name_of(Turns turns) {
   switch (turns) {
-    case Turns::products: return "products";
-    case Turns::scores: return "scores";
+    case Turns::products:
+      return "products";
+    case Turns::scores:
+      return "scores";
   }
   return "?";
 }

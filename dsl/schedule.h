@@ -57,8 +57,8 @@ struct Schedule {
   bool keep_operands = false;
   /// Outputs go through shared memory, so that they leave in whole 16-byte chunks.
   bool staged_stores = true;
-  /// Tiles that a mask cuts get a copy of the loop of their own. Otherwise one loop masks them behind a
-  /// test of the tile's number: half the code, and fewer registers kept over it.
+  /// Tiles that a mask cuts get a copy of the loop of their own. Otherwise one loop masks them
+  /// behind a test of the tile's number: half the code, and fewer registers kept over it.
   bool peel_masks = false;
   /// Loops run from the last tile to the first.
   bool descending = true;
@@ -66,53 +66,62 @@ struct Schedule {
   bool last_tiles_first = false;
   GridOrder grid_order = GridOrder::tiles_first;
 
-  /// Where the values that a loop takes the maximum of are bounded, as capped scores are, softmax subtracts a
-  /// constant instead of the largest of a row, and no sum is scaled from round to round.
+  /// Where the values that a loop takes the maximum of are bounded, as capped scores are, softmax
+  /// subtracts a constant instead of the largest of a row, and no sum is scaled from round to
+  /// round.
   bool fixed_maximum = true;
-  /// The steps of a softmax (exponents, exponentials, their sum, packing) go over so many columns of a tile at a
-  /// time, one step behind the other; 0: each step goes over the whole tile before the next one begins.
+  /// The steps of a softmax (exponents, exponentials, their sum, packing) go over so many columns
+  /// of a tile at a time, one step behind the other; 0: each step goes over the whole tile before
+  /// the next one begins.
   int softmax_columns = 0;
-  /// How many columns exponents run ahead of exponentials, and these ahead of what reads them; 0: none.
+  /// How many columns exponents run ahead of exponentials, and these ahead of what reads them; 0:
+  /// none.
   int softmax_distance = 0;
 
-  // Of wgmma and tma. Four warps are a warpgroup; `warps_m` counts those that compute, and one warpgroup more
-  // produces.
+  // Of wgmma and tma. Four warps are a warpgroup; `warps_m` counts those that compute, and one
+  // warpgroup more produces.
 
-  /// The next product of a loop runs beside the one that takes the last round's result, while what lies
-  /// between them is computed.
+  /// The next product of a loop runs beside the one that takes the last round's result, while what
+  /// lies between them is computed.
   bool overlap_products = true;
-  /// Where products overlap: a carried sum is scaled before the product that adds to it starts, rather than
-  /// behind the one before.
+  /// Where products overlap: a carried sum is scaled before the product that adds to it starts,
+  /// rather than behind the one before.
   bool scale_late = false;
-  /// What a round computes is there before the product of the last round is waited for; otherwise the compiler
-  /// puts the wait where it likes, which is as early as it can.
+  /// What a round computes is there before the product of the last round is waited for; otherwise
+  /// the compiler puts the wait where it likes, which is as early as it can.
   bool wait_late = false;
   /// A carried sum is scaled only in warps where some factor is not one.
   bool lazy_scaling = false;
-  /// Partial results side by side in a maximum along a tile's columns, each of which waits for no other.
+  /// Partial results side by side in a maximum along a tile's columns, each of which waits for no
+  /// other.
   int reduction_chains = 1;
-  /// Of every eight exponentials of a tile, how many are a polynomial's values: the special function unit is
-  /// asked for the others.
+  /// Of every eight exponentials of a tile, how many are a polynomial's values: the special
+  /// function unit is asked for the others.
   int polynomial_exponentials = 0;
-  /// The tensor core adds up what a product weighs its rows by, where that is all a carried sum is for.
+  /// The tensor core adds up what a product weighs its rows by, where that is all a carried sum is
+  /// for.
   bool sums_by_products = false;
   /// Warpgroups take turns at starting products, so that one computes while another multiplies.
   bool alternate = false;
   Turns turns = Turns::products;  ///< where they take any
-  /// As many blocks as fit on the GPU work through all tiles; the next one's loads start during a store.
+  /// As many blocks as fit on the GPU work through all tiles; the next one's loads start during a
+  /// store.
   bool persistent = false;
   TileOrder tile_order = TileOrder::rounds;  ///< of persistent blocks
-  /// A block goes through so many positions of the last parallel axis (attention's heads) one after the other, with
-  /// what it has found out in front of them: which tiles hold something visible, and where its sequence lies.
+  /// A block goes through so many positions of the last parallel axis (attention's heads) one after
+  /// the other, with what it has found out in front of them: which tiles hold something visible,
+  /// and where its sequence lies.
   int positions_per_block = 1;
-  /// Slots for a tile that is loaded outside loops. With two, a block of several tiles loads it for its next one
-  /// while this one's is in use, and a warpgroup that is done goes on before the others are.
+  /// Slots for a tile that is loaded outside loops. With two, a block of several tiles loads it for
+  /// its next one while this one's is in use, and a warpgroup that is done goes on before the
+  /// others are.
   int outer_stages = 1;
-  /// Blocks of a cluster that share out the tiles of a loop: 1, 2, 4 or 8. What each has carried to its end
-  /// they put together through each other's shared memory. For problems of fewer rows than fill the GPU.
+  /// Blocks of a cluster that share out the tiles of a loop: 1, 2, 4 or 8. What each has carried to
+  /// its end they put together through each other's shared memory. For problems of fewer rows than
+  /// fill the GPU.
   int loop_blocks = 1;
-  /// A warpgroup of its own asks for copies. Without it a thread of the one warpgroup that computes does, so that more
-  /// blocks fit on a multiprocessor.
+  /// A warpgroup of its own asks for copies. Without it a thread of the one warpgroup that computes
+  /// does, so that more blocks fit on a multiprocessor.
   bool producer = true;
   int producer_registers = 0;  ///< a thread; 0: what the consumers leave
   int consumer_registers = 0;  ///< a thread; 0: the most that fit

@@ -1,5 +1,5 @@
-// Loop-carried state is a plain struct of tiles. This walks its members in order, so that a loop can
-// carry them without the author listing them twice.
+// Loop-carried state is a plain struct of tiles. This walks its members in order, so that a loop
+// can carry them without the author listing them twice.
 #pragma once
 
 #include <concepts>
@@ -29,14 +29,38 @@ void for_each_tile(State& state, Visit&& visit) {
     constexpr int n = count_fields<std::remove_const_t<State>>();
     static_assert(n >= 1 && n <= 8, "a loop carries a Tile or a struct of one to eight Tiles");
     auto each = [&](auto&... tiles) { (visit(tiles), ...); };
-    if constexpr (n == 1) { auto& [a] = state; each(a); }
-    if constexpr (n == 2) { auto& [a, b] = state; each(a, b); }
-    if constexpr (n == 3) { auto& [a, b, c] = state; each(a, b, c); }
-    if constexpr (n == 4) { auto& [a, b, c, d] = state; each(a, b, c, d); }
-    if constexpr (n == 5) { auto& [a, b, c, d, e] = state; each(a, b, c, d, e); }
-    if constexpr (n == 6) { auto& [a, b, c, d, e, f] = state; each(a, b, c, d, e, f); }
-    if constexpr (n == 7) { auto& [a, b, c, d, e, f, g] = state; each(a, b, c, d, e, f, g); }
-    if constexpr (n == 8) { auto& [a, b, c, d, e, f, g, h] = state; each(a, b, c, d, e, f, g, h); }
+    if constexpr (n == 1) {
+      auto& [a] = state;
+      each(a);
+    }
+    if constexpr (n == 2) {
+      auto& [a, b] = state;
+      each(a, b);
+    }
+    if constexpr (n == 3) {
+      auto& [a, b, c] = state;
+      each(a, b, c);
+    }
+    if constexpr (n == 4) {
+      auto& [a, b, c, d] = state;
+      each(a, b, c, d);
+    }
+    if constexpr (n == 5) {
+      auto& [a, b, c, d, e] = state;
+      each(a, b, c, d, e);
+    }
+    if constexpr (n == 6) {
+      auto& [a, b, c, d, e, f] = state;
+      each(a, b, c, d, e, f);
+    }
+    if constexpr (n == 7) {
+      auto& [a, b, c, d, e, f, g] = state;
+      each(a, b, c, d, e, f, g);
+    }
+    if constexpr (n == 8) {
+      auto& [a, b, c, d, e, f, g, h] = state;
+      each(a, b, c, d, e, f, g, h);
+    }
   }
 }
 

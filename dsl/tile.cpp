@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-
 #include "dsl/program_builder.h"
 
 namespace flashcore {
@@ -91,7 +90,9 @@ Tile reciprocal(Operand a) { return unary(OpCode::reciprocal, a); }
 
 Tile where(Operand condition, Operand yes, Operand no) {
   ProgramBuilder& owner = owner_of({&condition, &yes, &no});
-  const DType dtype = yes.is_tile() ? yes.tile.dtype() : no.is_tile() ? no.tile.dtype() : DType::f32;
+  const DType dtype = yes.is_tile()  ? yes.tile.dtype()
+                      : no.is_tile() ? no.tile.dtype()
+                                     : DType::f32;
   const ir::ValueId c = value_of(owner, condition, DType::i1);
   const ir::ValueId y = value_of(owner, yes, dtype), n = value_of(owner, no, dtype);
   return {&owner, owner.ops().at(condition.where).elementwise(OpCode::where, {c, y, n})};
@@ -143,10 +144,11 @@ Access Tensor::access(const std::vector<Index>& indices) const {
     }
     const ir::Axis& axis = f[index.axis.id];
     if (!(axis.extent == tensor.dims[i]))
-      throw SpecError({fmt::format("{} indexed by axis {} in dimension {}", tensor.name, axis.name, i),
-                       fmt::format("the axis has length {}, the dimension {}", axis.extent.text(),
-                                   tensor.dims[i].text()),
-                       "declare both with the same extent, or index with a scalar", index.where});
+      throw SpecError(
+          {fmt::format("{} indexed by axis {} in dimension {}", tensor.name, axis.name, i),
+           fmt::format("the axis has length {}, the dimension {}", axis.extent.text(),
+                       tensor.dims[i].text()),
+           "declare both with the same extent, or index with a scalar", index.where});
     if (axis.kind == ir::AxisKind::parallel)
       access.coordinates.push_back({{}, owner_->ops().at(index.where).index(index.axis.id)});
     else
@@ -183,10 +185,11 @@ void store(const Access& access, Operand tile) {
     if (c.axis) axes.push_back(c.axis);
   const ir::TileType expected{tensor.dtype, axes}, &given = f[tile.tile.id()].type;
   if (!(given == expected))
-    throw SpecError({fmt::format("store of {} to {}", ir::describe(f, given), tensor.name),
-                     fmt::format("the indices name a {}", ir::describe(f, expected)),
-                     given.axes == axes ? "cast it first" : "give the tile the same axes in the same order",
-                     tile.where});
+    throw SpecError(
+        {fmt::format("store of {} to {}", ir::describe(f, given), tensor.name),
+         fmt::format("the indices name a {}", ir::describe(f, expected)),
+         given.axes == axes ? "cast it first" : "give the tile the same axes in the same order",
+         tile.where});
   access.owner->ops().at(access.where).store(access.tensor, access.coordinates, tile.tile.id());
 }
 

@@ -16,7 +16,8 @@ namespace flashcore {
 
 class ProgramBuilder;
 
-/// A named dimension of the computation. Tiles broadcast against each other by axis, not by position.
+/// A named dimension of the computation. Tiles broadcast against each other by axis, not by
+/// position.
 struct Axis {
   ProgramBuilder* owner = nullptr;
   ir::AxisId id;
@@ -40,8 +41,8 @@ class Tile {
   ir::ValueId id_;
 };
 
-/// What an operator takes: a tile, or a number that becomes a constant of the other operand's dtype.
-/// Converting to it notes the place of the call.
+/// What an operator takes: a tile, or a number that becomes a constant of the other operand's
+/// dtype. Converting to it notes the place of the call.
 struct Operand {
   Tile tile;
   double number = 0;
@@ -153,8 +154,8 @@ class Tensor {
   ir::TensorId id_;
 };
 
-/// The elements of a gathered input at computed positions, one i32 index a dimension: tiles of f32, i32
-/// or i1 over the axes of the indices. Outside the tensor it is zero.
+/// The elements of a gathered input at computed positions, one i32 index a dimension: tiles of f32,
+/// i32 or i1 over the axes of the indices. Outside the tensor it is zero.
 Tile gather(const Tensor& tensor, const std::vector<Operand>& indices);
 
 /// Elements outside the tensor are zero.

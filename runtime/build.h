@@ -13,8 +13,8 @@ namespace flashcore {
 
 /// Tries the schedules in turn and returns the first kernel that the target can run and whose code
 /// neither spills nor exceeds its budget. If there is none, throws what was wrong with the first.
-/// What a schedule that does not fit compiled to is cached as well, so that trying it costs no compile
-/// the next time.
+/// What a schedule that does not fit compiled to is cached as well, so that trying it costs no
+/// compile the next time.
 std::shared_ptr<const CompiledKernel> build_first_fitting(const Program& program,
                                                           std::span<const Schedule> schedules,
                                                           const Target& target);

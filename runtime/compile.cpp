@@ -118,13 +118,13 @@ void refuse_no_place(const KernelSource& source, const std::string& architecture
   const std::size_t at = log.find(no_place_for_product);
   if (at == std::string::npos) return;
   const std::size_t begin = log.rfind('\n', at) + 1;
-  throw CompileError(
-      {.what = fmt::format("{} for {} has a product that does not fit in registers", source.name,
-                           architecture),
-       .why = log.substr(begin, log.find('\n', at) - begin),
-       .fix = source.min_blocks > 1 ? fmt::format("{}, or fewer blocks a multiprocessor", smaller)
-                                    : std::string(smaller),
-       .where = {}});
+  throw CompileError({.what = fmt::format("{} for {} has a product that does not fit in registers",
+                                          source.name, architecture),
+                      .why = log.substr(begin, log.find('\n', at) - begin),
+                      .fix = source.min_blocks > 1
+                                 ? fmt::format("{}, or fewer blocks a multiprocessor", smaller)
+                                 : std::string(smaller),
+                      .where = {}});
 }
 
 Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture,

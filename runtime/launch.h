@@ -31,7 +31,7 @@ class LaunchPlan {
     /// No blocks when there is nothing to do. A persistent kernel's on a GPU is what there is to
     /// do, one block a tile; a launch has fewer (`resident`).
     GridSize grid;
-    int device = cpu_device;   ///< where every tensor lies
+    int device = cpu_device;  ///< where every tensor lies
   };
   /// Reads the named extents off the shapes, checks, and fills the first `parameter_bytes` of
   /// `block`, all but the tensor maps of a GPU (`encode_maps`). Throws DeviceError that names the
@@ -45,7 +45,8 @@ class LaunchPlan {
     maps_.encode(driver, *source_, tensors, zeros, block.bytes);
   }
 
-  /// Whether blocks draw their tiles from a counter, and which one: 0, as `bind` leaves it for a GPU, for none.
+  /// Whether blocks draw their tiles from a counter, and which one: 0, as `bind` leaves it for a
+  /// GPU, for none.
   [[nodiscard]] bool draws_tiles() const { return tile_counter_ >= 0; }
   void set_tile_counter(int counter, ParameterBlock& block) const;
 
@@ -63,7 +64,7 @@ class LaunchPlan {
   // One dimension of one tensor, in the order of the program. The first tensor that carries a named
   // extent gives its value, all others have to agree.
   struct Dimension {
-    std::int64_t value = 0;  // of a static one; else what is added to the named extent
+    std::int64_t value = 0;         // of a static one; else what is added to the named extent
     std::int64_t stride_limit = 0;  // either way from zero
     std::int8_t extent = -1;
     bool gives = false;

@@ -29,7 +29,8 @@ class LaunchRefusal {
   [[noreturn, gnu::cold]] void address(int tensor) const;
   [[noreturn, gnu::cold]] void device(int tensor) const;
   [[noreturn, gnu::cold]] void scalar(int index, const ScalarValue& given) const;
-  [[noreturn, gnu::cold]] void grid(const GridAxis& axis, std::int64_t blocks, std::int64_t limit) const;
+  [[noreturn, gnu::cold]] void grid(const GridAxis& axis, std::int64_t blocks,
+                                    std::int64_t limit) const;
   [[noreturn, gnu::cold]] void work(const GridAxis& axis, std::int64_t blocks) const;
 
  private:

@@ -68,7 +68,8 @@ void LoadedKernel::run(const Driver& driver, const InContext& loaded,
                        const LaunchPlan::Bound& bound, std::span<const TensorView> tensors,
                        ParameterBlock& block, CudaStream stream) const {
   plan_.encode_maps(driver, tensors, loaded.zeros, block);
-  if (plan_.draws_tiles()) plan_.set_tile_counter(loaded.counters.counter_for(driver, stream), block);
+  if (plan_.draws_tiles())
+    plan_.set_tile_counter(loaded.counters.counter_for(driver, stream), block);
   void* parameters[] = {block.bytes};
   const KernelSource& source = plan_.source();
   const GridSize grid = plan_.resident(bound.grid, loaded.blocks);

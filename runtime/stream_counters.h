@@ -1,8 +1,9 @@
 // Which of a loaded kernel's tile counters a launch draws from (codegen/prelude/tile_counter.cuh).
 //
-// A counter serves one launch at a time. Launches of one stream follow each other, so each stream has its own.
-// A graph may be instantiated and run several times at once, and nothing tells the runs apart: launches that a
-// graph captures get none, and neither do streams beyond the last counter.
+// A counter serves one launch at a time. Launches of one stream follow each other, so each stream
+// has its own. A graph may be instantiated and run several times at once, and nothing tells the
+// runs apart: launches that a graph captures get none, and neither do streams beyond the last
+// counter.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ class StreamCounters {
 
  private:
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, int> by_stream_;  ///< by number: a handle may come back for another stream
+  std::unordered_map<std::uint64_t, int>
+      by_stream_;  ///< by number: a handle may come back for another stream
 };
 
 }  // namespace flashcore

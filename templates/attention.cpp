@@ -46,8 +46,8 @@ Program attention_forward(const AttentionSpec& spec) {
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
 
-  // A row that saw no key has row_sum 0 and becomes zeros, as does one beyond its sequence; a NaN in its
-  // scores stays a NaN.
+  // A row that saw no key has row_sum 0 and becomes zeros, as does one beyond its sequence; a NaN
+  // in its scores stays a NaN.
   const Tile empty = t.or_beyond(last.row_sum == 0.f, rows).named("empty");
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
   store(t.at(o, t.head, rows, dv), cast(last.out * inverse, spec.dtype));

@@ -1,5 +1,5 @@
-// Attention forward, written in the public language: the program of FlashAttention-2 and the schedules
-// it ships with.
+// Attention forward, written in the public language: the program of FlashAttention-2 and the
+// schedules it ships with.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,27 @@
 
 namespace flashcore {
 
-/// Tensors q, k, v, o, lse if the spec asks, and what its expressions capture; scalar `scale` (f32, > 0).
-/// Axes batch, head, rows (query rows), cols (key columns), d and dv. Throws SpecError with every reason of
-/// check(spec).
+/// Tensors q, k, v, o, lse if the spec asks, and what its expressions capture; scalar `scale` (f32,
+/// > 0). Axes batch, head, rows (query rows), cols (key columns), d and dv. Throws SpecError with
+/// every reason of check(spec).
 Program attention_forward(const AttentionSpec& spec);
 
-/// How much a launch has to do, where that is known; a spec's kernels run any. Short sequences and few of them
-/// want other schedules than long ones.
+/// How much a launch has to do, where that is known; a spec's kernels run any. Short sequences and
+/// few of them want other schedules than long ones.
 struct AttentionProblem {
-  std::int64_t batch = 0, heads = 0;   ///< of the queries
-  std::int64_t q_len = 0, kv_len = 0;  ///< the longest sequence's, of packed ones the mean; 0: not known
+  std::int64_t batch = 0, heads = 0;  ///< of the queries
+  std::int64_t q_len = 0,
+               kv_len = 0;  ///< the longest sequence's, of packed ones the mean; 0: not known
 };
 
-/// The schedule that ships for a spec and a target: what a search found (attention_winners.h), else tile sizes
-/// chosen by measurement for head_dim 64, 128 and 256, by the same rules for the others.
+/// The schedule that ships for a spec and a target: what a search found (attention_winners.h), else
+/// tile sizes chosen by measurement for head_dim 64, 128 and 256, by the same rules for the others.
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
                             const AttentionProblem& problem = {});
 
-/// That schedule and then safer ones, which leave the compiler more registers. The large tiles use all
-/// there are, and another version of the compiler may find one too few: build_first_fitting takes the
-/// first of these whose code keeps its promises.
+/// That schedule and then safer ones, which leave the compiler more registers. The large tiles use
+/// all there are, and another version of the compiler may find one too few: build_first_fitting
+/// takes the first of these whose code keeps its promises.
 std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
                                           const AttentionProblem& problem = {});
 

@@ -1,5 +1,5 @@
-// Schedules that ship for attention_forward: on wgmma, on mma.sync, and on opaque blocks where there is neither.
-// docs/performance.md says what was measured and what was tried besides.
+// Schedules that ship for attention_forward: on wgmma, on mma.sync, and on opaque blocks where
+// there is neither. docs/performance.md says what was measured and what was tried besides.
 #include <algorithm>
 #include <optional>
 
@@ -13,22 +13,24 @@ namespace {
 
 int padded(int dim) { return (dim + 15) / 16 * 16; }
 
-/// The kernel that was measured: everything read off the tensors, every sequence as long as they are.
+/// The kernel that was measured: everything read off the tensors, every sequence as long as they
+/// are.
 bool all_lengths_open(const AttentionSpec& spec) {
   return !spec.heads && !spec.batch && !spec.q_len && !spec.kv_len && !spec.packed() &&
          !spec.q_lens && !spec.kv_lens;
 }
 
-/// Bytes of shared memory for opaque blocks with one tile of keys and values: every row is 8 elements longer
-/// than its tile, and scores, probabilities and the product with the values take turns in one place.
+/// Bytes of shared memory for opaque blocks with one tile of keys and values: every row is 8
+/// elements longer than its tile, and scores, probabilities and the product with the values take
+/// turns in one place.
 int block_bytes(const AttentionSpec& spec, int rows, int cols) {
   const int d = padded(spec.head_dim) + 8, dv = (spec.value_dim() + 31) / 32 * 32 + 8;
   constexpr int rounding = 6 * 1024;
   return 2 * (rows * d + cols * (d + dv)) + 4 * rows * std::max(cols + 8, dv) + rounding;
 }
 
-/// Opaque blocks. The largest tile that fits: 8 rows a warp or more, so that no warp repeats another's
-/// softmax. Nobody has measured these; they are chosen for 64 KiB a multiprocessor.
+/// Opaque blocks. The largest tile that fits: 8 rows a warp or more, so that no warp repeats
+/// another's softmax. Nobody has measured these; they are chosen for 64 KiB a multiprocessor.
 Schedule block_schedule(const AttentionSpec& spec, const Target& target) {
   Schedule s;
   choose_family(s, target);
@@ -56,9 +58,10 @@ Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
   const bool measured = target.capability == 90;
   // One block of 128 rows with two tiles of 64 keys in flight.
   const int large_block = (128 + 2 * 2 * 64) * padded(dim) * size_of(spec.dtype);
-  // What an expression computes of a score needs registers: an ascending loop keeps a few fewer. With what
-  // it looks up for every key, or even for every score, tiles have to be smaller.
-  const bool computes = !spec.sink.text.empty() || (!spec.score.text.empty() && spec.score.tensors.empty());
+  // What an expression computes of a score needs registers: an ascending loop keeps a few fewer.
+  // With what it looks up for every key, or even for every score, tiles have to be smaller.
+  const bool computes =
+      !spec.sink.text.empty() || (!spec.score.text.empty() && spec.score.tensors.empty());
   const bool needs_room = !spec.mask.tensors.empty() || !spec.score.text.empty();
   const bool by_score = std::any_of(spec.score.tensors.begin(), spec.score.tensors.end(),
                                     [](const Captured& tensor) { return tensor.rank > 1; });
@@ -66,24 +69,28 @@ Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
   s.last_tiles_first = masked;
   s.descending = !computes;
   if (dim <= 128) {
-    // Four warps of 32 rows: every fragment of K and V read from shared memory serves two blocks of 16
-    // rows. Two thread blocks a multiprocessor hide each other's softmax.
+    // Four warps of 32 rows: every fragment of K and V read from shared memory serves two blocks of
+    // 16 rows. Two thread blocks a multiprocessor hide each other's softmax.
     s.warps_m = 4;
     s.blocks_per_processor = 2;
     s.tiles["rows"] = 128;
-    s.tiles["cols"] = dim <= 64 ? (!measured ? 96 : needs_room ? 64 : 128) : (measured && !by_score ? 64 : 32);
+    s.tiles["cols"] = dim <= 64 ? (!measured    ? 96
+                                   : needs_room ? 64
+                                                : 128)
+                                : (measured && !by_score ? 64 : 32);
     s.stages = dim <= 64 && roomy ? 2 : 1;
     if (measured && dim <= 64 && !masked && !all_lengths_open(spec)) {
-      // With lengths or heads compiled in, the compiler arranges its addresses otherwise and finds two
-      // registers too few for tiles of 128 keys. With 64, the query fits in registers instead, which is
-      // second best by 4 %.
+      // With lengths or heads compiled in, the compiler arranges its addresses otherwise and finds
+      // two registers too few for tiles of 128 keys. With 64, the query fits in registers instead,
+      // which is second best by 4 %.
       s.tiles["cols"] = 64;
       s.keep_operands = true;
     }
     // The longest rows of all heads first: worth 6 % at head_dim 128.
     if (masked && dim > 64) s.grid_order = GridOrder::tiles_last;
   } else if (!masked && large_block <= target.shared_per_block) {
-    // The output of 32 rows no longer fits in a warp's registers. Eight warps of 16 rows share K and V.
+    // The output of 32 rows no longer fits in a warp's registers. Eight warps of 16 rows share K
+    // and V.
     s.warps_m = 8;
     s.tiles["rows"] = 128;
     s.tiles["cols"] = 64;
@@ -110,8 +117,8 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
                                       const AttentionProblem& problem) {
   std::vector<Schedule> schedules{ruled_schedule(spec, target, problem)};
   if (target.wgmma) {
-    // Every block on its own, fewer keys a tile, then one block a multiprocessor with small tiles, and then no
-    // warpgroups at all.
+    // Every block on its own, fewer keys a tile, then one block a multiprocessor with small tiles,
+    // and then no warpgroups at all.
     Schedule alone = schedules.front();
     if (alone.loop_blocks > 1) {
       alone.loop_blocks = alone.blocks_per_processor = 1;
@@ -146,7 +153,8 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
   if (target.mma_m16n8k16) {
     // Sixteen rows a warp and few keys: slow, but whatever an expression asks for fits.
     Schedule smallest = schedules.front();
-    smallest.tiles = {{"rows", 64}, {"cols", padded(std::max(spec.head_dim, spec.value_dim())) <= 128 ? 32 : 16}};
+    smallest.tiles = {{"rows", 64},
+                      {"cols", padded(std::max(spec.head_dim, spec.value_dim())) <= 128 ? 32 : 16}};
     smallest.warps_m = 4;
     smallest.stages = 1;
     smallest.keep_operands = smallest.peel_masks = false;

@@ -23,8 +23,8 @@ AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec&
   if (!reasons.empty()) {
     std::string list;
     for (const std::string& reason : reasons) list += "\n    " + reason;
-    throw SpecError({"an attention spec that contradicts itself", list, "change what each line names",
-                     {}});
+    throw SpecError(
+        {"an attention spec that contradicts itself", list, "change what each line names", {}});
   }
   AttentionTensors t;
   t.builder = &builder;
@@ -119,8 +119,9 @@ SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
                            const AttentionTensors& t, Axis rows, Axis cols) {
   const Tile nothing = builder.fill({rows}, lowest);
   if (spec.sink.text.empty()) return {nothing, builder.fill({rows}, 0)};
-  const Tile sink = apply(spec.sink, {index(t.batch), index(t.head), index(rows), {},
-                                      t.query_length(rows), length(cols)});
+  const Tile sink =
+      apply(spec.sink,
+            {index(t.batch), index(t.head), index(rows), {}, t.query_length(rows), length(cols)});
   return {maximum(nothing, sink * log2e), builder.fill({rows}, 1)};
 }
 

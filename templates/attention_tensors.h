@@ -27,8 +27,8 @@ struct AttentionTensors {
   /// An f32 tensor [batch, heads, q_len].
   [[nodiscard]] Tensor row_output(const std::string& name) const;
 
-  /// Declares the tensors that say how long each sequence is, if the spec has them, and places the axes
-  /// in the block's own sequence.
+  /// Declares the tensors that say how long each sequence is, if the spec has them, and places the
+  /// axes in the block's own sequence.
   void place(const AttentionSpec& spec, Axis rows, Axis cols);
 
   /// tensor(batch, head, rows, columns), in the tensor's own order.
@@ -44,8 +44,8 @@ struct AttentionTensors {
   [[nodiscard]] Tile or_beyond(const Tile& condition, Axis rows) const;
 };
 
-/// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf where
-/// its mask hides a key.
+/// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf
+/// where its mask hides a key.
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
                const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit);
 

@@ -23,8 +23,8 @@ constexpr bool keep_numbers = true;
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 bool in_number(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '.'; }
 
-/// The expression without what differs between uses of one kind of attention: what a caller's tensors are
-/// called and, unless they are kept, numbers.
+/// The expression without what differs between uses of one kind of attention: what a caller's
+/// tensors are called and, unless they are kept, numbers.
 std::string form_of(const Expression& expression, bool numbers) {
   const std::string& text = expression.text;
   std::string form;
@@ -44,8 +44,9 @@ std::string form_of(const Expression& expression, bool numbers) {
     }
     const std::string_view word = std::string_view(text).substr(at, end - at);
     at = end;
-    const auto tensor = std::find_if(expression.tensors.begin(), expression.tensors.end(),
-                                     [&](const Captured& captured) { return captured.name == word; });
+    const auto tensor =
+        std::find_if(expression.tensors.begin(), expression.tensors.end(),
+                     [&](const Captured& captured) { return captured.name == word; });
     if (digit && !numbers) {
       form += '#';
     } else if (tensor != expression.tensors.end()) {
@@ -71,14 +72,17 @@ Json length_class(std::int64_t length) {
 
 /// The fields of a key in their order, with the values of plain full attention.
 Json plain_key() {
-  return {{"target", ""}, {"head_dim", 0},     {"head_dim_v", nullptr}, {"mask", "full"},    {"score", ""},
-          {"sink", ""},   {"lengths", "open"}, {"q_len", nullptr},      {"kv_len", nullptr}, {"few", false}};
+  return {{"target", ""},      {"head_dim", 0}, {"head_dim_v", nullptr}, {"mask", "full"},
+          {"score", ""},       {"sink", ""},    {"lengths", "open"},     {"q_len", nullptr},
+          {"kv_len", nullptr}, {"few", false}};
 }
 
 Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProblem& problem) {
   constexpr std::int64_t rows = 128, multiprocessors = 132;
-  const std::int64_t batch = spec.batch.value_or(problem.batch), heads = spec.heads ? spec.heads : problem.heads;
-  const std::int64_t q_len = spec.q_len.value_or(problem.q_len), kv_len = spec.kv_len.value_or(problem.kv_len);
+  const std::int64_t batch = spec.batch.value_or(problem.batch),
+                     heads = spec.heads ? spec.heads : problem.heads;
+  const std::int64_t q_len = spec.q_len.value_or(problem.q_len),
+                     kv_len = spec.kv_len.value_or(problem.kv_len);
   const std::int64_t blocks = batch * heads * ((q_len + rows - 1) / rows);
   Json key = plain_key();
   key["target"] = target.name;
@@ -95,11 +99,13 @@ Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProb
 }
 
 [[noreturn]] void refuse(std::string why) {
-  throw ScheduleError({.what = "cannot read a table of winning schedules",
-                       .why = std::move(why),
-                       .fix = "it is an array of objects with target, head_dim and schedule; python -m flashcore.tune "
-                              "--write makes one",
-                       .where = {}});
+  throw ScheduleError(
+      {.what = "cannot read a table of winning schedules",
+       .why = std::move(why),
+       .fix =
+           "it is an array of objects with target, head_dim and schedule; python -m flashcore.tune "
+           "--write makes one",
+       .where = {}});
 }
 
 Winners read_table(std::string_view text) {
@@ -109,7 +115,8 @@ Winners read_table(std::string_view text) {
   for (std::size_t i = 0; i < table.size(); ++i) {
     const Json& entry = table[i];
     for (const char* field : {"target", "head_dim", "schedule"})
-      if (!entry.is_object() || !entry.contains(field)) refuse(fmt::format("entry {} has no {}", i, field));
+      if (!entry.is_object() || !entry.contains(field))
+        refuse(fmt::format("entry {} has no {}", i, field));
     Json key = plain_key();
     for (auto& [name, value] : key.items())
       if (entry.contains(name)) value = entry[name];
@@ -119,8 +126,8 @@ Winners read_table(std::string_view text) {
   return winners;
 }
 
-std::optional<Schedule> find(const Winners& winners, const AttentionSpec& spec, const Target& target,
-                             const AttentionProblem& problem) {
+std::optional<Schedule> find(const Winners& winners, const AttentionSpec& spec,
+                             const Target& target, const AttentionProblem& problem) {
   // A call that has to choose among kernels comes here: no keys where there is nothing to find.
   if (winners.empty()) return std::nullopt;
   for (const std::string& key : winner_keys(spec, target, problem))

@@ -1,5 +1,6 @@
-// Schedules that won a measured search (`python -m flashcore.tune`), by what of a spec decides which one is
-// best. attention_winners.json holds them; it is data, so that a new measurement changes no code.
+// Schedules that won a measured search (`python -m flashcore.tune`), by what of a spec decides
+// which one is best. attention_winners.json holds them; it is data, so that a new measurement
+// changes no code.
 #pragma once
 
 #include <optional>
@@ -12,8 +13,8 @@
 
 namespace flashcore {
 
-/// A table as text: a JSON array of objects, each with the fields of a key and a `schedule`. What else stands
-/// in an entry (what was measured, and where) is for people.
+/// A table as text: a JSON array of objects, each with the fields of a key and a `schedule`. What
+/// else stands in an entry (what was measured, and where) is for people.
 struct WinnersFile {
   std::string_view name, text;
 };
@@ -21,18 +22,19 @@ struct WinnersFile {
 /// attention_winners.json, built in.
 std::span<const WinnersFile> shipped_winners();
 
-/// The keys under which a table may hold a schedule for the spec and the problem, the closest first, as JSON
-/// objects: target, head_dim, head_dim_v; mask ("full", "causal", or the expression); score and sink (the
-/// expression with # for its numbers, which cost the same whatever they are, or ""); lengths ("open", "padded" or
-/// "packed"); q_len and kv_len: the power of two that the length does not exceed, or null for any; and few:
-/// whether blocks of 128 rows would leave multiprocessors without work. Captured tensors are called t0, t1, ...
-/// there. Dtype and layout of a batch make no difference.
+/// The keys under which a table may hold a schedule for the spec and the problem, the closest
+/// first, as JSON objects: target, head_dim, head_dim_v; mask ("full", "causal", or the
+/// expression); score and sink (the expression with # for its numbers, which cost the same whatever
+/// they are, or ""); lengths ("open", "padded" or "packed"); q_len and kv_len: the power of two
+/// that the length does not exceed, or null for any; and few: whether blocks of 128 rows would
+/// leave multiprocessors without work. Captured tensors are called t0, t1, ... there. Dtype and
+/// layout of a batch make no difference.
 std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& target,
                                      const AttentionProblem& problem = {});
 
-/// The schedule that the table holds for the spec and the problem, if there is one. A field of a key that an
-/// entry leaves out is that of plain full attention of any length. Throws ScheduleError for a table that cannot
-/// be read.
+/// The schedule that the table holds for the spec and the problem, if there is one. A field of a
+/// key that an entry leaves out is that of plain full attention of any length. Throws ScheduleError
+/// for a table that cannot be read.
 std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
                                          const AttentionProblem& problem, std::string_view table);
 

@@ -1,5 +1,6 @@
-// Chosen by measurement on one H200 for head_dim 64, 128 and 256, full and causal, 512 to 16384 keys; by the
-// same rules for what lies between. docs/performance.md has the figures, and what was tried besides.
+// Chosen by measurement on one H200 for head_dim 64, 128 and 256, full and causal, 512 to 16384
+// keys; by the same rules for what lies between. docs/performance.md has the figures, and what was
+// tried besides.
 #include "templates/hopper_schedules.h"
 
 #include <algorithm>
@@ -16,8 +17,8 @@ constexpr int shared_bytes = 227 * 1024 - 256;  // of a block, less what rings' 
 
 int padded(int dim) { return (dim + 15) / 16 * 16; }
 
-/// Whether the mask is a conjunction of conditions that are linear in the positions, each along the keys as well:
-/// these bound the loop. For any other a block looks through the tiles first.
+/// Whether the mask is a conjunction of conditions that are linear in the positions, each along the
+/// keys as well: these bound the loop. For any other a block looks through the tiles first.
 bool mask_bounds_loop(const AttentionSpec& spec) {
   const Program program = attention_forward(spec);
   const Function& f = program.function();
@@ -63,7 +64,8 @@ struct Look {
   ScoreLook score = look_at_score(spec);
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
   bool bounded = mask_bounds_loop(spec);
-  /// What a block finds out once, parts and tiles, it would have to find out for every tile of a persistent one.
+  /// What a block finds out once, parts and tiles, it would have to find out for every tile of a
+  /// persistent one.
   bool may_persist = !ragged && bounded;
   /// A row sees some tiles of many: more than one condition, or one that is looked up.
   [[nodiscard]] bool few_tiles_a_row() const {
@@ -78,7 +80,8 @@ struct Look {
   }
 };
 
-/// Slots of a ring begin at multiples of 1024 bytes. Blocks that share out a loop get each other's outputs, in f32.
+/// Slots of a ring begin at multiples of 1024 bytes. Blocks that share out a loop get each other's
+/// outputs, in f32.
 int tile_bytes(const Look& look, const Schedule& s) {
   const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
   const auto slot = [&](int dim) { return (2 * cols * dim + 1023) / 1024 * 1024; };
@@ -102,18 +105,21 @@ void persist(const Look& look, Schedule& s) {
   s.outer_stages = 2;
   const int output = 2 * s.tiles["rows"] * look.dv;
   if (tile_bytes(look, s) > shared_bytes) s.outer_stages = 1;
-  // Without room of its own the output would lie over the query, and the next one would wait for it.
+  // Without room of its own the output would lie over the query, and the next one would wait for
+  // it.
   if (s.outer_stages == 2 && tile_bytes(look, s) + output > shared_bytes) s.staged_stores = false;
 }
 
-/// Three small blocks a multiprocessor, in which a thread of the one warpgroup copies: where softmax and masks that
-/// bound the loop are all there is between products. What looks things up is faster beside a producer.
+/// Three small blocks a multiprocessor, in which a thread of the one warpgroup copies: where
+/// softmax and masks that bound the loop are all there is between products. What looks things up is
+/// faster beside a producer.
 Schedule alone(const Look& look) {
   Schedule s = tiles(64, 64);
   s.producer = false;
   s.blocks_per_processor = 3;
   s.reduction_chains = 2;
-  // Where sequences differ a window's parts are short, and a copy of the loop for each of them too much.
+  // Where sequences differ a window's parts are short, and a copy of the loop for each of them too
+  // much.
   if (look.masked && look.bounded && !(look.ragged && look.few_tiles_a_row())) {
     s.peel_masks = s.scale_late = s.lazy_scaling = true;
     s.descending = false;
@@ -122,14 +128,16 @@ Schedule alone(const Look& look) {
   return s;
 }
 
-/// The softmax of 64 columns hides little, so three warpgroups share a multiprocessor; a mask of few tiles is
-/// better served by three small blocks than by one.
+/// The softmax of 64 columns hides little, so three warpgroups share a multiprocessor; a mask of
+/// few tiles is better served by three small blocks than by one.
 Schedule narrow(const Look& look) {
   const bool plain = look.spec.score.text.empty();
-  if (look.spec.packed() && plain && look.bounded && look.keys_up_to(look.masked ? 4096 : 1536)) return alone(look);
+  if (look.spec.packed() && plain && look.bounded && look.keys_up_to(look.masked ? 4096 : 1536))
+    return alone(look);
   const bool short_rows = look.keys_up_to(plain && look.may_persist ? 1536 : 2048);
   if (look.masked && (short_rows || look.few_tiles_a_row())) {
-    const bool short_padded = look.spec.q_lens && look.spec.mask.tensors.empty() && look.keys_up_to(768);
+    const bool short_padded =
+        look.spec.q_lens && look.spec.mask.tensors.empty() && look.keys_up_to(768);
     if (plain && (look.bounded || short_padded)) return alone(look);
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 3;
@@ -139,7 +147,8 @@ Schedule narrow(const Look& look) {
   Schedule s = tiles(192, 128);
   s.alternate = !look.ragged;
   persist(look, s);
-  // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a score.
+  // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a
+  // score.
   s.sums_by_products = s.persistent && look.spec.score.text.empty();
   if (look.masked && s.persistent) {
     s.descending = !look.score.caps;
@@ -157,7 +166,8 @@ Schedule middle(const Look& look) {
     s.blocks_per_processor = 2;
     return s;
   }
-  if (look.spec.packed() && look.spec.score.text.empty() && look.bounded && look.keys_up_to(1024)) return alone(look);
+  if (look.spec.packed() && look.spec.score.text.empty() && look.bounded && look.keys_up_to(1024))
+    return alone(look);
   const bool widest = look.d == 128 && look.dv == 128;
   if (widest && !look.masked && look.problem.kv_len >= 8192 && look.may_persist) {
     Schedule s = tiles(128, 144);
@@ -166,11 +176,13 @@ Schedule middle(const Look& look) {
     return s;
   }
   Schedule s = tiles(128, 128);
-  // Long between products, a score that looks things up: one warpgroup computes while the other multiplies.
+  // Long between products, a score that looks things up: one warpgroup computes while the other
+  // multiplies.
   s.alternate = !look.ragged && look.score.looks_up;
   persist(look, s);
   if (look.masked && s.persistent) {
-    // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones first, and without.
+    // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones
+    // first, and without.
     s.peel_masks = look.spec.score.text.empty();
     s.descending = look.score.caps;
     s.staged_stores = false;
@@ -197,13 +209,15 @@ Schedule wide(const Look& look) {
   return s;
 }
 
-/// Where tiles of 64 rows leave room, two blocks share out the keys of each: two tiles or more for either, since
-/// putting together what they have takes as long as one. Two blocks of head_dim 64 fit on a multiprocessor. Measured
-/// where bounds alone say which keys a block sees.
+/// Where tiles of 64 rows leave room, two blocks share out the keys of each: two tiles or more for
+/// either, since putting together what they have takes as long as one. Two blocks of head_dim 64
+/// fit on a multiprocessor. Measured where bounds alone say which keys a block sees.
 void share_keys(const Look& look, int multiprocessors, Schedule& s) {
   if (!look.may_persist) return;
   const std::int64_t all = 2 * look.blocks_of(64);
-  if (std::max(look.d, look.dv) > 64 || all > 2 * multiprocessors || look.problem.kv_len < 4 * s.tiles["cols"]) return;
+  if (std::max(look.d, look.dv) > 64 || all > 2 * multiprocessors ||
+      look.problem.kv_len < 4 * s.tiles["cols"])
+    return;
   s.loop_blocks = 2;
   if (all > multiprocessors) s.blocks_per_processor = 2;
 }
@@ -225,7 +239,10 @@ Schedule hopper_schedule(const AttentionSpec& spec, const AttentionProblem& prob
   const Look look{spec, problem};
   const int dim = std::max(look.d, look.dv);
   const bool few = problem.q_len > 0 && look.blocks_of(128) < multiprocessors;
-  Schedule s = few ? small(look, multiprocessors) : dim <= 64 ? narrow(look) : dim <= 128 ? middle(look) : wide(look);
+  Schedule s = few          ? small(look, multiprocessors)
+               : dim <= 64  ? narrow(look)
+               : dim <= 128 ? middle(look)
+                            : wide(look);
   while (tile_bytes(look, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
   s.last_tiles_first = look.masked;
   return s;

@@ -17,7 +17,9 @@ struct ScoreTensors {
   [[nodiscard]] std::vector<Extent> dims() const {
     return {t.batch_size, t.heads, t.q_len, t.kv_len};
   }
-  [[nodiscard]] Access at(const Tensor& tensor) const { return tensor(t.batch, t.head, rows, cols); }
+  [[nodiscard]] Access at(const Tensor& tensor) const {
+    return tensor(t.batch, t.head, rows, cols);
+  }
 };
 
 /// The scores of a batch fill one tensor, which sequences of different lengths have not.
@@ -25,7 +27,8 @@ ScoreTensors declare_scores(ProgramBuilder& b, const AttentionSpec& spec) {
   if (spec.packed() || spec.q_lens || spec.kv_lens)
     throw SpecError({"unfused attention of sequences of different lengths",
                      "it stores the scores of all sequences in one tensor",
-                     "attention_forward, or sequences of one length", {}});
+                     "attention_forward, or sequences of one length",
+                     {}});
   return {declare_attention(b, spec), {}, {}};
 }
 

@@ -1,5 +1,6 @@
-// The unfused baseline: attention as three programs that store the scores. It shows what the language
-// does outside attention's fused form and is what a fused kernel is checked and timed against.
+// The unfused baseline: attention as three programs that store the scores. It shows what the
+// language does outside attention's fused form and is what a fused kernel is checked and timed
+// against.
 #pragma once
 
 #include "dsl/flashcore.h"

@@ -23,12 +23,14 @@ ColumnWork column_work(const ir::Function& f, const ir::Op& op);
 struct ColumnStep {
   ColumnWork work;
   std::vector<std::size_t> positions;  ///< in their block
-  /// How many times the distance it is behind the first step: exponentials are that behind what they are of, and so
-  /// is what reads them. No step has a lower one than the step before it, so that each column meets its ops in order.
+  /// How many times the distance it is behind the first step: exponentials are that behind what
+  /// they are of, and so is what reads them. No step has a lower one than the step before it, so
+  /// that each column meets its ops in order.
   int level = 0;
 };
 
 /// The steps of ops that stand behind each other but for sources.
-std::vector<ColumnStep> column_steps(const ir::Function& f, ir::BlockId block, const std::vector<std::size_t>& positions);
+std::vector<ColumnStep> column_steps(const ir::Function& f, ir::BlockId block,
+                                     const std::vector<std::size_t>& positions);
 
 }  // namespace flashcore

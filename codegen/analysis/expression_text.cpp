@@ -1,8 +1,8 @@
 #include "codegen/analysis/expression_text.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
+
+#include <fmt/format.h>
 
 namespace flashcore {
 namespace {
@@ -19,20 +19,34 @@ constexpr int comparison = 4, unary = 8, atom = 9;
 
 Spelling infix(OpCode code, bool integers) {
   switch (code) {
-    case OpCode::logical_or: return {"|", 1};
-    case OpCode::logical_and: return {"&", 2};
-    case OpCode::lt: return {"<", comparison};
-    case OpCode::le: return {"<=", comparison};
-    case OpCode::gt: return {">", comparison};
-    case OpCode::ge: return {">=", comparison};
-    case OpCode::eq: return {"==", comparison};
-    case OpCode::ne: return {"!=", comparison};
-    case OpCode::add: return {"+", 5};
-    case OpCode::sub: return {"-", 5};
-    case OpCode::mul: return {"*", 6};
-    case OpCode::div: return {integers ? "//" : "/", 6};
-    case OpCode::mod: return {"%", 6};
-    default: return {nullptr, 0};
+    case OpCode::logical_or:
+      return {"|", 1};
+    case OpCode::logical_and:
+      return {"&", 2};
+    case OpCode::lt:
+      return {"<", comparison};
+    case OpCode::le:
+      return {"<=", comparison};
+    case OpCode::gt:
+      return {">", comparison};
+    case OpCode::ge:
+      return {">=", comparison};
+    case OpCode::eq:
+      return {"==", comparison};
+    case OpCode::ne:
+      return {"!=", comparison};
+    case OpCode::add:
+      return {"+", 5};
+    case OpCode::sub:
+      return {"-", 5};
+    case OpCode::mul:
+      return {"*", 6};
+    case OpCode::div:
+      return {integers ? "//" : "/", 6};
+    case OpCode::mod:
+      return {"%", 6};
+    default:
+      return {nullptr, 0};
   }
 }
 
@@ -67,20 +81,27 @@ ExpressionText::Written ExpressionText::write(ValueId value) {
     return {fmt::format("{} {} {}", at(x[0], left), by.sign, at(x[1], by.level + 1)), by.level};
   }
   switch (op->code) {
-    case OpCode::constant: return {fmt::format("{}", op->number), op->number < 0 ? unary : atom};
-    case OpCode::parameter: return {f_[op->parameter].name, atom};
+    case OpCode::constant:
+      return {fmt::format("{}", op->number), op->number < 0 ? unary : atom};
+    case OpCode::parameter:
+      return {f_[op->parameter].name, atom};
     case OpCode::extent:
-    case OpCode::index: return {source(op->code, op->axis), atom};
-    case OpCode::neg: return {"-" + at(x[0], unary), unary};
-    case OpCode::logical_not: return {"~" + at(x[0], unary), unary};
-    default: break;
+    case OpCode::index:
+      return {source(op->code, op->axis), atom};
+    case OpCode::neg:
+      return {"-" + at(x[0], unary), unary};
+    case OpCode::logical_not:
+      return {"~" + at(x[0], unary), unary};
+    default:
+      break;
   }
   if (kind_of(op->code) != OpKind::elementwise) return {named(value), atom};
   if (op->code == OpCode::cast && is_half(f_[x[0]].type.dtype)) return write(x[0]);
   std::string list;
   for (ValueId operand : x) list += (list.empty() ? "" : ", ") + at(operand, 0);
   if (op->tensor) return {fmt::format("{}[{}]", f_[op->tensor].name, list), atom};
-  const std::string name(op->code == OpCode::cast ? (integers ? "int" : "float") : name_of(op->code));
+  const std::string name(op->code == OpCode::cast ? (integers ? "int" : "float")
+                                                  : name_of(op->code));
   return {fmt::format("{}({})", name, list), atom};
 }
 
@@ -107,7 +128,8 @@ std::string ExpressionText::bound(const AffineForm& term, AxisId axis) {
   }
   if (text.empty()) text = "0";
   const std::string times = std::abs(factor) == 1 ? "" : fmt::format("{} * ", std::abs(factor));
-  return fmt::format("{}{} {} {}", times, source(OpCode::index, axis), factor > 0 ? ">=" : "<=", text);
+  return fmt::format("{}{} {} {}", times, source(OpCode::index, axis),
+                     factor > 0 ? ">=" : "<=", text);
 }
 
 }  // namespace flashcore

@@ -9,7 +9,8 @@
 
 namespace flashcore {
 
-/// What positions and lengths are called, where not by their axes: {"rows": "q_idx", "length(rows)": "q_len"}.
+/// What positions and lengths are called, where not by their axes: {"rows": "q_idx",
+/// "length(rows)": "q_len"}.
 using PositionNames = std::map<std::string, std::string>;
 
 class ExpressionText {

@@ -33,15 +33,17 @@ class Lengths {
   }
   /// No length is negative.
   [[nodiscard]] bool is_negative() const {
-    return known_ && number_ < 0 &&
-           std::all_of(times_.begin(), times_.end(), [](const auto& term) { return term.second <= 0; });
+    return known_ && number_ < 0 && std::all_of(times_.begin(), times_.end(), [](const auto& term) {
+             return term.second <= 0;
+           });
   }
   /// One length at most, and not much else.
   [[nodiscard]] bool is_short() const {
     constexpr std::int64_t little = 1 << 20;
     std::int64_t lengths = 0;
     for (const auto& [axis, times] : times_) lengths += std::max<std::int64_t>(0, times);
-    return known_ && (lengths == 0 ? number_ < std::int64_t{1} << 31 : lengths == 1 && number_ < little);
+    return known_ &&
+           (lengths == 0 ? number_ < std::int64_t{1} << 31 : lengths == 1 && number_ < little);
   }
 
  private:
@@ -68,7 +70,8 @@ bool is_negative_beyond(const Function& f, const AffineForm& form, AxisId axis) 
   most.add(along->second, axis);
   for (const auto& [other, times] : form.positions) {
     if (other == axis) continue;
-    if (f[other].kind != AxisKind::parallel_tiles && f[other].kind != AxisKind::parallel) return false;
+    if (f[other].kind != AxisKind::parallel_tiles && f[other].kind != AxisKind::parallel)
+      return false;
     add_most(most, other, times);
   }
   return most.is_negative();

@@ -1,16 +1,18 @@
-// What is known of numbers made of positions and lengths: of conditions that keep within an axis by themselves, as a
-// causal mask does that ends at the last key, and of differences that stay in range.
+// What is known of numbers made of positions and lengths: of conditions that keep within an axis by
+// themselves, as a causal mask does that ends at the last key, and of differences that stay in
+// range.
 #pragma once
 
 #include "dsl/ir/function.h"
 
 namespace flashcore {
 
-/// Whether a condition fails at every position beyond the end of `axis`, whatever tiles of rows there are: positions
-/// of the other axes count as far as these go.
+/// Whether a condition fails at every position beyond the end of `axis`, whatever tiles of rows
+/// there are: positions of the other axes count as far as these go.
 bool fails_beyond(const ir::Function& f, ir::ValueId condition, ir::AxisId axis);
 
-/// Whether the number less any position of `axis` is an i32: it is of about one length at most, whichever way.
+/// Whether the number less any position of `axis` is an i32: it is of about one length at most,
+/// whichever way.
 bool leaves_room(const ir::Function& f, ir::ValueId number, ir::AxisId axis);
 
 }  // namespace flashcore

@@ -36,7 +36,8 @@ Fact extremum(const Fact& a, const Fact& b, double neutral) {
   if (a.is(neutral)) return b;
   if (b.is(neutral)) return a;
   if (a.number && b.number)
-    return Fact::of(neutral < 0 ? std::fmax(*a.number, *b.number) : std::fmin(*a.number, *b.number));
+    return Fact::of(neutral < 0 ? std::fmax(*a.number, *b.number)
+                                : std::fmin(*a.number, *b.number));
   return a == b ? a : Fact{};
 }
 
@@ -60,12 +61,16 @@ Fact NeutralAnalysis::derive(ValueId value) {
     case OpCode::load:
       if (whole_tile) return Fact::same_as(value);
       return Fact::of(0);
-    case OpCode::transpose: return operand(0);
-    case OpCode::cast: return operand(0).number ? operand(0) : Fact::same_as(value);
-    case OpCode::neg: return negate(operand(0));
+    case OpCode::transpose:
+      return operand(0);
+    case OpCode::cast:
+      return operand(0).number ? operand(0) : Fact::same_as(value);
+    case OpCode::neg:
+      return negate(operand(0));
     case OpCode::exp2:
       return operand(0).number ? Fact::of(std::exp2(*operand(0).number)) : Fact::same_as(value);
-    case OpCode::add: return add(operand(0), operand(1));
+    case OpCode::add:
+      return add(operand(0), operand(1));
     case OpCode::sub: {
       const Fact a = operand(0), b = operand(1);
       if (a.symbol && a == b) return Fact::of(0);
@@ -75,8 +80,7 @@ Fact NeutralAnalysis::derive(ValueId value) {
     case OpCode::mul:
       return multiply(f_, op->operands[0], operand(0), op->operands[1], operand(1));
     case OpCode::fma: {
-      const Fact product =
-          multiply(f_, op->operands[0], operand(0), op->operands[1], operand(1));
+      const Fact product = multiply(f_, op->operands[0], operand(0), op->operands[1], operand(1));
       const Op* c = f_.definition(op->operands[2]);
       if (c && c->code == OpCode::neg) {
         const Fact negated = evaluate(c->operands[0]);
@@ -85,13 +89,16 @@ Fact NeutralAnalysis::derive(ValueId value) {
       }
       return add(product, operand(2));
     }
-    case OpCode::max: return extremum(operand(0), operand(1), -INFINITY);
-    case OpCode::min: return extremum(operand(0), operand(1), INFINITY);
+    case OpCode::max:
+      return extremum(operand(0), operand(1), -INFINITY);
+    case OpCode::min:
+      return extremum(operand(0), operand(1), INFINITY);
     case OpCode::lt:
     case OpCode::le:
     case OpCode::gt:
     case OpCode::ge:
-    case OpCode::eq: return !whole_tile && fails_beyond(f_, value, axis_) ? Fact::of(0) : Fact{};
+    case OpCode::eq:
+      return !whole_tile && fails_beyond(f_, value, axis_) ? Fact::of(0) : Fact{};
     case OpCode::logical_and:
       return operand(0).is(0) || operand(1).is(0) ? Fact::of(0) : Fact{};
     case OpCode::where: {
@@ -101,8 +108,10 @@ Fact NeutralAnalysis::derive(ValueId value) {
     }
     case OpCode::reduce_max:
     case OpCode::reduce_min:
-    case OpCode::combine_shares: return operand(0).number ? operand(0) : Fact{};
-    case OpCode::reduce_sum: return operand(0).is(0) ? Fact::of(0) : Fact{};
+    case OpCode::combine_shares:
+      return operand(0).number ? operand(0) : Fact{};
+    case OpCode::reduce_sum:
+      return operand(0).is(0) ? Fact::of(0) : Fact{};
     case OpCode::dot: {
       if (!operand(0).is(0) && !operand(1).is(0)) return {};
       return op->operands.size() == 3 ? operand(2) : Fact::of(0);

@@ -1,13 +1,14 @@
 // Proves that positions of a tile contribute nothing.
 //
-// Suppose some values are known at the positions in question: a masked score is -inf, an element loaded
-// from beyond a tensor is 0. Then exp2(-inf - m) is 0 for any finite m, a sum with 0 added is itself, a
-// maximum with -inf is itself. The analysis pushes such facts through the program. With them two passes
-// decide, for any program, what a hand-written kernel hard-codes for softmax: whether a tail needs a
-// mask (mask_tails), and whether a tile that is masked everywhere may be skipped (bound_masks).
+// Suppose some values are known at the positions in question: a masked score is -inf, an element
+// loaded from beyond a tensor is 0. Then exp2(-inf - m) is 0 for any finite m, a sum with 0 added
+// is itself, a maximum with -inf is itself. The analysis pushes such facts through the program.
+// With them two passes decide, for any program, what a hand-written kernel hard-codes for softmax:
+// whether a tail needs a mask (mask_tails), and whether a tile that is masked everywhere may be
+// skipped (bound_masks).
 //
-// Symbols stand for finite numbers. Where one is infinite or NaN the result of the program is NaN or
-// infinite with or without the positions in question.
+// Symbols stand for finite numbers. Where one is infinite or NaN the result of the program is NaN
+// or infinite with or without the positions in question.
 #pragma once
 
 #include <map>

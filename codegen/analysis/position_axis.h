@@ -5,7 +5,8 @@
 
 namespace flashcore {
 
-/// The last parallel axis that is not cut into tiles, as attention's heads are; none if there is no such axis.
+/// The last parallel axis that is not cut into tiles, as attention's heads are; none if there is no
+/// such axis.
 ir::AxisId last_position_axis(const ir::Function& f);
 
 /// Whether the op, or one in its region, asks where a block lies along the axis.

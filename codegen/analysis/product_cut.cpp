@@ -13,7 +13,11 @@ namespace {
 class CutSearch {
  public:
   CutSearch(const Function& f, const Op& loop)
-      : f_(f), body_(loop.body), ops_(f[loop.body].ops), arguments_(f[loop.body].arguments), yield_(f[ops_.back()]) {}
+      : f_(f),
+        body_(loop.body),
+        ops_(f[loop.body].ops),
+        arguments_(f[loop.body].arguments),
+        yield_(f[ops_.back()]) {}
 
   std::optional<ProductCut> run() {
     if (!find_computed() || !find_late() || !divide() || shares_a_slot()) return std::nullopt;
@@ -51,7 +55,8 @@ class CutSearch {
   /// A product whose sum only the next round adds to, scaled or not.
   [[nodiscard]] std::optional<ProductCut::Late> as_late(OpId id) const {
     const Op& dot = f_[id];
-    if (dot.operands.size() != 3 || readers(dot.results[0]) != std::vector{ops_.back()}) return std::nullopt;
+    if (dot.operands.size() != 3 || readers(dot.results[0]) != std::vector{ops_.back()})
+      return std::nullopt;
     const auto at = std::find(yield_.operands.begin(), yield_.operands.end(), dot.results[0]);
     if (at == yield_.operands.end()) return std::nullopt;
     ProductCut::Late late{id, static_cast<std::size_t>(at - yield_.operands.begin()), {}};
@@ -60,14 +65,15 @@ class CutSearch {
     if (reads.size() != 1) return std::nullopt;
     if (start == argument) return late;
     const Op* scaling = f_.definition(start);
-    if (!scaling || reads[0] != f_[start].definition || kind_of(scaling->code) != OpKind::elementwise ||
-        readers(start) != std::vector{id})
+    if (!scaling || reads[0] != f_[start].definition ||
+        kind_of(scaling->code) != OpKind::elementwise || readers(start) != std::vector{id})
       return std::nullopt;
     late.scaling = f_[start].definition;
     return late;
   }
 
-  /// From the last to the first: what only late products read is late, what other products need is first.
+  /// From the last to the first: what only late products read is late, what other products need is
+  /// first.
   bool divide() {
     std::set<ValueId> first_read;
     for (auto id = ops_.rbegin(); id != ops_.rend(); ++id) {
@@ -77,9 +83,9 @@ class CutSearch {
         cut_.late_ops.insert(*id);
         continue;
       }
-      const bool needed = op.code == OpCode::dot ||
-                          std::any_of(op.results.begin(), op.results.end(),
-                                      [&](ValueId v) { return first_read.count(v) > 0; });
+      const bool needed =
+          op.code == OpCode::dot || std::any_of(op.results.begin(), op.results.end(),
+                                                [&](ValueId v) { return first_read.count(v) > 0; });
       if (!needed) continue;
       cut_.first.insert(*id);
       for_each_use(op, [&](const ValueId& v) { first_read.insert(v); });
@@ -89,7 +95,8 @@ class CutSearch {
 
   [[nodiscard]] bool only_late_read(ValueId value) const {
     const std::vector<OpId> at = readers(value);
-    return !at.empty() && std::all_of(at.begin(), at.end(), [&](OpId r) { return cut_.late_ops.count(r) > 0; });
+    return !at.empty() &&
+           std::all_of(at.begin(), at.end(), [&](OpId r) { return cut_.late_ops.count(r) > 0; });
   }
 
   [[nodiscard]] bool shares_a_slot() const {
@@ -108,7 +115,9 @@ class CutSearch {
     return value;
   }
 
-  [[nodiscard]] std::vector<OpId> readers(ValueId value) const { return readers_of(f_, body_, value); }
+  [[nodiscard]] std::vector<OpId> readers(ValueId value) const {
+    return readers_of(f_, body_, value);
+  }
 
   const Function& f_;
   const BlockId body_;
@@ -122,7 +131,8 @@ class CutSearch {
 }  // namespace
 
 std::size_t ProductCut::late_of(std::size_t carried) const {
-  const auto at = std::find_if(late.begin(), late.end(), [&](const Late& l) { return l.carried == carried; });
+  const auto at =
+      std::find_if(late.begin(), late.end(), [&](const Late& l) { return l.carried == carried; });
   return static_cast<std::size_t>(at - late.begin());
 }
 

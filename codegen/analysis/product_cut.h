@@ -9,7 +9,8 @@
 
 namespace flashcore {
 
-/// A loop's body in two halves. Late products take what the first half of the same round has computed.
+/// A loop's body in two halves. Late products take what the first half of the same round has
+/// computed.
 struct ProductCut {
   struct Late {
     ir::OpId dot;
@@ -26,8 +27,8 @@ struct ProductCut {
   [[nodiscard]] bool is_scaling(ir::OpId op) const;
 };
 
-/// None where every product takes loaded tiles, where a sum that rounds hand on is not made by one late product
-/// alone, or where both halves read one slot, which would be held for two rounds.
+/// None where every product takes loaded tiles, where a sum that rounds hand on is not made by one
+/// late product alone, or where both halves read one slot, which would be held for two rounds.
 std::optional<ProductCut> find_product_cut(const ir::Function& f, const ir::Op& loop);
 
 }  // namespace flashcore

@@ -12,8 +12,8 @@ namespace {
 
 using namespace ir;
 
-/// What becomes of a value as the reference grows by D: it is multiplied by E, exp2(-slope D), so many times, or
-/// gets so many D added.
+/// What becomes of a value as the reference grows by D: it is multiplied by E, exp2(-slope D), so
+/// many times, or gets so many D added.
 struct Change {
   int times = 0;
   double plus = 0;
@@ -62,21 +62,28 @@ class Analysis {
     const auto operand = [&](std::size_t i) { return of(op.operands[i]); };
     switch (op.code) {
       case OpCode::transpose:
-      case OpCode::reduce_sum: return scaled(operand(0));
-      case OpCode::cast: return is_half(f_[op.results[0]].type.dtype) ? std::nullopt : operand(0);
+      case OpCode::reduce_sum:
+        return scaled(operand(0));
+      case OpCode::cast:
+        return is_half(f_[op.results[0]].type.dtype) ? std::nullopt : operand(0);
       case OpCode::neg: {
         const Known a = operand(0);
         return a ? Known({a->times, -a->plus}) : a;
       }
-      case OpCode::add: return sum(operand(0), operand(1), 1);
-      case OpCode::sub: return sum(operand(0), operand(1), -1);
-      case OpCode::mul: return product(op.operands[0], op.operands[1]);
-      case OpCode::fma: return sum(product(op.operands[0], op.operands[1]), operand(2), 1);
+      case OpCode::add:
+        return sum(operand(0), operand(1), 1);
+      case OpCode::sub:
+        return sum(operand(0), operand(1), -1);
+      case OpCode::mul:
+        return product(op.operands[0], op.operands[1]);
+      case OpCode::fma:
+        return sum(product(op.operands[0], op.operands[1]), operand(2), 1);
       case OpCode::dot: {
         const Known made = product(op.operands[0], op.operands[1]);
         return op.operands.size() == 3 ? sum(made, operand(2), 1) : made;
       }
-      case OpCode::div: return product(op.operands[0], op.operands[1], -1);
+      case OpCode::div:
+        return product(op.operands[0], op.operands[1], -1);
       case OpCode::reciprocal: {
         const Known a = scaled(operand(0));
         return a ? Known({-a->times, 0}) : a;
@@ -85,11 +92,14 @@ class Analysis {
       case OpCode::log: {
         const Known a = scaled(operand(0));
         if (!a) return a;
-        const double units = base_two_ == (op.code == OpCode::log2) ? 1 : base_two_ ? std::numbers::ln2 : std::numbers::log2e;
+        const double units = base_two_ == (op.code == OpCode::log2) ? 1
+                             : base_two_                            ? std::numbers::ln2
+                                                                    : std::numbers::log2e;
         return Change{0, -slope_ * units * a->times};
       }
       case OpCode::exp2:
-      case OpCode::exp: return raised(op);
+      case OpCode::exp:
+        return raised(op);
       case OpCode::eq:
       case OpCode::ne:
       case OpCode::lt:
@@ -97,11 +107,14 @@ class Analysis {
       case OpCode::gt:
       case OpCode::ge: {
         // E is above zero, and so turns no sign.
-        const bool left = scaled(operand(0)) && is(op.operands[1], 0), right = scaled(operand(1)) && is(op.operands[0], 0);
+        const bool left = scaled(operand(0)) && is(op.operands[1], 0),
+                   right = scaled(operand(1)) && is(op.operands[0], 0);
         return left || right ? Known(Change{}) : std::nullopt;
       }
-      case OpCode::where: return choice(op);
-      default: return std::nullopt;
+      case OpCode::where:
+        return choice(op);
+      default:
+        return std::nullopt;
     }
   }
 
@@ -110,7 +123,8 @@ class Analysis {
   [[nodiscard]] static Known sum(const Known& a, const Known& b, int sign) {
     if (!a || !b || a->times != b->times) return std::nullopt;
     // A number of D that is all but nothing is what rounding of the constants left.
-    const double plus = a->plus + sign * b->plus, least = 1e-6 * std::max(std::abs(a->plus), std::abs(b->plus));
+    const double plus = a->plus + sign * b->plus,
+                 least = 1e-6 * std::max(std::abs(a->plus), std::abs(b->plus));
     return Change{a->times, std::abs(plus) <= least ? 0 : plus};
   }
 
@@ -134,7 +148,8 @@ class Analysis {
     return Change{static_cast<int>(std::lround(times)), 0};
   }
 
-  /// Zero and infinity stay what they are however often they are multiplied, and infinity whatever is added.
+  /// Zero and infinity stay what they are however often they are multiplied, and infinity whatever
+  /// is added.
   [[nodiscard]] Known choice(const Op& op) const {
     if (!same(op.operands[0])) return std::nullopt;
     const Known yes = of(op.operands[1]), no = of(op.operands[2]);
@@ -162,14 +177,16 @@ class Analysis {
 
 }  // namespace
 
-bool is_reference_free(const Function& f, std::size_t position, const CarriedValues& carried, std::size_t extreme) {
+bool is_reference_free(const Function& f, std::size_t position, const CarriedValues& carried,
+                       std::size_t extreme) {
   const Op& loop = f[f[f.body].ops[position]];
   const CarriedValue* first = nullptr;
   for (const auto& value : carried) {
     if (!value) return false;
     if (!value->factor || value->follows != extreme) continue;
     if (!first) first = &*value;
-    if (!value->slope || *value->slope == 0 || *value->slope != *first->slope || value->exponential != first->exponential)
+    if (!value->slope || *value->slope == 0 || *value->slope != *first->slope ||
+        value->exponential != first->exponential)
       return false;
   }
   if (!first) return false;

@@ -37,7 +37,8 @@ class Analysis {
     const Op* op = f_.definition(next_[i]);
     if (!op || (op->code != OpCode::max && op->code != OpCode::min)) return std::nullopt;
     for (const std::size_t at : {0, 1})
-      if (op->operands[at] == carried(i) && !varies(op->operands[1 - at])) return CarriedValue{.extreme = op->code};
+      if (op->operands[at] == carried(i) && !varies(op->operands[1 - at]))
+        return CarriedValue{.extreme = op->code};
     return std::nullopt;
   }
 
@@ -47,35 +48,41 @@ class Analysis {
     if (!op) return std::nullopt;
     if (op->code == OpCode::fma) {
       for (const std::size_t at : {0, 1})
-        if (op->operands[at] == carried(i)) return rescaled(op->operands[1 - at], degree_of(op->operands[2]), known);
+        if (op->operands[at] == carried(i))
+          return rescaled(op->operands[1 - at], degree_of(op->operands[2]), known);
     } else if (op->code == OpCode::add) {
       for (const std::size_t at : {0, 1})
-        if (const auto found = added(i, op->operands[at], degree_of(op->operands[1 - at]), known)) return found;
+        if (const auto found = added(i, op->operands[at], degree_of(op->operands[1 - at]), known))
+          return found;
     } else if (op->code == OpCode::dot && op->operands.size() == 3) {
       return added(i, op->operands[2], degree_of_product(*op), known);
     }
     return std::nullopt;
   }
 
-  /// What a round adds: for an exponent that is followed, whether it is a multiple of exp(exponent).
+  /// What a round adds: for an exponent that is followed, whether it is a multiple of
+  /// exp(exponent).
   struct Degree {
     bool varies = false;  ///< with what the loop carries
     bool any = true;      ///< it can be said how
     OpCode exponential{};
-    Terms exponent;       ///< the varying terms
+    Terms exponent;  ///< the varying terms
   };
 
-  [[nodiscard]] std::optional<CarriedValue> added(std::size_t i, ValueId to, const Degree& degree, const CarriedValues& known) {
+  [[nodiscard]] std::optional<CarriedValue> added(std::size_t i, ValueId to, const Degree& degree,
+                                                  const CarriedValues& known) {
     if (to == carried(i)) return degree.varies ? std::nullopt : std::optional(CarriedValue{});
     const Op* scaled = f_.definition(to);
     if (!scaled || scaled->code != OpCode::mul) return std::nullopt;
     for (const std::size_t at : {0, 1})
-      if (scaled->operands[at] == carried(i)) return rescaled(scaled->operands[1 - at], degree, known);
+      if (scaled->operands[at] == carried(i))
+        return rescaled(scaled->operands[1 - at], degree, known);
     return std::nullopt;
   }
 
   /// The factor is exp(h(m) - h(m')), what is added a multiple of exp(-h(m')).
-  [[nodiscard]] std::optional<CarriedValue> rescaled(ValueId factor, const Degree& degree, const CarriedValues& known) {
+  [[nodiscard]] std::optional<CarriedValue> rescaled(ValueId factor, const Degree& degree,
+                                                     const CarriedValues& known) {
     const Op* op = f_.definition(factor);
     if (!op || (op->code != OpCode::exp && op->code != OpCode::exp2)) return std::nullopt;
     if (!degree.any || !degree.varies || degree.exponential != op->code) return std::nullopt;
@@ -125,7 +132,8 @@ class Analysis {
   /// Whether a maximum is all that varies in some terms.
   [[nodiscard]] bool names_only(const Terms& terms, ValueId extreme) {
     return std::ranges::all_of(terms, [&](const Term& term) {
-      return std::ranges::all_of(term.factors, [&](ValueId v) { return v == extreme || !varies(v); });
+      return std::ranges::all_of(term.factors,
+                                 [&](ValueId v) { return v == extreme || !varies(v); });
     });
   }
 
@@ -179,22 +187,28 @@ class Analysis {
     switch (op->code) {
       case OpCode::reduce_sum:
       case OpCode::cast:
-      case OpCode::neg: return degree_of(op->operands[0]);
-      case OpCode::mul: return both(degree_of(op->operands[0]), degree_of(op->operands[1]));
-      case OpCode::dot: return op->operands.size() == 2 ? degree_of_product(*op) : unknown;
+      case OpCode::neg:
+        return degree_of(op->operands[0]);
+      case OpCode::mul:
+        return both(degree_of(op->operands[0]), degree_of(op->operands[1]));
+      case OpCode::dot:
+        return op->operands.size() == 2 ? degree_of_product(*op) : unknown;
       case OpCode::where: {
         const Op* otherwise = f_.definition(op->operands[2]);
-        const bool zero = otherwise && otherwise->code == OpCode::constant && otherwise->number == 0;
+        const bool zero =
+            otherwise && otherwise->code == OpCode::constant && otherwise->number == 0;
         return varies(op->operands[0]) || !zero ? unknown : degree_of(op->operands[1]);
       }
       case OpCode::exp:
       case OpCode::exp2: {
         Degree degree{.varies = true, .exponential = op->code};
         for (const Term& term : terms(op->operands[0]))
-          if (std::ranges::any_of(term.factors, [&](ValueId v) { return varies(v); })) degree.exponent.push_back(term);
+          if (std::ranges::any_of(term.factors, [&](ValueId v) { return varies(v); }))
+            degree.exponent.push_back(term);
         return degree;
       }
-      default: return unknown;
+      default:
+        return unknown;
     }
   }
 

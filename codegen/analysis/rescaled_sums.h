@@ -1,4 +1,5 @@
-// What a loop carries from round to round: maxima, sums, and sums that are scaled as a maximum grows.
+// What a loop carries from round to round: maxima, sums, and sums that are scaled as a maximum
+// grows.
 #pragma once
 
 #include <optional>
@@ -10,8 +11,9 @@ namespace flashcore {
 
 struct CarriedValue {
   ir::OpCode extreme{};  ///< max or min; else it is a sum
-  /// Of a sum that is scaled: the factor, g(old, new) = exp(h(old) - h(new)); which carried value it follows;
-  /// that one before a round and behind it. What a round adds is a multiple of exp(-h(new)).
+  /// Of a sum that is scaled: the factor, g(old, new) = exp(h(old) - h(new)); which carried value
+  /// it follows; that one before a round and behind it. What a round adds is a multiple of
+  /// exp(-h(new)).
   ir::ValueId factor;
   std::size_t follows = 0;
   ir::ValueId old_extreme, new_extreme;
@@ -19,7 +21,9 @@ struct CarriedValue {
   ir::OpCode exponential{};
   std::optional<double> slope;
 
-  [[nodiscard]] bool is_extreme() const { return extreme == ir::OpCode::max || extreme == ir::OpCode::min; }
+  [[nodiscard]] bool is_extreme() const {
+    return extreme == ir::OpCode::max || extreme == ir::OpCode::min;
+  }
 };
 
 /// By carried value; nothing where it is none of these, so that the order of the rounds may matter.

@@ -10,15 +10,19 @@ BufferId buffer_of(const Function& f, ValueId value) {
   return op && (op->code == OpCode::read_slot || op->code == OpCode::await_slot ||
                 op->code == OpCode::convert)
              ? op->buffer
-                                                                              : BufferId{};
+             : BufferId{};
 }
 
 SharedUse shared_use(const Function& f, const Op& op) {
   SharedUse use;
   switch (op.code) {
-    case OpCode::copy: use.writes.push_back(op.buffer); break;
+    case OpCode::copy:
+      use.writes.push_back(op.buffer);
+      break;
     case OpCode::fill_slot:
-    case OpCode::copy_async: use.async_writes.push_back(op.buffer); break;
+    case OpCode::copy_async:
+      use.async_writes.push_back(op.buffer);
+      break;
     case OpCode::dot:
       for (std::size_t i : {0, 1})
         if (f[op.operands[i]].home.space == Space::shared)
@@ -30,8 +34,12 @@ SharedUse shared_use(const Function& f, const Op& op) {
       else
         use.reads.push_back(buffer_of(f, op.operands[0]));
       break;
-    case OpCode::survey: use.writes.push_back(op.buffer); break;
-    case OpCode::next_tile: use.reads.push_back(op.buffer); break;
+    case OpCode::survey:
+      use.writes.push_back(op.buffer);
+      break;
+    case OpCode::next_tile:
+      use.reads.push_back(op.buffer);
+      break;
     case OpCode::loop:
       if (op.buffer) use.reads.push_back(op.buffer);
       break;
@@ -41,7 +49,8 @@ SharedUse shared_use(const Function& f, const Op& op) {
       if (f[op.operands[0]].home.space == Space::shared)
         use.reads.push_back(buffer_of(f, op.operands[0]));
       break;
-    default: break;
+    default:
+      break;
   }
   return use;
 }

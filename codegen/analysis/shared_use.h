@@ -12,8 +12,8 @@ ir::BufferId buffer_of(const ir::Function& f, ir::ValueId value);
 
 struct SharedUse {
   std::vector<ir::BufferId> reads;
-  std::vector<ir::BufferId> writes;       ///< by this thread, at once
-  std::vector<ir::BufferId> async_writes; ///< by the copy engine, until a wait
+  std::vector<ir::BufferId> writes;        ///< by this thread, at once
+  std::vector<ir::BufferId> async_writes;  ///< by the copy engine, until a wait
 };
 
 /// What the op itself touches; a loop's region is not looked into.

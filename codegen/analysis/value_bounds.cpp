@@ -12,7 +12,8 @@ using namespace ir;
 constexpr Bounds anything{-INFINITY, INFINITY, true};
 
 Bounds point(double number) {
-  if (std::isinf(number) && number < 0) return {INFINITY, -INFINITY, true};  // nothing but what is hidden
+  if (std::isinf(number) && number < 0)
+    return {INFINITY, -INFINITY, true};  // nothing but what is hidden
   return {number, number, false};
 }
 
@@ -34,7 +35,8 @@ Bounds multiply(const Bounds& a, const Bounds& b) {
   if (y.hides || !y.finite() || (x.hides && !(y.low > 0))) return anything;
   if (is_empty(x)) return x;
   if (!x.finite()) return anything;
-  const std::initializer_list<double> corners{x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high};
+  const std::initializer_list<double> corners{x.low * y.low, x.low * y.high, x.high * y.low,
+                                              x.high * y.high};
   return {std::min(corners), std::max(corners), x.hides};
 }
 
@@ -57,16 +59,25 @@ Bounds ValueBounds::derive(ValueId value) {
   if (!op) return anything;
   const auto operand = [&](std::size_t i) { return of(op->operands[i]); };
   switch (op->code) {
-    case OpCode::constant: return point(op->number);
+    case OpCode::constant:
+      return point(op->number);
     case OpCode::reduce_max:
-    case OpCode::reduce_min: return operand(0);
-    case OpCode::tanh: return {-1, 1, false};
-    case OpCode::neg: return negate(operand(0));
-    case OpCode::add: return add(operand(0), operand(1));
-    case OpCode::sub: return add(operand(0), negate(operand(1)));
-    case OpCode::mul: return multiply(operand(0), operand(1));
-    case OpCode::fma: return add(multiply(operand(0), operand(1)), operand(2));
-    case OpCode::where: return join(operand(1), operand(2));
+    case OpCode::reduce_min:
+      return operand(0);
+    case OpCode::tanh:
+      return {-1, 1, false};
+    case OpCode::neg:
+      return negate(operand(0));
+    case OpCode::add:
+      return add(operand(0), operand(1));
+    case OpCode::sub:
+      return add(operand(0), negate(operand(1)));
+    case OpCode::mul:
+      return multiply(operand(0), operand(1));
+    case OpCode::fma:
+      return add(multiply(operand(0), operand(1)), operand(2));
+    case OpCode::where:
+      return join(operand(1), operand(2));
     case OpCode::abs: {
       const Bounds a = operand(0);
       if (a.hides || !a.finite()) return {0, INFINITY, false};
@@ -80,7 +91,8 @@ Bounds ValueBounds::derive(ValueId value) {
       const Bounds a = operand(0), b = operand(1);
       return {std::max(a.low, b.low), std::max(a.high, b.high), a.hides && b.hides};
     }
-    default: return anything;
+    default:
+      return anything;
   }
 }
 

@@ -1,5 +1,6 @@
-// Between which numbers the elements of a value lie, whatever a program is given: the tanh of a score from -1 to 1,
-// a capped score from -cap to cap. Integers of any size and NaN aside; a NaN stays one whatever is derived from it.
+// Between which numbers the elements of a value lie, whatever a program is given: the tanh of a
+// score from -1 to 1, a capped score from -cap to cap. Integers of any size and NaN aside; a NaN
+// stays one whatever is derived from it.
 #pragma once
 
 #include <map>

@@ -7,17 +7,32 @@ namespace flashcore {
 using ir::AxisLayout;
 
 AxisLayout accumulator_rows(int length, int warps_m, int warps_n) {
-  return {.warps = warps_m, .warp_divisor = warps_n, .fragments = length / (16 * warps_m),
-          .slots = 2, .slot_stride = 8, .lanes = 8, .lane_divisor = 4, .lane_stride = 1};
+  return {.warps = warps_m,
+          .warp_divisor = warps_n,
+          .fragments = length / (16 * warps_m),
+          .slots = 2,
+          .slot_stride = 8,
+          .lanes = 8,
+          .lane_divisor = 4,
+          .lane_stride = 1};
 }
 
 AxisLayout accumulator_columns(int length, int warps_n) {
-  return {.warps = warps_n, .warp_divisor = 1, .fragments = length / (8 * warps_n),
-          .slots = 2, .slot_stride = 1, .lanes = 4, .lane_divisor = 1, .lane_stride = 2};
+  return {.warps = warps_n,
+          .warp_divisor = 1,
+          .fragments = length / (8 * warps_n),
+          .slots = 2,
+          .slot_stride = 1,
+          .lanes = 4,
+          .lane_divisor = 1,
+          .lane_stride = 2};
 }
 
 AxisLayout block_layout(int length, int warps, int warp_divisor) {
-  return {.warps = warps, .warp_divisor = warp_divisor, .fragments = length / (16 * warps), .slots = 16};
+  return {.warps = warps,
+          .warp_divisor = warp_divisor,
+          .fragments = length / (16 * warps),
+          .slots = 16};
 }
 
 PlainLayout row_tile(int rows, int columns, int warps) {
@@ -25,8 +40,11 @@ PlainLayout row_tile(int rows, int columns, int warps) {
   while (warps % used != 0 || rows % (8 * used) != 0) --used;
   const int share = rows / used, lanes = share % 16 == 0 ? 2 : 4, slots = 8 / lanes;
   PlainLayout layout;
-  layout.rows = {.warps = used, .warp_divisor = warps / used, .fragments = share * lanes / 32,
-                 .lanes = 32 / lanes, .lane_divisor = lanes};
+  layout.rows = {.warps = used,
+                 .warp_divisor = warps / used,
+                 .fragments = share * lanes / 32,
+                 .lanes = 32 / lanes,
+                 .lane_divisor = lanes};
   layout.columns = {.fragments = columns / 8, .slots = slots, .lanes = lanes, .lane_stride = slots};
   return layout;
 }
@@ -53,10 +71,19 @@ PlainLayout plain_tile(int rows, int columns, int warps, int slots) {
   slots = power_of_two_divisor(columns / lanes, slots);
   const int row_lanes = 32 / lanes, row_warps = power_of_two_divisor(rows / row_lanes, warps);
   PlainLayout layout;
-  layout.columns = {.fragments = columns / (lanes * slots), .slots = slots, .slot_stride = 1,
-                    .lanes = lanes, .lane_divisor = 1, .lane_stride = slots};
-  layout.rows = {.warps = row_warps, .warp_divisor = 1, .fragments = rows / (row_warps * row_lanes),
-                 .slots = 1, .slot_stride = 1, .lanes = row_lanes, .lane_divisor = lanes,
+  layout.columns = {.fragments = columns / (lanes * slots),
+                    .slots = slots,
+                    .slot_stride = 1,
+                    .lanes = lanes,
+                    .lane_divisor = 1,
+                    .lane_stride = slots};
+  layout.rows = {.warps = row_warps,
+                 .warp_divisor = 1,
+                 .fragments = rows / (row_warps * row_lanes),
+                 .slots = 1,
+                 .slot_stride = 1,
+                 .lanes = row_lanes,
+                 .lane_divisor = lanes,
                  .lane_stride = 1};
   return layout;
 }
@@ -64,7 +91,9 @@ PlainLayout plain_tile(int rows, int columns, int warps, int slots) {
 AxisLayout plain_vector(int length, int warps) {
   const int lanes = power_of_two_divisor(length, 32);
   const int used_warps = power_of_two_divisor(length / lanes, warps);
-  return {.warps = used_warps, .fragments = length / (lanes * used_warps), .lanes = lanes,
+  return {.warps = used_warps,
+          .fragments = length / (lanes * used_warps),
+          .lanes = lanes,
           .lane_stride = 1};
 }
 

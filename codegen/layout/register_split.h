@@ -5,8 +5,8 @@
 
 namespace flashcore {
 
-/// Registers of a thread. None where nothing is to be shared out: all threads do the same, or the compiler may
-/// give every one 255.
+/// Registers of a thread. None where nothing is to be shared out: all threads do the same, or the
+/// compiler may give every one 255.
 struct RegisterSplit {
   int producer = 0, consumer = 0;
 };

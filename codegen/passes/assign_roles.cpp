@@ -1,15 +1,17 @@
-// With copies by the copy engine, a block's warps part: the producer fills rings, the consumers compute.
+// With copies by the copy engine, a block's warps part: the producer fills rings, the consumers
+// compute.
 //
 //   place, surveys and what they need        stay in front: everybody does them, once
-//   producer   { what its loads need: scalars, loops without carried values, fill_slot for every load }
-//   consumers  { everything else, with await_slot where a load's tile is first used }
+//   producer   { what its loads need: scalars, loops without carried values, fill_slot for every
+//   load } consumers  { everything else, with await_slot where a load's tile is first used }
 //
-// A ring is a queue: the n-th await_slot gets the n-th fill. One that is told the number of its tile clears the
-// rows beyond a ragged axis. A load outside loops has a ring of one slot, so
-// that the next tile of a persistent block may be asked for as soon as this one's has been read.
+// A ring is a queue: the n-th await_slot gets the n-th fill. One that is told the number of its
+// tile clears the rows beyond a ragged axis. A load outside loops has a ring of one slot, so that
+// the next tile of a persistent block may be asked for as soon as this one's has been read.
 //
-// In a block without a producer the consumers begin with its region, and its loops run ahead: as many rounds as a
-// ring has slots at once, the fills of the others where the consumers release a slot.
+// In a block without a producer the consumers begin with its region, and its loops run ahead: as
+// many rounds as a ring has slots at once, the fills of the others where the consumers release a
+// slot.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -32,7 +34,8 @@ class RoleAssignment {
   void run() {
     const std::vector<OpId> program = std::move(f_[f_.body].ops);
     in_front_ = slice(program, [](const Op& op) {
-      const bool constant = op.code == OpCode::convert && op.count == 0;  // nothing that blocks give each other
+      const bool constant =
+          op.code == OpCode::convert && op.count == 0;  // nothing that blocks give each other
       return op.code == OpCode::survey || op.code == OpCode::place || constant;
     });
     const bool placed = std::any_of(in_front_.begin(), in_front_.end(), [&](OpId id) {
@@ -40,7 +43,9 @@ class RoleAssignment {
     });
     if (schedule_.persistent && placed)
       throw ScheduleError({fmt::format("persistent = true for {}", f_.name),
-                           "a block finds out once which tiles hold something visible", "persistent = false", {}});
+                           "a block finds out once which tiles hold something visible",
+                           "persistent = false",
+                           {}});
     check_positions();
     const BlockId producer = f_.add_block(), consumers = f_.add_block();
     std::vector<OpId> front, rest;
@@ -51,7 +56,8 @@ class RoleAssignment {
     if (needed_.empty())
       throw ScheduleError({fmt::format("copy = tma for {}", f_.name),
                            "it has no product whose operands the copy engine could bring",
-                           "instruction = mma_m16n8k16 and copy = cp_async", {}});
+                           "instruction = mma_m16n8k16 and copy = cp_async",
+                           {}});
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
     f_[f_.body].ops = front;
@@ -70,11 +76,12 @@ class RoleAssignment {
     const AxisId axis = last_position_axis(f_);
     for (OpId id : in_front_)
       if (asks_for_position(f_, f_[id], axis))
-        throw ScheduleError({fmt::format("positions_per_block = {} for {}", schedule_.positions_per_block, f_.name),
-                             fmt::format("a block finds out once which tiles hold something visible, and here that "
-                                         "depends on the position along {}",
-                                         f_[axis].name),
-                             "positions_per_block = 1", f_[id].where});
+        throw ScheduleError(
+            {fmt::format("positions_per_block = {} for {}", schedule_.positions_per_block, f_.name),
+             fmt::format("a block finds out once which tiles hold something visible, and here that "
+                         "depends on the position along {}",
+                         f_[axis].name),
+             "positions_per_block = 1", f_[id].where});
   }
 
   [[nodiscard]] bool in_shared(const Op& op) const {
@@ -82,12 +89,13 @@ class RoleAssignment {
   }
   [[nodiscard]] bool fills(const Op& op) const {
     bool any = in_shared(op);
-    if (op.body) for_each_op(f_, op.body, [&](const Op& inner, BlockId) { any = any || in_shared(inner); });
+    if (op.body)
+      for_each_op(f_, op.body, [&](const Op& inner, BlockId) { any = any || in_shared(inner); });
     return any;
   }
 
-  /// The ops among `ops` that `wanted` picks, and those that make what these read: for a loop its bounds and
-  /// where its loads lie, not what it carries.
+  /// The ops among `ops` that `wanted` picks, and those that make what these read: for a loop its
+  /// bounds and where its loads lie, not what it carries.
   template <class Wanted>
   std::set<OpId> slice(const std::vector<OpId>& ops, Wanted wanted) const {
     std::set<OpId> found;
@@ -123,10 +131,12 @@ class RoleAssignment {
       const TileType& type = f_[op.results[0]].type;
       if (type.axes.size() != 2)
         throw SpecError({fmt::format("a product of a vector of {}", f_[op.tensor].name),
-                         "an operand of a product has two axes", "load a tile with two axes", op.where});
+                         "an operand of a product has two axes", "load a tile with two axes",
+                         op.where});
       std::string name = f_[op.results[0]].name;
       if (name.empty()) name = f_[op.tensor].name;
-      Buffer ring{unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, stages};
+      Buffer ring{unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile,
+                  f_[type.axes[1]].tile, stages};
       const int stride = whole_periods(ring.slot_bytes());
       if (stages > 1 && stride != ring.slot_bytes()) ring.stride = stride;
       f_[id].buffer = f_.add_buffer(std::move(ring));
@@ -153,7 +163,8 @@ class RoleAssignment {
     if (!schedule_.producer) loop.count = schedule_.stages;
     loop.results.clear();
     loop.body = f_.add_block();
-    const ValueId tile = f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
+    const ValueId tile =
+        f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
     f_[tile].home.space = Space::uniform;
     for (OpId inner : std::vector(f_[op.body].ops)) {
       const Op load = f_[inner];
@@ -182,10 +193,10 @@ class RoleAssignment {
       for (OpId id : f_[loop.body].ops)
         for (ValueId result : f_[id].results)
           if (c.value && result == c.value)
-            throw SpecError({fmt::format("load of {} at a position computed in the loop",
-                                         f_[load.tensor].name),
-                             "tiles are copied rounds ahead, when that position is not known yet",
-                             "compute it from parallel axes and scalars outside the loop", load.where});
+            throw SpecError(
+                {fmt::format("load of {} at a position computed in the loop", f_[load.tensor].name),
+                 "tiles are copied rounds ahead, when that position is not known yet",
+                 "compute it from parallel axes and scalars outside the loop", load.where});
   }
 
   void append_fill(const Op& load, BlockId target) {
@@ -207,7 +218,8 @@ class RoleAssignment {
     append(std::move(role), f_.body);
   }
 
-  /// Loads become waits; in a loop, which is over `axis`, each stands in front of the first product that reads it.
+  /// Loads become waits; in a loop, which is over `axis`, each stands in front of the first product
+  /// that reads it.
   void consume(BlockId block, AxisId axis) {
     std::vector<OpId>& ops = f_[block].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -217,10 +229,11 @@ class RoleAssignment {
       if (sums_over_ragged_rows(op.results[0])) {
         const AxisId rows = f_[op.results[0]].type.axes[0];
         if (rows != axis)
-          throw SpecError({fmt::format("a product that sums over the ragged axis {} outside a loop over it",
-                                       f_[rows].name),
-                           "copies of whole tiles bring rows beyond the axis, and loops alone clear them",
-                           "loop over the axis, or copy = cp_async", op.where});
+          throw SpecError(
+              {fmt::format("a product that sums over the ragged axis {} outside a loop over it",
+                           f_[rows].name),
+               "copies of whole tiles bring rows beyond the axis, and loops alone clear them",
+               "loop over the axis, or copy = cp_async", op.where});
         op.operands = {f_[block].arguments[0]};
       }
       op.code = OpCode::await_slot;
@@ -232,15 +245,17 @@ class RoleAssignment {
       if (f_[id].code == OpCode::await_slot) continue;
       for (OpId wait : ops)
         if (f_[wait].code == OpCode::await_slot &&
-            std::find(sunk.begin(), sunk.end(), wait) == sunk.end() && uses(f_[id], f_[wait].results[0]))
+            std::find(sunk.begin(), sunk.end(), wait) == sunk.end() &&
+            uses(f_[id], f_[wait].results[0]))
           sunk.push_back(wait);
       sunk.push_back(id);
     }
     ops = std::move(sunk);
   }
 
-  /// Whether what lies in a tile's rows beyond a ragged axis comes into a sum. The engine, which knows where the
-  /// tensor ends, brings rows of another sequence or of none there, and a zero does not silence a NaN.
+  /// Whether what lies in a tile's rows beyond a ragged axis comes into a sum. The engine, which
+  /// knows where the tensor ends, brings rows of another sequence or of none there, and a zero does
+  /// not silence a NaN.
   [[nodiscard]] bool sums_over_ragged_rows(ValueId tile) const {
     if (!f_[f_[tile].type.axes[0]].ragged) return false;
     return std::any_of(f_.ops.begin(), f_.ops.end(), [&](const Op& op) {

@@ -1,23 +1,23 @@
 // A mask is a `where(condition, x, neutral)`. For each loop the pass asks two things of it.
 //
-// May a tile whose condition fails everywhere be skipped? Yes, if with `neutral` in place of the tile
-// the loop's region gives back the values it was given (NeutralAnalysis). Which tiles are those? With
-// every comparison as a linear form that is >= 0 where it holds,
+// May a tile whose condition fails everywhere be skipped? Yes, if with `neutral` in place of the
+// tile the loop's region gives back the values it was given (NeutralAnalysis). Which tiles are
+// those? With every comparison as a linear form that is >= 0 where it holds,
 //
 //   a c + rest >= 0,   c the position along the loop's axis, in [jT, jT + T - 1] for tile j,
 //
-// the largest `rest` over the rows of the block bounds the tiles that are not empty, and the smallest
-// one the tiles on which the comparison holds everywhere. Both are floor divisions by |a| T, computed
-// once a block before the loop.
+// the largest `rest` over the rows of the block bounds the tiles that are not empty, and the
+// smallest one the tiles on which the comparison holds everywhere. Both are floor divisions by |a|
+// T, computed once a block before the loop.
 //
-// What is no conjunction of linear comparisons (documents, prefixes, windows with holes) may leave out any
-// tiles. Between the bounds that there are, a survey then looks at every position once a block, asks
-// IntervalAnalysis what the condition can be for the block's rows there, and notes two bits a tile: whether
-// it is visited, and whether it needs its mask.
-#include <fmt/format.h>
-
+// What is no conjunction of linear comparisons (documents, prefixes, windows with holes) may leave
+// out any tiles. Between the bounds that there are, a survey then looks at every position once a
+// block, asks IntervalAnalysis what the condition can be for the block's rows there, and notes two
+// bits a tile: whether it is visited, and whether it needs its mask.
 #include <algorithm>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "codegen/analysis/intervals.h"
 #include "codegen/analysis/loop_masks.h"
@@ -70,8 +70,7 @@ class BoundBuilder {
   std::vector<ValueId> finish() {
     const ValueId zero = number(0), tiles = b_.tile_count(axis_);
     const auto clamp = [&](ValueId value, ValueId low, ValueId high) {
-      return b_.elementwise(OpCode::max,
-                            {low, b_.elementwise(OpCode::min, {value, high})});
+      return b_.elementwise(OpCode::max, {low, b_.elementwise(OpCode::min, {value, high})});
     };
     const ValueId begin = bounds_.begin ? clamp(bounds_.begin, zero, tiles) : zero;
     const ValueId end = bounds_.end ? clamp(bounds_.end, begin, tiles) : tiles;
@@ -85,12 +84,8 @@ class BoundBuilder {
   }
 
  private:
-  ValueId number(std::int64_t value) {
-    return b_.constant(static_cast<double>(value), DType::i32);
-  }
-  ValueId plus(ValueId value, std::int64_t add) {
-    return add ? b_.add(value, number(add)) : value;
-  }
+  ValueId number(std::int64_t value) { return b_.constant(static_cast<double>(value), DType::i32); }
+  ValueId plus(ValueId value, std::int64_t add) { return add ? b_.add(value, number(add)) : value; }
   /// -value + add
   ValueId negated(ValueId value, std::int64_t add) { return b_.sub(number(add), value); }
   ValueId divide_down(ValueId value, std::int64_t by) {
@@ -145,8 +140,8 @@ class BoundBuilder {
 constexpr std::int64_t most_words = 512;
 
 BufferId tile_set_for(Function& f, const Axis& axis) {
-  const std::int64_t tiles = axis.extent.is_static() ? (axis.extent.value + axis.tile - 1) / axis.tile
-                                                     : most_words * 8;
+  const std::int64_t tiles =
+      axis.extent.is_static() ? (axis.extent.value + axis.tile - 1) / axis.tile : most_words * 8;
   const auto words = static_cast<int>(std::clamp<std::int64_t>((tiles + 7) / 8, 1, most_words));
   std::string name = axis.name + "_tiles";
   const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };
@@ -176,8 +171,8 @@ bool ends_at_axis(const Function& f, const LoopMask& mask, AxisId axis) {
   });
 }
 
-/// Builds the survey of a loop's tiles between two bounds, where its mask says something about them. Which
-/// masks the tiles found to be visible everywhere can drop is noted in the masks.
+/// Builds the survey of a loop's tiles between two bounds, where its mask says something about
+/// them. Which masks the tiles found to be visible everywhere can drop is noted in the masks.
 BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
                       const LoopMask& surveyed, const std::vector<LoopMask>& masks, ValueId begin,
                       ValueId end) {
@@ -199,7 +194,8 @@ BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
   const Axis axis = f[loop.axis];
   if (!ends_at_axis(f, surveyed, loop.axis)) {
     // Nothing is visible beyond the axis.
-    const ValueId exists = inside.elementwise(OpCode::lt, {inside.index(loop.axis), inside.extent(loop.axis)});
+    const ValueId exists =
+        inside.elementwise(OpCode::lt, {inside.index(loop.axis), inside.extent(loop.axis)});
     maybe = intervals.both(maybe, {exists, {}});
   }
   const std::vector<ValueId> found{intervals.materialize(maybe), intervals.materialize(surely)};

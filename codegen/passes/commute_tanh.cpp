@@ -1,13 +1,13 @@
-// Capped scores are tanh(s k), masked, and softmax asks for their maximum. tanh grows with its argument, so
-// the maximum of tanh is the tanh of the maximum, and a mask may act on the argument as long as what it hides
-// is told apart again:
+// Capped scores are tanh(s k), masked, and softmax asks for their maximum. tanh grows with its
+// argument, so the maximum of tanh is the tanh of the maximum, and a mask may act on the argument
+// as long as what it hides is told apart again:
 //
 //   t = tanh (s k)                                   s' = where c, s, -inf
 //   w = where c, t, -inf                 becomes     r  = tanh of (reduce_max s') k, or -inf
 //   r = reduce_max w                                 w  = where s' != -inf, tanh (s' k), -inf
 //
-// Then nothing waits for the tanh of a tile before the one operation that reads it, which can take it in. A mask
-// moves likewise where nobody asks for a maximum.
+// Then nothing waits for the tanh of a tile before the one operation that reads it, which can take
+// it in. A mask moves likewise where nobody asks for a maximum.
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -35,7 +35,8 @@ class Commutation {
  private:
   struct Capped {
     ValueId scores;  ///< s
-    ValueId factor;  ///< k, above zero and the same everywhere; none where tanh reads the scores themselves
+    ValueId factor;  ///< k, above zero and the same everywhere; none where tanh reads the scores
+                     ///< themselves
     OpId mask;       ///< the `where`, if there is one
     ValueId value;   ///< what is read: the masked tanh, or the tanh
     std::vector<OpId> maxima;
@@ -43,20 +44,25 @@ class Commutation {
     OpId probe;   ///< the first op of a probe that reads it, if any
   };
 
-  [[nodiscard]] bool of_probe(OpId id) const { return id.index < probes_.size() && probes_[id.index]; }
+  [[nodiscard]] bool of_probe(OpId id) const {
+    return id.index < probes_.size() && probes_[id.index];
+  }
 
   [[nodiscard]] std::optional<Capped> find(BlockId block, OpId id) const {
     const Op& tanh = f_[id];
-    if (tanh.code != OpCode::tanh || f_[tanh.results[0]].type.axes.size() != 2 || of_probe(id)) return std::nullopt;
+    if (tanh.code != OpCode::tanh || f_[tanh.results[0]].type.axes.size() != 2 || of_probe(id))
+      return std::nullopt;
     Capped found{.scores = tanh.operands[0], .value = tanh.results[0]};
     if (const Op* scaled = f_.definition(found.scores); scaled && scaled->code == OpCode::mul)
       for (std::size_t k : {0, 1})
-        if (!found.factor && f_[scaled->operands[k]].type.is_scalar() && is_positive(f_, scaled->operands[k])) {
+        if (!found.factor && f_[scaled->operands[k]].type.is_scalar() &&
+            is_positive(f_, scaled->operands[k])) {
           found.factor = scaled->operands[k];
           found.scores = scaled->operands[1 - k];
         }
     if (f_[found.scores].type != f_[found.value].type) return std::nullopt;
-    if (const auto reads = readers_of(f_, block, found.value); reads.size() == 1 && hides(f_[reads[0]], found.value)) {
+    if (const auto reads = readers_of(f_, block, found.value);
+        reads.size() == 1 && hides(f_[reads[0]], found.value)) {
       found.mask = reads[0];
       found.value = f_[found.mask].results[0];
     }
@@ -89,18 +95,22 @@ class Commutation {
       f_[scores].name = f_[found.scores].name;
     }
     const auto after = [&](OpId op) { return position_of(f_, block, op) + 1; };
-    if (found.probe) f_[cap(block, found, scores, found.value, position_of(f_, block, found.probe), true)].name = name;
+    if (found.probe)
+      f_[cap(block, found, scores, found.value, position_of(f_, block, found.probe), true)].name =
+          name;
     for (OpId maximum : found.maxima) {
       f_[maximum].operands[0] = scores;
       const ValueId most = f_[maximum].results[0];
       std::swap(f_[cap(block, found, most, most, after(maximum), false)].name, f_[most].name);
     }
-    f_[cap(block, found, scores, found.value, position_of(f_, block, found.reader), false)].name = name;
+    f_[cap(block, found, scores, found.value, position_of(f_, block, found.reader), false)].name =
+        name;
   }
 
-  /// Puts tanh(x k), and -inf where x is, what the mask has hidden, at a position. From there on it is read
-  /// instead of `instead`, by probes or by all others. Returns it.
-  ValueId cap(BlockId block, const Capped& found, ValueId x, ValueId instead, std::size_t position, bool probes) {
+  /// Puts tanh(x k), and -inf where x is, what the mask has hidden, at a position. From there on it
+  /// is read instead of `instead`, by probes or by all others. Returns it.
+  ValueId cap(BlockId block, const Capped& found, ValueId x, ValueId instead, std::size_t position,
+              bool probes) {
     ValueId value;
     const Location where = f_[f_[block].ops[position]].where;
     const std::size_t grown = insert_before(f_, block, position, where, [&](Builder& b) {

@@ -7,8 +7,8 @@
 
 namespace flashcore {
 
-/// Copies ops one after the other; values they make get new ids, and later copies read those. Values that no
-/// copied op has made are kept, or replaced as `rename` says.
+/// Copies ops one after the other; values they make get new ids, and later copies read those.
+/// Values that no copied op has made are kept, or replaced as `rename` says.
 class OpCopier {
  public:
   explicit OpCopier(ir::Function& f) : f_(f) {}

@@ -8,9 +8,10 @@
 //                                            shared %m      = combine_shares %shares along cols(2w)
 //                                            of reduce_max
 //
-// What blocks of a cluster have carried to the end of a loop (share_loops) meets one level up. Each warp's rows
-// are put together by one block, warp after warp in turn, in whose shared memory every block writes what it
-// has of them. Then all meet once, and the warps whose rows it is read what all have given, block by block:
+// What blocks of a cluster have carried to the end of a loop (share_loops) meets one level up. Each
+// warp's rows are put together by one block, warp after warp in turn, in whose shared memory every
+// block writes what it has of them. Then all meet once, and the warps whose rows it is read what
+// all have given, block by block:
 //
 //   %a = peer %m from 0                      await_peers
 //   ...                                      %given = convert %m in exchange among 2 @ shared
@@ -19,10 +20,10 @@
 //
 // A combine_shares that an earlier pass left (defer_reductions) takes the same way, behind the
 // shuffles that bring a warp's lanes together.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
+
+#include <fmt/format.h>
 
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
@@ -177,14 +178,16 @@ class Exchanger {
     const int warps = schedule_.consumer_threads() / 32, blocks = schedule_.loop_blocks;
     if (type.is_scalar() || type.dtype != DType::f32 || home.axes[0].warps != warps)
       throw ScheduleError({fmt::format("loop_blocks = {} for {}", blocks, f_.name),
-                           "its loop carries something that is not f32, or of which not every warp has rows of its own",
-                           "loop_blocks = 1", {}});
+                           "its loop carries something that is not f32, or of which not every warp "
+                           "has rows of its own",
+                           "loop_blocks = 1",
+                           {}});
     const int rows = home.axes[0].length() / warps * ((warps + blocks - 1) / blocks);
     const bool tile = type.axes.size() == 2;
     const int columns = tile ? f_[type.axes[1]].tile : rows;
     Op convert{.code = OpCode::convert, .operands = {value}, .count = blocks};
-    convert.buffer = f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, tile ? rows : 1, columns, blocks,
-                                    tile ? shared_pitch(columns) : columns});
+    convert.buffer = f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, tile ? rows : 1,
+                                    columns, blocks, tile ? shared_pitch(columns) : columns});
     const ValueId slots = f_[b.append(std::move(convert), {type})].results[0];
     f_[slots].home.space = Space::shared;
     f_[slots].name = f_[value].name.empty() ? "given" : f_[value].name + "_given";
@@ -197,6 +200,8 @@ class Exchanger {
 
 }  // namespace
 
-void exchange_shares(Function& f, const PassContext& context) { Exchanger(f, context.schedule).run(); }
+void exchange_shares(Function& f, const PassContext& context) {
+  Exchanger(f, context.schedule).run();
+}
 
 }  // namespace flashcore

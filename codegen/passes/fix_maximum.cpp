@@ -1,14 +1,16 @@
-// A softmax subtracts the largest score of a row, so that no exponential overflows. Where scores are bounded, as
-// capped ones are, a number that serves all rows is known beforehand:
+// A softmax subtracts the largest score of a row, so that no exponential overflows. Where scores
+// are bounded, as capped ones are, a number that serves all rows is known beforehand:
 //
-//   loop carry m, l, o { m' = max(m, reduce_max x) ; d = exp2(m - m')               loop carry l, o {
-//                        p = exp2(x - m')                                               p = exp2(x - r)
-//                        l' = l * d + sum p ; o' = o * d + p v }         becomes        l' = l + sum p ; o' = o + p v }
+//   loop carry m, l, o { m' = max(m, reduce_max x) ; d = exp2(m - m')               loop carry l, o
+//   {
+//                        p = exp2(x - m')                                               p = exp2(x
+//                        - r) l' = l * d + sum p ; o' = o * d + p v }         becomes        l' = l
+//                        + sum p ; o' = o + p v }
 //   o / l, m + log2 l                                                    o / l, r + log2 l
 //
-// Nothing is left to compare, nothing to scale, and no exponential waits for a whole row. What follows the loop
-// must be the same whatever was subtracted (reference_free.h), and the exponentials must keep their precision: the
-// number is 0, or as near to 0 as their type allows.
+// Nothing is left to compare, nothing to scale, and no exponential waits for a whole row. What
+// follows the loop must be the same whatever was subtracted (reference_free.h), and the
+// exponentials must keep their precision: the number is 0, or as near to 0 as their type allows.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -26,8 +28,9 @@ namespace {
 
 using namespace ir;
 
-/// The powers of two that exponentials may reach. Up to 2^44, sums of 2^31 of them times values of 2^52 are finite.
-/// Down to 2^-120 they are normal numbers of f32 and bf16; those of f16 end at 2^-14 and 2^16.
+/// The powers of two that exponentials may reach. Up to 2^44, sums of 2^31 of them times values of
+/// 2^52 are finite. Down to 2^-120 they are normal numbers of f32 and bf16; those of f16 end at
+/// 2^-14 and 2^16.
 struct Reach {
   double least, most;
 };
@@ -52,11 +55,14 @@ class MaximumFixing {
 
  private:
   /// The number to subtract instead of the carried maximum `i` of the loop at `position`.
-  [[nodiscard]] std::optional<double> reference_for(std::size_t position, const CarriedValues& carried, std::size_t i) {
+  [[nodiscard]] std::optional<double> reference_for(std::size_t position,
+                                                    const CarriedValues& carried, std::size_t i) {
     const Op& loop = f_[f_[f_.body].ops[position]];
     if (!carried[i] || carried[i]->extreme != OpCode::max) return std::nullopt;
-    // What it starts with takes part in the maximum, and sums that do not start at zero are relative to that.
-    if (!constant_of(f_, initial(loop, i)) || !is_reference_free(f_, position, carried, i)) return std::nullopt;
+    // What it starts with takes part in the maximum, and sums that do not start at zero are
+    // relative to that.
+    if (!constant_of(f_, initial(loop, i)) || !is_reference_free(f_, position, carried, i))
+      return std::nullopt;
     const CarriedValue* sum = nullptr;
     for (std::size_t k = 0; k < carried.size(); ++k) {
       if (!carried[k]->factor || carried[k]->follows != i) continue;
@@ -68,8 +74,10 @@ class MaximumFixing {
     const Op& grown = *f_.definition(next);
     const Bounds bounds = ValueBounds(f_).of(grown.operands[grown.operands[0] == before ? 1 : 0]);
     if (!bounds.finite()) return std::nullopt;
-    // Where `slope` times the distance from the reference is the exponent: as near to 0 as the reach allows.
-    const double slope = std::abs(*sum->slope) * (sum->exponential == OpCode::exp2 ? 1 : std::numbers::log2e);
+    // Where `slope` times the distance from the reference is the exponent: as near to 0 as the
+    // reach allows.
+    const double slope =
+        std::abs(*sum->slope) * (sum->exponential == OpCode::exp2 ? 1 : std::numbers::log2e);
     const Reach reach = reach_of(exponentials_of(loop, i));
     const double least = bounds.high - reach.most / slope, most = bounds.low - reach.least / slope;
     if (least > most) return std::nullopt;
@@ -83,7 +91,8 @@ class MaximumFixing {
 
   /// The exponentials, inside the loop and behind it, of what depends on its maximum `i`.
   [[nodiscard]] std::vector<OpId> exponentials_of(const Op& loop, std::size_t i) const {
-    std::set<ValueId> depends{yield_of(f_, loop).operands[i], f_[loop.body].arguments[i + 1], loop.results[i]};
+    std::set<ValueId> depends{yield_of(f_, loop).operands[i], f_[loop.body].arguments[i + 1],
+                              loop.results[i]};
     std::vector<OpId> found;
     const auto visit = [&](const auto& self, BlockId block) -> void {
       for (OpId id : f_[block].ops) {
@@ -111,7 +120,8 @@ class MaximumFixing {
   }
 
   /// Whether all exponentials but the factor, which will be one, stay in reach.
-  [[nodiscard]] bool keeps_reach(const Op& loop, std::size_t i, ValueId factor, double reference) const {
+  [[nodiscard]] bool keeps_reach(const Op& loop, std::size_t i, ValueId factor,
+                                 double reference) const {
     const std::vector<OpId> exponentials = exponentials_of(loop, i);
     const Reach reach = reach_of(exponentials);
     ValueBounds bounds(f_);
@@ -127,7 +137,8 @@ class MaximumFixing {
     });
   }
 
-  void replace(std::size_t position, const CarriedValues& carried, std::size_t i, double reference) {
+  void replace(std::size_t position, const CarriedValues& carried, std::size_t i,
+               double reference) {
     const OpId loop = f_[f_.body].ops[position];
     const BlockId body = f_[loop].body;
     for (std::size_t k = 0; k < carried.size(); ++k)
@@ -156,7 +167,8 @@ class MaximumFixing {
     }
     for (ValueId& operand : op.operands)
       if (const Op* scaled = f_.definition(operand);
-          scaled && scaled->code == OpCode::mul && std::ranges::find(scaled->operands, carried) != scaled->operands.end())
+          scaled && scaled->code == OpCode::mul &&
+          std::ranges::find(scaled->operands, carried) != scaled->operands.end())
         operand = carried;
   }
 

@@ -1,14 +1,14 @@
-// Every axis of every register tile is a node. Operations that move nothing between threads join the
-// nodes of an axis: elementwise operations, reductions (for the axes that stay), loops (for what they
-// carry). Products anchor the joined sets with the layouts of their instruction; sets that no product
-// touches get a plain one. A left operand that is itself computed stays in registers, because the
-// accumulator layout, packed in pairs, is the left operand's. A conversion joins nothing: its two sides
-// are laid out apart.
-#include <fmt/format.h>
-
+// Every axis of every register tile is a node. Operations that move nothing between threads join
+// the nodes of an axis: elementwise operations, reductions (for the axes that stay), loops (for
+// what they carry). Products anchor the joined sets with the layouts of their instruction; sets
+// that no product touches get a plain one. A left operand that is itself computed stays in
+// registers, because the accumulator layout, packed in pairs, is the left operand's. A conversion
+// joins nothing: its two sides are laid out apart.
 #include <numeric>
 #include <optional>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
@@ -53,8 +53,8 @@ class LayoutInference {
 
   /// Who reads a value, seen through transposes.
   struct Uses {
-    bool any = false;   ///< some product reads it
-    bool only = true;   ///< nothing else does
+    bool any = false;  ///< some product reads it
+    bool only = true;  ///< nothing else does
   };
   [[nodiscard]] Uses product_uses(ValueId value) const {
     Uses uses;
@@ -106,7 +106,8 @@ class LayoutInference {
       const BlockId block(b);
       for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
         const OpId id = f_[block].ops[i];
-        if (kind_of(f_[id].code) != OpKind::reduction || !is_source(f_, f_[id].operands[0])) continue;
+        if (kind_of(f_[id].code) != OpKind::reduction || !is_source(f_, f_[id].operands[0]))
+          continue;
         const ValueId source = f_[id].operands[0];
         i += insert_before(f_, block, i, f_[id].where, [&](Builder& builder) {
           const ValueId copy = builder.elementwise(OpCode::max, {source, source});
@@ -178,11 +179,13 @@ class LayoutInference {
           }
         }
         break;
-      default: break;
+      default:
+        break;
     }
   }
 
-  /// Shares of a tile lie over whole rows in each warp; their sum may be dealt out anew along the columns.
+  /// Shares of a tile lie over whole rows in each warp; their sum may be dealt out anew along the
+  /// columns.
   void join_rows_of_shares(const Op& op) {
     if (f_[op.results[0]].type.axes.size() != 2) return join_values(op.operands[0], op.results[0]);
     const AxisId rows = f_[op.results[0]].type.axes[0];
@@ -197,7 +200,8 @@ class LayoutInference {
     if (!n) return;
     if (anchors_[*n] && !(*anchors_[*n] == layout))
       throw ScheduleError(
-          {fmt::format("two products want axis {} laid out differently in registers", f_[axis].name),
+          {fmt::format("two products want axis {} laid out differently in registers",
+                       f_[axis].name),
            fmt::format("one spreads it over {} warps, the other over {}", anchors_[*n]->warps,
                        layout.warps),
            "warps_n = 1, so that a row of scores stays in one warp", where});
@@ -223,7 +227,8 @@ class LayoutInference {
     if (schedule_.instruction == Instruction::wmma) {
       set_anchor(op.results[0], rows,
                  block_layout(f_[rows].tile, schedule_.warps_m, schedule_.warps_n), op.where);
-      set_anchor(op.results[0], columns, block_layout(f_[columns].tile, schedule_.warps_n, 1), op.where);
+      set_anchor(op.results[0], columns, block_layout(f_[columns].tile, schedule_.warps_n, 1),
+                 op.where);
       return;
     }
     set_anchor(op.results[0], rows,
@@ -234,14 +239,16 @@ class LayoutInference {
                accumulator_columns(f_[inner].tile, cuts_sum ? schedule_.warps_n : 1), op.where);
   }
 
-  /// A warpgroup makes 64 rows of up to 256 columns at a time, and a loop over instructions of other rows
-  /// would keep their sums in other registers.
+  /// A warpgroup makes 64 rows of up to 256 columns at a time, and a loop over instructions of
+  /// other rows would keep their sums in other registers.
   void require_warpgroup_shape(const Op& op, AxisId rows, AxisId columns) const {
     const int held = 16 * schedule_.warps_m, tile = f_[rows].tile;
     if (tile != held)
       throw ScheduleError({fmt::format("a tile of {} along {}", tile, f_[rows].name),
-                           fmt::format("each of the {} warpgroups makes 64 rows of a product", schedule_.warps_m / 4),
-                           tile % 64 == 0 ? fmt::format("warps_m = {}", tile / 16) : fmt::format("a tile of {}", held),
+                           fmt::format("each of the {} warpgroups makes 64 rows of a product",
+                                       schedule_.warps_m / 4),
+                           tile % 64 == 0 ? fmt::format("warps_m = {}", tile / 16)
+                                          : fmt::format("a tile of {}", held),
                            op.where});
     if (f_[columns].tile > 256)
       throw ScheduleError({fmt::format("a tile of {} along {}", f_[columns].tile, f_[columns].name),
@@ -252,9 +259,10 @@ class LayoutInference {
     if (f_[axis].tile % step == 0) return;
     throw ScheduleError(
         {fmt::format("a tile of {} along {}", f_[axis].tile, f_[axis].name),
-         fmt::format("a warp's share of a product is a multiple of 16, so with {} = {} the tile must "
-                     "be a multiple of {}",
-                     field, step / 16, step),
+         fmt::format(
+             "a warp's share of a product is a multiple of 16, so with {} = {} the tile must "
+             "be a multiple of {}",
+             field, step / 16, step),
          fmt::format("a tile of {}, or fewer warps", (f_[axis].tile / step + 1) * step), op.where});
   }
 
@@ -284,14 +292,14 @@ class LayoutInference {
         anchors_[*columns] =
             plain_rows ? plain.columns : accumulator_columns(column_axis.tile, schedule_.warps_n);
       if (!anchors_[*rows])
-        anchors_[*rows] = plain_columns ? plain.rows
-                                        : accumulator_rows(row_axis.tile, schedule_.warps_m,
-                                                           schedule_.warps_n);
+        anchors_[*rows] =
+            plain_columns ? plain.rows
+                          : accumulator_rows(row_axis.tile, schedule_.warps_m, schedule_.warps_n);
     }
   }
 
-  /// Every warp holds all of a vector that is reduced to a scalar, and all of a tile that it surveys: then
-  /// nothing passes between warps.
+  /// Every warp holds all of a vector that is reduced to a scalar, and all of a tile that it
+  /// surveys: then nothing passes between warps.
   void choose_whole_vectors(const Op& op) {
     std::vector<ValueId> vectors;
     if (kind_of(op.code) == OpKind::reduction && f_[op.results[0]].type.is_scalar())
@@ -377,7 +385,8 @@ class LayoutInference {
         f_[op.operands[0]].home.space != Space::operand)
       throw SpecError({"a product whose left operand is also used otherwise",
                        "a computed 16-bit tile is kept in the order a product takes it",
-                       "cast the f32 tile once for the product and once for the other use", op.where});
+                       "cast the f32 tile once for the product and once for the other use",
+                       op.where});
     const Op* left = f_.definition(op.operands[0]);
     if (f_[op.operands[0]].home.space == Space::operand && (!left || left->code != OpCode::cast))
       throw SpecError({"a product whose left operand is a computed 16-bit tile, but no cast",

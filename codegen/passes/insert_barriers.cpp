@@ -1,12 +1,14 @@
 // A thread must meet the others before it
-//   - reads shared memory that another thread wrote (or whose asynchronous copy another waited for), or
-//   - writes, or starts a copy into, shared memory that another thread may still be reading or writing.
-// The pass walks the program in order, keeping what has happened to each buffer since the last barrier;
-// buffers that share space count as one. A loop's region is walked once to see how a round ends, then
-// from there to place its barriers: a round placed from the start of the first one would get barriers
-// that the start of the next makes needless. It may also run no round, so that its barriers do not count
-// for what follows. Slots of a ring need no further thought: a round's copies go into the slot whose readers
-// the barrier at its top has just met.
+//   - reads shared memory that another thread wrote (or whose asynchronous copy another waited
+//   for), or
+//   - writes, or starts a copy into, shared memory that another thread may still be reading or
+//   writing.
+// The pass walks the program in order, keeping what has happened to each buffer since the last
+// barrier; buffers that share space count as one. A loop's region is walked once to see how a round
+// ends, then from there to place its barriers: a round placed from the start of the first one would
+// get barriers that the start of the next makes needless. It may also run no round, so that its
+// barriers do not count for what follows. Slots of a ring need no further thought: a round's copies
+// go into the slot whose readers the barrier at its top has just met.
 #include <utility>
 #include <vector>
 

@@ -1,15 +1,15 @@
-// A score with a bias that is linear in positions, as ALiBi's, costs a multiply-add an element for the bias. But what
-// a tile adds to all scores of a row alike need not be added to each:
+// A score with a bias that is linear in positions, as ALiBi's, costs a multiply-add an element for
+// the bias. But what a tile adds to all scores of a row alike need not be added to each:
 //
-//   x = fma s, c, slope * (col - row)           l = slope * (col - begin)        the same in every tile
-//   w = where mask, x, -inf                     r = slope * (begin - row)        one number a row
-//   m = reduce_max w                  becomes   x = fma s, c, l
-//   e = fma w, k, -m'                           w = where mask, x, -inf
+//   x = fma s, c, slope * (col - row)           l = slope * (col - begin)        the same in every
+//   tile w = where mask, x, -inf                     r = slope * (begin - row)        one number a
+//   row m = reduce_max w                  becomes   x = fma s, c, l e = fma w, k, -m' w = where
+//   mask, x, -inf
 //                                               m = reduce_max w + r
 //                                               e = fma w, k, fma(r, k, -m')
 //
-// where `begin` is the tile's first position. What is left for an element is a number that a thread keeps over the
-// loop, since all rows and all tiles share it.
+// where `begin` is the tile's first position. What is left for an element is a number that a thread
+// keeps over the loop, since all rows and all tiles share it.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -56,16 +56,22 @@ class RowTermLifting {
     ValueId read;  ///< what the readers read: w, or x where nothing is masked
   };
 
-  [[nodiscard]] bool of_probe(OpId id) const { return id.index < probes_.size() && probes_[id.index]; }
+  [[nodiscard]] bool of_probe(OpId id) const {
+    return id.index < probes_.size() && probes_[id.index];
+  }
 
   [[nodiscard]] std::optional<Biased> find(BlockId block, AxisId axis, OpId id) const {
     const Op& op = f_[id];
-    if ((op.code != OpCode::fma && op.code != OpCode::add && op.code != OpCode::sub) || of_probe(id)) return std::nullopt;
+    if ((op.code != OpCode::fma && op.code != OpCode::add && op.code != OpCode::sub) ||
+        of_probe(id))
+      return std::nullopt;
     const TileType& type = f_[op.results[0]].type;
-    if (type.dtype != DType::f32 || type.axes.size() != 2 || type.axes[1] != axis) return std::nullopt;
-    const std::vector<std::size_t> places = op.code == OpCode::fma   ? std::vector<std::size_t>{2}
-                                            : op.code == OpCode::sub ? std::vector<std::size_t>{1}
-                                                                     : std::vector<std::size_t>{0, 1};
+    if (type.dtype != DType::f32 || type.axes.size() != 2 || type.axes[1] != axis)
+      return std::nullopt;
+    const std::vector<std::size_t> places = op.code == OpCode::fma ? std::vector<std::size_t>{2}
+                                            : op.code == OpCode::sub
+                                                ? std::vector<std::size_t>{1}
+                                                : std::vector<std::size_t>{0, 1};
     for (std::size_t k : places) {
       Biased found{.score = id, .operand = k, .slope = {}, .positions = {}, .read = op.results[0]};
       if (find_bias(op.operands[k], axis, found) && has_readers(block, axis, found)) return found;
@@ -136,8 +142,10 @@ class RowTermLifting {
     return (op.code == OpCode::reduce_max || op.code == OpCode::reduce_min) && op.axis == axis;
   }
 
-  /// The operand of an op that is added to a score, or to a multiple of it, and is the same along the row.
-  [[nodiscard]] std::optional<std::size_t> row_operand(const Op& op, ValueId score, AxisId axis) const {
+  /// The operand of an op that is added to a score, or to a multiple of it, and is the same along
+  /// the row.
+  [[nodiscard]] std::optional<std::size_t> row_operand(const Op& op, ValueId score,
+                                                       AxisId axis) const {
     const auto alone = [&](std::size_t k) { return !f_[op.operands[k]].type.has(axis); };
     if (op.code == OpCode::fma)
       for (std::size_t k : {0, 1})
@@ -177,8 +185,10 @@ class RowTermLifting {
       f_[row].name = "row_bias";
       f_[found.score].operands[found.operand] = column;
     });
-    const std::vector<OpId> readers = readers_of(f_, block, found.read);  // before probes get one of their own
-    for (ValueId score : {f_[found.score].results[0], found.read}) show_probes(block, score, row, where);
+    const std::vector<OpId> readers =
+        readers_of(f_, block, found.read);  // before probes get one of their own
+    for (ValueId score : {f_[found.score].results[0], found.read})
+      show_probes(block, score, row, where);
     for (OpId reader : readers) {
       if (of_probe(reader)) continue;
       if (is_extreme(f_[reader], axis))
@@ -193,7 +203,8 @@ class RowTermLifting {
     for (OpId reader : readers_of(f_, block, score)) {
       if (!of_probe(reader)) continue;
       ValueId whole;
-      insert_before(f_, block, position_of(f_, block, reader), where, [&](Builder& b) { whole = b.add(score, row); });
+      insert_before(f_, block, position_of(f_, block, reader), where,
+                    [&](Builder& b) { whole = b.add(score, row); });
       for_each_use(f_[reader], [&](ValueId& v) {
         if (v == score) v = whole;
       });
@@ -219,7 +230,8 @@ class RowTermLifting {
       const Op op = f_[reader];
       const ValueId old = op.operands[operand];
       if (op.code == OpCode::fma)
-        shifted = b.elementwise(OpCode::fma, {row, op.operands[op.operands[0] == score ? 1 : 0], old});
+        shifted =
+            b.elementwise(OpCode::fma, {row, op.operands[op.operands[0] == score ? 1 : 0], old});
       else
         shifted = op.code == OpCode::sub ? b.sub(old, row) : b.add(old, row);
     });

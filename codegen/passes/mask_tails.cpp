@@ -1,7 +1,8 @@
 // The last tile of an axis may reach beyond its true extent. Loads fill it with zeros there, so a
-// product over the axis needs nothing as long as both operands are zero. A maximum needs -inf, and what
-// follows from -inf is usually neutral again (exp2 of it is 0): so one `where` at the first reduction
-// serves a whole softmax. The pass inserts it, and proves the rest instead of masking again.
+// product over the axis needs nothing as long as both operands are zero. A maximum needs -inf, and
+// what follows from -inf is usually neutral again (exp2 of it is 0): so one `where` at the first
+// reduction serves a whole softmax. The pass inserts it, and proves the rest instead of masking
+// again.
 #include <cmath>
 #include <optional>
 
@@ -20,13 +21,19 @@ AxisId inner_axis(const Function& f, const Op& dot) { return f[dot.operands[0]].
 /// The number that contributes nothing to what `op` does along `axis`, if the op combines along it.
 std::optional<double> neutral_for(const Function& f, const Op& op, AxisId axis) {
   const bool integers = !op.operands.empty() && f[op.operands[0]].type.dtype == DType::i32;
-  const double lowest = integers ? -2147483648.0 : -INFINITY, highest = integers ? 2147483647 : INFINITY;
+  const double lowest = integers ? -2147483648.0 : -INFINITY,
+               highest = integers ? 2147483647 : INFINITY;
   switch (op.code) {
-    case OpCode::reduce_max: return op.axis == axis ? std::optional(lowest) : std::nullopt;
-    case OpCode::reduce_min: return op.axis == axis ? std::optional(highest) : std::nullopt;
-    case OpCode::reduce_sum: return op.axis == axis ? std::optional(0.0) : std::nullopt;
-    case OpCode::dot: return inner_axis(f, op) == axis ? std::optional(0.0) : std::nullopt;
-    default: return std::nullopt;
+    case OpCode::reduce_max:
+      return op.axis == axis ? std::optional(lowest) : std::nullopt;
+    case OpCode::reduce_min:
+      return op.axis == axis ? std::optional(highest) : std::nullopt;
+    case OpCode::reduce_sum:
+      return op.axis == axis ? std::optional(0.0) : std::nullopt;
+    case OpCode::dot:
+      return inner_axis(f, op) == axis ? std::optional(0.0) : std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -39,15 +46,16 @@ bool is_mask(const Function& f, ValueId value, double neutral) {
 }
 
 /// The position behind the op of the block that makes the value, or `otherwise`.
-std::size_t after_definition(const Function& f, BlockId block, ValueId value, std::size_t otherwise) {
+std::size_t after_definition(const Function& f, BlockId block, ValueId value,
+                             std::size_t otherwise) {
   for (std::size_t i = 0; i < otherwise; ++i)
     for (ValueId result : f[f[block].ops[i]].results)
       if (result == value) return i + 1;
   return otherwise;
 }
 
-/// Puts `neutral` into the elements of `value` beyond the axis. Joins the condition of a `where` that
-/// already does the like, so that an unmasked part of a loop drops both at once.
+/// Puts `neutral` into the elements of `value` beyond the axis. Joins the condition of a `where`
+/// that already does the like, so that an unmasked part of a loop drops both at once.
 ValueId mask_value(Function& f, BlockId block, std::size_t position, ValueId value, AxisId axis,
                    double neutral) {
   ValueId masked;
@@ -101,8 +109,10 @@ void mask_axis(Function& f, BlockId block, AxisId axis) {
         insert_before(f, block, here, f.definition(source)->where,
                       [&](Builder& b) { masked = b.cast(source, dtype); });
       } else {
-        // A mask that is there already is replaced where it stands, so that everything reads the new one.
-        const std::size_t here = is_mask(f, value, *neutral) ? after_definition(f, block, value, i) : i;
+        // A mask that is there already is replaced where it stands, so that everything reads the
+        // new one.
+        const std::size_t here =
+            is_mask(f, value, *neutral) ? after_definition(f, block, value, i) : i;
         masked = mask_value(f, block, here, value, axis, *neutral);
         replace_uses_from(f, block, here + f[block].ops.size() - before, value, masked);
       }
@@ -116,7 +126,8 @@ void mask_axis(Function& f, BlockId block, AxisId axis) {
 
 void mask_tails(Function& f, const PassContext& context) {
   for (std::size_t i = 0; i < f.axes.size(); ++i)
-    if (f.axes[i].kind != AxisKind::parallel && f.axes[i].may_overrun()) mask_axis(f, f.body, AxisId(i));
+    if (f.axes[i].kind != AxisKind::parallel && f.axes[i].may_overrun())
+      mask_axis(f, f.body, AxisId(i));
   simplify(f, context);
 }
 

@@ -1,12 +1,12 @@
-// With softmax_columns: brings what goes over the columns of tiles together, so that it can go over them strip by
-// strip. Between two ops that keep their places stand
+// With softmax_columns: brings what goes over the columns of tiles together, so that it can go over
+// them strip by strip. Between two ops that keep their places stand
 //
 //   p = exp2 x ; s = reduce_sum p ; l = fma l, d, s ; a = cast p          and become
 //   p = exp2 x ; s = reduce_sum p ; a = cast p ; l = fma l, d, s
 //
-// since the sum of a row is there when its last column is, and not before. A landing among them goes in front of the
-// last of them: what waits for its registers then goes along. The compiler would move the wait as far up by itself,
-// but not over the strips that it is to leave in order.
+// since the sum of a row is there when its last column is, and not before. A landing among them
+// goes in front of the last of them: what waits for its registers then goes along. The compiler
+// would move the wait as far up by itself, but not over the strips that it is to leave in order.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -33,7 +33,8 @@ class Order {
         run.push_back(ops[i]);
         continue;
       }
-      const bool overtakes = op.code == OpCode::land_products && op.operands.size() == op.results.size();
+      const bool overtakes =
+          op.code == OpCode::land_products && op.operands.size() == op.results.size();
       run = order(run, ordered, /*all=*/!overtakes);
       ordered.push_back(ops[i]);
       while (overtakes && f_[ops[i + 1]].code == OpCode::release_slot) ordered.push_back(ops[++i]);
@@ -49,10 +50,12 @@ class Order {
   }
 
   [[nodiscard]] bool has_columns(const std::vector<OpId>& run) const {
-    return std::ranges::any_of(run, [&](OpId id) { return column_work(f_, f_[id]) != ColumnWork::none; });
+    return std::ranges::any_of(
+        run, [&](OpId id) { return column_work(f_, f_[id]) != ColumnWork::none; });
   }
 
-  /// Appends the ops of a run: all of them, or those in front of its last columns. Returns the others.
+  /// Appends the ops of a run: all of them, or those in front of its last columns. Returns the
+  /// others.
   std::vector<OpId> order(std::vector<OpId> run, std::vector<OpId>& ordered, bool all) const {
     while (!run.empty()) {
       Parts parts = part(run);
@@ -76,7 +79,8 @@ class Order {
     Parts parts;
     std::set<ValueId> by_columns, late;
     const auto reads = [&](const Op& op, const std::set<ValueId>& values) {
-      return std::ranges::any_of(op.operands, [&](ValueId operand) { return values.contains(operand); });
+      return std::ranges::any_of(op.operands,
+                                 [&](ValueId operand) { return values.contains(operand); });
     };
     for (OpId id : run) {
       const Op& op = f_[id];

@@ -1,6 +1,7 @@
 // A loop with bounds [begin, full_begin, full_end, end) becomes up to three: between full_begin and
-// full_end every masking `where` holds, so that part is copied without them. A part whose two bounds are
-// the same value is left out. Masked parts on both sides share one copy, in a loop that runs twice:
+// full_end every masking `where` holds, so that part is copied without them. A part whose two
+// bounds are the same value is left out. Masked parts on both sides share one copy, in a loop that
+// runs twice:
 //
 //   loop parts { masked tiles of this side ; the first time, those between }
 //
@@ -21,7 +22,8 @@ using namespace ir;
 /// Drops every `where` of the region whose condition is known to hold.
 void drop_masks(Function& f, BlockId region) {
   for (OpId id : f[region].ops)
-    if (f[id].code == OpCode::where && f[id].masking) replace_uses(f, f[id].results[0], f[id].operands[1]);
+    if (f[id].code == OpCode::where && f[id].masking)
+      replace_uses(f, f[id].results[0], f[id].operands[1]);
 }
 
 /// Some tiles of a loop, which are next to each other.
@@ -32,7 +34,8 @@ struct Part {
 
 class Peeling {
  public:
-  Peeling(Function& f, BlockId block, std::size_t position) : f_(f), loop_(f[f[block].ops[position]]) {
+  Peeling(Function& f, BlockId block, std::size_t position)
+      : f_(f), loop_(f[f[block].ops[position]]) {
     carried_.assign(loop_.operands.begin() + loop_.bounds, loop_.operands.end());
     const std::vector<Part> parts = parts_of_loop();
     std::vector<OpId> copies;
@@ -48,7 +51,8 @@ class Peeling {
     auto& ops = f[block].ops;
     ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position));
     ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), copies.begin(), copies.end());
-    for (std::size_t i = 0; i < loop_.results.size(); ++i) replace_uses(f, loop_.results[i], carried_[i]);
+    for (std::size_t i = 0; i < loop_.results.size(); ++i)
+      replace_uses(f, loop_.results[i], carried_[i]);
     for (BlockId region : full_) drop_masks(f, region);
   }
 
@@ -99,7 +103,8 @@ class Peeling {
       arguments.push_back(f_.add_argument(body, value.type, value.name));
       f_[arguments.back()].home = value.home;
     }
-    const std::vector<ValueId> outer = std::exchange(carried_, {arguments.begin() + 1, arguments.end()});
+    const std::vector<ValueId> outer =
+        std::exchange(carried_, {arguments.begin() + 1, arguments.end()});
     Part masked{.full = false}, between = parts[1];
     insert_before(f_, body, 0, loop_.where, [&](Builder& b) {
       const ValueId first = in_all_lanes(b.elementwise(OpCode::eq, {arguments[0], zero}));

@@ -1,7 +1,8 @@
 // Loads into shared memory become asynchronous copies.
 //
-// Outside loops a copy is issued where the load stood and waited for at the first product that needs it.
-// In a loop every load gets a ring of `stages` slots, and the copies run stages - 1 tiles ahead:
+// Outside loops a copy is issued where the load stood and waited for at the first product that
+// needs it. In a loop every load gets a ring of `stages` slots, and the copies run stages - 1 tiles
+// ahead:
 //
 //   before    for s in 0 .. stages-2: copy tile s into slot s; commit
 //   each      wait until the oldest group has landed
@@ -10,21 +11,23 @@
 //             slot = next slot
 //   after     wait for everything: a loop of no rounds leaves copies in flight
 //
-// The copies of one round are one group, so one wait and (insert_barriers) one barrier a round suffice.
+// The copies of one round are one group, so one wait and (insert_barriers) one barrier a round
+// suffice.
 //
-// With one stage there is one slot a load, and the loads relay: before the products that first use one
-// of them, that one has landed and the next of them starts, the first one's next tile after the last.
+// With one stage there is one slot a load, and the loads relay: before the products that first use
+// one of them, that one has landed and the next of them starts, the first one's next tile after the
+// last.
 //
 //   before    copy K(first); commit
 //   each      wait; copy V; commit;         ... products of K ...
 //             wait; copy the next K; commit; ... products of V ...
 //
-// Half the space for one barrier more. A loop whose loads are all first used in one place cannot relay:
-// it copies, waits and uses.
-#include <fmt/format.h>
-
+// Half the space for one barrier more. A loop whose loads are all first used in one place cannot
+// relay: it copies, waits and uses.
 #include <algorithm>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
@@ -55,9 +58,14 @@ class Pipeliner {
         case OpCode::load:
           if (in_shared(f_[id].results[0])) issue_load(i);
           break;
-        case OpCode::dot: i += land_before(i); break;
-        case OpCode::loop: i = pipeline_loop(i); break;
-        default: break;
+        case OpCode::dot:
+          i += land_before(i);
+          break;
+        case OpCode::loop:
+          i = pipeline_loop(i);
+          break;
+        default:
+          break;
       }
     }
   }
@@ -77,14 +85,15 @@ class Pipeliner {
                        load.where});
     const int columns = f_[type.axes[1]].tile;
     // Two loops may load the same tensor; each has a buffer of its own.
-    return f_.add_buffer({unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, columns, stages,
-                          operand_pitch(schedule_, columns)});
+    return f_.add_buffer({unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, columns,
+                          stages, operand_pitch(schedule_, columns)});
   }
 
   /// Copies into the only slot of a buffer, or into `slot` when `tile` of the loop's axis exists.
   void append_copy(Builder& b, const RingLoad& load, const std::vector<ValueId>& operands) {
     Op copy{.code = asynchronous() ? OpCode::copy_async : OpCode::copy,
-            .operands = operands, .tensor = load.tensor};
+            .operands = operands,
+            .tensor = load.tensor};
     copy.buffer = load.buffer;
     copy.coordinates = load.coordinates;
     b.at(load.where).append(std::move(copy), {});
@@ -148,12 +157,12 @@ class Pipeliner {
       if (op.code != OpCode::load || !in_shared(op.results[0])) continue;
       for (const Coordinate& c : op.coordinates)
         if (c.value && made_inside(loop, c.value))
-          throw SpecError({fmt::format("load of {} at a position computed in the loop",
-                                       f_[op.tensor].name),
-                           "tiles are copied rounds ahead, when that position is not known yet",
-                           "compute it from parallel axes and scalars outside the loop", op.where});
-      loads.push_back({op.results[0], op.tensor, op.coordinates,
-                       buffer_for(op, schedule_.stages), op.where});
+          throw SpecError(
+              {fmt::format("load of {} at a position computed in the loop", f_[op.tensor].name),
+               "tiles are copied rounds ahead, when that position is not known yet",
+               "compute it from parallel axes and scalars outside the loop", op.where});
+      loads.push_back(
+          {op.results[0], op.tensor, op.coordinates, buffer_for(op, schedule_.stages), op.where});
     }
     return loads;
   }
@@ -191,7 +200,8 @@ class Pipeliner {
     const Op& loop = plan.loop;
     if (plan.loads.empty()) return position + land_before_inner_products(loop, position);
     // Copies ahead share their group; without them a loop of no rounds would commit nothing at all.
-    const bool shares = !schedule_.keep_operands && (schedule_.stages > 1 || relays(order_legs(plan)));
+    const bool shares =
+        !schedule_.keep_operands && (schedule_.stages > 1 || relays(order_legs(plan)));
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
       if (uncommitted_ && !shares) append_commit(b);
       plan.begin = loop.bounds ? loop.operands[0] : b.constant(0, DType::i32);
@@ -228,7 +238,8 @@ class Pipeliner {
       append_group(b, plan.loads, {next, freed, exists(b, plan, next)});
       mark_uniform(b);
     });
-    for (const RingLoad& load : plan.loads) make_read(*f_.definition(load.value), load.buffer, slot);
+    for (const RingLoad& load : plan.loads)
+      make_read(*f_.definition(load.value), load.buffer, slot);
     ValueId next_slot;
     insert_before(f_, loop.body, f_[loop.body].ops.size() - 1, loop.where, [&](Builder& b) {
       next_slot = following_slot(b, slot);
@@ -278,11 +289,13 @@ class Pipeliner {
         mark_uniform(b);
       });
     }
-    for (const RingLoad& load : plan.loads) make_read(*f_.definition(load.value), load.buffer, slot);
+    for (const RingLoad& load : plan.loads)
+      make_read(*f_.definition(load.value), load.buffer, slot);
     return position;
   }
 
-  /// The next tile starts while the last leg's products run, so the first leg's must be over by then.
+  /// The next tile starts while the last leg's products run, so the first leg's must be over by
+  /// then.
   static bool relays(const std::vector<Leg>& legs) {
     return legs.size() > 1 && legs.front().last_use < legs.back().first_use;
   }
@@ -328,9 +341,9 @@ class Pipeliner {
   /// The tile of round `n`, and the one `n` rounds after the current one.
   static ValueId tile_after_start(Builder& b, const LoopPlan& plan, int n) {
     if (plan.loop.buffer)
-      return surveyed(b, plan,
-                      plan.loop.descending ? plan.end : b.sub(plan.begin, b.constant(1, DType::i32)),
-                      n + 1);
+      return surveyed(
+          b, plan, plan.loop.descending ? plan.end : b.sub(plan.begin, b.constant(1, DType::i32)),
+          n + 1);
     return plan.loop.descending ? b.sub(plan.end, b.constant(n + 1, DType::i32))
                                 : b.add(plan.begin, b.constant(n, DType::i32));
   }
@@ -368,7 +381,9 @@ class Pipeliner {
     return products ? land_before(position) : 0;
   }
 
-  ValueId previous_slot(Builder& b, ValueId slot) const { return step_slot(b, slot, 0, "freed_slot"); }
+  ValueId previous_slot(Builder& b, ValueId slot) const {
+    return step_slot(b, slot, 0, "freed_slot");
+  }
   ValueId following_slot(Builder& b, ValueId slot) const {
     return step_slot(b, slot, schedule_.stages - 1, "next_slot");
   }
@@ -382,8 +397,8 @@ class Pipeliner {
       const ValueId wraps = b.elementwise(OpCode::eq, {slot, b.constant(edge, DType::i32)});
       const ValueId one = b.constant(1, DType::i32);
       const ValueId stepped = edge == 0 ? b.sub(slot, one) : b.add(slot, one);
-      next = b.elementwise(OpCode::where,
-                           {wraps, b.constant(stages - 1 - edge, DType::i32), stepped});
+      next =
+          b.elementwise(OpCode::where, {wraps, b.constant(stages - 1 - edge, DType::i32), stepped});
     }
     b.function()[next].name = name;
     return next;

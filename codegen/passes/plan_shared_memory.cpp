@@ -1,13 +1,13 @@
-// Places every buffer: first fit, longest first, where no buffer that lives at the same time lies. A
-// life runs from the first op that touches a buffer to the last. A loop counts as one op, because what one
-// round leaves in a buffer may be read in the next; but where a round begins with writing the whole buffer,
-// as a conversion does, the buffer lives between two ops of the round.
-#include <fmt/format.h>
-
+// Places every buffer: first fit, longest first, where no buffer that lives at the same time lies.
+// A life runs from the first op that touches a buffer to the last. A loop counts as one op, because
+// what one round leaves in a buffer may be read in the next; but where a round begins with writing
+// the whole buffer, as a conversion does, the buffer lives between two ops of the round.
 #include <algorithm>
 #include <numeric>
 #include <set>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "codegen/analysis/ring_barriers.h"
 #include "codegen/analysis/shared_use.h"
@@ -30,8 +30,8 @@ struct Life {
   }
 };
 
-/// The lives of all buffers, in ops of the body and, for what is made and used up in a round of a loop, in
-/// ops of the whole program.
+/// The lives of all buffers, in ops of the body and, for what is made and used up in a round of a
+/// loop, in ops of the whole program.
 class Lives {
  public:
   std::vector<Life> outer, exact;
@@ -119,12 +119,12 @@ void plan_shared_memory(Function& f, const PassContext& context) {
   const int limit = context.schedule.shared_limit ? context.schedule.shared_limit
                                                   : context.target.shared_per_block;
   if (total > limit)
-    throw ScheduleError(
-        {fmt::format("{} needs {} bytes of shared memory a block", f.name, total),
-         context.schedule.shared_limit
-             ? fmt::format("the schedule's shared_limit is {}", limit)
-             : fmt::format("{} allows {}", context.target.name, limit),
-         "", {}});
+    throw ScheduleError({fmt::format("{} needs {} bytes of shared memory a block", f.name, total),
+                         context.schedule.shared_limit
+                             ? fmt::format("the schedule's shared_limit is {}", limit)
+                             : fmt::format("{} allows {}", context.target.name, limit),
+                         "",
+                         {}});
 }
 
 }  // namespace flashcore

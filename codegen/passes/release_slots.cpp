@@ -10,8 +10,8 @@ namespace {
 
 using namespace ir;
 
-/// The position of the last op, from `first` on, that reads one of the values or what is made of them in flight.
-/// Views of them join `reads`.
+/// The position of the last op, from `first` on, that reads one of the values or what is made of
+/// them in flight. Views of them join `reads`.
 std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::size_t first,
                                        std::set<ValueId>& reads) {
   std::optional<std::size_t> last;
@@ -33,7 +33,8 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
   return last;
 }
 
-void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring, AxisId unless = {}) {
+void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring,
+                    AxisId unless = {}) {
   Op release{.code = OpCode::release_slot};
   release.buffer = ring;
   release.axis = unless;

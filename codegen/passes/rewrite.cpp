@@ -99,8 +99,10 @@ namespace {
 
 bool has_effect(const Function& f, const Op& op) {
   switch (kind_of(op.code)) {
-    case OpKind::sync: return true;
-    case OpKind::memory: return op.code != OpCode::load && op.code != OpCode::read_slot;
+    case OpKind::sync:
+      return true;
+    case OpKind::memory:
+      return op.code != OpCode::load && op.code != OpCode::read_slot;
     case OpKind::control: {
       if (op.code == OpCode::yield || op.code == OpCode::survey) return true;
       bool effect = false;
@@ -110,7 +112,8 @@ bool has_effect(const Function& f, const Op& op) {
       });
       return effect;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -155,7 +158,9 @@ ValueId add_carried(Function& f, OpId loop, ValueId initial, std::string name) {
 void drop_carried(Function& f, OpId loop, std::size_t i) {
   Op& op = f[loop];
   const auto at = static_cast<std::ptrdiff_t>(i);
-  const auto erase = [](auto& list, std::ptrdiff_t position) { list.erase(list.begin() + position); };
+  const auto erase = [](auto& list, std::ptrdiff_t position) {
+    list.erase(list.begin() + position);
+  };
   erase(yield_of(f, op).operands, at);
   erase(op.operands, op.bounds + at);
   erase(op.results, at);
@@ -179,11 +184,14 @@ bool is_positive(const Function& f, ValueId value) {
   const Op* op = f.definition(value);
   if (!op) return false;
   switch (op->code) {
-    case OpCode::constant: return op->number > 0;
-    case OpCode::parameter: return f[op->parameter].positive;
+    case OpCode::constant:
+      return op->number > 0;
+    case OpCode::parameter:
+      return f[op->parameter].positive;
     case OpCode::mul:
       return is_positive(f, op->operands[0]) && is_positive(f, op->operands[1]);
-    default: return false;
+    default:
+      return false;
   }
 }
 

@@ -13,9 +13,9 @@ namespace flashcore {
 /// How many operands and coordinates of live ops read each value.
 std::vector<int> count_uses(const ir::Function& f);
 
-/// Which ops are there for probes alone (dsl/probes.h), by OpId: stores to a probe, and what only those
-/// read. Rules that ask who reads a value leave them out, so that probing a kernel does not change it.
-/// Empty where the program has no probe.
+/// Which ops are there for probes alone (dsl/probes.h), by OpId: stores to a probe, and what only
+/// those read. Rules that ask who reads a value leave them out, so that probing a kernel does not
+/// change it. Empty where the program has no probe.
 std::vector<bool> ops_of_probes(const ir::Function& f);
 
 /// As count_uses, without what probes read.
@@ -30,8 +30,8 @@ std::size_t position_of(const ir::Function& f, ir::BlockId block, ir::OpId op);
 /// Makes every live op read `to` where it read `from`.
 void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
 
-/// Builds ops in a scratch block and then places them in a block before the op at `position`. Returns
-/// how many were placed.
+/// Builds ops in a scratch block and then places them in a block before the op at `position`.
+/// Returns how many were placed.
 std::size_t insert_before(ir::Function& f, ir::BlockId block, std::size_t position,
                           const Location& where, const std::function<void(ir::Builder&)>& build);
 

@@ -1,5 +1,6 @@
-// The rotation of a loop: the first half of the first round, then for every other round its first half beside
-// the late half of the round before, and the late half of the last. The three are copies of one body.
+// The rotation of a loop: the first half of the first round, then for every other round its first
+// half beside the late half of the round before, and the late half of the last. The three are
+// copies of one body.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -32,13 +33,15 @@ class Rotation {
     once.body = f_.add_block();
     const ValueId tile = copy_argument(once.body, arguments_[0]);
     std::vector<ValueId> start;
-    for (std::size_t i = 1; i < arguments_.size(); ++i) start.push_back(copy_argument(once.body, arguments_[i]));
+    for (std::size_t i = 1; i < arguments_.size(); ++i)
+      start.push_back(copy_argument(once.body, arguments_[i]));
     Handed first = half_round(once.body, tile, start, nullptr);
     Handed last = other_rounds(once.body, tile, first);
 
     std::vector<ValueId> sums;
     Views views;
-    for (std::size_t i = 0; i < cut_.late.size(); ++i) sums.push_back(start_late(i, once.body, last, views));
+    for (std::size_t i = 0; i < cut_.late.size(); ++i)
+      sums.push_back(start_late(i, once.body, last, views));
     const OpId landing = land_products(f_, sums, 0);
     append(once.body, landing);
     std::vector<ValueId> results(start.size());
@@ -51,9 +54,9 @@ class Rotation {
   }
 
  private:
-  /// What one round leaves for the next: the loop's carried values but the late sums, the number of its tile if
-  /// a late wait asks for it, then for every late product its left operand, what it adds to, and, if that is
-  /// scaled late, what scales it.
+  /// What one round leaves for the next: the loop's carried values but the late sums, the number of
+  /// its tile if a late wait asks for it, then for every late product its left operand, what it
+  /// adds to, and, if that is scaled late, what scales it.
   struct Handed {
     std::vector<ValueId> carried, tile;
     struct Late {
@@ -123,9 +126,11 @@ class Rotation {
     return last;
   }
 
-  /// Copies the first half of a round, for the tile `tile`, to the end of `target`. Without `held` the late sums
-  /// are `start`'s; with it, the late products of the round before are in flight meanwhile.
-  Handed half_round(BlockId target, ValueId tile, const std::vector<ValueId>& start, const Handed* held) {
+  /// Copies the first half of a round, for the tile `tile`, to the end of `target`. Without `held`
+  /// the late sums are `start`'s; with it, the late products of the round before are in flight
+  /// meanwhile.
+  Handed half_round(BlockId target, ValueId tile, const std::vector<ValueId>& start,
+                    const Handed* held) {
     OpCopier copier(f_);
     copier.rename(arguments_[0], tile);
     for (std::size_t i = 0, k = 0; i + 1 < arguments_.size(); ++i) {
@@ -149,8 +154,8 @@ class Rotation {
     return left_by(copier, tile);
   }
 
-  /// The products of this round, behind them the late ones of the round before, and the wait for the former.
-  /// Returns the sums of the latter, which are in flight then.
+  /// The products of this round, behind them the late ones of the round before, and the wait for
+  /// the former. Returns the sums of the latter, which are in flight then.
   std::vector<ValueId> start_products(BlockId target, OpCopier& copier, const Handed* held) {
     const bool in_turns = held && schedule_.alternate;
     const auto pass_turn_behind = [&](Turns products) {
@@ -183,7 +188,8 @@ class Rotation {
     }
     pass_turn_behind(Turns::scores);
     std::vector<ValueId> sums;
-    for (std::size_t i = 0; held && i < cut_.late.size(); ++i) sums.push_back(start_late(i, target, *held, views));
+    for (std::size_t i = 0; held && i < cut_.late.size(); ++i)
+      sums.push_back(start_late(i, target, *held, views));
     pass_turn_behind(Turns::products);
     const OpId landing = land_products(f_, started, static_cast<int>(sums.size()));
     append(target, landing);
@@ -192,15 +198,16 @@ class Rotation {
     return sums;
   }
 
-  /// What a round computes between its products. What is packed for the late ones, and the sum that they add to,
-  /// wait for those of the round before to land: the registers are theirs until then.
+  /// What a round computes between its products. What is packed for the late ones, and the sum that
+  /// they add to, wait for those of the round before to land: the registers are theirs until then.
   void copy_rest(BlockId target, OpCopier& copier, bool packed, bool marks_lazy) {
     for (OpId id : ops_) {
-      const bool packs = cut_.is_scaling(id) || std::any_of(cut_.late.begin(), cut_.late.end(), [&](const auto& late) {
-        return f_[f_[late.dot].operands[0]].definition == id;
-      });
-      if (cut_.first.count(id) || cut_.late_ops.count(id) || packs != packed || f_[id].code == OpCode::yield ||
-          (cut_.is_scaling(id) && schedule_.scale_late))
+      const bool packs = cut_.is_scaling(id) ||
+                         std::any_of(cut_.late.begin(), cut_.late.end(), [&](const auto& late) {
+                           return f_[f_[late.dot].operands[0]].definition == id;
+                         });
+      if (cut_.first.count(id) || cut_.late_ops.count(id) || packs != packed ||
+          f_[id].code == OpCode::yield || (cut_.is_scaling(id) && schedule_.scale_late))
         continue;
       const OpId copied = copier.copy(id);
       if (marks_lazy && cut_.is_scaling(id)) mark_lazy(copied);
@@ -210,11 +217,13 @@ class Rotation {
 
   [[nodiscard]] Handed left_by(const OpCopier& copier, ValueId tile) const {
     Handed handed;
-    if (std::any_of(cut_.late_ops.begin(), cut_.late_ops.end(), [&](OpId id) { return clears(id); }))
+    if (std::any_of(cut_.late_ops.begin(), cut_.late_ops.end(),
+                    [&](OpId id) { return clears(id); }))
       handed.tile = {tile};
     const Op& yield = f_[ops_.back()];
     for (std::size_t i = 0; i < yield.operands.size(); ++i)
-      if (cut_.late_of(i) == cut_.late.size()) handed.carried.push_back(copier.renamed(yield.operands[i]));
+      if (cut_.late_of(i) == cut_.late.size())
+        handed.carried.push_back(copier.renamed(yield.operands[i]));
     for (const ProductCut::Late& late : cut_.late) {
       Handed::Late l;
       l.left = copier.renamed(f_[late.dot].operands[0]);
@@ -243,8 +252,8 @@ class Rotation {
     return schedule_.scale_late && late.scaling;
   }
 
-  /// What the round has computed for the next is there before anything waits for the late products: else they
-  /// would not run beside it.
+  /// What the round has computed for the next is there before anything waits for the late products:
+  /// else they would not run beside it.
   void settle_before(OpId landing, BlockId block, std::size_t begin) {
     std::set<ValueId> read;
     for (std::size_t i = f_[block].ops.size(); i-- > begin;) {
@@ -296,7 +305,8 @@ class Rotation {
     std::vector<OpId> chain;
     for (auto id = ops_.rbegin(); id != ops_.rend(); ++id) {
       const Op& op = f_[*id];
-      if (!cut_.late_ops.count(*id) || op.code == OpCode::dot || !needed.count(op.results[0])) continue;
+      if (!cut_.late_ops.count(*id) || op.code == OpCode::dot || !needed.count(op.results[0]))
+        continue;
       chain.insert(chain.begin(), *id);
       for_each_use(op, [&](const ValueId& v) { needed.insert(v); });
     }

@@ -1,27 +1,28 @@
-// Where row tiles do not fill the GPU, the blocks of a cluster share out the tiles of a loop, a run of
-// neighbours each, and put together what they have carried to its end. What a loop carries tells how:
+// Where row tiles do not fill the GPU, the blocks of a cluster share out the tiles of a loop, a run
+// of neighbours each, and put together what they have carried to its end. What a loop carries tells
+// how:
 //
 //   m' = max(m, x)            the largest of all
 //   l' = l + x                the sum of all
 //   o' = o * g(m, m') + x     the sum of all, each o * g(its m, the m of all)
 //
-// The last is right where g = exp(h(m) - h(m')) and x is a multiple of exp(-h(m')), as in a softmax: then what
-// is carried means the same whatever m it was computed with. The pass looks at the terms of the exponents, and
-// refuses what it does not recognise.
+// The last is right where g = exp(h(m) - h(m')) and x is a multiple of exp(-h(m')), as in a
+// softmax: then what is carried means the same whatever m it was computed with. The pass looks at
+// the terms of the exponents, and refuses what it does not recognise.
 //
 //   %m, %o = loop cols from %b to %e      %part = part among 2, bounds %b2, %e2 of its tiles
 //   store %o                              %m, %o = loop cols from %b2 to %e2
-//                                         %m0 = peer %m from 0, %m1 = peer %m from 1, %all = max %m0, %m1
-//                                         %o0 = peer %o from 0, ..., %sum = %o0 g(%m0, %all) + %o1 g(%m1, %all)
-//                                         store %sum
+//                                         %m0 = peer %m from 0, %m1 = peer %m from 1, %all = max
+//                                         %m0, %m1 %o0 = peer %o from 0, ..., %sum = %o0 g(%m0,
+//                                         %all) + %o1 g(%m1, %all) store %sum
 //
 // A sum that does not start at zero starts there in the first block alone.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "codegen/analysis/rescaled_sums.h"
 #include "codegen/passes/copy_ops.h"
@@ -52,14 +53,17 @@ class LoopSharing {
 
  private:
   [[noreturn]] void refuse(std::string why, const Location& where) const {
-    throw ScheduleError({fmt::format("loop_blocks = {} for {}", blocks_, f_.name), std::move(why), "loop_blocks = 1", where});
+    throw ScheduleError({fmt::format("loop_blocks = {} for {}", blocks_, f_.name), std::move(why),
+                         "loop_blocks = 1", where});
   }
 
   [[noreturn]] void refuse_value(std::size_t i) const {
     const std::string& name = f_[f_[loop_].results[i]].name;
-    refuse(fmt::format("what its loop carries{} is no maximum, no sum, and no sum scaled as a maximum grows",
-                       name.empty() ? "" : " as " + name),
-           f_[loop_].where);
+    refuse(
+        fmt::format(
+            "what its loop carries{} is no maximum, no sum, and no sum scaled as a maximum grows",
+            name.empty() ? "" : " as " + name),
+        f_[loop_].where);
   }
 
   /// The position of the program's one loop, behind which no product follows.
@@ -104,14 +108,16 @@ class LoopSharing {
     const Op loop = f_[loop_];
     OpId first = loop_;
     for (OpId id : f_[f_.body].ops)
-      if (f_[id].code == OpCode::survey && f_[id].buffer == loop.buffer) first = std::min(first, id, [&](OpId a, OpId b) {
-        return position_of(f_, f_.body, a) < position_of(f_, f_.body, b);
-      });
+      if (f_[id].code == OpCode::survey && f_[id].buffer == loop.buffer)
+        first = std::min(first, id, [&](OpId a, OpId b) {
+          return position_of(f_, f_.body, a) < position_of(f_, f_.body, b);
+        });
     const auto bounds = static_cast<std::size_t>(loop.bounds);
     const ValueId begin = loop.operands[0], end = loop.operands[bounds - 1];
     std::map<ValueId, ValueId> mine;
     insert(position_of(f_, f_.body, first), [&](Builder& b) {
-      const ValueId number = part(b), count = b.sub(end, begin), blocks = b.constant(blocks_, DType::i32);
+      const ValueId number = part(b), count = b.sub(end, begin),
+                    blocks = b.constant(blocks_, DType::i32);
       const auto share = [&](ValueId of, const char* name) {
         const ValueId tiles = b.elementwise(OpCode::div, {b.mul(count, of), blocks});
         const ValueId bound = b.add(begin, tiles);
@@ -128,12 +134,14 @@ class LoopSharing {
     });
     for (const OpId id : {first, loop_})
       for (std::size_t i = 0; i < (id == loop_ ? bounds : 2); ++i)
-        if (const auto found = mine.find(f_[id].operands[i]); found != mine.end()) f_[id].operands[i] = found->second;
+        if (const auto found = mine.find(f_[id].operands[i]); found != mine.end())
+          f_[id].operands[i] = found->second;
   }
 
   ValueId peer(Builder& b, ValueId value, int block) const {
     const ValueId theirs =
-        f_[b.append({.code = OpCode::peer, .operands = {value}, .count = block}, {f_[value].type})].results[0];
+        f_[b.append({.code = OpCode::peer, .operands = {value}, .count = block}, {f_[value].type})]
+            .results[0];
     f_[theirs].name = f_[value].name;
     return theirs;
   }
@@ -168,8 +176,8 @@ class LoopSharing {
     return all;
   }
 
-  ValueId sum(Builder& b, const std::vector<ValueId>& ends, const std::vector<ValueId>& made, std::size_t i,
-              const CarriedValue& what) {
+  ValueId sum(Builder& b, const std::vector<ValueId>& ends, const std::vector<ValueId>& made,
+              std::size_t i, const CarriedValue& what) {
     ValueId all;
     for (int block = 0; block < blocks_; ++block) {
       ValueId factor;
@@ -198,7 +206,8 @@ class LoopSharing {
     if (const ValueId renamed = copier.renamed(value); renamed != value) return renamed;
     const Op* op = f_.definition(value);
     const auto& ops = f_[f_[loop_].body].ops;
-    const auto inside = std::find_if(ops.begin(), ops.end(), [&](OpId id) { return op == &f_[id]; });
+    const auto inside =
+        std::find_if(ops.begin(), ops.end(), [&](OpId id) { return op == &f_[id]; });
     if (!op || inside == ops.end()) return value;
     for (ValueId operand : std::vector(op->operands)) rebuild(b, copier, operand);
     const OpId copied = copier.copy(*inside);
@@ -209,8 +218,8 @@ class LoopSharing {
   Function& f_;
   int blocks_;
   OpId loop_;
-  std::map<ValueId, std::vector<ValueId>> theirs_;           // of a maximum: each block's
-  std::map<std::pair<ValueId, int>, ValueId> factors_;       // of a factor and a block
+  std::map<ValueId, std::vector<ValueId>> theirs_;      // of a maximum: each block's
+  std::map<std::pair<ValueId, int>, ValueId> factors_;  // of a factor and a block
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Local algebra as a table of rules, each a function from an op to a cheaper value or nothing, applied
-// until none fires; then common subexpressions and dead ops go.
+// Local algebra as a table of rules, each a function from an op to a cheaper value or nothing,
+// applied until none fires; then common subexpressions and dead ops go.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -54,8 +54,8 @@ ValueId scalar_like(Site& s, double number) {
 // exp and log in base 2, which the hardware computes.
 ValueId exp_to_exp2(Site& s) {
   if (s.op.code != OpCode::exp) return {};
-  return s.b.elementwise(OpCode::exp2,
-                         {s.b.mul(s.op.operands[0], s.b.constant(std::numbers::log2e, DType::f32))});
+  return s.b.elementwise(
+      OpCode::exp2, {s.b.mul(s.op.operands[0], s.b.constant(std::numbers::log2e, DType::f32))});
 }
 ValueId log_to_log2(Site& s) {
   if (s.op.code != OpCode::log) return {};
@@ -69,15 +69,21 @@ ValueId fold_constants(Site& s) {
   if (!a || !b || !s.f[s.op.results[0]].type.is_scalar()) return {};
   const bool integer = s.f[s.op.results[0]].type.dtype == DType::i32;
   switch (s.op.code) {
-    case OpCode::add: return scalar_like(s, *a + *b);
-    case OpCode::sub: return scalar_like(s, *a - *b);
-    case OpCode::mul: return scalar_like(s, *a * *b);
+    case OpCode::add:
+      return scalar_like(s, *a + *b);
+    case OpCode::sub:
+      return scalar_like(s, *a - *b);
+    case OpCode::mul:
+      return scalar_like(s, *a * *b);
     case OpCode::div:
       if (integer && *b == 0) return {};
       return scalar_like(s, integer ? std::floor(*a / *b) : *a / *b);
-    case OpCode::min: return scalar_like(s, std::fmin(*a, *b));
-    case OpCode::max: return scalar_like(s, std::fmax(*a, *b));
-    default: return {};
+    case OpCode::min:
+      return scalar_like(s, std::fmin(*a, *b));
+    case OpCode::max:
+      return scalar_like(s, std::fmax(*a, *b));
+    default:
+      return {};
   }
 }
 
@@ -96,7 +102,8 @@ ValueId drop_neutral(Site& s) {
     case OpCode::div:
       if (s.number(1) && *s.number(1) == neutral) return keep(0);
       return {};
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -182,10 +189,9 @@ ValueId fuse_multiply_add(Site& s) {
   return {};
 }
 
-constexpr std::array<Rule, 10> rules{exp_to_exp2,      log_to_log2,         fold_constants,
-                                     drop_neutral,     divide_by_number,    gather_scalings,
-                                     scale_after_mask, scale_after_maximum, accumulate_in_dot,
-                                     fuse_multiply_add};
+constexpr std::array<Rule, 10> rules{
+    exp_to_exp2,     log_to_log2,      fold_constants,      drop_neutral,      divide_by_number,
+    gather_scalings, scale_after_mask, scale_after_maximum, accumulate_in_dot, fuse_multiply_add};
 
 bool apply_rules(Function& f, BlockId block) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
@@ -214,8 +220,8 @@ bool apply_rules(Function& f, BlockId block) {
 using Key = std::tuple<OpCode, std::vector<ValueId>, std::uint32_t, std::uint32_t, std::uint32_t,
                        std::uint64_t, DType, std::vector<AxisId>>;
 
-/// Equal pure ops of a block and the blocks around it are one. `known` is a copy, so that the regions
-/// of two loops share nothing with each other.
+/// Equal pure ops of a block and the blocks around it are one. `known` is a copy, so that the
+/// regions of two loops share nothing with each other.
 void merge_equal_ops(Function& f, BlockId block, std::map<Key, ValueId> known) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
@@ -226,8 +232,10 @@ void merge_equal_ops(Function& f, BlockId block, std::map<Key, ValueId> known) {
         op.code != OpCode::transpose)
       continue;
     const TileType& type = f[op.results[0]].type;
-    const Key key{op.code,    op.operands, op.axis.index, op.parameter.index, op.tensor.index,
-                  std::bit_cast<std::uint64_t>(op.number), type.dtype,  type.axes};
+    const Key key{op.code,         op.operands,
+                  op.axis.index,   op.parameter.index,
+                  op.tensor.index, std::bit_cast<std::uint64_t>(op.number),
+                  type.dtype,      type.axes};
     const auto [found, fresh] = known.try_emplace(key, op.results[0]);
     if (!fresh) replace_uses(f, op.results[0], found->second);
   }

@@ -1,9 +1,10 @@
-// A 16-bit output leaves a warp's registers four bytes a lane. Through shared memory it leaves in whole
-// 16-byte chunks, a line a row. The buffer is free: it takes the place of tiles that are dead by then.
+// A 16-bit output leaves a warp's registers four bytes a lane. Through shared memory it leaves in
+// whole 16-byte chunks, a line a row. The buffer is free: it takes the place of tiles that are dead
+// by then.
 //
-// The copy engine takes whole tiles away, while the warps go on. Each warpgroup stores its own rows, and
-// the tile lies over that of a left operand with the same rows, which nobody else reads: whoever waits for
-// that slot to be free waits for the store.
+// The copy engine takes whole tiles away, while the warps go on. Each warpgroup stores its own
+// rows, and the tile lies over that of a left operand with the same rows, which nobody else reads:
+// whoever waits for that slot to be free waits for the store.
 #include <algorithm>
 
 #include "codegen/analysis/ring_barriers.h"
@@ -36,8 +37,8 @@ class StoreStaging {
     const TileType& type = value.type;
     if (type.axes.size() != 2 || !is_half(type.dtype) || value.home.space != Space::registers)
       return false;
-    // A plain layout has neighbours in one lane or in neighbouring lanes already. The others hold eight
-    // columns, a chunk, in a few lanes.
+    // A plain layout has neighbours in one lane or in neighbouring lanes already. The others hold
+    // eight columns, a chunk, in a few lanes.
     const AxisLayout& columns = value.home.axes[1];
     if (columns.slots == 1 || columns.fragment_size() != 8) return false;
     // The engine knows where the tensor ends, not where a part of it does.
@@ -51,12 +52,14 @@ class StoreStaging {
     const OpId id = f_[block].ops[position];
     const Op store = f_[id];
     const TileType type = f_[store.operands[0]].type;
-    Buffer buffer{f_[store.tensor].name + "_tile", type.dtype, f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1};
-    // A block of several tiles asks for its next operand as soon as this one's has been read, if the output leaves
-    // it its place.
+    Buffer buffer{f_[store.tensor].name + "_tile", type.dtype, f_[type.axes[0]].tile,
+                  f_[type.axes[1]].tile, 1};
+    // A block of several tiles asks for its next operand as soon as this one's has been read, if
+    // the output leaves it its place.
     if (by_engine()) {
       const bool room = has_room(buffer);
-      if (!schedule_.has_next_tiles() || !room) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
+      if (!schedule_.has_next_tiles() || !room)
+        buffer.over = dead_operand(block, position, buffer, type.axes[0]);
       if (!buffer.over && !room) return 0;  // its lanes hold chunks of it as well
     }
     const BufferId over = buffer.over;
@@ -91,12 +94,13 @@ class StoreStaging {
       const Op& op = f_[f_[block].ops[i]];
       if (op.code != OpCode::await_slot) continue;
       const Buffer& buffer = f_[op.buffer];
-      const bool same_panels =
-          buffer.columns == wanted.columns || (buffer.columns % 64 == 0 && wanted.columns % 64 == 0);
+      const bool same_panels = buffer.columns == wanted.columns ||
+                               (buffer.columns % 64 == 0 && wanted.columns % 64 == 0);
       const bool taken = std::any_of(f_.buffers.begin(), f_.buffers.end(),
                                      [&](const Buffer& other) { return other.over == op.buffer; });
-      if (f_[op.results[0]].type.axes[0] == rows && same_panels && !taken && !released_early(block, op.buffer) &&
-          buffer.slot_bytes() >= wanted.slot_bytes() && read_by_rows(op.results[0]))
+      if (f_[op.results[0]].type.axes[0] == rows && same_panels && !taken &&
+          !released_early(block, op.buffer) && buffer.slot_bytes() >= wanted.slot_bytes() &&
+          read_by_rows(op.results[0]))
         return op.buffer;
     }
     return {};

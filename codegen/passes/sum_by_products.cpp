@@ -1,13 +1,14 @@
-// A softmax carries l = l * d + sum(p) beside out = out * d + p v: one addition an element, on units that it has
-// few of to spare where head_dim is small. The tensor core adds up p as it multiplies it:
+// A softmax carries l = l * d + sum(p) beside out = out * d + p v: one addition an element, on
+// units that it has few of to spare where head_dim is small. The tensor core adds up p as it
+// multiplies it:
 //
-//   loop carry l, out { ... l' = l * d + reduce_sum(p) ; out' = dot cast(p), v, out * d }        becomes
+//   loop carry l, out { ... l' = l * d + reduce_sum(p) ; out' = dot cast(p), v, out * d } becomes
 //   loop carry sums, out { ... sums' = dot cast(p), ones, sums * d ; out' = ... }
 //   l = reduce_max sums                                    whose columns are all the same
 //
-// `ones` is a tile of eight columns of ones in shared memory. What is added up is then p as it was rounded, and
-// out is divided by the very weights it was made with. A sum that reaches an f32 output is left as it is: there
-// the rounding would show.
+// `ones` is a tile of eight columns of ones in shared memory. What is added up is then p as it was
+// rounded, and out is divided by the very weights it was made with. A sum that reaches an f32
+// output is left as it is: there the rounding would show.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -52,27 +53,31 @@ class SumRewriter {
     const Op* next = f_.definition(yield.operands[i]);
     // What a probe looks at stays; what is merely probed beside it does not matter.
     const std::vector<int> uses = count_uses(f_);
-    if (!start || *start != 0 || !next || uses[carried.index] != 1 || uses[next->results[0].index] != 1 ||
-        shows_in_f32(loop.results[i]))
+    if (!start || *start != 0 || !next || uses[carried.index] != 1 ||
+        uses[next->results[0].index] != 1 || shows_in_f32(loop.results[i]))
       return std::nullopt;
     Sum sum;
     ValueId added;
-    if (next->code == OpCode::fma && (next->operands[0] == carried || next->operands[1] == carried)) {
+    if (next->code == OpCode::fma &&
+        (next->operands[0] == carried || next->operands[1] == carried)) {
       sum.factor = next->operands[next->operands[0] == carried ? 1 : 0];
       added = next->operands[2];
-    } else if (next->code == OpCode::add && (next->operands[0] == carried || next->operands[1] == carried)) {
+    } else if (next->code == OpCode::add &&
+               (next->operands[0] == carried || next->operands[1] == carried)) {
       added = next->operands[next->operands[0] == carried ? 1 : 0];
     } else {
       return std::nullopt;
     }
     const Op* reduction = f_.definition(added);
-    if (!reduction || reduction->code != OpCode::reduce_sum || uses[added.index] != 1) return std::nullopt;
+    if (!reduction || reduction->code != OpCode::reduce_sum || uses[added.index] != 1)
+      return std::nullopt;
     for (OpId id : f_[loop.body].ops) {
       const Op& dot = f_[id];
       if (dot.code != OpCode::dot) continue;
       const Op* cast = f_.definition(dot.operands[0]);
       if (cast && cast->code == OpCode::cast && cast->operands[0] == reduction->operands[0] &&
-          is_half(f_[dot.operands[0]].type.dtype) && f_[dot.operands[0]].type.axes[1] == reduction->axis) {
+          is_half(f_[dot.operands[0]].type.dtype) &&
+          f_[dot.operands[0]].type.axes[1] == reduction->axis) {
         sum.rounded = dot.operands[0];
         sum.product = id;
         return sum;
@@ -113,9 +118,11 @@ class SumRewriter {
     const AxisId terms = f_[sum.rounded].type.axes[1];
     std::string name = "ones";
     while (f_.find_axis(name)) name += "_";
-    const AxisId ones = f_.add_axis({.name = name, .kind = AxisKind::whole, .extent = Extent(columns), .tile = columns});
+    const AxisId ones = f_.add_axis(
+        {.name = name, .kind = AxisKind::whole, .extent = Extent(columns), .tile = columns});
     const DType dtype = f_[sum.rounded].type.dtype;
-    const BufferId buffer = f_.add_buffer({unused_buffer_name(f_, "ones"), dtype, columns, f_[terms].tile, 1});
+    const BufferId buffer =
+        f_.add_buffer({unused_buffer_name(f_, "ones"), dtype, columns, f_[terms].tile, 1});
 
     ValueId tile, start;
     const Location where = f_[loop].where;
@@ -133,7 +140,8 @@ class SumRewriter {
     const BlockId body = f_[loop].body;
     ValueId next;
     const auto& ops = f_[body].ops;
-    const auto at = static_cast<std::size_t>(std::find(ops.begin(), ops.end(), sum.product) - ops.begin());
+    const auto at =
+        static_cast<std::size_t>(std::find(ops.begin(), ops.end(), sum.product) - ops.begin());
     insert_before(f_, body, at, where, [&](Builder& b) {
       const ValueId view = b.transpose(tile);
       f_[view].home.space = Space::shared;

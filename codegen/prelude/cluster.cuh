@@ -1,12 +1,14 @@
-// The blocks of a cluster (sm_90): they run at the same time, meet, and write each other's shared memory.
+// The blocks of a cluster (sm_90): they run at the same time, meet, and write each other's shared
+// memory.
 #pragma once
 
 #include "types.cuh"
 
 namespace fc {
 
-// All threads of the cluster that have not left arrive, and then wait. What a thread did before it arrived, in
-// whichever block's memory, those know who have waited; of one that enters, they know that it runs.
+// All threads of the cluster that have not left arrive, and then wait. What a thread did before it
+// arrived, in whichever block's memory, those know who have waited; of one that enters, they know
+// that it runs.
 FC_DEVICE void enter_cluster() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 FC_DEVICE void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 FC_DEVICE void await_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
@@ -25,10 +27,11 @@ FC_DEVICE void store_peer(u32 address, const float* in) {
   if constexpr (n == 1)
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(in[0]) : "memory");
   else if constexpr (n == 2)
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1]) : "memory");
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1])
+                 : "memory");
   else
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(in[0]), "f"(in[1]),
-                 "f"(in[2]), "f"(in[3])
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(in[0]),
+                 "f"(in[1]), "f"(in[2]), "f"(in[3])
                  : "memory");
 }
 

@@ -24,8 +24,8 @@ FC_DEVICE int to_value(i64 x) {
   return x > 2147483647 ? 2147483647 : x < -2147483647 - 1 ? -2147483647 - 1 : static_cast<int>(x);
 }
 
-// The tensor is an input, which nothing writes while the kernel runs: so the loads may be moved, and
-// several be under way. Outside the tensor the value is zero.
+// The tensor is an input, which nothing writes while the kernel runs: so the loads may be moved,
+// and several be under way. Outside the tensor the value is zero.
 template <class T>
 FC_DEVICE auto gather(const T* tensor, i64 offset, bool inside) {
   decltype(to_value(T{})) value{};

@@ -66,7 +66,8 @@ FC_DEVICE int min(int a, int b) { return a < b ? a : b; }
 FC_DEVICE int highest_bit(u32 x) { return 31 - __clz(static_cast<int>(x)); }
 FC_DEVICE int lowest_bit(u32 x) { return __ffs(static_cast<int>(x)) - 1; }
 
-// Towards minus infinity. A divisor of zero gives 0, and leaves all of `a`; constant ones cost no test.
+// Towards minus infinity. A divisor of zero gives 0, and leaves all of `a`; constant ones cost no
+// test.
 FC_DEVICE int floor_div(int a, int b) {
   if (b == 0) return 0;
   if (b == -1) return static_cast<int>(0u - static_cast<u32>(a));

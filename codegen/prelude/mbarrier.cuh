@@ -1,5 +1,5 @@
-// Barriers in shared memory (sm_90) that count arrivals and the bytes of bulk copies. A phase of one is
-// over when both have come; its parity, 0 for the first, tells a phase from the next.
+// Barriers in shared memory (sm_90) that count arrivals and the bytes of bulk copies. A phase of
+// one is over when both have come; its parity, 0 for the first, tells a phase from the next.
 #pragma once
 
 #include "types.cuh"

@@ -11,18 +11,22 @@ FC_DEVICE u32 shared_base() {
   return static_cast<u32>(__cvta_generic_to_shared(shared_memory));
 }
 
-// n neighbouring elements in one access of n * sizeof(T) bytes, aligned to that; n is a power of two
-// and the access at most 16 bytes. 16-bit elements become fp32.
+// n neighbouring elements in one access of n * sizeof(T) bytes, aligned to that; n is a power of
+// two and the access at most 16 bytes. 16-bit elements become fp32.
 template <int n, class T>
 FC_DEVICE void load_global(float* out, const T* source) {
-  struct alignas(n * sizeof(T)) Vector { T element[n]; };
+  struct alignas(n * sizeof(T)) Vector {
+    T element[n];
+  };
   const Vector vector = *reinterpret_cast<const Vector*>(source);
 #pragma unroll
   for (int i = 0; i < n; ++i) out[i] = to_float(vector.element[i]);
 }
 template <int n>
 FC_DEVICE void load_global(int* out, const int* source) {
-  struct alignas(n * sizeof(int)) Vector { int element[n]; };
+  struct alignas(n * sizeof(int)) Vector {
+    int element[n];
+  };
   const Vector vector = *reinterpret_cast<const Vector*>(source);
 #pragma unroll
   for (int i = 0; i < n; ++i) out[i] = vector.element[i];
@@ -30,7 +34,9 @@ FC_DEVICE void load_global(int* out, const int* source) {
 
 template <int n, class T>
 FC_DEVICE void store_global(T* target, const float* in) {
-  struct alignas(n * sizeof(T)) Vector { T element[n]; };
+  struct alignas(n * sizeof(T)) Vector {
+    T element[n];
+  };
   Vector vector;
 #pragma unroll
   for (int i = 0; i < n; ++i) vector.element[i] = from_float<T>(in[i]);
@@ -38,15 +44,17 @@ FC_DEVICE void store_global(T* target, const float* in) {
 }
 template <int n>
 FC_DEVICE void store_global(int* target, const int* in) {
-  struct alignas(n * sizeof(int)) Vector { int element[n]; };
+  struct alignas(n * sizeof(int)) Vector {
+    int element[n];
+  };
   Vector vector;
 #pragma unroll
   for (int i = 0; i < n; ++i) vector.element[i] = in[i];
   *reinterpret_cast<Vector*>(target) = vector;
 }
 
-// Copies the first `valid_bytes` (0 to 16, even) of a chunk to shared memory and fills the rest with zeros.
-// Both addresses are multiples of 16. With 0 valid bytes the source is not read.
+// Copies the first `valid_bytes` (0 to 16, even) of a chunk to shared memory and fills the rest
+// with zeros. Both addresses are multiples of 16. With 0 valid bytes the source is not read.
 template <class T>
 FC_DEVICE void copy_chunk(u32 target, const T* source, int valid_bytes) {
   chunk value = {};
@@ -55,7 +63,8 @@ FC_DEVICE void copy_chunk(u32 target, const T* source, int valid_bytes) {
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i)
-      if (2 * i < valid_bytes) value.word[i / 2] |= static_cast<u32>(source[i].bits) << (16 * (i % 2));
+      if (2 * i < valid_bytes)
+        value.word[i / 2] |= static_cast<u32>(source[i].bits) << (16 * (i % 2));
   }
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(value.word[0]),
                "r"(value.word[1]), "r"(value.word[2]), "r"(value.word[3])
@@ -107,7 +116,8 @@ FC_DEVICE void store_shared<1>(u32 address, const float* in) {
 }
 template <>
 FC_DEVICE void store_shared<2>(u32 address, const float* in) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1]) : "memory");
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1])
+               : "memory");
 }
 template <>
 FC_DEVICE void store_shared<4>(u32 address, const float* in) {
@@ -123,7 +133,10 @@ FC_DEVICE void load_shared<1>(float* out, u32 address) {
 }
 template <>
 FC_DEVICE void load_shared<2>(float* out, u32 address) {
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "r"(address) : "memory");
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(out[0]), "=f"(out[1])
+               : "r"(address)
+               : "memory");
 }
 template <>
 FC_DEVICE void load_shared<4>(float* out, u32 address) {

@@ -5,8 +5,8 @@
 
 namespace fc {
 
-// Nothing that computes is moved over this. It is one instruction, which tells a profiler that it was there, and
-// nobody else.
+// Nothing that computes is moved over this. It is one instruction, which tells a profiler that it
+// was there, and nobody else.
 FC_DEVICE void hold_order() { asm volatile("pmevent 0;" ::: "memory"); }
 
 }  // namespace fc

@@ -1,14 +1,15 @@
-// Powers of two on the pipes that multiply and add, beside the special function unit, which makes one result in
-// the time of eight instructions.
+// Powers of two on the pipes that multiply and add, beside the special function unit, which makes
+// one result in the time of eight instructions.
 #pragma once
 
 #include "math.cuh"
 
 namespace fc {
 
-// 2^x for one part of x each: the nearest integer goes into the exponent, where adding a number of 24 bits has
-// brought it; of the rest, from -1/2 to 1/2, the polynomial of fifth degree with the least relative error, 8e-8. With
-// the roundings it is within 2^-22, as exp2 is. 0 below 2^-126.5, infinite from 2^127.5 on; a NaN stays one.
+// 2^x for one part of x each: the nearest integer goes into the exponent, where adding a number of
+// 24 bits has brought it; of the rest, from -1/2 to 1/2, the polynomial of fifth degree with the
+// least relative error, 8e-8. With the roundings it is within 2^-22, as exp2 is. 0 below 2^-126.5,
+// infinite from 2^127.5 on; a NaN stays one.
 FC_DEVICE float polynomial_exp2(float x) {
   const float bounded = min_or_nan(max_or_nan(x, -127.f), 128.f);
   constexpr float to_integer = 12582912.f + 127.f;  // 1.5 * 2^23, and the exponent's bias

@@ -6,8 +6,8 @@
 
 namespace fc {
 
-// Lane q of a quad gives words i = 0 to 3 and gets word q of the quad's lanes, in their order: a row of four
-// fragments, dealt out by columns, becomes one fragment a lane. All 32 lanes call it.
+// Lane q of a quad gives words i = 0 to 3 and gets word q of the quad's lanes, in their order: a
+// row of four fragments, dealt out by columns, becomes one fragment a lane. All 32 lanes call it.
 FC_DEVICE void transpose_quad(u32 (&word)[4], int lane) {
   const bool odd = lane & 1, high = lane & 2;
   const u32 near = static_cast<u32>(shuffle_xor(static_cast<int>(odd ? word[0] : word[1]), 1));

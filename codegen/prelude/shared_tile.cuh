@@ -1,10 +1,11 @@
 // Where the elements of a tile of 16-bit elements lie in shared memory.
 //
-// A tile of R rows and C columns (C a multiple of 16) is cut into panels of 64 columns, then one of 32
-// and one of 16 for the rest. A panel stores its rows one after the other, 128, 64 or 32 bytes each, and
-// permutes the 16-byte chunks of a 128-byte line by the exclusive or with the number of the line. Eight
-// rows read at the same column (ldmatrix) and eight neighbouring chunks written by neighbouring threads
-// (a copy) then touch every bank once. These are also the 128-, 64- and 32-byte swizzles of TMA.
+// A tile of R rows and C columns (C a multiple of 16) is cut into panels of 64 columns, then one of
+// 32 and one of 16 for the rest. A panel stores its rows one after the other, 128, 64 or 32 bytes
+// each, and permutes the 16-byte chunks of a 128-byte line by the exclusive or with the number of
+// the line. Eight rows read at the same column (ldmatrix) and eight neighbouring chunks written by
+// neighbouring threads (a copy) then touch every bank once. These are also the 128-, 64- and
+// 32-byte swizzles of TMA.
 #pragma once
 
 #include "types.cuh"
@@ -38,7 +39,8 @@ FC_DEVICE u32 chunk_offset(u32 row, u32 column) {
   return at.offset + swizzled(at.width, row, column);
 }
 
-// The same for a chunk of a known panel: the one that holds the constant `panel_column`, at `column` of it.
+// The same for a chunk of a known panel: the one that holds the constant `panel_column`, at
+// `column` of it.
 template <int rows, int columns>
 FC_DEVICE u32 panel_chunk_offset(u32 row, u32 column, u32 panel_column) {
   const panel at = panel_at<rows, columns>(panel_column);
@@ -46,9 +48,10 @@ FC_DEVICE u32 panel_chunk_offset(u32 row, u32 column, u32 panel_column) {
 }
 
 // The address a lane gives for a matrix of ldmatrix: `tile` + chunk_offset(row + row_step,
-// column + column_step), where row and column depend on the lane and the steps are constants: row_step a
-// multiple of 8, column 0 or 8, column_step a multiple of 16. Steps never carry into each other's bits,
-// so all matrices of a panel share one lane-dependent address, changed by constants.
+// column + column_step), where row and column depend on the lane and the steps are constants:
+// row_step a multiple of 8, column 0 or 8, column_step a multiple of 16. Steps never carry into
+// each other's bits, so all matrices of a panel share one lane-dependent address, changed by
+// constants.
 template <int rows, int columns>
 FC_DEVICE u32 matrix_address(u32 tile, u32 row, u32 column, u32 row_step, u32 column_step) {
   const panel at = panel_at<rows, columns>(column_step);

@@ -18,9 +18,7 @@ FC_DEVICE void barrier() { __syncthreads(); }
 FC_DEVICE float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
-FC_DEVICE int shuffle_xor(int value, int mask) {
-  return __shfl_xor_sync(0xffffffffu, value, mask);
-}
+FC_DEVICE int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 
 // A number that is the same in all 32 lanes, known as such to the compiler.
 FC_DEVICE int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }

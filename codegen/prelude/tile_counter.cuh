@@ -6,15 +6,15 @@
 
 namespace fc {
 
-// One for each stream that launches the kernel, since launches of one stream follow each other. All are zero
-// while no launch runs.
+// One for each stream that launches the kernel, since launches of one stream follow each other. All
+// are zero while no launch runs.
 constexpr int tile_counters = 256;
 __device__ int tiles_drawn[tile_counters];
 
-// By lane 0 of a warp alone, which the compiler is told, so that what follows from the number takes none of the
-// few registers of a producer. The number of the tile after `tile`, of which there are `count`; at least that if
-// there is none. Block b has begun with tile b. Without a counter: as many further on as there are blocks, every
-// other time backwards.
+// By lane 0 of a warp alone, which the compiler is told, so that what follows from the number takes
+// none of the few registers of a producer. The number of the tile after `tile`, of which there are
+// `count`; at least that if there is none. Block b has begun with tile b. Without a counter: as
+// many further on as there are blocks, every other time backwards.
 FC_DEVICE int next_tile(int counter, int tile, int count) {
   const int blocks = grid_x();
   if (counter == 0) return 2 * (tile / blocks + 1) * blocks - 1 - tile;

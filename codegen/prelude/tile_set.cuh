@@ -1,6 +1,6 @@
-// Which tiles of an axis a block visits, as a survey found them: words in shared memory, eight tiles each.
-// Bit n of a word: tile n of the eight holds something visible. Bit 8 + n: it holds something hidden too.
-// Of tiles beyond the words nothing is known; they are visited and masked.
+// Which tiles of an axis a block visits, as a survey found them: words in shared memory, eight
+// tiles each. Bit n of a word: tile n of the eight holds something visible. Bit 8 + n: it holds
+// something hidden too. Of tiles beyond the words nothing is known; they are visited and masked.
 #pragma once
 
 #include "math.cuh"
@@ -12,7 +12,8 @@ namespace fc {
 // What the lanes of a warp found about eight tiles.
 FC_DEVICE void note_tiles(u32 word, u32 found, int lane) {
 #pragma unroll
-  for (int mask = 1; mask < 32; mask *= 2) found |= static_cast<u32>(shuffle_xor(static_cast<int>(found), mask));
+  for (int mask = 1; mask < 32; mask *= 2)
+    found |= static_cast<u32>(shuffle_xor(static_cast<int>(found), mask));
   if (lane == 0) store_shared(word, found);
 }
 

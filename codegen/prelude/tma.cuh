@@ -1,7 +1,7 @@
-// Bulk copies of tiles between global and shared memory by the copy engine (sm_90). A tensor map, made by
-// the host, says where the tensor lies, how large a tile (box) is and how its lines are swizzled
-// (shared_tile.cuh); coordinates count elements, the dense dimension first. What lies outside the tensor
-// is read as zero and not written.
+// Bulk copies of tiles between global and shared memory by the copy engine (sm_90). A tensor map,
+// made by the host, says where the tensor lies, how large a tile (box) is and how its lines are
+// swizzled (shared_tile.cuh); coordinates count elements, the dense dimension first. What lies
+// outside the tensor is read as zero and not written.
 #pragma once
 
 #include "types.cuh"
@@ -12,8 +12,8 @@ struct alignas(64) tensor_map {
   u64 words[16];
 };
 
-// By one thread. The box's bytes arrive at the mbarrier, whoever expects them. `target` is a multiple of
-// 128, and of eight lines of the swizzle.
+// By one thread. The box's bytes arrive at the mbarrier, whoever expects them. `target` is a
+// multiple of 128, and of eight lines of the swizzle.
 FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -28,7 +28,8 @@ FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, 
       "l"(&map), "r"(mbarrier), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z, int u) {
+FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z,
+                        int u) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(target),
@@ -46,9 +47,10 @@ FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, 
 
 // By one thread, after fence_async() in every thread that wrote the box and a barrier among them.
 FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
-               "r"(source), "r"(x), "r"(y)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
+      "r"(source), "r"(x), "r"(y)
+      : "memory");
 }
 FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z) {
   asm volatile(
@@ -58,14 +60,15 @@ FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z)
 }
 FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z, int u) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+          &map),
       "r"(source), "r"(x), "r"(y), "r"(z), "r"(u)
       : "memory");
 }
 FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z, int u, int v) {
   asm volatile(
-      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(
-          &map),
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::
+          "l"(&map),
       "r"(source), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
       : "memory");
 }
@@ -79,8 +82,8 @@ FC_DEVICE void await_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-// Makes this thread's writes to shared memory visible to the copy engine and to warpgroup products, once
-// a barrier has ordered them.
+// Makes this thread's writes to shared memory visible to the copy engine and to warpgroup products,
+// once a barrier has ordered them.
 FC_DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Brings a map into its cache before the first use.

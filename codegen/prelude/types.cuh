@@ -9,11 +9,17 @@ using u64 = unsigned long long;
 using i32 = int;
 using i64 = long long;
 
-struct f16 { u16 bits; };
-struct bf16 { u16 bits; };
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
 
 // Sixteen bytes, the unit of copies: eight 16-bit elements.
-struct alignas(16) chunk { u32 word[4]; };
+struct alignas(16) chunk {
+  u32 word[4];
+};
 
 }  // namespace fc
 

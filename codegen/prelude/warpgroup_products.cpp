@@ -14,8 +14,8 @@ namespace {
 /// Steps whose matrices all fit into registers.
 constexpr int most_matrices = 8;
 
-/// What a call says: "128, fc::bf16, 8, fc::along<64, 16384>, fc::across<64>", how the left operand goes on and
-/// how the right one does. A left operand in registers has no word there.
+/// What a call says: "128, fc::bf16, 8, fc::along<64, 16384>, fc::across<64>", how the left operand
+/// goes on and how the right one does. A left operand in registers has no word there.
 struct Shape {
   std::string_view text;
   int n = 0, steps = 0;
@@ -83,10 +83,12 @@ std::string product(const Shape& shape) {
   std::string majors = fmt::format("{}", major(shape.right));
   if (!shape.left_in_registers()) majors = fmt::format("{}, {}", major(shape.left), majors);
   std::string instructions;
-  // Matrices are operands, which the compiler computes once for a whole loop. Those of many steps take more
-  // uniform registers than there are; they are computed right in front of the instruction.
+  // Matrices are operands, which the compiler computes once for a whole loop. Those of many steps
+  // take more uniform registers than there are; they are computed right in front of the
+  // instruction.
   const auto matrix_at = [&](const std::string& matrix, std::string_view walk, int step) {
-    if (shape.steps <= most_matrices) return inputs.add("l", fmt::format("advance({}, {}::bytes({}))", matrix, walk, step));
+    if (shape.steps <= most_matrices)
+      return inputs.add("l", fmt::format("advance({}, {}::bytes({}))", matrix, walk, step));
     const std::string start = inputs.add("l", matrix);
     const std::string further = inputs.add("n", fmt::format("{}::bytes({}) >> 4", walk, step));
     instructions += fmt::format("      \"add.s64 {}, {}, {};\\n\"\n", matrix, start, further);
@@ -95,7 +97,8 @@ std::string product(const Shape& shape) {
   for (int k = 0; k < shape.steps; ++k) {
     std::string left;
     if (shape.left_in_registers()) {
-      for (int i = 0; i < 4; ++i) left += (i ? ", " : "{") + inputs.add("r", fmt::format("a[{}][{}]", k, i));
+      for (int i = 0; i < 4; ++i)
+        left += (i ? ", " : "{") + inputs.add("r", fmt::format("a[{}][{}]", k, i));
       left += "}";
     } else {
       left = matrix_at("a", shape.left, k);
@@ -120,8 +123,8 @@ std::string product(const Shape& shape) {
       "      : {}\n"
       "      : {});\n"
       "}}\n\n",
-      shape.text, shape.left_in_registers() ? "const u32 (*a)[4]" : "u64 a", adds, instructions, outputs,
-      inputs.text());
+      shape.text, shape.left_in_registers() ? "const u32 (*a)[4]" : "u64 a", adds, instructions,
+      outputs, inputs.text());
 }
 
 }  // namespace
@@ -129,7 +132,8 @@ std::string product(const Shape& shape) {
 std::string warpgroup_products(std::string_view body) {
   constexpr std::string_view call = "fc::multiply_warpgroup<";
   std::set<std::string_view> shapes;
-  for (std::size_t at = body.find(call); at != std::string_view::npos; at = body.find(call, at + 1)) {
+  for (std::size_t at = body.find(call); at != std::string_view::npos;
+       at = body.find(call, at + 1)) {
     const std::size_t begin = at + call.size();
     shapes.insert(body.substr(begin, body.find(">(", begin) - begin));
   }

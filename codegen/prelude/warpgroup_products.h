@@ -1,4 +1,5 @@
-// The products of wgmma.cuh for the shapes that a kernel uses: too many exist to write them all down.
+// The products of wgmma.cuh for the shapes that a kernel uses: too many exist to write them all
+// down.
 #pragma once
 
 #include <string>

@@ -59,17 +59,23 @@ std::string KernelPrinter::scalar(ValueId value) {
   const Op* op = f_.definition(value);
   if (op) {
     switch (op->code) {
-      case OpCode::constant: return number(op->number, f_[value].type.dtype);
-      case OpCode::parameter: return "p." + f_[op->parameter].name;
-      case OpCode::extent: return extent(op->axis);
-      case OpCode::part: return part_;
+      case OpCode::constant:
+        return number(op->number, f_[value].type.dtype);
+      case OpCode::parameter:
+        return "p." + f_[op->parameter].name;
+      case OpCode::extent:
+        return extent(op->axis);
+      case OpCode::part:
+        return part_;
       case OpCode::index:
-      case OpCode::tile_begin: return begin(op->axis);
+      case OpCode::tile_begin:
+        return begin(op->axis);
       case OpCode::tile_count: {
         const std::string count = tile_count(op->axis);
         return f_[op->axis].fixed_length() ? count : fmt::format("({})", count);
       }
-      default: break;
+      default:
+        break;
     }
   }
   if (storage_[value.index].empty())
@@ -113,7 +119,8 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
     throw InternalError(fmt::format("no layout for the positions of {}", f_[op->axis].name));
   }
   const std::string& array = storage_[value.index];
-  if (array.empty()) throw InternalError(fmt::format("tile {} is used before it is printed", label(value)));
+  if (array.empty())
+    throw InternalError(fmt::format("tile {} is used before it is printed", label(value)));
   if (f_[value].home.space == Space::fragments)
     return fmt::format("{}[{}][{}]", array, cursor.fragments[0], cursor.fragments[1]);
   if (inlined_.count(value)) return array;  // a local of the loops around
@@ -152,23 +159,37 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
   const DType from = f_[op.operands[0]].type.dtype;
   const DType to = f_[op.results[0]].type.dtype;
   switch (op.code) {
-    case OpCode::neg: return negated(x[0]);
-    case OpCode::abs: return fmt::format("({0} < 0 ? {1} : {0})", x[0], negated(x[0]));
-    case OpCode::exp2: return fmt::format("fc::exp2({})", x[0]);
-    case OpCode::log2: return fmt::format("fc::log2({})", x[0]);
-    case OpCode::sqrt: return fmt::format("fc::sqrt({})", x[0]);
-    case OpCode::tanh: return fmt::format("fc::tanh({})", x[0]);
-    case OpCode::floor: return fmt::format("fc::floor({})", x[0]);
-    case OpCode::reciprocal: return fmt::format("fc::reciprocal({})", x[0]);
+    case OpCode::neg:
+      return negated(x[0]);
+    case OpCode::abs:
+      return fmt::format("({0} < 0 ? {1} : {0})", x[0], negated(x[0]));
+    case OpCode::exp2:
+      return fmt::format("fc::exp2({})", x[0]);
+    case OpCode::log2:
+      return fmt::format("fc::log2({})", x[0]);
+    case OpCode::sqrt:
+      return fmt::format("fc::sqrt({})", x[0]);
+    case OpCode::tanh:
+      return fmt::format("fc::tanh({})", x[0]);
+    case OpCode::floor:
+      return fmt::format("fc::floor({})", x[0]);
+    case OpCode::reciprocal:
+      return fmt::format("fc::reciprocal({})", x[0]);
     case OpCode::cast:
-      if (is_half(to)) return fmt::format("fc::round_to<{}>({})", to == DType::f16 ? "fc::f16" : "fc::bf16", x[0]);
+      if (is_half(to))
+        return fmt::format("fc::round_to<{}>({})", to == DType::f16 ? "fc::f16" : "fc::bf16", x[0]);
       if (is_half(from)) return x[0];
       return fmt::format("static_cast<{}>({})", to == DType::i32 ? "int" : "float", x[0]);
-    case OpCode::gather: return gathered(op, x);
-    case OpCode::logical_not: return fmt::format("!{}", x[0]);
-    case OpCode::add: return fmt::format("({} + {})", x[0], x[1]);
-    case OpCode::sub: return fmt::format("({} - {})", x[0], x[1]);
-    case OpCode::mul: return fmt::format("({} * {})", x[0], x[1]);
+    case OpCode::gather:
+      return gathered(op, x);
+    case OpCode::logical_not:
+      return fmt::format("!{}", x[0]);
+    case OpCode::add:
+      return fmt::format("({} + {})", x[0], x[1]);
+    case OpCode::sub:
+      return fmt::format("({} - {})", x[0], x[1]);
+    case OpCode::mul:
+      return fmt::format("({} * {})", x[0], x[1]);
     case OpCode::div:
       // Towards minus infinity, as a shift is.
       if (const int shift = power_of_two(op.operands[1]); shift >= 0 && to == DType::i32)
@@ -178,19 +199,32 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
       if (const int shift = power_of_two(op.operands[1]); shift >= 0)
         return fmt::format("({} & {})", x[0], (1 << shift) - 1);
       return fmt::format("fc::floor_mod({}, {})", x[0], x[1]);
-    case OpCode::min: return fmt::format("fc::min({}, {})", x[0], x[1]);
-    case OpCode::max: return fmt::format("fc::max({}, {})", x[0], x[1]);
-    case OpCode::lt: return fmt::format("({} < {})", x[0], x[1]);
-    case OpCode::le: return fmt::format("({} <= {})", x[0], x[1]);
-    case OpCode::gt: return fmt::format("({} > {})", x[0], x[1]);
-    case OpCode::ge: return fmt::format("({} >= {})", x[0], x[1]);
-    case OpCode::eq: return fmt::format("({} == {})", x[0], x[1]);
-    case OpCode::ne: return fmt::format("({} != {})", x[0], x[1]);
-    case OpCode::logical_and: return fmt::format("({} && {})", x[0], x[1]);
-    case OpCode::logical_or: return fmt::format("({} || {})", x[0], x[1]);
-    case OpCode::where: return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
-    case OpCode::fma: return fmt::format("fc::fma({}, {}, {})", x[0], x[1], x[2]);
-    default: throw InternalError(fmt::format("{} has no expression", name_of(op.code)));
+    case OpCode::min:
+      return fmt::format("fc::min({}, {})", x[0], x[1]);
+    case OpCode::max:
+      return fmt::format("fc::max({}, {})", x[0], x[1]);
+    case OpCode::lt:
+      return fmt::format("({} < {})", x[0], x[1]);
+    case OpCode::le:
+      return fmt::format("({} <= {})", x[0], x[1]);
+    case OpCode::gt:
+      return fmt::format("({} > {})", x[0], x[1]);
+    case OpCode::ge:
+      return fmt::format("({} >= {})", x[0], x[1]);
+    case OpCode::eq:
+      return fmt::format("({} == {})", x[0], x[1]);
+    case OpCode::ne:
+      return fmt::format("({} != {})", x[0], x[1]);
+    case OpCode::logical_and:
+      return fmt::format("({} && {})", x[0], x[1]);
+    case OpCode::logical_or:
+      return fmt::format("({} || {})", x[0], x[1]);
+    case OpCode::where:
+      return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
+    case OpCode::fma:
+      return fmt::format("fc::fma({}, {}, {})", x[0], x[1], x[2]);
+    default:
+      throw InternalError(fmt::format("{} has no expression", name_of(op.code)));
   }
 }
 
@@ -199,7 +233,8 @@ std::string KernelPrinter::exponential(const Cursor& cursor, const std::string& 
   const int share = schedule_.polynomial_exponentials;
   if (share == 0 || cursor.axes.size() != 2) return fmt::format("fc::exp2({})", x);
   const int slots = cursor.layouts[0].slots * cursor.layouts[1].slots;
-  return fmt::format("fc::mixed_exp2<{}>({} * {} + {}, {})", share, cursor.fragments[1], slots, cursor.element, x);
+  return fmt::format("fc::mixed_exp2<{}>({} * {} + {}, {})", share, cursor.fragments[1], slots,
+                     cursor.element, x);
 }
 
 std::string KernelPrinter::label(ValueId value) const {
@@ -207,7 +242,8 @@ std::string KernelPrinter::label(ValueId value) const {
   if (!f_[value].name.empty()) return f_[value].name;
   if (!op) return "argument";
   if (op->code == OpCode::constant) {
-    if (f_[value].type.dtype == DType::f32 && op->number == -3.4028234663852886e+38) return "lowest";
+    if (f_[value].type.dtype == DType::f32 && op->number == -3.4028234663852886e+38)
+      return "lowest";
     return fmt::format("{}", op->number);
   }
   if (op->code == OpCode::parameter) return f_[op->parameter].name;

@@ -27,13 +27,15 @@ KernelSource KernelPrinter::print() {
   collect_arguments();
   print_parameters();
   out_.blank();
-  const std::string cluster = source_.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", source_.cluster) : "";
+  const std::string cluster =
+      source_.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", source_.cluster) : "";
   out_.line("extern \"C\" __global__ void {}__launch_bounds__({}, {})", cluster, source_.threads,
             source_.min_blocks);
   {
     auto kernel = out_.block("{}(const __grid_constant__ Parameters p)", source_.name);
     print_grid();
-    // All lanes of a warp have one number; that the compiler knows it keeps addresses out of their registers.
+    // All lanes of a warp have one number; that the compiler knows it keeps addresses out of their
+    // registers.
     out_.line("const int thread = fc::thread_index(), lane = thread % 32, warp = {};",
               has_roles() ? "fc::uniform(thread / 32)" : "thread / 32");
     if (!f_.buffers.empty()) out_.line("const fc::u32 shared = fc::shared_base();");
@@ -82,7 +84,8 @@ void KernelPrinter::declare_lane_offsets() {
     name = names_.unique(f_[key.first].name + "_lane");
     std::string terms;
     if (layout.warps > 1)
-      terms = fmt::format("{} * {}", warp_number(layout), layout.fragments * layout.fragment_size());
+      terms =
+          fmt::format("{} * {}", warp_number(layout), layout.fragments * layout.fragment_size());
     if (layout.lanes > 1) terms += (terms.empty() ? "" : " + ") + lane_term(layout);
     out_.line("const int {} = {};", name, terms.empty() ? "0" : terms);
   }
@@ -99,8 +102,7 @@ void KernelPrinter::note_last_uses(BlockId block) {
       for_each_use(op, [&](const ValueId& v) { last[v] = std::max(last[v], printed_at); });
     };
     note(f_[ops[i]]);
-    if (f_[ops[i]].body)
-      for_each_op(f_, f_[ops[i]].body, [&](const Op& op, BlockId) { note(op); });
+    if (f_[ops[i]].body) for_each_op(f_, f_[ops[i]].body, [&](const Op& op, BlockId) { note(op); });
   }
   for (const auto& [value, at] : last) last_use_[value.index] = at;
 }
@@ -114,8 +116,7 @@ void KernelPrinter::print_block(BlockId block) {
   find_tanhs(block);
   for (position_ = 0; position_ < ops.size();) {
     const Op& op = f_[ops[position_]];
-    if (deferred_.count(position_) ||
-        (op.results.size() == 1 && folded_.count(op.results[0]))) {
+    if (deferred_.count(position_) || (op.results.size() == 1 && folded_.count(op.results[0]))) {
       ++position_;
       continue;
     }
@@ -159,18 +160,40 @@ bool KernelPrinter::is_source(ValueId value) const {
 
 void KernelPrinter::print_op(const Op& op) {
   switch (op.code) {
-    case OpCode::dot: print_dot(op); break;
-    case OpCode::convert: print_convert(op); break;
-    case OpCode::combine_shares: print_combination(op); break;
-    case OpCode::peer: print_from_shared(op); break;
-    case OpCode::await_peers: out_.line("fc::await_cluster();"); break;
-    case OpCode::meet_peers: print_meeting_of_peers(); break;
-    case OpCode::mergers: print_mergers(op); break;
-    case OpCode::place: print_place(op); break;
-    case OpCode::load: print_load(op); break;
-    case OpCode::store: print_store(op); break;
+    case OpCode::dot:
+      print_dot(op);
+      break;
+    case OpCode::convert:
+      print_convert(op);
+      break;
+    case OpCode::combine_shares:
+      print_combination(op);
+      break;
+    case OpCode::peer:
+      print_from_shared(op);
+      break;
+    case OpCode::await_peers:
+      out_.line("fc::await_cluster();");
+      break;
+    case OpCode::meet_peers:
+      print_meeting_of_peers();
+      break;
+    case OpCode::mergers:
+      print_mergers(op);
+      break;
+    case OpCode::place:
+      print_place(op);
+      break;
+    case OpCode::load:
+      print_load(op);
+      break;
+    case OpCode::store:
+      print_store(op);
+      break;
     case OpCode::copy:
-    case OpCode::copy_async: print_copy(op); break;
+    case OpCode::copy_async:
+      print_copy(op);
+      break;
     case OpCode::read_slot: {
       const Buffer& buffer = f_[op.buffer];
       const std::string name = names_.unique(label(op.results[0]));
@@ -178,26 +201,56 @@ void KernelPrinter::print_op(const Op& op) {
       out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, scalar(op.operands[0])));
       break;
     }
-    case OpCode::transpose: break;
+    case OpCode::transpose:
+      break;
     case OpCode::producer:
-    case OpCode::consumers: print_role(op); break;
-    case OpCode::fill_slot: print_fill(op); break;
-    case OpCode::await_slot: print_await_slot(op); break;
-    case OpCode::release_slot: print_release(op); break;
-    case OpCode::land_products: print_landing(op); break;
+    case OpCode::consumers:
+      print_role(op);
+      break;
+    case OpCode::fill_slot:
+      print_fill(op);
+      break;
+    case OpCode::await_slot:
+      print_await_slot(op);
+      break;
+    case OpCode::release_slot:
+      print_release(op);
+      break;
+    case OpCode::land_products:
+      print_landing(op);
+      break;
     case OpCode::await_turn:
-    case OpCode::pass_turn: print_turn(op); break;
-    case OpCode::await_stores: print_await_stores(); break;
-    case OpCode::commit_copies: out_.line("fc::commit_copies();"); break;
-    case OpCode::wait_copies: out_.line("fc::wait_copies<{}>();", op.count); break;
-    case OpCode::barrier: out_.line("fc::barrier();"); break;
-    case OpCode::loop: op.count ? print_ahead(op) : print_loop(op); break;
-    case OpCode::survey: print_survey(op); break;
-    case OpCode::next_tile: print_next_tile(op); break;
-    case OpCode::yield: break;  // print_loop places it
+    case OpCode::pass_turn:
+      print_turn(op);
+      break;
+    case OpCode::await_stores:
+      print_await_stores();
+      break;
+    case OpCode::commit_copies:
+      out_.line("fc::commit_copies();");
+      break;
+    case OpCode::wait_copies:
+      out_.line("fc::wait_copies<{}>();", op.count);
+      break;
+    case OpCode::barrier:
+      out_.line("fc::barrier();");
+      break;
+    case OpCode::loop:
+      op.count ? print_ahead(op) : print_loop(op);
+      break;
+    case OpCode::survey:
+      print_survey(op);
+      break;
+    case OpCode::next_tile:
+      print_next_tile(op);
+      break;
+    case OpCode::yield:
+      break;  // print_loop places it
     case OpCode::reduce_max:
     case OpCode::reduce_min:
-    case OpCode::reduce_sum: print_reduction(op); break;
+    case OpCode::reduce_sum:
+      print_reduction(op);
+      break;
     default:
       if (kind_of(op.code) == OpKind::source) break;
       if (f_[op.results[0]].home.space == Space::operand)
@@ -220,7 +273,9 @@ void KernelPrinter::print_scalar(const Op& op) {
   if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
   storage_[value.index] = names_.unique(f_[value].name);
   out_.line("const {} {} = {};",
-            dtype == DType::i32 ? "int" : dtype == DType::i1 ? "bool" : "float",
+            dtype == DType::i32  ? "int"
+            : dtype == DType::i1 ? "bool"
+                                 : "float",
             storage_[value.index], text);
 }
 
@@ -232,7 +287,8 @@ void KernelPrinter::start_carried(const Op& loop, std::size_t i, std::size_t pos
   const bool constant = made_by && made_by->code == OpCode::constant;
   std::string& name = storage_[argument.index];
   if (f_[argument].type.is_scalar()) {
-    const bool reuse = !constant && dies_at(start, position) && carried_.count(storage_[start.index]);
+    const bool reuse =
+        !constant && dies_at(start, position) && carried_.count(storage_[start.index]);
     if (reuse) {
       name = storage_[start.index];
     } else {
@@ -258,10 +314,12 @@ void KernelPrinter::start_carried(const Op& loop, std::size_t i, std::size_t pos
 /// The number of the first tile, and that behind the last.
 std::pair<std::string, std::string> KernelPrinter::loop_bounds(const Op& loop) {
   if (loop.bounds == 0) return {"0", tile_count(loop.axis)};
-  return {scalar(loop.operands[0]), scalar(loop.operands[static_cast<std::size_t>(loop.bounds) - 1])};
+  return {scalar(loop.operands[0]),
+          scalar(loop.operands[static_cast<std::size_t>(loop.bounds) - 1])};
 }
 
-/// Where a loop begins; what a tile is as long as the loop has not come to its end; how it comes to the next.
+/// Where a loop begins; what a tile is as long as the loop has not come to its end; how it comes to
+/// the next.
 std::string KernelPrinter::first_tile(const Op& loop) {
   const auto [begin, end] = loop_bounds(loop);
   if (loop.buffer) return tile_behind(loop, loop.descending ? end : begin + " - 1");
@@ -287,24 +345,27 @@ void KernelPrinter::print_loop(const Op& loop) {
   out_.comment(loop.parts ? "what a mask cuts on either side of the tiles between"
                           : fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
   const auto& ops = f_[loop.body].ops;
-  const bool fills = std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].code == OpCode::fill_slot; });
+  const bool fills = std::any_of(ops.begin(), ops.end(),
+                                 [&](OpId id) { return f_[id].code == OpCode::fill_slot; });
   Writer::Scopes scopes;
   if (loop.once)
-    scopes.push_back(out_.block("if (const int {} = {}; {})", name, first_tile(loop), is_tile(loop, name)));
+    scopes.push_back(
+        out_.block("if (const int {} = {}; {})", name, first_tile(loop), is_tile(loop, name)));
   else if (loop.buffer)
     open_surveyed_loop(loop, scopes);
   else {
     // Copies of such a round cost time to compile, and save none.
     if (loop.parts || fills) out_.line("#pragma unroll 1");
-    scopes.push_back(out_.block("for (int {} = {}; {}; {})", name, first_tile(loop), is_tile(loop, name),
-                                to_next_tile(loop, name)));
+    scopes.push_back(out_.block("for (int {} = {}; {}; {})", name, first_tile(loop),
+                                is_tile(loop, name), to_next_tile(loop, name)));
   }
   const auto outer_begins = begins_;
   bool needs_begin = false;
   for (OpId id : f_[loop.body].ops) {
     const Op& op = f_[id];
     needs_begin = needs_begin || (op.axis == loop.axis && kind_of(op.code) == OpKind::source) ||
-                  op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::fill_slot;
+                  op.code == OpCode::load || op.code == OpCode::store ||
+                  op.code == OpCode::fill_slot;
   }
   if (needs_begin) {
     begins_[loop.axis.index] = names_.unique(f_[loop.axis].name + "_begin");

@@ -1,8 +1,9 @@
 // Prints a lowered program as a CUDA kernel.
 //
-// Scalars become variables, register tiles arrays [fragment][fragment][slot], tiles in shared memory
-// addresses. An elementwise result takes over the array of an operand that dies there, a product that of
-// its accumulator, a loop's carried value that of its start: so the steady loop copies nothing.
+// Scalars become variables, register tiles arrays [fragment][fragment][slot], tiles in shared
+// memory addresses. An elementwise result takes over the array of an operand that dies there, a
+// product that of its accumulator, a loop's carried value that of its start: so the steady loop
+// copies nothing.
 #pragma once
 
 #include <map>
@@ -30,7 +31,8 @@ class KernelPrinter {
   KernelSource print();
 
  private:
-  /// The loops around one element of a register tile: text of the fragment and the slot of each axis.
+  /// The loops around one element of a register tile: text of the fragment and the slot of each
+  /// axis.
   struct Cursor {
     std::vector<ir::AxisId> axes;
     std::vector<std::string> fragments;
@@ -103,7 +105,8 @@ class KernelPrinter {
   // print_elementwise.cpp: groups of elementwise ops, packing
   std::size_t print_group(ir::BlockId block, std::size_t first);
   void print_run(ir::BlockId block, const std::vector<std::size_t>& run);
-  std::optional<std::string> compare_positions(const ir::Op& op, const std::vector<std::string>& operands,
+  std::optional<std::string> compare_positions(const ir::Op& op,
+                                               const std::vector<std::string>& operands,
                                                const Cursor& cursor);
   void print_guarded_mask(ir::BlockId block, std::size_t position);
   void print_mask_of_tile(ir::BlockId block, std::size_t position);
@@ -111,10 +114,12 @@ class KernelPrinter {
   void find_guarded_masks(const ir::Op& loop);
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
-  std::set<ir::ValueId> start_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
-                                    bool take_over);
-  void print_nest(ir::BlockId block, const std::vector<std::size_t>& positions, const std::set<ir::ValueId>& locals);
-  std::optional<std::pair<std::string, std::string>> split_positions(ir::ValueId value, const Cursor& cursor);
+  std::set<ir::ValueId> start_group(ir::BlockId block, const std::vector<std::size_t>& positions,
+                                    std::size_t end, bool take_over);
+  void print_nest(ir::BlockId block, const std::vector<std::size_t>& positions,
+                  const std::set<ir::ValueId>& locals);
+  std::optional<std::pair<std::string, std::string>> split_positions(ir::ValueId value,
+                                                                     const Cursor& cursor);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
   [[nodiscard]] bool is_source(ir::ValueId value) const;
   std::string carried_array(ir::ValueId value) const;
@@ -153,14 +158,16 @@ class KernelPrinter {
                               const ir::AxisLayout& layout);
 
   // print_tanh.cpp
-  /// (tanh(from * factor), and -inf where `from` is if that is masked) * times + plus, or 2 to that if it is raised
+  /// (tanh(from * factor), and -inf where `from` is if that is masked) * times + plus, or 2 to that
+  /// if it is raised
   struct Tanh {
     ir::ValueId from, factor, value, times, plus;
     bool masked = false, raised = false;
-    ir::OpId sum;     ///< adds up the values of a row
-    ir::ValueId raw;  ///< `from` before a mask hides some of it
+    ir::OpId sum;                     ///< adds up the values of a row
+    ir::ValueId raw;                  ///< `from` before a mask hides some of it
     std::optional<std::size_t> mask;  ///< where that mask stands, if it is printed in the branches
-    std::string small, test;  ///< the polynomial, and the test whether it serves; empty until printed
+    std::string small,
+        test;  ///< the polynomial, and the test whether it serves; empty until printed
   };
   void find_tanhs(ir::BlockId block);
   void keep_operands_of_mask(ir::BlockId block, std::size_t mask, std::size_t until);
@@ -203,7 +210,8 @@ class KernelPrinter {
 
   // print_roles.cpp: producer and consumers, rings, bulk copies
   struct Ring {
-    std::string full, empty;  ///< the first of their barriers; no empty ones in a block without a producer
+    std::string full,
+        empty;  ///< the first of their barriers; no empty ones in a block without a producer
     std::string slot, phase;  ///< of the role being printed; no slot where there is one only
     /// Where a loop runs ahead: it, its fill, and the tile that the ring gets next.
     const ir::Op *loop = nullptr, *fill = nullptr;
@@ -272,8 +280,8 @@ class KernelPrinter {
   struct ChunkLoop {
     int first_column, width, panels;
   };
-  /// The text of one chunk: whether its row is inside the tensor, its first column, its address in global
-  /// memory, and its offset in the shared tile.
+  /// The text of one chunk: whether its row is inside the tensor, its first column, its address in
+  /// global memory, and its offset in the shared tile.
   struct Chunk {
     std::string row_exists, column, pointer, offset;
   };
@@ -295,16 +303,17 @@ class KernelPrinter {
 
   RingBarriers rings_;
   std::map<ir::BufferId, Ring> ring_names_;
-  std::vector<const Ring*> read_rings_;  ///< filled by a loop ahead, awaited since products last landed
-  Ring drawn_;  ///< of the tiles that the producer draws
+  std::vector<const Ring*>
+      read_rings_;    ///< filled by a loop ahead, awaited since products last landed
+  Ring drawn_;        ///< of the tiles that the producer draws
   std::string part_;  ///< which block of its cluster this is
   std::string section_, section_blocks_, section_positions_;
   std::string walked_begin_, walked_end_;  ///< the positions that a block goes through
   std::string block_count_;  ///< of a persistent kernel: how many tiles there are for all blocks
 
-  std::vector<std::string> storage_;   ///< by value: variable, array or address
-  std::vector<std::size_t> last_use_;  ///< by value: position in the block being printed
-  std::vector<int> uses_;              ///< by value: how many ops read it
+  std::vector<std::string> storage_;     ///< by value: variable, array or address
+  std::vector<std::size_t> last_use_;    ///< by value: position in the block being printed
+  std::vector<int> uses_;                ///< by value: how many ops read it
   std::vector<ir::BlockId> home_block_;  ///< by value: the block that makes it
   ir::BlockId block_;
   std::size_t position_ = 0;
@@ -315,17 +324,19 @@ class KernelPrinter {
   std::vector<Part> parts_;                      ///< by axis
   std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
   std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
-  std::map<std::string, std::string> pointers_;  ///< access -> pointer variable
+  std::map<std::string, std::string> pointers_;    ///< access -> pointer variable
   std::pair<ir::ValueId, std::string> next_tile_;  ///< a surveyed loop's tile, and the one after it
-  std::string mask_guard_;  ///< the test for a tile that a mask cuts, inside a loop that asks it
+  std::string mask_guard_;    ///< the test for a tile that a mask cuts, inside a loop that asks it
   bool many_rounds_ = false;  ///< the loop that asks it is not one of a single round
-  std::map<ir::ValueId, std::vector<std::size_t>> guarded_;  ///< a mask's own operations, by position
-  std::map<std::size_t, std::size_t> deferred_;  ///< positions that are printed with their mask, and its position
+  std::map<ir::ValueId, std::vector<std::size_t>>
+      guarded_;  ///< a mask's own operations, by position
+  std::map<std::size_t, std::size_t>
+      deferred_;                   ///< positions that are printed with their mask, and its position
   std::set<std::string> carried_;  ///< variables that loops change
   std::map<ir::ValueId, Tanh> tanhs_;  ///< by what each leaves
   std::set<ir::ValueId> folded_;       ///< values that are a part of one
   std::optional<Strip> strip_;         ///< of the columns being printed, if not all of them
-  std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed
+  std::set<ir::ValueId> inlined_;      ///< values that are locals of the loops being printed
 };
 
 }  // namespace flashcore

@@ -7,13 +7,17 @@ namespace flashcore {
 Names::Names() {
   // What the body uses itself, and the words of C++ that an author might choose.
   for (const char* word :
-       {"p", "shared", "thread", "lane", "warp", "block", "fc", "row", "column", "chunk", "at", "a",
-        "b", "i", "j", "k", "e", "r", "int", "float", "bool", "auto", "new", "delete", "this", "for",
-        "if", "else", "do", "while", "return", "switch", "case", "default", "const", "constexpr",
-        "true", "false", "struct", "class", "union", "enum", "template", "typename", "operator",
-        "and", "or", "not", "xor", "register", "signed", "unsigned", "double", "char", "short",
-        "long", "void", "static", "extern", "inline", "public", "private", "using", "namespace",
-        "sizeof", "throw", "try", "catch", "goto", "break", "continue", "asm", "export"})
+       {"p",         "shared",   "thread",   "lane",   "warp",   "block",   "fc",
+        "row",       "column",   "chunk",    "at",     "a",      "b",       "i",
+        "j",         "k",        "e",        "r",      "int",    "float",   "bool",
+        "auto",      "new",      "delete",   "this",   "for",    "if",      "else",
+        "do",        "while",    "return",   "switch", "case",   "default", "const",
+        "constexpr", "true",     "false",    "struct", "class",  "union",   "enum",
+        "template",  "typename", "operator", "and",    "or",     "not",     "xor",
+        "register",  "signed",   "unsigned", "double", "char",   "short",   "long",
+        "void",      "static",   "extern",   "inline", "public", "private", "using",
+        "namespace", "sizeof",   "throw",    "try",    "catch",  "goto",    "break",
+        "continue",  "asm",      "export"})
     taken_.insert(word);
 }
 

@@ -12,16 +12,26 @@ namespace {
 
 std::string_view device_type(DType dtype) {
   switch (dtype) {
-    case DType::f16: return "fc::f16";
-    case DType::bf16: return "fc::bf16";
-    case DType::f32: return "float";
-    case DType::f64: return "double";
-    case DType::i32: return "int";
-    case DType::i64: return "fc::i64";
-    case DType::i16: return "short";
-    case DType::i8: return "signed char";
-    case DType::u8: return "unsigned char";
-    case DType::i1: return "bool";
+    case DType::f16:
+      return "fc::f16";
+    case DType::bf16:
+      return "fc::bf16";
+    case DType::f32:
+      return "float";
+    case DType::f64:
+      return "double";
+    case DType::i32:
+      return "int";
+    case DType::i64:
+      return "fc::i64";
+    case DType::i16:
+      return "short";
+    case DType::i8:
+      return "signed char";
+    case DType::u8:
+      return "unsigned char";
+    case DType::i1:
+      return "bool";
   }
   return "?";
 }
@@ -76,7 +86,8 @@ void KernelPrinter::collect_arguments() {
   for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
     add(ParameterField::Kind::pointer, t, 0, 8);
   for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
-    for (int d = 0; d < static_cast<int>(stride_count(f_.tensors[static_cast<std::size_t>(t)])); ++d)
+    for (int d = 0; d < static_cast<int>(stride_count(f_.tensors[static_cast<std::size_t>(t)]));
+         ++d)
       add(ParameterField::Kind::stride, t, d, 8);
   for (int i = 0; i < static_cast<int>(source_.extents.size()); ++i)
     add(ParameterField::Kind::extent, i, 0, 4);
@@ -133,9 +144,9 @@ std::vector<AxisId> KernelPrinter::plan_grid() {
   order.insert(order.end(), rest.begin(), rest.end());
   source_.grid.clear();
   for (AxisId axis : order)
-    source_.grid.push_back(
-        {f_[axis].name, f_[axis].extent, axis == walked_axis() ? schedule_.positions_per_block : f_[axis].tile,
-         scalar_named(f_[axis].longest)});
+    source_.grid.push_back({f_[axis].name, f_[axis].extent,
+                            axis == walked_axis() ? schedule_.positions_per_block : f_[axis].tile,
+                            scalar_named(f_[axis].longest)});
   return order;
 }
 
@@ -143,7 +154,8 @@ std::string KernelPrinter::blocks_along(AxisId id) const {
   const Axis& axis = f_[id];
   const std::string length = axis.longest.empty() ? extent_text(axis.extent) : "p." + axis.longest;
   if (id == walked_axis())
-    return fmt::format("({} + {}) / {}", length, schedule_.positions_per_block - 1, schedule_.positions_per_block);
+    return fmt::format("({} + {}) / {}", length, schedule_.positions_per_block - 1,
+                       schedule_.positions_per_block);
   if (axis.kind != AxisKind::parallel_tiles) return length;
   if (axis.longest.empty() && axis.extent.is_static())
     return std::to_string((axis.extent.value + axis.tile - 1) / axis.tile);
@@ -154,7 +166,9 @@ std::string KernelPrinter::blocks_along(AxisId id) const {
 void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool needs_count) {
   const Axis& axis = f_[id];
   const bool tiled = axis.kind == AxisKind::parallel_tiles, walked = id == walked_axis();
-  const std::string name = names_.unique(tiled ? axis.name + "_tile" : walked ? axis.name + "_run" : axis.name);
+  const std::string name = names_.unique(tiled    ? axis.name + "_tile"
+                                         : walked ? axis.name + "_run"
+                                                  : axis.name);
   std::string count = blocks_along(id);
   if (needs_count || axis.descending) {
     // Unsigned numbers divide in half the instructions.
@@ -169,7 +183,8 @@ void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool 
     walked_begin_ = names_.unique(axis.name + "_begin");
     walked_end_ = names_.unique(axis.name + "_end");
     out_.line("const int {} = {} * {};", walked_begin_, name, schedule_.positions_per_block);
-    out_.line("const int {} = fc::min({} + {}, {});", walked_end_, walked_begin_, schedule_.positions_per_block, extent(id));
+    out_.line("const int {} = fc::min({} + {}, {});", walked_end_, walked_begin_,
+              schedule_.positions_per_block, extent(id));
     return;
   }
   begins_[id.index] = name;

@@ -16,7 +16,8 @@ bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 |
 /// The names that follow "fc::" in the body.
 std::set<std::string_view> used_names(std::string_view body) {
   std::set<std::string_view> names;
-  for (std::size_t at = body.find("fc::"); at != std::string_view::npos; at = body.find("fc::", at)) {
+  for (std::size_t at = body.find("fc::"); at != std::string_view::npos;
+       at = body.find("fc::", at)) {
     at += 4;
     std::size_t end = at;
     while (end < body.size() && is_word(body[end])) ++end;
@@ -27,7 +28,8 @@ std::set<std::string_view> used_names(std::string_view body) {
 
 /// Whether the file defines the name: "FC_DEVICE <type> name(" or "struct name ".
 bool defines(std::string_view file, std::string_view name) {
-  for (std::size_t at = file.find(name); at != std::string_view::npos; at = file.find(name, at + 1)) {
+  for (std::size_t at = file.find(name); at != std::string_view::npos;
+       at = file.find(name, at + 1)) {
     const char before = at ? file[at - 1] : ' ';
     const std::size_t end = at + name.size();
     const char after = end < file.size() ? file[end] : ' ';

@@ -1,9 +1,10 @@
 // A block without a producer: loops that fill rings ahead of the products that read them.
 //
-// Such a loop has a place of its own for every ring, the tile that it gets next. One thread asks for as many as there
-// are slots where the loop stands, and for one more wherever a slot is released. There it needs to ask nobody: its own
-// wait has seen the last product on the slot land, and a product of a warpgroup lands for all four warps. Which tile is
-// next, which may take a while among surveyed ones, it finds out while it would wait for that product anyway.
+// Such a loop has a place of its own for every ring, the tile that it gets next. One thread asks
+// for as many as there are slots where the loop stands, and for one more wherever a slot is
+// released. There it needs to ask nobody: its own wait has seen the last product on the slot land,
+// and a product of a warpgroup lands for all four warps. Which tile is next, which may take a while
+// among surveyed ones, it finds out while it would wait for that product anyway.
 #include <utility>
 
 #include "codegen/print/kernel_printer.h"
@@ -29,7 +30,8 @@ void KernelPrinter::print_ahead(const Op& loop) {
   }
   auto one = out_.block("if (thread == 0)");
   Writer::Scopes rounds;
-  if (loop.count > 1) rounds.push_back(out_.block("for (int slot = 0; slot < {}; ++slot)", loop.count));
+  if (loop.count > 1)
+    rounds.push_back(out_.block("for (int slot = 0; slot < {}; ++slot)", loop.count));
   for (const Ring* ring : rings) {
     out_.line("{};", to_next_tile(loop, ring->next));
     print_next_fill(*ring, loop.count > 1 ? "slot" : "", "");
@@ -43,7 +45,8 @@ void KernelPrinter::print_next_tiles() {
 }
 
 /// Fills a slot with the tile that its ring gets next, if there is one.
-void KernelPrinter::print_next_fill(const Ring& ring, const std::string& slot, const std::string& where) {
+void KernelPrinter::print_next_fill(const Ring& ring, const std::string& slot,
+                                    const std::string& where) {
   const Op& loop = *ring.loop;
   auto more = out_.block("if ({}{})", where, is_tile(loop, ring.next));
   const auto outer_begins = begins_;

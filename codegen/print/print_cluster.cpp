@@ -1,4 +1,5 @@
-// What blocks of a cluster give each other: every warp's rows go to one block, warp after warp in turn.
+// What blocks of a cluster give each other: every warp's rows go to one block, warp after warp in
+// turn.
 #include "codegen/analysis/shared_use.h"
 #include "codegen/print/kernel_printer.h"
 
@@ -11,19 +12,22 @@ void KernelPrinter::print_part() {
   out_.line("const int {} = fc::block_x() % {};", part_, source_.cluster);
 }
 
-/// Of the warps whose rows a block gets, the n-th finds them behind those of n others, and not behind those of
-/// all warps before it.
+/// Of the warps whose rows a block gets, the n-th finds them behind those of n others, and not
+/// behind those of all warps before it.
 std::string KernelPrinter::moved_rows(const Buffer& buffer) const {
-  const int warps = schedule_.consumer_threads() / 32, rows_of = (warps + source_.cluster - 1) / source_.cluster;
+  const int warps = schedule_.consumer_threads() / 32,
+            rows_of = (warps + source_.cluster - 1) / source_.cluster;
   return fmt::format("(warp - warp / {}) * {}", source_.cluster, buffer.slot_bytes() / rows_of);
 }
 
-/// Where this block's slot for the rows of a warp lies, in the memory of the block that puts them together.
+/// Where this block's slot for the rows of a warp lies, in the memory of the block that puts them
+/// together.
 std::string KernelPrinter::given_address(const Op& give) const {
   const Buffer& buffer = f_[give.buffer];
-  // Rows are moved behind the mapping: in front of it the difference may lie before all shared memory.
-  return fmt::format("fc::peer_address({}, warp % {}) - {}", chunk_base(buffer, part_), source_.cluster,
-                     moved_rows(buffer));
+  // Rows are moved behind the mapping: in front of it the difference may lie before all shared
+  // memory.
+  return fmt::format("fc::peer_address({}, warp % {}) - {}", chunk_base(buffer, part_),
+                     source_.cluster, moved_rows(buffer));
 }
 
 std::string KernelPrinter::peer_address(const Op& peer) const {

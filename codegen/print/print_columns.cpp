@@ -1,5 +1,6 @@
-// Steps that go over the columns of tiles strip by strip: each over so many columns at a time, one behind the other.
-// No strip is moved over the end of another (fc::hold_order), or the compiler would put them in an order of its own.
+// Steps that go over the columns of tiles strip by strip: each over so many columns at a time, one
+// behind the other. No strip is moved over the end of another (fc::hold_order), or the compiler
+// would put them in an order of its own.
 #include <algorithm>
 
 #include "codegen/print/kernel_printer.h"
@@ -18,11 +19,14 @@ std::vector<ColumnStep> KernelPrinter::columns_at(BlockId block, std::size_t fir
     if (kind_of(op.code) == OpKind::source || deferred_.count(at)) continue;
     const ValueId result = op.results.size() == 1 ? op.results[0] : ValueId{};
     if (folded_.count(result)) continue;
-    if (column_work(f_, op) == ColumnWork::none || guarded_.count(result) || tanhs_.count(result)) break;
+    if (column_work(f_, op) == ColumnWork::none || guarded_.count(result) || tanhs_.count(result))
+      break;
     positions.push_back(at);
   }
   std::vector<ColumnStep> steps = column_steps(f_, block, positions);
-  if (steps.size() < 2 || columns_of(block, steps[0]).fragments <= fragments_of_strip(block, steps[0])) return {};
+  if (steps.size() < 2 ||
+      columns_of(block, steps[0]).fragments <= fragments_of_strip(block, steps[0]))
+    return {};
   return steps;
 }
 
@@ -49,14 +53,21 @@ std::size_t KernelPrinter::print_columns(BlockId block, const std::vector<Column
     std::string parts;         ///< of a reduction
   };
   std::vector<Begun> begun;
-  const auto op_of = [&](const ColumnStep& step) -> const Op& { return f_[f_[block].ops[step.positions.back()]]; };
+  const auto op_of = [&](const ColumnStep& step) -> const Op& {
+    return f_[f_[block].ops[step.positions.back()]];
+  };
   for (const ColumnStep& step : steps) {
     position_ = step.positions.back();
     Begun& own = begun.emplace_back();
     switch (step.work) {
-      case ColumnWork::reduction: own.parts = start_reduction(op_of(step)); break;
-      case ColumnWork::packing: start_pack(op_of(step)); break;
-      default: own.locals = start_group(block, step.positions, position_ + 1, /*take_over=*/true);
+      case ColumnWork::reduction:
+        own.parts = start_reduction(op_of(step));
+        break;
+      case ColumnWork::packing:
+        start_pack(op_of(step));
+        break;
+      default:
+        own.locals = start_group(block, step.positions, position_ + 1, /*take_over=*/true);
     }
   }
 
@@ -70,14 +81,22 @@ std::size_t KernelPrinter::print_columns(BlockId block, const std::vector<Column
       if (strip < 0 || strip >= strips) continue;
       strip_ = Strip{strip * each, std::min((strip + 1) * each, all), all};
       const AxisLayout& columns = columns_of(block, steps[i]);
-      // Packing takes two fragments at a time, and other tiles than the first share theirs out as evenly as it goes.
-      const auto [from, to] = in_strip(steps[i].work == ColumnWork::packing ? columns.fragments / 2 : columns.fragments);
+      // Packing takes two fragments at a time, and other tiles than the first share theirs out as
+      // evenly as it goes.
+      const auto [from, to] = in_strip(steps[i].work == ColumnWork::packing ? columns.fragments / 2
+                                                                            : columns.fragments);
       if (from == to) continue;
-      out_.comment(fmt::format("{}, strip {} of {}", label(op_of(steps[i]).results[0]), strip + 1, strips));
+      out_.comment(
+          fmt::format("{}, strip {} of {}", label(op_of(steps[i]).results[0]), strip + 1, strips));
       switch (steps[i].work) {
-        case ColumnWork::reduction: reduce_elements(op_of(steps[i]), begun[i].parts); break;
-        case ColumnWork::packing: pack_elements(op_of(steps[i])); break;
-        default: print_nest(block, steps[i].positions, begun[i].locals);
+        case ColumnWork::reduction:
+          reduce_elements(op_of(steps[i]), begun[i].parts);
+          break;
+        case ColumnWork::packing:
+          pack_elements(op_of(steps[i]));
+          break;
+        default:
+          print_nest(block, steps[i].positions, begun[i].locals);
       }
     }
   }

@@ -56,10 +56,11 @@ void KernelPrinter::print_constant_tile(const Op& op, double value) {
   out_.comment(fmt::format("{} everywhere", number(value, DType::f32)));
   out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, "0"));
   {
-    auto words = out_.block("for (int word = thread; word < {}; word += {})", buffer.slot_bytes() / 4,
-                            schedule_.threads());
+    auto words = out_.block("for (int word = thread; word < {}; word += {})",
+                            buffer.slot_bytes() / 4, schedule_.threads());
     const std::string text = number(value, DType::f32);
-    out_.line("fc::store_shared({} + word * 4, fc::pack<{}>({}, {}));", name, element_type(buffer.dtype), text, text);
+    out_.line("fc::store_shared({} + word * 4, fc::pack<{}>({}, {}));", name,
+              element_type(buffer.dtype), text, text);
   }
   out_.line("fc::fence_async();");
 }
@@ -76,7 +77,7 @@ void KernelPrinter::print_to_shared(const Op& op) {
   out_.line("const fc::u32 {} = {};", storage_[value.index],
             op.count ? given_address(op)
             : over   ? chunk_base(f_[over], ring_names_[over].slot)
-                 : chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
+                     : chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
   Shape held = shape;
   if (op.shares.warps > 1) held.layouts.push_back(op.shares);
   Writer::Scopes scopes;
@@ -85,7 +86,8 @@ void KernelPrinter::print_to_shared(const Op& op) {
   scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, false));
   const std::string address =
       fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape));
-  const std::string array = storage_[from.index], store = op.count ? "fc::store_peer" : "fc::store_shared";
+  const std::string array = storage_[from.index],
+                    store = op.count ? "fc::store_peer" : "fc::store_shared";
   if (shape.axes.size() == 1) {
     scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, false));
     out_.line("{}<1>({}, &{}[i][e]);", store, address, array);
@@ -139,7 +141,9 @@ void KernelPrinter::print_from_shared(const Op& op) {
                : given    ? fmt::format("{} of block {}", label(value), op.count)
                           : fmt::format("{} in rows", label(value)));
   declare(value);
-  const std::string base = shares > 1 ? chunk_base(buffer, "0") : given ? peer_address(op) : storage_[from.index];
+  const std::string base = shares > 1 ? chunk_base(buffer, "0")
+                           : given    ? peer_address(op)
+                                      : storage_[from.index];
   Writer::Scopes scopes;
   scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, shares > 1));
   std::string element = fmt::format("{}[i]", storage_[value.index]);

@@ -1,4 +1,5 @@
-// Products of m16n8k16: fragments of both operands by ldmatrix, one instruction a 16 x 8 x 16 block.
+// Products of m16n8k16: fragments of both operands by ldmatrix, one instruction a 16 x 8 x 16
+// block.
 #include "codegen/analysis/shared_use.h"
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
@@ -33,7 +34,9 @@ std::string matrix_address(const std::string& base, const Buffer& buffer, const 
                      base, row, column, row_step, column_step);
 }
 
-std::string plus(const std::string& a, const std::string& b) { return a == "0" ? b : a + " + " + b; }
+std::string plus(const std::string& a, const std::string& b) {
+  return a == "0" ? b : a + " + " + b;
+}
 
 std::string times(const std::string& index, int step) {
   return index == "0" ? "0" : step == 1 ? index : fmt::format("{} * {}", index, step);
@@ -47,15 +50,15 @@ std::string KernelPrinter::warp_base(const AxisLayout& layout) {
   return fmt::format("{} * {}", warp_number(layout), layout.fragments * layout.fragment_size());
 }
 
-/// The address a lane gives for the left operand's 16 x 16 block at (fragment, step). The four 8 x 8
-/// matrices come in the order of the instruction's registers: down first, then right.
+/// The address a lane gives for the left operand's 16 x 16 block at (fragment, step). The four 8 x
+/// 8 matrices come in the order of the instruction's registers: down first, then right.
 std::string KernelPrinter::left_address(const SharedOperand& a, const AxisLayout& rows,
                                         const std::string& fragment,
                                         const std::string& step) const {
   const std::string row = times(fragment, 16), inner = times(step, 16);
   if (!a.transposed)
-    return matrix_address(a.base, *a.buffer, plus(warp_base(rows), "lane % 16"), "lane / 16 * 8", row,
-                          inner);
+    return matrix_address(a.base, *a.buffer, plus(warp_base(rows), "lane % 16"), "lane / 16 * 8",
+                          row, inner);
   return matrix_address(a.base, *a.buffer, "lane % 8 + lane / 16 * 8", "lane / 8 % 2 * 8", inner,
                         plus(warp_base(rows), row));
 }
@@ -125,10 +128,10 @@ void KernelPrinter::print_dot(const Op& op) {
   auto across = out_.unrolled("j", columns.fragments / 2);
   out_.line("fc::u32 b[4];");
   if (b.transposed)
-    out_.line("fc::load_matrices(b, {});",
-              matrix_address(b.base, *b.buffer,
-                             plus(warp_base(columns), "lane % 8 + lane / 16 * 8"),
-                             "lane / 8 % 2 * 8", "j * 16", plus(first, "k * 16")));
+    out_.line(
+        "fc::load_matrices(b, {});",
+        matrix_address(b.base, *b.buffer, plus(warp_base(columns), "lane % 8 + lane / 16 * 8"),
+                       "lane / 8 % 2 * 8", "j * 16", plus(first, "k * 16")));
   else
     out_.line("fc::load_matrices_transposed(b, {});",
               matrix_address(b.base, *b.buffer, plus(first, "lane % 16"), "lane / 16 * 8", "k * 16",

@@ -203,7 +203,8 @@ void KernelPrinter::print_lazy_scaling(BlockId block, std::size_t position) {
   const Op& op = f_[f_[block].ops[position]];
   const std::size_t k = f_[op.operands[0]].type.axes.size() == 1 ? 0 : 1;
   const ValueId factor = op.operands[k], from = op.operands[1 - k];
-  if (!dies_at(from, position) || storage_[from.index].empty() || is_source(from) || is_source(factor)) {
+  if (!dies_at(from, position) || storage_[from.index].empty() || is_source(from) ||
+      is_source(factor)) {
     emit_group(block, {position}, position + 1, true);
     return;
   }
@@ -211,7 +212,8 @@ void KernelPrinter::print_lazy_scaling(BlockId block, std::size_t position) {
   std::string ones;
   for (int i = 0; i < shape.layouts[0].fragments; ++i)
     for (int e = 0; e < shape.layouts[0].slots; ++e)
-      ones += fmt::format("{}{}[{}][{}] == 1.f", ones.empty() ? "" : " && ", storage_[factor.index], i, e);
+      ones += fmt::format("{}{}[{}][{}] == 1.f", ones.empty() ? "" : " && ", storage_[factor.index],
+                          i, e);
   auto guard = out_.block("if (!fc::all_lanes({}))", ones);
   emit_group(block, {position}, position + 1, true);
 }
@@ -226,10 +228,11 @@ bool KernelPrinter::rounded_by_consumers(ValueId value) const {
   return all;
 }
 
-/// An integer made of positions and scalars, as a part that is the same for all elements of a row that a thread
-/// holds and the rest, a constant of the unrolled loops. One conversion a row then does for all of it: the sum
-/// of both, as floats, is at most a rounding off, and exact up to 2^24.
-std::optional<std::pair<std::string, std::string>> KernelPrinter::split_positions(ValueId value, const Cursor& cursor) {
+/// An integer made of positions and scalars, as a part that is the same for all elements of a row
+/// that a thread holds and the rest, a constant of the unrolled loops. One conversion a row then
+/// does for all of it: the sum of both, as floats, is at most a rounding off, and exact up to 2^24.
+std::optional<std::pair<std::string, std::string>> KernelPrinter::split_positions(
+    ValueId value, const Cursor& cursor) {
   const Op* op = f_.definition(value);
   if (f_[value].type.dtype != DType::i32) return std::nullopt;
   if (f_[value].type.is_scalar()) return std::pair(scalar(value), std::string("0"));
@@ -239,21 +242,25 @@ std::optional<std::pair<std::string, std::string>> KernelPrinter::split_position
       if (cursor.axes[k] != op->axis) continue;
       const AxisLayout& layout = cursor.layouts[k];
       // Columns lie in the unrolled loops; a row's own fragment and slot stay with its base.
-      if (k + 1 < cursor.axes.size()) return std::pair("(" + position(op->axis, layout, cursor) + ")", std::string("0"));
+      if (k + 1 < cursor.axes.size())
+        return std::pair("(" + position(op->axis, layout, cursor) + ")", std::string("0"));
       Cursor start = cursor;
       start.fragments[k] = start.slots[k] = "0";
       std::string offset;
       const auto add = [&](const std::string& index, int step) {
-        if (index != "0") offset += fmt::format("{}{} * {}", offset.empty() ? "" : " + ", index, step);
+        if (index != "0")
+          offset += fmt::format("{}{} * {}", offset.empty() ? "" : " + ", index, step);
       };
       add(cursor.fragments[k], layout.fragment_size());
       add(cursor.slots[k], layout.slot_stride);
-      return std::pair("(" + position(op->axis, layout, start) + ")", offset.empty() ? "0" : "(" + offset + ")");
+      return std::pair("(" + position(op->axis, layout, start) + ")",
+                       offset.empty() ? "0" : "(" + offset + ")");
     }
     return std::nullopt;
   }
   if (op->code != OpCode::add && op->code != OpCode::sub) return std::nullopt;
-  const auto a = split_positions(op->operands[0], cursor), b = split_positions(op->operands[1], cursor);
+  const auto a = split_positions(op->operands[0], cursor),
+             b = split_positions(op->operands[1], cursor);
   if (!a || !b) return std::nullopt;
   const char sign = op->code == OpCode::add ? '+' : '-';
   const auto join = [&](const std::string& x, const std::string& y) {
@@ -269,8 +276,9 @@ void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& po
 }
 
 /// Gives the values of a group that are read behind it their arrays; returns the others.
-std::set<ValueId> KernelPrinter::start_group(BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
-                                             bool take_over) {
+std::set<ValueId> KernelPrinter::start_group(BlockId block,
+                                             const std::vector<std::size_t>& positions,
+                                             std::size_t end, bool take_over) {
   const auto& ops = f_[block].ops;
   const Shape shape = shape_of(f_[ops[positions[0]]].results[0]);
 
@@ -303,22 +311,26 @@ std::set<ValueId> KernelPrinter::start_group(BlockId block, const std::vector<st
   return locals;
 }
 
-/// A comparison of a column's position with something that is the same along the row: constants of the unrolled
-/// loops against a number a row, so that an element costs one instruction.
-std::optional<std::string> KernelPrinter::compare_positions(const Op& op, const std::vector<std::string>& operands,
-                                                            const Cursor& cursor) {
-  if (op.code != OpCode::lt && op.code != OpCode::le && op.code != OpCode::gt && op.code != OpCode::ge)
+/// A comparison of a column's position with something that is the same along the row: constants of
+/// the unrolled loops against a number a row, so that an element costs one instruction.
+std::optional<std::string> KernelPrinter::compare_positions(
+    const Op& op, const std::vector<std::string>& operands, const Cursor& cursor) {
+  if (op.code != OpCode::lt && op.code != OpCode::le && op.code != OpCode::gt &&
+      op.code != OpCode::ge)
     return std::nullopt;
   for (std::size_t k : {0, 1}) {
     const ValueId column = op.operands[k], other = op.operands[1 - k];
     const Op* index = f_.definition(column);
-    if (!index || index->code != OpCode::index || index->axis != cursor.axes.back() || f_[other].type.has(index->axis))
+    if (!index || index->code != OpCode::index || index->axis != cursor.axes.back() ||
+        f_[other].type.has(index->axis))
       continue;
     const auto parts = split_positions(column, cursor);
     if (!parts || parts->second == "0") continue;
-    // No position is negative, so what is below -1 may as well be that, and the difference is in range.
+    // No position is negative, so what is below -1 may as well be that, and the difference is in
+    // range.
     const bool has_room = leaves_room(f_, other, index->axis);
-    const std::string bound = has_room ? operands[1 - k] : fmt::format("fc::max({}, -1)", operands[1 - k]);
+    const std::string bound =
+        has_room ? operands[1 - k] : fmt::format("fc::max({}, -1)", operands[1 - k]);
     std::vector<std::string> compared(2);
     compared[k] = parts->second;
     compared[1 - k] = fmt::format("({} - {})", bound, parts->first);
@@ -331,8 +343,8 @@ std::optional<std::string> KernelPrinter::compare_positions(const Op& op, const 
 void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& positions,
                                const std::set<ValueId>& locals) {
   const auto& ops = f_[block].ops;
-  // A scalar times positions is the scalar times each of their parts: the row's is taken once, and joins the
-  // other in one instruction.
+  // A scalar times positions is the scalar times each of their parts: the row's is taken once, and
+  // joins the other in one instruction.
   std::map<ValueId, std::pair<std::string, std::string>> split;
   const auto scales = [&](const Op* reader, ValueId positions_of) {
     if (!reader || reader->code != OpCode::mul || !locals.count(positions_of)) return false;
@@ -340,12 +352,14 @@ void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& po
   };
 
   Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(f_[ops[positions[0]]].results[0]), scopes, positions.size() > 1);
+  const Cursor cursor =
+      open_loops(shape_of(f_[ops[positions[0]]].results[0]), scopes, positions.size() > 1);
   for (std::size_t at : positions) {
     const Op& op = f_[ops[at]];
     const ValueId value = op.results[0];
     std::vector<std::string> operands;
-    for (ValueId operand : op.operands) operands.push_back(split.count(operand) ? "" : element(operand, cursor));
+    for (ValueId operand : op.operands)
+      operands.push_back(split.count(operand) ? "" : element(operand, cursor));
     std::string text =
         op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_consumers(value)
             ? operands[0]
@@ -353,18 +367,20 @@ void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& po
                                   : expression(op, operands);
     if (const auto comparison = compare_positions(op, operands, cursor)) text = *comparison;
     if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
-      if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->second != "0") {
+      if (const auto parts = split_positions(op.operands[0], cursor);
+          parts && parts->second != "0") {
         if (scales(only_reader(block, value), value)) {
           split[value] = *parts;
           continue;
         }
-        text = fmt::format("(static_cast<float>({}) + static_cast<float>({}))", parts->first, parts->second);
+        text = fmt::format("(static_cast<float>({}) + static_cast<float>({}))", parts->first,
+                           parts->second);
       }
     for (std::size_t k : {0, 1})
       if (op.code == OpCode::mul && split.count(op.operands[k])) {
         const auto& [row, column] = split[op.operands[k]];
-        text = fmt::format("fc::fma({0}, static_cast<float>({2}), {0} * static_cast<float>({1}))", operands[1 - k], row,
-                           column);
+        text = fmt::format("fc::fma({0}, static_cast<float>({2}), {0} * static_cast<float>({1}))",
+                           operands[1 - k], row, column);
       }
     if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
     if (locals.count(value)) {
@@ -383,7 +399,8 @@ std::string KernelPrinter::carried_array(ValueId value) const {
   if (yield.code != OpCode::yield) return {};
   for (std::size_t i = 0; i < yield.operands.size() && i + 1 < f_[block_].arguments.size(); ++i) {
     const ValueId argument = f_[block_].arguments[i + 1];
-    if (yield.operands[i] == value && last_use_[argument.index] < position_) return storage_[argument.index];
+    if (yield.operands[i] == value && last_use_[argument.index] < position_)
+      return storage_[argument.index];
   }
   return {};
 }
@@ -404,7 +421,8 @@ void KernelPrinter::start_pack(const Op& op) {
     storage_[value.index] = names_.unique(f_[value].name.empty() ? x + "_operand" : f_[value].name);
   out_.comment(fmt::format("{}: {} as a left operand", storage_[value.index], x));
   if (!takes_over)
-    out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, columns.fragments / 2);
+    out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments,
+              columns.fragments / 2);
 }
 
 void KernelPrinter::pack_elements(const Op& op) {

@@ -21,8 +21,8 @@ std::size_t dim_of(const Op& op, AxisId axis) {
 
 }  // namespace
 
-/// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since nobody
-/// has checked the numbers. A block beyond the part leaves, all threads together.
+/// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since
+/// nobody has checked the numbers. A block beyond the part leaves, all threads together.
 void KernelPrinter::print_place(const Op& op) {
   const Axis& axis = f_[op.axis];
   const std::string dimension = extent_text(axis.extent);
@@ -43,8 +43,8 @@ void KernelPrinter::print_place(const Op& op) {
     out_.line("if ({} >= {}) return;", begin(op.axis), part.length);
 }
 
-/// A pointer to the tensor at the access's scalar positions and at the parts of its ragged axes; one
-/// variable for equal accesses.
+/// A pointer to the tensor at the access's scalar positions and at the parts of its ragged axes;
+/// one variable for equal accesses.
 std::string KernelPrinter::source_pointer(const Op& op) {
   const Tensor& tensor = f_[op.tensor];
   std::string text = fmt::format("p.{}", tensor.name);
@@ -65,15 +65,20 @@ std::string KernelPrinter::source_pointer(const Op& op) {
 
 std::string_view KernelPrinter::element_type(DType dtype) {
   switch (dtype) {
-    case DType::f16: return "fc::f16";
-    case DType::bf16: return "fc::bf16";
-    case DType::f32: return "float";
-    default: return "int";
+    case DType::f16:
+      return "fc::f16";
+    case DType::bf16:
+      return "fc::bf16";
+    case DType::f32:
+      return "float";
+    default:
+      return "int";
   }
 }
 
-/// A tile cut as prelude/shared_tile.cuh cuts it: panels of 64 columns, then one of 32 and one of 16.
-/// Neighbouring threads take neighbouring chunks of one panel's row, so that they write whole lines.
+/// A tile cut as prelude/shared_tile.cuh cuts it: panels of 64 columns, then one of 32 and one
+/// of 16. Neighbouring threads take neighbouring chunks of one panel's row, so that they write
+/// whole lines.
 std::vector<KernelPrinter::ChunkLoop> KernelPrinter::chunk_loops(const Buffer& buffer) const {
   std::vector<ChunkLoop> loops;
   const auto add = [&](int first_column, int width, int panels) {
@@ -93,9 +98,9 @@ std::string KernelPrinter::chunk_base(const Buffer& buffer, const std::string& s
   return text;
 }
 
-/// Loops over the thread's chunks of a tile in global memory. The pointer `walker` steps down the rows:
-/// with one address and one step alive, nothing but them is worth keeping in registers over a loop.
-/// `body` sees `row`, `column`, `i` and, past the first, `panel`.
+/// Loops over the thread's chunks of a tile in global memory. The pointer `walker` steps down the
+/// rows: with one address and one step alive, nothing but them is worth keeping in registers over a
+/// loop. `body` sees `row`, `column`, `i` and, past the first, `panel`.
 template <class Body>
 void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& pointer_type,
                                    const std::string& walker, const std::string& start,
@@ -121,12 +126,13 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
       // Eight rows down the swizzle repeats, and the offset changes by a constant.
       const std::string panel = loop.panels > 1 ? "panel * 64" : std::to_string(loop.first_column);
       const bool repeats = rows % 8 == 0 && rounds > 1;
-      std::string offset = fmt::format("fc::panel_chunk_offset<{}, {}>({}, column, {})", buffer.rows,
-                                       buffer.columns,
-                                       repeats || rounds == 1 ? "row" : fmt::format("row + i * {}", rows), panel);
+      std::string offset =
+          fmt::format("fc::panel_chunk_offset<{}, {}>({}, column, {})", buffer.rows, buffer.columns,
+                      repeats || rounds == 1 ? "row" : fmt::format("row + i * {}", rows), panel);
       if (repeats) offset += fmt::format(" + i * {}", rows * loop.width * 2);
       if (buffer.pitch) {
-        offset = fmt::format("(row * {} + column{}) * 2", buffer.pitch, loop.panels > 1 ? across : first);
+        offset = fmt::format("(row * {} + column{}) * 2", buffer.pitch,
+                             loop.panels > 1 ? across : first);
         if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * 2);
       }
       body(Chunk{rounds > 1 ? fmt::format("i * {} < rows_left", rows) : "rows_left > 0",
@@ -136,7 +142,8 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
   }
 }
 
-/// The stride between the `rows` rows of a tile, in 32 bits: a launch refuses one that does not fit.
+/// The stride between the `rows` rows of a tile, in 32 bits: a launch refuses one that does not
+/// fit.
 std::string KernelPrinter::row_stride(TensorId tensor, std::size_t dim, int rows) {
   const std::string text = stride(tensor, dim);
   if (text == "1") return text;
@@ -158,15 +165,15 @@ void KernelPrinter::print_copy(const Op& op) {
   const Axis &rows = f_[axes[0]], &columns = f_[axes[1]];
   const std::size_t row_dim = dim_of(op, axes[0]), column_dim = dim_of(op, axes[1]);
   if (column_dim + 1 != op.coordinates.size())
-    throw SpecError({fmt::format("a product of {} along dimension {}", f_[op.tensor].name, column_dim),
-                     "16-byte copies need neighbouring elements in the last axis of the tile",
-                     "index the last dimension with the tile's last axis, and transpose the tile",
-                     op.where});
+    throw SpecError(
+        {fmt::format("a product of {} along dimension {}", f_[op.tensor].name, column_dim),
+         "16-byte copies need neighbouring elements in the last axis of the tile",
+         "index the last dimension with the tile's last axis, and transpose the tile", op.where});
   if (columns.ragged)
-    throw SpecError({fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name,
-                                 columns.name),
-                     "16-byte copies need rows that begin at a multiple of 8 elements",
-                     "index the last dimension with an axis that is not ragged", op.where});
+    throw SpecError(
+        {fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name, columns.name),
+         "16-byte copies need rows that begin at a multiple of 8 elements",
+         "index the last dimension with an axis that is not ragged", op.where});
   require_alignment(op.tensor, 16);
 
   const bool in_loop = !op.operands.empty();
@@ -198,23 +205,24 @@ void KernelPrinter::print_copy(const Op& op) {
   const std::string target = chunk_base(buffer, in_loop ? scalar(op.operands[1]) : "0");
   const std::string type = fmt::format("const {}*", element_type(buffer.dtype));
   const std::string step = row_stride(op.tensor, row_dim, buffer.rows);
-  for_each_chunk(buffer, type, "source", tile, step, rows.may_overrun() ? left : "", [&](const Chunk& at) {
-    std::string bytes = "16";
-    if (columns.may_overrun()) {
-      const bool whole_chunks = columns.fixed_length().value_or(1) % 8 == 0;
-      bytes = whole_chunks
-                  ? fmt::format("{} < {} ? 16 : 0", at.column, right)
-                  : fmt::format("fc::max(0, fc::min(8, {} - ({}))) * 2", right, at.column);
-    }
-    if (rows.may_overrun()) {
-      if (bytes == "16")
-        bytes = fmt::format("{} ? 16 : 0", at.row_exists);
-      else
-        bytes = fmt::format("{} ? ({}) : 0", at.row_exists, bytes);
-    }
-    out_.line("fc::copy_{}({} + {}, {}, {});", async ? "async" : "chunk", target, at.offset, at.pointer,
-              bytes);
-  });
+  for_each_chunk(
+      buffer, type, "source", tile, step, rows.may_overrun() ? left : "", [&](const Chunk& at) {
+        std::string bytes = "16";
+        if (columns.may_overrun()) {
+          const bool whole_chunks = columns.fixed_length().value_or(1) % 8 == 0;
+          bytes = whole_chunks
+                      ? fmt::format("{} < {} ? 16 : 0", at.column, right)
+                      : fmt::format("fc::max(0, fc::min(8, {} - ({}))) * 2", right, at.column);
+        }
+        if (rows.may_overrun()) {
+          if (bytes == "16")
+            bytes = fmt::format("{} ? 16 : 0", at.row_exists);
+          else
+            bytes = fmt::format("{} ? ({}) : 0", at.row_exists, bytes);
+        }
+        out_.line("fc::copy_{}({} + {}, {}, {});", async ? "async" : "chunk", target, at.offset,
+                  at.pointer, bytes);
+      });
 }
 
 void KernelPrinter::print_store(const Op& op) {
@@ -234,15 +242,18 @@ void KernelPrinter::print_store(const Op& op) {
     print_access(op, op.operands[0], true);
 }
 
-/// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row. Only beside
-/// wgmma, whose blocks have no place for the tile in shared memory, or are to keep it for the next one.
+/// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row.
+/// Only beside wgmma, whose blocks have no place for the tile in shared memory, or are to keep it
+/// for the next one.
 bool KernelPrinter::stores_by_quads(const Op& op) const {
   const Value& value = f_[op.operands[0]];
-  if (schedule_.instruction != Instruction::wgmma || !is_half(value.type.dtype) || value.home.axes.size() != 2)
+  if (schedule_.instruction != Instruction::wgmma || !is_half(value.type.dtype) ||
+      value.home.axes.size() != 2)
     return false;
   const AxisLayout &rows = value.home.axes[0], &columns = value.home.axes[1];
-  return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 && columns.lanes == 4 &&
-         columns.warps == 1 && columns.fragments % 4 == 0 && rows.lanes == 8 && rows.slots == 2;
+  return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 &&
+         columns.lanes == 4 && columns.warps == 1 && columns.fragments % 4 == 0 &&
+         rows.lanes == 8 && rows.slots == 2;
 }
 
 void KernelPrinter::print_quad_store(const Op& op) {
@@ -258,16 +269,19 @@ void KernelPrinter::print_quad_store(const Op& op) {
   if (rows.fragments > 1) scopes.push_back(out_.unrolled("i", rows.fragments));
   scopes.push_back(out_.unrolled("r", 2));
   const std::string i = rows.fragments > 1 ? "i" : "0";
-  const std::string row = fmt::format("{} + {}{} + r * 8", begin(axes[0]), lane_offset(axes[0], rows),
-                                      rows.fragments > 1 ? " + i * 16" : "");
+  const std::string row =
+      fmt::format("{} + {}{} + r * 8", begin(axes[0]), lane_offset(axes[0], rows),
+                  rows.fragments > 1 ? " + i * 16" : "");
   out_.line("const int row = {};", row);
-  out_.line("{}* const line = {} + row * {} + {};", type, pointer, stride(op.tensor, dim_of(op, axes[0])), begin(axes[1]));
+  out_.line("{}* const line = {} + row * {} + {};", type, pointer,
+            stride(op.tensor, dim_of(op, axes[0])), begin(axes[1]));
   scopes.push_back(out_.unrolled("j", columns.fragments / 4));
   out_.line("fc::u32 word[4];");
   {
     auto pack = out_.unrolled("n", 4, false);
-    out_.line("word[n] = fc::pack<{0}>({1}[{2}][j * 4 + n][2 * r], {1}[{2}][j * 4 + n][2 * r + 1]);", type,
-              storage_[value.index], i);
+    out_.line(
+        "word[n] = fc::pack<{0}>({1}[{2}][j * 4 + n][2 * r], {1}[{2}][j * 4 + n][2 * r + 1]);",
+        type, storage_[value.index], i);
   }
   out_.line("fc::transpose_quad(word, lane);");
   out_.line("const int column = j * 32 + lane % 4 * 8;");
@@ -296,8 +310,8 @@ void KernelPrinter::print_staged_store(const Op& op) {
   const std::string pointer = source_pointer(op);
   out_.comment(fmt::format("store {}", f_[op.tensor].name));
   const std::string target = names_.unique(f_[op.tensor].name + "_target");
-  std::string start = fmt::format("{} + {} * {}", pointer, begin(axes[0]),
-                                  stride(op.tensor, dim_of(op, axes[0])));
+  std::string start =
+      fmt::format("{} + {} * {}", pointer, begin(axes[0]), stride(op.tensor, dim_of(op, axes[0])));
   if (begin(axes[1]) != "0") start += fmt::format(" + {}", begin(axes[1]));
   out_.line("{}* const {} = {};", element_type(buffer.dtype), target, start);
   const std::string step = row_stride(op.tensor, dim_of(op, axes[0]), buffer.rows);
@@ -337,8 +351,8 @@ void KernelPrinter::print_load(const Op& op) {
   print_access(op, value, false);
 }
 
-/// Registers to or from a tensor. Each element is moved by one thread; neighbouring slots move together
-/// where a constant length promises that they exist and are aligned.
+/// Registers to or from a tensor. Each element is moved by one thread; neighbouring slots move
+/// together where a constant length promises that they exist and are aligned.
 void KernelPrinter::print_access(const Op& op, ValueId tile, bool is_store) {
   const Shape shape = shape_of(tile);
   const std::string pointer = source_pointer(op);

@@ -54,17 +54,19 @@ void KernelPrinter::print_whole_reduction(const Op& op, const char* start) {
   print_lane_combination(op.code, name, shape.layouts[0]);
 }
 
-/// Whether partial results stand side by side: each element waits for the one before it in its own chain only.
-/// A sum keeps step with the exponentials it adds; a maximum everything waits for.
+/// Whether partial results stand side by side: each element waits for the one before it in its own
+/// chain only. A sum keeps step with the exponentials it adds; a maximum everything waits for.
 bool KernelPrinter::in_chains(const Op& op) const {
   const Shape shape = shape_of(op.operands[0]);
   return shape.axes.size() == 2 && shape.axes[1] == op.axis && schedule_.reduction_chains > 1 &&
-         op.code != OpCode::reduce_sum && shape.layouts[1].fragments % schedule_.reduction_chains == 0;
+         op.code != OpCode::reduce_sum &&
+         shape.layouts[1].fragments % schedule_.reduction_chains == 0;
 }
 
 std::string KernelPrinter::reduction_text(const Op& op) {
   const ValueId value = op.results[0];
-  return fmt::format("{} = {}({}, {}){}", f_[value].name.empty() ? name_of(op.code) : f_[value].name, name_of(op.code),
+  return fmt::format("{} = {}({}, {}){}",
+                     f_[value].name.empty() ? name_of(op.code) : f_[value].name, name_of(op.code),
                      label(op.operands[0]), f_[op.axis].name,
                      op.scope == ReductionScope::lane   ? ", each lane its share"
                      : op.scope == ReductionScope::warp ? ", each warp its share"
@@ -84,14 +86,15 @@ std::string KernelPrinter::start_reduction(const Op& op) {
   std::string parts;
   if (chained) {
     parts = names_.unique(storage_[value.index] + "_parts");
-    out_.line("{} {}[{}][{}][{}];", array_type(value), parts, rows.layouts[0].fragments, rows.layouts[0].slots,
-              schedule_.reduction_chains);
+    out_.line("{} {}[{}][{}][{}];", array_type(value), parts, rows.layouts[0].fragments,
+              rows.layouts[0].slots, schedule_.reduction_chains);
   }
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(rows, scopes);
   if (chained) scopes.push_back(out_.unrolled("c", schedule_.reduction_chains, false));
   out_.line("{} = {};",
-            chained ? fmt::format("{}[{}][{}][c]", parts, cursor.fragments[0], cursor.slots[0]) : element(value, cursor),
+            chained ? fmt::format("{}[{}][{}][c]", parts, cursor.fragments[0], cursor.slots[0])
+                    : element(value, cursor),
             combine.start);
   return parts;
 }
@@ -101,9 +104,10 @@ void KernelPrinter::reduce_elements(const Op& op, const std::string& parts) {
   const ValueId from = op.operands[0], value = op.results[0];
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(from), scopes);
-  const std::string target = parts.empty() ? element(value, cursor)
-                                           : fmt::format("{}[{}][{}][{} % {}]", parts, cursor.fragments[0], cursor.slots[0],
-                                                         cursor.fragments[1], schedule_.reduction_chains);
+  const std::string target =
+      parts.empty() ? element(value, cursor)
+                    : fmt::format("{}[{}][{}][{} % {}]", parts, cursor.fragments[0],
+                                  cursor.slots[0], cursor.fragments[1], schedule_.reduction_chains);
   out_.line("{} = {};", target, combined(op.code, target, element(from, cursor)));
 }
 
@@ -120,7 +124,8 @@ void KernelPrinter::finish_reduction(const Op& op, const std::string& parts) {
   for (int c = 1; c < schedule_.reduction_chains; ++c) all = combined(op.code, all, part(c));
   const std::string target = element(op.results[0], cursor);
   out_.line("{} = {};", target, all);
-  if (op.scope != ReductionScope::lane && along.lanes > 1) print_lane_combination(op.code, target, along);
+  if (op.scope != ReductionScope::lane && along.lanes > 1)
+    print_lane_combination(op.code, target, along);
 }
 
 /// Over the lanes that share a row, unless each keeps its share.

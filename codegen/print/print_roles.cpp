@@ -1,7 +1,7 @@
 // Producer and consumers, the rings between them, and what the copy engine moves.
 //
-// A role goes through its ring slot after slot. Which one is next, and the parity of the phase to wait for,
-// are two variables that a role keeps over all tiles it works on.
+// A role goes through its ring slot after slot. Which one is next, and the parity of the phase to
+// wait for, are two variables that a role keeps over all tiles it works on.
 #include <algorithm>
 #include <set>
 
@@ -17,7 +17,8 @@ namespace {
 
 constexpr int group_threads = 128;
 
-// Named barriers: one for the warps of each group to meet at, one for each group's turn, one for all consumers.
+// Named barriers: one for the warps of each group to meet at, one for each group's turn, one for
+// all consumers.
 std::string meeting() { return "1 + warp / 4"; }
 constexpr int first_turn = 5, clearing = 9;
 
@@ -35,7 +36,8 @@ std::size_t row_dimension(const Op& access) {
 /// The maps of all copies of whole tiles: one for every width of panel.
 void KernelPrinter::collect_tensor_maps() {
   for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-    const bool stores = op.code == OpCode::store && f_[op.operands[0]].home.space == Space::shared &&
+    const bool stores = op.code == OpCode::store &&
+                        f_[op.operands[0]].home.space == Space::shared &&
                         schedule_.copy == CopyInstruction::tma;
     if (op.code != OpCode::fill_slot && !stores) return;
     const Buffer& buffer = f_[stores ? f_.definition(op.operands[0])->buffer : op.buffer];
@@ -52,11 +54,12 @@ void KernelPrinter::collect_tensor_maps() {
                        "index the last dimension with an axis that is not ragged", op.where});
     require_alignment(op.tensor, 16);
     for (const ChunkLoop& panels : chunk_loops(buffer)) {
-      const TensorMapArgument map{static_cast<int>(op.tensor.index), static_cast<int>(row_dimension(op)),
-                                  stores ? 64 : buffer.rows, panels.width};
+      const TensorMapArgument map{static_cast<int>(op.tensor.index),
+                                  static_cast<int>(row_dimension(op)), stores ? 64 : buffer.rows,
+                                  panels.width};
       const auto same = [&](const TensorMapArgument& other) {
-        return other.tensor == map.tensor && other.row_dim == map.row_dim && other.rows == map.rows &&
-               other.width == map.width;
+        return other.tensor == map.tensor && other.row_dim == map.row_dim &&
+               other.rows == map.rows && other.width == map.width;
       };
       if (std::none_of(source_.tensor_maps.begin(), source_.tensor_maps.end(), same))
         source_.tensor_maps.push_back(map);
@@ -68,8 +71,9 @@ void KernelPrinter::collect_tensor_maps() {
 std::string KernelPrinter::map_name(std::size_t map) const {
   const auto& maps = source_.tensor_maps;
   std::string name = f_.tensors[static_cast<std::size_t>(maps[map].tensor)].name + "_tiles";
-  const bool first = std::none_of(maps.begin(), maps.begin() + static_cast<std::ptrdiff_t>(map),
-                                  [&](const TensorMapArgument& m) { return m.tensor == maps[map].tensor; });
+  const bool first =
+      std::none_of(maps.begin(), maps.begin() + static_cast<std::ptrdiff_t>(map),
+                   [&](const TensorMapArgument& m) { return m.tensor == maps[map].tensor; });
   return first ? name : fmt::format("{}_{}x{}", name, maps[map].rows, maps[map].width);
 }
 
@@ -83,7 +87,8 @@ std::string KernelPrinter::map_of(const Op& op, int rows, int width) const {
   throw InternalError("no tensor map for a copy");
 }
 
-/// The coordinates of a box, the dense dimension first: `row` and `column` are added to the tile's own.
+/// The coordinates of a box, the dense dimension first: `row` and `column` are added to the tile's
+/// own.
 std::string KernelPrinter::box_coordinates(const Op& op, const std::string& row,
                                            const std::string& column) {
   std::string text;
@@ -112,24 +117,28 @@ bool KernelPrinter::has_roles() const {
 /// In front of the roles: who waits for what, made ready by one thread.
 void KernelPrinter::print_ring_barriers() {
   const int groups = schedule_.consumer_threads() / group_threads;
-  out_.comment(schedule_.producer ? "where a ring's slots say that they are full, and that they are empty"
-                                  : "where a ring's slots say that they are full");
+  out_.comment(schedule_.producer
+                   ? "where a ring's slots say that they are full, and that they are empty"
+                   : "where a ring's slots say that they are full");
   struct Barriers {
     const Ring* ring;
     int stages, releases;  ///< how many arrive before a slot is empty
   };
   std::vector<Barriers> rings;
-  const auto declare_barriers = [&](Ring& ring, const std::string& name, int at, int stages, int releases) {
+  const auto declare_barriers = [&](Ring& ring, const std::string& name, int at, int stages,
+                                    int releases) {
     ring.full = names_.unique(name + "_full");
     rings.push_back({&ring, stages, releases});
     if (!schedule_.producer) return out_.line("const fc::u32 {} = shared + {};", ring.full, at);
     ring.empty = names_.unique(name + "_empty");
-    out_.line("const fc::u32 {} = shared + {}, {} = shared + {};", ring.full, at, ring.empty, at + 8 * stages);
+    out_.line("const fc::u32 {} = shared + {}, {} = shared + {};", ring.full, at, ring.empty,
+              at + 8 * stages);
   };
   for (const auto& [buffer, at] : rings_.at)
     declare_barriers(ring_names_[buffer], f_[buffer].name, at, f_[buffer].stages, groups);
   if (draws_tiles())
-    declare_barriers(drawn_, "drawn", rings_.drawn_at, RingBarriers::drawn_slots, schedule_.consumer_threads());
+    declare_barriers(drawn_, "drawn", rings_.drawn_at, RingBarriers::drawn_slots,
+                     schedule_.consumer_threads());
   {
     auto one = out_.block("if (thread == 0)");
     for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
@@ -139,7 +148,8 @@ void KernelPrinter::print_ring_barriers() {
       if (stages > 1) loop.push_back(out_.block("for (int slot = 0; slot < {}; ++slot)", stages));
       const std::string step = stages > 1 ? " + slot * 8" : "";
       out_.line("fc::init_mbarrier({}{}, 1);", ring->full, step);
-      if (schedule_.producer) out_.line("fc::init_mbarrier({}{}, {});", ring->empty, step, releases);
+      if (schedule_.producer)
+        out_.line("fc::init_mbarrier({}{}, {});", ring->empty, step, releases);
     }
     out_.line("fc::publish_mbarriers();");
   }
@@ -150,7 +160,8 @@ void KernelPrinter::print_ring_barriers() {
 void KernelPrinter::declare_ring_places(const Op& role) {
   std::set<BufferId> declared;
   for_each_op(f_, role.body, [&](const Op& op, BlockId) {
-    if ((op.code != OpCode::fill_slot && op.code != OpCode::await_slot) || !declared.insert(op.buffer).second)
+    if ((op.code != OpCode::fill_slot && op.code != OpCode::await_slot) ||
+        !declared.insert(op.buffer).second)
       return;
     Ring& ring = ring_names_[op.buffer];
     ring.phase = names_.unique(f_[op.buffer].name + "_phase");
@@ -172,9 +183,11 @@ void KernelPrinter::print_role(const Op& op) {
     out_.blank();
   }
   Writer::Scopes role;
-  if (schedule_.producer) role.push_back(produces ? out_.block("if (warp >= {})", warps) : out_.block("else"));
+  if (schedule_.producer)
+    role.push_back(produces ? out_.block("if (warp >= {})", warps) : out_.block("else"));
   if (split.producer)
-    out_.line("fc::{}_registers<{}>();", produces ? "shrink" : "grow", produces ? split.producer : split.consumer);
+    out_.line("fc::{}_registers<{}>();", produces ? "shrink" : "grow",
+              produces ? split.producer : split.consumer);
   const auto begins = begins_;
   const auto pointers = pointers_;
   {
@@ -192,7 +205,9 @@ void KernelPrinter::print_role(const Op& op) {
     if (schedule_.alternate) print_turns(op, false);
     // Shared memory is the block's until the copy engine has read it.
     bool stores = false;
-    for_each_op(f_, op.body, [&](const Op& inner, BlockId) { stores = stores || inner.code == OpCode::await_stores; });
+    for_each_op(f_, op.body, [&](const Op& inner, BlockId) {
+      stores = stores || inner.code == OpCode::await_stores;
+    });
     if (stores) out_.line("if (thread % {} == 0) fc::await_stores_read<0>();", group_threads);
   }
   begins_ = begins;
@@ -238,8 +253,9 @@ void KernelPrinter::print_boxes(const Op& op, const std::string& slot) {
     for (int panel = 0; panel < loop.panels; ++panel) {
       const int column = loop.first_column + panel * loop.width;
       const int offset = 2 * buffer.rows * column;
-      out_.line("fc::load_box({}{}, {}, {}, {});", target, offset ? fmt::format(" + {}", offset) : "",
-                map_of(op, buffer.rows, loop.width), full, box_coordinates(op, "0", std::to_string(column)));
+      out_.line("fc::load_box({}{}, {}, {}, {});", target,
+                offset ? fmt::format(" + {}", offset) : "", map_of(op, buffer.rows, loop.width),
+                full, box_coordinates(op, "0", std::to_string(column)));
     }
 }
 
@@ -254,24 +270,26 @@ void KernelPrinter::print_await_slot(const Op& op) {
   if (!op.operands.empty()) print_clearing(op, name);
 }
 
-/// Zeros in the rows of a tile beyond its axis: all consumers write them, and meet before anyone multiplies.
-/// A row's chunks fill its part of a panel, in whatever order.
+/// Zeros in the rows of a tile beyond its axis: all consumers write them, and meet before anyone
+/// multiplies. A row's chunks fill its part of a panel, in whatever order.
 void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
   const Buffer& buffer = f_[op.buffer];
   const AxisId rows = f_[op.results[0]].type.axes[0];
   const int threads = schedule_.consumer_threads();
   const std::string left = names_.unique(f_[rows].name + "_left");
-  out_.line("const int {} = {} - {} * {};", left, extent(rows), scalar(op.operands[0]), buffer.rows);
+  out_.line("const int {} = {} - {} * {};", left, extent(rows), scalar(op.operands[0]),
+            buffer.rows);
   auto beyond = out_.block("if ({} < {})", left, buffer.rows);
   out_.line("const float zeros[4] = {{}};");
   for (const ChunkLoop& loop : chunk_loops(buffer)) {
     const int line = loop.width * 2, panel = buffer.rows * line;
-    auto chunks = out_.block("for (int at = fc::max(0, {}) * {} + thread * 16; at < {}; at += {})", left, line,
-                             panel, threads * 16);
+    auto chunks = out_.block("for (int at = fc::max(0, {}) * {} + thread * 16; at < {}; at += {})",
+                             left, line, panel, threads * 16);
     const int first = 2 * buffer.rows * loop.first_column;
     Writer::Scopes panels;
     if (loop.panels > 1) panels.push_back(out_.unrolled("panel", loop.panels, false));
-    out_.line("fc::store_shared<4>({}{}{} + at, zeros);", tile, first ? fmt::format(" + {}", first) : "",
+    out_.line("fc::store_shared<4>({}{}{} + at, zeros);", tile,
+              first ? fmt::format(" + {}", first) : "",
               loop.panels > 1 ? fmt::format(" + panel * {}", panel) : "");
   }
   out_.line("fc::fence_async();");
@@ -288,11 +306,13 @@ void KernelPrinter::print_release(const Op& op) {
   Writer::Scopes otherwise;
   if (op.axis) {
     const auto& ops = f_[block_].ops;
-    const auto loop = std::find_if(ops.begin(), ops.end(), [&](OpId id) { return f_[id].once && f_[id].axis == op.axis; });
+    const auto loop = std::find_if(ops.begin(), ops.end(),
+                                   [&](OpId id) { return f_[id].once && f_[id].axis == op.axis; });
     const auto [first, last] = loop_bounds(f_[*loop]);
     // Between its bounds a survey may have found nothing.
-    otherwise.push_back(f_[*loop].buffer ? out_.block("if (!({}))", is_tile(f_[*loop], first_tile(f_[*loop])))
-                                         : out_.block("if ({} >= {})", first, last));
+    otherwise.push_back(f_[*loop].buffer
+                            ? out_.block("if (!({}))", is_tile(f_[*loop], first_tile(f_[*loop])))
+                            : out_.block("if ({} >= {})", first, last));
   }
   out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(ring.empty, ring.slot));
   print_next_slot(f_[op.buffer].stages, ring);
@@ -322,11 +342,12 @@ void KernelPrinter::print_turn(const Op& op) {
     out_.line("fc::signal({} + (warp / 4 + 1) % {}, {});", first_turn, groups, 2 * group_threads);
 }
 
-/// The first turn is the first group's, given to it by the last one; what the last round gives away in the end
-/// is taken there.
+/// The first turn is the first group's, given to it by the last one; what the last round gives away
+/// in the end is taken there.
 void KernelPrinter::print_turns(const Op& role, bool begin) {
   bool any = false;
-  for_each_op(f_, role.body, [&](const Op& op, BlockId) { any = any || op.code == OpCode::await_turn; });
+  for_each_op(f_, role.body,
+              [&](const Op& op, BlockId) { any = any || op.code == OpCode::await_turn; });
   if (!any) return;
   const int groups = schedule_.consumer_threads() / group_threads;
   if (begin)

@@ -1,6 +1,6 @@
 // Which tiles a loop visits: the survey that notes it, and the way from one such tile to the next.
-#include "codegen/print/kernel_printer.h"
 #include "codegen/passes/rewrite.h"
+#include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
 
@@ -9,7 +9,8 @@ using namespace ir;
 std::string KernelPrinter::tile_set_call(std::string_view function, const Op& op,
                                          const std::string& arguments) const {
   const Buffer& words = f_[op.buffer];
-  return fmt::format("fc::{}<{}>({}, {})", function, words.columns, chunk_base(words, "0"), arguments);
+  return fmt::format("fc::{}<{}>({}, {})", function, words.columns, chunk_base(words, "0"),
+                     arguments);
 }
 
 /// A warp takes eight tiles at a time: with so many lookups in flight their latency counts once.
@@ -21,12 +22,14 @@ void KernelPrinter::print_survey(const Op& op) {
   const int warps = source_.threads / 32;
   prepare_sources(region);
   out_.blank();
-  out_.comment(fmt::format("which tiles of {} hold something visible, and something hidden", axis.name));
-  const std::string group = names_.unique(axis.name + "_group"), tile = names_.unique(axis.name + "_tile");
+  out_.comment(
+      fmt::format("which tiles of {} hold something visible, and something hidden", axis.name));
+  const std::string group = names_.unique(axis.name + "_group"),
+                    tile = names_.unique(axis.name + "_tile");
   const std::string found = names_.unique("found"), begin = names_.unique(axis.name + "_begin");
-  auto groups = out_.block("for (int {0} = {1} / {2} + warp; {0} < {3} && {0} * {2} < {4}; {0} += {5})",
-                           group, scalar(op.operands[0]), batch, words.columns,
-                           scalar(op.operands[1]), warps);
+  auto groups = out_.block(
+      "for (int {0} = {1} / {2} + warp; {0} < {3} && {0} * {2} < {4}; {0} += {5})", group,
+      scalar(op.operands[0]), batch, words.columns, scalar(op.operands[1]), warps);
   out_.line("fc::u32 {} = 0;", found);
   {
     auto tiles = out_.unrolled("n", batch);
@@ -70,8 +73,8 @@ std::string KernelPrinter::tile_behind(const Op& loop, const std::string& tile) 
 void KernelPrinter::open_surveyed_loop(const Op& loop, Writer::Scopes& scopes) {
   const ValueId tile = f_[loop.body].arguments[0];
   const std::string name = storage_[tile.index], next = names_.unique("next_tile");
-  scopes.push_back(out_.block("for (int {0} = {1}, {2}; {3}; {0} = {2})", name, first_tile(loop), next,
-                              is_tile(loop, name)));
+  scopes.push_back(out_.block("for (int {0} = {1}, {2}; {3}; {0} = {2})", name, first_tile(loop),
+                              next, is_tile(loop, name)));
   out_.line("{} = {};", next, tile_behind(loop, name));
   next_tile_ = {tile, next};
 }

@@ -1,9 +1,10 @@
-// The hyperbolic tangent of a tile. It takes two results of the special function unit, which softmax needs itself;
-// where all arguments of a warp are small, as those of capped scores are, a polynomial takes their place. What stands
-// around the tanh joins it: a factor in front, the `where` that keeps what a mask has hidden, and a product with a
-// scalar and a sum with a row's value behind, so that a small one costs three instructions more than no cap at all. So
-// do the exponential of that and the sum of a row: the special function unit works beside the polynomial then, which a
-// branch that ended before it would keep apart.
+// The hyperbolic tangent of a tile. It takes two results of the special function unit, which
+// softmax needs itself; where all arguments of a warp are small, as those of capped scores are, a
+// polynomial takes their place. What stands around the tanh joins it: a factor in front, the
+// `where` that keeps what a mask has hidden, and a product with a scalar and a sum with a row's
+// value behind, so that a small one costs three instructions more than no cap at all. So do the
+// exponential of that and the sum of a row: the special function unit works beside the polynomial
+// then, which a branch that ended before it would keep apart.
 #include <algorithm>
 #include <cmath>
 
@@ -24,7 +25,8 @@ const Op* KernelPrinter::only_reader(BlockId block, ValueId value) const {
   return nullptr;
 }
 
-/// Finds the tanhs of a block, and what joins each; one that a mask alone needs stands in the mask's loops.
+/// Finds the tanhs of a block, and what joins each; one that a mask alone needs stands in the
+/// mask's loops.
 void KernelPrinter::find_tanhs(BlockId block) {
   const auto& ops = f_[block].ops;
   std::map<ValueId, std::size_t> made_at;
@@ -40,10 +42,12 @@ void KernelPrinter::find_tanhs(BlockId block) {
       continue;
     Tanh tanh{.from = op.operands[0], .value = op.results[0]};
     const Op* product = f_.definition(tanh.from);
-    if (product && product->code == OpCode::mul && uses_[tanh.from.index] == 1 && home_block_[tanh.from.index] == block)
+    if (product && product->code == OpCode::mul && uses_[tanh.from.index] == 1 &&
+        home_block_[tanh.from.index] == block)
       for (std::size_t k : {0, 1}) {
         const ValueId x = product->operands[1 - k];
-        if (!f_[product->operands[k]].type.is_scalar() || f_[x].type.is_scalar() || is_source(x)) continue;
+        if (!f_[product->operands[k]].type.is_scalar() || f_[x].type.is_scalar() || is_source(x))
+          continue;
         folded_.insert(tanh.from);
         tanh.factor = product->operands[k];
         tanh.from = x;
@@ -53,7 +57,8 @@ void KernelPrinter::find_tanhs(BlockId block) {
       folded_.insert(tanh.value);
       tanh.value = with.results[0];
     };
-    if (const Op* where = only_reader(block, tanh.value); stays(where) && keeps_hidden(*where, tanh)) {
+    if (const Op* where = only_reader(block, tanh.value);
+        stays(where) && keeps_hidden(*where, tanh)) {
       folded_.insert(where->operands[0]);
       join(*where);
       tanh.masked = true;
@@ -73,21 +78,26 @@ void KernelPrinter::find_tanhs(BlockId block) {
       tanh.raised = true;
     }
     for (OpId reader : readers_of(f_, block, tanh.value))
-      if (const Op& sum = f_[reader]; sum.code == OpCode::reduce_sum && sum.axis == f_[tanh.value].type.axes[1]) {
+      if (const Op& sum = f_[reader];
+          sum.code == OpCode::reduce_sum && sum.axis == f_[tanh.value].type.axes[1]) {
         folded_.insert(sum.results[0]);
         tanh.sum = reader;
         break;
       }
     last_use_[tanh.from.index] = std::max(last_use_[tanh.from.index], made_at.at(tanh.value));
-    // Of minus infinity the polynomial makes minus infinity, which is right for what is hidden, and no tanh.
+    // Of minus infinity the polynomial makes minus infinity, which is right for what is hidden, and
+    // no tanh.
     const Op* mask = f_.definition(tanh.from);
     const bool hides = tanh.masked && (!tanh.factor || is_positive(f_, tanh.factor)) && mask &&
                        mask->code == OpCode::where && is_minus_infinity(mask->operands[2]) &&
                        !is_local_of_mask(block, mask->operands[1]);
     tanh.raw = hides ? mask->operands[1] : tanh.from;
-    // Two copies for small ones, so that tiles no mask cuts have one without: worth it where rounds are many.
-    const bool only_here = hides && many_rounds_ && guarded_.count(tanh.from) && uses_[tanh.from.index] == 2;
-    if (only_here && dies_at(tanh.raw, made_at.at(tanh.from)) && shape_of(tanh.raw) == shape_of(tanh.from)) {
+    // Two copies for small ones, so that tiles no mask cuts have one without: worth it where rounds
+    // are many.
+    const bool only_here =
+        hides && many_rounds_ && guarded_.count(tanh.from) && uses_[tanh.from.index] == 2;
+    if (only_here && dies_at(tanh.raw, made_at.at(tanh.from)) &&
+        shape_of(tanh.raw) == shape_of(tanh.from)) {
       tanh.mask = made_at.at(tanh.from);
       keep_operands_of_mask(block, *tanh.mask, made_at.at(tanh.value));
     }
@@ -96,8 +106,9 @@ void KernelPrinter::find_tanhs(BlockId block) {
 }
 
 bool KernelPrinter::joins_tanh(ValueId mask) const {
-  return std::any_of(tanhs_.begin(), tanhs_.end(),
-                     [&](const auto& known) { return known.second.mask && known.second.from == mask; });
+  return std::any_of(tanhs_.begin(), tanhs_.end(), [&](const auto& known) {
+    return known.second.mask && known.second.from == mask;
+  });
 }
 
 bool KernelPrinter::is_minus_infinity(ValueId value) const {
@@ -105,7 +116,8 @@ bool KernelPrinter::is_minus_infinity(ValueId value) const {
   return number && std::isinf(*number) && *number < 0;
 }
 
-/// What a mask reads that is printed later than it stands, but for what it hides a part of, in place.
+/// What a mask reads that is printed later than it stands, but for what it hides a part of, in
+/// place.
 void KernelPrinter::keep_operands_of_mask(BlockId block, std::size_t mask, std::size_t until) {
   const auto& ops = f_[block].ops;
   std::vector<std::size_t> positions = guarded_.at(f_[ops[mask]].results[0]);
@@ -117,10 +129,12 @@ void KernelPrinter::keep_operands_of_mask(BlockId block, std::size_t mask, std::
       if (!own.count(operand)) last_use_[operand.index] = std::max(last_use_[operand.index], until);
 }
 
-/// Whether what a mask is about to hide may be printed in the mask's own loops: nothing before them can read it then.
+/// Whether what a mask is about to hide may be printed in the mask's own loops: nothing before them
+/// can read it then.
 bool KernelPrinter::is_local_of_mask(BlockId block, ValueId value) const {
   const Op* made_by = f_.definition(value);
-  return home_block_[value.index] == block && made_by && kind_of(made_by->code) == OpKind::elementwise;
+  return home_block_[value.index] == block && made_by &&
+         kind_of(made_by->code) == OpKind::elementwise;
 }
 
 /// where(x != -inf, tanh, -inf), of the x that the tanh is of.
@@ -129,30 +143,37 @@ bool KernelPrinter::keeps_hidden(const Op& where, const Tanh& tanh) const {
       !is_minus_infinity(where.operands[2]))
     return false;
   const Op* seen = f_.definition(where.operands[0]);
-  return seen && seen->code == OpCode::ne && seen->operands[0] == tanh.from && is_minus_infinity(seen->operands[1]) &&
-         uses_[where.operands[0].index] == 1;
+  return seen && seen->code == OpCode::ne && seen->operands[0] == tanh.from &&
+         is_minus_infinity(seen->operands[1]) && uses_[where.operands[0].index] == 1;
 }
 
-/// Prints the tests whose scores are there, and will be for the next op of the block at the latest: what a mask is
-/// about to hide counts as any other score, so that tiles a mask cuts are small like all others.
+/// Prints the tests whose scores are there, and will be for the next op of the block at the latest:
+/// what a mask is about to hide counts as any other score, so that tiles a mask cuts are small like
+/// all others.
 void KernelPrinter::print_tests_of_tanhs() {
   for (auto& [value, tanh] : tanhs_)
-    if (home_block_[value.index] == block_ && tanh.small.empty() && !storage_[tanh.raw.index].empty() &&
-        !is_made_here(tanh.factor) && !is_made_here(tanh.times))
+    if (home_block_[value.index] == block_ && tanh.small.empty() &&
+        !storage_[tanh.raw.index].empty() && !is_made_here(tanh.factor) &&
+        !is_made_here(tanh.times))
       print_test(tanh, tanh.raw);
 }
 
-bool KernelPrinter::is_made_here(ValueId value) const { return value && home_block_[value.index] == block_; }
+bool KernelPrinter::is_made_here(ValueId value) const {
+  return value && home_block_[value.index] == block_;
+}
 
-/// Whether all elements of a thread are small. The square of one is at most the sum of several: multiply-adds take
-/// half the time of comparisons. A sum of all would be too coarse; eight side by side wait for each other less.
+/// Whether all elements of a thread are small. The square of one is at most the sum of several:
+/// multiply-adds take half the time of comparisons. A sum of all would be too coarse; eight side by
+/// side wait for each other less.
 void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
   constexpr int chains = 8;
-  const std::string squares = names_.unique(label(from) + "_squares"), all_small = names_.unique("all_small");
+  const std::string squares = names_.unique(label(from) + "_squares"),
+                    all_small = names_.unique("all_small");
   tanh.small = names_.unique("small");
-  out_.comment(fmt::format("whether polynomials serve for tanh({} * {})", label(from), factor_of(tanh)));
-  out_.line("const fc::small_tanh {} = fc::small_tanh_of(fc::in_place({}){});", tanh.small, factor_of(tanh),
-            tanh.times ? ", " + scalar(tanh.times) : "");
+  out_.comment(
+      fmt::format("whether polynomials serve for tanh({} * {})", label(from), factor_of(tanh)));
+  out_.line("const fc::small_tanh {} = fc::small_tanh_of(fc::in_place({}){});", tanh.small,
+            factor_of(tanh), tanh.times ? ", " + scalar(tanh.times) : "");
   out_.line("float {}[{}] = {{}};", squares, chains);
   {
     Writer::Scopes scopes;
@@ -170,15 +191,17 @@ void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
   tanh.test = all_small;
 }
 
-std::string KernelPrinter::factor_of(const Tanh& tanh) { return tanh.factor ? scalar(tanh.factor) : "1.f"; }
+std::string KernelPrinter::factor_of(const Tanh& tanh) {
+  return tanh.factor ? scalar(tanh.factor) : "1.f";
+}
 
 void KernelPrinter::print_tanh(Tanh& tanh) {
   if (tanh.mask) storage_[tanh.from.index] = storage_[tanh.raw.index];
   if (tanh.small.empty()) print_test(tanh, tanh.from);
   const std::string factor = factor_of(tanh);
   const std::string times = tanh.times ? scalar(tanh.times) : "1.f";
-  const bool in_place =
-      dies_at(tanh.from, position_) && shape_of(tanh.from) == shape_of(tanh.value) && !is_source(tanh.from);
+  const bool in_place = dies_at(tanh.from, position_) &&
+                        shape_of(tanh.from) == shape_of(tanh.value) && !is_source(tanh.from);
   std::string text = fmt::format("tanh({} * {})", label(tanh.from), factor);
   if (tanh.masked) text += ", -inf where that is";
   if (tanh.times) text += fmt::format(", times {} plus {}", times, label(tanh.plus));
@@ -193,7 +216,8 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
     declare(f_[tanh.sum].results[0], true);
   }
   {
-    auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test, tanh.mask ? fmt::format(" && !({})", mask_guard_) : "");
+    auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test,
+                             tanh.mask ? fmt::format(" && !({})", mask_guard_) : "");
     print_tanh_of_each(tanh, Arguments::small);
   }
   if (tanh.mask) {
@@ -211,8 +235,9 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
   if (tanh.sum) print_lane_combinations(f_[tanh.sum]);
 }
 
-/// Results of the special function unit are waited for together, but not those of all elements: that would want more
-/// registers than there are. Two fragments at a time; three warpgroups leave room for one.
+/// Results of the special function unit are waited for together, but not those of all elements:
+/// that would want more registers than there are. Two fragments at a time; three warpgroups leave
+/// room for one.
 void KernelPrinter::print_hold_in_nest(const Cursor& cursor) {
   constexpr int enough = 200;
   const int registers = register_split(schedule_).consumer;
@@ -229,9 +254,11 @@ void KernelPrinter::print_tanh_of_each(const Tanh& tanh, Arguments arguments) {
   if (any) print_hold_in_nest(cursor);
   // The polynomial makes minus infinity of minus infinity itself.
   const std::string_view which = !any ? "" : tanh.masked ? "_visible" : "_any";
-  const std::string x = element(tanh.from, cursor), plus = tanh.plus ? element(tanh.plus, cursor) : "";
-  const std::string result = tanh.times ? fmt::format("fc::evaluate{}_add({}, {}, {})", which, tanh.small, x, plus)
-                                        : fmt::format("fc::evaluate{}({}, {})", which, tanh.small, x);
+  const std::string x = element(tanh.from, cursor),
+                    plus = tanh.plus ? element(tanh.plus, cursor) : "";
+  const std::string result =
+      tanh.times ? fmt::format("fc::evaluate{}_add({}, {}, {})", which, tanh.small, x, plus)
+                 : fmt::format("fc::evaluate{}({}, {})", which, tanh.small, x);
   const std::string value = element(tanh.value, cursor);
   out_.line("{} = {};", value, tanh.raised ? exponential(cursor, result) : result);
   if (tanh.sum) out_.line("{} += {};", element(f_[tanh.sum].results[0], cursor), value);

@@ -1,5 +1,5 @@
-// Products of wgmma: one statement for 64 rows, all columns of a panel or of a tile, and all terms of the sum, or
-// those in panels of one width.
+// Products of wgmma: one statement for 64 rows, all columns of a panel or of a tile, and all terms
+// of the sum, or those in panels of one width.
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
@@ -20,7 +20,8 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
   const bool left_in_registers = f_[left].home.space == Space::operand;
   std::string text = fmt::format("dot({}, {})", label(left), label(op.operands[1]));
   if (op.operands.size() == 3) text = fmt::format("{} + {}", label(op.operands[2]), text);
-  out_.comment(fmt::format("{} = {}, started", f_[value].name.empty() ? "product" : f_[value].name, text));
+  out_.comment(
+      fmt::format("{} = {}, started", f_[value].name.empty() ? "product" : f_[value].name, text));
   const bool adds = op.operands.size() == 3;
   if (adds)
     start_sum(op);
@@ -28,7 +29,8 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
     declare(value);
   const std::string d = storage_[value.index];
   const SharedOperand b = shared_operand(op.operands[1], /*in_place=*/false);
-  const SharedOperand a = left_in_registers ? SharedOperand{} : shared_operand(left, /*in_place=*/false);
+  const SharedOperand a =
+      left_in_registers ? SharedOperand{} : shared_operand(left, /*in_place=*/false);
   const std::string type = f_[left].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
   const int terms = f_[f_[left].type.axes[1]].tile, columns = f_[f_[value].type.axes[1]].tile;
 
@@ -45,7 +47,8 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
       steps.push_back({loop.first_column / 16, loop.width * loop.panels / 16, loop.width});
   else
     steps.push_back({0, terms / 16, 64});
-  // The columns that one instruction makes: all of them, or a kind of panel of an operand that lies along them.
+  // The columns that one instruction makes: all of them, or a kind of panel of an operand that lies
+  // along them.
   std::vector<ChunkLoop> parts{{0, columns, 1}};
   if (!b.transposed) parts = chunk_loops(*b.buffer);
 
@@ -56,8 +59,8 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
       // Where the first of the steps finds its 16 lines, in a panel whose lines run across the sum.
       const auto lines = [&](int width) { return plus(step.first * 16 * width * 2); };
       if (a.transposed)  // a warpgroup's rows of the product are one panel
-        out_.line("const fc::u64 a = fc::matrix({} + warp / 4 * {}{}, 64, 0);", a.base, panel_offset(*a.buffer, 64),
-                  lines(64));
+        out_.line("const fc::u64 a = fc::matrix({} + warp / 4 * {}{}, 64, 0);", a.base,
+                  panel_offset(*a.buffer, 64), lines(64));
       else if (a.buffer)
         out_.line("const fc::u64 a = fc::matrix({}{} + warp / 4 * {}, {}, 0);", a.base,
                   plus(panel_offset(*a.buffer, step.first * 16)), 64 * step.width * 2, step.width);
@@ -78,8 +81,9 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
       else
         left_text = fmt::format("{}[0]{}", storage_[left.index], plus(step.first));
       walks += b.transposed ? along(*b.buffer) : across(part.width);
-      out_.line("fc::multiply_warpgroup<{}, {}, {}, {}>({}[0]{}, {}, b, {});", n, type, step.count, walks, d,
-                b.transposed ? "" : plus(part.first_column / 8), left_text, adds || step.first ? "true" : "false");
+      out_.line("fc::multiply_warpgroup<{}, {}, {}, {}>({}[0]{}, {}, b, {});", n, type, step.count,
+                walks, d, b.transposed ? "" : plus(part.first_column / 8), left_text,
+                adds || step.first ? "true" : "false");
     }
   out_.line("fc::commit_products();");
 }

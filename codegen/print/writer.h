@@ -1,12 +1,12 @@
 // Text with indentation. Scopes close themselves, so that braces always match.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace flashcore {
 

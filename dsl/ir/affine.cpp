@@ -41,7 +41,8 @@ std::optional<AffineForm> affine_form(const Function& f, ValueId value) {
   if (!op) return scalar ? std::optional(atom) : std::nullopt;
   const auto operand = [&](std::size_t i) { return affine_form(f, op->operands[i]); };
   switch (op->code) {
-    case OpCode::constant: return AffineForm{{}, {}, static_cast<std::int64_t>(op->number)};
+    case OpCode::constant:
+      return AffineForm{{}, {}, static_cast<std::int64_t>(op->number)};
     case OpCode::index:
       if (scalar) return atom;
       return AffineForm{{{op->axis, 1}}, {}, 0};
@@ -59,10 +60,12 @@ std::optional<AffineForm> affine_form(const Function& f, ValueId value) {
       for (std::size_t i : {0, 1}) {
         const Op* factor = f.definition(op->operands[i]);
         if (factor && factor->code == OpCode::constant)
-          if (const auto a = operand(1 - i)) return scaled(*a, static_cast<std::int64_t>(factor->number));
+          if (const auto a = operand(1 - i))
+            return scaled(*a, static_cast<std::int64_t>(factor->number));
       }
       return scalar ? std::optional(atom) : std::nullopt;
-    default: return scalar ? std::optional(atom) : std::nullopt;
+    default:
+      return scalar ? std::optional(atom) : std::nullopt;
   }
 }
 
@@ -85,15 +88,24 @@ AffineCondition affine_condition(const Function& f, ValueId condition) {
         result.complete = result.complete && terms.complete;
       }
       return result;
-    case OpCode::lt: compare(1, 0, 1); return result;
-    case OpCode::le: compare(1, 0, 0); return result;
-    case OpCode::gt: compare(0, 1, 1); return result;
-    case OpCode::ge: compare(0, 1, 0); return result;
+    case OpCode::lt:
+      compare(1, 0, 1);
+      return result;
+    case OpCode::le:
+      compare(1, 0, 0);
+      return result;
+    case OpCode::gt:
+      compare(0, 1, 1);
+      return result;
+    case OpCode::ge:
+      compare(0, 1, 0);
+      return result;
     case OpCode::eq:
       compare(0, 1, 0);
       compare(1, 0, 0);
       return result;
-    default: return {{}, false};
+    default:
+      return {{}, false};
   }
 }
 

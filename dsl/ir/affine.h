@@ -19,8 +19,8 @@ struct AffineForm {
 /// The linear form of an i32 value, if it has one.
 std::optional<AffineForm> affine_form(const ir::Function& f, ir::ValueId value);
 
-/// A condition cut at its `and`s. Each term that is a comparison of linear forms comes as a form that is
-/// at least 0 exactly where it holds; `complete` says that no other terms were left out.
+/// A condition cut at its `and`s. Each term that is a comparison of linear forms comes as a form
+/// that is at least 0 exactly where it holds; `complete` says that no other terms were left out.
 struct AffineCondition {
   std::vector<AffineForm> terms;
   bool complete = true;

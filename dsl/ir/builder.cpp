@@ -55,7 +55,8 @@ ValueId Builder::cast(ValueId value, DType dtype) {
 }
 
 ValueId Builder::gather(TensorId tensor, std::vector<ValueId> indices) {
-  return append_inferred({.code = OpCode::gather, .operands = std::move(indices), .tensor = tensor});
+  return append_inferred(
+      {.code = OpCode::gather, .operands = std::move(indices), .tensor = tensor});
 }
 
 ValueId Builder::reduce(OpCode code, ValueId value, AxisId axis) {

@@ -92,7 +92,8 @@ DType DeclarationReader::dtype() {
   if (in_.at(Token::Kind::word))
     for (int i = 0; i <= static_cast<int>(DType::i1); ++i)
       if (const auto type = static_cast<DType>(i); in_.take(name_of(type))) return type;
-  in_.expected("a dtype: f16, bf16, f32, i32 or i1", "a gathered input may also be f64, i64, i16, i8 or u8");
+  in_.expected("a dtype: f16, bf16, f32, i32 or i1",
+               "a gathered input may also be f64, i64, i16, i8 or u8");
 }
 
 TileType DeclarationReader::type() {

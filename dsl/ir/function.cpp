@@ -5,7 +5,8 @@ namespace flashcore::ir {
 std::string_view name_of(OpCode code) {
   switch (code) {
 #define FC_OP(code, kind, meaning) \
-  case OpCode::code: return #code;
+  case OpCode::code:               \
+    return #code;
 #include "dsl/ir/ops.def"
 #undef FC_OP
   }
@@ -15,7 +16,8 @@ std::string_view name_of(OpCode code) {
 OpKind kind_of(OpCode code) {
   switch (code) {
 #define FC_OP(code, kind, meaning) \
-  case OpCode::code: return OpKind::kind;
+  case OpCode::code:               \
+    return OpKind::kind;
 #include "dsl/ir/ops.def"
 #undef FC_OP
   }
@@ -24,10 +26,14 @@ OpKind kind_of(OpCode code) {
 
 std::string_view name_of(AxisKind kind) {
   switch (kind) {
-    case AxisKind::parallel: return "parallel";
-    case AxisKind::parallel_tiles: return "parallel_tiles";
-    case AxisKind::tiles: return "tiles";
-    case AxisKind::whole: return "whole";
+    case AxisKind::parallel:
+      return "parallel";
+    case AxisKind::parallel_tiles:
+      return "parallel_tiles";
+    case AxisKind::tiles:
+      return "tiles";
+    case AxisKind::whole:
+      return "whole";
   }
   return "?";
 }

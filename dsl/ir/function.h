@@ -26,12 +26,12 @@ struct Axis {
   std::string name;
   AxisKind kind = AxisKind::whole;
   Extent extent;
-  int tile = 0;  ///< elements of a tile, padding included; 0 until apply_schedule
+  int tile = 0;             ///< elements of a tile, padding included; 0 until apply_schedule
   bool descending = false;  ///< parallel_tiles: block 0 gets the last tile
   /// In each block the axis covers a part of the dimension it indexes; an op `place` says which.
   bool ragged = false;
-  /// Of a ragged axis of parallel_tiles: the i32 parameter that says how long the longest part is, which
-  /// sizes the grid. Empty: as long as the dimension.
+  /// Of a ragged axis of parallel_tiles: the i32 parameter that says how long the longest part is,
+  /// which sizes the grid. Empty: as long as the dimension.
   std::string longest;
 
   /// The length of the axis, if it is the same in every block and launch.
@@ -60,7 +60,8 @@ struct Parameter {
   bool positive = false;
 };
 
-/// A tile of `dtype` over zero, one or two axes. Without axes it is a scalar, equal for the whole block.
+/// A tile of `dtype` over zero, one or two axes. Without axes it is a scalar, equal for the whole
+/// block.
 struct TileType {
   DType dtype = DType::f32;
   std::vector<AxisId> axes;
@@ -86,13 +87,16 @@ struct Block {
   std::vector<OpId> ops;
 };
 
-/// Bytes after which the swizzle of 128-byte lines repeats. The copy engine and wgmma take tiles that begin at a
-/// multiple of them.
+/// Bytes after which the swizzle of 128-byte lines repeats. The copy engine and wgmma take tiles
+/// that begin at a multiple of them.
 constexpr int swizzle_period = 1024;
-inline int whole_periods(int bytes) { return (bytes + swizzle_period - 1) / swizzle_period * swizzle_period; }
+inline int whole_periods(int bytes) {
+  return (bytes + swizzle_period - 1) / swizzle_period * swizzle_period;
+}
 
-/// `stages` tiles of [rows, columns] in shared memory. With a pitch, rows of that many elements follow each
-/// other; without one, the tile lies in swizzled panels, as codegen/prelude/shared_tile.cuh says.
+/// `stages` tiles of [rows, columns] in shared memory. With a pitch, rows of that many elements
+/// follow each other; without one, the tile lies in swizzled panels, as
+/// codegen/prelude/shared_tile.cuh says.
 struct Buffer {
   std::string name;
   DType dtype = DType::bf16;

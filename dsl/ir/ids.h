@@ -1,4 +1,5 @@
-// Indices into a Function's arenas. Copying a function keeps them valid; a map over values is a vector.
+// Indices into a Function's arenas. Copying a function keeps them valid; a map over values is a
+// vector.
 #pragma once
 
 #include <compare>

@@ -1,19 +1,19 @@
 // Where a tile lives: the attribute that the layout pass fills in for every value.
 //
-// A register tile is the product of one AxisLayout per axis. An axis of length n is cut into fragments;
-// an element's position along the axis is the sum
+// A register tile is the product of one AxisLayout per axis. An axis of length n is cut into
+// fragments; an element's position along the axis is the sum
 //
 //   (warp * fragments + fragment) * fragment_size  +  slot * slot_stride  +  lane * lane_stride
 //
-// where `warp` counts warps along this axis, `fragment` and `slot` number the registers of a thread and
-// `lane` is (lane of the warp / lane_divisor) % lanes. For the accumulator of m16n8k16:
+// where `warp` counts warps along this axis, `fragment` and `slot` number the registers of a thread
+// and `lane` is (lane of the warp / lane_divisor) % lanes. For the accumulator of m16n8k16:
 //
 //   rows     16 = 2 slots 8 apart x 8 lanes 1 apart   (lane / 4)
 //   columns   8 = 4 lanes 2 apart x 2 slots 1 apart   (lane % 4)
 //
-// A row vector of that tile is the row half alone, equal in the lanes and warps that the column half
-// spreads over; so reducing an axis drops its layout and broadcasting along one adds it, and nothing
-// moves. Two tiles agree when the layouts of their common axes are equal.
+// A row vector of that tile is the row half alone, equal in the lanes and warps that the column
+// half spreads over; so reducing an axis drops its layout and broadcasting along one adds it, and
+// nothing moves. Two tiles agree when the layouts of their common axes are equal.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,8 @@ enum class Space : std::uint8_t {
 
 struct Home {
   Space space = Space::none;
-  std::vector<AxisLayout> axes;  ///< registers, operand, fragments: parallel to the axes of the type
+  std::vector<AxisLayout>
+      axes;  ///< registers, operand, fragments: parallel to the axes of the type
 
   bool operator==(const Home&) const = default;
 };

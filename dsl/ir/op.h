@@ -33,8 +33,8 @@ struct Coordinate {
   bool operator==(const Coordinate&) const = default;
 };
 
-/// How much of a reduction, or of a product's sum, the op itself does: all of it, or the share of a warp or
-/// of a lane. Shares stay apart until `combine_shares`.
+/// How much of a reduction, or of a product's sum, the op itself does: all of it, or the share of a
+/// warp or of a lane. Shares stay apart until `combine_shares`.
 enum class ReductionScope : std::uint8_t { block, warp, lane };
 
 struct Op {
@@ -43,13 +43,14 @@ struct Op {
   std::vector<ValueId> results;
   Location where;
 
-  AxisId axis;  ///< loop, survey, reductions, index, extent, tile_begin, tile_count, place
-  TensorId tensor;                      ///< load, store, copies, gather
-  ParameterId parameter;                ///< parameter
-  BufferId buffer;  ///< copies, slots, convert to shared memory; survey and who reads it
+  AxisId axis;      ///< loop, survey, reductions, index, extent, tile_begin, tile_count, place
+  TensorId tensor;  ///< load, store, copies, gather
+  ParameterId parameter;  ///< parameter
+  BufferId buffer;        ///< copies, slots, convert to shared memory; survey and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
   double number = 0;                    ///< constant
-  int count = 0;  ///< wait_copies, land_products; loop that runs ahead; part, peer, convert of another block's
+  int count = 0;  ///< wait_copies, land_products; loop that runs ahead; part, peer, convert of
+                  ///< another block's
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot
   OpCode reduction{};                            ///< combine_shares: which reduction it finishes
   AxisLayout shares;  ///< combine_shares, convert of shares: the lanes and warps that hold one each
@@ -57,19 +58,21 @@ struct Op {
   /// where: the condition holds for every element of a full tile (set by bound_masks).
   bool masking = false;
 
-  // loop. Operands are the bounds, then the initial values. As built there are no bounds and the loop
-  // covers every tile of the axis; [begin, end) limits it; [begin, full_begin, full_end, end) also says
-  // between which tiles every masking `where` holds. The region's arguments are the tile's number and
-  // the carried values. With a buffer the loop visits those tiles of [begin, end) that a survey found,
-  // and the masking `where`s hold on those that the survey found to be visible everywhere.
+  // loop. Operands are the bounds, then the initial values. As built there are no bounds and the
+  // loop covers every tile of the axis; [begin, end) limits it; [begin, full_begin, full_end, end)
+  // also says between which tiles every masking `where` holds. The region's arguments are the
+  // tile's number and the carried values. With a buffer the loop visits those tiles of [begin, end)
+  // that a survey found, and the masking `where`s hold on those that the survey found to be visible
+  // everywhere.
   //
-  // survey. Operands are the bounds. The region yields two conditions on the positions of a tile: whether
-  // one may be visible to the block, and whether it surely is visible to all of it.
+  // survey. Operands are the bounds. The region yields two conditions on the positions of a tile:
+  // whether one may be visible to the block, and whether it surely is visible to all of it.
   BlockId body;
   int bounds = 0;
   bool descending = false;  ///< loop, next_tile
   bool once = false;        ///< loop: it visits its first tile, if there is one, and no other
-  bool parts = false;       ///< loop: over parts of the tiles, in which loops over the same axis may stand
+  bool parts =
+      false;  ///< loop: over parts of the tiles, in which loops over the same axis may stand
 
   bool lazy = false;     ///< mul: left out in warps where all factors are one
   bool started = false;  ///< dot: its sum may be read behind `land_products` only

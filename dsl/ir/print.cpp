@@ -156,8 +156,10 @@ class Printer {
     if (op.scope == ReductionScope::lane) text += " by lane";
     if (op.scope == ReductionScope::warp) text += " by warp";
     if (op.code == OpCode::combine_shares) text += fmt::format(" of {}", name_of(op.reduction));
-    if (op.code == OpCode::wait_copies || op.code == OpCode::land_products) text += fmt::format(" pending {}", op.count);
-    if (op.code == OpCode::part || op.code == OpCode::convert) text += op.count ? fmt::format(" among {}", op.count) : "";
+    if (op.code == OpCode::wait_copies || op.code == OpCode::land_products)
+      text += fmt::format(" pending {}", op.count);
+    if (op.code == OpCode::part || op.code == OpCode::convert)
+      text += op.count ? fmt::format(" among {}", op.count) : "";
     if (op.code == OpCode::peer) text += fmt::format(" from {}", op.count);
     if (op.masking) text += " masking";
     if (op.started) text += " started";
@@ -173,8 +175,8 @@ class Printer {
       text += fmt::format(" from {} to {}", list(op.operands, 0, bounds / 2),
                           list(op.operands, bounds / 2, bounds));
     if (op.buffer) text += " in " + f_[op.buffer].name;
-    return text + (op.descending ? " descending" : "") + (op.once ? " once" : "") + (op.parts ? " parts" : "") +
-           (op.count ? fmt::format(" ahead {}", op.count) : "");
+    return text + (op.descending ? " descending" : "") + (op.once ? " once" : "") +
+           (op.parts ? " parts" : "") + (op.count ? fmt::format(" ahead {}", op.count) : "");
   }
 
   std::string head(const Op& op) {

@@ -47,8 +47,8 @@ TileType source_type(const Function& f, const Op& op) {
   return type;
 }
 
-/// The union of the operands' axes, in the order of the widest operand. Vectors have no order to give:
-/// theirs is that of the declarations, so that a mask may name keys or queries first.
+/// The union of the operands' axes, in the order of the widest operand. Vectors have no order to
+/// give: theirs is that of the declarations, so that a mask may name keys or queries first.
 std::vector<AxisId> broadcast_axes(const Rule& rule) {
   const std::size_t count = rule.op.operands.size();
   std::vector<AxisId> axes;
@@ -78,7 +78,8 @@ TileType gather_type(const Rule& rule) {
     rule.refuse(what, "it was not declared for it", "declare it as a gathered input");
   if (rule.op.operands.size() != tensor.dims.size())
     rule.refuse(fmt::format("{} with {} indices", what, rule.op.operands.size()),
-                fmt::format("it has {} dimensions", tensor.dims.size()), "give one index a dimension");
+                fmt::format("it has {} dimensions", tensor.dims.size()),
+                "give one index a dimension");
   for (std::size_t i = 0; i < rule.op.operands.size(); ++i)
     if (rule.type(i).dtype != DType::i32)
       rule.refuse(fmt::format("{} with an index of type {}", what, rule.text(i)),
@@ -203,7 +204,8 @@ TileType infer_type(const Function& f, const Op& op) {
   if (op.code == OpCode::dot) return dot_type(rule);
   if (op.code == OpCode::load) return {f[op.tensor].dtype, accessed_axes(f, op)};
   if (op.code == OpCode::combine_shares || op.code == OpCode::peer) rule.takes(1);
-  return rule.type(0);  // convert, combine_shares and peer change where a tile lives, not what it is
+  return rule.type(
+      0);  // convert, combine_shares and peer change where a tile lives, not what it is
 }
 
 TileType cast_type(const Function& f, const Op& op, DType dtype) {

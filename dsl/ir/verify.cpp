@@ -101,8 +101,8 @@ class Verifier {
       if (c.axis) inside(c.axis);
   }
 
-  /// A ragged axis is placed once, above everything that is not a scalar. A block whose tile lies beyond
-  /// the part leaves there, so that nothing it would have to write may be left.
+  /// A ragged axis is placed once, above everything that is not a scalar. A block whose tile lies
+  /// beyond the part leaves there, so that nothing it would have to write may be left.
   void ragged_axes(const Op& op) {
     auto placed = [&](AxisId axis) {
       if (f_[axis].ragged && !placed_.contains(axis))
@@ -111,7 +111,8 @@ class Verifier {
     };
     if (op.code == OpCode::place) {
       if (works_) fail("a place stands above everything that is not a scalar");
-      if (!placed_.insert(op.axis).second) fail(fmt::format("{} is placed twice", f_[op.axis].name));
+      if (!placed_.insert(op.axis).second)
+        fail(fmt::format("{} is placed twice", f_[op.axis].name));
       std::set<AxisId>& from = part_depends_[op.axis];
       for (const ValueId operand : op.operands)
         from.insert(depends_[operand.index].begin(), depends_[operand.index].end());
@@ -278,12 +279,13 @@ class Verifier {
   std::vector<bool> defined_;
   std::set<ValueId> ever_defined_;
   std::set<AxisId> loops_;
-  bool may_hold_rest_ = false;  // in a loop of one round, or of parts, which may hold loops over the other tiles
+  bool may_hold_rest_ =
+      false;  // in a loop of one round, or of parts, which may hold loops over the other tiles
   std::set<TensorId> stored_;
   std::set<AxisId> placed_;
   std::map<AxisId, std::set<AxisId>> part_depends_;  // the parallel axes that decide an axis's part
   bool works_ = false;                               // something that is not a scalar has been seen
-  std::vector<std::set<AxisId>> depends_;  // the parallel axes that decide a value
+  std::vector<std::set<AxisId>> depends_;            // the parallel axes that decide a value
 };
 
 }  // namespace

@@ -24,7 +24,8 @@ class OpVerifier {
     if (op_.started && op_.code != OpCode::dot) fail("only a product is started");
     if (op_.lazy && op_.code != OpCode::mul) fail("only a product of elements is lazy");
     if (op_.once && op_.code != OpCode::loop) fail("only a loop runs once");
-    if (op_.parts && (op_.code != OpCode::loop || op_.bounds != 2)) fail("only a loop with two bounds is over parts");
+    if (op_.parts && (op_.code != OpCode::loop || op_.bounds != 2))
+      fail("only a loop with two bounds is over parts");
     if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey && !is_role(op_.code))
       fail("only a loop or a role has a region");
     named();
@@ -35,9 +36,9 @@ class OpVerifier {
   /// The things an op names exist.
   void named() {
     const OpKind kind = kind_of(op_.code);
-    const bool accesses =
-        op_.code == OpCode::load || op_.code == OpCode::store || is_copy(op_.code) ||
-        op_.code == OpCode::fill_slot || op_.code == OpCode::gather;
+    const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store ||
+                          is_copy(op_.code) || op_.code == OpCode::fill_slot ||
+                          op_.code == OpCode::gather;
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor");
     if (op_.code == OpCode::parameter &&
@@ -49,11 +50,11 @@ class OpVerifier {
                           op_.code == OpCode::release_slot;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer");
-    const bool along =
-        kind == OpKind::reduction || op_.code == OpCode::loop || op_.code == OpCode::survey ||
-        op_.code == OpCode::combine_shares || op_.code == OpCode::place ||
-        (kind == OpKind::source && op_.code != OpCode::constant && op_.code != OpCode::parameter &&
-         op_.code != OpCode::part);
+    const bool along = kind == OpKind::reduction || op_.code == OpCode::loop ||
+                       op_.code == OpCode::survey || op_.code == OpCode::combine_shares ||
+                       op_.code == OpCode::place ||
+                       (kind == OpKind::source && op_.code != OpCode::constant &&
+                        op_.code != OpCode::parameter && op_.code != OpCode::part);
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
       fail("it names no axis");
   }
@@ -151,7 +152,8 @@ class OpVerifier {
 
   void among() const {
     if (op_.count < 2)
-      fail(fmt::format("it is one of {} blocks", op_.count), "blocks that share out a loop are two or more");
+      fail(fmt::format("it is one of {} blocks", op_.count),
+           "blocks that share out a loop are two or more");
   }
 
   void place() {
@@ -214,10 +216,12 @@ class OpVerifier {
   /// Its rounds come when slots are released, and not where it stands.
   void runs_ahead() const {
     const auto& ops = f_[op_.body].ops;
-    const bool fills = std::ranges::all_of(
-        ops, [&](OpId id) { return f_[id].code == OpCode::fill_slot || f_[id].code == OpCode::yield; });
+    const bool fills = std::ranges::all_of(ops, [&](OpId id) {
+      return f_[id].code == OpCode::fill_slot || f_[id].code == OpCode::yield;
+    });
     if (!fills || op_.once || static_cast<std::size_t>(op_.bounds) != op_.operands.size())
-      fail("it runs ahead of what stands behind it", "such a loop fills slots, and carries nothing");
+      fail("it runs ahead of what stands behind it",
+           "such a loop fills slots, and carries nothing");
   }
 
   /// Surveys write words of bits.

@@ -46,8 +46,8 @@ class AttentionKernel(Kernel):
         self._needs_lengths = spec.layout == "thd" or spec.q_lens or spec.kv_lens
         self._with_lse: AttentionKernel | None = self if spec.lse else None
         self._safer: tuple[Schedule, ...] = ()
-        # Where schedules depend on how much there is to do: kernels by schedule, and by the shapes of
-        # q and k of the calls seen so far.
+        # Where schedules depend on how much there is to do: kernels by schedule, and by the shapes
+        # of q and k of the calls seen so far.
         self._variants: dict[str, AttentionKernel] | None = None
         self._tuned = False
         self._by_shapes: dict[tuple[Any, Any, int], AttentionKernel] = {}
@@ -210,8 +210,8 @@ class AttentionKernel(Kernel):
         Layout "thd": sequence i is rows cu_seqlens_q[i] to cu_seqlens_q[i + 1] of q and the output,
         and rows cu_seqlens_k[i] to cu_seqlens_k[i + 1] of k and v (cu_seqlens_q, if not given).
         `max_q_len` is at least the length of the longest sequence of q; without it, blocks are
-        started for sequences as long as q. A spec with q_lens or kv_lens: i32 [batch], how long each
-        sequence is.
+        started for sequences as long as q. A spec with q_lens or kv_lens: i32 [batch], how long
+        each sequence is.
         """
         arrays = self._arrays
         if captured is not None or arrays is None:

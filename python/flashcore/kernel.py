@@ -118,7 +118,7 @@ class Kernel:
         return self._core.ir_after(when.removeprefix("after:"))
 
     def explain(self) -> str:
-        """What code generation derived from the masks: which tiles a loop visits, and which it masks."""
+        """What code generation derived from the masks: the tiles that a loop visits, and masks."""
         return self._core.explain(self._position_names)
 
     def __repr__(self) -> str:

@@ -59,9 +59,9 @@ class AttentionSpec:
     score: ScoreLike | None = None
     sink: SinkLike | None = None
     layout: Literal["bhsd", "bshd", "thd"] = "bhsd"
-    """Order of the dimensions of q, k, v and the output. "thd" is [total, heads, head_dim]: sequences
-    of any lengths one behind the other, and a call says where each begins (cu_seqlens_q, as in
-    FlashAttention's varlen functions)."""
+    """Order of the dimensions of q, k, v and the output. "thd" is [total, heads, head_dim]:
+    sequences of any lengths one behind the other, and a call says where each begins (cu_seqlens_q,
+    as in FlashAttention's varlen functions)."""
     lse: bool = False
     """Compute the log-sum-exp of every row as well."""
     q_lens: bool = False

@@ -72,8 +72,10 @@ _COLUMNS = {
     "softmax_columns": Choice((0, 16, 32, 64), lambda genes, spec: genes["softmax"] == "registers"),
     "softmax_distance": Choice(
         (0, 16, 32, 64),
-        lambda genes, spec: bool(genes["softmax_columns"])
-        and genes["softmax_distance"] % genes["softmax_columns"] == 0,
+        lambda genes, spec: (
+            bool(genes["softmax_columns"])
+            and genes["softmax_distance"] % genes["softmax_columns"] == 0
+        ),
     ),
 }
 
@@ -102,7 +104,9 @@ FAMILIES = (
             ),
             "persistent": Choice(_BOOL),
             "tile_order": Choice(("rounds", "counter"), lambda genes, spec: genes["persistent"]),
-            "positions_per_block": Choice((1, 2, 4, 8), lambda genes, spec: not genes["persistent"]),
+            "positions_per_block": Choice(
+                (1, 2, 4, 8), lambda genes, spec: not genes["persistent"]
+            ),
             "outer_stages": Choice(
                 (1, 2), lambda genes, spec: genes["persistent"] or genes["positions_per_block"] > 1
             ),
@@ -111,7 +115,9 @@ FAMILIES = (
                 lambda genes, spec: not genes["persistent"] and genes["positions_per_block"] == 1,
             ),
             "producer": Choice(_BOOL, lambda genes, spec: genes["warps_m"] == 4),
-            "producer_registers": Choice((0, 24, 32, 40, 56), lambda genes, spec: genes["producer"]),
+            "producer_registers": Choice(
+                (0, 24, 32, 40, 56), lambda genes, spec: genes["producer"]
+            ),
             "consumer_registers": Choice((0, *range(152, 249, 8))),
             "keep_operands": Choice(_BOOL),
             "blocks_per_processor": Choice((1, 2)),

@@ -22,7 +22,9 @@ namespace py = pybind11;
 }
 
 [[noreturn]] void refuse_dtype(const char* name, const std::string& given) {
-  refuse(name, fmt::format("its dtype is {}", given), "kernels take f16, bf16 and f32; what masks and scores read may also be f64, an integer of up to 64 "
+  refuse(name, fmt::format("its dtype is {}", given),
+         "kernels take f16, bf16 and f32; what masks and scores read may also be f64, an integer "
+         "of up to 64 "
          "bits, u8 or bool");
 }
 

@@ -54,12 +54,15 @@ void bind_process(py::module_& m) {
   m.def("set_nvrtc_hint", &set_nvrtc_hint, py::arg("path"));
   m.def("gpu_target", &gpu_target, py::call_guard<py::gil_scoped_release>(),
         "The target of the current GPU, or None without one.");
-  m.def("nvrtc_version", [] { return InstalledNvrtc::shared()->nvrtc().version().text(); },
-        py::call_guard<py::gil_scoped_release>(), "Of the compiler in use; CompileError without one.");
+  m.def(
+      "nvrtc_version", [] { return InstalledNvrtc::shared()->nvrtc().version().text(); },
+      py::call_guard<py::gil_scoped_release>(),
+      "Of the compiler in use; CompileError without one.");
   m.def("schedules_file", &schedules_file,
         "Where schedules that autotune found are kept, or None.");
-  m.def("schedules_variable", [] { return value_of(EnvironmentVariable::schedules); },
-        "FLASHCORE_SCHEDULES, or None where it is unset.");
+  m.def(
+      "schedules_variable", [] { return value_of(EnvironmentVariable::schedules); },
+      "FLASHCORE_SCHEDULES, or None where it is unset.");
   m.def("set_log_hook", &set_hook, py::arg("hook").none(true));
   m.def("environment", [] {
     std::vector<std::tuple<std::string, std::string, std::string>> rows;

@@ -26,11 +26,12 @@ void bind_programs(py::module_& m) {
       .def(py::init([](const std::string& text) { return Program::parse(text); }), py::arg("text"))
       .def_property_readonly("name", &Program::name)
       .def_property_readonly("text", &Program::text)
-      .def("with_probes",
-           [](const Program& program, const std::vector<std::string>& names) {
-             return with_probes(program, names);
-           },
-           py::arg("names"))
+      .def(
+          "with_probes",
+          [](const Program& program, const std::vector<std::string>& names) {
+            return with_probes(program, names);
+          },
+          py::arg("names"))
       .def_property_readonly("tiled_axes", &tiled_axes);
 }
 

@@ -22,8 +22,9 @@ std::vector<std::string> reasons_against(const std::string& json, const std::str
     // The rest is judged by a spec that a program can be made of.
     if (!reasons.empty()) spec = nearest_valid(spec);
     const Target& target = find_target(target_name);
-    const std::vector<Schedule> schedules =
-        schedule_json ? std::vector{schedule_from_json(*schedule_json)} : attention_schedules(spec, target);
+    const std::vector<Schedule> schedules = schedule_json
+                                                ? std::vector{schedule_from_json(*schedule_json)}
+                                                : attention_schedules(spec, target);
     for (std::string& reason : why_not(attention_forward(spec), schedules, target))
       reasons.push_back(std::move(reason));
   } catch (const Error& error) {
@@ -46,9 +47,10 @@ void bind_specs(py::module_& m) {
   // Both take milliseconds, and a tuner asks for thousands of them.
   m.def("why_not", &reasons_against, py::arg("spec"), py::arg("target"), py::arg("schedule"),
         py::call_guard<py::gil_scoped_release>());
-  m.def("attention_program",
-        [](const std::string& json) { return attention_forward(attention_spec_from_json(json)); },
-        py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "attention_program",
+      [](const std::string& json) { return attention_forward(attention_spec_from_json(json)); },
+      py::call_guard<py::gil_scoped_release>());
   m.def(
       "attention_schedules",
       [](const std::string& json, const std::string& target, std::int64_t batch, std::int64_t heads,
@@ -82,8 +84,9 @@ void bind_specs(py::module_& m) {
         const AttentionSpec spec = attention_spec_from_json(json);
         const Target& target = find_target(target_name);
         const AttentionProblem problem{batch, heads, q_len, kv_len};
-        const std::optional<Schedule> found = table ? winning_schedule(spec, target, problem, *table)
-                                                    : winning_schedule(spec, target, problem);
+        const std::optional<Schedule> found = table
+                                                  ? winning_schedule(spec, target, problem, *table)
+                                                  : winning_schedule(spec, target, problem);
         return found ? std::optional(to_json(*found)) : std::nullopt;
       },
       py::arg("spec"), py::arg("target"), py::arg("table").none(true) = py::none(),

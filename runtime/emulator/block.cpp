@@ -77,17 +77,21 @@ void Block::leave() {
 
 // Who is where, told when the running thread finds that the others are elsewhere.
 void Block::part(FaultKind kind, int line, const std::string& here) {
-  const bool in_warp = kind == FaultKind::divergence, in_group = kind == FaultKind::group_divergence;
-  const int threads = in_warp ? lanes : in_group ? ProductRequest::threads : threads_,
+  const bool in_warp = kind == FaultKind::divergence,
+             in_group = kind == FaultKind::group_divergence;
+  const int threads = in_warp    ? lanes
+                      : in_group ? ProductRequest::threads
+                                 : threads_,
             first = first_thread_ + thread_index() / threads * threads;
-  throw Fault{kind, line,
-              fmt::format("thread {} {}, while {}", agent(), here,
-                          flashcore::describe_waits(scheduler_, first, first + threads)),
-              in_warp ? "move it out of the condition, so that all 32 lanes reach it together"
-              : in_group
-                  ? "move it out of the condition, so that all 128 threads of the warpgroup reach it "
-                    "together"
-                  : "move the barrier out of the condition, so that every thread reaches it"};
+  throw Fault{
+      kind, line,
+      fmt::format("thread {} {}, while {}", agent(), here,
+                  flashcore::describe_waits(scheduler_, first, first + threads)),
+      in_warp ? "move it out of the condition, so that all 32 lanes reach it together"
+      : in_group
+          ? "move it out of the condition, so that all 128 threads of the warpgroup reach it "
+            "together"
+          : "move the barrier out of the condition, so that every thread reaches it"};
 }
 
 void Block::barrier(int line) {
@@ -134,10 +138,11 @@ int Block::uniform(int value, int line) {
   meet_in_warp(Primitive::uniform, line, [line](Warp& all) {
     for (std::size_t l = 1; l < lanes; ++l) {
       if (all.address[l] == all.address[0]) continue;
-      throw Fault{FaultKind::bad_operand, line,
-                  fmt::format("lane 0 has the value {}, lane {} has {}", static_cast<int>(all.address[0]),
-                              l, static_cast<int>(all.address[l])),
-                  "uniform() of what is the same in all lanes of a warp"};
+      throw Fault{
+          FaultKind::bad_operand, line,
+          fmt::format("lane 0 has the value {}, lane {} has {}", static_cast<int>(all.address[0]),
+                      l, static_cast<int>(all.address[l])),
+          "uniform() of what is the same in all lanes of a warp"};
     }
   });
   return value;
@@ -190,7 +195,7 @@ void Block::load_matrices(std::uint32_t* fragment, std::uint32_t address, bool t
   mine.fragment[lane()] = fragment;
   mine.address[lane()] = address;
   meet_in_warp(transposed ? Primitive::load_matrices_transposed : Primitive::load_matrices, line,
-       [&](Warp& all) { load_rows(all, transposed, line); });
+               [&](Warp& all) { load_rows(all, transposed, line); });
 }
 
 void Block::load_rows(Warp& warp, bool transposed, int line) {
@@ -222,19 +227,21 @@ void Block::multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::ui
   operands.b[0][me] = b0;
   operands.b[1][me] = b1;
   operands.d[me] = d;
-  meet_in_warp(is_bf16 ? Primitive::multiply_bf16 : Primitive::multiply_f16, line, [is_bf16](Warp& all) {
-    is_bf16 ? multiply_bf16(all.operands) : multiply_f16(all.operands);
-  });
+  meet_in_warp(
+      is_bf16 ? Primitive::multiply_bf16 : Primitive::multiply_f16, line,
+      [is_bf16](Warp& all) { is_bf16 ? multiply_bf16(all.operands) : multiply_f16(all.operands); });
 }
 
 void Block::check_block(const Warp& warp, std::uint32_t element_bytes, int line) {
   const std::uint32_t address = warp.address[0], pitch = warp.pitch[0];
   for (std::size_t l = 1; l < lanes; ++l)
     if (warp.address[l] != address || warp.pitch[l] != pitch)
-      throw Fault{FaultKind::bad_operand, line,
-                  fmt::format("lane 0 names the block at {} with a pitch of {}, lane {} the one at {} with {}",
-                              address, pitch, l, warp.address[l], warp.pitch[l]),
-                  "one block for all lanes of a warp"};
+      throw Fault{
+          FaultKind::bad_operand, line,
+          fmt::format(
+              "lane 0 names the block at {} with a pitch of {}, lane {} the one at {} with {}",
+              address, pitch, l, warp.address[l], warp.pitch[l]),
+          "one block for all lanes of a warp"};
   if (address % 32 != 0 || pitch * element_bytes % 16 != 0)
     throw Fault{FaultKind::misaligned, line,
                 fmt::format("a block at byte {} of shared memory with rows {} bytes apart",
@@ -283,8 +290,8 @@ void Block::store_block(std::uint32_t address, std::uint32_t pitch, const float*
         const std::uint32_t row = l / 2, column = half * 8 + l % 2 * 4;
         float values[4];
         for (std::uint32_t c = 0; c < 4; ++c) {
-          const BlockPlace at = place_in_block(BlockKind::sum, static_cast<int>(row),
-                                               static_cast<int>(column + c));
+          const BlockPlace at =
+              place_in_block(BlockKind::sum, static_cast<int>(row), static_cast<int>(column + c));
           values[c] = all.blocks.d[at.lane][at.slot];
         }
         chunks[l] = address + (row * pitch + column) * 4;
@@ -302,7 +309,7 @@ void Block::multiply_blocks(float* d, const std::uint32_t* a, const std::uint32_
   blocks.b[lane()] = b;
   blocks.d[lane()] = d;
   meet_in_warp(Primitive::multiply_blocks, line,
-       [is_bf16](Warp& all) { flashcore::multiply_blocks(all.blocks, is_bf16); });
+               [is_bf16](Warp& all) { flashcore::multiply_blocks(all.blocks, is_bf16); });
 }
 
 }  // namespace flashcore

@@ -33,13 +33,16 @@ class Block {
  public:
   Block(Cluster& cluster, int rank, int threads, int shared_bytes, GlobalMemory& memory);
 
-  /// What its cluster does with it: block `index` of the grid, counted along x first, then y, then z.
+  /// What its cluster does with it: block `index` of the grid, counted along x first, then y, then
+  /// z.
   void prepare(int index, const GridSize& grid);
   void start_clocks() { shared_.start_clocks(); }
   /// The running thread is at the end of the kernel.
   void leave();
   void finish() { banks_.flush(); }
-  [[nodiscard]] std::string describe_waits() const { return mbarriers_.describe_waits() + named_.describe(); }
+  [[nodiscard]] std::string describe_waits() const {
+    return mbarriers_.describe_waits() + named_.describe();
+  }
   [[nodiscard]] BankReport banks() const { return banks_.report(); }
 
   /// The block whose thread runs on this OS thread; what the primitives of machine.cpp work on.
@@ -47,8 +50,12 @@ class Block {
 
   // The primitives, as in codegen/prelude.
   [[nodiscard]] int thread_index() const { return agent() - first_thread_; }
-  [[nodiscard]] int block_index(int dimension) const { return position_[static_cast<std::size_t>(dimension)]; }
-  [[nodiscard]] int grid_extent(int dimension) const { return extent_[static_cast<std::size_t>(dimension)]; }
+  [[nodiscard]] int block_index(int dimension) const {
+    return position_[static_cast<std::size_t>(dimension)];
+  }
+  [[nodiscard]] int grid_extent(int dimension) const {
+    return extent_[static_cast<std::size_t>(dimension)];
+  }
   void barrier(int line);
   float shuffle_xor(float value, int mask, int line);
   int uniform(int value, int line);

@@ -17,7 +17,8 @@ void Block::await_cluster(int line) { cluster_.barrier().await(accessor(line)); 
 
 std::uint32_t Block::peer_address(std::uint32_t address, int rank, int line) const {
   if (rank < 0 || rank >= cluster_.size())
-    throw Fault{FaultKind::bad_operand, line, fmt::format("there is no block {} in a cluster of {}", rank, cluster_.size()),
+    throw Fault{FaultKind::bad_operand, line,
+                fmt::format("there is no block {} in a cluster of {}", rank, cluster_.size()),
                 fmt::format("0 to {}", cluster_.size() - 1)};
   return address | static_cast<std::uint32_t>(rank + 1) << rank_bit;
 }
@@ -25,7 +26,8 @@ std::uint32_t Block::peer_address(std::uint32_t address, int rank, int line) con
 void Block::store_peer(std::uint32_t address, const void* in, int bytes, int line) {
   const int rank = static_cast<int>(address >> rank_bit) - 1;
   if (rank < 0 || rank >= cluster_.size())
-    throw Fault{FaultKind::bad_operand, line, fmt::format("{} is no address in a block of the cluster", address),
+    throw Fault{FaultKind::bad_operand, line,
+                fmt::format("{} is no address in a block of the cluster", address),
                 "peer_address() of an address in shared memory"};
   banks_.gather(Primitive::store_shared, line, thread_index(), address, bytes);
   cluster_[rank].receive(address & ((1u << rank_bit) - 1), in, bytes, accessor(line));
@@ -35,14 +37,18 @@ void Block::receive(std::uint32_t address, const void* in, int bytes, Accessor f
   const int rank = first_thread_ / threads_;
   if (!cluster_.barrier().knows_all(from.thread))
     throw Fault{FaultKind::race, from.line,
-                fmt::format("block {} of the cluster is written to by a thread that does not know whether it has begun", rank),
-                "enter_cluster() in all threads and await_cluster() before the first write", from.thread};
+                fmt::format("block {} of the cluster is written to by a thread that does not know "
+                            "whether it has begun",
+                            rank),
+                "enter_cluster() in all threads and await_cluster() before the first write",
+                from.thread};
   if (left_ == threads_)
     throw Fault{FaultKind::race, from.line,
                 fmt::format("block {} of the cluster is written to after it has left", rank),
                 "a wait at the cluster's barrier, in that block, behind the write", from.thread};
   shared_.write(address, bytes, in, from);
-  if (from.thread / threads_ != rank) received_[from.thread] = {clocks_.now(from.thread), from.line};
+  if (from.thread / threads_ != rank)
+    received_[from.thread] = {clocks_.now(from.thread), from.line};
 }
 
 void Block::check_received() const {
@@ -52,7 +58,8 @@ void Block::check_received() const {
       known = clocks_.of(mine)[thread] >= write.time;
     if (!known)
       throw Fault{FaultKind::race, write.line,
-                  fmt::format("block {} of the cluster leaves, and none of its threads knows of what thread {} writes into its shared "
+                  fmt::format("block {} of the cluster leaves, and none of its threads knows of "
+                              "what thread {} writes into its shared "
                               "memory: the write may come later",
                               first_thread_ / threads_, thread),
                   "a wait at the cluster's barrier, in that block, behind the write"};

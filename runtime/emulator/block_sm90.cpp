@@ -49,9 +49,7 @@ void Block::store_box(const void* map, std::uint32_t source, const int* at, int 
 
 void Block::commit_stores() { bulk_.commit_stores(agent()); }
 
-void Block::await_stores_read(int pending) {
-  bulk_.await_stores_read(pending, agent(), index_);
-}
+void Block::await_stores_read(int pending) { bulk_.await_stores_read(pending, agent(), index_); }
 
 void Block::fence_async() {
   shared_.start_clocks();

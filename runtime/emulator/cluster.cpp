@@ -10,7 +10,8 @@ thread_local Cluster* now_running = nullptr;
 
 }  // namespace
 
-Cluster::Cluster(int blocks, int threads, int shared_bytes, GlobalMemory& memory, std::function<void()> enter)
+Cluster::Cluster(int blocks, int threads, int shared_bytes, GlobalMemory& memory,
+                 std::function<void()> enter)
     : threads_(threads),
       enter_(std::move(enter)),
       scheduler_(blocks * threads),
@@ -26,7 +27,8 @@ Block& Block::current() { return now_running->running(); }
 void Cluster::run(int first, const GridSize& grid) {
   now_running = this;
   barrier_.reset();
-  for (int rank = 0; rank < size(); ++rank) blocks_[static_cast<std::size_t>(rank)]->prepare(first + rank, grid);
+  for (int rank = 0; rank < size(); ++rank)
+    blocks_[static_cast<std::size_t>(rank)]->prepare(first + rank, grid);
   // Nothing ever orders all threads of several blocks without a clock.
   if (size() > 1)
     for (const std::unique_ptr<Block>& block : blocks_) block->start_clocks();
@@ -50,8 +52,10 @@ Fault Cluster::deadlock() const {
   while (scheduler_.finished(thread)) ++thread;
   std::string waits = barrier_.describe();
   for (const std::unique_ptr<Block>& block : blocks_) waits += block->describe_waits();
-  return {FaultKind::deadlock, scheduler_.wait_of(thread).line,
-          "nobody can go on: " + flashcore::describe_waits(scheduler_, 0, scheduler_.threads()) + waits, "", thread};
+  return {
+      FaultKind::deadlock, scheduler_.wait_of(thread).line,
+      "nobody can go on: " + flashcore::describe_waits(scheduler_, 0, scheduler_.threads()) + waits,
+      "", thread};
 }
 
 BankReport Cluster::banks() const {

@@ -1,4 +1,5 @@
-// Blocks that run at the same time and reach each other's shared memory: a cluster, mostly of one block.
+// Blocks that run at the same time and reach each other's shared memory: a cluster, mostly of one
+// block.
 #pragma once
 
 #include <functional>
@@ -12,12 +13,13 @@
 
 namespace flashcore {
 
-/// Clusters run one after the other on the same stacks and the same storage. Threads are counted over all blocks
-/// of the cluster: wherever it matters who did something, and in messages.
+/// Clusters run one after the other on the same stacks and the same storage. Threads are counted
+/// over all blocks of the cluster: wherever it matters who did something, and in messages.
 class Cluster {
  public:
   /// `enter` runs the kernel as one thread.
-  Cluster(int blocks, int threads, int shared_bytes, GlobalMemory& memory, std::function<void()> enter);
+  Cluster(int blocks, int threads, int shared_bytes, GlobalMemory& memory,
+          std::function<void()> enter);
 
   /// Throws a Fault that names its thread.
   /// The blocks from `first` of the grid on, counted along x first, then y, then z.
@@ -26,7 +28,9 @@ class Cluster {
 
   /// The one that runs on this OS thread.
   static Cluster& current();
-  [[nodiscard]] Block& running() { return *blocks_[static_cast<std::size_t>(scheduler_.current() / threads_)]; }
+  [[nodiscard]] Block& running() {
+    return *blocks_[static_cast<std::size_t>(scheduler_.current() / threads_)];
+  }
 
   // For its blocks.
   [[nodiscard]] int size() const { return static_cast<int>(blocks_.size()); }

@@ -17,7 +17,8 @@ void ClusterBarrier::reset() {
 void ClusterBarrier::arrive(bool releases, Accessor by) {
   Thread& thread = threads_[static_cast<std::size_t>(by.thread)];
   if (thread.has_to_wait)
-    throw Fault{FaultKind::barrier_mismatch, by.line, "the thread arrives at the cluster's barrier a second time and has not waited",
+    throw Fault{FaultKind::barrier_mismatch, by.line,
+                "the thread arrives at the cluster's barrier a second time and has not waited",
                 "await_cluster() between two arrivals", by.thread};
   if (releases) clocks_.release(by.thread, gathered_);
   thread.has_to_wait = true;
@@ -31,7 +32,8 @@ void ClusterBarrier::arrive(bool releases, Accessor by) {
 void ClusterBarrier::await(Accessor by) {
   Thread& thread = threads_[static_cast<std::size_t>(by.thread)];
   if (!thread.has_to_wait)
-    throw Fault{FaultKind::barrier_mismatch, by.line, "the thread waits at the cluster's barrier and has not arrived",
+    throw Fault{FaultKind::barrier_mismatch, by.line,
+                "the thread waits at the cluster's barrier and has not arrived",
                 "arrive_at_cluster() before the wait", by.thread};
   if (phase_ == thread.phase) scheduler_.block({"await_cluster", by.line, &phase_, phase_});
   clocks_.acquire(by.thread, over_);
@@ -59,7 +61,9 @@ void ClusterBarrier::settle() {
 }
 
 std::string ClusterBarrier::describe() const {
-  return arrived_ == 0 ? "" : fmt::format("; the cluster's barrier: {} of {} threads are missing", missing_, running_);
+  return arrived_ == 0 ? ""
+                       : fmt::format("; the cluster's barrier: {} of {} threads are missing",
+                                     missing_, running_);
 }
 
 }  // namespace flashcore

@@ -11,8 +11,9 @@
 
 namespace flashcore {
 
-/// A phase is over when all threads that have not left have arrived. An arrival releases what its thread did, a
-/// wait acquires what the arrivals of the phase released. Threads are counted over the blocks of the cluster.
+/// A phase is over when all threads that have not left have arrived. An arrival releases what its
+/// thread did, a wait acquires what the arrivals of the phase released. Threads are counted over
+/// the blocks of the cluster.
 class ClusterBarrier {
  public:
   ClusterBarrier(Scheduler& scheduler, Clocks& clocks) : scheduler_(scheduler), clocks_(clocks) {}
@@ -24,7 +25,9 @@ class ClusterBarrier {
   void leave(int number);
 
   /// Whether the thread knows that all threads of the cluster run.
-  [[nodiscard]] bool knows_all(int thread) const { return threads_[static_cast<std::size_t>(thread)].waited; }
+  [[nodiscard]] bool knows_all(int thread) const {
+    return threads_[static_cast<std::size_t>(thread)].waited;
+  }
   /// "; the cluster's barrier: 128 of 256 threads are missing", where somebody waits at it.
   [[nodiscard]] std::string describe() const;
 
@@ -39,7 +42,8 @@ class ClusterBarrier {
   Scheduler& scheduler_;
   Clocks& clocks_;
   std::vector<Thread> threads_;
-  int running_ = 0, missing_ = 0;  ///< threads that have not left; of these, not arrived in this phase
+  int running_ = 0,
+      missing_ = 0;  ///< threads that have not left; of these, not arrived in this phase
   int arrived_ = 0;
   std::uint32_t phase_ = 0;
   Clock gathered_, over_;

@@ -28,18 +28,20 @@ std::string line_of(const std::string& text, int wanted) {
 /// `cluster` counts clusters.
 EmulatorError explain(const Fault& fault, const KernelSource& source, int cluster) {
   const int lanes = Scheduler::warp_size;
-  const int block = cluster * source.cluster + fault.thread / source.threads, thread = fault.thread % source.threads;
+  const int block = cluster * source.cluster + fault.thread / source.threads,
+            thread = fault.thread % source.threads;
   return {
       fault.kind, block, thread,
       Complaint{.what = fmt::format("{} in kernel {}, block {}, thread {} (warp {}, lane {})",
-                                    name_of(fault.kind), source.name, block, thread,
-                                    thread / lanes, thread % lanes),
+                                    name_of(fault.kind), source.name, block, thread, thread / lanes,
+                                    thread % lanes),
                 .why = fmt::format("{}\n  code: {}", fault.why, line_of(source.body, fault.line)),
                 .fix = fault.fix,
                 .where = {source.name + ".cu", fault.line}}};
 }
 
-void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t tensors, const GridSize& grid) {
+void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t tensors,
+           const GridSize& grid) {
   if (parameter_bytes != static_cast<std::size_t>(source.parameter_bytes) ||
       tensors != source.tensors.size()) {
     throw InternalError(fmt::format(
@@ -47,8 +49,9 @@ void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t 
         source.name, parameter_bytes, tensors, source.parameter_bytes, source.tensors.size()));
   }
   if (source.cluster < 1 || grid.x % static_cast<std::uint32_t>(source.cluster) != 0) {
-    throw InternalError(fmt::format("kernel {} has clusters of {} blocks and is run with {} along x", source.name,
-                                    source.cluster, grid.x));
+    throw InternalError(
+        fmt::format("kernel {} has clusters of {} blocks and is run with {} along x", source.name,
+                    source.cluster, grid.x));
   }
   if (source.threads <= 0 || source.threads % Scheduler::warp_size != 0) {
     throw InternalError(fmt::format("kernel {} has blocks of {} threads, not of whole warps",
@@ -56,8 +59,8 @@ void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t 
   }
 }
 
-/// What the workers share. Clusters are handed out in order, and a worker always finishes the one it has: so the
-/// failure of the lowest is found whatever the timing.
+/// What the workers share. Clusters are handed out in order, and a worker always finishes the one
+/// it has: so the failure of the lowest is found whatever the timing.
 struct Progress {
   std::atomic<int> next{0};
   std::mutex mutex;
@@ -84,7 +87,8 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
   const int clusters = static_cast<int>(grid.count()) / source_->cluster;
   const auto start = std::chrono::steady_clock::now();
   GlobalMemory memory(source_->tensors, tensors);
-  // The caller's bytes may lie anywhere; a parameter block is aligned like its widest member, a tensor map.
+  // The caller's bytes may lie anywhere; a parameter block is aligned like its widest member, a
+  // tensor map.
   struct alignas(64) Line {
     std::byte bytes[64];
   };
@@ -97,7 +101,8 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
     try {
       Cluster cluster(source_->cluster, source_->threads, source_->shared_bytes, memory,
                       [&] { kernel_->enter(aligned.data()); });
-      while ((index = progress.next.fetch_add(1)) < clusters) cluster.run(index * cluster.size(), grid);
+      while ((index = progress.next.fetch_add(1)) < clusters)
+        cluster.run(index * cluster.size(), grid);
       const std::lock_guard lock(progress.mutex);
       progress.banks.merge(cluster.banks());
     } catch (...) {
@@ -124,8 +129,9 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
     }
   }
   if (memory.tiles_drawn() != 0) {
-    throw InternalError(fmt::format("kernel {} leaves {} in its tile counter, where the next launch needs 0",
-                                    source_->name, memory.tiles_drawn()));
+    throw InternalError(
+        fmt::format("kernel {} leaves {} in its tile counter, where the next launch needs 0",
+                    source_->name, memory.tiles_drawn()));
   }
   EmulationReport report{.banks = std::move(progress.banks), .outputs = memory.coverage()};
   report.run_ms =

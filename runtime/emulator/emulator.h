@@ -33,9 +33,9 @@ class EmulatedKernel {
   /// Throws CompileError when there is no compiler or it refuses the body.
   static EmulatedKernel build(const KernelSource& source, const HostCompileOptions& options = {});
 
-  /// Runs every block of the grid. `parameters` is the packed parameter block, whose pointers lead into
-  /// `tensors`, one for each of KernelSource::tensors. Throws EmulatorError for the first block
-  /// that breaks a rule; outputs are then half written.
+  /// Runs every block of the grid. `parameters` is the packed parameter block, whose pointers lead
+  /// into `tensors`, one for each of KernelSource::tensors. Throws EmulatorError for the first
+  /// block that breaks a rule; outputs are then half written.
   [[nodiscard]] EmulationReport run(std::span<const std::byte> parameters, GridSize grid,
                                     std::span<const TensorView> tensors,
                                     const EmulationOptions& options = {}) const;

@@ -9,7 +9,8 @@
 namespace flashcore {
 namespace {
 
-/// A file of the device's prelude that asks for another one gets the emulator's counterpart of that.
+/// A file of the device's prelude that asks for another one gets the emulator's counterpart of
+/// that.
 const PreludeFile& file_named(std::string_view name) {
   const std::string counterpart = fmt::format("{}.h", name.substr(0, name.find('.')));
   for (const PreludeFile& file : emulator_prelude())

@@ -38,18 +38,14 @@ const FlashcoreMachine& emulated_machine() {
           [](unsigned* held, unsigned address, unsigned pitch, int right, int turned, int line) {
             Block::current().load_block(held, address, pitch, right != 0, turned != 0, line);
           },
-      .store_block =
-          [](unsigned address, unsigned pitch, const float* held, int line) {
-            Block::current().store_block(address, pitch, held, line);
-          },
+      .store_block = [](unsigned address, unsigned pitch, const float* held,
+                        int line) { Block::current().store_block(address, pitch, held, line); },
       .multiply_blocks =
           [](float* d, const unsigned* a, const unsigned* b, int is_bf16, int line) {
             Block::current().multiply_blocks(d, a, b, is_bf16 != 0, line);
           },
-      .init_mbarrier =
-          [](unsigned mbarrier, int arrivals, int line) {
-            Block::current().init_mbarrier(mbarrier, arrivals, line);
-          },
+      .init_mbarrier = [](unsigned mbarrier, int arrivals,
+                          int line) { Block::current().init_mbarrier(mbarrier, arrivals, line); },
       .publish_mbarriers = [] { Block::current().publish_mbarriers(); },
       .arrive = [](unsigned mbarrier, unsigned expected_bytes,
                    int line) { Block::current().arrive(mbarrier, expected_bytes, line); },
@@ -57,13 +53,9 @@ const FlashcoreMachine& emulated_machine() {
                         int line) { Block::current().await_phase(mbarrier, parity, line); },
       .load_box =
           [](unsigned target, const void* map, unsigned mbarrier, const int* at, int coordinates,
-             int line) {
-            Block::current().load_box(target, map, mbarrier, at, coordinates, line);
-          },
-      .store_box =
-          [](const void* map, unsigned source, const int* at, int coordinates, int line) {
-            Block::current().store_box(map, source, at, coordinates, line);
-          },
+             int line) { Block::current().load_box(target, map, mbarrier, at, coordinates, line); },
+      .store_box = [](const void* map, unsigned source, const int* at, int coordinates,
+                      int line) { Block::current().store_box(map, source, at, coordinates, line); },
       .commit_stores = [] { Block::current().commit_stores(); },
       .await_stores_read = [](int pending) { Block::current().await_stores_read(pending); },
       .fence_async = [] { Block::current().fence_async(); },
@@ -73,15 +65,13 @@ const FlashcoreMachine& emulated_machine() {
                    int line) { Block::current().signal(barrier, threads, line); },
       .set_registers = [](int grow, int registers,
                           int line) { Block::current().set_registers(grow != 0, registers, line); },
-      .arrive_at_cluster = [](int releases,
-                              int line) { Block::current().arrive_at_cluster(releases != 0, line); },
+      .arrive_at_cluster =
+          [](int releases, int line) { Block::current().arrive_at_cluster(releases != 0, line); },
       .await_cluster = [](int line) { Block::current().await_cluster(line); },
       .peer_address = [](unsigned address, int block,
                          int line) { return Block::current().peer_address(address, block, line); },
-      .store_peer =
-          [](unsigned address, const void* in, int bytes, int line) {
-            Block::current().store_peer(address, in, bytes, line);
-          },
+      .store_peer = [](unsigned address, const void* in, int bytes,
+                       int line) { Block::current().store_peer(address, in, bytes, line); },
       .open_products = [](int line) { Block::current().open_products(line); },
       .multiply_warpgroup =
           [](float* d, int n, const unsigned* a_registers, unsigned long long a,

@@ -21,8 +21,7 @@ std::uint32_t NamedBarriers::arrive(int number, int threads, Accessor by) {
   }
   if (threads < lanes || threads % lanes != 0 || threads > threads_) {
     refuse(FaultKind::bad_operand,
-           fmt::format("barrier {} of {} threads, in a block of {}", number, threads,
-                       threads_),
+           fmt::format("barrier {} of {} threads, in a block of {}", number, threads, threads_),
            "whole warps, no more than the block has");
   }
   shared_.start_clocks();

@@ -73,7 +73,8 @@ void SharedMemory::refuse_flying(const Word& word, std::uint32_t address, const 
                    address - base, box ? "box load" : "copy", word.write.who(), word.write.line,
                    box ? "nobody has waited for" : "has not waited for"),
        writes ? "wait for the copy before its target is written again"
-       : box  ? "arrive_expecting() with the bytes of the box, and await_phase() of its mbarrier before "
+       : box  ? "arrive_expecting() with the bytes of the box, and await_phase() of its mbarrier "
+                "before "
                 "the read"
               : "commit_copies(), wait_copies<n>() for its group, then barrier() before the read");
 }

@@ -1,8 +1,8 @@
 // The shared memory of a block, with what is known about every word of it.
 //
-// Race detection is by vector clocks (clocks.h). As long as the only thing that orders the threads of a
-// block is a barrier of the whole block (shuffles, ldmatrix and mma make lanes meet, but order no
-// memory), the clocks of two threads never differ but in their own entries, and one number, the
+// Race detection is by vector clocks (clocks.h). As long as the only thing that orders the threads
+// of a block is a barrier of the whole block (shuffles, ldmatrix and mma make lanes meet, but order
+// no memory), the clocks of two threads never differ but in their own entries, and one number, the
 // epoch, stands for all of them: accesses of an earlier epoch come before everything now, accesses
 // of this epoch only before those of the same thread. Once the clocks run, an access carries its
 // agent's time in place of the epoch; those of before keep their meaning (clocked_memory.cpp).
@@ -36,7 +36,8 @@ class SharedMemory {
   /// A new block: every byte is unwritten and holds a NaN pattern.
   void reset();
 
-  /// All threads of the block, which these are, have met: what they did is ordered before what follows.
+  /// All threads of the block, which these are, have met: what they did is ordered before what
+  /// follows.
   void order_block(int first_thread, int threads);
   /// From here on something orders some threads and not others.
   void start_clocks();
@@ -49,8 +50,8 @@ class SharedMemory {
   /// has to be ordered behind the write, not only the one that gives the address.
   void read_row(std::uint32_t address, void* out, Accessor by);
 
-  /// A part of a block that a whole warp writes: nobody knows which lane writes it, so that every thread
-  /// has to be ordered behind it.
+  /// A part of a block that a whole warp writes: nobody knows which lane writes it, so that every
+  /// thread has to be ordered behind it.
   void write_row(std::uint32_t address, const void* in, Accessor by);
 
   /// An asynchronous copy of 16 bytes: in flight from `begin_copy` to `land_copy`, then as if
@@ -64,8 +65,8 @@ class SharedMemory {
   void begin_box(std::uint32_t address, Accessor by);
   /// They have come. From here on they are written by an agent, at its time.
   void land_box(std::uint32_t address, const void* in, int agent, std::int32_t time, int line);
-  /// Bytes that an agent reads from now on until its time is known to be over. `view` is what those know
-  /// for whom it reads.
+  /// Bytes that an agent reads from now on until its time is known to be over. `view` is what those
+  /// know for whom it reads.
   void begin_agent_read(std::uint32_t address, const Clock& view, int agent, std::int32_t time,
                         Accessor by);
   /// What an agent reads, later.
@@ -81,8 +82,8 @@ class SharedMemory {
  private:
   static constexpr std::uint32_t unwritten = 0, claimed = 0xfffffffeu, flying = 0xffffffffu,
                                  first_epoch = 1;
-  /// Flags beside a thread. `several`: in an epoch, others read too; by the clocks, the whole warp. Of bytes
-  /// in flight: a box. `everyone`: nobody knows which threads.
+  /// Flags beside a thread. `several`: in an epoch, others read too; by the clocks, the whole warp.
+  /// Of bytes in flight: a box. `everyone`: nobody knows which threads.
   static constexpr std::uint16_t several = 0x8000, everyone = 0x4000;
 
   struct Access {
@@ -110,8 +111,8 @@ class SharedMemory {
   void note_read(Word& word, const Accessor& by, bool whole_warp) const;
   [[nodiscard]] Access stamp(const Accessor& by) const;
   [[noreturn]] static void refuse_unwritten(std::uint32_t address, const Accessor& by);
-  [[noreturn]] static void refuse_flying(const Word& word, std::uint32_t address, const Accessor& by,
-                                         bool writes);
+  [[noreturn]] static void refuse_flying(const Word& word, std::uint32_t address,
+                                         const Accessor& by, bool writes);
 
   // By the clocks, in clocked_memory.cpp.
   [[nodiscard]] Access clocked_stamp(const Accessor& by, bool whole_warp);

@@ -48,7 +48,7 @@ template <class T>
 void multiply_opaque(const WarpBlocks& blocks) {
   constexpr int size = 16;
   float a[size][size], b[size][size];
-  const auto value = [](const std::uint32_t* const (&held)[lanes], BlockPlace at) {
+  const auto value = [](const std::uint32_t* const(&held)[lanes], BlockPlace at) {
     return fc::to_float(T{static_cast<fc::u16>(held[at.lane][at.slot])});
   };
   for (int i = 0; i < size; ++i)

@@ -22,8 +22,8 @@ void multiply_bf16(const WarpOperands& operands);
 /// The kinds of opaque blocks of 16 x 16.
 enum class BlockKind { left, right, sum };
 
-/// Where an element of a block lies: in slot `slot` of lane `lane`. No GPU documents an order; this one is
-/// like none of them and another one for each kind.
+/// Where an element of a block lies: in slot `slot` of lane `lane`. No GPU documents an order; this
+/// one is like none of them and another one for each kind.
 struct BlockPlace {
   std::size_t lane, slot;
 };

@@ -42,9 +42,8 @@ void Binding::bind(const ir::Tensor& tensor, const TensorView& view) {
     const Extent& dim = tensor.dims[i];
     const std::int64_t given = view.shape[i];
     const std::int64_t wanted =
-        dim.is_static()
-            ? dim.value
-            : lengths_.try_emplace(dim.name, given - dim.plus).first->second + dim.plus;
+        dim.is_static() ? dim.value
+                        : lengths_.try_emplace(dim.name, given - dim.plus).first->second + dim.plus;
     if (given != wanted)
       throw DeviceError({fmt::format("dimension {} of {} is {} long", i, tensor.name, given),
                          dim.is_static()

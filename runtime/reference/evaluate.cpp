@@ -65,7 +65,8 @@ class Evaluation {
     return arrays_.length(axis.extent);
   }
 
-  /// Cuts the block's part of a ragged axis to its dimension. Returns whether the block has a tile in it.
+  /// Cuts the block's part of a ragged axis to its dimension. Returns whether the block has a tile
+  /// in it.
   bool place(const Op& op) {
     const Axis& axis = f_[op.axis];
     AxisState& state = axes_[op.axis.index];
@@ -95,8 +96,8 @@ class Evaluation {
     for (state.current = 0; state.current < count; ++state.current) blocks(axis + 1);
   }
 
-  /// All blocks of a cluster. None has what the others give before these have come to their end, so that
-  /// they run twice; what they give takes nothing from others.
+  /// All blocks of a cluster. None has what the others give before these have come to their end, so
+  /// that they run twice; what they give takes nothing from others.
   void cluster() {
     if (parts_ == 1) {
       block(f_.body);
@@ -215,7 +216,8 @@ class Evaluation {
   void await_slot(const Op& op) {
     std::deque<TileValue>& ring = rings_[op.buffer.index];
     if (ring.empty())
-      throw InternalError(fmt::format("ring {} is read more often than filled", f_[op.buffer].name));
+      throw InternalError(
+          fmt::format("ring {} is read more often than filled", f_[op.buffer].name));
     set(op, std::move(ring.front()));
     ring.pop_front();
   }
@@ -226,7 +228,8 @@ class Evaluation {
     bool visible = true, everywhere = false;
   };
 
-  /// What the survey noted of a tile. Its words hold eight each; of the tiles beyond them nothing is known.
+  /// What the survey noted of a tile. Its words hold eight each; of the tiles beyond them nothing
+  /// is known.
   [[nodiscard]] Found found(const Op& op, std::int64_t tile) const {
     const std::vector<Found>& tiles = found_[op.buffer.index];
     if (tile < 0 || tile >= static_cast<std::int64_t>(f_[op.buffer].columns) * 8) return {};
@@ -371,12 +374,12 @@ class Evaluation {
   std::vector<AxisState> axes_;
   std::vector<TileValue> values_;
   Memory memory_;
-  std::vector<std::vector<Found>> found_;  // by buffer: what the block's survey noted, by tile
+  std::vector<std::vector<Found>> found_;     // by buffer: what the block's survey noted, by tile
   std::vector<std::deque<TileValue>> rings_;  // by buffer: what the producer filled, not read yet
-  int parts_ = 1, part_ = 0;               // blocks of a cluster, and the one that runs
-  bool gives_ = false;                     // it runs for what it gives the others
+  int parts_ = 1, part_ = 0;                  // blocks of a cluster, and the one that runs
+  bool gives_ = false;                        // it runs for what it gives the others
   std::map<std::pair<ValueId, int>, TileValue> given_;  // by part
-  bool masks_hold_ = false;                // on a tile that is known to be visible everywhere
+  bool masks_hold_ = false;  // on a tile that is known to be visible everywhere
 };
 
 }  // namespace

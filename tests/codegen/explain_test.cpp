@@ -81,7 +81,8 @@ TEST(Explain, PositionsGoByTheNamesTheyAreGiven) {
 }
 
 TEST(Explain, WhatHasNoMask) {
-  EXPECT_EQ(explain(elementwise(64), {.tiles = {{"rows", 64}}}, find_target("sm_80")), "no loops\n");
+  EXPECT_EQ(explain(elementwise(64), {.tiles = {{"rows", 64}}}, find_target("sm_80")),
+            "no loops\n");
   AttentionSpec spec;
   spec.head_dim = 64;
   spec.kv_len = 256;

@@ -69,7 +69,8 @@ TEST(Programs, Elementwise) {
 }
 
 TEST(Programs, SumsToAScalar) {
-  for (const int warps : {1, 4}) expect_right(totals(), schedule_of({}, warps), {{.extents = {{"H", 5}}}});
+  for (const int warps : {1, 4})
+    expect_right(totals(), schedule_of({}, warps), {{.extents = {{"H", 5}}}});
 }
 
 TEST(Programs, MatrixProductOnWarpGrids) {
@@ -97,7 +98,8 @@ TEST(Programs, ProductsOfWarpgroups) {
   struct Shape {
     int warps, n, k;
   };
-  for (const auto& [warps, n, k] : {Shape{4, 32, 16}, {8, 80, 48}, {4, 128, 64}, {8, 64, 80}, {4, 80, 128}}) {
+  for (const auto& [warps, n, k] :
+       {Shape{4, 32, 16}, {8, 80, 48}, {4, 128, 64}, {8, 64, 80}, {4, 80, 128}}) {
     Schedule schedule = warpgroups({{"m", 16 * warps}, {"n", n}, {"k", k}}, warps);
     schedule.persistent = k == 48;
     const std::vector<RunInputs> launches{{.extents = {{"M", 136}, {"N", 88}, {"K", 136}}},

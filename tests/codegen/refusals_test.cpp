@@ -1,5 +1,7 @@
 // What code generation refuses, word by word: with the numbers, the author's line, and what would
 // work.
+#include "tests/codegen/support/refusals.h"
+
 #include <functional>
 #include <string>
 
@@ -9,7 +11,6 @@
 #include "codegen/why_not.h"
 #include "templates/attention.h"
 #include "tests/codegen/support/programs.h"
-#include "tests/codegen/support/refusals.h"
 
 namespace flashcore {
 namespace {
@@ -20,12 +21,12 @@ Refusal impossible(const std::function<Program()>& program, const Schedule& sche
 }
 
 TEST(Refusals, UnknownTargets) {
-  EXPECT_EQ(
-      refusal<ScheduleError>([] { find_target("sm_70"); }).words,
-      "target \"sm_70\"\n"
-      "  why: FlashCore does not generate for it\n"
-      "  try: one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, sm_100, sm_103, sm_110, sm_120, "
-      "sm_121");
+  EXPECT_EQ(refusal<ScheduleError>([] { find_target("sm_70"); }).words,
+            "target \"sm_70\"\n"
+            "  why: FlashCore does not generate for it\n"
+            "  try: one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, sm_100, sm_103, "
+            "sm_110, sm_120, "
+            "sm_121");
   EXPECT_EQ(
       refusal<ScheduleError>([] { target_for_device(7, 0); }).words,
       "a GPU of compute capability 7.0\n"
@@ -167,11 +168,12 @@ TEST(Refusals, NoAxesThatWarpsCut) {
   schedule.warps_m = 2;
   EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words, "nothing was refused");
   schedule.tiles["cols"] = 48;
-  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
-            "a tile of 48 along cols\n"
-            "  why: a warp's share of a product is a multiple of 16, so with warps_n = 2 the tile must "
-            "be a multiple of 32\n"
-            "  try: a tile of 64, or fewer warps");
+  EXPECT_EQ(
+      refused(attention_forward(head_dim(64)), schedule).words,
+      "a tile of 48 along cols\n"
+      "  why: a warp's share of a product is a multiple of 16, so with warps_n = 2 the tile must "
+      "be a multiple of 32\n"
+      "  try: a tile of 64, or fewer warps");
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   EXPECT_EQ(refused(column_reductions(), schedule).words, "nothing was refused");
 }

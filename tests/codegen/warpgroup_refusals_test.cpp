@@ -34,13 +34,15 @@ TEST(WarpgroupRefusals, WarpgroupsAndTheCopyEngineComeTogether) {
             "  try: copy = cp_async, or target sm_90a");
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "copy tma without instruction = wgmma\n"
-            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no other way\n"
+            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no "
+            "other way\n"
             "  try: both or neither");
   schedule.instruction = Instruction::wgmma;
   schedule.copy = CopyInstruction::cp_async;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "instruction wgmma without copy = tma\n"
-            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no other way\n"
+            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no "
+            "other way\n"
             "  try: both or neither");
 }
 
@@ -59,7 +61,8 @@ TEST(WarpgroupRefusals, ShapesOfWarpgroups) {
     schedule = warpgroups(16 * warps.m, 64);
     schedule.warps_n = warps.n;
     EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-              "instruction wgmma with " + std::to_string(warps.m) + " x " + std::to_string(warps.n) +
+              "instruction wgmma with " + std::to_string(warps.m) + " x " +
+                  std::to_string(warps.n) +
                   " warps\n"
                   "  why: one to three warpgroups of four warps each lie along the rows\n"
                   "  try: warps_m = 8 and warps_n = 1");
@@ -130,7 +133,8 @@ TEST(WarpgroupRefusals, BlocksWithoutAProducer) {
   schedule.producer = false;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "producer = false with warps_m = 8\n"
-            "  why: a warpgroup knows of its own products when they have read a slot, and not of another's\n"
+            "  why: a warpgroup knows of its own products when they have read a slot, and not of "
+            "another's\n"
             "  try: warps_m = 4, or producer = true");
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   schedule.producer = false;
@@ -144,19 +148,21 @@ TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
   const Program program = attention_forward(head_dim(64));
   Schedule schedule = warpgroups(128, 64);
   schedule.outer_stages = 2;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-            "outer_stages = 2 without persistent = true\n"
-            "  why: a tile loaded outside loops has one slot, or two where a block works through several "
-            "tiles\n"
-            "  try: 1");
+  EXPECT_EQ(
+      refused(program, schedule, "sm_90a").words,
+      "outer_stages = 2 without persistent = true\n"
+      "  why: a tile loaded outside loops has one slot, or two where a block works through several "
+      "tiles\n"
+      "  try: 1");
   schedule.persistent = true;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
   schedule.outer_stages = 3;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-            "outer_stages = 3\n"
-            "  why: a tile loaded outside loops has one slot, or two where a block works through several "
-            "tiles\n"
-            "  try: 1");
+  EXPECT_EQ(
+      refused(program, schedule, "sm_90a").words,
+      "outer_stages = 3\n"
+      "  why: a tile loaded outside loops has one slot, or two where a block works through several "
+      "tiles\n"
+      "  try: 1");
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   schedule.grid_order = GridOrder::sections;
   EXPECT_EQ(refused(program, schedule).words,
@@ -206,10 +212,11 @@ TEST(WarpgroupRefusals, PositionsOfABlock) {
             "  why: a persistent block goes through all tiles as it is\n"
             "  try: positions_per_block = 1");
   schedule.persistent = false, schedule.loop_blocks = 2;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-            "positions_per_block = 2 with loop_blocks = 2\n"
-            "  why: blocks that share out a loop work on one tile of rows, and all are there at once\n"
-            "  try: positions_per_block = 1");
+  EXPECT_EQ(
+      refused(program, schedule, "sm_90a").words,
+      "positions_per_block = 2 with loop_blocks = 2\n"
+      "  why: blocks that share out a loop work on one tile of rows, and all are there at once\n"
+      "  try: positions_per_block = 1");
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   schedule.positions_per_block = 2;
   EXPECT_EQ(refused(program, schedule).words,
@@ -223,7 +230,8 @@ TEST(WarpgroupRefusals, PositionsOfABlock) {
   by_head.mask = Mask("(q_idx + h) // 40 == kv_idx // 40");
   EXPECT_EQ(refused(attention_forward(by_head), schedule, "sm_90a").words,
             "positions_per_block = 2 for attention_forward\n"
-            "  why: a block finds out once which tiles hold something visible, and here that depends on the position "
+            "  why: a block finds out once which tiles hold something visible, and here that "
+            "depends on the position "
             "along head\n"
             "  try: positions_per_block = 1");
 }
@@ -251,10 +259,11 @@ TEST(WarpgroupRefusals, StripsOfColumns) {
   Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
   for (const int columns : {-8, 12}) {
     schedule.softmax_columns = columns;
-    EXPECT_EQ(refused(program, schedule).words, "softmax_columns = " + std::to_string(columns) +
-                                                    "\n"
-                                                    "  why: a thread holds columns by fragments of eight\n"
-                                                    "  try: 0, or a multiple of 8");
+    EXPECT_EQ(refused(program, schedule).words,
+              "softmax_columns = " + std::to_string(columns) +
+                  "\n"
+                  "  why: a thread holds columns by fragments of eight\n"
+                  "  try: 0, or a multiple of 8");
   }
   schedule.softmax_columns = 16;
   schedule.softmax_distance = 24;
@@ -269,10 +278,11 @@ TEST(WarpgroupRefusals, StripsOfColumns) {
             "  try: 0, or a multiple of softmax_columns");
   schedule.softmax_columns = schedule.softmax_distance = 16;
   schedule.softmax = Softmax::shared;
-  EXPECT_EQ(refused(program, schedule).words,
-            "softmax_columns with softmax = shared\n"
-            "  why: rows from shared memory lie along the lanes of a warp, all columns of a row at once\n"
-            "  try: softmax_columns = 0");
+  EXPECT_EQ(
+      refused(program, schedule).words,
+      "softmax_columns with softmax = shared\n"
+      "  why: rows from shared memory lie along the lanes of a warp, all columns of a row at once\n"
+      "  try: softmax_columns = 0");
 }
 
 TEST(WarpgroupRefusals, BlocksThatShareOutALoop) {
@@ -287,10 +297,11 @@ TEST(WarpgroupRefusals, BlocksThatShareOutALoop) {
             "  try: 1, 2, 4 or 8");
   schedule.loop_blocks = 2;
   schedule.persistent = true;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-            "loop_blocks = 2 with persistent = true\n"
-            "  why: blocks that share out a loop work on one tile of rows, and all are there at once\n"
-            "  try: loop_blocks = 1");
+  EXPECT_EQ(
+      refused(program, schedule, "sm_90a").words,
+      "loop_blocks = 2 with persistent = true\n"
+      "  why: blocks that share out a loop work on one tile of rows, and all are there at once\n"
+      "  try: loop_blocks = 1");
   Schedule small = tiles({{"rows", 64}, {"cols", 64}});
   small.loop_blocks = 2;
   EXPECT_EQ(refused(program, small).words,
@@ -305,30 +316,39 @@ struct Carried {
 
 // What is carried has to mean the same, whichever maximum it was computed with.
 TEST(WarpgroupRefusals, ALoopThatCannotBeSharedOut) {
-  const auto words = [](const std::function<Carried(const Tile&, const Tile&, const Carried&, Axis)>& round) {
-    ProgramBuilder b("carries");
-    const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N")), d = b.whole("d", 64);
-    const Tensor q = b.input("q", DType::bf16, {named("M"), 64}), k = b.input("k", DType::bf16, {named("N"), 64});
-    const Tensor y = b.output("y", DType::f32, {named("M")});
-    const Tile query = load(q(rows, d));
-    const Carried last = b.loop(cols, Carried{b.fill({rows}, -1e30), b.fill({rows}, 0).named("sum")}, [&](const Carried& s) {
-      const Tile scores = dot(query, transpose(load(k(cols, d))));
-      return round(scores, reduce_max(scores, cols), s, cols);
-    });
-    store(y(rows), last.sum);
-    Schedule schedule = warpgroups(64, 64);
-    schedule.loop_blocks = 2;
-    return refused(b.finish(), schedule, "sm_90a").words;
+  const auto words =
+      [](const std::function<Carried(const Tile&, const Tile&, const Carried&, Axis)>& round) {
+        ProgramBuilder b("carries");
+        const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N")),
+                   d = b.whole("d", 64);
+        const Tensor q = b.input("q", DType::bf16, {named("M"), 64}),
+                     k = b.input("k", DType::bf16, {named("N"), 64});
+        const Tensor y = b.output("y", DType::f32, {named("M")});
+        const Tile query = load(q(rows, d));
+        const Carried last =
+            b.loop(cols, Carried{b.fill({rows}, -1e30), b.fill({rows}, 0).named("sum")},
+                   [&](const Carried& s) {
+                     const Tile scores = dot(query, transpose(load(k(cols, d))));
+                     return round(scores, reduce_max(scores, cols), s, cols);
+                   });
+        store(y(rows), last.sum);
+        Schedule schedule = warpgroups(64, 64);
+        schedule.loop_blocks = 2;
+        return refused(b.finish(), schedule, "sm_90a").words;
+      };
+  const auto grown = [](const Carried& s, const Tile& largest) {
+    return maximum(s.largest, largest);
   };
-  const auto grown = [](const Carried& s, const Tile& largest) { return maximum(s.largest, largest); };
-  EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
-              const Tile now = grown(s, largest);
-              return Carried{now, s.sum * exp(s.largest - now) + reduce_sum(exp(scores - now), cols)};
-            }),
-            "nothing was refused");
+  EXPECT_EQ(
+      words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
+        const Tile now = grown(s, largest);
+        return Carried{now, s.sum * exp(s.largest - now) + reduce_sum(exp(scores - now), cols)};
+      }),
+      "nothing was refused");
   const std::string refusal =
       "loop_blocks = 2 for carries\n"
-      "  why: what its loop carries as sum is no maximum, no sum, and no sum scaled as a maximum grows\n"
+      "  why: what its loop carries as sum is no maximum, no sum, and no sum scaled as a maximum "
+      "grows\n"
       "  try: loop_blocks = 1";
   // What is added does not follow the maximum; or another power of it; or the factor is none.
   EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
@@ -338,7 +358,8 @@ TEST(WarpgroupRefusals, ALoopThatCannotBeSharedOut) {
             refusal);
   EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
               const Tile now = grown(s, largest);
-              return Carried{now, s.sum * exp((s.largest - now) * 2.f) + reduce_sum(exp(scores - now), cols)};
+              return Carried{
+                  now, s.sum * exp((s.largest - now) * 2.f) + reduce_sum(exp(scores - now), cols)};
             }),
             refusal);
   EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
@@ -365,9 +386,11 @@ TEST(WarpgroupRefusals, SumsOverRowsThatNoLoopClears) {
   const Refusal outside = refusal<SpecError>([&] {
     ProgramBuilder b("refused");
     const Axis part = b.parallel("part", named("P")), k = b.whole("k", 64);
-    const Axis rows = b.parallel_tiles("rows", named("R")), cols = b.parallel_tiles("cols", named("C"));
+    const Axis rows = b.parallel_tiles("rows", named("R")),
+               cols = b.parallel_tiles("cols", named("C"));
     const Tensor ends = b.input("ends", DType::i32, {named("P")});
-    const Tensor x = b.input("x", DType::bf16, {named("R"), 64}), y = b.input("y", DType::bf16, {named("C"), 64});
+    const Tensor x = b.input("x", DType::bf16, {named("R"), 64}),
+                 y = b.input("y", DType::bf16, {named("C"), 64});
     const Tensor o = b.output("o", DType::f32, {named("P"), named("R"), named("C")});
     b.place(cols, b.constant(0, DType::i32), load(ends(part)));
     const Tile keys = load(y(cols, k));

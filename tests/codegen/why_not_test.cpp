@@ -49,7 +49,8 @@ TEST(WhyNot, IsEmptyForWhatRuns) {
 
 // As a build does, which takes the first that fits and throws what was wrong with the very first.
 TEST(WhyNot, OfSchedulesTriedInTurn) {
-  const Schedule fits = tiles({{"rows", 64}, {"cols", 64}}), large = tiles({{"rows", 128}, {"cols", 512}}),
+  const Schedule fits = tiles({{"rows", 64}, {"cols", 64}}),
+                 large = tiles({{"rows", 128}, {"cols", 512}}),
                  larger = tiles({{"rows", 128}, {"cols", 1024}});
   const Program program = attention_forward(head_dim(128));
   const Target& target = find_target("sm_80");
@@ -162,11 +163,14 @@ TEST(WhyNot, RegistersOfThoseThatCompute) {
   schedule.warps_m = 12;
   EXPECT_EQ(reasons(256, schedule, "sm_90a"), Reasons{});
   schedule.consumer_registers = 120;
-  EXPECT_EQ(reasons(256, schedule, "sm_90a"),
-            (Reasons{"attention_forward needs more than 132 registers a thread\n"
-                     "  why: a loop carries so many, and 384 computing threads in 1 block(s) a multiprocessor of "
-                     "sm_90a have 120 each\n"
-                     "  try: smaller tiles, more warps for the same rows, or fewer blocks_per_processor"}));
+  EXPECT_EQ(
+      reasons(256, schedule, "sm_90a"),
+      (Reasons{
+          "attention_forward needs more than 132 registers a thread\n"
+          "  why: a loop carries so many, and 384 computing threads in 1 block(s) a multiprocessor "
+          "of "
+          "sm_90a have 120 each\n"
+          "  try: smaller tiles, more warps for the same rows, or fewer blocks_per_processor"}));
 }
 
 TEST(WhyNot, RowsOfWarpgroups) {
@@ -175,13 +179,15 @@ TEST(WhyNot, RowsOfWarpgroups) {
   schedule.copy = CopyInstruction::tma;
   schedule.warps_m = 8;
   schedule.stages = 4;
-  EXPECT_EQ(reasons(128, schedule, "sm_90a"),
-            (Reasons{"a tile of 192 along rows\n"
-                     "  why: each of the 2 warpgroups makes 64 rows of a product\n"
-                     "  try: warps_m = 12",
-                     "attention_forward needs 311440 bytes of shared memory a block (taking warps_m = 12)\n"
-                     "  why: sm_90a allows 232448\n"
-                     "  try: stages = 2, or a tile of 64 along cols"}));
+  EXPECT_EQ(
+      reasons(128, schedule, "sm_90a"),
+      (Reasons{
+          "a tile of 192 along rows\n"
+          "  why: each of the 2 warpgroups makes 64 rows of a product\n"
+          "  try: warps_m = 12",
+          "attention_forward needs 311440 bytes of shared memory a block (taking warps_m = 12)\n"
+          "  why: sm_90a allows 232448\n"
+          "  try: stages = 2, or a tile of 64 along cols"}));
 }
 
 TEST(WhyNot, EveryReasonAgainstWarpgroups) {
@@ -202,27 +208,29 @@ TEST(WhyNot, EveryReasonAgainstWarpgroups) {
   schedule.reduction_chains = 3;
   schedule.outer_stages = 2;
   schedule.grid_order = GridOrder::sections;
-  EXPECT_EQ(reasons(64, schedule, "sm_90a"),
-            (Reasons{"instruction wgmma without copy = tma\n"
-                     "  why: tiles come from the copy engine to the warpgroups that multiply them, and no "
-                     "other way\n"
-                     "  try: both or neither",
-                     "instruction wgmma with softmax = shared\n"
-                     "  why: its sums are in registers of a known order\n"
-                     "  try: softmax = registers",
-                     "instruction wgmma with 6 x 1 warps\n"
-                     "  why: one to three warpgroups of four warps each lie along the rows\n"
-                     "  try: warps_m = 8 and warps_n = 1",
-                     "reduction_chains = 3\n"
-                     "  why: a row's fragments are dealt out to 1, 2 or 4 chains\n"
-                     "  try: 1",
-                     "outer_stages = 2 without persistent = true\n"
-                     "  why: a tile loaded outside loops has one slot, or two where a block works through "
-                     "several tiles\n"
-                     "  try: 1",
-                     "grid_order = sections without persistent = true\n"
-                     "  why: the hardware numbers blocks by three axes and no more\n"
-                     "  try: tiles_first or tiles_last"}));
+  EXPECT_EQ(
+      reasons(64, schedule, "sm_90a"),
+      (Reasons{
+          "instruction wgmma without copy = tma\n"
+          "  why: tiles come from the copy engine to the warpgroups that multiply them, and no "
+          "other way\n"
+          "  try: both or neither",
+          "instruction wgmma with softmax = shared\n"
+          "  why: its sums are in registers of a known order\n"
+          "  try: softmax = registers",
+          "instruction wgmma with 6 x 1 warps\n"
+          "  why: one to three warpgroups of four warps each lie along the rows\n"
+          "  try: warps_m = 8 and warps_n = 1",
+          "reduction_chains = 3\n"
+          "  why: a row's fragments are dealt out to 1, 2 or 4 chains\n"
+          "  try: 1",
+          "outer_stages = 2 without persistent = true\n"
+          "  why: a tile loaded outside loops has one slot, or two where a block works through "
+          "several tiles\n"
+          "  try: 1",
+          "grid_order = sections without persistent = true\n"
+          "  why: the hardware numbers blocks by three axes and no more\n"
+          "  try: tiles_first or tiles_last"}));
 }
 
 TEST(WhyNot, WhatItOffersWorks) {

@@ -71,7 +71,8 @@ TEST(Expression, TracesFunctions) {
 }
 
 TEST(Expression, CapturedTensorsStayClearOfTheKernelsOwnNames) {
-  for (const char* name : {"q", "lse", "Sq", "Tq", "max_q_len", "cu_seqlens_q", "q_lens", "float", "int"})
+  for (const char* name :
+       {"q", "lse", "Sq", "Tq", "max_q_len", "cu_seqlens_q", "q_lens", "float", "int"})
     EXPECT_EQ(captured_name(name), std::string(name) + "_");
   EXPECT_EQ(captured_name("slopes"), "slopes");
   EXPECT_EQ(captured_name("__bias.0"), "bias_0");

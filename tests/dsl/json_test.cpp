@@ -85,8 +85,9 @@ TEST(Json, RefusesWhatIsNoSpec) {
               HasSubstr("not a JSON object"));
   EXPECT_THAT(message_of<SpecError>([] { attention_spec_from_json(R"({"kind": "softmax"})"); }),
               HasSubstr(R"(its kind is "softmax")"));
-  EXPECT_THAT(message_of<SpecError>([] { attention_spec_from_json(R"({"mask": {"tensors": []}})"); }),
-              HasSubstr(R"(mask: {"tensors":[]} has the wrong type)"));
+  EXPECT_THAT(
+      message_of<SpecError>([] { attention_spec_from_json(R"({"mask": {"tensors": []}})"); }),
+      HasSubstr(R"(mask: {"tensors":[]} has the wrong type)"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-"""One kernel whose blocks draw their tiles from a counter, on many streams at once and in graphs that run at
-once: each launch computes every tile, to the same bits.
+"""One kernel whose blocks draw their tiles from a counter, on many streams at once and in graphs
+that run at once: each launch computes every tile, to the same bits.
 
     python tests/gpu/streams.py
 """
@@ -61,7 +61,7 @@ def main() -> int:
     streams = [torch.cuda.Stream() for _ in graphs]
     torch.cuda.synchronize()
     for _ in range(ROUNDS):
-        for graph, stream in zip(graphs, streams):
+        for graph, stream in zip(graphs, streams, strict=True):
             with torch.cuda.stream(stream):
                 graph.replay()
                 kernel(q[:1], k[:1], v[:1])

@@ -1,4 +1,4 @@
-"""Packed and padded batches against NumPy in fp64. What belongs to no sequence is NaN, and stays."""
+"""Packed and padded batches against NumPy in fp64. What belongs to no sequence stays NaN."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,9 @@ def test_packed_sequences_with_grouped_heads(rng, head_dim, head_dim_v):
 
 
 @settings(max_examples=15, deadline=None)
-@given(pairs=LENGTHS, mask=st.sampled_from(sorted(MASKS)), which=st.sampled_from(["q", "kv", "both"]))
+@given(
+    pairs=LENGTHS, mask=st.sampled_from(sorted(MASKS)), which=st.sampled_from(["q", "kv", "both"])
+)
 def test_padded_sequences_of_any_lengths(pairs, mask, which):
     rng = np.random.default_rng(3)
     q = random(rng, (len(pairs), 2, 150, 64), "bf16")

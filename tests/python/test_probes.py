@@ -78,9 +78,7 @@ output y: f32 [R, 8]
 
 
 def test_of_a_program():
-    kernel = fc.jit(
-        fc.Program(TWICE), schedule=fc.Schedule(tiles={"rows": 16}), probe="double"
-    )
+    kernel = fc.jit(fc.Program(TWICE), schedule=fc.Schedule(tiles={"rows": 16}), probe="double")
     x = np.arange(24, dtype=np.float32).reshape(3, 8)
     y, seen = kernel(x=x)
     assert (y == 3 * x).all()

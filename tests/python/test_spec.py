@@ -1,6 +1,6 @@
 import dataclasses
-import re
 import json
+import re
 
 import numpy as np
 import pytest

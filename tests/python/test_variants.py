@@ -303,11 +303,15 @@ def test_scores_do_not_keep_masks_from_shaping_the_loop(mask, score):
     assert "not analysed" not in words
 
 
-@pytest.mark.parametrize("score", [fc.softcap(30.0), fc.softcap(60.0), fc.alibi(np.full(2, 0.5, np.float32))])
+@pytest.mark.parametrize(
+    "score", [fc.softcap(30.0), fc.softcap(60.0), fc.alibi(np.full(2, 0.5, np.float32))]
+)
 def test_nan_in_a_score_stays_one(score):
     rng = np.random.default_rng(5)
     q, k, v = rng.standard_normal((3, 1, 2, 70, 32)).astype(ml_dtypes.bfloat16)
     q[0, 1, 20, 3] = np.nan
-    out = fc.jit(fc.AttentionSpec(head_dim=32, mask=fc.causal(), score=score))(q, k, v).astype(float)
+    kernel = fc.jit(fc.AttentionSpec(head_dim=32, mask=fc.causal(), score=score))
+    out = kernel(q, k, v).astype(float)
     assert np.isnan(out[0, 1, 20]).all()
-    assert np.isfinite(out[0, 0]).all() and np.isfinite(np.delete(out[0, 1], 20, axis=0)).all()
+    assert np.isfinite(out[0, 0]).all()
+    assert np.isfinite(np.delete(out[0, 1], 20, axis=0)).all()

@@ -37,7 +37,8 @@ TEST(Compile, ArchitectureSuffixes) {
   FLASHCORE_REQUIRE_NVRTC();
   EXPECT_FALSE(compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_90a").bytes.empty());
   EXPECT_FALSE(compile_cubin(*installed_nvrtc(), test::scale_kernel(), "sm_100a").bytes.empty());
-  EXPECT_FALSE(compile_cubin(*installed_nvrtc(), test::copy_boxes_kernel(), "sm_90a").bytes.empty());
+  EXPECT_FALSE(
+      compile_cubin(*installed_nvrtc(), test::copy_boxes_kernel(), "sm_90a").bytes.empty());
 }
 
 TEST(Compile, GivesPtx) {
@@ -118,11 +119,12 @@ TEST(Compile, ProductsWithoutRegistersAreARefusalOfTheSchedule) {
   const auto compile = [&] {
     return message_of<CompileError>([&] { compile_cubin(*installed_nvrtc(), source, "sm_90a"); });
   };
-  EXPECT_THAT(compile(),
-              testing::MatchesRegex("crowded for sm_90a has a product that does not fit in registers\n"
-                                    "  why: ptxas [^\n]*\\(C7602\\) Insufficient registers \\(64\\)[^\n]*\n"
-                                    "  try: smaller tiles, more warps for the same rows, or fewer pipeline "
-                                    "stages held in registers"));
+  EXPECT_THAT(
+      compile(),
+      testing::MatchesRegex("crowded for sm_90a has a product that does not fit in registers\n"
+                            "  why: ptxas [^\n]*\\(C7602\\) Insufficient registers \\(64\\)[^\n]*\n"
+                            "  try: smaller tiles, more warps for the same rows, or fewer pipeline "
+                            "stages held in registers"));
   source.min_blocks = 2;
   EXPECT_THAT(compile(), testing::EndsWith(", or fewer blocks a multiprocessor"));
 }

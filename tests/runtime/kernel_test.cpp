@@ -137,7 +137,8 @@ TEST_F(LoadedKernelTest, CaptureNeedsALoadedKernel) {
   EXPECT_NO_THROW(kernel.launch(rows(5, 0), factor));
 }
 
-// A counter serves one launch at a time: launches of one stream follow each other, those of a graph may not.
+// A counter serves one launch at a time: launches of one stream follow each other, those of a graph
+// may not.
 TEST_F(LoadedKernelTest, EveryStreamDrawsFromACounterOfItsOwn) {
   LoadedKernel drawing(compiled(test::drawing_kernel()));
   fake_cuda().parameter_bytes = 48;

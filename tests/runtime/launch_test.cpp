@@ -201,9 +201,10 @@ TEST_F(LaunchPlanTest, RefusesAStrideThatATileCannotSpan) {
   tensors[0].strides[2] = std::int64_t{1} << 24;
   EXPECT_EQ(bind().grid.count(), 2 * 8 * 2);
   tensors[0].strides[2] = std::int64_t{1} << 28;
-  EXPECT_THAT(refusal(),
-              HasSubstr("q is spread too far along dimension 2\n  why: its stride there is 268435456 "
-                        "elements, the kernel addresses up to 33554431"));
+  EXPECT_THAT(
+      refusal(),
+      HasSubstr("q is spread too far along dimension 2\n  why: its stride there is 268435456 "
+                "elements, the kernel addresses up to 33554431"));
 }
 
 TEST_F(LaunchPlanTest, RefusesTooManyBlocks) {

@@ -38,7 +38,8 @@ double slack(DType dtype, double largest) {
 
 }  // namespace
 
-StridedArray::StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap, int step) {
+StridedArray::StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap,
+                           int step) {
   view_.dtype = dtype;
   view_.rank = static_cast<int>(shape.size());
   std::int64_t stride = step;

@@ -50,7 +50,7 @@ struct RunInputs {
   /// drawn from 0 up to it, exclusive.
   std::map<std::string, double> spread = {};
   int gathered_step = 1;  ///< elements of a row of a gathered tensor lie so far apart
-  int row_gap = 0;  ///< of tensors with two dimensions or more; a multiple of 8
+  int row_gap = 0;        ///< of tensors with two dimensions or more; a multiple of 8
   unsigned seed = 1;
   /// The elements of an input, in the order of the dense array, in place of chance.
   std::map<std::string, std::vector<double>> values = {};

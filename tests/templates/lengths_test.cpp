@@ -1,6 +1,6 @@
-// Sequences with lengths of their own, packed and padded, on every target under the schedules that ship.
-// What belongs to no sequence, or to another one, is NaN: a kernel that reads it shows it, and one that
-// writes where nobody should leaves a number.
+// Sequences with lengths of their own, packed and padded, on every target under the schedules that
+// ship. What belongs to no sequence, or to another one, is NaN: a kernel that reads it shows it,
+// and one that writes where nobody should leaves a number.
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
@@ -57,7 +57,8 @@ std::vector<Schedule> of_warpgroups() {
   return schedules;
 }
 
-void expect_right_of_warpgroups(const AttentionSpec& spec, const std::vector<AttentionInputs>& launches) {
+void expect_right_of_warpgroups(const AttentionSpec& spec,
+                                const std::vector<AttentionInputs>& launches) {
   for (const Schedule& schedule : of_warpgroups()) {
     SCOPED_TRACE(to_json(schedule));
     const KernelSource source = generate(attention_forward(spec), schedule, find_target("sm_90a"));
@@ -91,8 +92,9 @@ TEST(PaddedSequences, AreRight) {
       padded(140, 150, {140, 0, 1, 77}, {150, 33, 0, 150}), padded(3, 5, {2}, {4})};
   for (const int head_dim : {64, 128})
     for (const Mask& mask : {full(), causal()})
-      expect_right({.head_dim = head_dim, .mask = mask, .lse = true, .q_lens = true, .kv_lens = true},
-                   launches);
+      expect_right(
+          {.head_dim = head_dim, .mask = mask, .lse = true, .q_lens = true, .kv_lens = true},
+          launches);
 }
 
 TEST(PackedSequences, AreRightInWarpgroups) {
@@ -109,8 +111,13 @@ TEST(PaddedSequences, AreRightInWarpgroups) {
   const std::vector<AttentionInputs> launches = {
       padded(140, 150, {140, 0, 1, 77}, {150, 33, 0, 150}), padded(3, 5, {2}, {4})};
   for (const Mask& mask : {full(), causal()})
-    expect_right_of_warpgroups(
-        {.head_dim = 40, .head_dim_v = 72, .mask = mask, .lse = true, .q_lens = true, .kv_lens = true}, launches);
+    expect_right_of_warpgroups({.head_dim = 40,
+                                .head_dim_v = 72,
+                                .mask = mask,
+                                .lse = true,
+                                .q_lens = true,
+                                .kv_lens = true},
+                               launches);
 }
 
 TEST(UnfusedAttention, RefusesSequencesOfDifferentLengths) {

@@ -42,14 +42,11 @@ const Bounded masks[] = {
     {"window_0_0", window(0, 0), [](int q, int k, int n, int m) { return k == q + m - n; }},
     {"window_60_40", window(60, 40),
      [](int q, int k, int n, int m) { return k >= q + m - n - 60 && k <= q + m - n + 40; }},
-    {"steep",
-     Mask([](const ScoreSite& s) { return s.query_index * 2 > s.key_index; }),
+    {"steep", Mask([](const ScoreSite& s) { return s.query_index * 2 > s.key_index; }),
      [](int q, int k, int, int) { return 2 * q > k; }},
-    {"from_17",
-     Mask([](const ScoreSite& s) { return s.key_index >= 17; }),
+    {"from_17", Mask([](const ScoreSite& s) { return s.key_index >= 17; }),
      [](int, int k, int, int) { return k >= 17; }},
-    {"nothing",
-     Mask([](const ScoreSite& s) { return s.key_index < 0; }),
+    {"nothing", Mask([](const ScoreSite& s) { return s.key_index < 0; }),
      [](int, int, int, int) { return false; }},
 };
 

@@ -84,7 +84,8 @@ int expect_missed(const AttentionSpec& spec, const KernelSource& source, const s
   const std::vector<std::smatch> places = matches(source.body, expression);
   for (const std::smatch& place : places) {
     SCOPED_TRACE(line_of(source, line_at(source.body, place.position())));
-    const Outcome outcome = outcome_of(spec, replaced(source, place, place.format(replacement)), runs);
+    const Outcome outcome =
+        outcome_of(spec, replaced(source, place, place.format(replacement)), runs);
     EXPECT_TRUE(outcome.fault) << (outcome.words.empty() ? "nobody missed it" : outcome.words);
     if (!outcome.fault) continue;
     EXPECT_TRUE(std::find(kinds.begin(), kinds.end(), *outcome.fault) != kinds.end())
@@ -144,29 +145,28 @@ TEST_P(PlantedBugs, EveryCommitIsNeeded) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedule, PlantedBugs,
-    testing::Values(Variant{"one_stage", 1, [](Schedule&) {}},
-                    Variant{"two_stages", 2, [](Schedule&) {}},
-                    Variant{"three_stages", 3, [](Schedule& s) { s.descending = true; }},
-                    Variant{"kept_operands", 2, [](Schedule& s) { s.keep_operands = true; }, false},
-                    Variant{"two_warps_along_keys", 2,
-                            [](Schedule& s) {
-                              s.warps_n = 2;
-                              s.tiles["cols"] = 32;
-                            }},
-                    Variant{"softmax_in_shared_memory", 2,
-                            [](Schedule& s) { s.softmax = Softmax::shared; }},
-                    Variant{"opaque_blocks", 1,
-                            [](Schedule& s) {
-                              s.softmax = Softmax::shared;
-                              s.instruction = Instruction::wmma;
-                            }},
-                    Variant{"peeled", 2, [](Schedule& s) { s.peel_masks = true; }},
-                    Variant{"plain_stores", 2, [](Schedule& s) { s.staged_stores = false; },
-                            false}),
+    testing::Values(
+        Variant{"one_stage", 1, [](Schedule&) {}}, Variant{"two_stages", 2, [](Schedule&) {}},
+        Variant{"three_stages", 3, [](Schedule& s) { s.descending = true; }},
+        Variant{"kept_operands", 2, [](Schedule& s) { s.keep_operands = true; }, false},
+        Variant{"two_warps_along_keys", 2,
+                [](Schedule& s) {
+                  s.warps_n = 2;
+                  s.tiles["cols"] = 32;
+                }},
+        Variant{"softmax_in_shared_memory", 2, [](Schedule& s) { s.softmax = Softmax::shared; }},
+        Variant{"opaque_blocks", 1,
+                [](Schedule& s) {
+                  s.softmax = Softmax::shared;
+                  s.instruction = Instruction::wmma;
+                }},
+        Variant{"peeled", 2, [](Schedule& s) { s.peel_masks = true; }},
+        Variant{"plain_stores", 2, [](Schedule& s) { s.staged_stores = false; }, false}),
     [](const auto& info) { return std::string(info.param.name); });
 
-/// Producer, consumers and products in flight. Persistent blocks need every wait and every release: what one
-/// tile leaves undone the next one meets. They get more tiles than slots, and in the end loops that do not run.
+/// Producer, consumers and products in flight. Persistent blocks need every wait and every release:
+/// what one tile leaves undone the next one meets. They get more tiles than slots, and in the end
+/// loops that do not run.
 const AttentionInputs many_tiles[] = {{.heads = 5, .kv_heads = 5, .q_len = 150, .kv_len = 100},
                                       {.heads = 5, .kv_heads = 5, .q_len = 70, .kv_len = 5},
                                       {.heads = 5, .kv_heads = 5, .q_len = 150, .kv_len = 0}};
@@ -201,12 +201,14 @@ TEST_P(PlantedInWarpgroups, TheKernelItselfIsRight) {
   EXPECT_EQ(outcome.words, "");
 }
 
-/// All but those for the first keys and values of a tile, where these come apart: in loops as short as these the
-/// producer has waited for a later slot before, in the tile before or for the query.
+/// All but those for the first keys and values of a tile, where these come apart: in loops as short
+/// as these the producer has waited for a later slot before, in the tile before or for the query.
 TEST_P(PlantedInWarpgroups, EveryWaitForASlotIsNeeded) {
-  expect_needed(R"(fc::await_phase\((?!(?:key|value)_empty[^{}]*(?:\{[^{}]*\}[^{}]*)*(?:\}\s*// query <- q|// cols tiles))[^;]*;)", 6,
-                {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized, FaultKind::misused_mbarrier,
-                 FaultKind::deadlock});
+  expect_needed(
+      R"(fc::await_phase\((?!(?:key|value)_empty[^{}]*(?:\{[^{}]*\}[^{}]*)*(?:\}\s*// query <- q|// cols tiles))[^;]*;)",
+      6,
+      {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized, FaultKind::misused_mbarrier,
+       FaultKind::deadlock});
 }
 
 TEST_P(PlantedInWarpgroups, EveryReleaseIsNeeded) {
@@ -235,13 +237,15 @@ TEST_P(PlantedInWarpgroups, EveryPartOfAStoreIsNeeded) {
   const std::string meet = R"(fc::meet\(1 \+ [^;]*;)";
   expect_needed(R"(fc::fence_async\(\);)", 1, kinds);
   expect_needed(R"(fc::commit_stores\(\);)", 1, kinds);
-  // Where the output lies over the query, the store is waited for before that is released: not again in the
-  // next tile, nor at the end.
+  // Where the output lies over the query, the store is waited for before that is released: not
+  // again in the next tile, nor at the end.
   const bool over_the_query = !GetParam().last_wait_is_needed;
-  expect_needed(over_the_query ? await + R"((?=\s*fc::meet[^;]*;\s*if \(thread % 128 == 0\) fc::arrive))" : await,
+  expect_needed(over_the_query
+                    ? await + R"((?=\s*fc::meet[^;]*;\s*if \(thread % 128 == 0\) fc::arrive))"
+                    : await,
                 over_the_query ? 1 : 2, kinds);
-  expect_needed(over_the_query ? meet + R"((?=\s*if \(thread % 128 == 0\) \{))" : meet, over_the_query ? 1 : 2,
-                kinds);
+  expect_needed(over_the_query ? meet + R"((?=\s*if \(thread % 128 == 0\) \{))" : meet,
+                over_the_query ? 1 : 2, kinds);
 }
 
 TEST_P(PlantedInWarpgroups, EveryBarrierIsMadeReady) {
@@ -253,7 +257,8 @@ TEST_P(PlantedInWarpgroups, EveryBarrierIsMadeReady) {
 
 TEST_P(PlantedInWarpgroups, EveryTurnIsGivenAndTaken) {
   // The last turn is taken at the end, when nobody waits any more.
-  const std::string turn = R"((if \(warp / 4 == 1\) fc::signal|fc::signal|fc::meet)\(5( \+[^;]*|, \d+\));)";
+  const std::string turn =
+      R"((if \(warp / 4 == 1\) fc::signal|fc::signal|fc::meet)\(5( \+[^;]*|, \d+\));)";
   const std::string last = R"((?=[^]*if \(warp / 4 == 0\) fc::meet))";
   if (matches(source_.body, std::regex(turn)).empty()) return;
   expect_needed(turn + last, 3, {FaultKind::deadlock, FaultKind::barrier_mismatch});
@@ -261,35 +266,41 @@ TEST_P(PlantedInWarpgroups, EveryTurnIsGivenAndTaken) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedule, PlantedInWarpgroups,
-    testing::Values(Variant{"two_stages", 2, [](Schedule&) {}},
-                    Variant{"two_queries", 2, [](Schedule& s) { s.outer_stages = 2, s.staged_stores = false; }},
-                    Variant{"scaled_late", 3,
-                            [](Schedule& s) { s.scale_late = s.lazy_scaling = s.wait_late = true; }},
-                    Variant{"in_turns", 2,
-                            [](Schedule& s) {
-                              s.tiles["rows"] = 128;
-                              s.warps_m = 8;
-                              s.alternate = s.descending = true;
-                            }},
-                    Variant{"in_turns_for_scores", 2,
-                            [](Schedule& s) {
-                              s.tiles["rows"] = 128;
-                              s.warps_m = 8;
-                              s.alternate = true;
-                              s.turns = Turns::scores;
-                            }},
-                    Variant{"drawn_tiles", 2, [](Schedule& s) { s.tile_order = TileOrder::counter, s.outer_stages = 2, s.staged_stores = false; }},
-                    Variant{"drawn_tiles_of_two_groups", 2,
-                            [](Schedule& s) {
-                              s.tiles["rows"] = 128;
-                              s.warps_m = 8;
-                              s.tile_order = TileOrder::counter;
-                              s.outer_stages = 2;
-                            }},
-                    Variant{"heads_in_turn", 2,
-                            [](Schedule& s) { s.persistent = false, s.positions_per_block = 8, s.outer_stages = 2; }},
-                    Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }},
-                    Variant{"output_over_the_query", 2, [](Schedule& s) { s.shared_limit = 9000; }, false}),
+    testing::Values(
+        Variant{"two_stages", 2, [](Schedule&) {}},
+        Variant{"two_queries", 2, [](Schedule& s) { s.outer_stages = 2, s.staged_stores = false; }},
+        Variant{"scaled_late", 3,
+                [](Schedule& s) { s.scale_late = s.lazy_scaling = s.wait_late = true; }},
+        Variant{"in_turns", 2,
+                [](Schedule& s) {
+                  s.tiles["rows"] = 128;
+                  s.warps_m = 8;
+                  s.alternate = s.descending = true;
+                }},
+        Variant{"in_turns_for_scores", 2,
+                [](Schedule& s) {
+                  s.tiles["rows"] = 128;
+                  s.warps_m = 8;
+                  s.alternate = true;
+                  s.turns = Turns::scores;
+                }},
+        Variant{"drawn_tiles", 2,
+                [](Schedule& s) {
+                  s.tile_order = TileOrder::counter, s.outer_stages = 2, s.staged_stores = false;
+                }},
+        Variant{"drawn_tiles_of_two_groups", 2,
+                [](Schedule& s) {
+                  s.tiles["rows"] = 128;
+                  s.warps_m = 8;
+                  s.tile_order = TileOrder::counter;
+                  s.outer_stages = 2;
+                }},
+        Variant{"heads_in_turn", 2,
+                [](Schedule& s) {
+                  s.persistent = false, s.positions_per_block = 8, s.outer_stages = 2;
+                }},
+        Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }},
+        Variant{"output_over_the_query", 2, [](Schedule& s) { s.shared_limit = 9000; }, false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 /// A block without a producer: one thread fills a slot behind its own last product on it.
@@ -303,9 +314,12 @@ class PlantedWithoutAProducer : public testing::TestWithParam<Variant> {
     EXPECT_GE(expect_missed(spec_, source_, pattern, instead, kinds, many_tiles), least);
   }
 
-  /// A rotated loop releases behind its last round as well, where no tile is left to fill a slot with.
+  /// A rotated loop releases behind its last round as well, where no tile is left to fill a slot
+  /// with.
   [[nodiscard]] std::string but_last(const std::string& pattern) const {
-    return source_.body.find("fc::await_products<1>") == std::string::npos ? "" : "(?=[^]*" + pattern + ")";
+    return source_.body.find("fc::await_products<1>") == std::string::npos
+               ? ""
+               : "(?=[^]*" + pattern + ")";
   }
 
   const std::string refill = R"((if \(thread == 0 && next_\w+ [^{]*\{[^}]*\}))";
@@ -332,7 +346,8 @@ TEST_P(PlantedWithoutAProducer, TheKernelItselfIsRight) {
 
 TEST_P(PlantedWithoutAProducer, EveryWaitForASlotIsNeeded) {
   expect_needed(R"(fc::await_phase\([^;]*;)", "", 3,
-                {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized, FaultKind::misused_mbarrier});
+                {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized,
+                 FaultKind::misused_mbarrier});
 }
 
 TEST_P(PlantedWithoutAProducer, EveryFillIsNeeded) {
@@ -340,11 +355,13 @@ TEST_P(PlantedWithoutAProducer, EveryFillIsNeeded) {
   expect_needed(R"(if \(next_\w+ [^{]*\{[^}]*\})", "", 2, {FaultKind::deadlock});
   const std::string box = R"(fc::load_box\([^;]*;)", bytes = R"(fc::arrive_expecting\([^;]*;)";
   expect_needed(box + but_last(box), "", 4, {FaultKind::deadlock});
-  expect_needed(bytes + but_last(bytes), "", 4, {FaultKind::deadlock, FaultKind::in_flight, FaultKind::misused_mbarrier});
+  expect_needed(bytes + but_last(bytes), "", 4,
+                {FaultKind::deadlock, FaultKind::in_flight, FaultKind::misused_mbarrier});
 }
 
 TEST_P(PlantedWithoutAProducer, ASlotIsFilledBehindItsProducts) {
-  expect_needed(R"((fc::await_products<\d>\(\);[^{}]*))" + refill + but_last(refill), "$2$1", 2, {FaultKind::race});
+  expect_needed(R"((fc::await_products<\d>\(\);[^{}]*))" + refill + but_last(refill), "$2$1", 2,
+                {FaultKind::race});
 }
 
 TEST_P(PlantedWithoutAProducer, EveryBarrierIsMadeReady) {
@@ -356,10 +373,11 @@ TEST_P(PlantedWithoutAProducer, EveryBarrierIsMadeReady) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedule, PlantedWithoutAProducer,
-    testing::Values(Variant{"two_stages", 2, [](Schedule&) {}},
-                    Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
-                    Variant{"three_stages", 3, [](Schedule& s) { s.scale_late = s.wait_late = true; }},
-                    Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }}),
+    testing::Values(
+        Variant{"two_stages", 2, [](Schedule&) {}},
+        Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
+        Variant{"three_stages", 3, [](Schedule& s) { s.scale_late = s.wait_late = true; }},
+        Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class PlantedInClusters : public testing::Test {
@@ -389,17 +407,20 @@ TEST_F(PlantedInClusters, TheKernelItselfIsRight) {
 }
 
 TEST_F(PlantedInClusters, EveryMeetingIsNeeded) {
-  const std::vector<FaultKind> kinds = {FaultKind::barrier_mismatch, FaultKind::race, FaultKind::uninitialized};
+  const std::vector<FaultKind> kinds = {FaultKind::barrier_mismatch, FaultKind::race,
+                                        FaultKind::uninitialized};
   expect_needed(R"(fc::enter_cluster\(\);)", 1, kinds);
   expect_needed(R"(fc::arrive_at_cluster\(\);)", 1, kinds);
   expect_needed(R"(fc::await_cluster\(\);)", 3, kinds);
-  EXPECT_EQ(expect_missed(spec_, source_, R"(fc::arrive_at_cluster\(\);)", "fc::enter_cluster();", {FaultKind::race},
-                          many_tiles),
+  EXPECT_EQ(expect_missed(spec_, source_, R"(fc::arrive_at_cluster\(\);)", "fc::enter_cluster();",
+                          {FaultKind::race}, many_tiles),
             1);
 }
 
 TEST_F(PlantedInClusters, EveryGiftIsNeeded) {
-  EXPECT_GE(expect_missed(spec_, source_, R"(fc::store_peer<\d>\([^;]*;)", ";", {FaultKind::uninitialized}, many_tiles), 3);
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::store_peer<\d>\([^;]*;)", ";",
+                          {FaultKind::uninitialized}, many_tiles),
+            3);
 }
 
 TEST_F(PlantedInClusters, EveryBlockPutsItsOwnRowsTogether) {
@@ -409,7 +430,8 @@ TEST_F(PlantedInClusters, EveryBlockPutsItsOwnRowsTogether) {
   for (const std::smatch& place : places) {
     SCOPED_TRACE(line_of(source_, line_at(source_.body, place.position())));
     const std::string instead = place.str().starts_with("warp") ? "true" : "";
-    EXPECT_NE(outcome_of(spec_, replaced(source_, place, instead), many_tiles).words, "") << "nobody missed it";
+    EXPECT_NE(outcome_of(spec_, replaced(source_, place, instead), many_tiles).words, "")
+        << "nobody missed it";
   }
 }
 

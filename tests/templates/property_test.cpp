@@ -53,13 +53,11 @@ Mask draw_mask(Draw& draw) {
         return (s.query_index - s.key_index) % (size % 5 + 2) == s.head % 2;
       });
     case 9:
-      return Mask([=](const ScoreSite& s) {
-        return s.query_index < size && s.key_index <= s.query_index;
-      });
+      return Mask(
+          [=](const ScoreSite& s) { return s.query_index < size && s.key_index <= s.query_index; });
     case 10:
-      return Mask([=](const ScoreSite& s) {
-        return s.head % 2 == 0 || s.key_index <= s.query_index;
-      });
+      return Mask(
+          [=](const ScoreSite& s) { return s.head % 2 == 0 || s.key_index <= s.query_index; });
     default:
       return Mask([=](const ScoreSite& s) {
         return s.query_index * 2 > s.key_index && s.key_index > left;
@@ -149,14 +147,17 @@ struct Case {
     schedule.warps_m = draw.one_of<int>({1, 2, 3, 4, 4, 5, 6, 7, 8, 8});
     schedule.warps_n = draw.one_of<int>({1, 1, 1, 1, 2, 2, 3, 4});
     if (target->mma_m16n8k16) {
-      schedule.softmax = draw.one_of<Softmax>({Softmax::registers, Softmax::registers, Softmax::shared});
-      if (schedule.softmax == Softmax::shared && draw.one_in(2)) schedule.instruction = Instruction::wmma;
+      schedule.softmax =
+          draw.one_of<Softmax>({Softmax::registers, Softmax::registers, Softmax::shared});
+      if (schedule.softmax == Softmax::shared && draw.one_in(2))
+        schedule.instruction = Instruction::wmma;
     }
     if (target->async_copy && draw.one_in(3)) schedule.copy = CopyInstruction::vector;
     schedule.tiles["rows"] = 16 * schedule.warps_m * (draw.one_in(4) ? 2 : 1);
     schedule.tiles["cols"] = 16 * draw.between(1, spec.head_dim > 96 ? 4 : 8);
     if (!draw.one_in(4))
-      schedule.tiles["cols"] = 16 * schedule.warps_n * std::max(1, schedule.tiles["cols"] / 16 / schedule.warps_n);
+      schedule.tiles["cols"] =
+          16 * schedule.warps_n * std::max(1, schedule.tiles["cols"] / 16 / schedule.warps_n);
     if (draw.one_in(16)) schedule.tiles["rows"] = 16 * draw.between(1, 16);
     schedule.stages = draw.one_of<int>({1, 2, 2, 3, 4});
     if (schedule.softmax == Softmax::shared && schedule.stages > 1) {
@@ -203,7 +204,8 @@ struct Case {
         schedule.producer && !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
     if (schedule.persistent) schedule.outer_stages = draw.between(1, 2);
     if (schedule.persistent && draw.one_in(2)) schedule.tile_order = TileOrder::counter;
-    if (!schedule.persistent && draw.one_in(2)) schedule.loop_blocks = draw.one_of<int>({2, 2, 4, 8});
+    if (!schedule.persistent && draw.one_in(2))
+      schedule.loop_blocks = draw.one_of<int>({2, 2, 4, 8});
     if (!schedule.persistent && schedule.producer && schedule.loop_blocks == 1 && draw.one_in(2)) {
       schedule.positions_per_block = draw.between(2, 4);
       schedule.outer_stages = draw.between(1, 2);
@@ -263,7 +265,8 @@ void expect_strict(const AttentionSpec& spec, const KernelSource& source,
   const bool guarded = spec.value_dim() % (16 * warps_n) != 0;
   for (const BankLine& line : report.banks.lines) {
     if (guarded && line.primitive == Primitive::load_shared) continue;
-    // Rows of fewer than 64 columns that are not swizzled: a copy writes the ends of two of them at once.
+    // Rows of fewer than 64 columns that are not swizzled: a copy writes the ends of two of them at
+    // once.
     const bool copies = line.primitive == Primitive::copy_async ||
                         line_of(source, line.line).find("copy_chunk") != std::string::npos;
     if (pitched && copies) continue;
@@ -302,7 +305,8 @@ TEST_P(AttentionProperty, RandomCasesMatchTheReference) {
         KernelRun run = attention_run(c.spec, in);
         const EmulationReport report = run.emulate(source);
         EXPECT_EQ(run.compare(), "");
-        expect_strict(c.spec, source, report, c.schedule.warps_n, c.schedule.instruction == Instruction::wmma);
+        expect_strict(c.spec, source, report, c.schedule.warps_n,
+                      c.schedule.instruction == Instruction::wmma);
       }
     } catch (const Error& error) {
       ADD_FAILURE() << error.what();

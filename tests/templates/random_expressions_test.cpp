@@ -127,7 +127,8 @@ struct Drawn {
     schedule.sums_by_products = draw.one_in(3);
     schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
     schedule.persistent = draw.one_in(3);  // refused where the mask is surveyed
-    if (!schedule.persistent) schedule.positions_per_block = draw.one_of<int>({1, 2, 3});  // refused where it asks for h
+    if (!schedule.persistent)
+      schedule.positions_per_block = draw.one_of<int>({1, 2, 3});  // refused where it asks for h
     if (schedule.has_next_tiles()) schedule.outer_stages = draw.between(1, 2);
   }
 

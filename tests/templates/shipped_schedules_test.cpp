@@ -1,6 +1,6 @@
-// The schedules that ship: one for every pair of head dimensions, right on the emulator for every size of
-// shared memory, and, asked for with FLASHCORE_SLOW=1, a table of what NVRTC makes of them, in which nothing
-// spills and nothing takes more than a second.
+// The schedules that ship: one for every pair of head dimensions, right on the emulator for every
+// size of shared memory, and, asked for with FLASHCORE_SLOW=1, a table of what NVRTC makes of them,
+// in which nothing spills and nothing takes more than a second.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -154,7 +154,8 @@ TEST(ShippedSchedules, StayWhereTheMaskBoundsTheLoop) {
     spec.mask = mask;
     const Schedule schedule = attention_schedule(spec, target, large);
     EXPECT_EQ(schedule.persistent, stays) << mask.text;
-    EXPECT_EQ(why_not(attention_forward(spec), schedule, target), std::vector<std::string>{}) << mask.text;
+    EXPECT_EQ(why_not(attention_forward(spec), schedule, target), std::vector<std::string>{})
+        << mask.text;
   }
 }
 
@@ -173,10 +174,13 @@ TEST(ShippedSchedules, FitEveryMaskAndScore) {
       const RandomExpression score = draw_score_expression(draw, captured);
       spec.score = Score(score.text(), score.reads(captured));
     }
-    const Schedule schedule = attention_schedule(spec, target, draw.one_of<AttentionProblem>({{}, problems[2], problems[4]}));
+    const Schedule schedule = attention_schedule(
+        spec, target, draw.one_of<AttentionProblem>({{}, problems[2], problems[4]}));
     stay += schedule.persistent;
     EXPECT_EQ(why_not(attention_forward(spec), schedule, target), std::vector<std::string>{})
-        << spec.mask.text << "\n" << spec.score.text << "\n" << to_json(schedule);
+        << spec.mask.text << "\n"
+        << spec.score.text << "\n"
+        << to_json(schedule);
   }
   EXPECT_GT(stay, 20);
 }

@@ -1,5 +1,6 @@
-// Masks whose tiles a survey finds, as kernels in the emulator: they visit what holds something, mask what
-// holds something hidden, give the right values under every schedule, and a survey that is wrong shows.
+// Masks whose tiles a survey finds, as kernels in the emulator: they visit what holds something,
+// mask what holds something hidden, give the right values under every schedule, and a survey that
+// is wrong shows.
 #include <functional>
 #include <regex>
 #include <string>
@@ -29,8 +30,7 @@ struct Surveyed {
 void PrintTo(const Surveyed& mask, std::ostream* out) { *out << mask.name; }
 
 const Surveyed masks[] = {
-    {"prefix",
-     [](const ScoreSite& s) { return s.key_index < 40 || s.query_index >= s.key_index; },
+    {"prefix", [](const ScoreSite& s) { return s.key_index < 40 || s.query_index >= s.key_index; },
      [](int q, int k, int, int) { return k < 40 || q >= k; }},
     {"window_and_prefix",
      [](const ScoreSite& s) {
@@ -90,11 +90,12 @@ TEST_P(Surveys, FindExactlyTheTiles) {
   const AttentionSpec spec = spec_of(GetParam());
   for (const auto& [cols, stages, descending] :
        std::vector<std::tuple<int, int, bool>>{{16, 2, false}, {16, 3, true}, {48, 1, true}}) {
-    const KernelSource source = counting(
-        generate(attention_forward(spec), schedule_of(cols, stages, descending), find_target("sm_90")),
-        true);
-    for (const auto& [q_len, k_len] :
-         std::vector<std::pair<int, int>>{{1, 1}, {75, 90}, {90, 75}, {33, 300}, {64, 64}, {40, 0}}) {
+    const KernelSource source =
+        counting(generate(attention_forward(spec), schedule_of(cols, stages, descending),
+                          find_target("sm_90")),
+                 true);
+    for (const auto& [q_len, k_len] : std::vector<std::pair<int, int>>{
+             {1, 1}, {75, 90}, {90, 75}, {33, 300}, {64, 64}, {40, 0}}) {
       KernelRun run = attention_run(spec, {.q_len = q_len, .kv_len = k_len});
       (void)run.emulate(source);
       const std::vector<double> rounds = run.values(4);
@@ -115,17 +116,19 @@ TEST_P(Surveys, GiveTheRightValues) {
       schedule.peel_masks = stages > 2;
       if (constant) spec.q_len = 75, spec.kv_len = 170;
       const KernelSource source = generate(attention_forward(spec), schedule, find_target("sm_80"));
-      for (const auto& [q_len, k_len] : std::vector<std::pair<int, int>>{{75, 170}, {20, 5}, {37, 0}}) {
+      for (const auto& [q_len, k_len] :
+           std::vector<std::pair<int, int>>{{75, 170}, {20, 5}, {37, 0}}) {
         if (constant && k_len != 170) continue;
-        KernelRun run = attention_run(spec, {.batch = 1, .heads = 2, .q_len = q_len, .kv_len = k_len});
+        KernelRun run =
+            attention_run(spec, {.batch = 1, .heads = 2, .q_len = q_len, .kv_len = k_len});
         (void)run.emulate(source);
         EXPECT_EQ(run.compare(), "") << stages << " stages";
       }
     }
 }
 
-/// A block keeps what it found for all its heads, the last of which has fewer than the others; rows beyond the keys
-/// may see nothing, and wait for nothing.
+/// A block keeps what it found for all its heads, the last of which has fewer than the others; rows
+/// beyond the keys may see nothing, and wait for nothing.
 TEST_P(Surveys, ServeAllHeadsOfABlock) {
   const AttentionSpec spec = spec_of(GetParam());
   for (const int stages : {1, 2}) {
@@ -139,11 +142,15 @@ TEST_P(Surveys, ServeAllHeadsOfABlock) {
       for (const int outer_stages : {1, 2}) {
         schedule.descending = descending;
         schedule.outer_stages = outer_stages;
-        const KernelSource source = generate(attention_forward(spec), schedule, find_target("sm_90a"));
-        for (const auto& [q_len, k_len] : std::vector<std::pair<int, int>>{{75, 170}, {150, 20}, {37, 0}}) {
-          KernelRun run = attention_run(spec, {.batch = 1, .heads = 4, .q_len = q_len, .kv_len = k_len});
+        const KernelSource source =
+            generate(attention_forward(spec), schedule, find_target("sm_90a"));
+        for (const auto& [q_len, k_len] :
+             std::vector<std::pair<int, int>>{{75, 170}, {150, 20}, {37, 0}}) {
+          KernelRun run =
+              attention_run(spec, {.batch = 1, .heads = 4, .q_len = q_len, .kv_len = k_len});
           (void)run.emulate(source);
-          EXPECT_EQ(run.compare(), "") << stages << " stages, " << outer_stages << " queries, " << q_len;
+          EXPECT_EQ(run.compare(), "")
+              << stages << " stages, " << outer_stages << " queries, " << q_len;
         }
       }
   }

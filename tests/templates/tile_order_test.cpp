@@ -1,5 +1,6 @@
-// Persistent blocks take every tile once, in rounds and drawn from a counter, and in rounds where a launch has no
-// counter. The emulator refuses a launch that leaves the counter other than it found it.
+// Persistent blocks take every tile once, in rounds and drawn from a counter, and in rounds where a
+// launch has no counter. The emulator refuses a launch that leaves the counter other than it found
+// it.
 #include <string>
 
 #include <fmt/format.h>
@@ -35,12 +36,13 @@ TEST_P(TileOrders, EveryTileIsComputedOnce) {
   const AttentionSpec spec{.head_dim = 32, .mask = causal()};
   KernelSource source = generate(attention_forward(spec), schedule, find_target("sm_90a"));
   const std::string counter = "p.tile_counter";
-  for (std::size_t at = source.body.find(counter); !GetParam().has_counter && at != std::string::npos;
-       at = source.body.find(counter, at))
+  for (std::size_t at = source.body.find(counter);
+       !GetParam().has_counter && at != std::string::npos; at = source.body.find(counter, at))
     source.body.replace(at, counter.size(), "0");
-  for (const AttentionInputs& in : {AttentionInputs{.batch = 2, .heads = 3, .kv_heads = 3, .q_len = 200, .kv_len = 150},
-                                    AttentionInputs{.q_len = 3, .kv_len = 40},
-                                    AttentionInputs{.heads = 7, .kv_heads = 7, .q_len = 64, .kv_len = 64}}) {
+  for (const AttentionInputs& in :
+       {AttentionInputs{.batch = 2, .heads = 3, .kv_heads = 3, .q_len = 200, .kv_len = 150},
+        AttentionInputs{.q_len = 3, .kv_len = 40},
+        AttentionInputs{.heads = 7, .kv_heads = 7, .q_len = 64, .kv_len = 64}}) {
     SCOPED_TRACE(fmt::format("{} heads, {} queries", in.heads, in.q_len));
     KernelRun run = attention_run(spec, in);
     const EmulationReport report = run.emulate(source);
@@ -60,7 +62,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Order{"drawn_across_heads", TileOrder::counter, GridOrder::tiles_last},
                     Order{"drawn_of_sections", TileOrder::counter, GridOrder::sections},
                     Order{"without_a_counter", TileOrder::counter, GridOrder::tiles_last, false},
-                    Order{"sections_without_a_counter", TileOrder::counter, GridOrder::sections, false}),
+                    Order{"sections_without_a_counter", TileOrder::counter, GridOrder::sections,
+                          false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

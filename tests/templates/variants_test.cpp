@@ -144,11 +144,15 @@ std::vector<Variant> variants() {
           [=](const Site& s) { return s.score + slopes.at(0, {s.h}) * (s.kv_idx - diagonal(s)); },
           slopes),
       scored("softcap", softcap(4), [](const Site& s) { return 4 * std::tanh(s.score / 4); }),
-      // All scores are a small part of the cap, and some warps' are: each has arithmetic of its own.
-      scored("softcap_far_above", softcap(60), [](const Site& s) { return 60 * std::tanh(s.score / 60); }),
+      // All scores are a small part of the cap, and some warps' are: each has arithmetic of its
+      // own.
+      scored("softcap_far_above", softcap(60),
+             [](const Site& s) { return 60 * std::tanh(s.score / 60); }),
       // Bounded closely enough for softmax to subtract a constant.
-      scored("softcap_bounded", softcap(50), [](const Site& s) { return 50 * std::tanh(s.score / 50); }),
-      scored("softcap_above_some", softcap(15), [](const Site& s) { return 15 * std::tanh(s.score / 15); }),
+      scored("softcap_bounded", softcap(50),
+             [](const Site& s) { return 50 * std::tanh(s.score / 50); }),
+      scored("softcap_above_some", softcap(15),
+             [](const Site& s) { return 15 * std::tanh(s.score / 15); }),
       scored(
           "relative_bias", relative_bias(first(table), 20),
           [=](const Site& s) {
@@ -179,36 +183,44 @@ std::vector<Variant> variants() {
   sink.spec.sink = sinks(first(logits));
   sink.plain.sink = [=](const Site& s) { return logits.at(0, {s.h}); };
   all.push_back(sink);
-  Variant capped = masked("softcap_and_causal", causal(), [](const Site& s) { return s.kv_idx <= diagonal(s); });
+  Variant capped =
+      masked("softcap_and_causal", causal(), [](const Site& s) { return s.kv_idx <= diagonal(s); });
   capped.spec.score = softcap(30);
   capped.plain.score = [](const Site& s) { return 30 * std::tanh(s.score / 30); };
   all.push_back(capped);
   // What the mask hides is no product, but made of one in the same breath as the mask.
   Variant capped_sum = masked(
-      "softcap_of_a_bias_and_causal", causal(), [](const Site& s) { return s.kv_idx <= diagonal(s); }, bias2);
+      "softcap_of_a_bias_and_causal", causal(),
+      [](const Site& s) { return s.kv_idx <= diagonal(s); }, bias2);
   capped_sum.spec.score = bias(first(bias2));
-  capped_sum.spec.score.text = fmt::format("sum = {}; 20.0 * tanh(sum / 20.0)", capped_sum.spec.score.text);
+  capped_sum.spec.score.text =
+      fmt::format("sum = {}; 20.0 * tanh(sum / 20.0)", capped_sum.spec.score.text);
   capped_sum.plain.score = [=](const Site& s) {
     return 20 * std::tanh((s.score + bias2.at(0, {s.q_idx, s.kv_idx})) / 20);
   };
   all.push_back(capped_sum);
   // The mask stands behind the score, and asks for a distance that the score has made.
-  Variant distance = masked("distance_in_mask_and_score",
-                            Mask("q_idx - kv_idx <= 8 * (h + 1) | kv_idx <= q_idx & q_idx // 4 == kv_idx // 4"),
-                            [](const Site& s) {
-                              const bool near = s.kv_idx <= s.q_idx && s.q_idx / 4 == s.kv_idx / 4;
-                              return s.q_idx - s.kv_idx <= 8 * (s.h + 1) || near;
-                            });
+  Variant distance =
+      masked("distance_in_mask_and_score",
+             Mask("q_idx - kv_idx <= 8 * (h + 1) | kv_idx <= q_idx & q_idx // 4 == kv_idx // 4"),
+             [](const Site& s) {
+               const bool near = s.kv_idx <= s.q_idx && s.q_idx / 4 == s.kv_idx / 4;
+               return s.q_idx - s.kv_idx <= 8 * (s.h + 1) || near;
+             });
   distance.spec.score = Score("20.0 * tanh(score / 20.0) - log(1 + abs(q_idx - kv_idx))");
   distance.plain.score = [](const Site& s) {
     return 20 * std::tanh(s.score / 20) - std::log(1 + std::abs(s.q_idx - s.kv_idx));
   };
   all.push_back(distance);
-  // A choice between scores runs where it is made at all, and so does the tanh that no other tile asks for.
-  Variant near = masked("tanh_of_most_keys", Mask("kv_idx <= q_idx"), [](const Site& s) { return s.kv_idx <= s.q_idx; });
-  near.spec.score = Score("where(kv_idx < h + 3, sqrt(abs(score) + 1.5), tanh(score / (abs(score) + 0.5)))");
+  // A choice between scores runs where it is made at all, and so does the tanh that no other tile
+  // asks for.
+  Variant near = masked("tanh_of_most_keys", Mask("kv_idx <= q_idx"),
+                        [](const Site& s) { return s.kv_idx <= s.q_idx; });
+  near.spec.score =
+      Score("where(kv_idx < h + 3, sqrt(abs(score) + 1.5), tanh(score / (abs(score) + 0.5)))");
   near.plain.score = [](const Site& s) {
-    return s.kv_idx < s.h + 3 ? std::sqrt(std::abs(s.score) + 1.5) : std::tanh(s.score / (std::abs(s.score) + 0.5));
+    return s.kv_idx < s.h + 3 ? std::sqrt(std::abs(s.score) + 1.5)
+                              : std::tanh(s.score / (std::abs(s.score) + 0.5));
   };
   all.push_back(near);
   Variant together = masked(

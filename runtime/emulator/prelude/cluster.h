@@ -1,4 +1,5 @@
-// The blocks of a cluster. The machine runs them together; a peer's address has its block in the upper bits.
+// The blocks of a cluster. The machine runs them together; a peer's address has its block in the
+// upper bits.
 #pragma once
 
 #include "language.h"
@@ -6,8 +7,12 @@
 
 namespace fc {
 
-FC_DEVICE void enter_cluster(int line = __builtin_LINE()) { fc_machine->arrive_at_cluster(0, line); }
-FC_DEVICE void arrive_at_cluster(int line = __builtin_LINE()) { fc_machine->arrive_at_cluster(1, line); }
+FC_DEVICE void enter_cluster(int line = __builtin_LINE()) {
+  fc_machine->arrive_at_cluster(0, line);
+}
+FC_DEVICE void arrive_at_cluster(int line = __builtin_LINE()) {
+  fc_machine->arrive_at_cluster(1, line);
+}
 FC_DEVICE void await_cluster(int line = __builtin_LINE()) { fc_machine->await_cluster(line); }
 
 FC_DEVICE u32 peer_address(u32 address, int block, int line = __builtin_LINE()) {

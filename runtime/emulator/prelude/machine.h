@@ -32,7 +32,8 @@ struct FlashcoreMachine {
   void (*multiply)(float* d, const unsigned* a, unsigned b0, unsigned b1, int is_bf16, int line);
 
   // Opaque blocks of 16 x 16. `right` and `turned` say which operand, and how it lies in memory.
-  void (*load_block)(unsigned* held, unsigned address, unsigned pitch, int right, int turned, int line);
+  void (*load_block)(unsigned* held, unsigned address, unsigned pitch, int right, int turned,
+                     int line);
   void (*store_block)(unsigned address, unsigned pitch, const float* held, int line);
   void (*multiply_blocks)(float* d, const unsigned* a, const unsigned* b, int is_bf16, int line);
 
@@ -42,8 +43,8 @@ struct FlashcoreMachine {
   void (*await_phase)(unsigned mbarrier, int parity, int line);
 
   // `at`: as many coordinates. `map`: 128 bytes.
-  void (*load_box)(unsigned target, const void* map, unsigned mbarrier, const int* at, int coordinates,
-                   int line);
+  void (*load_box)(unsigned target, const void* map, unsigned mbarrier, const int* at,
+                   int coordinates, int line);
   void (*store_box)(const void* map, unsigned source, const int* at, int coordinates, int line);
   void (*commit_stores)();
   void (*await_stores_read)(int pending);

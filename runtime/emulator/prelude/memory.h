@@ -34,7 +34,8 @@ FC_DEVICE void store_global(int* target, const int* in, int line = __builtin_LIN
 }
 
 template <class T>
-FC_DEVICE void copy_chunk(u32 target, const T* source, int valid_bytes, int line = __builtin_LINE()) {
+FC_DEVICE void copy_chunk(u32 target, const T* source, int valid_bytes,
+                          int line = __builtin_LINE()) {
   chunk value = {};
   if (valid_bytes == 16) {
     fc_machine->read_global(source, 16, line);

@@ -1,4 +1,5 @@
-// Where the blocks of a persistent kernel draw the numbers of their tiles. The machine counts for a run.
+// Where the blocks of a persistent kernel draw the numbers of their tiles. The machine counts for a
+// run.
 #pragma once
 
 #include "language.h"

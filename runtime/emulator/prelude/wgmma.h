@@ -1,5 +1,5 @@
-// The product of a warpgroup: d[64, n] (+)= a[64, 16 steps] b[16 steps, n], fp32 accumulation. The machine
-// keeps it pending until the wait that covers it; d holds NaNs meanwhile.
+// The product of a warpgroup: d[64, n] (+)= a[64, 16 steps] b[16 steps, n], fp32 accumulation. The
+// machine keeps it pending until the wait that covers it; d holds NaNs meanwhile.
 #pragma once
 
 #include "language.h"

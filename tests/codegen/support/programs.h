@@ -23,7 +23,8 @@ Program layer_norm();
 Program exchanging();
 /// y = i32 arithmetic on positions and on x.
 Program integers();
-/// The sum of every row of x, how far its elements lie apart, and the last position of a row: scalars.
+/// The sum of every row of x, how far its elements lie apart, and the last position of a row:
+/// scalars.
 Program totals();
 /// y = x[row of a table], a tile a block, read through a scalar load.
 Program gather();

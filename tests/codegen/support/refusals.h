@@ -41,7 +41,8 @@ Refusal refusal(const std::function<void()>& attempt) {
   return {"nothing was refused"};
 }
 
-inline Refusal refused(const Program& program, const Schedule& schedule, const char* target = "sm_80") {
+inline Refusal refused(const Program& program, const Schedule& schedule,
+                       const char* target = "sm_80") {
   return refusal<ScheduleError>([&] { generate(program, schedule, find_target(target)); });
 }
 

@@ -18,7 +18,8 @@ struct Positions {
   std::vector<Tensor> tables;  ///< i32, one dimension, to gather from
 };
 
-/// The largest visible element of every row, with a mask of its own. Tables are named "t0", "t1", ...
+/// The largest visible element of every row, with a mask of its own. Tables are named "t0", "t1",
+/// ...
 Program masked_maximum(const std::function<Tile(const Positions&)>& visible, int tables = 0);
 
 struct Visits {

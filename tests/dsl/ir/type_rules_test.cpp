@@ -116,8 +116,9 @@ TEST_F(TypeRules, ReductionsAndTransposes) {
   EXPECT_EQ(type(b.reduce(OpCode::reduce_max, value(DType::i32, {rows}), rows)), "i32");
   EXPECT_EQ(refusal([&] { b.reduce(OpCode::reduce_sum, value(DType::i32, {rows}), rows); }),
             "reduce_sum of i32[rows] | sums are done in f32 | cast(x, f32) first");
-  EXPECT_EQ(refusal([&] { b.reduce(OpCode::reduce_max, value(DType::bf16, {rows}), rows); }),
-            "reduce_max of bf16[rows] | the extremes of f32 and i32 are taken | cast(x, f32) first");
+  EXPECT_EQ(
+      refusal([&] { b.reduce(OpCode::reduce_max, value(DType::bf16, {rows}), rows); }),
+      "reduce_max of bf16[rows] | the extremes of f32 and i32 are taken | cast(x, f32) first");
   EXPECT_EQ(refusal([&] { b.transpose(value(DType::f32, {rows})); }),
             "transpose of f32[rows] | it takes a tile with two axes | ");
 }

@@ -27,12 +27,16 @@ EmulatorError expect_failure(const KernelSource& source, FaultKind kind, std::st
 
 constexpr std::string_view begin = "fc::enter_cluster();\nfc::await_cluster();\n";
 constexpr std::string_view address =
-    "const fc::u32 there = fc::peer_address(shared + thread * 4, 1 - part);\nconst float mine = float(part * 100 + lane);\n";
-constexpr std::string_view give = "fc::store_peer<1>(there, &mine);\n", give_here = "fc::store_peer<1>(there, &mine);  // here\n";
+    "const fc::u32 there = fc::peer_address(shared + thread * 4, 1 - part);\nconst float mine = "
+    "float(part * 100 + lane);\n";
+constexpr std::string_view give = "fc::store_peer<1>(there, &mine);\n",
+                           give_here = "fc::store_peer<1>(there, &mine);  // here\n";
 constexpr std::string_view arrive = "fc::arrive_at_cluster();\n", await = "fc::await_cluster();\n";
-constexpr std::string_view get = "const float value = fc::load_shared(shared + thread * 4);\n",
-                           get_here = "const float value = fc::load_shared(shared + thread * 4);  // here\n";
-constexpr std::string_view show = "fc::store_global<1>(p.y + (part * 32 + lane) * p.y_stride_0, &value);\n";
+constexpr std::string_view
+    get = "const float value = fc::load_shared(shared + thread * 4);\n",
+    get_here = "const float value = fc::load_shared(shared + thread * 4);  // here\n";
+constexpr std::string_view show =
+    "fc::store_global<1>(p.y + (part * 32 + lane) * p.y_stride_0, &value);\n";
 
 TEST(Clusters, GiveEachOtherValues) {
   SmallRun run;
@@ -43,65 +47,77 @@ TEST(Clusters, GiveEachOtherValues) {
 
 TEST(Clusters, RunOneAfterTheOther) {
   SmallRun run;
-  run(pair_of({begin, address, give, arrive, await, get, "if (fc::block_x() >= 4) {\n", show, "}\n"}), 6);
+  run(pair_of(
+          {begin, address, give, arrive, await, get, "if (fc::block_x() >= 4) {\n", show, "}\n"}),
+      6);
   EXPECT_EQ(run.y[31 * SmallRun::row_stride], 131.f);
 }
 
 TEST(Clusters, WaitForThreadsThatHaveNotLeft) {
   SmallRun run;
-  run(pair_of({begin, "if (part == 1) return;\n", arrive, await, "const float value = 1;\n", show}), 2);
+  run(pair_of({begin, "if (part == 1) return;\n", arrive, await, "const float value = 1;\n", show}),
+      2);
   EXPECT_EQ(run.y[0], 1.f);
 }
 
 TEST(Clusters, NobodyWritesBeforeTheOtherBlockHasBegun) {
-  expect_failure(pair_of({address, give_here, "fc::enter_cluster();\n", await}), FaultKind::race, "whether it has begun");
+  expect_failure(pair_of({address, give_here, "fc::enter_cluster();\n", await}), FaultKind::race,
+                 "whether it has begun");
 }
 
 TEST(Clusters, NobodyLeavesBeforeItKnowsOfTheLastWrite) {
   // What is gone and what goes on first is up to the machine: here the later block does.
-  expect_failure(pair_of({begin, address, "if (part == 1) return;\n", give_here, arrive, await}), FaultKind::race,
-                 "after it has left");
-  expect_failure(pair_of({begin, address, "if (part == 0) return;\n", give_here, arrive, await}), FaultKind::race,
-                 "the write may come later");
+  expect_failure(pair_of({begin, address, "if (part == 1) return;\n", give_here, arrive, await}),
+                 FaultKind::race, "after it has left");
+  expect_failure(pair_of({begin, address, "if (part == 0) return;\n", give_here, arrive, await}),
+                 FaultKind::race, "the write may come later");
 }
 
 TEST(Clusters, ReadsAreOrderedBehindWrites) {
   const EmulatorError error =
-      expect_failure(pair_of({begin, address, "if (part == 1) {\n", give, "} else {\n", get_here, show, "}\n", arrive, await}),
+      expect_failure(pair_of({begin, address, "if (part == 1) {\n", give, "} else {\n", get_here,
+                              show, "}\n", arrive, await}),
                      FaultKind::race, "no barrier orders that write before this read");
   EXPECT_EQ(error.block(), 0);
   EXPECT_LT(error.thread(), 32);
 }
 
 TEST(Clusters, AnEntryOrdersNothing) {
-  expect_failure(pair_of({begin, address, give, "fc::enter_cluster();\n", await, get_here, arrive, await, show}),
+  expect_failure(pair_of({begin, address, give, "fc::enter_cluster();\n", await, get_here, arrive,
+                          await, show}),
                  FaultKind::race, "no barrier orders that write before this read");
 }
 
 TEST(Clusters, WritesAreOrderedBehindReads) {
-  expect_failure(pair_of({"fc::store_shared(shared + thread * 4, 1.f);\n", begin, address, give_here, arrive, await}),
+  expect_failure(pair_of({"fc::store_shared(shared + thread * 4, 1.f);\n", begin, address,
+                          give_here, arrive, await}),
                  FaultKind::race, "no barrier orders that write before this one");
 }
 
 TEST(Clusters, ArriveAndWaitInTurn) {
-  expect_failure(pair_of({"fc::enter_cluster();\n", "fc::arrive_at_cluster();  // here\n"}), FaultKind::barrier_mismatch,
-                 "a second time");
-  expect_failure(pair_of({begin, "fc::await_cluster();  // here\n"}), FaultKind::barrier_mismatch, "has not arrived");
-  expect_failure(pair_of({begin, "fc::arrive_at_cluster();  // here\n"}), FaultKind::barrier_mismatch, "leaves the kernel");
+  expect_failure(pair_of({"fc::enter_cluster();\n", "fc::arrive_at_cluster();  // here\n"}),
+                 FaultKind::barrier_mismatch, "a second time");
+  expect_failure(pair_of({begin, "fc::await_cluster();  // here\n"}), FaultKind::barrier_mismatch,
+                 "has not arrived");
+  expect_failure(pair_of({begin, "fc::arrive_at_cluster();  // here\n"}),
+                 FaultKind::barrier_mismatch, "leaves the kernel");
 }
 
 TEST(Clusters, StayWhereAThreadIsMissing) {
   const EmulatorError error = expect_failure(
       pair_of({begin, "if (part == 0) {\n", arrive, "fc::await_cluster();  // here\n", "} else {\n",
-               "if (thread == 0) {\n  fc::init_mbarrier(shared, 2);\n  fc::await_phase(shared, 0);\n}\n}\n"}),
+               "if (thread == 0) {\n  fc::init_mbarrier(shared, 2);\n  fc::await_phase(shared, "
+               "0);\n}\n}\n"}),
       FaultKind::deadlock, "the cluster's barrier: 1 of 33 threads are missing");
   EXPECT_EQ(error.block(), 0);
 }
 
 TEST(Clusters, AnAddressIsThatOfAPeer) {
-  expect_failure(pair_of({begin, "fc::peer_address(shared, 2);  // here\n"}), FaultKind::bad_operand, "no block 2");
-  expect_failure(pair_of({begin, "const float mine = 1;\nfc::store_peer<1>(shared, &mine);  // here\n"}),
-                 FaultKind::bad_operand, "no address in a block");
+  expect_failure(pair_of({begin, "fc::peer_address(shared, 2);  // here\n"}),
+                 FaultKind::bad_operand, "no block 2");
+  expect_failure(
+      pair_of({begin, "const float mine = 1;\nfc::store_peer<1>(shared, &mine);  // here\n"}),
+      FaultKind::bad_operand, "no address in a block");
   expect_failure(pair_of({begin, address, "fc::store_peer<1>(there + 4096, &mine);  // here\n"}),
                  FaultKind::out_of_bounds, "the block has 4096");
 }

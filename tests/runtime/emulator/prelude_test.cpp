@@ -127,7 +127,9 @@ TEST(Math, PolynomialsAreWithinTwoRoundingsOfExp2) {
       fc::polynomial_exp2(infinity), fc::polynomial_exp2(infinity - infinity)};
   for (int i = 0; i < 8; ++i) fc::store_global<1>(p.y + p.y_stride_0 * (i / 4) + i % 4, values + i);
 )"));
-  const auto value = [&](int i) { return run.y[static_cast<std::size_t>(i / 4 * run.row_stride + i % 4)]; };
+  const auto value = [&](int i) {
+    return run.y[static_cast<std::size_t>(i / 4 * run.row_stride + i % 4)];
+  };
   EXPECT_LE(value(0), 0x1p-22);
   EXPECT_GT(value(0), 1e-8);
   EXPECT_FLOAT_EQ(value(1), 1);

@@ -87,8 +87,8 @@ TEST_P(Products, EqualTheSumInDoublePrecision) {
   source.body = fmt::format(
       "constexpr int n = {}, width = {}, depth = {}, columns = {};\n"
       "constexpr bool turned = {}, in_registers = {}, a_turned = {};\nusing T = fc::{};\n{}",
-      n, width, depth, columns, turned, in_registers, a_turned, dtype == DType::bf16 ? "bf16" : "f16",
-      product_body);
+      n, width, depth, columns, turned, in_registers, a_turned,
+      dtype == DType::bf16 ? "bf16" : "f16", product_body);
   source.tensors = {
       {"a", dtype, false, {}, 16}, {"b", dtype, false, {}, 16}, {"y", DType::f32, true, {}, 8}};
   source.parameter_bytes = 320;
@@ -96,7 +96,8 @@ TEST_P(Products, EqualTheSumInDoublePrecision) {
   source.shared_bytes = (64 + columns) * depth * 2 + 8;
 
   const std::vector<float> a = random_values(64 * K, 1), b = random_values(N * K, 2);
-  const std::vector<std::uint16_t> a_by_rows = elements_of(a, dtype), b_by_columns = elements_of(b, dtype);
+  const std::vector<std::uint16_t> a_by_rows = elements_of(a, dtype),
+                                   b_by_columns = elements_of(b, dtype);
   std::vector<std::uint16_t> a_bits(64 * K), b_bits(N * K);
   const auto a_at = [&](std::size_t m, std::size_t k) { return a_turned ? k * 64 + m : m * K + k; };
   for (std::size_t m = 0; m < 64; ++m)
@@ -141,8 +142,10 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{64, 64, true, true, DType::bf16}, Shape{64, 32, true, false, DType::f16},
         Shape{80, 16, true, true, DType::bf16}, Shape{176, 16, true, false, DType::f16},
         Shape{256, 64, true, true, DType::bf16}, Shape{256, 32, true, false, DType::bf16},
-        Shape{64, 64, false, false, DType::bf16, true}, Shape{176, 64, true, false, DType::f16, true},
-        Shape{80, 16, true, false, DType::bf16, true}, Shape{16, 32, false, false, DType::f16, true}),
+        Shape{64, 64, false, false, DType::bf16, true},
+        Shape{176, 64, true, false, DType::f16, true},
+        Shape{80, 16, true, false, DType::bf16, true},
+        Shape{16, 32, false, false, DType::f16, true}),
     ::testing::PrintToStringParamName());
 
 /// A tile of x behind its wait, in `tile`, and accumulators of x x^T that are pending at the end.
@@ -204,7 +207,8 @@ TEST(PendingProducts, TouchedAccumulators) {
                  FaultKind::misused_product, "// here",
                  "accumulator [3][1] of the product at line");
   expect_failure(kernel_of({"fc::commit_products();\n"
-                            "fc::multiply_warpgroup<32, fc::bf16, 1, rows, rows>(d[0] + 4, x, x, true);  // here\n"}),
+                            "fc::multiply_warpgroup<32, fc::bf16, 1, rows, rows>(d[0] + 4, x, x, "
+                            "true);  // here\n"}),
                  FaultKind::misused_product, "// here",
                  "belong to another product that is pending");
 }
@@ -218,8 +222,9 @@ TEST(PendingProducts, AreAwaitedBeforeTheEnd) {
 
 TEST(PendingProducts, AreOpenedAfterEveryWait) {
   expect_failure(
-      kernel_of({"fc::commit_products();\nfc::await_products<0>();\n"
-                 "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);  // here\n"}),
+      kernel_of(
+          {"fc::commit_products();\nfc::await_products<0>();\n"
+           "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);  // here\n"}),
       FaultKind::misused_product, "// here", "without open_products()");
 }
 
@@ -280,8 +285,8 @@ TEST(ProductOperands, AreCheckedAsDescribed) {
           "thread 3 gives other matrices");
   failing("<64, fc::bf16, 1, rows, rows>", "<12, fc::bf16, 1, rows, rows>", FaultKind::bad_operand,
           "a product of 12 columns");
-  failing("<64, fc::bf16, 1, rows, rows>", "<128, fc::bf16, 1, rows, fc::across<64>>", FaultKind::bad_operand,
-          "panels of 64, and the next panel lies 0 bytes further");
+  failing("<64, fc::bf16, 1, rows, rows>", "<128, fc::bf16, 1, rows, fc::across<64>>",
+          FaultKind::bad_operand, "panels of 64, and the next panel lies 0 bytes further");
 }
 
 TEST(ProductOperands, ThreadsOfAWarpgroupStayTogether) {

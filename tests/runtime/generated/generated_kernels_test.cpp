@@ -15,7 +15,8 @@ namespace {
 
 // Why the kernel does not compile for the target under the schedule that ships, or what it spills;
 // empty if all is well. The safer schedules behind it do not count: they are for other compilers.
-std::string failure(AttentionSpec spec, const Target& target, const AttentionProblem& problem = {}) {
+std::string failure(AttentionSpec spec, const Target& target,
+                    const AttentionProblem& problem = {}) {
   if (!target.bf16) spec.dtype = DType::f16;
   try {
     const KernelSource source =
@@ -43,7 +44,8 @@ std::vector<std::string> failures(const AttentionSpec& spec, std::span<const Tar
   return found;
 }
 
-// One of each kind: Turing, Ampere, Hopper with and without what is Hopper's own, and Blackwell with the shared memory of a workstation.
+// One of each kind: Turing, Ampere, Hopper with and without what is Hopper's own, and Blackwell
+// with the shared memory of a workstation.
 std::vector<Target> generations() {
   std::vector<Target> targets;
   for (const char* name : {"sm_75", "sm_80", "sm_90", "sm_90a", "sm_120"}) {

@@ -150,8 +150,8 @@ TEST_F(GpuTest, TensorMaps) {
   std::iota(values.begin(), values.end(), std::uint16_t{1});
   DeviceMemory from(2 * count), to(2 * count);
   from.upload(std::as_bytes(std::span(values)));
-  TensorView x = TensorView::dense(from.data(), DType::bf16, {batch, heads, length, dim},
-                                   from.device());
+  TensorView x =
+      TensorView::dense(from.data(), DType::bf16, {batch, heads, length, dim}, from.device());
   TensorView y = x;
   y.data = to.data();
   const auto expect_copied = [&](const char* what) {

@@ -32,7 +32,8 @@ void add_cases_of_warpgroups(std::vector<Case>& all) {
                        .instruction = Instruction::wgmma,
                        .copy = CopyInstruction::tma};
   AttentionSpec spec{.head_dim = 64, .lse = true};
-  const auto add = [&](const char* name, const Schedule& schedule, std::int64_t q_len, std::int64_t kv_len) {
+  const auto add = [&](const char* name, const Schedule& schedule, std::int64_t q_len,
+                       std::int64_t kv_len) {
     all.push_back({std::string("warpgroups_") + name, spec, schedule, q_len, kv_len, "sm_90a"});
   };
   add("full", plain, 64, 96);
@@ -112,7 +113,11 @@ void add_cases_of_warpgroups(std::vector<Case>& all) {
   spec.score = Score("score + 0.25 * (kv_idx - q_idx)");
   add("biased", late, 155, 70);
   spec.score = {};
-  spec = {.head_dim = 40, .head_dim_v = 24, .heads = 4, .kv_heads = 2, .dtype = DType::f16,
+  spec = {.head_dim = 40,
+          .head_dim_v = 24,
+          .heads = 4,
+          .kv_heads = 2,
+          .dtype = DType::f16,
           .layout = TensorLayout::bshd};
   add("grouped_padded_heads", plain, 33, 65);
 }

@@ -36,10 +36,10 @@ struct FakeCuda {
   int shared_per_block = 166912;
   int capture_status = 0;
   unsigned long long streams_before = 0;  ///< numbers of streams go on where handles come back
-  std::size_t parameter_bytes = 0;      ///< how much of a parameter block to record
-  bool recording = true;                ///< off: a launch returns at once, for measurements
-  std::map<std::string, int> failures;  ///< function to result
-  std::map<std::string, int> calls;     ///< function to number of calls
+  std::size_t parameter_bytes = 0;        ///< how much of a parameter block to record
+  bool recording = true;                  ///< off: a launch returns at once, for measurements
+  std::map<std::string, int> failures;    ///< function to result
+  std::map<std::string, int> calls;       ///< function to number of calls
   std::map<int, int> function_attributes;
   std::vector<FakeLaunch> launches;
 

@@ -148,8 +148,8 @@ FAKE(cuFuncSetAttribute, void*, int attribute, int value) {
   state().function_attributes[attribute] = value;
   return 0;
 }
-FAKE(cuLaunchKernel, void* function, unsigned x, unsigned y, unsigned z, unsigned threads,
-     unsigned, unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
+FAKE(cuLaunchKernel, void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned,
+     unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
   if (!state().recording) return 0;
   const std::lock_guard lock(mutex);
   ENTER(cuLaunchKernel)

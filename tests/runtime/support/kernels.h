@@ -21,7 +21,8 @@ KernelSource attention_like_kernel();
 /// tile of 128 rows.
 KernelSource mapped_kernel();
 
-/// Copies x, bf16 [B, H, X, 64], to y, [B, H, S, 64], in boxes of 64 rows (sm_90a). Rows that x lacks are 0.
+/// Copies x, bf16 [B, H, X, 64], to y, [B, H, S, 64], in boxes of 64 rows (sm_90a). Rows that x
+/// lacks are 0.
 KernelSource copy_boxes_kernel();
 
 /// Keeps 200 values a thread where 32 registers are allowed.

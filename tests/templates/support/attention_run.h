@@ -19,7 +19,8 @@ struct AttentionInputs {
   int row_gap = 0;    ///< elements that lie unused behind every row, a multiple of 8
   double spread = 1;  ///< standard deviation of the elements of q
   unsigned seed = 1;
-  /// The sequences' own lengths, for packed and padded batches; packed, `beyond` rows follow the last.
+  /// The sequences' own lengths, for packed and padded batches; packed, `beyond` rows follow the
+  /// last.
   std::vector<int> q_lens = {}, kv_lens = {};
   int beyond = 0;
 };

@@ -213,7 +213,8 @@ class Grower {
   [[nodiscard]] bool calls(const ExpressionNode& node, const std::string& function) const {
     if (node.op == "a") return calls(*parts_.at(static_cast<std::size_t>(node.number)), function);
     return node.op == function ||
-           std::any_of(node.args.begin(), node.args.end(), [&](const auto& arg) { return calls(*arg, function); });
+           std::any_of(node.args.begin(), node.args.end(),
+                       [&](const auto& arg) { return calls(*arg, function); });
   }
 
   ExpressionTree make(Kind kind, std::string op, std::vector<ExpressionTree> args) const {
@@ -432,7 +433,8 @@ RandomExpression draw_score_expression(Draw& draw, const std::vector<CapturedVal
     case 7:
     case 8: {
       const ExpressionTree sum = grow.make(Kind::real, "+", {score, drawn});
-      const ExpressionTree capped = draw.one_of<ExpressionTree>({score, sum, grow.make(Kind::real, "abs", {sum})});
+      const ExpressionTree capped =
+          draw.one_of<ExpressionTree>({score, sum, grow.make(Kind::real, "abs", {sum})});
       const ExpressionTree cap = real(draw.one_of<double>({2, 8, 16}));
       const ExpressionTree share = grow.make(Kind::real, "/", {capped, cap});
       return grow.finish(grow.make(Kind::real, "*", {cap, grow.make(Kind::real, "tanh", {share})}));
@@ -446,9 +448,11 @@ RandomExpression draw_score_expression(Draw& draw, const std::vector<CapturedVal
           {grow.condition(2), grow.make(Kind::real, "+", {score, drawn}), real(-INFINITY)});
       return grow.finish(hidden);
     }
-    case 3: {  // large: one key takes nearly all; but a tanh is off by up to 2e-7, and so many times that
+    case 3: {  // large: one key takes nearly all; but a tanh is off by up to 2e-7, and so many
+               // times that
       const int times = draw.between(4, 12);
-      return grow.finish(grow.calls(*drawn, "tanh") ? drawn : grow.make(Kind::real, "*", {drawn, real(times)}));
+      return grow.finish(
+          grow.calls(*drawn, "tanh") ? drawn : grow.make(Kind::real, "*", {drawn, real(times)}));
     }
     default:
       return grow.finish(grow.make(Kind::real, "+", {score, drawn}));

@@ -1,5 +1,5 @@
-// A kernel that counts its own rounds: how many tiles of keys a block visits, and on how many of them it
-// applies its mask.
+// A kernel that counts its own rounds: how many tiles of keys a block visits, and on how many of
+// them it applies its mask.
 #pragma once
 
 #include <ostream>
@@ -41,8 +41,8 @@ inline KernelSource counting(KernelSource source, bool is_masked) {
   if (is_masked)
     body = replaced_text(body, R"(( if \(.*(cols_tile.*cols_full_|tile_is_masked.*cols_tile).*\{))",
                          "$1\n      rounds += 1.f / 1024;");
-  body =
-      replaced_text(body, R"((fc::store_global<1>\(lse_at .*, )&\w+\[\w\]\[\w\]\);)", "$1&rounds);");
+  body = replaced_text(body, R"((fc::store_global<1>\(lse_at .*, )&\w+\[\w\]\[\w\]\);)",
+                       "$1&rounds);");
   return source;
 }
 
