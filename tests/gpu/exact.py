@@ -1,14 +1,11 @@
 """What attention should give, and how far off a right answer may be.
 
-    max |out - exact| <= 2 max |plain - exact| + u (M + 2 max R) + s
+    max |out - exact| <= 2 max |plain - exact| + u (max |exact| + 2 max R) + s
 
 `exact` is in double precision. `plain` is the same mathematics in torch, which rounds the
-probabilities and the output once; u is the rounding of the dtype, M max |exact| up to the next
-power of two (u M is half a last place of such an output), R the root of sum p^2 v^2 (what
+probabilities and the output once; u is the rounding of the dtype, R the root of sum p^2 v^2 (what
 independent roundings of the probabilities p add up to) and s what single precision loses in large
-scores. Where one key is seen `plain` is exact, since its probability is 1: a kernel whose scores
-are bounded subtracts a constant and rounds that, too. The bound stays below the weight of one key
-among hundreds.
+scores. The bound stays below the weight of one key among hundreds.
 """
 
 from __future__ import annotations
@@ -107,8 +104,7 @@ def evaluate(
     u = ROUNDING[spec.dtype]
     top = lambda x: x.abs().max().item() if x.numel() else 0.0  # noqa: E731
     lost = 2.0**-20 * largest
-    above = math.ldexp(1, math.frexp(top(exact))[1])
-    bound = 2 * top(plain - exact) + u * (above + 2 * top(root)) + lost * top(v) + 1e-6
+    bound = 2 * top(plain - exact) + u * (top(exact) + 2 * top(root)) + lost * top(v) + 1e-6
     return Expected(exact, lse.squeeze(-1), bound, 1e-5 + lost)
 
 

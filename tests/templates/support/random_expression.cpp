@@ -209,14 +209,6 @@ class Grower {
                 {number(Kind::real, draw_.between(1, 8)), make(Kind::real, "tanh", {scaled})});
   }
 
-  /// Whether it calls the function, itself or by a name.
-  [[nodiscard]] bool calls(const ExpressionNode& node, const std::string& function) const {
-    if (node.op == "a") return calls(*parts_.at(static_cast<std::size_t>(node.number)), function);
-    return node.op == function ||
-           std::any_of(node.args.begin(), node.args.end(),
-                       [&](const auto& arg) { return calls(*arg, function); });
-  }
-
   ExpressionTree make(Kind kind, std::string op, std::vector<ExpressionTree> args) const {
     ExpressionNode node{kind, std::move(op), std::move(args)};
     measure(node);
@@ -448,12 +440,8 @@ RandomExpression draw_score_expression(Draw& draw, const std::vector<CapturedVal
           {grow.condition(2), grow.make(Kind::real, "+", {score, drawn}), real(-INFINITY)});
       return grow.finish(hidden);
     }
-    case 3: {  // large: one key takes nearly all; but a tanh is off by up to 2e-7, and so many
-               // times that
-      const int times = draw.between(4, 12);
-      return grow.finish(
-          grow.calls(*drawn, "tanh") ? drawn : grow.make(Kind::real, "*", {drawn, real(times)}));
-    }
+    case 3:  // large: one key takes nearly all
+      return grow.finish(grow.make(Kind::real, "*", {drawn, real(draw.between(4, 12))}));
     default:
       return grow.finish(grow.make(Kind::real, "+", {score, drawn}));
   }
