@@ -18,8 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 # Milliseconds for the import and for a kernel from a filled cache, in a process just started.
 NEW_PROCESS = """
@@ -31,29 +34,21 @@ kernel = flashcore.jit(flashcore.AttentionSpec(head_dim={head_dim}), target="{ta
 print(1e3 * (imported - start), 1e3 * (time.perf_counter() - imported), kernel.from_cache)
 """
 
-KINDS = ["full", "causal", "window", "prefix", "documents", "alibi", "softcap"]
-
-
-def attention_of(fc: Any, kind: str, head_dim: int) -> Any:
-    """Those of benchmarks/hopper.py; what a table holds does not matter here."""
-    import numpy as np
-
-    causal, no_documents, slopes = fc.causal(), np.zeros(1, np.int32), np.ones(1, np.float32)
-    arguments = {
-        "full": {},
-        "causal": {"mask": causal},
-        "window": {"mask": fc.sliding_window(1023)},
-        "prefix": {"mask": fc.prefix(1000) | causal},
-        "documents": {"mask": fc.documents(no_documents) & causal},
-        "alibi": {"mask": causal, "score": fc.alibi(slopes)},
-        "softcap": {"mask": causal, "score": fc.softcap(30.0)},
-    }
-    return fc.AttentionSpec(head_dim=head_dim, **arguments[kind])
+# Those of benchmarks/hopper.py, as arguments of a spec; what a table holds does not matter here.
+KINDS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "full": lambda fc: {},
+    "causal": lambda fc: {"mask": fc.causal()},
+    "window": lambda fc: {"mask": fc.sliding_window(1023)},
+    "prefix": lambda fc: {"mask": fc.prefix(1000) | fc.causal()},
+    "documents": lambda fc: {"mask": fc.documents(np.zeros(1, np.int32)) & fc.causal()},
+    "alibi": lambda fc: {"mask": fc.causal(), "score": fc.alibi(np.ones(1, np.float32))},
+    "softcap": lambda fc: {"mask": fc.causal(), "score": fc.softcap(30.0)},
+}
 
 
 def build(fc: Any, head_dim: int, kind: str, target: str) -> tuple[Any, float]:
     """The kernel and the wall time in milliseconds."""
-    spec = attention_of(fc, kind, head_dim)
+    spec = fc.AttentionSpec(head_dim=head_dim, **KINDS[kind](fc))
     start = time.perf_counter()
     kernel = fc.jit(spec, target=target)
     return kernel, 1e3 * (time.perf_counter() - start)
@@ -97,7 +92,7 @@ def main() -> int:
         import flashcore as fc
 
         targets = fc.targets() if options.targets == "all" else options.targets.split(",")
-        kinds = KINDS if options.kinds == "all" else options.kinds.split(",")
+        kinds = list(KINDS) if options.kinds == "all" else options.kinds.split(",")
         if unknown := sorted(set(kinds) - set(KINDS)):
             parser.error(f"no such kinds: {', '.join(unknown)}; there are {', '.join(KINDS)}")
         rows, failures = [], []

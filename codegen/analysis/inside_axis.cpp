@@ -22,11 +22,11 @@ class Lengths {
     else
       times_[axis] += times;
   }
-  void add_scalars(const AffineForm& form) {
+  void add_scalars(const AffineForm& form, int sign = 1) {
     for (const auto& [scalar, times] : form.scalars) {
       const Op* op = f_.definition(scalar);
       if (op && op->code == OpCode::extent)
-        add(times, op->axis);
+        add(sign * times, op->axis);
       else
         known_ = false;
     }
@@ -91,9 +91,7 @@ bool leaves_room(const Function& f, ValueId number, AxisId axis) {
   for (const int sign : {1, -1}) {
     Lengths most(f);
     most.add(sign * form->constant);
-    AffineForm scalars = *form;
-    for (auto& [scalar, times] : scalars.scalars) times *= sign;
-    most.add_scalars(scalars);
+    most.add_scalars(*form, sign);
     for (const auto& [other, times] : form->positions) add_most(most, other, sign * times);
     if (sign < 0) add_most(most, axis, 1);
     if (!most.is_short()) return false;

@@ -34,26 +34,28 @@ struct Part {
 
 class Peeling {
  public:
-  Peeling(Function& f, BlockId block, std::size_t position)
-      : f_(f), loop_(f[f[block].ops[position]]) {
-    carried_.assign(loop_.operands.begin() + loop_.bounds, loop_.operands.end());
+  Peeling(Function& f, const Op& loop)
+      : f_(f), loop_(loop), carried_(loop.operands.begin() + loop.bounds, loop.operands.end()) {}
+
+  /// Puts the parts in the place of the loop, which stands in `block` at `position`.
+  void run(BlockId block, std::size_t position) {
     const std::vector<Part> parts = parts_of_loop();
     std::vector<OpId> copies;
     if (parts.size() == 3) {
       ValueId zero, two;
-      position += insert_before(f, block, position, loop_.where, [&](Builder& b) {
+      position += insert_before(f_, block, position, loop_.where, [&](Builder& b) {
         zero = b.constant(0, DType::i32), two = b.constant(2, DType::i32);
       });
       copies.push_back(loop_over_sides(parts, zero, two));
     } else {
       for (const Part& part : parts) copies.push_back(copy(part));
     }
-    auto& ops = f[block].ops;
+    auto& ops = f_[block].ops;
     ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position));
     ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), copies.begin(), copies.end());
     for (std::size_t i = 0; i < loop_.results.size(); ++i)
-      replace_uses(f, loop_.results[i], carried_[i]);
-    for (BlockId region : full_) drop_masks(f, region);
+      replace_uses(f_, loop_.results[i], carried_[i]);
+    for (BlockId region : full_) drop_masks(f_, region);
   }
 
  private:
@@ -148,7 +150,7 @@ void peel_block(Function& f, BlockId block, const Schedule& schedule) {
     if (f[id].body && f[id].code != OpCode::survey) peel_block(f, f[id].body, schedule);
     const Op& op = f[id];
     if (op.bounds != 4) continue;
-    if (!is_mixed(op) || (schedule.peel_masks && !op.once)) Peeling(f, block, i);
+    if (!is_mixed(op) || (schedule.peel_masks && !op.once)) Peeling(f, op).run(block, i);
   }
 }
 

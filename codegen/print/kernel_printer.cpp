@@ -96,8 +96,8 @@ void KernelPrinter::note_last_uses(BlockId block) {
   const auto& ops = f_[block].ops;
   std::map<ValueId, std::size_t> last;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    const auto deferred = deferred_.find(i);
-    const std::size_t printed_at = deferred == deferred_.end() ? i : deferred->second;
+    const auto deferred = masks_.printed_at.find(i);
+    const std::size_t printed_at = deferred == masks_.printed_at.end() ? i : deferred->second;
     const auto note = [&](const Op& op) {
       for_each_use(op, [&](const ValueId& v) { last[v] = std::max(last[v], printed_at); });
     };
@@ -116,12 +116,13 @@ void KernelPrinter::print_block(BlockId block) {
   find_tanhs(block);
   for (position_ = 0; position_ < ops.size();) {
     const Op& op = f_[ops[position_]];
-    if (deferred_.count(position_) || (op.results.size() == 1 && folded_.count(op.results[0]))) {
+    if (masks_.printed_at.count(position_) ||
+        (op.results.size() == 1 && folded_.count(op.results[0]))) {
       ++position_;
       continue;
     }
     if (kind_of(op.code) == OpKind::elementwise) print_tests_of_tanhs();
-    if (op.masking && guarded_.count(op.results[0])) {
+    if (op.masking && masks_.own.count(op.results[0])) {
       if (!joins_tanh(op.results[0])) print_guarded_mask(block, position_);
       ++position_;
       continue;
@@ -372,14 +373,10 @@ void KernelPrinter::print_loop(const Op& loop) {
     out_.line("const int {} = {} * {};", begins_[loop.axis.index], name, f_[loop.axis].tile);
   }
   // A loop may stand inside another that runs once.
-  const auto outer_guard = std::exchange(mask_guard_, {});
-  const auto outer_guarded = std::exchange(guarded_, {});
-  const auto outer_deferred = std::exchange(deferred_, {});
+  const GuardedMasks outer_masks = std::exchange(masks_, {});
   find_guarded_masks(loop);
   print_block(loop.body);
-  mask_guard_ = outer_guard;
-  guarded_ = outer_guarded;
-  deferred_ = outer_deferred;
+  masks_ = outer_masks;
   print_yield(loop, f_[f_[loop.body].ops.back()]);
   begins_ = outer_begins;
 }

@@ -326,13 +326,15 @@ class KernelPrinter {
   std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;    ///< access -> pointer variable
   std::pair<ir::ValueId, std::string> next_tile_;  ///< a surveyed loop's tile, and the one after it
-  std::string mask_guard_;    ///< the test for a tile that a mask cuts, inside a loop that asks it
-  bool many_rounds_ = false;  ///< the loop that asks it is not one of a single round
-  std::map<ir::ValueId, std::vector<std::size_t>>
-      guarded_;  ///< a mask's own operations, by position
-  std::map<std::size_t, std::size_t>
-      deferred_;                   ///< positions that are printed with their mask, and its position
-  std::set<std::string> carried_;  ///< variables that loops change
+  /// The masks of a loop that is not peeled, whose own operations stand behind a test of the tile.
+  struct GuardedMasks {
+    std::string test;                                     ///< whether a mask cuts the tile
+    bool many_rounds = false;                             ///< the loop is not one of a single round
+    std::map<ir::ValueId, std::vector<std::size_t>> own;  ///< what only a mask needs, by position
+    std::map<std::size_t, std::size_t> printed_at;        ///< of such a position, that of its mask
+  };
+  GuardedMasks masks_;
+  std::set<std::string> carried_;      ///< variables that loops change
   std::map<ir::ValueId, Tanh> tanhs_;  ///< by what each leaves
   std::set<ir::ValueId> folded_;       ///< values that are a part of one
   std::optional<Strip> strip_;         ///< of the columns being printed, if not all of them

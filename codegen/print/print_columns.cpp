@@ -16,10 +16,10 @@ std::vector<ColumnStep> KernelPrinter::columns_at(BlockId block, std::size_t fir
   std::vector<std::size_t> positions;
   for (std::size_t at = first; at < ops.size(); ++at) {
     const Op& op = f_[ops[at]];
-    if (kind_of(op.code) == OpKind::source || deferred_.count(at)) continue;
+    if (kind_of(op.code) == OpKind::source || masks_.printed_at.count(at)) continue;
     const ValueId result = op.results.size() == 1 ? op.results[0] : ValueId{};
     if (folded_.count(result)) continue;
-    if (column_work(f_, op) == ColumnWork::none || guarded_.count(result) || tanhs_.count(result))
+    if (column_work(f_, op) == ColumnWork::none || masks_.own.count(result) || tanhs_.count(result))
       break;
     positions.push_back(at);
   }

@@ -91,9 +91,9 @@ std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
   std::vector<std::size_t> run;
   for (std::size_t i = first; i < ops.size(); ++i) {
     const Op& op = f_[ops[i]];
-    if (kind_of(op.code) == OpKind::source || deferred_.count(i)) continue;
+    if (kind_of(op.code) == OpKind::source || masks_.printed_at.count(i)) continue;
     if (op.results.size() == 1 && folded_.count(op.results[0])) continue;
-    if (kind_of(op.code) != OpKind::elementwise || guarded_.count(op.results[0]) ||
+    if (kind_of(op.code) != OpKind::elementwise || masks_.own.count(op.results[0]) ||
         f_[op.results[0]].home.space != Space::registers || tanhs_.count(op.results[0]) || op.lazy)
       break;
     run.push_back(i);
@@ -139,13 +139,13 @@ void KernelPrinter::print_run(BlockId block, const std::vector<std::size_t>& run
 void KernelPrinter::find_guarded_masks(const Op& loop) {
   if (loop.bounds != 4 && !loop.buffer) return;
   const std::string tile = storage_[f_[loop.body].arguments[0].index];
-  many_rounds_ = !loop.once;
+  masks_.many_rounds = !loop.once;
   if (loop.buffer) {
-    mask_guard_ = tile_set_call("tile_is_masked", loop, tile);
+    masks_.test = tile_set_call("tile_is_masked", loop, tile);
   } else if (loop.operands[0] != loop.operands[1])
-    mask_guard_ = fmt::format("{} < {}", tile, scalar(loop.operands[1]));
+    masks_.test = fmt::format("{} < {}", tile, scalar(loop.operands[1]));
   if (!loop.buffer && loop.operands[2] != loop.operands[3])
-    mask_guard_ += fmt::format("{}{} >= {}", mask_guard_.empty() ? "" : " || ", tile,
+    masks_.test += fmt::format("{}{} >= {}", masks_.test.empty() ? "" : " || ", tile,
                                scalar(loop.operands[2]));
   const auto& ops = f_[loop.body].ops;
   for (std::size_t at = 0; at < ops.size(); ++at) {
@@ -169,9 +169,9 @@ void KernelPrinter::find_guarded_masks(const Op& loop) {
       if (!inside || !read) continue;
       own.insert(op.results[0]);
       positions.insert(positions.begin(), i);
-      deferred_[i] = at;
+      masks_.printed_at[i] = at;
     }
-    guarded_[mask.results[0]] = std::move(positions);
+    masks_.own[mask.results[0]] = std::move(positions);
   }
 }
 
@@ -187,13 +187,13 @@ void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
     const Cursor cursor = open_loops(shape_of(value), scopes);
     out_.line("{} = {};", element(value, cursor), element(from, cursor));
   }
-  auto guard = out_.block("if ({})", mask_guard_);
+  auto guard = out_.block("if ({})", masks_.test);
   print_mask_of_tile(block, position);
 }
 
 /// The mask and what it is made of.
 void KernelPrinter::print_mask_of_tile(BlockId block, std::size_t position) {
-  std::vector<std::size_t> run = guarded_.at(f_[f_[block].ops[position]].results[0]);
+  std::vector<std::size_t> run = masks_.own.at(f_[f_[block].ops[position]].results[0]);
   run.push_back(position);
   print_run(block, run);
 }

@@ -33,7 +33,7 @@ void KernelPrinter::find_tanhs(BlockId block) {
   for (std::size_t at = 0; at < ops.size(); ++at)
     for (ValueId result : f_[ops[at]].results) made_at[result] = at;
   const auto stays = [&](const Op* op) {
-    return op && !op->results.empty() && !deferred_.count(made_at.at(op->results[0]));
+    return op && !op->results.empty() && !masks_.printed_at.count(made_at.at(op->results[0]));
   };
   for (OpId id : ops) {
     const Op& op = f_[id];
@@ -95,7 +95,7 @@ void KernelPrinter::find_tanhs(BlockId block) {
     // Two copies for small ones, so that tiles no mask cuts have one without: worth it where rounds
     // are many.
     const bool only_here =
-        hides && many_rounds_ && guarded_.count(tanh.from) && uses_[tanh.from.index] == 2;
+        hides && masks_.many_rounds && masks_.own.count(tanh.from) && uses_[tanh.from.index] == 2;
     if (only_here && dies_at(tanh.raw, made_at.at(tanh.from)) &&
         shape_of(tanh.raw) == shape_of(tanh.from)) {
       tanh.mask = made_at.at(tanh.from);
@@ -120,7 +120,7 @@ bool KernelPrinter::is_minus_infinity(ValueId value) const {
 /// place.
 void KernelPrinter::keep_operands_of_mask(BlockId block, std::size_t mask, std::size_t until) {
   const auto& ops = f_[block].ops;
-  std::vector<std::size_t> positions = guarded_.at(f_[ops[mask]].results[0]);
+  std::vector<std::size_t> positions = masks_.own.at(f_[ops[mask]].results[0]);
   std::set<ValueId> own{f_[ops[mask]].operands[1]};
   for (std::size_t at : positions) own.insert(f_[ops[at]].results[0]);
   positions.push_back(mask);
@@ -217,7 +217,7 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
   }
   {
     auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test,
-                             tanh.mask ? fmt::format(" && !({})", mask_guard_) : "");
+                             tanh.mask ? fmt::format(" && !({})", masks_.test) : "");
     print_tanh_of_each(tanh, Arguments::small);
   }
   if (tanh.mask) {
