@@ -16,14 +16,15 @@ struct TensorArgument {
   std::string name;
   DType dtype = DType::f32;
   bool output = false;
-  std::vector<Extent> dims;  ///< the last one has unit stride
+  std::vector<Extent> dims;  ///< the last one has unit stride, unless that is a parameter
   int alignment = 4;  ///< bytes that must divide the base address and every stride but the last
   /// Elements that a stride may be at most, by dimension: rows of a tile are addressed in 32 bits.
   std::vector<std::int64_t> stride_limits;
   /// A probe's (dsl/probes.h): the kernel writes no element of a tile that it does not visit; the
   /// caller fills the tensor with this before the launch.
   std::optional<double> unwritten = {};
-  bool gathered = false;  ///< read element by element: the last stride is a parameter too
+  bool gathered = false;         ///< read element by element
+  bool has_last_stride = false;  ///< that of the last dimension is a parameter too
 };
 
 /// A scalar the caller passes (fp32 or i32).

@@ -53,23 +53,30 @@ std::map<std::string, Tensor, std::less<>> tensors_of(ProgramBuilder& builder) {
   return tensors;
 }
 
+Captured captured_of(const ir::Tensor& tensor) {
+  return {tensor.name, tensor.dtype, static_cast<int>(tensor.dims.size()), tensor.unit_stride};
+}
+
 Tensor declared(ProgramBuilder& builder, const Captured& captured) {
   const auto known = tensors_of(builder);
   if (const auto found = known.find(captured.name); found != known.end()) {
     const ir::Tensor& tensor = builder.function()[found->second.id()];
-    if (tensor.dtype == captured.dtype && static_cast<int>(tensor.dims.size()) == captured.rank)
-      return found->second;
-    throw SpecError(
-        {fmt::format("two captured tensors named {}", captured.name),
-         fmt::format("one is {} with {} dimensions, the other {} with {}", name_of(tensor.dtype),
-                     tensor.dims.size(), name_of(captured.dtype), captured.rank),
-         "rename one",
-         {}});
+    const Captured other = captured_of(tensor);
+    if (other == captured) return found->second;
+    const auto described = [](const Captured& c) {
+      return fmt::format("{} with {} dimensions{}", name_of(c.dtype), c.rank,
+                         c.unit_stride ? ", the last of unit stride" : "");
+    };
+    throw SpecError({fmt::format("two captured tensors named {}", captured.name),
+                     fmt::format("one is {}, the other {}", described(other), described(captured)),
+                     "rename one",
+                     {}});
   }
   std::vector<Extent> dims;
   for (int i = 0; i < captured.rank; ++i)
     dims.emplace_back(fmt::format("{}_n{}", captured.name, i));
-  return builder.gathered_input(captured.name, captured.dtype, std::move(dims));
+  return builder.gathered_input(captured.name, captured.dtype, std::move(dims),
+                                captured.unit_stride);
 }
 
 Tile read(const Expression& expression, Names names) {
@@ -104,7 +111,7 @@ void finish_trace(Traced& traced, Scratch& scratch, const Tile& result) {
                      {}});
   traced.text = write_expression(scratch.builder.function(), result.id());
   for (const ir::Tensor& tensor : scratch.builder.function().tensors)
-    traced.tensors.push_back({tensor.name, tensor.dtype, static_cast<int>(tensor.dims.size())});
+    traced.tensors.push_back(captured_of(tensor));
 }
 
 Mask combine(const Mask& a, const Mask& b, Tile (*operation)(Operand, Operand)) {

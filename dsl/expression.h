@@ -31,6 +31,9 @@ struct Captured {
   std::string name;
   DType dtype = DType::f32;
   int rank = 1;
+  /// A promise that a launch checks: neighbours along the last dimension are neighbours in memory.
+  /// Kernels that look up many elements are faster for it.
+  bool unit_stride = false;
 
   template <class... Indices>
   Tile operator()(const Tile& first, const Indices&... rest) const {

@@ -44,9 +44,11 @@ requires(!std::is_enum_v<Field> && !std::is_base_of_v<Expression, Field>) Json
 Json write(const std::optional<int>& field) { return field ? Json(*field) : Json(nullptr); }
 Json write(const Expression& expression) {
   Json tensors = Json::array();
-  for (const Captured& tensor : expression.tensors)
-    tensors.push_back(
-        {{"name", tensor.name}, {"dtype", name_of(tensor.dtype)}, {"rank", tensor.rank}});
+  for (const Captured& tensor : expression.tensors) {
+    Json& written = tensors.emplace_back(
+        Json{{"name", tensor.name}, {"dtype", name_of(tensor.dtype)}, {"rank", tensor.rank}});
+    if (tensor.unit_stride) written["unit_stride"] = true;
+  }
   return {{"text", expression.text}, {"tensors", std::move(tensors)}};
 }
 
@@ -92,6 +94,7 @@ void read(const Json& value, Expression& field) {
     captured.name = tensor.at("name").get<std::string>();
     read(tensor.at("dtype"), captured.dtype);
     read(tensor.at("rank"), captured.rank);
+    captured.unit_stride = tensor.value("unit_stride", false);
   }
 }
 

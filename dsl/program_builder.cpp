@@ -57,9 +57,10 @@ Tensor ProgramBuilder::input(std::string name, DType dtype, std::vector<Extent> 
   return {this, function_.add_tensor({std::move(name), dtype, std::move(dims), false})};
 }
 Tensor ProgramBuilder::gathered_input(std::string name, DType dtype, std::vector<Extent> dims,
-                                      const At& at) {
+                                      bool unit_stride, const At& at) {
   check_name(name, at);
-  return {this, function_.add_tensor({std::move(name), dtype, std::move(dims), false, {}, true})};
+  return {this, function_.add_tensor(
+                    {std::move(name), dtype, std::move(dims), false, {}, true, unit_stride})};
 }
 Tensor ProgramBuilder::output(std::string name, DType dtype, std::vector<Extent> dims,
                               const At& at) {

@@ -40,9 +40,10 @@ class ProgramBuilder {
   /// A tensor argument. Its last dimension has unit stride; the others any.
   Tensor input(std::string name, DType dtype, std::vector<Extent> dims,
                const At& at = At::current());
-  /// An input that `gather` reads at computed positions: any dtype, any strides.
+  /// An input that `gather` reads at computed positions: any dtype, any strides. `unit_stride`
+  /// promises one of 1 along the last dimension; a launch with another is refused.
   Tensor gathered_input(std::string name, DType dtype, std::vector<Extent> dims,
-                        const At& at = At::current());
+                        bool unit_stride = false, const At& at = At::current());
   Tensor output(std::string name, DType dtype, std::vector<Extent> dims,
                 const At& at = At::current());
   /// A scalar argument. `positive` lets the compiler move it through a maximum; a launch with a

@@ -92,7 +92,7 @@ void LaunchPlan::plan_tensors() {
                                                  : std::numeric_limits<std::int64_t>::max(),
                              .extent = static_cast<std::int8_t>(extent),
                              .gives = extent >= 0 && !std::exchange(given[extent], true),
-                             .dense = dim == rank - 1 && !tensor.gathered});
+                             .dense = dim == rank - 1 && !tensor.has_last_stride});
     }
   }
   for (std::size_t e = 0; e < source_->extents.size(); ++e) {

@@ -124,6 +124,10 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
       alone.loop_blocks = alone.blocks_per_processor = 1;
       schedules.push_back(alone);
     }
+    if (alone.positions_per_block > 1) {
+      alone.positions_per_block = alone.outer_stages = 1;
+      schedules.push_back(alone);
+    }
     Schedule fewer_keys = alone;
     fewer_keys.tiles["cols"] = std::max(16, fewer_keys.tiles["cols"] - 32);
     schedules.push_back(std::move(fewer_keys));

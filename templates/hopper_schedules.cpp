@@ -4,6 +4,7 @@
 #include "templates/hopper_schedules.h"
 
 #include <algorithm>
+#include <regex>
 
 #include "dsl/ir/affine.h"
 #include "templates/attention.h"
@@ -14,6 +15,7 @@ namespace {
 using namespace ir;
 
 constexpr int shared_bytes = 227 * 1024 - 256;  // of a block, less what rings' barriers take
+constexpr int multiprocessors = 132;
 
 int padded(int dim) { return (dim + 15) / 16 * 16; }
 
@@ -67,10 +69,13 @@ struct Look {
   /// What a block finds out once, parts and tiles, it would have to find out for every tile of a
   /// persistent one.
   bool may_persist = !ragged && bounded;
-  /// A row sees some tiles of many: more than one condition, or one that is looked up.
-  [[nodiscard]] bool few_tiles_a_row() const {
-    return !spec.mask.tensors.empty() || spec.mask.text.find('&') != std::string::npos;
-  }
+  /// Blocks look for the tiles that they have to visit.
+  bool surveyed = masked && !bounded;
+  bool looked_up = !spec.mask.tensors.empty();  ///< the mask
+  bool by_head = std::regex_search(spec.mask.text, std::regex("\\bh\\b"));
+  bool several = spec.mask.text.find('&') != std::string::npos;  ///< conditions that all hold
+  /// A row sees some tiles of many.
+  [[nodiscard]] bool few_tiles_a_row() const { return looked_up || several; }
   [[nodiscard]] bool keys_up_to(std::int64_t length) const {
     return problem.kv_len > 0 && problem.kv_len <= length;
   }
@@ -98,16 +103,40 @@ Schedule tiles(int rows, int cols) {
   return s;
 }
 
-/// Blocks that stay, with the next query on its way where there is room for it.
+/// The next query on its way while a block is at one, where there is room for it.
+void fetch_ahead(const Look& look, Schedule& s) {
+  const int survey = look.surveyed ? 2 * 1024 : 0;
+  const int room = (shared_bytes + 1024) / s.blocks_per_processor - 1024 - survey;
+  const int output = s.staged_stores ? 2 * s.tiles["rows"] * look.dv : 0;
+  s.outer_stages = 2;
+  const bool fits = tile_bytes(look, s) <= room, fits_beside = tile_bytes(look, s) + output <= room;
+  // Without room of its own the output would lie over the query, and the next one would wait for
+  // it. Blocks that share a multiprocessor cover each other's gaps, and rather keep that room.
+  if (!fits || (!fits_beside && s.blocks_per_processor > 1))
+    s.outer_stages = 1;
+  else if (!fits_beside)
+    s.staged_stores = false;
+}
+
+/// Blocks that stay.
 void persist(const Look& look, Schedule& s) {
   if (!look.may_persist) return;
   s.persistent = true;
-  s.outer_stages = 2;
-  const int output = 2 * s.tiles["rows"] * look.dv;
-  if (tile_bytes(look, s) > shared_bytes) s.outer_stages = 1;
-  // Without room of its own the output would lie over the query, and the next one would wait for
-  // it.
-  if (s.outer_stages == 2 && tile_bytes(look, s) + output > shared_bytes) s.staged_stores = false;
+  fetch_ahead(look, s);
+}
+
+/// Blocks that look for their tiles: those of all heads of the same rows side by side, and two
+/// heads a block, which share what it finds, where that leaves five rounds of blocks or more.
+/// Capped scores leave no registers for it.
+void share_survey(const Look& look, Schedule& s) {
+  if (!look.surveyed || look.ragged) return;
+  s.grid_order = GridOrder::tiles_last;
+  const std::int64_t at_once = std::int64_t{multiprocessors} * s.blocks_per_processor;
+  if (look.score.caps || look.by_head || look.problem.heads % 2 != 0 ||
+      look.blocks_of(s.tiles["rows"]) < 10 * at_once)
+    return;
+  s.positions_per_block = 2;
+  fetch_ahead(look, s);
 }
 
 /// Three small blocks a multiprocessor, in which a thread of the one warpgroup copies: where
@@ -139,14 +168,18 @@ Schedule narrow(const Look& look) {
     const bool short_padded =
         look.spec.q_lens && look.spec.mask.tensors.empty() && look.keys_up_to(768);
     if (plain && (look.bounded || short_padded)) return alone(look);
-    Schedule s = tiles(64, 64);
-    s.blocks_per_processor = 3;
+    const bool long_parts = look.looked_up && !look.several && look.problem.kv_len > 8192;
+    Schedule s = tiles(64, long_parts ? 128 : 64);
+    s.blocks_per_processor = long_parts ? 2 : 3;
     s.reduction_chains = 2;
+    if (look.surveyed && !look.ragged) s.staged_stores = false;
+    share_survey(look, s);
     return s;
   }
   Schedule s = tiles(192, 128);
   s.alternate = !look.ragged;
   persist(look, s);
+  share_survey(look, s);
   // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a
   // score.
   s.sums_by_products = s.persistent && look.spec.score.text.empty();
@@ -161,9 +194,10 @@ Schedule narrow(const Look& look) {
 }
 
 Schedule middle(const Look& look) {
-  if (!look.spec.mask.tensors.empty()) {
+  if (look.looked_up && (look.several || look.ragged || look.score.caps)) {
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 2;
+    share_survey(look, s);
     return s;
   }
   if (look.spec.packed() && look.spec.score.text.empty() && look.bounded && look.keys_up_to(1024))
@@ -178,14 +212,15 @@ Schedule middle(const Look& look) {
   Schedule s = tiles(128, 128);
   // Long between products, a score that looks things up: one warpgroup computes while the other
   // multiplies.
-  s.alternate = !look.ragged && look.score.looks_up;
+  s.alternate = !look.ragged && (look.score.looks_up || look.looked_up);
   persist(look, s);
+  share_survey(look, s);
+  if (look.masked && s.has_next_tiles()) s.staged_stores = false;
   if (look.masked && s.persistent) {
     // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones
     // first, and without.
     s.peel_masks = look.spec.score.text.empty();
     s.descending = look.score.caps;
-    s.staged_stores = false;
     if (look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
   }
   return s;
@@ -212,7 +247,7 @@ Schedule wide(const Look& look) {
 /// Where tiles of 64 rows leave room, two blocks share out the keys of each: two tiles or more for
 /// either, since putting together what they have takes as long as one. Two blocks of head_dim 64
 /// fit on a multiprocessor. Measured where bounds alone say which keys a block sees.
-void share_keys(const Look& look, int multiprocessors, Schedule& s) {
+void share_keys(const Look& look, Schedule& s) {
   if (!look.may_persist) return;
   const std::int64_t all = 2 * look.blocks_of(64);
   if (std::max(look.d, look.dv) > 64 || all > 2 * multiprocessors ||
@@ -223,11 +258,11 @@ void share_keys(const Look& look, int multiprocessors, Schedule& s) {
 }
 
 /// Fewer blocks of the usual size than multiprocessors: half the rows, twice the blocks.
-Schedule small(const Look& look, int multiprocessors) {
+Schedule small(const Look& look) {
   Schedule s = tiles(64, look.dv <= 128 ? 128 : 64);
   s.reduction_chains = 2;
   s.staged_stores = false;
-  share_keys(look, multiprocessors, s);
+  share_keys(look, s);
   while (tile_bytes(look, s) > shared_bytes) s.tiles["cols"] -= 16;
   return s;
 }
@@ -235,11 +270,10 @@ Schedule small(const Look& look, int multiprocessors) {
 }  // namespace
 
 Schedule hopper_schedule(const AttentionSpec& spec, const AttentionProblem& problem) {
-  constexpr int multiprocessors = 132;
   const Look look{spec, problem};
   const int dim = std::max(look.d, look.dv);
   const bool few = problem.q_len > 0 && look.blocks_of(128) < multiprocessors;
-  Schedule s = few          ? small(look, multiprocessors)
+  Schedule s = few          ? small(look)
                : dim <= 64  ? narrow(look)
                : dim <= 128 ? middle(look)
                             : wide(look);

@@ -136,13 +136,27 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
 
 /// "fc::gather(p.slopes, head * p.slopes_stride_0, fc::within(head, p.slopes_n0))"
 std::string KernelPrinter::gathered(const Op& op, const std::vector<std::string>& indices) const {
+  std::vector<SplitPosition> positions;
+  for (const std::string& index : indices) positions.push_back({index, "0"});
+  return gathered_at(op, positions);
+}
+
+/// An index that is a position and a constant of the unrolled loops is multiplied, and compared
+/// with the dimension's end, part by part: the position's serve all elements, and what is left for
+/// each is an addition and a comparison with a constant.
+std::string KernelPrinter::gathered_at(const Op& op,
+                                       const std::vector<SplitPosition>& indices) const {
   const Tensor& tensor = f_[op.tensor];
   std::string offset, inside;
   for (std::size_t d = 0; d < indices.size(); ++d) {
-    const Extent& dim = tensor.dims[d];
-    const std::string length = extent_text(dim);
-    offset += fmt::format("{}{} * {}", d ? " + " : "", indices[d], stride(op.tensor, d));
-    inside += fmt::format("{}fc::within({}, {})", d ? " && " : "", indices[d], length);
+    const auto& [base, rest] = indices[d];
+    const std::string length = extent_text(tensor.dims[d]), step = stride(op.tensor, d);
+    const std::string times = step == "1" ? "" : " * " + step;
+    offset += (d ? " + " : "") + base + times;
+    if (rest != "0") offset += " + " + rest + times;
+    inside += d ? " && " : "";
+    inside += rest == "0" ? fmt::format("fc::within({}, {})", base, length)
+                          : fmt::format("{} < {} - {}", rest, length, base);
   }
   return fmt::format("fc::gather(p.{}, {}, {})", tensor.name, offset, inside);
 }

@@ -89,7 +89,13 @@ class KernelPrinter {
   // expressions.cpp: the text of scalars, elements and positions
   std::string scalar(ir::ValueId value);
   std::string element(ir::ValueId value, const Cursor& cursor);
+  /// A position, as what is the same for all elements of a row that a thread holds, and the rest, a
+  /// constant of the unrolled loops: "0" where there is none.
+  struct SplitPosition {
+    std::string base, rest;
+  };
   std::string gathered(const ir::Op& op, const std::vector<std::string>& indices) const;
+  std::string gathered_at(const ir::Op& op, const std::vector<SplitPosition>& indices) const;
   [[nodiscard]] int power_of_two(ir::ValueId value) const;
   std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
   std::string exponential(const Cursor& cursor, const std::string& x) const;
@@ -108,18 +114,16 @@ class KernelPrinter {
   std::optional<std::string> compare_positions(const ir::Op& op,
                                                const std::vector<std::string>& operands,
                                                const Cursor& cursor);
-  void print_guarded_mask(ir::BlockId block, std::size_t position);
-  void print_mask_of_tile(ir::BlockId block, std::size_t position);
   void print_lazy_scaling(ir::BlockId block, std::size_t position);
-  void find_guarded_masks(const ir::Op& loop);
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
   std::set<ir::ValueId> start_group(ir::BlockId block, const std::vector<std::size_t>& positions,
                                     std::size_t end, bool take_over);
   void print_nest(ir::BlockId block, const std::vector<std::size_t>& positions,
                   const std::set<ir::ValueId>& locals);
-  std::optional<std::pair<std::string, std::string>> split_positions(ir::ValueId value,
-                                                                     const Cursor& cursor);
+  std::optional<SplitPosition> split_positions(ir::ValueId value, const Cursor& cursor);
+  std::string gather_element(const ir::Op& op, const std::vector<std::string>& operands,
+                             const Cursor& cursor);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
   [[nodiscard]] bool is_source(ir::ValueId value) const;
   std::string carried_array(ir::ValueId value) const;
@@ -132,6 +136,13 @@ class KernelPrinter {
   [[nodiscard]] bool dies_at(ir::ValueId value, std::size_t position) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
+
+  // print_masks.cpp: what stands behind a test of the tile
+  void find_guarded_masks(const ir::Op& loop);
+  void begin_lookups_early(ir::BlockId block, std::size_t mask, std::vector<std::size_t>& own);
+  void print_early_lookups();
+  void print_guarded_mask(ir::BlockId block, std::size_t position);
+  void print_mask_of_tile(ir::BlockId block, std::size_t position);
 
   // print_columns.cpp: steps that go over columns strip by strip
   /// Fragments of all that lie along the columns of the first step's tiles.
@@ -331,7 +342,9 @@ class KernelPrinter {
     std::string test;                                     ///< whether a mask cuts the tile
     bool many_rounds = false;                             ///< the loop is not one of a single round
     std::map<ir::ValueId, std::vector<std::size_t>> own;  ///< what only a mask needs, by position
-    std::map<std::size_t, std::size_t> printed_at;        ///< of such a position, that of its mask
+    /// Of such a position, that of its mask, or of the landing in front of it.
+    std::map<std::size_t, std::size_t> printed_at;
+    std::map<std::size_t, std::vector<std::size_t>> early;  ///< lookups, by that landing
   };
   GuardedMasks masks_;
   std::set<std::string> carried_;      ///< variables that loops change

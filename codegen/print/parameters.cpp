@@ -38,7 +38,7 @@ std::string_view device_type(DType dtype) {
 
 /// Dimensions whose stride is a parameter: all but the last, where unit stride is not promised all.
 std::size_t stride_count(const Tensor& tensor) {
-  return tensor.dims.size() - (tensor.gathered || tensor.dims.empty() ? 0 : 1);
+  return tensor.dims.size() - (tensor.has_last_stride() || tensor.dims.empty() ? 0 : 1);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ void KernelPrinter::collect_arguments() {
     source_.tensors.push_back(
         {tensor.name, tensor.dtype, tensor.output, tensor.dims, size_of(tensor.dtype),
          std::vector<std::int64_t>(tensor.dims.size(), std::numeric_limits<std::int64_t>::max()),
-         tensor.unwritten, tensor.gathered});
+         tensor.unwritten, tensor.gathered, tensor.has_last_stride()});
   for (const Parameter& parameter : f_.parameters)
     source_.scalars.push_back({parameter.name, parameter.dtype, parameter.positive});
   for (const Axis& axis : f_.axes)

@@ -134,70 +134,6 @@ void KernelPrinter::print_run(BlockId block, const std::vector<std::size_t>& run
   emit_group(block, group, run.back() + 1, true);
 }
 
-/// In a loop that is not peeled, finds what only its masks need: that is printed behind the same
-/// test.
-void KernelPrinter::find_guarded_masks(const Op& loop) {
-  if (loop.bounds != 4 && !loop.buffer) return;
-  const std::string tile = storage_[f_[loop.body].arguments[0].index];
-  masks_.many_rounds = !loop.once;
-  if (loop.buffer) {
-    masks_.test = tile_set_call("tile_is_masked", loop, tile);
-  } else if (loop.operands[0] != loop.operands[1])
-    masks_.test = fmt::format("{} < {}", tile, scalar(loop.operands[1]));
-  if (!loop.buffer && loop.operands[2] != loop.operands[3])
-    masks_.test += fmt::format("{}{} >= {}", masks_.test.empty() ? "" : " || ", tile,
-                               scalar(loop.operands[2]));
-  const auto& ops = f_[loop.body].ops;
-  for (std::size_t at = 0; at < ops.size(); ++at) {
-    const Op& mask = f_[ops[at]];
-    if (!mask.masking) continue;
-    // Backwards from the mask: an op belongs to it if the mask's ops are all that read it.
-    std::set<ValueId> own{mask.results[0]};
-    std::vector<std::size_t> positions;
-    for (std::size_t i = at; i-- > 0;) {
-      const Op& op = f_[ops[i]];
-      if (kind_of(op.code) != OpKind::elementwise ||
-          f_[op.results[0]].home.space != Space::registers || op.results[0] == mask.operands[1])
-        continue;
-      bool inside = true, read = false;
-      for (OpId reader : ops)
-        for (ValueId operand : f_[reader].operands) {
-          if (operand != op.results[0]) continue;
-          read = true;
-          inside = inside && !f_[reader].results.empty() && own.count(f_[reader].results[0]) > 0;
-        }
-      if (!inside || !read) continue;
-      own.insert(op.results[0]);
-      positions.insert(positions.begin(), i);
-      masks_.printed_at[i] = at;
-    }
-    masks_.own[mask.results[0]] = std::move(positions);
-  }
-}
-
-/// A mask in place: on a tile that no mask cuts the array keeps what it held.
-void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
-  const Op& mask = f_[f_[block].ops[position]];
-  const ValueId value = mask.results[0], from = mask.operands[1];
-  if (dies_at(from, position) && shape_of(from) == shape_of(value)) {
-    storage_[value.index] = storage_[from.index];
-  } else {
-    declare(value);
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(value), scopes);
-    out_.line("{} = {};", element(value, cursor), element(from, cursor));
-  }
-  auto guard = out_.block("if ({})", masks_.test);
-  print_mask_of_tile(block, position);
-}
-
-/// The mask and what it is made of.
-void KernelPrinter::print_mask_of_tile(BlockId block, std::size_t position) {
-  std::vector<std::size_t> run = masks_.own.at(f_[f_[block].ops[position]].results[0]);
-  run.push_back(position);
-  print_run(block, run);
-}
-
 /// A tile times a vector, in place: where all factors of a warp are one it stays as it is.
 void KernelPrinter::print_lazy_scaling(BlockId block, std::size_t position) {
   const Op& op = f_[f_[block].ops[position]];
@@ -231,11 +167,11 @@ bool KernelPrinter::rounded_by_consumers(ValueId value) const {
 /// An integer made of positions and scalars, as a part that is the same for all elements of a row
 /// that a thread holds and the rest, a constant of the unrolled loops. One conversion a row then
 /// does for all of it: the sum of both, as floats, is at most a rounding off, and exact up to 2^24.
-std::optional<std::pair<std::string, std::string>> KernelPrinter::split_positions(
-    ValueId value, const Cursor& cursor) {
+std::optional<KernelPrinter::SplitPosition> KernelPrinter::split_positions(ValueId value,
+                                                                           const Cursor& cursor) {
   const Op* op = f_.definition(value);
   if (f_[value].type.dtype != DType::i32) return std::nullopt;
-  if (f_[value].type.is_scalar()) return std::pair(scalar(value), std::string("0"));
+  if (f_[value].type.is_scalar()) return SplitPosition{scalar(value), "0"};
   if (!op) return std::nullopt;
   if (op->code == OpCode::index) {
     for (std::size_t k = 0; k < cursor.axes.size(); ++k) {
@@ -243,7 +179,7 @@ std::optional<std::pair<std::string, std::string>> KernelPrinter::split_position
       const AxisLayout& layout = cursor.layouts[k];
       // Columns lie in the unrolled loops; a row's own fragment and slot stay with its base.
       if (k + 1 < cursor.axes.size())
-        return std::pair("(" + position(op->axis, layout, cursor) + ")", std::string("0"));
+        return SplitPosition{"(" + position(op->axis, layout, cursor) + ")", "0"};
       Cursor start = cursor;
       start.fragments[k] = start.slots[k] = "0";
       std::string offset;
@@ -253,8 +189,8 @@ std::optional<std::pair<std::string, std::string>> KernelPrinter::split_position
       };
       add(cursor.fragments[k], layout.fragment_size());
       add(cursor.slots[k], layout.slot_stride);
-      return std::pair("(" + position(op->axis, layout, start) + ")",
-                       offset.empty() ? "0" : "(" + offset + ")");
+      return SplitPosition{"(" + position(op->axis, layout, start) + ")",
+                           offset.empty() ? "0" : "(" + offset + ")"};
     }
     return std::nullopt;
   }
@@ -267,7 +203,7 @@ std::optional<std::pair<std::string, std::string>> KernelPrinter::split_position
     if (y == "0") return x;
     return fmt::format("({} {} {})", x, sign, y);
   };
-  return std::pair(join(a->first, b->first), join(a->second, b->second));
+  return SplitPosition{join(a->base, b->base), join(a->rest, b->rest)};
 }
 
 void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& positions,
@@ -325,18 +261,33 @@ std::optional<std::string> KernelPrinter::compare_positions(
         f_[other].type.has(index->axis))
       continue;
     const auto parts = split_positions(column, cursor);
-    if (!parts || parts->second == "0") continue;
+    if (!parts || parts->rest == "0") continue;
     // No position is negative, so what is below -1 may as well be that, and the difference is in
     // range.
     const bool has_room = leaves_room(f_, other, index->axis);
     const std::string bound =
         has_room ? operands[1 - k] : fmt::format("fc::max({}, -1)", operands[1 - k]);
     std::vector<std::string> compared(2);
-    compared[k] = parts->second;
-    compared[1 - k] = fmt::format("({} - {})", bound, parts->first);
+    compared[k] = parts->rest;
+    compared[1 - k] = fmt::format("({} - {})", bound, parts->base);
     return expression(op, compared);
   }
   return std::nullopt;
+}
+
+/// A lookup of an element. Positions themselves, of which none is negative, are split; any other
+/// index is taken as it is.
+std::string KernelPrinter::gather_element(const Op& op, const std::vector<std::string>& operands,
+                                          const Cursor& cursor) {
+  std::vector<SplitPosition> indices;
+  for (std::size_t d = 0; d < operands.size(); ++d) {
+    const Op* index = f_.definition(op.operands[d]);
+    const auto parts = index && index->code == OpCode::index
+                           ? split_positions(op.operands[d], cursor)
+                           : std::nullopt;
+    indices.push_back(parts.value_or(SplitPosition{operands[d], "0"}));
+  }
+  return gathered_at(op, indices);
 }
 
 /// The loops over a group's elements, those of a strip where one is being printed.
@@ -345,7 +296,7 @@ void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& po
   const auto& ops = f_[block].ops;
   // A scalar times positions is the scalar times each of their parts: the row's is taken once, and
   // joins the other in one instruction.
-  std::map<ValueId, std::pair<std::string, std::string>> split;
+  std::map<ValueId, SplitPosition> split;
   const auto scales = [&](const Op* reader, ValueId positions_of) {
     if (!reader || reader->code != OpCode::mul || !locals.count(positions_of)) return false;
     return f_[reader->operands[reader->operands[0] == positions_of ? 1 : 0]].type.is_scalar();
@@ -363,18 +314,18 @@ void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& po
     std::string text =
         op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_consumers(value)
             ? operands[0]
-        : op.code == OpCode::exp2 ? exponential(cursor, operands[0])
-                                  : expression(op, operands);
+        : op.code == OpCode::exp2   ? exponential(cursor, operands[0])
+        : op.code == OpCode::gather ? gather_element(op, operands, cursor)
+                                    : expression(op, operands);
     if (const auto comparison = compare_positions(op, operands, cursor)) text = *comparison;
     if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
-      if (const auto parts = split_positions(op.operands[0], cursor);
-          parts && parts->second != "0") {
+      if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->rest != "0") {
         if (scales(only_reader(block, value), value)) {
           split[value] = *parts;
           continue;
         }
-        text = fmt::format("(static_cast<float>({}) + static_cast<float>({}))", parts->first,
-                           parts->second);
+        text = fmt::format("(static_cast<float>({}) + static_cast<float>({}))", parts->base,
+                           parts->rest);
       }
     for (std::size_t k : {0, 1})
       if (op.code == OpCode::mul && split.count(op.operands[k])) {

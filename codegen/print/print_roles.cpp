@@ -319,6 +319,7 @@ void KernelPrinter::print_release(const Op& op) {
 }
 
 void KernelPrinter::print_landing(const Op& op) {
+  print_early_lookups();
   for (std::size_t i = op.results.size(); i < op.operands.size(); ++i) {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(op.operands[i]), scopes);

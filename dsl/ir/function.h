@@ -45,12 +45,14 @@ struct Axis {
 struct Tensor {
   std::string name;
   DType dtype = DType::f32;
-  std::vector<Extent> dims;  ///< the last one has unit stride, unless gathered
+  std::vector<Extent> dims;  ///< the last one has unit stride, unless gathered without it
   bool output = false;
   /// A probe: an output that only observes. The value is what its elements are worth that no store
   /// writes, because loops leave out their tiles; place_probes derives it.
   std::optional<double> unwritten = {};
-  bool gathered = false;  ///< read by `gather` alone: any strides, any dtype
+  bool gathered = false;     ///< read by `gather` alone: any strides, any dtype
+  bool unit_stride = false;  ///< of a gathered one: 1 along the last dimension
+  [[nodiscard]] bool has_last_stride() const { return gathered && !unit_stride; }
 };
 
 /// A scalar that the caller passes; `positive` is a promise that a launch checks.

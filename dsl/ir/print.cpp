@@ -56,8 +56,9 @@ class Printer {
       for (const Extent& dim : tensor.dims) dims += (dims.empty() ? "" : ", ") + dim.text();
       const std::string unwritten =
           tensor.unwritten ? " unwritten " + number_text(*tensor.unwritten) : "";
-      line("{} {}: {} [{}]{}{}", tensor.output ? "output" : "input", tensor.name,
-           name_of(tensor.dtype), dims, tensor.gathered ? " gathered" : "", unwritten);
+      line("{} {}: {} [{}]{}{}{}", tensor.output ? "output" : "input", tensor.name,
+           name_of(tensor.dtype), dims, tensor.gathered ? " gathered" : "",
+           tensor.unit_stride ? " unit_stride" : "", unwritten);
     }
     for (const Buffer& buffer : f_.buffers) {
       std::string text =

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-Tensor: TypeAlias = tuple[str, str, int]
+Tensor: TypeAlias = tuple[str, str, int, bool]
 Expression: TypeAlias = tuple[str, list[Tensor]]
 
 class Program:

@@ -61,14 +61,34 @@ def _refusal(like: Any) -> DeviceError:
 
 @dataclass(frozen=True)
 class Captured:
-    """A tensor that a mask or a score reads beside q, k and v."""
+    """A tensor that a mask or a score reads beside q, k and v.
+
+    `unit_stride` promises that neighbours along the last dimension are neighbours in memory, which
+    kernels are faster for; a call with another array is refused (DeviceError).
+    """
 
     name: str
     dtype: str
     rank: int
+    unit_stride: bool = False
 
-    def as_tuple(self) -> tuple[str, str, int]:
-        return self.name, self.dtype, self.rank
+    def as_tuple(self) -> tuple[str, str, int, bool]:
+        return self.name, self.dtype, self.rank, self.unit_stride
+
+
+def captured(name: str, array: Any, dtype: str) -> Captured:
+    """What stands for an array that is there already."""
+    return Captured(name, dtype, len(array.shape), _has_unit_stride(array))
+
+
+def _has_unit_stride(array: Any) -> bool:
+    """False also where the array does not say."""
+    if len(array.shape) == 0:
+        return False
+    if is_torch_tensor(array):
+        return bool(array.shape[-1] <= 1 or array.stride(-1) == 1)
+    strides = getattr(array, "strides", None)  # in bytes
+    return strides is not None and bool(strides[-1] == array.dtype.itemsize)
 
 
 _STORED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, TypeAlias, TypeVar
 
 from . import _core
@@ -33,7 +33,7 @@ class Expression:
         self._arrays = (None,) * len(self._tensors) if arrays is None else tuple(arrays)
         # All that a kernel depends on, as one string: a string knows its hash.
         self._names = frozenset(tensor.name for tensor in self._tensors)
-        self._key = ";".join([text, *(f"{t.name}:{t.dtype}:{t.rank}" for t in self._tensors)])
+        self._key = ";".join([text, *(":".join(map(str, t.as_tuple())) for t in self._tensors)])
 
     @property
     def text(self) -> str:
@@ -77,7 +77,10 @@ class Expression:
 
     def to_data(self) -> dict[str, Any]:
         """What JSON says of it. The arrays stay behind."""
-        tensors = [{"name": t.name, "dtype": t.dtype, "rank": t.rank} for t in self._tensors]
+        tensors = [asdict(tensor) for tensor in self._tensors]
+        for tensor in tensors:
+            if not tensor["unit_stride"]:
+                del tensor["unit_stride"]
         return {"text": self._text, "tensors": tensors}
 
     @classmethod

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import _core
-from .arrays import Captured, memory_of, stored_dtype
+from .arrays import Captured, captured, memory_of, stored_dtype
 from .refusal import refusal
 
 Kind = Literal["bool", "int", "float"]
@@ -85,7 +85,7 @@ class Graph:
                     f"{name} is an array of {array.dtype}",
                     "an array of f16, bf16, f32, f64, integers of up to 64 bits, or bool",
                 )
-            known = Captured(free_name(name, self._taken()), dtype, len(array.shape))
+            known = captured(free_name(name, self._taken()), array, dtype)
             self._captured[key] = known
             self.tensors.append(known)
             self.arrays.append(array)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from . import _core
-from .arrays import Captured, is_array, stored_dtype
+from .arrays import Captured, captured, is_array, stored_dtype
 from .errors import SpecError
 from .expression import Expression, Mask, Score, Sink, of_core
 
@@ -22,7 +22,7 @@ def _captured(name: str, array: Any) -> Captured:
         raise SpecError(
             name, f"it is a {kind}", "an array of floats, integers or conditions of NumPy or torch"
         )
-    return Captured(_core.captured_name(name), dtype, len(array.shape))
+    return captured(_core.captured_name(name), array, dtype)
 
 
 def _check(what: str, align: Align) -> None:

@@ -223,7 +223,7 @@ const Golden kernels[] = {
      [] {
        AttentionSpec spec;
        spec.head_dim = 64;
-       spec.mask = documents({"doc", DType::i32, 1});
+       spec.mask = documents({"doc", DType::i32, 1, /*unit_stride=*/true});
        Schedule schedule = warpgroups(64, 64);
        schedule.positions_per_block = 4;
        return attention(spec, schedule, "sm_90a");

@@ -10,8 +10,11 @@
 namespace flashcore {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::ThrowsMessage;
 
 /// Reading and writing again: what the text means, in one spelling.
 std::string mask_text(const std::string& text, std::vector<Captured> tensors = {}) {
@@ -61,7 +64,7 @@ TEST(Expression, ReadsCapturedTensors) {
 }
 
 TEST(Expression, TracesFunctions) {
-  const Captured bias{"bias", DType::bf16, 2};
+  const Captured bias{"bias", DType::bf16, 2, /*unit_stride=*/true};
   const Score traced([&](const Tile& score, const ScoreSite& s) {
     const Tile gap = s.query_index - s.key_index;
     return where(gap * gap < 9, score + bias(s.head, gap), -score);
@@ -90,6 +93,13 @@ TEST(Expression, MasksCombine) {
             "((ids[q_idx] == ids[kv_idx]) & (q_idx >= kv_idx)) | (ids[q_idx] == ids[kv_idx])");
   EXPECT_THAT(both.tensors, ElementsAre(ids));
   EXPECT_THROW(documents(ids) & documents({"ids", DType::i64, 1}), SpecError);
+  EXPECT_THAT(
+      [&] {
+        (void)(documents(ids) & documents({"ids", DType::i32, 1, true}));
+      },
+      ThrowsMessage<SpecError>(
+          AllOf(HasSubstr("two captured tensors named ids\n  why: one is i32 with 1 dimensions"),
+                HasSubstr("i32 with 1 dimensions, the last of unit stride"))));
 }
 
 TEST(Expression, SaysWhereATextIsWrong) {

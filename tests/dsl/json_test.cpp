@@ -27,7 +27,7 @@ TEST(Json, KeepsEveryFieldOfASpec) {
                            .kv_heads = 8,
                            .dtype = DType::f16,
                            .mask = causal(Align::top_left),
-                           .score = alibi({"slopes", DType::f64, 1}),
+                           .score = alibi({"slopes", DType::f64, 1, /*unit_stride=*/true}),
                            .layout = TensorLayout::bshd,
                            .lse = true,
                            .batch = 2,
@@ -39,7 +39,7 @@ TEST(Json, KeepsEveryFieldOfASpec) {
   EXPECT_EQ(back.kv_heads, 8);
   EXPECT_EQ(back.dtype, DType::f16);
   EXPECT_EQ(back.mask, causal(Align::top_left));
-  EXPECT_EQ(back.score, alibi({"slopes", DType::f64, 1}));
+  EXPECT_EQ(back.score, alibi({"slopes", DType::f64, 1, /*unit_stride=*/true}));
   EXPECT_EQ(back.layout, TensorLayout::bshd);
   EXPECT_TRUE(back.lse);
   EXPECT_EQ(back.batch, 2);

@@ -32,7 +32,8 @@ class Writer:
 
     def captured(self, name: str, dtypes: list[str]) -> str:
         dtype = self.pick.choice(dtypes)
-        self.tensors.setdefault(name, Captured(name, dtype, len(SHAPES[name])))
+        unit_stride = self.pick.random() < 0.5
+        self.tensors.setdefault(name, Captured(name, dtype, len(SHAPES[name]), unit_stride))
         return name
 
     def number(self) -> int:

@@ -22,7 +22,10 @@ def arrays(spec: fc.AttentionSpec, sizes: dict[str, int], device: str) -> dict[s
     for part in spec.expressions:
         for tensor in part.tensors if part else ():
             shape = [n if isinstance(n, int) else sizes[n] for n in SHAPES[tensor.name]]
-            made[tensor.name] = values(tensor.name, shape, sizes).to(TORCH[tensor.dtype]).to(device)
+            array = values(tensor.name, shape, sizes).to(TORCH[tensor.dtype]).to(device)
+            if not tensor.unit_stride:  # neighbours three elements apart
+                array = array.unsqueeze(-1).repeat(*(1 for _ in shape), 3)[..., 0]
+            made[tensor.name] = array
     return made
 
 

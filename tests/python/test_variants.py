@@ -237,6 +237,23 @@ class TestKernels:
             mask=lambda b, h, i, j: other[b, i] == other[b, j],
         )
 
+    def test_strides_of_arrays(self, qkv):
+        """Neighbours in memory are read as such; any others as what they are."""
+        apart = np.repeat(DOCS, 3, axis=1)[:, ::3]
+        for ids, unit_stride in ((DOCS, True), (apart, False)):
+            mask = fc.documents(ids)
+            assert [tensor.unit_stride for tensor in mask.tensors] == [unit_stride]
+            kernel = fc.jit(fc.AttentionSpec(head_dim=64, mask=mask))
+            assert_close(kernel(*qkv), None, *qkv, mask=MASKS["documents"][1])
+        kernel = fc.jit(fc.AttentionSpec(head_dim=64, mask=fc.documents(DOCS)))
+        with pytest.raises(fc.DeviceError) as caught:
+            kernel(*qkv, captured={"ids": apart})
+        assert str(caught.value) == (
+            "attention_forward: ids is not dense in its last dimension\n"
+            "  why: its stride there is 3 elements, the kernel reads and writes with 1\n"
+            "  try: a contiguous copy, or a transpose that leaves the last dimension in place"
+        )
+
     def test_a_saved_spec_is_given_its_arrays(self, qkv, tmp_path):
         spec = fc.AttentionSpec(head_dim=64, mask=fc.documents(DOCS), score=fc.alibi(SLOPES))
         (tmp_path / "spec.json").write_text(spec.to_json())

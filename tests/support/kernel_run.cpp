@@ -64,8 +64,8 @@ KernelRun::KernelRun(const Program& program, RunInputs inputs)
     std::vector<std::int64_t> shape;
     for (const Extent& dim : tensor.dims)
       shape.push_back(dim.is_static() ? dim.value : inputs_.extents.at(dim.name) + dim.plus);
-    const StridedArray& array = arrays_.emplace_back(tensor.dtype, shape, inputs_.row_gap,
-                                                     tensor.gathered ? inputs_.gathered_step : 1);
+    const StridedArray& array = arrays_.emplace_back(
+        tensor.dtype, shape, inputs_.row_gap, tensor.has_last_stride() ? inputs_.gathered_step : 1);
     if (tensor.output) continue;
     const auto found = inputs_.spread.find(tensor.name);
     const double spread = found == inputs_.spread.end() ? 1 : found->second;

@@ -49,7 +49,8 @@ struct RunInputs {
   /// Floats are normal with this standard deviation, 1 where a tensor has none here. Integers are
   /// drawn from 0 up to it, exclusive.
   std::map<std::string, double> spread = {};
-  int gathered_step = 1;  ///< elements of a row of a gathered tensor lie so far apart
+  /// Elements of a row of a gathered tensor lie so far apart, unless it has unit stride.
+  int gathered_step = 1;
   int row_gap = 0;        ///< of tensors with two dimensions or more; a multiple of 8
   unsigned seed = 1;
   /// The elements of an input, in the order of the dense array, in place of chance.

@@ -159,6 +159,30 @@ TEST(ShippedSchedules, StayWhereTheMaskBoundsTheLoop) {
   }
 }
 
+// Blocks that look for their tiles share what they find where there are blocks enough.
+TEST(ShippedSchedules, ShareSurveys) {
+  const Target& target = find_target("sm_90a");
+  const Captured ids{"ids", DType::i32, 2};
+  const auto heads_of_a_block = [&](int head_dim, const Mask& mask, int batch, int heads) {
+    AttentionSpec spec;
+    spec.head_dim = head_dim;
+    spec.mask = mask;
+    const Schedule schedule = attention_schedule(
+        spec, target, {.batch = batch, .heads = heads, .q_len = 8192, .kv_len = 8192});
+    EXPECT_EQ(schedule.grid_order, GridOrder::tiles_last) << mask.text;
+    return schedule.positions_per_block;
+  };
+  for (const int head_dim : {64, 128})
+    for (const Mask& mask :
+         {documents(ids), documents(ids) & causal(), prefix(40) | causal(), chunked(500)}) {
+      EXPECT_EQ(heads_of_a_block(head_dim, mask, 4, 16), 2) << mask.text;
+      EXPECT_EQ(heads_of_a_block(head_dim, mask, 4, 15), 1) << "one head would be left over";
+      EXPECT_EQ(heads_of_a_block(head_dim, mask, 1, 8), 1) << "too few blocks";
+      const Mask by_head("(h < 3) | (" + mask.text + ")", mask.tensors);
+      EXPECT_EQ(heads_of_a_block(head_dim, by_head, 4, 16), 1) << "nothing to share";
+    }
+}
+
 TEST(ShippedSchedules, FitEveryMaskAndScore) {
   const Target& target = find_target("sm_90a");
   int stay = 0;

@@ -94,7 +94,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       // t8 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane + i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin + cols_lane + i * 32), p.doc_n1));
+        const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane) * p.doc_stride_1 + (i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 32) < p.doc_n1 - (cols_begin + cols_lane));
         const bool t10 = t9 <= t5;
         const bool t11 = t4 <= t9;
         const bool t12 = t11 && t10;
@@ -200,14 +200,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t22[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + i * 16 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + i * 16 + e * 8), p.doc_n1));
+          t22[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (i * 16 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 16 + e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
       int t23[8][2];
       // t23 = gather(index(batch), index(cols))
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t23[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_2 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_2 + cols_lane_2 + i * 8 + e), p.doc_n1));
+          t23[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_2 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_2 + cols_lane_2));
       int t24[2][2];
       // t24 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll

@@ -83,7 +83,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       // t8 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane + i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin + cols_lane + i * 32), p.doc_n1));
+        const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane) * p.doc_stride_1 + (i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 32) < p.doc_n1 - (cols_begin + cols_lane));
         const bool t10 = t9 <= t5;
         const bool t11 = t4 <= t9;
         const bool t12 = t11 && t10;
@@ -204,6 +204,21 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply_warpgroup<64, fc::bf16, 1, fc::along<16, 2048>, fc::along<16, 2048>>(scores[0], a, b, true);
       }
       fc::commit_products();
+      const bool masked = fc::tile_is_masked<512>(shared, cols_tile_3);
+      int t23[1][2];
+      int t24[8][2];
+      if (masked) {
+        // t23 = gather(index(batch), index(rows))
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t23[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+        // t24 = gather(index(batch), index(cols))
+        #pragma unroll
+        for (int i = 0; i < 8; ++i)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t24[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
+      }
       fc::await_products<0>();
       fc::pin(scores);
       if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
@@ -211,19 +226,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      if (fc::tile_is_masked<512>(shared, cols_tile_3)) {
-        int t23[1][2];
-        // t23 = gather(index(batch), index(rows))
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t23[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n1));
-        int t24[8][2];
-        // t24 = gather(index(batch), index(cols))
-        #pragma unroll
-        for (int i = 0; i < 8; ++i)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t24[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_3 + cols_lane_2 + i * 8 + e), p.doc_n1));
+      if (masked) {
         int t25[1][2];
         // t25 = add(index(rows), t22)
         #pragma unroll
@@ -343,6 +346,21 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<16, fc::bf16, 4, fc::across<16>>(out[0] + 8, probs_operand[0], b, true);
         }
         fc::commit_products();
+        const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_4);
+        int t35[1][2];
+        int t36[8][2];
+        if (masked_2) {
+          // t35 = gather(index(batch), index(rows))
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t35[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+          // t36 = gather(index(batch), index(cols))
+          #pragma unroll
+          for (int i = 0; i < 8; ++i)
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t36[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
+        }
         fc::await_products<1>();
         fc::pin(scores_2);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
@@ -350,19 +368,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (fc::tile_is_masked<512>(shared, cols_tile_4)) {
-          int t35[1][2];
-          // t35 = gather(index(batch), index(rows))
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t35[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n1));
-          int t36[8][2];
-          // t36 = gather(index(batch), index(cols))
-          #pragma unroll
-          for (int i = 0; i < 8; ++i)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t36[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2 + i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within((cols_begin_4 + cols_lane_2 + i * 8 + e), p.doc_n1));
+        if (masked_2) {
           int t37[1][2];
           // t37 = add(index(rows), t22)
           #pragma unroll

@@ -12,7 +12,6 @@ struct Parameters {
   fc::i64 k_stride_0, k_stride_1, k_stride_2;  // elements
   fc::i64 v_stride_0, v_stride_1, v_stride_2;  // elements
   fc::i64 o_stride_0, o_stride_1, o_stride_2;  // elements
-  fc::i64 doc_stride_0;  // elements
   int B;
   int H;
   int Sq;
@@ -43,7 +42,7 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int t2 = fc::min((rows_begin + rows_lane + i * 32), (fc::min((rows_begin + 64), p.Sq) - 1));
-    t1[i][0] = fc::gather(p.doc, t2 * p.doc_stride_0, fc::within(t2, p.doc_n0));
+    t1[i][0] = fc::gather(p.doc, t2, fc::within(t2, p.doc_n0));
   }
   // reduce_min = reduce_min(t1, rows)
   int t3 = 2147483647;
@@ -78,7 +77,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       // t6 = logical_and(logical_and(ge(t3, gather(index(cols))), ge(gather(index(cols)), t4)), lt(index(cols), extent(cols)))
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int t7 = fc::gather(p.doc, (cols_begin + cols_lane + i * 32) * p.doc_stride_0, fc::within((cols_begin + cols_lane + i * 32), p.doc_n0));
+        const int t7 = fc::gather(p.doc, (cols_begin + cols_lane) + (i * 32), (i * 32) < p.doc_n0 - (cols_begin + cols_lane));
         const bool t8 = t7 <= t4;
         const bool t9 = t3 <= t7;
         const bool t10 = t9 && t8;
@@ -209,6 +208,21 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
         }
         fc::commit_products();
+        const bool masked = fc::tile_is_masked<512>(shared, cols_tile_5);
+        int t15[1][2];
+        int t16[8][2];
+        if (masked) {
+          // t15 = gather(index(rows))
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t15[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+          // t16 = gather(index(cols))
+          #pragma unroll
+          for (int i = 0; i < 8; ++i)
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t16[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
+        }
         fc::await_products<0>();
         fc::pin(scores);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
@@ -216,19 +230,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (fc::tile_is_masked<512>(shared, cols_tile_5)) {
-          int t15[1][2];
-          // t15 = gather(index(rows))
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t15[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_0, fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n0));
-          int t16[8][2];
-          // t16 = gather(index(cols))
-          #pragma unroll
-          for (int i = 0; i < 8; ++i)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t16[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2 + i * 8 + e) * p.doc_stride_0, fc::within((cols_begin_5 + cols_lane_2 + i * 8 + e), p.doc_n0));
+        if (masked) {
           bool t17[8][2];
           // t17 = lt(index(cols), extent(cols))
           #pragma unroll
@@ -340,6 +342,21 @@ attention_forward(const __grid_constant__ Parameters p) {
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
           }
           fc::commit_products();
+          const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_6);
+          int t26[1][2];
+          int t27[8][2];
+          if (masked_2) {
+            // t26 = gather(index(rows))
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t26[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+            // t27 = gather(index(cols))
+            #pragma unroll
+            for (int i = 0; i < 8; ++i)
+              #pragma unroll
+              for (int e = 0; e < 2; ++e)
+                t27[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
+          }
           fc::await_products<1>();
           fc::pin(scores_2);
           if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
@@ -347,19 +364,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (fc::tile_is_masked<512>(shared, cols_tile_6)) {
-            int t26[1][2];
-            // t26 = gather(index(rows))
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t26[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2 + e * 8) * p.doc_stride_0, fc::within((rows_begin + rows_lane_2 + e * 8), p.doc_n0));
-            int t27[8][2];
-            // t27 = gather(index(cols))
-            #pragma unroll
-            for (int i = 0; i < 8; ++i)
-              #pragma unroll
-              for (int e = 0; e < 2; ++e)
-                t27[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2 + i * 8 + e) * p.doc_stride_0, fc::within((cols_begin_6 + cols_lane_2 + i * 8 + e), p.doc_n0));
+          if (masked_2) {
             bool t28[8][2];
             // t28 = lt(index(cols), extent(cols))
             #pragma unroll

@@ -112,6 +112,7 @@ TEST(Verify, Declarations) {
             "output x is gathered\n  why: only inputs are read at computed positions\n"
             "  try: declare it as an input");
   EXPECT_EQ(declaring("input x: i1 [4] gathered\n"), "valid");
+  EXPECT_EQ(declaring("input x: i1 [4] gathered unit_stride\n"), "valid");
   EXPECT_EQ(declaring("parameter p: bf16\n"),
             "parameter p of type bf16\n  why: scalar arguments are f32 or i32\n"
             "  try: use one of them");

@@ -371,6 +371,7 @@ std::vector<CapturedValues> draw_captured(Draw& draw, int count) {
   for (int i = 0; i < count; ++i) {
     CapturedValues& one = captured.emplace_back();
     one.tensor = {fmt::format("t{}", i), draw.one_of(dtypes), draw.between(1, 4)};
+    one.tensor.unit_stride = i % 2 == 0;
     std::size_t elements = 1;
     for (int dim = 0; dim < one.tensor.rank; ++dim) {
       // Long enough for positions in some dimensions, short enough to miss in others.

@@ -1,0 +1,131 @@
+// Masks of loops that are not peeled: what only they need stands behind a test of the tile.
+#include <algorithm>
+#include <ranges>
+
+#include "codegen/print/kernel_printer.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+/// In a loop that is not peeled, finds what only its masks need: that is printed behind the same
+/// test.
+void KernelPrinter::find_guarded_masks(const Op& loop) {
+  if (loop.bounds != 4 && !loop.buffer) return;
+  const std::string tile = storage_[f_[loop.body].arguments[0].index];
+  masks_.many_rounds = !loop.once;
+  if (loop.buffer) {
+    masks_.test = tile_set_call("tile_is_masked", loop, tile);
+  } else if (loop.operands[0] != loop.operands[1])
+    masks_.test = fmt::format("{} < {}", tile, scalar(loop.operands[1]));
+  if (!loop.buffer && loop.operands[2] != loop.operands[3])
+    masks_.test += fmt::format("{}{} >= {}", masks_.test.empty() ? "" : " || ", tile,
+                               scalar(loop.operands[2]));
+  const auto& ops = f_[loop.body].ops;
+  for (std::size_t at = 0; at < ops.size(); ++at) {
+    const Op& mask = f_[ops[at]];
+    if (!mask.masking) continue;
+    // Backwards from the mask: an op belongs to it if the mask's ops are all that read it.
+    std::set<ValueId> own{mask.results[0]};
+    std::vector<std::size_t> positions;
+    for (std::size_t i = at; i-- > 0;) {
+      const Op& op = f_[ops[i]];
+      if (kind_of(op.code) != OpKind::elementwise ||
+          f_[op.results[0]].home.space != Space::registers || op.results[0] == mask.operands[1])
+        continue;
+      bool inside = true, read = false;
+      for (OpId reader : ops)
+        for (ValueId operand : f_[reader].operands) {
+          if (operand != op.results[0]) continue;
+          read = true;
+          inside = inside && !f_[reader].results.empty() && own.count(f_[reader].results[0]) > 0;
+        }
+      if (!inside || !read) continue;
+      own.insert(op.results[0]);
+      positions.insert(positions.begin(), i);
+      masks_.printed_at[i] = at;
+    }
+    begin_lookups_early(loop.body, at, positions);
+    masks_.own[mask.results[0]] = std::move(positions);
+  }
+}
+
+/// What a mask looks up by row or by column waits for no score: that is taken out of the mask's
+/// operations, to be asked for while the product that the scores come of is under way. Lookups by
+/// row and column would take as many registers as scores do, and beside a tanh none are left.
+void KernelPrinter::begin_lookups_early(BlockId block, std::size_t mask,
+                                        std::vector<std::size_t>& own) {
+  const auto& ops = f_[block].ops;
+  std::size_t landing = mask;
+  while (landing-- > 0 && f_[ops[landing]].code != OpCode::land_products) {
+  }
+  const bool caps =
+      std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].code == OpCode::tanh; });
+  if (landing >= mask || caps) return;
+  std::set<ValueId> made_here;
+  for (OpId id : ops) made_here.insert(f_[id].results.begin(), f_[id].results.end());
+  // Backwards: a lookup, and what its indices are made of.
+  std::set<ValueId> wanted;
+  std::vector<std::size_t> early;
+  for (std::size_t at : own | std::views::reverse) {
+    const Op& op = f_[ops[at]];
+    if (f_[op.results[0]].type.axes.size() != 1 ||
+        (op.code != OpCode::gather && !wanted.count(op.results[0])))
+      continue;
+    early.insert(early.begin(), at);
+    wanted.insert(op.operands.begin(), op.operands.end());
+  }
+  std::set<ValueId> ready;
+  std::erase_if(early, [&](std::size_t at) {
+    const Op& op = f_[ops[at]];
+    const bool waits = std::any_of(op.operands.begin(), op.operands.end(), [&](ValueId operand) {
+      return made_here.count(operand) && !is_source(operand) && !ready.count(operand);
+    });
+    if (!waits) ready.insert(op.results[0]);
+    return waits;
+  });
+  for (std::size_t at : early) {
+    masks_.printed_at[at] = landing;
+    std::erase(own, at);
+  }
+  if (early.empty()) return;
+  auto& all = masks_.early[landing];
+  all.insert(all.end(), early.begin(), early.end());
+}
+
+/// In front of where products land.
+void KernelPrinter::print_early_lookups() {
+  const auto found = masks_.early.find(position_);
+  if (found == masks_.early.end()) return;
+  const std::string masked = names_.unique("masked");
+  out_.line("const bool {} = {};", masked, masks_.test);
+  masks_.test = masked;
+  for (std::size_t at : found->second) declare(f_[f_[block_].ops[at]].results[0]);
+  auto guard = out_.block("if ({})", masked);
+  for (std::size_t at : found->second) emit_group(block_, {at}, /*end=*/0, false);
+}
+
+/// A mask in place: on a tile that no mask cuts the array keeps what it held.
+void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
+  const Op& mask = f_[f_[block].ops[position]];
+  const ValueId value = mask.results[0], from = mask.operands[1];
+  if (dies_at(from, position) && shape_of(from) == shape_of(value)) {
+    storage_[value.index] = storage_[from.index];
+  } else {
+    declare(value);
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape_of(value), scopes);
+    out_.line("{} = {};", element(value, cursor), element(from, cursor));
+  }
+  auto guard = out_.block("if ({})", masks_.test);
+  print_mask_of_tile(block, position);
+}
+
+/// The mask and what it is made of.
+void KernelPrinter::print_mask_of_tile(BlockId block, std::size_t position) {
+  std::vector<std::size_t> run = masks_.own.at(f_[f_[block].ops[position]].results[0]);
+  run.push_back(position);
+  print_run(block, run);
+}
+
+}  // namespace flashcore
