@@ -51,7 +51,7 @@ struct RunInputs {
   std::map<std::string, double> spread = {};
   /// Elements of a row of a gathered tensor lie so far apart, unless it has unit stride.
   int gathered_step = 1;
-  int row_gap = 0;        ///< of tensors with two dimensions or more; a multiple of 8
+  int row_gap = 0;  ///< of tensors with two dimensions or more; a multiple of 8
   unsigned seed = 1;
   /// The elements of an input, in the order of the dense array, in place of chance.
   std::map<std::string, std::vector<double>> values = {};
