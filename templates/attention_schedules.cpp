@@ -128,9 +128,11 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
       alone.positions_per_block = alone.outer_stages = 1;
       schedules.push_back(alone);
     }
-    Schedule fewer_keys = alone;
-    fewer_keys.tiles["cols"] = std::max(16, fewer_keys.tiles["cols"] - 32);
-    schedules.push_back(std::move(fewer_keys));
+    for (const int fewer : {16, 32}) {
+      Schedule fewer_keys = alone;
+      fewer_keys.tiles["cols"] = std::max(16, fewer_keys.tiles["cols"] - fewer);
+      schedules.push_back(std::move(fewer_keys));
+    }
     Schedule smaller = alone;
     smaller.tiles["rows"] = 128;
     smaller.tiles["cols"] = std::min(64, smaller.tiles["cols"]);

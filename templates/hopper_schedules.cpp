@@ -64,6 +64,9 @@ struct Look {
   int d = padded(spec.head_dim), dv = padded(spec.value_dim());
   bool masked = !spec.mask.is_full();
   ScoreLook score = look_at_score(spec);
+  bool scored = !spec.score.text.empty() && !score.caps;
+  /// Exponentials of capped scores span more than f16 holds, so that the maximum is kept besides.
+  bool capped_with_maximum = score.caps && spec.dtype == DType::f16;
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
   bool bounded = mask_bounds_loop(spec);
   /// What a block finds out once, parts and tiles, it would have to find out for every tile of a
@@ -170,16 +173,17 @@ Schedule narrow(const Look& look) {
     if (plain && (look.bounded || short_padded)) return alone(look);
     const bool long_parts = look.looked_up && !look.several && look.problem.kv_len > 8192;
     Schedule s = tiles(64, long_parts ? 128 : 64);
-    s.blocks_per_processor = long_parts ? 2 : 3;
+    s.blocks_per_processor = long_parts || look.score.looks_up ? 2 : 3;
     s.reduction_chains = 2;
     if (look.surveyed && !look.ragged) s.staged_stores = false;
     share_survey(look, s);
     return s;
   }
-  Schedule s = tiles(192, 128);
+  Schedule s = tiles(look.capped_with_maximum ? 128 : 192, 128);
   s.alternate = !look.ragged;
   persist(look, s);
   share_survey(look, s);
+  if (look.surveyed && look.scored) s.staged_stores = false;  // a score wants registers
   // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a
   // score.
   s.sums_by_products = s.persistent && look.spec.score.text.empty();
@@ -194,7 +198,7 @@ Schedule narrow(const Look& look) {
 }
 
 Schedule middle(const Look& look) {
-  if (look.looked_up && (look.several || look.ragged || look.score.caps)) {
+  if (look.looked_up && (look.several || look.ragged || !look.spec.score.text.empty())) {
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 2;
     share_survey(look, s);
@@ -203,13 +207,14 @@ Schedule middle(const Look& look) {
   if (look.spec.packed() && look.spec.score.text.empty() && look.bounded && look.keys_up_to(1024))
     return alone(look);
   const bool widest = look.d == 128 && look.dv == 128;
-  if (widest && !look.masked && look.problem.kv_len >= 8192 && look.may_persist) {
+  if (widest && !look.masked && !look.capped_with_maximum && look.problem.kv_len >= 8192 &&
+      look.may_persist) {
     Schedule s = tiles(128, 144);
     persist(look, s);
     s.scale_late = true;
     return s;
   }
-  Schedule s = tiles(128, 128);
+  Schedule s = tiles(128, look.capped_with_maximum && !(look.masked && look.bounded) ? 112 : 128);
   // Long between products, a score that looks things up: one warpgroup computes while the other
   // multiplies.
   s.alternate = !look.ragged && (look.score.looks_up || look.looked_up);
@@ -229,6 +234,10 @@ Schedule middle(const Look& look) {
 /// Two tiles of keys and values, and the query, take all of shared memory.
 Schedule wide(const Look& look) {
   int cols = look.d + look.dv > 2 * 192 ? 80 : look.d + look.dv > 2 * 160 ? 112 : 128;
+  // Scores want registers: beside a mask that is tested tile by tile, and of the widest tiles.
+  if (look.capped_with_maximum || (look.scored && look.surveyed) ||
+      (look.score.looks_up && cols == 128))
+    cols -= 16;
   if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);
   Schedule s = tiles(128, cols);
   s.scale_late = !look.masked || look.keys_up_to(2048);
