@@ -64,7 +64,7 @@ struct Look {
   int d = padded(spec.head_dim), dv = padded(spec.value_dim());
   bool masked = !spec.mask.is_full();
   ScoreLook score = look_at_score(spec);
-  bool scored = !spec.score.text.empty() && !score.caps;
+  bool scored = !spec.score.text.empty() && !score.caps;  ///< by something else than a cap
   /// Exponentials of capped scores span more than f16 holds, so that the maximum is kept besides.
   bool capped_with_maximum = score.caps && spec.dtype == DType::f16;
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
@@ -75,6 +75,7 @@ struct Look {
   /// Blocks look for the tiles that they have to visit.
   bool surveyed = masked && !bounded;
   bool looked_up = !spec.mask.tensors.empty();  ///< the mask
+  /// The mask asks for the head, so heads see other tiles each.
   bool by_head = std::regex_search(spec.mask.text, std::regex("\\bh\\b"));
   bool several = spec.mask.text.find('&') != std::string::npos;  ///< conditions that all hold
   /// A row sees some tiles of many.

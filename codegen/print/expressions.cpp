@@ -134,18 +134,11 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
   throw InternalError(fmt::format("tile {} does not fit the loops it is read in", label(value)));
 }
 
-/// "fc::gather(p.slopes, head * p.slopes_stride_0, fc::within(head, p.slopes_n0))"
-std::string KernelPrinter::gathered(const Op& op, const std::vector<std::string>& indices) const {
-  std::vector<SplitPosition> positions;
-  for (const std::string& index : indices) positions.push_back({index, "0"});
-  return gathered_at(op, positions);
-}
-
-/// An index that is a position and a constant of the unrolled loops is multiplied, and compared
-/// with the dimension's end, part by part: the position's serve all elements, and what is left for
-/// each is an addition and a comparison with a constant.
-std::string KernelPrinter::gathered_at(const Op& op,
-                                       const std::vector<SplitPosition>& indices) const {
+/// "fc::gather(p.slopes, head * p.slopes_stride_0, fc::within(head, p.slopes_n0))". An index that
+/// is a position and a constant of the unrolled loops is multiplied, and compared with the
+/// dimension's end, part by part: the position's serve all elements, and what is left for each is
+/// an addition and a comparison with a constant.
+std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitPosition>& indices) const {
   const Tensor& tensor = f_[op.tensor];
   std::string offset, inside;
   for (std::size_t d = 0; d < indices.size(); ++d) {
@@ -195,7 +188,7 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
       if (is_half(from)) return x[0];
       return fmt::format("static_cast<{}>({})", to == DType::i32 ? "int" : "float", x[0]);
     case OpCode::gather:
-      return gathered(op, x);
+      return gathered(op, {x.begin(), x.end()});
     case OpCode::logical_not:
       return fmt::format("!{}", x[0]);
     case OpCode::add:

@@ -92,10 +92,11 @@ class KernelPrinter {
   /// A position, as what is the same for all elements of a row that a thread holds, and the rest, a
   /// constant of the unrolled loops: "0" where there is none.
   struct SplitPosition {
+    explicit SplitPosition(std::string base, std::string rest = "0")
+        : base(std::move(base)), rest(std::move(rest)) {}
     std::string base, rest;
   };
-  std::string gathered(const ir::Op& op, const std::vector<std::string>& indices) const;
-  std::string gathered_at(const ir::Op& op, const std::vector<SplitPosition>& indices) const;
+  std::string gathered(const ir::Op& op, const std::vector<SplitPosition>& indices) const;
   [[nodiscard]] int power_of_two(ir::ValueId value) const;
   std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
   std::string exponential(const Cursor& cursor, const std::string& x) const;
@@ -122,8 +123,8 @@ class KernelPrinter {
   void print_nest(ir::BlockId block, const std::vector<std::size_t>& positions,
                   const std::set<ir::ValueId>& locals);
   std::optional<SplitPosition> split_positions(ir::ValueId value, const Cursor& cursor);
-  std::string gather_element(const ir::Op& op, const std::vector<std::string>& operands,
-                             const Cursor& cursor);
+  std::string gathered_element(const ir::Op& op, const std::vector<std::string>& operands,
+                               const Cursor& cursor);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
   [[nodiscard]] bool is_source(ir::ValueId value) const;
   std::string carried_array(ir::ValueId value) const;

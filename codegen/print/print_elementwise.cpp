@@ -171,7 +171,7 @@ std::optional<KernelPrinter::SplitPosition> KernelPrinter::split_positions(Value
                                                                            const Cursor& cursor) {
   const Op* op = f_.definition(value);
   if (f_[value].type.dtype != DType::i32) return std::nullopt;
-  if (f_[value].type.is_scalar()) return SplitPosition{scalar(value), "0"};
+  if (f_[value].type.is_scalar()) return SplitPosition{scalar(value)};
   if (!op) return std::nullopt;
   if (op->code == OpCode::index) {
     for (std::size_t k = 0; k < cursor.axes.size(); ++k) {
@@ -179,7 +179,7 @@ std::optional<KernelPrinter::SplitPosition> KernelPrinter::split_positions(Value
       const AxisLayout& layout = cursor.layouts[k];
       // Columns lie in the unrolled loops; a row's own fragment and slot stay with its base.
       if (k + 1 < cursor.axes.size())
-        return SplitPosition{"(" + position(op->axis, layout, cursor) + ")", "0"};
+        return SplitPosition{"(" + position(op->axis, layout, cursor) + ")"};
       Cursor start = cursor;
       start.fragments[k] = start.slots[k] = "0";
       std::string offset;
@@ -277,17 +277,17 @@ std::optional<std::string> KernelPrinter::compare_positions(
 
 /// A lookup of an element. Positions themselves, of which none is negative, are split; any other
 /// index is taken as it is.
-std::string KernelPrinter::gather_element(const Op& op, const std::vector<std::string>& operands,
-                                          const Cursor& cursor) {
+std::string KernelPrinter::gathered_element(const Op& op, const std::vector<std::string>& operands,
+                                            const Cursor& cursor) {
   std::vector<SplitPosition> indices;
   for (std::size_t d = 0; d < operands.size(); ++d) {
     const Op* index = f_.definition(op.operands[d]);
     const auto parts = index && index->code == OpCode::index
                            ? split_positions(op.operands[d], cursor)
                            : std::nullopt;
-    indices.push_back(parts.value_or(SplitPosition{operands[d], "0"}));
+    indices.push_back(parts.value_or(SplitPosition{operands[d]}));
   }
-  return gathered_at(op, indices);
+  return gathered(op, indices);
 }
 
 /// The loops over a group's elements, those of a strip where one is being printed.
@@ -315,13 +315,13 @@ void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& po
         op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_consumers(value)
             ? operands[0]
         : op.code == OpCode::exp2   ? exponential(cursor, operands[0])
-        : op.code == OpCode::gather ? gather_element(op, operands, cursor)
+        : op.code == OpCode::gather ? gathered_element(op, operands, cursor)
                                     : expression(op, operands);
     if (const auto comparison = compare_positions(op, operands, cursor)) text = *comparison;
     if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
       if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->rest != "0") {
         if (scales(only_reader(block, value), value)) {
-          split[value] = *parts;
+          split.emplace(value, *parts);
           continue;
         }
         text = fmt::format("(static_cast<float>({}) + static_cast<float>({}))", parts->base,
@@ -329,7 +329,7 @@ void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& po
       }
     for (std::size_t k : {0, 1})
       if (op.code == OpCode::mul && split.count(op.operands[k])) {
-        const auto& [row, column] = split[op.operands[k]];
+        const auto& [row, column] = split.at(op.operands[k]);
         text = fmt::format("fc::fma({0}, static_cast<float>({2}), {0} * static_cast<float>({1}))",
                            operands[1 - k], row, column);
       }
