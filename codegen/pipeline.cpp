@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 23> passes{{
+  static constexpr std::array<Pass, 24> passes{{
       {"apply_schedule", apply_schedule, "everything below asks for tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -13,6 +13,7 @@ std::span<const Pass> pipeline() {
       {"place_probes", place_probes, "after masks, whose `where` is what a probe shows"},
       {"fix_maximum", fix_maximum,
        "behind bound_masks, which looks for what a maximum makes of hidden scores"},
+      {"round_weights", round_weights, "behind fix_maximum, which leaves such weights"},
       {"share_loops", share_loops, "behind bound_masks, whose bounds it shares out"},
       {"commute_tanh", commute_tanh,
        "behind bound_masks, for which its `where` would be one more mask"},

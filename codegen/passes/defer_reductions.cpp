@@ -24,10 +24,11 @@ class Deferral {
   }
 
  private:
-  /// The reduce_sum that `next = carried * anything + sum` or `next = carried + sum` adds, or null.
-  Op* added_sum(ValueId next, ValueId carried) {
+  /// The reduce_sum that `next = carried * anything + sum` or `next = carried + sum` adds; two
+  /// where a masking `where` chooses; or none.
+  std::vector<Op*> added_sums(ValueId next, ValueId carried) {
     const Op* op = f_.definition(next);
-    if (!op || uses_[carried.index] != 1) return nullptr;
+    if (!op || uses_[carried.index] != 1) return {};
     ValueId sum;
     if (op->code == OpCode::fma && (op->operands[0] == carried || op->operands[1] == carried))
       sum = op->operands[2];
@@ -35,9 +36,18 @@ class Deferral {
       sum = op->operands[1];
     else if (op->code == OpCode::add && op->operands[1] == carried)
       sum = op->operands[0];
-    if (!sum || uses_[sum.index] != 1) return nullptr;
-    Op* reduction = f_.definition(sum);
-    return reduction && reduction->code == OpCode::reduce_sum ? reduction : nullptr;
+    if (!sum) return {};
+    std::vector<ValueId> sums{sum};
+    if (const Op* chosen = f_.definition(sum); chosen && chosen->masking && uses_[sum.index] == 1)
+      sums = {chosen->operands[1], chosen->operands[2]};
+    std::vector<Op*> found;
+    for (ValueId made : sums) {
+      if (const double* number = constant_of(f_, made); number && *number == 0) continue;
+      Op* reduction = f_.definition(made);
+      if (!reduction || reduction->code != OpCode::reduce_sum || uses_[made.index] != 1) return {};
+      found.push_back(reduction);
+    }
+    return found;
   }
 
   /// The product, cut by warps, of `next = carried * anything + product` or `next = carried +
@@ -75,9 +85,9 @@ class Deferral {
       const ValueId carried = f_[loop.body].arguments[i + 1];
       const ValueId next = yield_of(f_, loop).operands[i];
       if (uses_[next.index] != 1) continue;
-      if (Op* reduction = added_sum(next, carried)) {
-        reduction->scope = ReductionScope::lane;
-        combine(block, position + 1, loop.results[i], reduction->axis, loop.where);
+      if (const std::vector<Op*> sums = added_sums(next, carried); !sums.empty()) {
+        for (Op* sum : sums) sum->scope = ReductionScope::lane;
+        combine(block, position + 1, loop.results[i], sums.front()->axis, loop.where);
       } else if (Op* dot = added_product(next, carried)) {
         dot->scope = ReductionScope::warp;
         combine(block, position + 1, loop.results[i], inner_axis(*dot), loop.where);

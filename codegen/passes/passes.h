@@ -27,6 +27,9 @@ void place_probes(ir::Function& f, const PassContext& context);
 /// Subtracts a constant instead of a running maximum where what it is the maximum of is bounded.
 void fix_maximum(ir::Function& f, const PassContext& context);
 
+/// Sums up weights as products take them, rounded, where no maximum makes the largest of them 1.
+void round_weights(ir::Function& f, const PassContext& context);
+
 /// Lets the blocks of a cluster share out the tiles of a loop, and puts together what they carry to
 /// its end.
 void share_loops(ir::Function& f, const PassContext& context);

@@ -55,6 +55,32 @@ std::vector<int> count_uses_without_probes(const Function& f) {
   return uses;
 }
 
+bool reaches_f32_output(const Function& f, ValueId value) {
+  const std::vector<bool> observes = ops_of_probes(f);
+  std::vector<bool> reached(f.values.size());
+  reached[value.index] = true;
+  bool shows = false;
+  const auto walk = [&](const auto& self, BlockId block) -> void {
+    for (OpId id : f[block].ops) {
+      if (!observes.empty() && observes[id.index]) continue;
+      const Op& op = f[id];
+      bool reads = false;
+      for_each_use(op, [&](const ValueId& v) { reads = reads || reached[v.index]; });
+      for (ValueId result : op.results)
+        if (reads) reached[result.index] = true;
+      shows = shows || (reads && op.code == OpCode::store && f[op.tensor].dtype == DType::f32);
+      if (op.body) self(self, op.body);
+    }
+  };
+  walk(walk, f.body);
+  return shows;
+}
+
+ValueId on_full_tiles(const Function& f, ValueId value) {
+  const Op* op = f.definition(value);
+  return op && op->masking ? on_full_tiles(f, op->operands[1]) : value;
+}
+
 std::vector<OpId> readers_of(const Function& f, BlockId block, ValueId value) {
   std::vector<OpId> found;
   for (OpId id : f[block].ops) {

@@ -21,6 +21,12 @@ std::vector<bool> ops_of_probes(const ir::Function& f);
 /// As count_uses, without what probes read.
 std::vector<int> count_uses_without_probes(const ir::Function& f);
 
+/// Whether a value decides what some f32 output holds; probes are none.
+bool reaches_f32_output(const ir::Function& f, ir::ValueId value);
+
+/// What a value is on tiles that no mask cuts.
+ir::ValueId on_full_tiles(const ir::Function& f, ir::ValueId value);
+
 /// The ops of a block, in order, that read a value, themselves or in a region of theirs.
 std::vector<ir::OpId> readers_of(const ir::Function& f, ir::BlockId block, ir::ValueId value);
 

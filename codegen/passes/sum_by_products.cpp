@@ -26,7 +26,6 @@ class SumRewriter {
   explicit SumRewriter(Function& f) : f_(f) {}
 
   void run() {
-    observes_ = ops_of_probes(f_);
     for (std::size_t at = 0; at < f_[f_.body].ops.size(); ++at) {
       const OpId id = f_[f_.body].ops[at];
       if (f_[id].code != OpCode::loop) continue;
@@ -54,7 +53,7 @@ class SumRewriter {
     // What a probe looks at stays; what is merely probed beside it does not matter.
     const std::vector<int> uses = count_uses(f_);
     if (!start || *start != 0 || !next || uses[carried.index] != 1 ||
-        uses[next->results[0].index] != 1 || shows_in_f32(loop.results[i]))
+        uses[next->results[0].index] != 1 || reaches_f32_output(f_, loop.results[i]))
       return std::nullopt;
     Sum sum;
     ValueId added;
@@ -68,8 +67,10 @@ class SumRewriter {
     } else {
       return std::nullopt;
     }
-    const Op* reduction = f_.definition(added);
-    if (!reduction || reduction->code != OpCode::reduce_sum || uses[added.index] != 1)
+    const ValueId total = on_full_tiles(f_, added);
+    const Op* reduction = f_.definition(total);
+    if (!reduction || reduction->code != OpCode::reduce_sum || uses[added.index] != 1 ||
+        uses[total.index] != 1)
       return std::nullopt;
     for (OpId id : f_[loop.body].ops) {
       const Op& dot = f_[id];
@@ -84,31 +85,6 @@ class SumRewriter {
       }
     }
     return std::nullopt;
-  }
-
-  /// Whether a value decides what some f32 output holds.
-  [[nodiscard]] bool shows_in_f32(ValueId value) const {
-    std::vector<bool> reached(f_.values.size());
-    reached[value.index] = true;
-    bool shows = false;
-    walk(f_.body, [&](OpId id) {
-      if (!observes_.empty() && observes_[id.index]) return;
-      const Op& op = f_[id];
-      bool reads = false;
-      for_each_use(op, [&](const ValueId& v) { reads = reads || reached[v.index]; });
-      if (!reads) return;
-      for (ValueId result : op.results) reached[result.index] = true;
-      shows = shows || (op.code == OpCode::store && f_[op.tensor].dtype == DType::f32);
-    });
-    return shows;
-  }
-
-  template <class Visit>
-  void walk(BlockId block, const Visit& visit) const {
-    for (OpId id : f_[block].ops) {
-      visit(id);
-      if (f_[id].body) walk(f_[id].body, visit);
-    }
   }
 
   std::size_t replace(std::size_t position, std::size_t i, const Sum& sum) {
@@ -160,7 +136,6 @@ class SumRewriter {
   }
 
   Function& f_;
-  std::vector<bool> observes_;  ///< by op: it is there for a probe
 };
 
 }  // namespace

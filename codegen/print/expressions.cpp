@@ -227,6 +227,7 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
     case OpCode::logical_or:
       return fmt::format("({} || {})", x[0], x[1]);
     case OpCode::where:
+      if (const double* known = constant_of(f_, op.operands[0])) return *known != 0 ? x[1] : x[2];
       return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
     case OpCode::fma:
       return fmt::format("fc::fma({}, {}, {})", x[0], x[1], x[2]);

@@ -122,6 +122,8 @@ class KernelPrinter {
                                     std::size_t end, bool take_over);
   void print_nest(ir::BlockId block, const std::vector<std::size_t>& positions,
                   const std::set<ir::ValueId>& locals);
+  void print_elements(ir::BlockId block, const std::vector<std::size_t>& positions,
+                      const std::set<ir::ValueId>& locals, const Cursor& cursor);
   std::optional<SplitPosition> split_positions(ir::ValueId value, const Cursor& cursor);
   std::string gathered_element(const ir::Op& op, const std::vector<std::string>& operands,
                                const Cursor& cursor);
@@ -144,6 +146,8 @@ class KernelPrinter {
   void print_early_lookups();
   void print_guarded_mask(ir::BlockId block, std::size_t position);
   void print_mask_of_tile(ir::BlockId block, std::size_t position);
+  void print_reduction_of_run(ir::BlockId block, const std::vector<std::size_t>& run,
+                              std::size_t position);
 
   // print_columns.cpp: steps that go over columns strip by strip
   /// Fragments of all that lie along the columns of the first step's tiles.
@@ -160,6 +164,7 @@ class KernelPrinter {
   void print_reduction(const ir::Op& op);
   std::string start_reduction(const ir::Op& op);
   void reduce_elements(const ir::Op& op, const std::string& parts);
+  void print_element_of_reduction(const ir::Op& op, const std::string& parts, const Cursor& cursor);
   void finish_reduction(const ir::Op& op, const std::string& parts);
   [[nodiscard]] bool in_chains(const ir::Op& op) const;
   void print_whole_reduction(const ir::Op& op, const char* start);

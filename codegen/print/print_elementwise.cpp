@@ -293,6 +293,15 @@ std::string KernelPrinter::gathered_element(const Op& op, const std::vector<std:
 /// The loops over a group's elements, those of a strip where one is being printed.
 void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& positions,
                                const std::set<ValueId>& locals) {
+  Writer::Scopes scopes;
+  const ValueId first = f_[f_[block].ops[positions[0]]].results[0];
+  print_elements(block, positions, locals,
+                 open_loops(shape_of(first), scopes, positions.size() > 1));
+}
+
+/// One element of each op of a group.
+void KernelPrinter::print_elements(BlockId block, const std::vector<std::size_t>& positions,
+                                   const std::set<ValueId>& locals, const Cursor& cursor) {
   const auto& ops = f_[block].ops;
   // A scalar times positions is the scalar times each of their parts: the row's is taken once, and
   // joins the other in one instruction.
@@ -302,9 +311,6 @@ void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& po
     return f_[reader->operands[reader->operands[0] == positions_of ? 1 : 0]].type.is_scalar();
   };
 
-  Writer::Scopes scopes;
-  const Cursor cursor =
-      open_loops(shape_of(f_[ops[positions[0]]].results[0]), scopes, positions.size() > 1);
   for (std::size_t at : positions) {
     const Op& op = f_[ops[at]];
     const ValueId value = op.results[0];

@@ -30,8 +30,10 @@ void KernelPrinter::find_guarded_masks(const Op& loop) {
     std::vector<std::size_t> positions;
     for (std::size_t i = at; i-- > 0;) {
       const Op& op = f_[ops[i]];
-      if (kind_of(op.code) != OpKind::elementwise ||
-          f_[op.results[0]].home.space != Space::registers || op.results[0] == mask.operands[1])
+      const bool computes =
+          kind_of(op.code) == OpKind::elementwise || kind_of(op.code) == OpKind::reduction;
+      if (!computes || f_[op.results[0]].home.space != Space::registers ||
+          op.results[0] == mask.operands[1])
         continue;
       bool inside = true, read = false;
       for (OpId reader : ops)
@@ -123,9 +125,46 @@ void KernelPrinter::print_guarded_mask(BlockId block, std::size_t position) {
 
 /// The mask and what it is made of.
 void KernelPrinter::print_mask_of_tile(BlockId block, std::size_t position) {
-  std::vector<std::size_t> run = masks_.own.at(f_[f_[block].ops[position]].results[0]);
+  const auto& ops = f_[block].ops;
+  std::vector<std::size_t> run;
+  for (std::size_t at : masks_.own.at(f_[ops[position]].results[0])) {
+    if (kind_of(f_[ops[at]].code) != OpKind::reduction) {
+      run.push_back(at);
+      continue;
+    }
+    print_reduction_of_run(block, run, at);
+    run.clear();
+  }
   run.push_back(position);
   print_run(block, run);
+}
+
+/// A reduction of what a run makes for it alone, element by element, so that no tile of that has to
+/// be held.
+void KernelPrinter::print_reduction_of_run(BlockId block, const std::vector<std::size_t>& run,
+                                           std::size_t position) {
+  const auto& ops = f_[block].ops;
+  const Op& op = f_[ops[position]];
+  const Shape shape = shape_of(op.operands[0]);
+  std::vector<std::size_t> group;
+  std::set<ValueId> locals;
+  for (std::size_t at : run) {
+    const ValueId value = f_[ops[at]].results[0];
+    if (!(shape_of(value) == shape)) {
+      emit_group(block, {at}, at + 1, false);
+      continue;
+    }
+    group.push_back(at);
+    locals.insert(value);
+  }
+  const std::string parts = start_reduction(op);
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape, scopes, /*braces=*/true);
+    print_elements(block, group, locals, cursor);
+    print_element_of_reduction(op, parts, cursor);
+  }
+  finish_reduction(op, parts);
 }
 
 }  // namespace flashcore

@@ -101,9 +101,13 @@ std::string KernelPrinter::start_reduction(const Op& op) {
 
 /// Takes in what a thread holds.
 void KernelPrinter::reduce_elements(const Op& op, const std::string& parts) {
-  const ValueId from = op.operands[0], value = op.results[0];
   Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(from), scopes);
+  print_element_of_reduction(op, parts, open_loops(shape_of(op.operands[0]), scopes));
+}
+
+void KernelPrinter::print_element_of_reduction(const Op& op, const std::string& parts,
+                                               const Cursor& cursor) {
+  const ValueId from = op.operands[0], value = op.results[0];
   const std::string target =
       parts.empty() ? element(value, cursor)
                     : fmt::format("{}[{}][{}][{} % {}]", parts, cursor.fragments[0],

@@ -332,3 +332,28 @@ def test_nan_in_a_score_stays_one(score):
     assert np.isnan(out[0, 1, 20]).all()
     assert np.isfinite(out[0, 0]).all()
     assert np.isfinite(np.delete(out[0, 1], 20, axis=0)).all()
+
+
+@pytest.mark.parametrize("lse", [False, True])
+@pytest.mark.parametrize(
+    "target, dtype, score",
+    [
+        ("sm_80", "bf16", fc.softcap(20.0)),
+        ("sm_90a", "bf16", fc.softcap(20.0)),
+        ("sm_75", "f16", fc.Score("min(max(score, -4), 2.5)")),
+        ("sm_90a", "f16", fc.Score("min(max(score, -4), 2.5)")),
+    ],
+)
+def test_a_row_of_one_key_is_that_keys_values(target, dtype, score, lse):
+    """Its weight is no 1: of such scores a constant is subtracted instead of a maximum."""
+    rng = np.random.default_rng(6)
+    made = ml_dtypes.bfloat16 if dtype == "bf16" else np.float16
+    q, k, v = rng.standard_normal((3, 1, 2, 150, 64)).astype(made)
+    mask = fc.sliding_window(0, 0)
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype=dtype, mask=mask, score=score), target)
+    result = kernel(q, k, v, return_lse=lse)
+    assert np.array_equal(result[0] if lse else result, v)
+    if lse:
+        raw = (q.astype(float) * k.astype(float)).sum(-1) / 8
+        exact = 20 * np.tanh(raw / 20) if dtype == "bf16" else raw.clip(-4, 2.5)
+        assert np.abs(result[1] - exact).max() < 2e-5

@@ -1,0 +1,174 @@
+// A softmax divides sums of weights times values by the sum of the weights. Products take the
+// weights rounded to 16 bits. Where the largest of a row is subtracted, its own weight is 1, and so
+// a row that sees one key gets that key's values; where a constant is (fix_maximum), the one weight
+// is rounded in the product and not in the sum. The pass has the sum count weights as products take
+// them:
+//
+//   p = exp2 x                                     p = exp2 x ; r = cast (cast p to 16 bits)
+//   l' = l + sum p                  becomes        l' = l + where(never, sum p, sum r)
+//   o' = o + cast p . v                            o' = o + cast p . v
+//
+// The `where` is a masking one. A row that sees few keys sees them in tiles that a mask cuts, and
+// in all others there are so many that their roundings even out: those keep the cheaper sum. A sum
+// that reaches an f32 output, as in a log-sum-exp, stays exact: what rounding adds to it is then
+// summed up apart, for the division alone.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class WeightRounding {
+ public:
+  explicit WeightRounding(Function& f) : f_(f) {}
+
+  void run() {
+    for (std::size_t at = 0; at < f_[f_.body].ops.size(); ++at) {
+      const OpId loop = f_[f_.body].ops[at];
+      if (f_[loop].code != OpCode::loop || !hides_weights(loop)) continue;
+      const std::size_t count = f_[loop].results.size();
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::optional<Sum> sum = find_sum(f_[loop], i);
+        if (!sum) continue;
+        if (reaches_f32_output(f_, f_[loop].results[i]))
+          at += sum_apart(at, i, *sum);
+        else
+          replace(loop, i, *sum);
+      }
+    }
+    remove_dead_ops(f_);
+  }
+
+ private:
+  struct Sum {
+    ValueId total;  ///< of a round
+    ValueId weights;
+    AxisId axis;
+    DType dtype;  ///< of the weights in the product
+  };
+
+  /// What hides scores; nothing is rounded where nothing can be hidden.
+  [[nodiscard]] bool hides(const Op& op) const {
+    if (op.code != OpCode::where) return false;
+    const double* hidden = constant_of(f_, op.operands[2]);
+    return hidden && std::isinf(*hidden) && *hidden < 0;
+  }
+
+  [[nodiscard]] bool hides_weights(OpId loop) const {
+    return std::ranges::any_of(f_[f_[loop].body].ops, [&](OpId id) { return hides(f_[id]); });
+  }
+
+  /// Whether some tiles are known to hide nothing.
+  [[nodiscard]] bool has_full_tiles(OpId loop) const {
+    return std::ranges::all_of(f_[f_[loop].body].ops,
+                               [&](OpId id) { return !hides(f_[id]) || f_[id].masking; });
+  }
+
+  /// Of l' = l + sum p, where p is exponentials and the left operand of o' = o + p v.
+  [[nodiscard]] std::optional<Sum> find_sum(const Op& loop, std::size_t i) const {
+    const double* start = constant_of(f_, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
+    const ValueId carried = f_[loop.body].arguments[i + 1];
+    const Op* next = f_.definition(yield_of(f_, loop).operands[i]);
+    const std::vector<int> uses = count_uses_without_probes(f_);
+    if (!start || *start != 0 || !next || next->code != OpCode::add || uses[carried.index] != 1)
+      return std::nullopt;
+    const ValueId total = next->operands[next->operands[0] == carried ? 1 : 0];
+    const Op* reduction = f_.definition(total);
+    if (!reduction || reduction->code != OpCode::reduce_sum || uses[total.index] != 1)
+      return std::nullopt;
+    const Op* exponential = f_.definition(reduction->operands[0]);
+    if (!exponential || (exponential->code != OpCode::exp2 && exponential->code != OpCode::exp))
+      return std::nullopt;
+    for (OpId id : f_[loop.body].ops) {
+      const Op& dot = f_[id];
+      if (dot.code != OpCode::dot || dot.operands.size() != 3) continue;
+      const Op* cast = f_.definition(dot.operands[0]);
+      if (cast && cast->code == OpCode::cast && cast->operands[0] == reduction->operands[0] &&
+          std::ranges::count(f_[loop.body].arguments, dot.operands[2]))
+        return Sum{total, reduction->operands[0], reduction->axis, f_[cast->results[0]].type.dtype};
+    }
+    return std::nullopt;
+  }
+
+  static ValueId rounded(Builder& b, const Sum& sum) {
+    return b.cast(b.cast(sum.weights, sum.dtype), DType::f32);
+  }
+
+  /// `otherwise`, but `full` on tiles that are known to hide nothing.
+  ValueId where_hidden(Builder& b, OpId loop, ValueId full, ValueId otherwise) const {
+    if (!has_full_tiles(loop)) return otherwise;
+    const ValueId never = b.constant(0, DType::i1);
+    f_[never].name = "never";
+    const ValueId chosen = b.elementwise(OpCode::where, {never, full, otherwise});
+    f_.definition(chosen)->masking = true;
+    return chosen;
+  }
+
+  std::size_t behind(BlockId body, ValueId value) const {
+    return position_of(f_, body, f_[value].definition) + 1;
+  }
+
+  void replace(OpId loop, std::size_t i, const Sum& sum) {
+    const BlockId body = f_[loop].body;
+    const OpId next = f_[yield_of(f_, f_[loop]).operands[i]].definition;
+    insert_before(f_, body, behind(body, sum.total), f_[next].where, [&](Builder& b) {
+      const ValueId as_taken = b.reduce(OpCode::reduce_sum, rounded(b, sum), sum.axis);
+      const ValueId chosen = where_hidden(b, loop, sum.total, as_taken);
+      std::ranges::replace(f_[next].operands, sum.total, chosen);
+    });
+  }
+
+  /// What divides by a sum without deciding what an f32 output holds.
+  [[nodiscard]] std::vector<OpId> divisions_by(ValueId sum) const {
+    std::vector<OpId> found;
+    for (OpId id : readers_of(f_, f_.body, sum)) {
+      const Op& op = f_[id];
+      const bool shows = std::ranges::any_of(
+          op.results, [&](ValueId result) { return reaches_f32_output(f_, result); });
+      if (kind_of(op.code) == OpKind::elementwise && !shows) found.push_back(id);
+    }
+    return found;
+  }
+
+  /// Returns how many ops were put in front of the loop.
+  std::size_t sum_apart(std::size_t position, std::size_t i, const Sum& sum) {
+    const OpId loop = f_[f_.body].ops[position];
+    const ValueId exact = f_[loop].results[i];
+    const std::vector<OpId> divisions = divisions_by(exact);
+    if (divisions.empty()) return 0;
+    const TileType type = f_[exact].type;
+    const Location where = f_[loop].where;
+    ValueId zero, next;
+    const std::size_t before = insert_before(f_, f_.body, position, where, [&](Builder& b) {
+      zero = b.constant(0, type.dtype, type.axes);
+    });
+    const ValueId carried = add_carried(f_, loop, zero, "rounding");
+    const BlockId body = f_[loop].body;
+    insert_before(f_, body, behind(body, sum.total), where, [&](Builder& b) {
+      const ValueId added =
+          b.reduce(OpCode::reduce_sum, b.sub(rounded(b, sum), sum.weights), sum.axis);
+      next = b.add(carried, where_hidden(b, loop, zero, added));
+    });
+    yield_of(f_, f_[loop]).operands.push_back(next);
+    insert_before(f_, f_.body, position + before + 1, where, [&](Builder& b) {
+      const ValueId as_taken = b.add(exact, f_[loop].results.back());
+      for (OpId id : divisions) std::ranges::replace(f_[id].operands, exact, as_taken);
+    });
+    return before;
+  }
+
+  Function& f_;
+};
+
+}  // namespace
+
+void round_weights(Function& f, const PassContext&) { WeightRounding(f).run(); }
+
+}  // namespace flashcore
