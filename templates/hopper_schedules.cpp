@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "dsl/ir/affine.h"
+#include "dsl/variants.h"
 #include "templates/attention.h"
 
 namespace flashcore {
@@ -43,9 +44,10 @@ struct ScoreLook {
   bool looks_up = false;  ///< as an additive bias does, and ALiBi, with a slope a head, does not
   bool caps = false;      ///< by a tanh
 };
-ScoreLook look_at_score(const AttentionSpec& spec) {
+ScoreLook look_at_score(AttentionSpec spec) {
   ScoreLook look;
   if (spec.score.text.empty()) return look;
+  spec.mask = full();  // which may look things up itself
   const Program program = attention_forward(spec);
   const Function& f = program.function();
   const AxisId cols = f.find_axis("cols");
@@ -64,7 +66,8 @@ struct Look {
   int d = padded(spec.head_dim), dv = padded(spec.value_dim());
   bool masked = !spec.mask.is_full();
   ScoreLook score = look_at_score(spec);
-  bool scored = !spec.score.text.empty() && !score.caps;  ///< by something else than a cap
+  /// By what is made of positions, as ALiBi is: a row's part of it takes registers.
+  bool leaning = !spec.score.text.empty() && !score.caps && !score.looks_up;
   /// Exponentials of capped scores span more than f16 holds, so that the maximum is kept besides.
   bool capped_with_maximum = score.caps && spec.dtype == DType::f16;
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
@@ -77,7 +80,8 @@ struct Look {
   bool looked_up = !spec.mask.tensors.empty();  ///< the mask
   /// The mask asks for the head, so heads see other tiles each.
   bool by_head = std::regex_search(spec.mask.text, std::regex("\\bh\\b"));
-  bool several = spec.mask.text.find('&') != std::string::npos;  ///< conditions that all hold
+  bool several = spec.mask.text.find('&') != std::string::npos;   ///< conditions that all hold
+  bool divides = spec.mask.text.find("//") != std::string::npos;  ///< as chunks do
   /// A row sees some tiles of many.
   [[nodiscard]] bool few_tiles_a_row() const { return looked_up || several; }
   [[nodiscard]] bool keys_up_to(std::int64_t length) const {
@@ -131,13 +135,13 @@ void persist(const Look& look, Schedule& s) {
 
 /// Blocks that look for their tiles: those of all heads of the same rows side by side, and two
 /// heads a block, which share what it finds, where that leaves five rounds of blocks or more.
-/// Capped scores leave no registers for it.
+/// Capped scores leave no registers for it, nor lookups where three blocks share them.
 void share_survey(const Look& look, Schedule& s) {
   if (!look.surveyed || look.ragged) return;
   s.grid_order = GridOrder::tiles_last;
   const std::int64_t at_once = std::int64_t{multiprocessors} * s.blocks_per_processor;
-  if (look.score.caps || look.by_head || look.problem.heads % 2 != 0 ||
-      look.blocks_of(s.tiles["rows"]) < 10 * at_once)
+  if (look.score.caps || (look.score.looks_up && s.blocks_per_processor == 3) || look.by_head ||
+      look.problem.heads % 2 != 0 || look.blocks_of(s.tiles["rows"]) < 10 * at_once)
     return;
   s.positions_per_block = 2;
   fetch_ahead(look, s);
@@ -174,7 +178,7 @@ Schedule narrow(const Look& look) {
     if (plain && (look.bounded || short_padded)) return alone(look);
     const bool long_parts = look.looked_up && !look.several && look.problem.kv_len > 8192;
     Schedule s = tiles(64, long_parts ? 128 : 64);
-    s.blocks_per_processor = long_parts || look.score.looks_up ? 2 : 3;
+    s.blocks_per_processor = long_parts ? 2 : 3;
     s.reduction_chains = 2;
     if (look.surveyed && !look.ragged) s.staged_stores = false;
     share_survey(look, s);
@@ -184,10 +188,11 @@ Schedule narrow(const Look& look) {
   s.alternate = !look.ragged;
   persist(look, s);
   share_survey(look, s);
-  if (look.surveyed && look.scored) s.staged_stores = false;  // a score wants registers
+  if (look.surveyed && look.leaning) s.staged_stores = false;
   // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a
   // score.
-  s.sums_by_products = s.persistent && look.spec.score.text.empty();
+  s.sums_by_products = s.persistent && (look.spec.score.text.empty() ||
+                                        (look.score.caps && !look.capped_with_maximum));
   if (look.masked && s.persistent) {
     s.descending = !look.score.caps;
     // Drawn, tiles of few heads at a time are dealt out evenly; in rounds those of all heads are.
@@ -199,7 +204,9 @@ Schedule narrow(const Look& look) {
 }
 
 Schedule middle(const Look& look) {
-  if (look.looked_up && (look.several || look.ragged || !look.spec.score.text.empty())) {
+  const bool leaning = look.leaning && !look.several && !look.ragged;
+  if (look.looked_up &&
+      (look.several || look.ragged || (!look.spec.score.text.empty() && !leaning))) {
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 2;
     share_survey(look, s);
@@ -215,7 +222,9 @@ Schedule middle(const Look& look) {
     s.scale_late = true;
     return s;
   }
-  Schedule s = tiles(128, look.capped_with_maximum && !(look.masked && look.bounded) ? 112 : 128);
+  Schedule s = tiles(128, look.capped_with_maximum && !(look.masked && look.bounded) ? 112
+                          : look.looked_up && leaning                                ? 96
+                                                                                     : 128);
   // Long between products, a score that looks things up: one warpgroup computes while the other
   // multiplies.
   s.alternate = !look.ragged && (look.score.looks_up || look.looked_up);
@@ -224,10 +233,15 @@ Schedule middle(const Look& look) {
   if (look.masked && s.has_next_tiles()) s.staged_stores = false;
   if (look.masked && s.persistent) {
     // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones
-    // first, and without.
-    s.peel_masks = look.spec.score.text.empty();
+    // first.
+    const bool drawn = look.score.caps && !look.capped_with_maximum && !look.few_tiles_a_row();
+    s.peel_masks = look.spec.score.text.empty() || drawn;
     s.descending = look.score.caps;
     if (look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
+    if (drawn) {
+      s.tile_order = TileOrder::counter;
+      s.grid_order = GridOrder::sections;
+    }
   }
   return s;
 }
@@ -236,7 +250,7 @@ Schedule middle(const Look& look) {
 Schedule wide(const Look& look) {
   int cols = look.d + look.dv > 2 * 192 ? 80 : look.d + look.dv > 2 * 160 ? 112 : 128;
   // Scores want registers: beside a mask that is tested tile by tile, and of the widest tiles.
-  if (look.capped_with_maximum || (look.scored && look.surveyed) ||
+  if (look.capped_with_maximum || (look.leaning && (look.looked_up || look.divides)) ||
       (look.score.looks_up && cols == 128))
     cols -= 16;
   if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);

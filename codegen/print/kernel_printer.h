@@ -180,11 +180,15 @@ class KernelPrinter {
   struct Tanh {
     ir::ValueId from, factor, value, times, plus;
     bool masked = false, raised = false;
-    ir::OpId sum;                     ///< adds up the values of a row
+    ir::OpId sum;          ///< adds up the values of a row
+    ir::ValueId rounding;  ///< chooses, where a mask cuts the tile, values as rounded
+    DType rounded_to{};
+    bool apart = false;               ///< what rounding adds is summed up beside the values
     ir::ValueId raw;                  ///< `from` before a mask hides some of it
     std::optional<std::size_t> mask;  ///< where that mask stands, if it is printed in the branches
-    std::string small,
-        test;  ///< the polynomial, and the test whether it serves; empty until printed
+    /// The polynomials, the sums of squares that say whether they serve, and whether the first of
+    /// them does; empty until printed.
+    std::string small, squares, test;
   };
   void find_tanhs(ir::BlockId block);
   void keep_operands_of_mask(ir::BlockId block, std::size_t mask, std::size_t until);
@@ -197,9 +201,14 @@ class KernelPrinter {
   void print_tests_of_tanhs();
   void print_test(Tanh& tanh, ir::ValueId from);
   void print_tanh(Tanh& tanh);
-  enum class Arguments : std::uint8_t { small, any };
+  enum class Arguments : std::uint8_t { small, moderate, any };
+  void find_rounding(ir::BlockId block, Tanh& tanh);
   void print_hold_in_nest(const Cursor& cursor);
-  void print_tanh_of_each(const Tanh& tanh, Arguments arguments);
+  std::string print_verdict(const Tanh& tanh, std::string_view what);
+  [[nodiscard]] bool has_room() const;
+  void print_slow_tanh(const Tanh& tanh);
+  void print_tanh_of_each(const Tanh& tanh, Arguments arguments, bool hides);
+  void print_sum_of_tanh(const Tanh& tanh, const Cursor& cursor, bool hides);
   [[nodiscard]] bool joins_tanh(ir::ValueId mask) const;
 
   // print_survey.cpp: which tiles a loop visits

@@ -11,9 +11,9 @@ using namespace ir;
 /// In a loop that is not peeled, finds what only its masks need: that is printed behind the same
 /// test.
 void KernelPrinter::find_guarded_masks(const Op& loop) {
+  masks_.many_rounds = !loop.once;
   if (loop.bounds != 4 && !loop.buffer) return;
   const std::string tile = storage_[f_[loop.body].arguments[0].index];
-  masks_.many_rounds = !loop.once;
   if (loop.buffer) {
     masks_.test = tile_set_call("tile_is_masked", loop, tile);
   } else if (loop.operands[0] != loop.operands[1])

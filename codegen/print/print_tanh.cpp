@@ -16,6 +16,8 @@ namespace flashcore {
 
 using namespace ir;
 
+constexpr int chains_of_squares = 8;
+
 /// The op that reads the value, if one of this block is all that does.
 const Op* KernelPrinter::only_reader(BlockId block, ValueId value) const {
   if (uses_[value.index] != 1) return nullptr;
@@ -101,7 +103,34 @@ void KernelPrinter::find_tanhs(BlockId block) {
       tanh.mask = made_at.at(tanh.from);
       keep_operands_of_mask(block, *tanh.mask, made_at.at(tanh.value));
     }
+    if (tanh.sum && (tanh.mask || !masks_.many_rounds)) find_rounding(block, tanh);
     tanhs_.insert_or_assign(tanh.value, tanh);
+  }
+}
+
+/// where(never, s, reduce_sum r), of the sum s of values and the values r as a product takes them;
+/// or where(never, 0, reduce_sum(r - values)). It joins the branches of the tiles that need
+/// it: one more branch behind them costs the other tiles a tenth of their time.
+void KernelPrinter::find_rounding(BlockId block, Tanh& tanh) {
+  const Op& sum = f_[tanh.sum];
+  for (OpId id : f_[block].ops) {
+    const Op& where = f_[id];
+    if (!where.masking || !masks_.own.count(where.results[0])) continue;
+    const Op* rounded = f_.definition(where.operands[2]);
+    if (!rounded || rounded->code != OpCode::reduce_sum || rounded->axis != sum.axis ||
+        rounded->scope != ReductionScope::lane)
+      continue;
+    const Op* added = f_.definition(rounded->operands[0]);
+    const bool apart = added->code == OpCode::sub && added->operands[1] == tanh.value;
+    const Op* wide = apart ? f_.definition(added->operands[0]) : added;
+    const Op* narrow = wide->code == OpCode::cast ? f_.definition(wide->operands[0]) : nullptr;
+    if (!narrow || narrow->code != OpCode::cast || narrow->operands[0] != tanh.value) continue;
+    if (!apart && where.operands[1] != sum.results[0]) continue;
+    tanh.rounding = where.results[0];
+    tanh.apart = apart;
+    tanh.rounded_to = f_[narrow->results[0]].type.dtype;
+    folded_.insert(where.results[0]);
+    return;
   }
 }
 
@@ -162,33 +191,35 @@ bool KernelPrinter::is_made_here(ValueId value) const {
   return value && home_block_[value.index] == block_;
 }
 
-/// Whether all elements of a thread are small. The square of one is at most the sum of several:
+/// Adds up the squares of a thread's elements, of which one is at most the sum of several:
 /// multiply-adds take half the time of comparisons. A sum of all would be too coarse; eight side by
 /// side wait for each other less.
 void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
-  constexpr int chains = 8;
-  const std::string squares = names_.unique(label(from) + "_squares"),
-                    all_small = names_.unique("all_small");
+  tanh.squares = names_.unique(label(from) + "_squares");
   tanh.small = names_.unique("small");
   out_.comment(
       fmt::format("whether polynomials serve for tanh({} * {})", label(from), factor_of(tanh)));
   out_.line("const fc::small_tanh {} = fc::small_tanh_of(fc::in_place({}){});", tanh.small,
             factor_of(tanh), tanh.times ? ", " + scalar(tanh.times) : "");
-  out_.line("float {}[{}] = {{}};", squares, chains);
+  out_.line("float {}[{}] = {{}};", tanh.squares, chains_of_squares);
   {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(from), scopes, /*braces=*/true);
     std::string chain = cursor.element;
     for (const std::string& fragment : cursor.fragments) chain += " + " + fragment + " * 4";
-    out_.line("float& sum = {}[({}) % {}];", squares, chain, chains);
+    out_.line("float& sum = {}[({}) % {}];", tanh.squares, chain, chains_of_squares);
     out_.line("sum = fc::fma({0}, {0}, sum);", element(from, cursor));
   }
-  out_.line("bool {} = true;", all_small);
-  {
-    auto loop = out_.unrolled("i", chains, false);
-    out_.line("{0} = {0} && fc::is_small({1}, {2}[i]);", all_small, tanh.small, squares);
-  }
-  tanh.test = all_small;
+  tanh.test = print_verdict(tanh, "small");
+}
+
+/// Whether all elements of a thread are what one of the polynomials asks for.
+std::string KernelPrinter::print_verdict(const Tanh& tanh, std::string_view what) {
+  const std::string all = names_.unique(fmt::format("all_{}", what));
+  out_.line("bool {} = true;", all);
+  auto loop = out_.unrolled("i", chains_of_squares, false);
+  out_.line("{0} = {0} && fc::is_{1}({2}, {3}[i]);", all, what, tanh.small, tanh.squares);
+  return all;
 }
 
 std::string KernelPrinter::factor_of(const Tanh& tanh) {
@@ -213,55 +244,91 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
     declare(tanh.value);
   if (tanh.sum) {
     out_.comment(reduction_text(f_[tanh.sum]));
-    declare(f_[tanh.sum].results[0], true);
+    const std::string sum = declare(f_[tanh.sum].results[0], true);
+    if (tanh.rounding) {
+      out_.comment(tanh.apart ? "and what rounding adds where a mask cuts the tile"
+                              : "as rounded where a mask cuts the tile");
+      if (tanh.apart)
+        declare(tanh.rounding, true);
+      else
+        storage_[tanh.rounding.index] = sum;
+    }
   }
   {
     auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test,
                              tanh.mask ? fmt::format(" && !({})", masks_.test) : "");
-    print_tanh_of_each(tanh, Arguments::small);
-  }
-  if (tanh.mask) {
-    auto branch = out_.block("else if (fc::all_lanes({}))", tanh.test);
-    const std::vector<std::string> outside = storage_;
-    print_mask_of_tile(block_, *tanh.mask);
-    print_tanh_of_each(tanh, Arguments::small);
-    storage_ = outside;
+    print_tanh_of_each(tanh, Arguments::small, /*hides=*/!tanh.mask);
   }
   {
     auto branch = out_.block("else");
-    if (tanh.mask) print_guarded_mask(block_, *tanh.mask);
-    print_tanh_of_each(tanh, Arguments::any);
+    print_slow_tanh(tanh);
   }
   if (tanh.sum) print_lane_combinations(f_[tanh.sum]);
+}
+
+/// Whether registers are as many as two warpgroups have. Three leave no room for more than is
+/// needed.
+bool KernelPrinter::has_room() const {
+  constexpr int enough = 200;
+  const int registers = register_split(schedule_).consumer;
+  return registers == 0 || registers >= enough;
+}
+
+/// Of scores that are not small; and of tiles that a mask cuts, which take the same polynomial as
+/// others. Where none is cut there is room for a second one.
+void KernelPrinter::print_slow_tanh(const Tanh& tanh) {
+  const bool moderate = !tanh.mask && masks_.many_rounds && has_room();
+  if (!tanh.mask && !moderate) return print_tanh_of_each(tanh, Arguments::any, /*hides=*/true);
+  const std::string test = moderate ? print_verdict(tanh, "moderate") : tanh.test;
+  if (tanh.mask) print_guarded_mask(block_, *tanh.mask);
+  {
+    auto branch = out_.block("if (fc::all_lanes({}))", test);
+    print_tanh_of_each(tanh, moderate ? Arguments::moderate : Arguments::small, /*hides=*/true);
+  }
+  auto branch = out_.block("else");
+  print_tanh_of_each(tanh, Arguments::any, /*hides=*/true);
 }
 
 /// Results of the special function unit are waited for together, but not those of all elements:
 /// that would want more registers than there are. Two fragments at a time; three warpgroups leave
 /// room for one.
 void KernelPrinter::print_hold_in_nest(const Cursor& cursor) {
-  constexpr int enough = 200;
-  const int registers = register_split(schedule_).consumer;
   if (cursor.element == "0") return;
-  const bool one = (registers > 0 && registers < enough) || cursor.fragments.back() != "j";
+  const bool one = !has_room() || cursor.fragments.back() != "j";
   out_.line("if ({} == 0{}) fc::hold_order();", cursor.element, one ? "" : " && j % 2 == 0");
 }
 
-/// What stands in a branch: every element of the tile.
-void KernelPrinter::print_tanh_of_each(const Tanh& tanh, Arguments arguments) {
-  const bool any = arguments == Arguments::any;
+/// What stands in a branch: every element of the tile, of which a mask may hide some.
+void KernelPrinter::print_tanh_of_each(const Tanh& tanh, Arguments arguments, bool hides) {
+  const bool held = arguments == Arguments::any;
   Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(tanh.value), scopes, /*braces=*/any || tanh.sum);
-  if (any) print_hold_in_nest(cursor);
-  // The polynomial makes minus infinity of minus infinity itself.
-  const std::string_view which = !any ? "" : tanh.masked ? "_visible" : "_any";
+  const Cursor cursor = open_loops(shape_of(tanh.value), scopes, /*braces=*/held || tanh.sum);
+  if (held) print_hold_in_nest(cursor);
+  // Polynomials make minus infinity of minus infinity themselves.
+  const std::string_view which = arguments == Arguments::small      ? ""
+                                 : arguments == Arguments::moderate ? "_moderate"
+                                 : tanh.masked                      ? "_visible"
+                                                                    : "_any";
   const std::string x = element(tanh.from, cursor),
                     plus = tanh.plus ? element(tanh.plus, cursor) : "";
   const std::string result =
       tanh.times ? fmt::format("fc::evaluate{}_add({}, {}, {})", which, tanh.small, x, plus)
                  : fmt::format("fc::evaluate{}({}, {})", which, tanh.small, x);
-  const std::string value = element(tanh.value, cursor);
-  out_.line("{} = {};", value, tanh.raised ? exponential(cursor, result) : result);
-  if (tanh.sum) out_.line("{} += {};", element(f_[tanh.sum].results[0], cursor), value);
+  out_.line("{} = {};", element(tanh.value, cursor),
+            tanh.raised ? exponential(cursor, result) : result);
+  if (tanh.sum) print_sum_of_tanh(tanh, cursor, hides);
+}
+
+void KernelPrinter::print_sum_of_tanh(const Tanh& tanh, const Cursor& cursor, bool hides) {
+  const std::string value = element(tanh.value, cursor),
+                    sum = element(f_[tanh.sum].results[0], cursor);
+  std::string rounded;
+  if (tanh.rounding && hides)
+    rounded = fmt::format("fc::round_to<{}>({})",
+                          tanh.rounded_to == DType::f16 ? "fc::f16" : "fc::bf16", value);
+  out_.line("{} += {};", sum, rounded.empty() || tanh.apart ? value : rounded);
+  if (!rounded.empty() && tanh.apart)
+    out_.line("{} += {} - {};", element(tanh.rounding, cursor), rounded, value);
 }
 
 }  // namespace flashcore

@@ -181,13 +181,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       // probs = exp2(tanh(t10 * t3), -inf where that is, times 43.28085f plus t16)
       // reduce_sum = reduce_sum(probs, cols), each lane its share
       float t17[1][2] = {};
+      // as rounded where a mask cuts the tile
       if (fc::all_lanes(all_small)) {
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             t10[0][j][e] = fc::exp2(fc::evaluate_add(small, t10[0][j][e], t16[0][(e / 2)]));
-            t17[0][(e / 2)] += t10[0][j][e];
+            t17[0][(e / 2)] += fc::round_to<fc::bf16>(t10[0][j][e]);
           }
         }
       }
@@ -198,26 +199,9 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e) {
             if (e == 0 && j % 2 == 0) fc::hold_order();
             t10[0][j][e] = fc::exp2(fc::evaluate_visible_add(small, t10[0][j][e], t16[0][(e / 2)]));
-            t17[0][(e / 2)] += t10[0][j][e];
+            t17[0][(e / 2)] += fc::round_to<fc::bf16>(t10[0][j][e]);
           }
         }
-      }
-      if (cols_tile_2 < cols_full_begin || cols_tile_2 >= cols_full_end) {
-        // reduce_sum = reduce_sum(cast, cols), each lane its share
-        float t18[1][2] = {};
-        #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t19 = fc::round_to<fc::bf16>(t10[0][j][e]);
-            const float t20 = t19;
-            t18[0][(e / 2)] = t18[0][(e / 2)] + t20;
-          }
-        }
-        // t17 = where(never, t17, t18)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t17[0][e] = t18[0][e];
       }
       // row_sum = add(row_sum, t17)
       #pragma unroll
@@ -240,13 +224,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
         // product = dot(query, transpose(key)), started
-        float t21[1][8][4];
-        fc::pin(t21);
+        float t18[1][8][4];
+        fc::pin(t18);
         fc::open_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t21[0], a, b, false);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t18[0], a, b, false);
         }
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -260,131 +244,96 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         fc::await_products<1>();
-        fc::pin(t21);
+        fc::pin(t18);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        // whether polynomials serve for tanh(t21 * t3)
+        // whether polynomials serve for tanh(t18 * t3)
         const fc::small_tanh small_2 = fc::small_tanh_of(fc::in_place(t3), 43.28085f);
-        float t21_squares[8] = {};
+        float t18_squares[8] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = t21_squares[(e + 0 * 4 + j * 4) % 8];
-            sum = fc::fma(t21[0][j][e], t21[0][j][e], sum);
+            float& sum = t18_squares[(e + 0 * 4 + j * 4) % 8];
+            sum = fc::fma(t18[0][j][e], t18[0][j][e], sum);
           }
         }
         bool all_small_2 = true;
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-          all_small_2 = all_small_2 && fc::is_small(small_2, t21_squares[i]);
-        float t22[1][2];
-        // t22 = neg(row_max)
+          all_small_2 = all_small_2 && fc::is_small(small_2, t18_squares[i]);
+        float t19[1][2];
+        // t19 = neg(row_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t22[0][e] = -0.f;
-        // probs = exp2(tanh(t21 * t3), -inf where that is, times 43.28085f plus t22)
+          t19[0][e] = -0.f;
+        // probs = exp2(tanh(t18 * t3), -inf where that is, times 43.28085f plus t19)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t23[1][2] = {};
+        float t20[1][2] = {};
+        // as rounded where a mask cuts the tile
         if (fc::all_lanes(all_small_2 && !(cols_tile_3 < fc::min(cols_full_begin, cols_tile_2) || cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)))) {
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              t21[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t21[0][j][e], t22[0][(e / 2)]));
-              t23[0][(e / 2)] += t21[0][j][e];
-            }
-          }
-        }
-        else if (fc::all_lanes(all_small_2)) {
-          int t24[1][2];
-          // t24 = add(index(rows), t4)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t24[0][e] = (rows_begin + rows_lane + e * 8) + t4;
-          int t25[1][2];
-          // t25 = sub(t24, 256)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t25[0][e] = t24[0][e] - 256;
-          // t21 = where(logical_and(ge(index(cols), t25), le(index(cols), t24)), t21, -inf)
-          #pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const bool t26 = (j * 8 + (e % 2) * 1) >= (t25[0][(e / 2)] - (cols_begin_5 + cols_lane));
-              const bool t27 = (j * 8 + (e % 2) * 1) <= (t24[0][(e / 2)] - (cols_begin_5 + cols_lane));
-              const bool t28 = t26 && t27;
-              t21[0][j][e] = t28 ? t21[0][j][e] : -fc::infinity();
-            }
-          }
-          #pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              t21[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t21[0][j][e], t22[0][(e / 2)]));
-              t23[0][(e / 2)] += t21[0][j][e];
+              t18[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t18[0][j][e], t19[0][(e / 2)]));
+              t20[0][(e / 2)] += t18[0][j][e];
             }
           }
         }
         else {
           if (cols_tile_3 < fc::min(cols_full_begin, cols_tile_2) || cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-            int t29[1][2];
-            // t29 = add(index(rows), t4)
+            int t21[1][2];
+            // t21 = add(index(rows), t4)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t29[0][e] = (rows_begin + rows_lane + e * 8) + t4;
-            int t30[1][2];
-            // t30 = sub(t29, 256)
+              t21[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+            int t22[1][2];
+            // t22 = sub(t21, 256)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t30[0][e] = t29[0][e] - 256;
-            // t21 = where(logical_and(ge(index(cols), t30), le(index(cols), t29)), t21, -inf)
+              t22[0][e] = t21[0][e] - 256;
+            // t18 = where(logical_and(ge(index(cols), t22), le(index(cols), t21)), t18, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t31 = (j * 8 + (e % 2) * 1) >= (t30[0][(e / 2)] - (cols_begin_5 + cols_lane));
-                const bool t32 = (j * 8 + (e % 2) * 1) <= (t29[0][(e / 2)] - (cols_begin_5 + cols_lane));
-                const bool t33 = t31 && t32;
-                t21[0][j][e] = t33 ? t21[0][j][e] : -fc::infinity();
+                const bool t23 = (j * 8 + (e % 2) * 1) >= (t22[0][(e / 2)] - (cols_begin_5 + cols_lane));
+                const bool t24 = (j * 8 + (e % 2) * 1) <= (t21[0][(e / 2)] - (cols_begin_5 + cols_lane));
+                const bool t25 = t23 && t24;
+                t18[0][j][e] = t25 ? t18[0][j][e] : -fc::infinity();
               }
             }
           }
-          #pragma unroll
-          for (int j = 0; j < 8; ++j) {
+          if (fc::all_lanes(all_small_2)) {
             #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              if (e == 0 && j % 2 == 0) fc::hold_order();
-              t21[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t21[0][j][e], t22[0][(e / 2)]));
-              t23[0][(e / 2)] += t21[0][j][e];
+            for (int j = 0; j < 8; ++j) {
+              #pragma unroll
+              for (int e = 0; e < 4; ++e) {
+                t18[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t18[0][j][e], t19[0][(e / 2)]));
+                t20[0][(e / 2)] += fc::round_to<fc::bf16>(t18[0][j][e]);
+              }
+            }
+          }
+          else {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+              #pragma unroll
+              for (int e = 0; e < 4; ++e) {
+                if (e == 0 && j % 2 == 0) fc::hold_order();
+                t18[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t18[0][j][e], t19[0][(e / 2)]));
+                t20[0][(e / 2)] += fc::round_to<fc::bf16>(t18[0][j][e]);
+              }
             }
           }
         }
-        if (cols_tile_3 < fc::min(cols_full_begin, cols_tile_2) || cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-          // reduce_sum = reduce_sum(cast, cols), each lane its share
-          float t34[1][2] = {};
-          #pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const float t35 = fc::round_to<fc::bf16>(t21[0][j][e]);
-              const float t36 = t35;
-              t34[0][(e / 2)] = t34[0][(e / 2)] + t36;
-            }
-          }
-          // t23 = where(never, t23, t34)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t23[0][e] = t34[0][e];
-        }
-        // row_sum = add(argument, t23)
+        // row_sum = add(argument, t20)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = row_sum[0][e] + t23[0][e];
+          row_sum[0][e] = row_sum[0][e] + t20[0][e];
         fc::await_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -392,7 +341,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // t10_operand: t21 as a left operand
+        // t10_operand: t18 as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
@@ -400,7 +349,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             #pragma unroll
             for (int r = 0; r < 4; ++r)
               t10_operand[i][k][r] =
-                  fc::pack<fc::bf16>(t21[i][2 * k + r / 2][r % 2 * 2], t21[i][2 * k + r / 2][r % 2 * 2 + 1]);
+                  fc::pack<fc::bf16>(t18[i][2 * k + r / 2][r % 2 * 2], t18[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
@@ -431,22 +380,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t37 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t37;
+      const float t26 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t26;
     }
-    float t38[1][8][4];
-    // t38 = cast(mul(out, inverse))
+    float t27[1][8][4];
+    // t27 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t39 = out[0][j][e] * inverse[0][(e / 2)];
-        t38[0][j][e] = t39;
+        const float t28 = out[0][j][e] * inverse[0][(e / 2)];
+        t27[0][j][e] = t28;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t38 in shared memory
+    // t27 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -455,7 +404,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t38[i][j][2 * r], t38[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t27[i][j][2 * r], t27[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
