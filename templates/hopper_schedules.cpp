@@ -253,6 +253,10 @@ Schedule wide(const Look& look) {
   if (look.capped_with_maximum || (look.leaning && (look.looked_up || look.divides)) ||
       (look.score.looks_up && cols == 128))
     cols -= 16;
+  // And branches for both take longer to compile than a second. With 192 columns fewer keys are no
+  // slower, with 160 only beside lookups.
+  if (look.score.caps && look.surveyed && look.d + look.dv > 2 * 160) cols = std::min(cols, 96);
+  if (look.score.caps && look.looked_up) cols = std::min(cols, 112);
   if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);
   Schedule s = tiles(128, cols);
   s.scale_late = !look.masked || look.keys_up_to(2048);

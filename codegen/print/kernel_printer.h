@@ -206,6 +206,7 @@ class KernelPrinter {
   void print_hold_in_nest(const Cursor& cursor);
   std::string print_verdict(const Tanh& tanh, std::string_view what);
   [[nodiscard]] bool has_room() const;
+  [[nodiscard]] bool is_worth_test() const;
   void print_slow_tanh(const Tanh& tanh);
   void print_tanh_of_each(const Tanh& tanh, Arguments arguments, bool hides);
   void print_sum_of_tanh(const Tanh& tanh, const Cursor& cursor, bool hides);
@@ -356,6 +357,7 @@ class KernelPrinter {
   struct GuardedMasks {
     std::string test;                                     ///< whether a mask cuts the tile
     bool many_rounds = false;                             ///< the loop is not one of a single round
+    bool any = false;                                     ///< there are some, guarded or not
     std::map<ir::ValueId, std::vector<std::size_t>> own;  ///< what only a mask needs, by position
     /// Of such a position, that of its mask, or of the landing in front of it.
     std::map<std::size_t, std::size_t> printed_at;

@@ -11,7 +11,9 @@ using namespace ir;
 /// In a loop that is not peeled, finds what only its masks need: that is printed behind the same
 /// test.
 void KernelPrinter::find_guarded_masks(const Op& loop) {
+  const auto& ops = f_[loop.body].ops;
   masks_.many_rounds = !loop.once;
+  masks_.any = std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].masking; });
   if (loop.bounds != 4 && !loop.buffer) return;
   const std::string tile = storage_[f_[loop.body].arguments[0].index];
   if (loop.buffer) {
@@ -21,7 +23,6 @@ void KernelPrinter::find_guarded_masks(const Op& loop) {
   if (!loop.buffer && loop.operands[2] != loop.operands[3])
     masks_.test += fmt::format("{}{} >= {}", masks_.test.empty() ? "" : " || ", tile,
                                scalar(loop.operands[2]));
-  const auto& ops = f_[loop.body].ops;
   for (std::size_t at = 0; at < ops.size(); ++at) {
     const Op& mask = f_[ops[at]];
     if (!mask.masking) continue;

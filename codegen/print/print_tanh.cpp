@@ -191,16 +191,25 @@ bool KernelPrinter::is_made_here(ValueId value) const {
   return value && home_block_[value.index] == block_;
 }
 
+/// Whether tiles may be many. Those that a mask cuts, in a copy of the loop of their own, are one
+/// or two a row, and branches take their time to compile.
+bool KernelPrinter::is_worth_test() const {
+  return !masks_.many_rounds || !masks_.any || !masks_.test.empty();
+}
+
 /// Adds up the squares of a thread's elements, of which one is at most the sum of several:
 /// multiply-adds take half the time of comparisons. A sum of all would be too coarse; eight side by
 /// side wait for each other less.
 void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
-  tanh.squares = names_.unique(label(from) + "_squares");
   tanh.small = names_.unique("small");
-  out_.comment(
-      fmt::format("whether polynomials serve for tanh({} * {})", label(from), factor_of(tanh)));
+  const bool tests = is_worth_test();
+  out_.comment(fmt::format("{} tanh({} * {})",
+                           tests ? "whether polynomials serve for" : "of few tiles,", label(from),
+                           factor_of(tanh)));
   out_.line("const fc::small_tanh {} = fc::small_tanh_of(fc::in_place({}){});", tanh.small,
             factor_of(tanh), tanh.times ? ", " + scalar(tanh.times) : "");
+  if (!tests) return;
+  tanh.squares = names_.unique(label(from) + "_squares");
   out_.line("float {}[{}] = {{}};", tanh.squares, chains_of_squares);
   {
     Writer::Scopes scopes;
@@ -254,14 +263,16 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
         storage_[tanh.rounding.index] = sum;
     }
   }
-  {
-    auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test,
-                             tanh.mask ? fmt::format(" && !({})", masks_.test) : "");
-    print_tanh_of_each(tanh, Arguments::small, /*hides=*/!tanh.mask);
-  }
-  {
+  if (is_worth_test()) {
+    {
+      auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test,
+                               tanh.mask ? fmt::format(" && !({})", masks_.test) : "");
+      print_tanh_of_each(tanh, Arguments::small, /*hides=*/!tanh.mask);
+    }
     auto branch = out_.block("else");
     print_slow_tanh(tanh);
+  } else {
+    print_tanh_of_each(tanh, Arguments::any, /*hides=*/true);
   }
   if (tanh.sum) print_lane_combinations(f_[tanh.sum]);
 }
@@ -275,9 +286,9 @@ bool KernelPrinter::has_room() const {
 }
 
 /// Of scores that are not small; and of tiles that a mask cuts, which take the same polynomial as
-/// others. Where none is cut there is room for a second one.
+/// others. Loops without masks, which most tiles are in, have a second one.
 void KernelPrinter::print_slow_tanh(const Tanh& tanh) {
-  const bool moderate = !tanh.mask && masks_.many_rounds && has_room();
+  const bool moderate = masks_.many_rounds && !masks_.any && has_room();
   if (!tanh.mask && !moderate) return print_tanh_of_each(tanh, Arguments::any, /*hides=*/true);
   const std::string test = moderate ? print_verdict(tanh, "moderate") : tanh.test;
   if (tanh.mask) print_guarded_mask(block_, *tanh.mask);

@@ -336,7 +336,7 @@ def test_nan_in_a_score_stays_one(score):
 
 @pytest.mark.parametrize("lse", [False, True])
 @pytest.mark.parametrize(
-    "target, dtype, score",
+    ("target", "dtype", "score"),
     [
         ("sm_80", "bf16", fc.softcap(20.0)),
         ("sm_90a", "bf16", fc.softcap(20.0)),

@@ -109,6 +109,32 @@ TEST(Math, SmallTanhIsAsCloseAsItSays) {
   EXPECT_EQ(run.y[3], 0);
 }
 
+TEST(Math, ModerateTanhIsAsCloseAsItSays) {
+  SmallRun run;
+  run(small_kernel(R"(
+  if (thread != 0) return;
+  float worst[4] = {};
+  const float k = 1 / 30.f;
+  const fc::small_tanh plain = fc::small_tanh_of(k), capped = fc::small_tanh_of(k, 30.f);
+  const auto note = [&](int i, float found, double expected) {
+    const double error = __builtin_fabs(found / expected - 1);
+    if (error > worst[i]) worst[i] = static_cast<float>(error);
+  };
+  for (float x = 1e-6f; x <= 24.f; x += 1.f / 4099) {
+    const double tanh = __builtin_tanh(static_cast<double>(k) * x);
+    note(0, fc::evaluate_moderate(plain, -x), -tanh);
+    note(1, fc::evaluate_moderate_add(capped, x, 8.f), 30 * tanh + 8);
+    worst[2] += !fc::is_moderate(plain, x * x * 0.999f) + fc::is_moderate(plain, 24.01f * 24.01f);
+  }
+  worst[3] = fc::evaluate_moderate_add(capped, -fc::infinity(), 8.f);
+  fc::store_global<4>(p.y, worst);
+)"));
+  for (const int i : {0, 1}) EXPECT_LE(run.y[static_cast<std::size_t>(i)], 1.4e-6) << i;
+  EXPECT_GT(run.y[0], 5e-7);
+  EXPECT_EQ(run.y[2], 0);
+  EXPECT_EQ(run.y[3], -std::numeric_limits<float>::infinity());
+}
+
 // In double precision, over all exponents: as close as the special function unit is said to be.
 TEST(Math, PolynomialsAreWithinTwoRoundingsOfExp2) {
   SmallRun run;
