@@ -184,7 +184,9 @@ Schedule narrow(const Look& look) {
     share_survey(look, s);
     return s;
   }
-  Schedule s = tiles(look.capped_with_maximum ? 128 : 192, 128);
+  // Beside an LSE what rounding adds to a capped row's sum is summed up apart.
+  const bool two_sums = look.score.caps && look.spec.lse && look.bounded;
+  Schedule s = look.capped_with_maximum ? tiles(128, 128) : tiles(192, two_sums ? 112 : 128);
   s.alternate = !look.ragged;
   persist(look, s);
   share_survey(look, s);
