@@ -190,7 +190,7 @@ Schedule narrow(const Look& look) {
   s.alternate = !look.ragged;
   persist(look, s);
   share_survey(look, s);
-  if (look.surveyed && look.leaning) s.staged_stores = false;
+  if (look.leaning && look.divides) s.staged_stores = false;
   // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a
   // score.
   s.sums_by_products = s.persistent && (look.spec.score.text.empty() ||
