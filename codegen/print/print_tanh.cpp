@@ -109,8 +109,8 @@ void KernelPrinter::find_tanhs(BlockId block) {
 }
 
 /// where(never, s, reduce_sum r), of the sum s of values and the values r as a product takes them;
-/// or where(never, 0, reduce_sum(r - values)). It joins the branches of the tiles that need
-/// it: one more branch behind them costs the other tiles a tenth of their time.
+/// or where(never, 0, reduce_sum(r - values)). It joins the branches of the tiles that need it: one
+/// more branch behind them costs the other tiles a tenth of their time.
 void KernelPrinter::find_rounding(BlockId block, Tanh& tanh) {
   const Op& sum = f_[tanh.sum];
   for (OpId id : f_[block].ops) {
@@ -120,11 +120,15 @@ void KernelPrinter::find_rounding(BlockId block, Tanh& tanh) {
     if (!rounded || rounded->code != OpCode::reduce_sum || rounded->axis != sum.axis ||
         rounded->scope != ReductionScope::lane)
       continue;
+    const auto cast_of = [&](ValueId value) {
+      const Op* op = f_.definition(value);
+      return op && op->code == OpCode::cast ? op : nullptr;
+    };
     const Op* added = f_.definition(rounded->operands[0]);
-    const bool apart = added->code == OpCode::sub && added->operands[1] == tanh.value;
-    const Op* wide = apart ? f_.definition(added->operands[0]) : added;
-    const Op* narrow = wide->code == OpCode::cast ? f_.definition(wide->operands[0]) : nullptr;
-    if (!narrow || narrow->code != OpCode::cast || narrow->operands[0] != tanh.value) continue;
+    const bool apart = added && added->code == OpCode::sub && added->operands[1] == tanh.value;
+    const Op* wide = cast_of(apart ? added->operands[0] : rounded->operands[0]);
+    const Op* narrow = wide ? cast_of(wide->operands[0]) : nullptr;
+    if (!narrow || narrow->operands[0] != tanh.value) continue;
     if (!apart && where.operands[1] != sum.results[0]) continue;
     tanh.rounding = where.results[0];
     tanh.apart = apart;
