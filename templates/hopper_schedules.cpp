@@ -224,9 +224,10 @@ Schedule middle(const Look& look) {
     s.scale_late = true;
     return s;
   }
-  Schedule s = tiles(128, look.capped_with_maximum && !(look.masked && look.bounded) ? 112
-                          : look.looked_up && leaning                                ? 96
-                                                                                     : 128);
+  int cols = 128;
+  if (look.capped_with_maximum && !(look.masked && look.bounded)) cols = 112;
+  if (look.looked_up && leaning) cols = 96;
+  Schedule s = tiles(128, cols);
   // Long between products, a score that looks things up: one warpgroup computes while the other
   // multiplies.
   s.alternate = !look.ragged && (look.score.looks_up || look.looked_up);
@@ -239,10 +240,11 @@ Schedule middle(const Look& look) {
     const bool drawn = look.score.caps && !look.capped_with_maximum && !look.few_tiles_a_row();
     s.peel_masks = look.spec.score.text.empty() || drawn;
     s.descending = look.score.caps;
-    if (look.problem.kv_len > 4096) s.grid_order = GridOrder::tiles_last;
     if (drawn) {
       s.tile_order = TileOrder::counter;
       s.grid_order = GridOrder::sections;
+    } else if (look.problem.kv_len > 4096) {
+      s.grid_order = GridOrder::tiles_last;
     }
   }
   return s;

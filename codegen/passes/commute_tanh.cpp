@@ -80,9 +80,8 @@ class Commutation {
   }
 
   [[nodiscard]] bool hides(const Op& op, ValueId value) const {
-    if (op.code != OpCode::where || op.operands[1] != value) return false;
-    const double* hidden = constant_of(f_, op.operands[2]);
-    return hidden && std::isinf(*hidden) && *hidden < 0 && f_[op.results[0]].type == f_[value].type;
+    return op.code == OpCode::where && op.operands[1] == value &&
+           is_minus_infinity(f_, op.operands[2]) && f_[op.results[0]].type == f_[value].type;
   }
 
   void commute(BlockId block, const Capped& found) {

@@ -1,6 +1,7 @@
 #include "codegen/passes/rewrite.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -204,6 +205,11 @@ std::string unused_buffer_name(const Function& f, const std::string& wanted) {
 const double* constant_of(const Function& f, ValueId value) {
   const Op* op = f.definition(value);
   return op && op->code == OpCode::constant ? &op->number : nullptr;
+}
+
+bool is_minus_infinity(const Function& f, ValueId value) {
+  const double* number = constant_of(f, value);
+  return number && std::isinf(*number) && *number < 0;
 }
 
 bool is_positive(const Function& f, ValueId value) {

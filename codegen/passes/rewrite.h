@@ -60,6 +60,9 @@ ir::Op& yield_of(ir::Function& f, const ir::Op& loop);
 /// The number a value is known to be, if it is a constant.
 const double* constant_of(const ir::Function& f, ir::ValueId value);
 
+/// Whether a value is the constant minus infinity, which masks put in the place of what they hide.
+bool is_minus_infinity(const ir::Function& f, ir::ValueId value);
+
 /// Whether a scalar is known to be above zero: a promise of a parameter, or made of such.
 bool is_positive(const ir::Function& f, ir::ValueId value);
 

@@ -13,7 +13,6 @@
 // that reaches an f32 output, as in a log-sum-exp, stays exact: what rounding adds to it is then
 // summed up apart, for the division alone.
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -56,9 +55,7 @@ class WeightRounding {
 
   /// What hides scores; nothing is rounded where nothing can be hidden.
   [[nodiscard]] bool hides(const Op& op) const {
-    if (op.code != OpCode::where) return false;
-    const double* hidden = constant_of(f_, op.operands[2]);
-    return hidden && std::isinf(*hidden) && *hidden < 0;
+    return op.code == OpCode::where && is_minus_infinity(f_, op.operands[2]);
   }
 
   [[nodiscard]] bool hides_weights(OpId loop) const {

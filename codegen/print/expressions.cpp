@@ -183,8 +183,7 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
     case OpCode::reciprocal:
       return fmt::format("fc::reciprocal({})", x[0]);
     case OpCode::cast:
-      if (is_half(to))
-        return fmt::format("fc::round_to<{}>({})", to == DType::f16 ? "fc::f16" : "fc::bf16", x[0]);
+      if (is_half(to)) return fmt::format("fc::round_to<{}>({})", element_type(to), x[0]);
       if (is_half(from)) return x[0];
       return fmt::format("static_cast<{}>({})", to == DType::i32 ? "int" : "float", x[0]);
     case OpCode::gather:

@@ -180,10 +180,15 @@ class KernelPrinter {
   struct Tanh {
     ir::ValueId from, factor, value, times, plus;
     bool masked = false, raised = false;
-    ir::OpId sum;          ///< adds up the values of a row
-    ir::ValueId rounding;  ///< chooses, where a mask cuts the tile, values as rounded
-    DType rounded_to{};
-    bool apart = false;               ///< what rounding adds is summed up beside the values
+    ir::OpId sum;  ///< adds up the values of a row
+    /// Where a mask cuts the tile, the sum of values as rounded in the place of that one; `apart`:
+    /// beside it, of what rounding adds.
+    struct Rounding {
+      ir::ValueId sum;
+      DType to;
+      bool apart;
+    };
+    std::optional<Rounding> rounding;
     ir::ValueId raw;                  ///< `from` before a mask hides some of it
     std::optional<std::size_t> mask;  ///< where that mask stands, if it is printed in the branches
     /// The polynomials, the sums of squares that say whether they serve, and whether the first of
@@ -195,7 +200,6 @@ class KernelPrinter {
   [[nodiscard]] bool is_local_of_mask(ir::BlockId block, ir::ValueId value) const;
   [[nodiscard]] bool keeps_hidden(const ir::Op& where, const Tanh& tanh) const;
   [[nodiscard]] const ir::Op* only_reader(ir::BlockId block, ir::ValueId value) const;
-  [[nodiscard]] bool is_minus_infinity(ir::ValueId value) const;
   [[nodiscard]] bool is_made_here(ir::ValueId value) const;
   std::string factor_of(const Tanh& tanh);
   void print_tests_of_tanhs();
@@ -206,7 +210,7 @@ class KernelPrinter {
   void print_hold_in_nest(const Cursor& cursor);
   std::string print_verdict(const Tanh& tanh, std::string_view what);
   [[nodiscard]] bool has_room() const;
-  [[nodiscard]] bool is_worth_test() const;
+  [[nodiscard]] bool has_branches() const;
   void print_slow_tanh(const Tanh& tanh);
   void print_tanh_of_each(const Tanh& tanh, Arguments arguments, bool hides);
   void print_sum_of_tanh(const Tanh& tanh, const Cursor& cursor, bool hides);
@@ -357,7 +361,7 @@ class KernelPrinter {
   struct GuardedMasks {
     std::string test;                                     ///< whether a mask cuts the tile
     bool many_rounds = false;                             ///< the loop is not one of a single round
-    bool any = false;                                     ///< there are some, guarded or not
+    bool exist = false;                                   ///< guarded or not
     std::map<ir::ValueId, std::vector<std::size_t>> own;  ///< what only a mask needs, by position
     /// Of such a position, that of its mask, or of the landing in front of it.
     std::map<std::size_t, std::size_t> printed_at;

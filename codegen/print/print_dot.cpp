@@ -91,7 +91,7 @@ void KernelPrinter::print_dot(const Op& op) {
   const AxisLayout inner_layout = cuts_sum ? f_[left].home.axes[1] : AxisLayout{};
   const std::string first = warp_base(inner_layout);
   const int steps = f_[f_[left].type.axes[1]].tile / 16 / inner_layout.warps;
-  const std::string type = f_[left].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
+  const std::string_view type = element_type(f_[left].type.dtype);
   const bool left_in_registers = f_[left].home.space == Space::operand;
 
   std::string text = fmt::format("dot({}, {})", label(left), label(op.operands[1]));

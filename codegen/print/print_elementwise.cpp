@@ -385,7 +385,7 @@ void KernelPrinter::start_pack(const Op& op) {
 void KernelPrinter::pack_elements(const Op& op) {
   const ValueId value = op.results[0], from = op.operands[0];
   const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
-  const std::string type = f_[value].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
+  const std::string_view type = element_type(f_[value].type.dtype);
   const std::string x = storage_[from.index];
   const auto [first, end] = in_strip(columns.fragments / 2);
   auto i = out_.unrolled("i", rows.fragments, false);

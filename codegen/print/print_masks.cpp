@@ -13,7 +13,7 @@ using namespace ir;
 void KernelPrinter::find_guarded_masks(const Op& loop) {
   const auto& ops = f_[loop.body].ops;
   masks_.many_rounds = !loop.once;
-  masks_.any = std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].masking; });
+  masks_.exist = std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].masking; });
   if (loop.bounds != 4 && !loop.buffer) return;
   const std::string tile = storage_[f_[loop.body].arguments[0].index];
   if (loop.buffer) {

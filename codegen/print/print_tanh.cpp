@@ -1,12 +1,12 @@
 // The hyperbolic tangent of a tile. It takes two results of the special function unit, which
 // softmax needs itself; where all arguments of a warp are small, as those of capped scores are, a
-// polynomial takes their place. What stands around the tanh joins it: a factor in front, the
-// `where` that keeps what a mask has hidden, and a product with a scalar and a sum with a row's
-// value behind, so that a small one costs three instructions more than no cap at all. So do the
-// exponential of that and the sum of a row: the special function unit works beside the polynomial
-// then, which a branch that ended before it would keep apart.
+// polynomial takes their place, and one of higher degree where they are moderate. What stands
+// around the tanh joins it: a factor in front, the `where` that keeps what a mask has hidden, and a
+// product with a scalar and a sum with a row's value behind, so that a small one costs three
+// instructions more than no cap at all. So do the exponential of that and the sum of a row: the
+// special function unit works beside the polynomial then, which a branch that ended before it would
+// keep apart.
 #include <algorithm>
-#include <cmath>
 
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/rewrite.h"
@@ -91,7 +91,7 @@ void KernelPrinter::find_tanhs(BlockId block) {
     // no tanh.
     const Op* mask = f_.definition(tanh.from);
     const bool hides = tanh.masked && (!tanh.factor || is_positive(f_, tanh.factor)) && mask &&
-                       mask->code == OpCode::where && is_minus_infinity(mask->operands[2]) &&
+                       mask->code == OpCode::where && is_minus_infinity(f_, mask->operands[2]) &&
                        !is_local_of_mask(block, mask->operands[1]);
     tanh.raw = hides ? mask->operands[1] : tanh.from;
     // Two copies for small ones, so that tiles no mask cuts have one without: worth it where rounds
@@ -130,9 +130,7 @@ void KernelPrinter::find_rounding(BlockId block, Tanh& tanh) {
     const Op* narrow = wide ? cast_of(wide->operands[0]) : nullptr;
     if (!narrow || narrow->operands[0] != tanh.value) continue;
     if (!apart && where.operands[1] != sum.results[0]) continue;
-    tanh.rounding = where.results[0];
-    tanh.apart = apart;
-    tanh.rounded_to = f_[narrow->results[0]].type.dtype;
+    tanh.rounding = {where.results[0], f_[narrow->results[0]].type.dtype, apart};
     folded_.insert(where.results[0]);
     return;
   }
@@ -142,11 +140,6 @@ bool KernelPrinter::joins_tanh(ValueId mask) const {
   return std::any_of(tanhs_.begin(), tanhs_.end(), [&](const auto& known) {
     return known.second.mask && known.second.from == mask;
   });
-}
-
-bool KernelPrinter::is_minus_infinity(ValueId value) const {
-  const double* number = constant_of(f_, value);
-  return number && std::isinf(*number) && *number < 0;
 }
 
 /// What a mask reads that is printed later than it stands, but for what it hides a part of, in
@@ -173,11 +166,11 @@ bool KernelPrinter::is_local_of_mask(BlockId block, ValueId value) const {
 /// where(x != -inf, tanh, -inf), of the x that the tanh is of.
 bool KernelPrinter::keeps_hidden(const Op& where, const Tanh& tanh) const {
   if (where.code != OpCode::where || where.masking || where.operands[1] != tanh.value ||
-      !is_minus_infinity(where.operands[2]))
+      !is_minus_infinity(f_, where.operands[2]))
     return false;
   const Op* seen = f_.definition(where.operands[0]);
   return seen && seen->code == OpCode::ne && seen->operands[0] == tanh.from &&
-         is_minus_infinity(seen->operands[1]) && uses_[where.operands[0].index] == 1;
+         is_minus_infinity(f_, seen->operands[1]) && uses_[where.operands[0].index] == 1;
 }
 
 /// Prints the tests whose scores are there, and will be for the next op of the block at the latest:
@@ -195,10 +188,11 @@ bool KernelPrinter::is_made_here(ValueId value) const {
   return value && home_block_[value.index] == block_;
 }
 
-/// Whether tiles may be many. Those that a mask cuts, in a copy of the loop of their own, are one
-/// or two a row, and branches take their time to compile.
-bool KernelPrinter::is_worth_test() const {
-  return !masks_.many_rounds || !masks_.any || !masks_.test.empty();
+/// Whether there are branches to test for. Tiles that a mask cuts, in a copy of the loop of their
+/// own, are one or two a row, and branches take their time to compile.
+bool KernelPrinter::has_branches() const {
+  const bool own_copy = masks_.many_rounds && masks_.exist && masks_.test.empty();
+  return !own_copy;
 }
 
 /// Adds up the squares of a thread's elements, of which one is at most the sum of several:
@@ -206,7 +200,7 @@ bool KernelPrinter::is_worth_test() const {
 /// side wait for each other less.
 void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
   tanh.small = names_.unique("small");
-  const bool tests = is_worth_test();
+  const bool tests = has_branches();
   out_.comment(fmt::format("{} tanh({} * {})",
                            tests ? "whether polynomials serve for" : "of few tiles,", label(from),
                            factor_of(tanh)));
@@ -259,15 +253,15 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
     out_.comment(reduction_text(f_[tanh.sum]));
     const std::string sum = declare(f_[tanh.sum].results[0], true);
     if (tanh.rounding) {
-      out_.comment(tanh.apart ? "and what rounding adds where a mask cuts the tile"
-                              : "as rounded where a mask cuts the tile");
-      if (tanh.apart)
-        declare(tanh.rounding, true);
+      out_.comment(tanh.rounding->apart ? "and what rounding adds where a mask cuts the tile"
+                                        : "as rounded where a mask cuts the tile");
+      if (tanh.rounding->apart)
+        declare(tanh.rounding->sum, true);
       else
-        storage_[tanh.rounding.index] = sum;
+        storage_[tanh.rounding->sum.index] = sum;
     }
   }
-  if (is_worth_test()) {
+  if (has_branches()) {
     {
       auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test,
                                tanh.mask ? fmt::format(" && !({})", masks_.test) : "");
@@ -281,8 +275,8 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
   if (tanh.sum) print_lane_combinations(f_[tanh.sum]);
 }
 
-/// Whether registers are as many as two warpgroups have. Three leave no room for more than is
-/// needed.
+/// Whether a thread has as many registers as beside one other warpgroup; beside two there are none
+/// to spare.
 bool KernelPrinter::has_room() const {
   constexpr int enough = 200;
   const int registers = register_split(schedule_).consumer;
@@ -292,7 +286,7 @@ bool KernelPrinter::has_room() const {
 /// Of scores that are not small; and of tiles that a mask cuts, which take the same polynomial as
 /// others. Loops without masks, which most tiles are in, have a second one.
 void KernelPrinter::print_slow_tanh(const Tanh& tanh) {
-  const bool moderate = masks_.many_rounds && !masks_.any && has_room();
+  const bool moderate = masks_.many_rounds && !masks_.exist && has_room();
   if (!tanh.mask && !moderate) return print_tanh_of_each(tanh, Arguments::any, /*hides=*/true);
   const std::string test = moderate ? print_verdict(tanh, "moderate") : tanh.test;
   if (tanh.mask) print_guarded_mask(block_, *tanh.mask);
@@ -337,13 +331,12 @@ void KernelPrinter::print_tanh_of_each(const Tanh& tanh, Arguments arguments, bo
 void KernelPrinter::print_sum_of_tanh(const Tanh& tanh, const Cursor& cursor, bool hides) {
   const std::string value = element(tanh.value, cursor),
                     sum = element(f_[tanh.sum].results[0], cursor);
-  std::string rounded;
-  if (tanh.rounding && hides)
-    rounded = fmt::format("fc::round_to<{}>({})",
-                          tanh.rounded_to == DType::f16 ? "fc::f16" : "fc::bf16", value);
-  out_.line("{} += {};", sum, rounded.empty() || tanh.apart ? value : rounded);
-  if (!rounded.empty() && tanh.apart)
-    out_.line("{} += {} - {};", element(tanh.rounding, cursor), rounded, value);
+  const bool rounds = tanh.rounding && hides;
+  const std::string rounded =
+      rounds ? fmt::format("fc::round_to<{}>({})", element_type(tanh.rounding->to), value) : "";
+  out_.line("{} += {};", sum, rounds && !tanh.rounding->apart ? rounded : value);
+  if (rounds && tanh.rounding->apart)
+    out_.line("{} += {} - {};", element(tanh.rounding->sum, cursor), rounded, value);
 }
 
 }  // namespace flashcore

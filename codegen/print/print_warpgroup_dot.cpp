@@ -31,7 +31,7 @@ void KernelPrinter::print_warpgroup_dot(const Op& op) {
   const SharedOperand b = shared_operand(op.operands[1], /*in_place=*/false);
   const SharedOperand a =
       left_in_registers ? SharedOperand{} : shared_operand(left, /*in_place=*/false);
-  const std::string type = f_[left].type.dtype == DType::f16 ? "fc::f16" : "fc::bf16";
+  const std::string_view type = element_type(f_[left].type.dtype);
   const int terms = f_[f_[left].type.axes[1]].tile, columns = f_[f_[value].type.axes[1]].tile;
 
   out_.line("fc::pin({});", d);
