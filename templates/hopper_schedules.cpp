@@ -1,6 +1,5 @@
-// Chosen by measurement on one H200 for head_dim 64, 128 and 256, full and causal, 512 to 16384
-// keys; by the same rules for what lies between. docs/performance.md has the figures, and what was
-// tried besides.
+// Chosen by measurement on one H200, 512 to 16384 keys: for head_dim 64, 128 and 256 first, then
+// for what lies between. docs/performance_hopper.md has the figures, and what was tried besides.
 #include "templates/hopper_schedules.h"
 
 #include <algorithm>
@@ -64,10 +63,12 @@ struct Look {
   const AttentionSpec& spec;
   const AttentionProblem& problem;
   int d = padded(spec.head_dim), dv = padded(spec.value_dim());
+  int widest = std::max(d, dv);
   bool masked = !spec.mask.is_full();
+  bool plain = spec.score.text.empty();
   ScoreLook score = look_at_score(spec);
   /// By what is made of positions, as ALiBi is: a row's part of it takes registers.
-  bool leaning = !spec.score.text.empty() && !score.caps && !score.looks_up;
+  bool leaning = !plain && !score.caps && !score.looks_up;
   /// Exponentials of capped scores span more than f16 holds, so that the maximum is kept besides.
   bool capped_with_maximum = score.caps && spec.dtype == DType::f16;
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
@@ -84,6 +85,8 @@ struct Look {
   bool divides = spec.mask.text.find("//") != std::string::npos;  ///< as chunks do
   /// A row sees some tiles of many.
   [[nodiscard]] bool few_tiles_a_row() const { return looked_up || several; }
+  /// A score by positions in sequences asks for the places of both.
+  [[nodiscard]] bool in_sequences() const { return leaning && ragged; }
   [[nodiscard]] bool keys_up_to(std::int64_t length) const {
     return problem.kv_len > 0 && problem.kv_len <= length;
   }
@@ -161,21 +164,39 @@ Schedule alone(const Look& look) {
     s.peel_masks = s.scale_late = s.lazy_scaling = true;
     s.descending = false;
   }
-  if (std::max(look.d, look.dv) > 64) s.stages = 1;
+  if (look.widest > 64) s.stages = 1;
   return s;
+}
+
+/// Persistent blocks draw their tiles, those of few heads after each other.
+void draw_tiles(Schedule& s) {
+  if (!s.persistent) return;
+  s.tile_order = TileOrder::counter;
+  s.grid_order = GridOrder::sections;
+}
+
+/// Whether the last keys of a full mask have a copy of the loop of their own, so that nothing is
+/// tested in the others: worth it where sequences differ, and by what ptxas then makes of the loop
+/// elsewhere. Capped ones take too long to compile for what they gain, but for those that keep a
+/// maximum.
+bool parts_full_tiles(const Look& look) {
+  if (look.masked || look.score.looks_up) return false;
+  if (look.ragged) return look.plain && look.widest != 144;
+  if (look.widest == 128) return !look.score.caps || look.capped_with_maximum;
+  return (look.widest == 160 || look.widest == 192 || look.widest == 224) && !look.score.caps;
 }
 
 /// The softmax of 64 columns hides little, so three warpgroups share a multiprocessor; a mask of
 /// few tiles is better served by three small blocks than by one.
 Schedule narrow(const Look& look) {
-  const bool plain = look.spec.score.text.empty();
-  if (look.spec.packed() && plain && look.bounded && look.keys_up_to(look.masked ? 4096 : 1536))
+  if (look.spec.packed() && look.plain && look.bounded &&
+      look.keys_up_to(look.masked ? 4096 : 1536))
     return alone(look);
-  const bool short_rows = look.keys_up_to(plain && look.may_persist ? 1536 : 2048);
+  const bool short_rows = look.keys_up_to(look.plain && look.may_persist ? 1536 : 2048);
   if (look.masked && (short_rows || look.few_tiles_a_row())) {
     const bool short_padded =
         look.spec.q_lens && look.spec.mask.tensors.empty() && look.keys_up_to(768);
-    if (plain && (look.bounded || short_padded)) return alone(look);
+    if (look.plain && (look.bounded || short_padded)) return alone(look);
     const bool long_parts = look.looked_up && !look.several && look.problem.kv_len > 8192;
     Schedule s = tiles(64, long_parts ? 128 : 64);
     s.blocks_per_processor = long_parts ? 2 : 3;
@@ -186,46 +207,83 @@ Schedule narrow(const Look& look) {
   }
   // Beside an LSE what rounding adds to a capped row's sum is summed up apart.
   const bool two_sums = look.score.caps && look.spec.lse && look.bounded;
-  Schedule s = look.capped_with_maximum ? tiles(128, 128) : tiles(192, two_sums ? 112 : 128);
+  Schedule s = look.capped_with_maximum ? tiles(128, 128)
+               : look.in_sequences()    ? tiles(192, 96)
+                                        : tiles(192, two_sums ? 112 : 128);
   s.alternate = !look.ragged;
   persist(look, s);
   share_survey(look, s);
   if (look.leaning && look.divides) s.staged_stores = false;
   // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a
   // score.
-  s.sums_by_products = s.persistent && (look.spec.score.text.empty() ||
-                                        (look.score.caps && !look.capped_with_maximum));
+  s.sums_by_products =
+      s.persistent && (look.plain || (look.score.caps && !look.capped_with_maximum));
+  s.peel_masks = parts_full_tiles(look);
   if (look.masked && s.persistent) {
     s.descending = !look.score.caps;
     // Drawn, tiles of few heads at a time are dealt out evenly; in rounds those of all heads are.
-    const bool draws = look.keys_up_to(4096);
-    s.tile_order = draws ? TileOrder::counter : TileOrder::rounds;
-    s.grid_order = draws ? GridOrder::sections : GridOrder::tiles_last;
+    s.grid_order = GridOrder::tiles_last;
+    if (look.keys_up_to(4096)) draw_tiles(s);
+    if (look.plain) {
+      s.peel_masks = true;
+      s.staged_stores = false;
+      if (!look.keys_up_to(4096)) s.reduction_chains = 2;
+    }
+  }
+  return s;
+}
+
+/// Warpgroups take turns: three, where keys are many and there are registers for a score; two where
+/// a mask leaves few keys, and for what asks for more.
+Schedule between(const Look& look) {
+  const bool caps = look.score.caps;
+  const bool room = look.masked ? look.widest <= 96 && look.bounded && !caps
+                                : !caps || !(look.capped_with_maximum || look.spec.lse);
+  const bool few = look.keys_up_to(1536) || look.few_tiles_a_row();
+  Schedule s = tiles(128, 128);
+  if (room && !few && !look.score.looks_up) {
+    s = tiles(192, look.widest > 96 || look.in_sequences() ? 80 : look.widest > 80 ? 96 : 112);
+  } else if (look.looked_up && look.leaning) {
+    s.tiles["cols"] = 96;
+  } else if (look.capped_with_maximum && !(look.masked && look.bounded)) {
+    s.tiles["cols"] = look.widest <= 96 ? 112 : 96;
+  }
+  s.alternate = true;
+  persist(look, s);
+  share_survey(look, s);
+  s.peel_masks = parts_full_tiles(look);
+  if (!look.masked) return s;
+  if (s.has_next_tiles()) s.staged_stores = false;
+  if (s.persistent) {
+    s.peel_masks = look.plain;
+    s.descending = look.score.caps;
+    s.grid_order = GridOrder::tiles_last;
+    if (look.score.caps || look.few_tiles_a_row() || look.keys_up_to(4096)) draw_tiles(s);
   }
   return s;
 }
 
 Schedule middle(const Look& look) {
   const bool leaning = look.leaning && !look.several && !look.ragged;
-  if (look.looked_up &&
-      (look.several || look.ragged || (!look.spec.score.text.empty() && !leaning))) {
+  if (look.looked_up && (look.several || look.ragged || (!look.plain && !leaning))) {
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 2;
     share_survey(look, s);
     return s;
   }
-  if (look.spec.packed() && look.spec.score.text.empty() && look.bounded && look.keys_up_to(1024))
-    return alone(look);
-  const bool widest = look.d == 128 && look.dv == 128;
-  if (widest && !look.masked && !look.capped_with_maximum && look.problem.kv_len >= 8192 &&
-      look.may_persist) {
+  if (look.spec.packed() && look.plain && look.bounded && look.keys_up_to(1024)) return alone(look);
+  if (look.widest <= 112) return between(look);
+  const bool parts = parts_full_tiles(look);
+  // Else many keys are worth a tile that leaves no room for an output beside the query.
+  if (!look.masked && !parts && look.may_persist && look.d == look.dv &&
+      look.problem.kv_len >= 8192) {
     Schedule s = tiles(128, 144);
     persist(look, s);
     s.scale_late = true;
     return s;
   }
   int cols = 128;
-  if (look.capped_with_maximum && !(look.masked && look.bounded)) cols = 112;
+  if (look.capped_with_maximum && (look.masked ? !look.bounded : look.ragged)) cols = 112;
   if (look.looked_up && leaning) cols = 96;
   Schedule s = tiles(128, cols);
   // Long between products, a score that looks things up: one warpgroup computes while the other
@@ -233,16 +291,21 @@ Schedule middle(const Look& look) {
   s.alternate = !look.ragged && (look.score.looks_up || look.looked_up);
   persist(look, s);
   share_survey(look, s);
+  if (parts) {
+    s.peel_masks = true;
+    s.staged_stores = false;
+    if (s.persistent) s.tile_order = TileOrder::counter;
+  }
   if (look.masked && s.has_next_tiles()) s.staged_stores = false;
   if (look.masked && s.persistent) {
     // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones
     // first.
     const bool drawn = look.score.caps && !look.capped_with_maximum && !look.few_tiles_a_row();
-    s.peel_masks = look.spec.score.text.empty() || drawn;
+    s.peel_masks = look.plain;
     s.descending = look.score.caps;
     if (drawn) {
-      s.tile_order = TileOrder::counter;
-      s.grid_order = GridOrder::sections;
+      s.alternate = s.alternate || look.spec.lse || look.keys_up_to(2048);
+      draw_tiles(s);
     } else if (look.problem.kv_len > 4096) {
       s.grid_order = GridOrder::tiles_last;
     }
@@ -255,12 +318,15 @@ Schedule wide(const Look& look) {
   int cols = look.d + look.dv > 2 * 192 ? 80 : look.d + look.dv > 2 * 160 ? 112 : 128;
   // Scores want registers: beside a mask that is tested tile by tile, and of the widest tiles.
   if (look.capped_with_maximum || (look.leaning && (look.looked_up || look.divides)) ||
-      (look.score.looks_up && cols == 128))
+      (look.score.looks_up && look.widest < 192))
     cols -= 16;
-  // And branches for both take longer to compile than a second. With 192 columns fewer keys are no
-  // slower, with 160 only beside lookups.
-  if (look.score.caps && look.surveyed && look.d + look.dv > 2 * 160) cols = std::min(cols, 96);
-  if (look.score.caps && look.looked_up) cols = std::min(cols, 112);
+  if ((look.capped_with_maximum && look.widest > 144) || (look.score.looks_up && look.several))
+    cols = std::min(cols, 96);
+  // And branches for both take longer to compile than a second. Fewer keys are no slower then, but
+  // for prefixes up to 160 columns.
+  const bool looks_twice = look.surveyed && (look.score.caps || look.score.looks_up);
+  if (looks_twice && (look.looked_up || look.widest > 160))
+    cols = std::min(cols, look.widest > 192 && look.score.caps ? 64 : 96);
   if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);
   Schedule s = tiles(128, cols);
   s.scale_late = !look.masked || look.keys_up_to(2048);
@@ -273,6 +339,15 @@ Schedule wide(const Look& look) {
     s.descending = false;
     if (!look.keys_up_to(3072)) s.grid_order = GridOrder::tiles_last;
   }
+  s.peel_masks = parts_full_tiles(look);
+  // Below 192 columns all scores wait long enough between products for turns, behind that caps do;
+  // a maximum beside a cap leaves no registers for them there.
+  const bool narrower = look.widest < 192;
+  if (look.score.looks_up || (look.capped_with_maximum && look.widest < 176)) return s;
+  s.alternate = look.score.caps || (narrower && !look.ragged);
+  const bool draws =
+      narrower ? !look.masked || look.keys_up_to(4096) : look.masked && look.score.caps;
+  if (draws || look.few_tiles_a_row()) draw_tiles(s);
   return s;
 }
 
@@ -282,8 +357,7 @@ Schedule wide(const Look& look) {
 void share_keys(const Look& look, Schedule& s) {
   if (!look.may_persist) return;
   const std::int64_t all = 2 * look.blocks_of(64);
-  if (std::max(look.d, look.dv) > 64 || all > 2 * multiprocessors ||
-      look.problem.kv_len < 4 * s.tiles["cols"])
+  if (look.widest > 64 || all > 2 * multiprocessors || look.problem.kv_len < 4 * s.tiles["cols"])
     return;
   s.loop_blocks = 2;
   if (all > multiprocessors) s.blocks_per_processor = 2;
@@ -303,12 +377,11 @@ Schedule small(const Look& look) {
 
 Schedule hopper_schedule(const AttentionSpec& spec, const AttentionProblem& problem) {
   const Look look{spec, problem};
-  const int dim = std::max(look.d, look.dv);
   const bool few = problem.q_len > 0 && look.blocks_of(128) < multiprocessors;
-  Schedule s = few          ? small(look)
-               : dim <= 64  ? narrow(look)
-               : dim <= 128 ? middle(look)
-                            : wide(look);
+  Schedule s = few                  ? small(look)
+               : look.widest <= 64  ? narrow(look)
+               : look.widest <= 128 ? middle(look)
+                                    : wide(look);
   while (tile_bytes(look, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
   s.last_tiles_first = look.masked;
   return s;

@@ -141,7 +141,7 @@ class KernelPrinter {
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
 
   // print_masks.cpp: what stands behind a test of the tile
-  void find_guarded_masks(const ir::Op& loop);
+  void find_guarded_masks(const ir::Op& loop, bool behind_first);
   void begin_lookups_early(ir::BlockId block, std::size_t mask, std::vector<std::size_t>& own);
   void print_early_lookups();
   void print_guarded_mask(ir::BlockId block, std::size_t position);
@@ -191,6 +191,7 @@ class KernelPrinter {
     std::optional<Rounding> rounding;
     ir::ValueId raw;                  ///< `from` before a mask hides some of it
     std::optional<std::size_t> mask;  ///< where that mask stands, if it is printed in the branches
+    bool few_cut = false;             ///< the mask cuts a tile or none
     /// The polynomials, the sums of squares that say whether they serve, and whether the first of
     /// them does; empty until printed.
     std::string small, squares, test;
@@ -360,7 +361,9 @@ class KernelPrinter {
   /// The masks of a loop that is not peeled, whose own operations stand behind a test of the tile.
   struct GuardedMasks {
     std::string test;                                     ///< whether a mask cuts the tile
+    bool first_round = false;                             ///< of a loop whose others stand behind
     bool many_rounds = false;                             ///< the loop is not one of a single round
+    bool at_start = false;  ///< cut tiles are next to a first round, which stands apart
     bool exist = false;                                   ///< guarded or not
     std::map<ir::ValueId, std::vector<std::size_t>> own;  ///< what only a mask needs, by position
     /// Of such a position, that of its mask, or of the landing in front of it.

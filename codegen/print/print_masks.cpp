@@ -9,9 +9,10 @@ namespace flashcore {
 using namespace ir;
 
 /// In a loop that is not peeled, finds what only its masks need: that is printed behind the same
-/// test.
-void KernelPrinter::find_guarded_masks(const Op& loop) {
+/// test. `behind_first`: the loop goes on from a round that stands apart.
+void KernelPrinter::find_guarded_masks(const Op& loop, bool behind_first) {
   const auto& ops = f_[loop.body].ops;
+  masks_.first_round = loop.once;
   masks_.many_rounds = !loop.once;
   masks_.exist = std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].masking; });
   if (loop.bounds != 4 && !loop.buffer) return;
@@ -23,6 +24,11 @@ void KernelPrinter::find_guarded_masks(const Op& loop) {
   if (!loop.buffer && loop.operands[2] != loop.operands[3])
     masks_.test += fmt::format("{}{} >= {}", masks_.test.empty() ? "" : " || ", tile,
                                scalar(loop.operands[2]));
+  if (behind_first && !loop.buffer) {
+    const bool below = loop.operands[0] != loop.operands[1],
+               above = loop.operands[2] != loop.operands[3];
+    masks_.at_start = loop.descending ? above && !below : below && !above;
+  }
   for (std::size_t at = 0; at < ops.size(); ++at) {
     const Op& mask = f_[ops[at]];
     if (!mask.masking) continue;

@@ -102,6 +102,9 @@ void KernelPrinter::find_tanhs(BlockId block) {
         shape_of(tanh.raw) == shape_of(tanh.from)) {
       tanh.mask = made_at.at(tanh.from);
       keep_operands_of_mask(block, *tanh.mask, made_at.at(tanh.value));
+      // In tiles as wide as high a mask at the start cuts the first round's and one more at most.
+      const auto& axes = f_[tanh.value].type.axes;
+      tanh.few_cut = masks_.at_start && has_room() && f_[axes[1]].tile >= f_[axes[0]].tile;
     }
     if (tanh.sum && (tanh.mask || !masks_.many_rounds)) find_rounding(block, tanh);
     tanhs_.insert_or_assign(tanh.value, tanh);
@@ -197,7 +200,7 @@ bool KernelPrinter::has_branches() const {
 
 /// Adds up the squares of a thread's elements, of which one is at most the sum of several:
 /// multiply-adds take half the time of comparisons. A sum of all would be too coarse; eight side by
-/// side wait for each other less.
+/// side wait for each other less. Where a mask cuts few tiles, those pass for large ones.
 void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
   tanh.small = names_.unique("small");
   const bool tests = has_branches();
@@ -208,7 +211,8 @@ void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
             factor_of(tanh), tanh.times ? ", " + scalar(tanh.times) : "");
   if (!tests) return;
   tanh.squares = names_.unique(label(from) + "_squares");
-  out_.line("float {}[{}] = {{}};", tanh.squares, chains_of_squares);
+  out_.line("float {}[{}] = {{{}}};", tanh.squares, chains_of_squares,
+            tanh.few_cut ? masks_.test + " ? fc::infinity() : 0.f" : "");
   {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape_of(from), scopes, /*braces=*/true);
@@ -264,7 +268,7 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
   if (has_branches()) {
     {
       auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test,
-                               tanh.mask ? fmt::format(" && !({})", masks_.test) : "");
+                               tanh.mask && !tanh.few_cut ? fmt::format(" && !({})", masks_.test) : "");
       print_tanh_of_each(tanh, Arguments::small, /*hides=*/!tanh.mask);
     }
     auto branch = out_.block("else");
@@ -284,17 +288,19 @@ bool KernelPrinter::has_room() const {
 }
 
 /// Of scores that are not small; and of tiles that a mask cuts, which take the same polynomial as
-/// others. Loops without masks, which most tiles are in, have a second one.
+/// others, or, where they are few, none. Then, and where no mask is, there is a second polynomial.
 void KernelPrinter::print_slow_tanh(const Tanh& tanh) {
-  const bool moderate = masks_.many_rounds && !masks_.exist && has_room();
+  const bool moderate = masks_.many_rounds && (tanh.few_cut || !masks_.exist) && has_room();
   if (!tanh.mask && !moderate) return print_tanh_of_each(tanh, Arguments::any, /*hides=*/true);
   const std::string test = moderate ? print_verdict(tanh, "moderate") : tanh.test;
-  if (tanh.mask) print_guarded_mask(block_, *tanh.mask);
+  if (tanh.mask && !tanh.few_cut) print_guarded_mask(block_, *tanh.mask);
   {
     auto branch = out_.block("if (fc::all_lanes({}))", test);
-    print_tanh_of_each(tanh, moderate ? Arguments::moderate : Arguments::small, /*hides=*/true);
+    print_tanh_of_each(tanh, moderate ? Arguments::moderate : Arguments::small,
+                       /*hides=*/!tanh.few_cut);
   }
   auto branch = out_.block("else");
+  if (tanh.few_cut) print_guarded_mask(block_, *tanh.mask);
   print_tanh_of_each(tanh, Arguments::any, /*hides=*/true);
 }
 

@@ -165,6 +165,14 @@ const Golden kernels[] = {
        spec.score = softcap(30);
        return attention(spec, warpgroups(128, 64), "sm_90a");
      }},
+    {"attention_hopper_capped_causal",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 80;
+       spec.mask = causal();
+       spec.score = softcap(30);
+       return attention(spec, warpgroups(128, 128), "sm_90a");
+     }},
     {"attention_hopper_window_peeled",
      [] {
        AttentionSpec spec;

@@ -335,6 +335,26 @@ def test_nan_in_a_score_stays_one(score):
 
 
 @pytest.mark.parametrize("lse", [False, True])
+@pytest.mark.parametrize("size", [0.02, 0.1, 3.0])
+def test_caps_of_small_and_moderate_and_any_scores(size, lse):
+    """Each has its branch. The mask cuts two tiles of a row, of which the loop visits one; that
+    takes the branch of any score, whatever its scores are."""
+    rng = np.random.default_rng(7)
+    q, k, v = random(rng, (3, 1, 2, 300, 80), "bf16")
+    q = (size * 20 * q.astype(float)[:, :, :210]).astype(q.dtype)
+    spec = fc.AttentionSpec(head_dim=80, mask=fc.causal(), score=fc.softcap(20.0), lse=lse)
+    kernel = fc.jit(spec, "sm_90a")
+    assert "? fc::infinity() : 0.f};" in kernel.source
+    assert "fc::evaluate_moderate_add" in kernel.source
+    result = kernel(q, k, v, return_lse=lse)
+    assert_close(
+        *(result if lse else (result, None)), q, k, v,
+        mask=lambda b, h, i, j: j <= i + 90,
+        score=lambda s, b, h, i, j: 20 * np.tanh(s / 20),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("lse", [False, True])
 @pytest.mark.parametrize(
     ("target", "dtype", "score"),
     [
