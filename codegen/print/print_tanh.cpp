@@ -267,8 +267,9 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
   }
   if (has_branches()) {
     {
-      auto branch = out_.block("if (fc::all_lanes({}{}))", tanh.test,
-                               tanh.mask && !tanh.few_cut ? fmt::format(" && !({})", masks_.test) : "");
+      auto branch =
+          out_.block("if (fc::all_lanes({}{}))", tanh.test,
+                     tanh.mask && !tanh.few_cut ? fmt::format(" && !({})", masks_.test) : "");
       print_tanh_of_each(tanh, Arguments::small, /*hides=*/!tanh.mask);
     }
     auto branch = out_.block("else");
