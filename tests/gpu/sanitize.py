@@ -193,6 +193,21 @@ def launches() -> list[Launch]:
         for name, mask in (("full", fc.full()), ("causal", fc.causal())):
             of = {"head_dim": head_dim, "mask": mask}
             found.append(Launch(f"shipped {head_dim} {name}", of))
+    # Enough of everything for the schedules of large problems.
+    capped = causal | {"score": fc.softcap(8.0)}
+    window = {"mask": fc.sliding_window(150)}
+    for name, of in (
+        ("64 causal", causal),
+        ("80 full", {"head_dim": 80}),
+        ("96 causal", {"head_dim": 96} | causal),
+        ("112 window", {"head_dim": 112} | window),
+        ("128 full", wide),
+        ("128 capped", wide | capped),
+        ("144 full", {"head_dim": 144}),
+        ("192 full", {"head_dim": 192}),
+        ("256 capped", widest | capped),
+    ):
+        found.append(Launch(f"shipped {name}, many", of, None, (140, 1700), 4, 35))
     found += [
         Launch("shipped packed", packed | causal, sequences=SEQUENCES),
         Launch("shipped padded", padded, sequences=SEQUENCES),
