@@ -214,10 +214,10 @@ Schedule narrow(const Look& look) {
   persist(look, s);
   share_survey(look, s);
   if (look.leaning && look.divides) s.staged_stores = false;
-  // Worth 1 to 2 % beside turns and two slots, and a loss without them or with more to do for a
-  // score.
+  // Worth 1 to 2 % beside turns and two slots, and a loss without them, with more to do for a
+  // score, or where masked tiles have a loop of their own.
   s.sums_by_products =
-      s.persistent && (look.plain || (look.score.caps && !look.capped_with_maximum));
+      s.persistent && (look.plain ? !look.masked : look.score.caps && !look.capped_with_maximum);
   s.peel_masks = parts_full_tiles(look);
   if (look.masked && s.persistent) {
     s.descending = !look.score.caps;
@@ -225,7 +225,7 @@ Schedule narrow(const Look& look) {
     s.grid_order = GridOrder::tiles_last;
     if (look.keys_up_to(4096)) draw_tiles(s);
     if (look.plain) {
-      s.peel_masks = true;
+      s.peel_masks = s.lazy_scaling = true;
       s.staged_stores = false;
       if (!look.keys_up_to(4096)) s.reduction_chains = 2;
     }
@@ -296,7 +296,9 @@ Schedule middle(const Look& look) {
     s.staged_stores = false;
     if (s.persistent) s.tile_order = TileOrder::counter;
   }
-  if (look.masked && s.has_next_tiles()) s.staged_stores = false;
+  // Staged, outputs take room and a turn of their own, which pays where rounds are few.
+  if (look.masked && s.has_next_tiles())
+    s.staged_stores = s.persistent && look.plain && !look.few_tiles_a_row() && look.keys_up_to(768);
   if (look.masked && s.persistent) {
     // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones
     // first.
