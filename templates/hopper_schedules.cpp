@@ -94,6 +94,10 @@ struct Look {
   [[nodiscard]] std::int64_t blocks_of(int rows) const {
     return problem.batch * problem.heads * ((problem.q_len + rows - 1) / rows);
   }
+  /// Of the multiprocessor that gets most, dealt out in blocks of so many.
+  [[nodiscard]] std::int64_t most_rows(int rows) const {
+    return (blocks_of(rows) + multiprocessors - 1) / multiprocessors * rows;
+  }
 };
 
 /// Slots of a ring begin at multiples of 1024 bytes. Blocks that share out a loop get each other's
@@ -233,15 +237,17 @@ Schedule narrow(const Look& look) {
   return s;
 }
 
-/// Warpgroups take turns: three, where keys are many and there are registers for a score; two where
-/// a mask leaves few keys, and for what asks for more.
+/// Warpgroups take turns: three, a tenth faster where keys are many and there are registers for a
+/// score; two where a mask leaves few keys, for what asks for more, and where blocks of 192 rows
+/// would leave more of the last round empty than that.
 Schedule between(const Look& look) {
   const bool caps = look.score.caps;
   const bool room = look.masked ? look.widest <= 96 && look.bounded && !caps
                                 : !caps || !(look.capped_with_maximum || look.spec.lse);
   const bool few = look.keys_up_to(1536) || look.few_tiles_a_row();
+  const bool even = 10 * look.most_rows(192) <= 11 * look.most_rows(128);
   Schedule s = tiles(128, 128);
-  if (room && !few && !look.score.looks_up) {
+  if (room && !few && even && !look.score.looks_up) {
     s = tiles(192, look.widest > 96 || look.in_sequences() ? 80 : look.widest > 80 ? 96 : 112);
   } else if (look.looked_up && look.leaning) {
     s.tiles["cols"] = 96;
@@ -329,6 +335,8 @@ Schedule wide(const Look& look) {
   const bool looks_twice = look.surveyed && (look.score.caps || look.score.looks_up);
   if (looks_twice && (look.looked_up || look.widest > 160))
     cols = std::min(cols, look.widest > 192 && look.score.caps ? 64 : 96);
+  // Beside an LSE 192 columns are as fast with them throughout.
+  if (look.score.caps && look.spec.lse && look.widest > 160) cols = std::min(cols, 96);
   if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);
   Schedule s = tiles(128, cols);
   s.scale_late = !look.masked || look.keys_up_to(2048);

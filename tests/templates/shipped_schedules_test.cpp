@@ -183,6 +183,19 @@ TEST(ShippedSchedules, ShareSurveys) {
     }
 }
 
+TEST(ShippedSchedules, TakeThreeWarpgroupsWhereTheirBlocksFillTheRounds) {
+  const Target& target = find_target("sm_90a");
+  const auto rows = [&](int batch, int heads, int length) {
+    return attention_schedule({.head_dim = 80}, target,
+                              {.batch = batch, .heads = heads, .q_len = length, .kv_len = length})
+        .tiles.at("rows");
+  };
+  EXPECT_EQ(rows(4, 25, 4096), 192);
+  EXPECT_EQ(rows(16, 25, 1024), 128) << "few keys";
+  EXPECT_EQ(rows(1, 16, 2048), 128) << "256 blocks of 128 rows are two rounds, 176 of 192 are two";
+  EXPECT_EQ(rows(1, 24, 2048), 192) << "384 of 128 rows are three rounds, 264 of 192 are two";
+}
+
 TEST(ShippedSchedules, FitEveryMaskAndScore) {
   const Target& target = find_target("sm_90a");
   int stay = 0;
