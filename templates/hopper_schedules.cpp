@@ -237,9 +237,9 @@ Schedule narrow(const Look& look) {
   return s;
 }
 
-/// Warpgroups take turns: three, a tenth faster where keys are many and there are registers for a
-/// score; two where a mask leaves few keys, for what asks for more, and where blocks of 192 rows
-/// would leave more of the last round empty than that.
+/// Up to 112 columns warpgroups take turns: three, a tenth faster where keys are many and there are
+/// registers for a score; two where a mask leaves few keys, for what asks for more, and where
+/// blocks of 192 rows would leave more of the last round empty than that.
 Schedule between(const Look& look) {
   const bool caps = look.score.caps;
   const bool room = look.masked ? look.widest <= 96 && look.bounded && !caps
@@ -269,6 +269,7 @@ Schedule between(const Look& look) {
   return s;
 }
 
+/// Up to 128 columns; a mask that looks things up beside more, and short sequences, in small tiles.
 Schedule middle(const Look& look) {
   const bool leaning = look.leaning && !look.several && !look.ragged;
   if (look.looked_up && (look.several || look.ragged || (!look.plain && !leaning))) {

@@ -374,7 +374,7 @@ void KernelPrinter::print_loop(const Op& loop) {
   }
   // A loop may stand inside another that runs once.
   const GuardedMasks outer_masks = std::exchange(masks_, {});
-  find_guarded_masks(loop, outer_masks.first_round);
+  find_guarded_masks(loop, outer_masks.rounds == GuardedMasks::Rounds::first);
   print_block(loop.body);
   masks_ = outer_masks;
   print_yield(loop, f_[f_[loop.body].ops.back()]);

@@ -360,15 +360,16 @@ class KernelPrinter {
   std::pair<ir::ValueId, std::string> next_tile_;  ///< a surveyed loop's tile, and the one after it
   /// The masks of a loop that is not peeled, whose own operations stand behind a test of the tile.
   struct GuardedMasks {
-    std::string test;          ///< whether a mask cuts the tile
-    bool first_round = false;  ///< of a loop whose others stand behind
-    bool many_rounds = false;  ///< the loop is not one of a single round
-    bool at_start = false;     ///< cut tiles are next to a first round, which stands apart
-    bool exist = false;        ///< guarded or not
+    enum class Rounds : std::uint8_t { no_loop, first, many };
+    std::string test;                 ///< whether a mask cuts the tile
+    Rounds rounds = Rounds::no_loop;  ///< `first`: the others stand in a loop behind it
+    bool at_start = false;            ///< cut tiles are next to a first round, which stands apart
+    bool exist = false;               ///< guarded or not
     std::map<ir::ValueId, std::vector<std::size_t>> own;  ///< what only a mask needs, by position
     /// Of such a position, that of its mask, or of the landing in front of it.
     std::map<std::size_t, std::size_t> printed_at;
     std::map<std::size_t, std::vector<std::size_t>> early;  ///< lookups, by that landing
+    [[nodiscard]] bool many_rounds() const { return rounds == Rounds::many; }
   };
   GuardedMasks masks_;
   std::set<std::string> carried_;      ///< variables that loops change

@@ -12,22 +12,19 @@ using namespace ir;
 /// test. `behind_first`: the loop goes on from a round that stands apart.
 void KernelPrinter::find_guarded_masks(const Op& loop, bool behind_first) {
   const auto& ops = f_[loop.body].ops;
-  masks_.first_round = loop.once;
-  masks_.many_rounds = !loop.once;
+  masks_.rounds = loop.once ? GuardedMasks::Rounds::first : GuardedMasks::Rounds::many;
   masks_.exist = std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].masking; });
   if (loop.bounds != 4 && !loop.buffer) return;
   const std::string tile = storage_[f_[loop.body].arguments[0].index];
   if (loop.buffer) {
     masks_.test = tile_set_call("tile_is_masked", loop, tile);
-  } else if (loop.operands[0] != loop.operands[1])
-    masks_.test = fmt::format("{} < {}", tile, scalar(loop.operands[1]));
-  if (!loop.buffer && loop.operands[2] != loop.operands[3])
-    masks_.test += fmt::format("{}{} >= {}", masks_.test.empty() ? "" : " || ", tile,
-                               scalar(loop.operands[2]));
-  if (behind_first && !loop.buffer) {
+  } else {
     const bool below = loop.operands[0] != loop.operands[1],
                above = loop.operands[2] != loop.operands[3];
-    masks_.at_start = loop.descending ? above && !below : below && !above;
+    if (below) masks_.test = fmt::format("{} < {}", tile, scalar(loop.operands[1]));
+    if (above)
+      masks_.test += fmt::format("{}{} >= {}", below ? " || " : "", tile, scalar(loop.operands[2]));
+    masks_.at_start = behind_first && below != above && above == loop.descending;
   }
   for (std::size_t at = 0; at < ops.size(); ++at) {
     const Op& mask = f_[ops[at]];

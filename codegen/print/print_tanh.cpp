@@ -97,7 +97,7 @@ void KernelPrinter::find_tanhs(BlockId block) {
     // Two copies for small ones, so that tiles no mask cuts have one without: worth it where rounds
     // are many.
     const bool only_here =
-        hides && masks_.many_rounds && masks_.own.count(tanh.from) && uses_[tanh.from.index] == 2;
+        hides && masks_.many_rounds() && masks_.own.count(tanh.from) && uses_[tanh.from.index] == 2;
     if (only_here && dies_at(tanh.raw, made_at.at(tanh.from)) &&
         shape_of(tanh.raw) == shape_of(tanh.from)) {
       tanh.mask = made_at.at(tanh.from);
@@ -106,7 +106,7 @@ void KernelPrinter::find_tanhs(BlockId block) {
       const auto& axes = f_[tanh.value].type.axes;
       tanh.few_cut = masks_.at_start && has_room() && f_[axes[1]].tile >= f_[axes[0]].tile;
     }
-    if (tanh.sum && (tanh.mask || !masks_.many_rounds)) find_rounding(block, tanh);
+    if (tanh.sum && (tanh.mask || !masks_.many_rounds())) find_rounding(block, tanh);
     tanhs_.insert_or_assign(tanh.value, tanh);
   }
 }
@@ -191,11 +191,10 @@ bool KernelPrinter::is_made_here(ValueId value) const {
   return value && home_block_[value.index] == block_;
 }
 
-/// Whether there are branches to test for. Tiles that a mask cuts, in a copy of the loop of their
-/// own, are one or two a row, and branches take their time to compile.
+/// Whether there are branches to test for. Not in a copy of the loop for tiles that a mask cuts:
+/// they are one or two a row, and branches take their time to compile.
 bool KernelPrinter::has_branches() const {
-  const bool own_copy = masks_.many_rounds && masks_.exist && masks_.test.empty();
-  return !own_copy;
+  return !masks_.many_rounds() || !masks_.exist || !masks_.test.empty();
 }
 
 /// Adds up the squares of a thread's elements, of which one is at most the sum of several:
@@ -291,7 +290,7 @@ bool KernelPrinter::has_room() const {
 /// Of scores that are not small; and of tiles that a mask cuts, which take the same polynomial as
 /// others, or, where they are few, none. Then, and where no mask is, there is a second polynomial.
 void KernelPrinter::print_slow_tanh(const Tanh& tanh) {
-  const bool moderate = masks_.many_rounds && (tanh.few_cut || !masks_.exist) && has_room();
+  const bool moderate = tanh.few_cut || (masks_.many_rounds() && !masks_.exist && has_room());
   if (!tanh.mask && !moderate) return print_tanh_of_each(tanh, Arguments::any, /*hides=*/true);
   const std::string test = moderate ? print_verdict(tanh, "moderate") : tanh.test;
   if (tanh.mask && !tanh.few_cut) print_guarded_mask(block_, *tanh.mask);
