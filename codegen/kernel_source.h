@@ -112,6 +112,8 @@ struct KernelSource {
   int shared_bytes = 0;  ///< dynamic shared memory a block
   int min_blocks = 1;    ///< blocks a multiprocessor that __launch_bounds__ promises
 
+  /// Of all threads of a block together, once its warpgroups have given and taken; 0: none does.
+  int split_registers = 0;
   int register_budget = 255;  ///< what the compiler may use; more, or any spill, fails the schedule
 };
 

@@ -96,8 +96,23 @@ void warpgroups(const Look& look) {
         "warps_m = 8 and warps_n = 1");
 }
 
+/// How many registers a schedule asks for, if it does.
+std::string asked_registers(const Schedule& s) {
+  return s.consumer_registers ? fmt::format("consumer_registers = {}", s.consumer_registers)
+                              : fmt::format("producer_registers = {}", s.producer_registers);
+}
+
+void share_by_default(Schedule& s) { s.producer_registers = s.consumer_registers = 0; }
+
 void register_shares(const Look& look) {
   const Schedule& s = look.schedule;
+  const bool asks = s.producer_registers || s.consumer_registers;
+  if (asks && (s.copy != CopyInstruction::tma || !s.producer))
+    return look.refuse(
+        fmt::format("{} with {}", s.producer ? "copy other than tma" : "producer = false",
+                    asked_registers(s)),
+        "all threads of the block do the same, and have as many registers", "0 for both",
+        share_by_default, "producer_registers = 0 and consumer_registers = 0");
   if (s.copy != CopyInstruction::tma || !s.producer || s.consumer_threads() % 128 != 0 ||
       s.consumer_threads() < 128)
     return;
@@ -105,15 +120,19 @@ void register_shares(const Look& look) {
     return registers == 0 || (registers >= 24 && registers <= 240 && registers % 8 == 0);
   };
   const RegisterSplit split = register_split(s);
-  const int used = 128 * split.producer + s.consumer_threads() * split.consumer;
-  const int all = look.target.registers_per_processor / std::max(1, s.blocks_per_processor);
-  if (fits(s.producer_registers) && fits(s.consumer_registers) && used <= all) return;
+  // A warpgroup waits for what it takes until others have given it back: for more, for ever.
+  const int start = registers_at_start(s.threads(), std::max(1, s.blocks_per_processor));
+  const int used = registers_of_block(s, split), all = s.threads() * start;
+  if (fits(s.producer_registers) && fits(s.consumer_registers) &&
+      split.producer <= split.consumer && used <= all)
+    return;
   look.refuse(
       fmt::format("{} registers for a thread of the producer and {} for one of the consumers",
                   split.producer, split.consumer),
-      fmt::format("each is a multiple of 8 from 24 to 240, and a block has {}, not {}", all, used),
-      "0 for both, which shares out what there is",
-      [](Schedule& other) { other.producer_registers = other.consumer_registers = 0; },
+      fmt::format("each is a multiple of 8 from 24 to 240, the producer's is the lesser, and they "
+                  "share out the {} that {} threads begin with, {} each, not {}",
+                  all, s.threads(), start, used),
+      "0 for both, which shares out what there is", share_by_default,
       "producer_registers = 0 and consumer_registers = 0");
 }
 
@@ -137,14 +156,6 @@ void no_producer(const Look& look) {
     refuse("with persistent = true",
            "what brings the next tile's loads during a store is the producer",
            "persistent = false, or producer = true");
-  if (s.producer_registers || s.consumer_registers)
-    look.refuse(
-        fmt::format("producer = false with {} = {}",
-                    s.consumer_registers ? "consumer_registers" : "producer_registers",
-                    s.consumer_registers ? s.consumer_registers : s.producer_registers),
-        "all threads of the block do the same, and have as many registers", "0 for both",
-        [](Schedule& other) { other.producer_registers = other.consumer_registers = 0; },
-        "producer_registers = 0 and consumer_registers = 0");
 }
 
 void turns(const Look& look) {

@@ -79,13 +79,10 @@ int carried_registers(const Function& f) {
   return most;
 }
 
-int allowed_registers(const Schedule& schedule, const Target& target) {
-  if (const int share = register_split(schedule).consumer;
-      share && schedule.copy == CopyInstruction::tma)
-    return std::min(share, target.registers_per_thread);
-  const int resident = schedule.threads() * schedule.blocks_per_processor;
-  return std::min({schedule.register_limit, target.registers_per_thread,
-                   target.registers_per_processor / resident / 8 * 8});
+int allowed_registers(const Schedule& schedule) {
+  if (const int share = register_split(schedule).consumer) return share;
+  return std::min(schedule.register_limit,
+                  registers_at_start(schedule.threads(), schedule.blocks_per_processor));
 }
 
 /// What tells reasons apart: the words without the numbers, which change with what has been mended.
@@ -137,7 +134,7 @@ class Search {
   }
 
   std::optional<Complaint> registers(const Function& lowered, const Schedule& schedule) const {
-    const int needed = carried_registers(lowered), allowed = allowed_registers(schedule, target_);
+    const int needed = carried_registers(lowered), allowed = allowed_registers(schedule);
     if (needed <= allowed) return std::nullopt;
     const bool roles = schedule.copy == CopyInstruction::tma;
     return Complaint{

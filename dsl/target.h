@@ -14,7 +14,6 @@ struct Target {
   int shared_per_block = 0;      ///< bytes a block can opt in to
   int shared_per_processor = 0;  ///< bytes a multiprocessor shares among its blocks
   int shared_reserved = 1024;    ///< bytes the system takes of each block
-  int registers_per_processor = 65536;
   int registers_per_thread = 255;
   int threads_per_block = 1024;
   int threads_per_processor = 2048;

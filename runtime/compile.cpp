@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "codegen/layout/register_split.h"
 #include "dsl/error.h"
 #include "runtime/cache/digest.h"
 #include "runtime/environment.h"
@@ -19,8 +20,6 @@ namespace {
 // The slow path of a library function such as sinf takes some tens of bytes of stack. More is an
 // array of the kernel that ptxas could not keep in registers.
 constexpr int stack_allowance = 128;
-
-constexpr int registers_of_a_multiprocessor = 65536;
 
 // Of the messages C75xx, the one that is not about products.
 constexpr std::string_view setmaxnreg_ignored = "(C7508)";
@@ -165,12 +164,6 @@ Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::str
        .where = {}});
 }
 
-// What __launch_bounds__ leaves a thread.
-int registers_allowed(const KernelSource& source) {
-  const int threads = std::max(source.threads, 1) * std::max(source.min_blocks, 1);
-  return std::min(255, registers_of_a_multiprocessor / threads / 8 * 8);
-}
-
 }  // namespace
 
 std::vector<std::string> compile_options(const std::string& architecture, NvrtcVersion version) {
@@ -216,7 +209,8 @@ void check_budget(const KernelSource& source, const Resources& used,
              "{} bytes are stored and {} loaded a thread, although ptxas used {} of the "
              "{} registers that {} threads and {} block(s) a multiprocessor allow",
              used.spill_store_bytes, used.spill_load_bytes, used.registers,
-             registers_allowed(source), source.threads, source.min_blocks),
+             registers_at_start(source.threads, source.min_blocks), source.threads,
+             source.min_blocks),
          .fix = source.min_blocks > 1 ? fit + ", or fewer blocks a multiprocessor" : fit,
          .where = {}});
   }
@@ -226,6 +220,14 @@ void check_budget(const KernelSource& source, const Resources& used,
          .why = fmt::format("its stack frame has {} bytes a thread, {} are tolerated",
                             used.stack_bytes, stack_allowance),
          .fix = fit,
+         .where = {}});
+  }
+  if (const int all = used.registers * source.threads; all < source.split_registers) {
+    throw CompileError(
+        {.what = fmt::format("{} would wait for registers for ever", kernel),
+         .why = fmt::format("its warpgroups share out {}, and ptxas lets {} threads begin with {}",
+                            source.split_registers, source.threads, all),
+         .fix = "producer_registers = 0 and consumer_registers = 0",
          .where = {}});
   }
   if (used.registers > source.register_budget) {

@@ -1,16 +1,28 @@
 #include "codegen/layout/register_split.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace flashcore {
+namespace {
+
+constexpr int step = 8, group = 128;
+
+}  // namespace
+
+int registers_at_start(int threads, int blocks_per_processor) {
+  constexpr std::int64_t registers = 65536;
+  const std::int64_t resident = std::int64_t{threads} * blocks_per_processor;
+  return static_cast<int>(
+      std::min<std::int64_t>(255, registers / std::max<std::int64_t>(1, resident) / step * step));
+}
 
 RegisterSplit register_split(const Schedule& schedule) {
-  if (!schedule.producer) return {};
-  constexpr int step = 8, least = 24, most = 240, registers = 65536, group = 128;
   const int consumers = schedule.consumer_threads() / group;
-  // What the compiler gives a thread of a block of which so many fit, in whole steps.
-  const int fair = registers / (schedule.threads() * schedule.blocks_per_processor) / step * step;
-  const int total = std::min(fair, 248) * (consumers + 1);
+  if (schedule.copy != CopyInstruction::tma || !schedule.producer || consumers < 1) return {};
+  constexpr int least = 24, most = 240;
+  const int fair = registers_at_start(schedule.threads(), schedule.blocks_per_processor);
+  const int total = fair * (consumers + 1);
   RegisterSplit split;
   if (fair >= most && !schedule.producer_registers && !schedule.consumer_registers) return split;
   split.producer = schedule.producer_registers ? schedule.producer_registers
@@ -20,6 +32,10 @@ RegisterSplit register_split(const Schedule& schedule) {
                        ? schedule.consumer_registers
                        : std::min(most, (total - split.producer) / consumers / step * step);
   return split;
+}
+
+int registers_of_block(const Schedule& schedule, const RegisterSplit& split) {
+  return group * split.producer + schedule.consumer_threads() * split.consumer;
 }
 
 }  // namespace flashcore

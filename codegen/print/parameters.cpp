@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "codegen/layout/register_split.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
@@ -49,6 +50,7 @@ void KernelPrinter::collect_arguments() {
   source_.cluster = schedule_.loop_blocks;
   source_.min_blocks = schedule_.blocks_per_processor;
   source_.register_budget = schedule_.register_limit;
+  source_.split_registers = registers_of_block(schedule_, register_split(schedule_));
   for (const Buffer& buffer : f_.buffers)
     source_.shared_bytes = std::max(source_.shared_bytes, buffer.offset + buffer.bytes());
   rings_ = ring_barriers(f_, schedule_, source_.shared_bytes);

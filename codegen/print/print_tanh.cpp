@@ -283,8 +283,8 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
 /// to spare.
 bool KernelPrinter::has_room() const {
   constexpr int enough = 200;
-  const int registers = register_split(schedule_).consumer;
-  return registers == 0 || registers >= enough;
+  const int share = register_split(schedule_).consumer;
+  return (share ? share : registers_at_start(source_.threads, source_.min_blocks)) >= enough;
 }
 
 /// Of scores that are not small; and of tiles that a mask cuts, which take the same polynomial as

@@ -63,7 +63,7 @@ _ORDER = {
     "descending": Choice(_BOOL),
     "last_tiles_first": Choice(_BOOL, _masked),
     "grid_order": Choice(("tiles_first", "tiles_last")),
-    "peel_masks": Choice(_BOOL, _masked),
+    "peel_masks": Choice(_BOOL),  # without a mask it parts the tile that ends beyond the keys
     "staged_stores": Choice(_BOOL),
     "polynomial_exponentials": Choice((0, 1, 2, 3, 4)),
 }
@@ -120,7 +120,7 @@ FAMILIES = (
             ),
             "consumer_registers": Choice((0, *range(152, 249, 8))),
             "keep_operands": Choice(_BOOL),
-            "blocks_per_processor": Choice((1, 2)),
+            "blocks_per_processor": Choice((1, 2, 3)),
         },
         lambda facts: bool(facts["wgmma"] and facts["tma"]),
         rows_per_warp=(16,),

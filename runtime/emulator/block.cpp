@@ -13,7 +13,8 @@ constexpr int row_bytes = 16;
 
 }  // namespace
 
-Block::Block(Cluster& cluster, int rank, int threads, int shared_bytes, GlobalMemory& memory)
+Block::Block(Cluster& cluster, int rank, int threads, int registers, int shared_bytes,
+             GlobalMemory& memory)
     : cluster_(cluster),
       threads_(threads),
       first_thread_(rank * threads),
@@ -29,7 +30,8 @@ Block::Block(Cluster& cluster, int rank, int threads, int shared_bytes, GlobalMe
                  [this](const TensorBox& box, int agent, std::int32_t time) {
                    bulk_.land(box, agent, time);
                  }),
-      named_(threads, shared_, clocks_) {
+      named_(threads, shared_, clocks_),
+      registers_(static_cast<std::size_t>(threads / ProductRequest::threads), registers) {
   for (int first = 0; first + ProductRequest::threads <= threads; first += ProductRequest::threads)
     groups_.push_back(std::make_unique<Group>(first_thread_ + first, shared_, clocks_));
 }
@@ -42,6 +44,7 @@ void Block::prepare(int index, const GridSize& grid) {
   bulk_.reset();
   mbarriers_.reset();
   if (clocks_.running()) named_.reset();
+  registers_.reset();
   shared_.reset();
   for (AsyncCopies& copies : copies_) copies.reset();
   for (Warp& warp : warps_) warp.arrived = warp.at_barrier = warp.in_group = warp.left = 0;

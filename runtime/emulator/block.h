@@ -19,6 +19,7 @@
 #include "runtime/emulator/mbarriers.h"
 #include "runtime/emulator/named_barriers.h"
 #include "runtime/emulator/primitive.h"
+#include "runtime/emulator/register_pool.h"
 #include "runtime/emulator/scheduler.h"
 #include "runtime/emulator/shared_memory.h"
 #include "runtime/emulator/tensor_core.h"
@@ -31,7 +32,9 @@ class Cluster;
 /// Blocks use the same storage one after the other.
 class Block {
  public:
-  Block(Cluster& cluster, int rank, int threads, int shared_bytes, GlobalMemory& memory);
+  /// `registers` is what a thread begins with.
+  Block(Cluster& cluster, int rank, int threads, int registers, int shared_bytes,
+        GlobalMemory& memory);
 
   /// What its cluster does with it: block `index` of the grid, counted along x first, then y, then
   /// z.
@@ -41,7 +44,7 @@ class Block {
   void leave();
   void finish() { banks_.flush(); }
   [[nodiscard]] std::string describe_waits() const {
-    return mbarriers_.describe_waits() + named_.describe();
+    return mbarriers_.describe_waits() + named_.describe() + registers_.describe();
   }
   [[nodiscard]] BankReport banks() const { return banks_.report(); }
 
@@ -131,6 +134,7 @@ class Block {
     Primitive primitive = Primitive::barrier;
     int line = 0;
     ProductRequest request;
+    std::uint32_t grants = 0;  ///< of registers, before it asked for others
     WarpgroupProducts products;
   };
 
@@ -169,6 +173,7 @@ class Block {
   BulkCopies bulk_;
   Mbarriers mbarriers_;
   NamedBarriers named_;
+  RegisterPool registers_;
   std::vector<std::unique_ptr<Group>> groups_;  ///< whole warpgroups
 
   struct Received {

@@ -101,8 +101,13 @@ void Block::set_registers(bool grow, int registers, int line) {
     throw Fault{FaultKind::bad_operand, line, fmt::format("{} registers a thread", registers),
                 "a multiple of 8 from 24 to 256"};
   }
-  meet_in_group(grow ? Primitive::grow_registers : Primitive::shrink_registers, line,
-                [](Group&) {});
+  const Primitive primitive = grow ? Primitive::grow_registers : Primitive::shrink_registers;
+  const auto index = static_cast<std::size_t>(thread_index() / ProductRequest::threads);
+  Group& mine = group(line);
+  meet_in_group(primitive, line,
+                [&](Group& all) { all.grants = registers_.set(index, registers); });
+  if (const std::uint32_t* grants = registers_.grants(index); *grants == mine.grants)
+    scheduler_.block({name_of(primitive), line, grants, mine.grants});
 }
 
 void Block::open_products(int line) {

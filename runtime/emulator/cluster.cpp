@@ -10,7 +10,7 @@ thread_local Cluster* now_running = nullptr;
 
 }  // namespace
 
-Cluster::Cluster(int blocks, int threads, int shared_bytes, GlobalMemory& memory,
+Cluster::Cluster(int blocks, int threads, int registers, int shared_bytes, GlobalMemory& memory,
                  std::function<void()> enter)
     : threads_(threads),
       enter_(std::move(enter)),
@@ -18,7 +18,8 @@ Cluster::Cluster(int blocks, int threads, int shared_bytes, GlobalMemory& memory
       clocks_(blocks * threads),
       barrier_(scheduler_, clocks_) {
   for (int rank = 0; rank < blocks; ++rank)
-    blocks_.push_back(std::make_unique<Block>(*this, rank, threads, shared_bytes, memory));
+    blocks_.push_back(
+        std::make_unique<Block>(*this, rank, threads, registers, shared_bytes, memory));
 }
 
 Cluster& Cluster::current() { return *now_running; }

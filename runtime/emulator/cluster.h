@@ -17,8 +17,8 @@ namespace flashcore {
 /// over all blocks of the cluster: wherever it matters who did something, and in messages.
 class Cluster {
  public:
-  /// `enter` runs the kernel as one thread.
-  Cluster(int blocks, int threads, int shared_bytes, GlobalMemory& memory,
+  /// `enter` runs the kernel as one thread, which begins with so many registers.
+  Cluster(int blocks, int threads, int registers, int shared_bytes, GlobalMemory& memory,
           std::function<void()> enter);
 
   /// Throws a Fault that names its thread.

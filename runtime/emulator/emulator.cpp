@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "codegen/layout/register_split.h"
 #include "runtime/emulator/cluster.h"
 
 namespace flashcore {
@@ -99,7 +100,8 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
   const auto work = [&] {
     int index = 0;
     try {
-      Cluster cluster(source_->cluster, source_->threads, source_->shared_bytes, memory,
+      const int registers = registers_at_start(source_->threads, source_->min_blocks);
+      Cluster cluster(source_->cluster, source_->threads, registers, source_->shared_bytes, memory,
                       [&] { kernel_->enter(aligned.data()); });
       while ((index = progress.next.fetch_add(1)) < clusters)
         cluster.run(index * cluster.size(), grid);

@@ -87,7 +87,8 @@ TEST(WarpgroupRefusals, SharesOfRegisters) {
     return std::to_string(producer) + " registers for a thread of the producer and " +
            std::to_string(consumers) +
            " for one of the consumers\n"
-           "  why: each is a multiple of 8 from 24 to 240, and a block has 65536, not " +
+           "  why: each is a multiple of 8 from 24 to 240, the producer's is the lesser, and they "
+           "share out the 64512 that 384 threads begin with, 168 each, not " +
            std::to_string(used) +
            "\n"
            "  try: 0 for both, which shares out what there is";
@@ -98,8 +99,15 @@ TEST(WarpgroupRefusals, SharesOfRegisters) {
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(40, 240, 128 * 40 + 256 * 240));
   schedule.producer_registers = 20;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(20, 240, 128 * 20 + 256 * 240));
+  // A block has 65536, but the compiler gives its threads multiples of 8.
+  schedule.producer_registers = 32;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(32, 240, 128 * 32 + 256 * 240));
   schedule.producer_registers = 24;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  schedule.consumer_registers = 0;
+  schedule.producer_registers = 200;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(200, 152, 128 * 200 + 256 * 152));
+  schedule.producer_registers = 24;
   schedule.consumer_registers = 236;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(24, 236, 128 * 24 + 256 * 236));
 }

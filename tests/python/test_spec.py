@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import re
+import typing
 
 import numpy as np
 import pytest
@@ -36,6 +37,37 @@ schedules = st.builds(
 )
 
 
+def a_little_of(kind):
+    """Values of a field: those that it may have, and some that no schedule can."""
+    if typing.get_origin(kind) is typing.Literal:
+        return st.sampled_from(typing.get_args(kind))
+    if kind is bool:
+        return st.booleans()
+    return st.sampled_from([-(2**31), -8, -1, 0, 1, 2, 3, 4, 8, 12, 24, 100, 160, 240, 2**31 - 1])
+
+
+FIELDS = {
+    name: kind for name, kind in typing.get_type_hints(fc.Schedule).items() if name != "tiles"
+}
+
+FAMILIES = [
+    {},
+    {"instruction": "mma_m16n8k16", "copy": "cp_async", "softmax": "registers"},
+    {"instruction": "wgmma", "copy": "tma", "softmax": "registers"},
+]
+
+any_schedules = st.builds(
+    lambda rows, family, fields: fc.Schedule(
+        **{"tiles": {"rows": rows, "cols": 64}, "warps_m": rows // 16} | family | fields
+    ),
+    st.sampled_from([16, 32, 64, 128]),
+    st.sampled_from(FAMILIES),
+    st.lists(st.sampled_from(sorted(FIELDS)), max_size=4, unique=True).flatmap(
+        lambda names: st.fixed_dictionaries({name: a_little_of(FIELDS[name]) for name in names})
+    ),
+)
+
+
 @given(specs)
 def test_a_spec_survives_json(spec):
     assert fc.AttentionSpec.from_json(spec.to_json()) == spec
@@ -64,6 +96,16 @@ def test_why_not_agrees_with_jit(spec, target):
 
     in_turn = _core.attention_schedules(spec.to_json(), target)
     assert any(can_make(schedule) for schedule in in_turn) == (not spec.why_not(target))
+
+
+@given(any_schedules, st.sampled_from(fc.targets()))
+def test_any_schedule_is_a_kernel_or_an_error(schedule, target):
+    spec = fc.AttentionSpec(head_dim=64, dtype="f16", mask=fc.causal())
+    reasons = spec.why_not(target, schedule)  # also what would spill, which only a compiler refuses
+    try:
+        assert "__global__" in fc.AttentionKernel(spec, schedule, target).source
+    except fc.ScheduleError:
+        assert reasons
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The tuner without a GPU: its space, its search, and what checks results."""
 
 import dataclasses
+import itertools
 import json
 import os
 import random
@@ -15,11 +16,11 @@ import pytest
 
 import fake_torch
 import flashcore as fc
-from flashcore import tuning_check, tuning_gpu
+from flashcore import _core, tuning_check, tuning_gpu
 from flashcore.tuning import default_shapes
 from flashcore.tuning_log import key_of
 from flashcore.tuning_search import Effort, ratio_of
-from flashcore.tuning_space import FAMILIES, NOT_SEARCHED, Space, searched_fields
+from flashcore.tuning_space import FAMILIES, NOT_SEARCHED, Space, flat, searched_fields
 from made_up_machine import SHAPES, SLOW, SPEC, TARGET, Machine, search, shipped_for
 
 
@@ -69,6 +70,27 @@ def test_the_space_has_much_that_fits(target):
     }
 
 
+@pytest.mark.parametrize("target", ["sm_70", "sm_75", "sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("layout", ["bhsd", "thd"])
+@pytest.mark.parametrize(
+    "mask", [fc.full(), fc.causal(), fc.sliding_window(256)], ids=["full", "causal", "window"]
+)
+def test_what_ships_lies_in_the_space(target, layout, mask):
+    """Else its neighbours are never tried: a search would begin beside it."""
+    for head_dim, length in itertools.product([32, 64, 96, 128, 192, 256], [128, 512, 2048, 8192]):
+        spec = fc.AttentionSpec(head_dim=head_dim, dtype="f16", mask=mask, layout=layout)
+        if spec.why_not(target):
+            continue
+        space = Space(spec, target)
+        problem = max(1, 16384 // length), 16, length, length
+        for text in _core.attention_schedules(spec.to_json(), target, *problem):
+            shipped = fc.Schedule.from_json(text)
+            assert space.text(space.normal(shipped)) == space.text(shipped)
+            genes, family = flat(shipped), space.family_of(shipped)
+            for name, choice in family.choices.items():
+                assert not choice.matters(genes, spec) or genes[name] in choice.values, name
+
+
 def test_breeding_stays_in_the_space():
     space, rng = Space(SPEC, TARGET), random.Random(1)
     a, b = space.drawn(rng), space.drawn(rng)
@@ -82,7 +104,7 @@ def test_what_makes_no_difference_is_one_schedule():
     space = Space(SPEC, TARGET)
     one = fc.Schedule(tiles={"rows": 128, "cols": 64}, warps_m=8, instruction="wgmma", copy="tma",
                       overlap_products=False)  # fmt: skip
-    same = dataclasses.replace(one, scale_late=True, peel_masks=True, warps_n=2)
+    same = dataclasses.replace(one, scale_late=True, last_tiles_first=True, warps_n=2)
     assert space.normal(same) == space.normal(one)
 
 

@@ -160,6 +160,14 @@ TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
   used.serialised.insert(used.serialised.begin(), "ptxas info : (C7508) 'setmaxnreg' ignored");
   EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
               testing::AllOf(HasSubstr("(C7508)"), HasSubstr("(C7510)"), HasSubstr("one after")));
+  used = {.registers = 160, .serialised = {}};
+  source.threads = 384;
+  source.split_registers = 128 * (24 + 2 * 240);
+  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
+              HasSubstr("would wait for registers for ever\n  why: its warpgroups share out 64512, "
+                        "and ptxas lets 384 threads begin with 61440"));
+  used.registers = 168;
+  EXPECT_NO_THROW(check_budget(source, used, "sm_90a"));
   source.tensors[0].unwritten = 0;  // a probe
   used.spill_store_bytes = used.stack_bytes = 512;
   EXPECT_NO_THROW(check_budget(source, used, "sm_90a"));

@@ -1,5 +1,5 @@
-// How some of a block's threads meet while others go on. Registers are not counted on the CPU; that
-// a whole warpgroup shares them out is checked.
+// How some of a block's threads meet while others go on, and how warpgroups share out registers:
+// the machine counts those that are asked for, not those that are used.
 #pragma once
 
 #include "language.h"

@@ -308,6 +308,14 @@ TEST(ProductOperands, ThreadsOfAWarpgroupStayTogether) {
 TEST(Registers, AreSharedOutByWholeWarpgroups) {
   EXPECT_NO_THROW(BoxRun()(box_kernel(
       "if (warp < 4) fc::shrink_registers<24>();\nelse fc::grow_registers<240>();\n", 256)));
+  EXPECT_NO_THROW(BoxRun()(box_kernel(
+      "if (warp < 8) fc::grow_registers<240>();\nelse fc::shrink_registers<24>();\n", 384)));
+  // 384 threads begin with 168 each: 72 more for two warpgroups, where the third gives 136.
+  expect_failure(box_kernel("if (warp < 4) fc::shrink_registers<32>();\n"
+                            "else fc::grow_registers<240>();  // here\n",
+                            384),
+                 FaultKind::deadlock, "// here",
+                 "warpgroup 2 has 168 registers a thread and waits for 240, 64 are free");
   expect_failure(box_kernel("fc::grow_registers<100>();  // here\n"), FaultKind::bad_operand,
                  "// here", "100 registers a thread");
   expect_failure(box_kernel("if (thread % 64 < 32) fc::grow_registers<104>();  // here\n"),
