@@ -70,20 +70,27 @@ Json length_class(std::int64_t length) {
   return std::bit_ceil(static_cast<std::uint64_t>(length));
 }
 
+/// How full blocks of 128 rows leave the multiprocessors in their last round counts most where
+/// there are few rounds.
+std::string_view block_class(std::int64_t blocks) {
+  constexpr std::int64_t multiprocessors = 132;
+  if (blocks <= 0 || blocks >= 4 * multiprocessors) return "many";
+  return blocks < multiprocessors ? "few" : "some";
+}
+
 /// The fields of a key in their order, with the values of plain full attention.
 Json plain_key() {
-  return {{"target", ""},      {"head_dim", 0}, {"head_dim_v", nullptr}, {"mask", "full"},
-          {"score", ""},       {"sink", ""},    {"lengths", "open"},     {"q_len", nullptr},
-          {"kv_len", nullptr}, {"few", false}};
+  return {{"target", ""},      {"head_dim", 0},   {"head_dim_v", nullptr}, {"mask", "full"},
+          {"score", ""},       {"sink", ""},      {"lengths", "open"},     {"q_len", nullptr},
+          {"kv_len", nullptr}, {"blocks", "many"}};
 }
 
 Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProblem& problem) {
-  constexpr std::int64_t rows = 128, multiprocessors = 132;
   const std::int64_t batch = spec.batch.value_or(problem.batch),
                      heads = spec.heads ? spec.heads : problem.heads;
   const std::int64_t q_len = spec.q_len.value_or(problem.q_len),
                      kv_len = spec.kv_len.value_or(problem.kv_len);
-  const std::int64_t blocks = batch * heads * ((q_len + rows - 1) / rows);
+  const std::int64_t blocks = batch * heads * ((q_len + 127) / 128);
   Json key = plain_key();
   key["target"] = target.name;
   key["head_dim"] = spec.head_dim;
@@ -94,7 +101,7 @@ Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProb
   key["lengths"] = spec.packed() ? "packed" : spec.q_lens || spec.kv_lens ? "padded" : "open";
   key["q_len"] = length_class(q_len);
   key["kv_len"] = length_class(kv_len);
-  key["few"] = blocks > 0 && blocks < multiprocessors;
+  key["blocks"] = block_class(blocks);
   return key;
 }
 

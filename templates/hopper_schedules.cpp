@@ -98,6 +98,10 @@ struct Look {
   [[nodiscard]] std::int64_t most_rows(int rows) const {
     return (blocks_of(rows) + multiprocessors - 1) / multiprocessors * rows;
   }
+  /// Whether blocks of so many rows do not go round the multiprocessors that often.
+  [[nodiscard]] bool fewer_rounds(int rows, double rounds) const {
+    return problem.q_len > 0 && static_cast<double>(blocks_of(rows)) < rounds * multiprocessors;
+  }
 };
 
 /// Slots of a ring begin at multiples of 1024 bytes. Blocks that share out a loop get each other's
@@ -179,6 +183,23 @@ void draw_tiles(Schedule& s) {
   s.grid_order = GridOrder::sections;
 }
 
+/// A causal mask's tiles differ, so that of a few rounds dealt out in advance some blocks have more
+/// to do, by up to two thirds; those of all heads have room in L2. Up to 1024 keys a draw costs as
+/// much where the last round is nearly full.
+void even_out_tiles(const Look& look, Schedule& s) {
+  if (!look.masked || !s.persistent || look.few_tiles_a_row()) return;
+  if (s.tile_order == TileOrder::counter) return;
+  const int rows = s.tiles["rows"];
+  const bool few = look.keys_up_to(512) ? look.fewer_rounds(rows, 1.6)
+                   : look.keys_up_to(1024)
+                       ? look.fewer_rounds(rows, 1.7) ||
+                             (look.fewer_rounds(rows, 3) && !look.fewer_rounds(rows, 2.1))
+                       : look.fewer_rounds(rows, 3);
+  if (!few) return;
+  s.tile_order = TileOrder::counter;
+  s.grid_order = GridOrder::tiles_last;
+}
+
 /// Whether the last keys of a full mask have a copy of the loop of their own, so that nothing is
 /// tested in the others: worth it where sequences differ, and by what ptxas then makes of the loop
 /// elsewhere. Capped ones take too long to compile for what they gain, but for those that keep a
@@ -196,7 +217,11 @@ Schedule narrow(const Look& look) {
   if (look.spec.packed() && look.plain && look.bounded &&
       look.keys_up_to(look.masked ? 4096 : 1536))
     return alone(look);
-  const bool short_rows = look.keys_up_to(look.plain && look.may_persist ? 1536 : 2048);
+  // Small blocks, where they go round often enough to come out even.
+  const bool short_rows =
+      look.plain && look.may_persist
+          ? look.keys_up_to(512) || (look.keys_up_to(1536) && !look.fewer_rounds(64, 4 * 3))
+          : look.keys_up_to(2048);
   if (look.masked && (short_rows || look.few_tiles_a_row())) {
     const bool short_padded =
         look.spec.q_lens && look.spec.mask.tensors.empty() && look.keys_up_to(768);
@@ -211,10 +236,15 @@ Schedule narrow(const Look& look) {
   }
   // Beside an LSE what rounding adds to a capped row's sum is summed up apart.
   const bool two_sums = look.score.caps && look.spec.lse && look.bounded;
-  Schedule s = look.capped_with_maximum ? tiles(128, 128)
-               : look.in_sequences()    ? tiles(192, 96)
-                                        : tiles(192, two_sums ? 112 : 128);
-  s.alternate = !look.ragged;
+  // Two warpgroups take a fifth longer for a row than three, and come out more even.
+  const bool causal = look.masked && look.plain && look.may_persist;
+  const bool uneven = causal ? look.keys_up_to(1024) || look.fewer_rounds(192, 1.4)
+                             : !look.masked && 5 * look.most_rows(192) > 6 * look.most_rows(128);
+  const bool two = uneven || look.capped_with_maximum;
+  Schedule s = two                   ? tiles(128, 128)
+               : look.in_sequences() ? tiles(192, 96)
+                                     : tiles(192, two_sums ? 112 : 128);
+  s.alternate = !look.ragged && !(causal && two);
   persist(look, s);
   share_survey(look, s);
   if (look.leaning && look.divides) s.staged_stores = false;
@@ -224,15 +254,15 @@ Schedule narrow(const Look& look) {
       s.persistent && (look.plain ? !look.masked : look.score.caps && !look.capped_with_maximum);
   s.peel_masks = parts_full_tiles(look);
   if (look.masked && s.persistent) {
-    s.descending = !look.score.caps;
-    // Drawn, tiles of few heads at a time are dealt out evenly; in rounds those of all heads are.
+    s.descending = !look.plain && !look.score.caps;
     s.grid_order = GridOrder::tiles_last;
-    if (look.keys_up_to(4096)) draw_tiles(s);
-    if (look.plain) {
-      s.peel_masks = s.lazy_scaling = true;
-      s.staged_stores = false;
-      if (!look.keys_up_to(4096)) s.reduction_chains = 2;
-    }
+    if (causal || look.keys_up_to(4096)) draw_tiles(s);
+  }
+  if (causal) {
+    s.peel_masks = true;
+    s.staged_stores = false;
+    s.lazy_scaling = !two;
+    if (look.widest < 64 && !look.keys_up_to(4096)) s.reduction_chains = 2;
   }
   return s;
 }
@@ -293,6 +323,11 @@ Schedule middle(const Look& look) {
   if (look.capped_with_maximum && (look.masked ? !look.bounded : look.ragged)) cols = 112;
   if (look.looked_up && leaning) cols = 96;
   Schedule s = tiles(128, cols);
+  // Three warpgroups have room for fewer keys, and are as fast: whichever leaves less of the last
+  // round empty.
+  if (!look.masked && look.plain && look.may_persist &&
+      20 * look.most_rows(192) < 19 * look.most_rows(128))
+    s = tiles(192, 80);
   // Long between products, a score that looks things up: one warpgroup computes while the other
   // multiplies.
   s.alternate = !look.ragged && (look.score.looks_up || look.looked_up);
@@ -309,11 +344,13 @@ Schedule middle(const Look& look) {
   if (look.masked && s.persistent) {
     // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones
     // first.
-    const bool drawn = look.score.caps && !look.capped_with_maximum && !look.few_tiles_a_row();
+    const bool caps = look.score.caps && !look.capped_with_maximum;
+    const bool drawn = !look.few_tiles_a_row() &&
+                       (caps || ((look.plain || look.leaning) && !look.keys_up_to(1024)));
     s.peel_masks = look.plain;
     s.descending = look.score.caps;
     if (drawn) {
-      s.alternate = s.alternate || look.spec.lse || look.keys_up_to(2048);
+      if (caps) s.alternate = s.alternate || look.spec.lse || look.keys_up_to(2048);
       draw_tiles(s);
     } else if (look.problem.kv_len > 4096) {
       s.grid_order = GridOrder::tiles_last;
@@ -395,6 +432,7 @@ Schedule hopper_schedule(const AttentionSpec& spec, const AttentionProblem& prob
                                     : wide(look);
   while (tile_bytes(look, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
   s.last_tiles_first = look.masked;
+  even_out_tiles(look, s);
   return s;
 }
 

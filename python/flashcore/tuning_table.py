@@ -25,7 +25,7 @@ from .spec import AttentionSpec
 
 _FIELDS = (
     "target", "head_dim", "head_dim_v", "mask", "score", "sink", "lengths", "q_len", "kv_len",
-    "few",
+    "blocks",
 )  # fmt: skip
 _PLAIN = {
     "mask": "full",
@@ -34,7 +34,7 @@ _PLAIN = {
     "lengths": "open",
     "q_len": None,
     "kv_len": None,
-    "few": False,
+    "blocks": "many",
 }
 
 Problem = tuple[int, int, int, int]

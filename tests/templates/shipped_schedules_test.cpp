@@ -185,15 +185,51 @@ TEST(ShippedSchedules, ShareSurveys) {
 
 TEST(ShippedSchedules, TakeThreeWarpgroupsWhereTheirBlocksFillTheRounds) {
   const Target& target = find_target("sm_90a");
-  const auto rows = [&](int batch, int heads, int length) {
-    return attention_schedule({.head_dim = 80}, target,
+  const auto rows = [&](int head_dim, int batch, int heads, int length, const Mask& mask = full()) {
+    AttentionSpec spec;
+    spec.head_dim = head_dim;
+    spec.mask = mask;
+    return attention_schedule(spec, target,
                               {.batch = batch, .heads = heads, .q_len = length, .kv_len = length})
         .tiles.at("rows");
   };
-  EXPECT_EQ(rows(4, 25, 4096), 192);
-  EXPECT_EQ(rows(16, 25, 1024), 128) << "few keys";
-  EXPECT_EQ(rows(1, 16, 2048), 128) << "256 blocks of 128 rows are two rounds, 176 of 192 are two";
-  EXPECT_EQ(rows(1, 24, 2048), 192) << "384 of 128 rows are three rounds, 264 of 192 are two";
+  EXPECT_EQ(rows(80, 4, 25, 4096), 192);
+  EXPECT_EQ(rows(80, 16, 25, 1024), 128) << "few keys";
+  for (const int head_dim : {64, 80})
+    EXPECT_EQ(rows(head_dim, 1, 16, 2048), 128)
+        << "256 blocks of 128 rows are two rounds, 176 of 192 are two";
+  EXPECT_EQ(rows(80, 1, 24, 2048), 192) << "384 of 128 rows are three rounds, 264 of 192 are two";
+  EXPECT_EQ(rows(64, 1, 32, 2048), 192) << "512 of 128 rows are four rounds, 352 of 192 are three";
+  EXPECT_EQ(rows(128, 4, 16, 4096), 128);
+  EXPECT_EQ(rows(128, 1, 12, 2048), 192) << "192 of 128 rows are two rounds, 132 of 192 are one";
+  EXPECT_EQ(rows(64, 1, 14, 2048, causal()), 128) << "154 of 192 rows: one each, and a few more";
+  EXPECT_EQ(rows(64, 1, 20, 2048, causal()), 192);
+  EXPECT_EQ(rows(64, 4, 12, 1024, causal()), 128);
+  EXPECT_EQ(rows(64, 16, 16, 1024, causal()), 64) << "small blocks, in many rounds";
+}
+
+// Where rounds are few, tiles of a causal mask are not dealt out in advance.
+TEST(ShippedSchedules, DrawTilesWhereRoundsAreFew) {
+  const Target& target = find_target("sm_90a");
+  const auto order = [&](int head_dim, int batch, int heads, int length, const Mask& mask) {
+    AttentionSpec spec;
+    spec.head_dim = head_dim;
+    spec.mask = mask;
+    const Schedule schedule = attention_schedule(
+        spec, target, {.batch = batch, .heads = heads, .q_len = length, .kv_len = length});
+    EXPECT_TRUE(schedule.persistent);
+    return schedule.tile_order;
+  };
+  constexpr TileOrder rounds = TileOrder::rounds, counter = TileOrder::counter;
+  for (const int head_dim : {128, 192, 256}) {
+    EXPECT_EQ(order(head_dim, 1, 12, 2048, causal()), counter) << head_dim;
+    EXPECT_EQ(order(head_dim, 8, 5, 512, causal()), counter) << "160 blocks: 1.2 rounds";
+    EXPECT_EQ(order(head_dim, 1, 60, 512, causal()), rounds) << "240 blocks: almost two";
+    EXPECT_EQ(order(head_dim, 2, 20, 1024, causal()), counter) << "320 blocks: 2.4";
+    EXPECT_EQ(order(head_dim, 16, 16, 1024, causal()), rounds);
+  }
+  EXPECT_EQ(order(128, 8, 16, 2048, causal()), counter);
+  EXPECT_EQ(order(256, 1, 12, 2048, full()), rounds) << "all tiles have as many keys";
 }
 
 TEST(ShippedSchedules, FitEveryMaskAndScore) {
