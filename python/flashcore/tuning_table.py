@@ -114,7 +114,10 @@ def write(
     Other entries stay. Readers see the old table or the new one. Raises CacheError.
     """
     file = Path(path)
-    new = [dict(key) for key in keys]
+    new: list[dict[str, Any]] = []
+    for key in keys:  # of several shapes, of which some may be alike
+        if dict(key) not in new:
+            new.append(dict(key))
     fields = json.loads(schedule.to_json())
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -93,7 +93,8 @@ def test_a_winner_for_some_lengths(tmp_path):
     assert not found(0, 0, 0, 0)
     write(path, spec)
     assert found(0, 0, 0, 0)
-    assert found(20, 16, 100, 100)
+    assert found(40, 16, 100, 100)
+    assert not found(20, 16, 100, 100), "320 blocks: how full the last round is counts"
     assert not found(1, 1, 100, 100)
 
 
@@ -172,6 +173,14 @@ def test_a_table_that_cannot_be_read(text, tmp_path, monkeypatch):
     monkeypatch.setattr(tuning_table, "_told", set())
     with pytest.warns(UserWarning, match="cannot use the schedules"):
         assert tuning_table.winner_for(spec, "sm_80") is None
+
+
+def test_shapes_that_are_alike_make_one_entry(tmp_path):
+    path, spec = tmp_path / "table.json", fc.AttentionSpec(head_dim=64)
+    problems = [(8, 16, 2048, 2048), (6, 16, 2000, 2000), (1, 16, 2048, 2048)]
+    keys = [tuning_table.key_for(spec, TARGET, problem) for problem in problems]
+    tuning_table.write(path, keys, WINNER, {})
+    assert [entry["blocks"] for entry in json.loads(path.read_text())] == ["many", "some"]
 
 
 def test_a_broken_table_is_not_written_over(tmp_path):
