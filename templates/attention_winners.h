@@ -27,8 +27,8 @@ std::span<const WinnersFile> shipped_winners();
 /// expression); score and sink (the expression with # for its numbers, which cost the same whatever
 /// they are, or ""); lengths ("open", "padded" or "packed"); q_len and kv_len: the power of two
 /// that the length does not exceed, or null for any; and blocks of 128 rows: "few", fewer than
-/// multiprocessors, "some", up to four rounds of them, or "many". Captured tensors are called t0, t1, ... there. Dtype and
-/// layout of a batch make no difference.
+/// multiprocessors, "some", up to four rounds of them, or "many". Captured tensors are called t0,
+/// t1, ... there. Dtype and layout of a batch make no difference.
 std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& target,
                                      const AttentionProblem& problem = {});
 
