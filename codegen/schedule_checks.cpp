@@ -96,32 +96,27 @@ void warpgroups(const Look& look) {
         "warps_m = 8 and warps_n = 1");
 }
 
-/// How many registers a schedule asks for, if it does.
-std::string asked_registers(const Schedule& s) {
-  return s.consumer_registers ? fmt::format("consumer_registers = {}", s.consumer_registers)
-                              : fmt::format("producer_registers = {}", s.producer_registers);
-}
-
 void share_by_default(Schedule& s) { s.producer_registers = s.consumer_registers = 0; }
 
 void register_shares(const Look& look) {
   const Schedule& s = look.schedule;
-  const bool asks = s.producer_registers || s.consumer_registers;
-  if (asks && (s.copy != CopyInstruction::tma || !s.producer))
-    return look.refuse(
-        fmt::format("{} with {}", s.producer ? "copy other than tma" : "producer = false",
-                    asked_registers(s)),
-        "all threads of the block do the same, and have as many registers", "0 for both",
-        share_by_default, "producer_registers = 0 and consumer_registers = 0");
-  if (s.copy != CopyInstruction::tma || !s.producer || s.consumer_threads() % 128 != 0 ||
-      s.consumer_threads() < 128)
+  if (s.copy != CopyInstruction::tma || !s.producer) {
+    if (s.producer_registers || s.consumer_registers)
+      look.refuse(fmt::format("{} with {}", s.producer ? "copy other than tma" : "producer = false",
+                              s.consumer_registers
+                                  ? fmt::format("consumer_registers = {}", s.consumer_registers)
+                                  : fmt::format("producer_registers = {}", s.producer_registers)),
+                  "all threads of the block do the same, and have as many registers", "0 for both",
+                  share_by_default, "producer_registers = 0 and consumer_registers = 0");
     return;
+  }
+  if (s.consumer_threads() % 128 != 0 || s.consumer_threads() < 128) return;
   const auto fits = [](int registers) {
     return registers == 0 || (registers >= 24 && registers <= 240 && registers % 8 == 0);
   };
   const RegisterSplit split = register_split(s);
   // A warpgroup waits for what it takes until others have given it back: for more, for ever.
-  const int start = registers_at_start(s.threads(), std::max(1, s.blocks_per_processor));
+  const int start = registers_at_start(s.threads(), s.blocks_per_processor);
   const int used = registers_of_block(s, split), all = s.threads() * start;
   if (fits(s.producer_registers) && fits(s.consumer_registers) &&
       split.producer <= split.consumer && used <= all)

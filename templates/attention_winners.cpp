@@ -90,7 +90,8 @@ Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProb
                      heads = spec.heads ? spec.heads : problem.heads;
   const std::int64_t q_len = spec.q_len.value_or(problem.q_len),
                      kv_len = spec.kv_len.value_or(problem.kv_len);
-  const std::int64_t blocks = batch * heads * ((q_len + 127) / 128);
+  constexpr std::int64_t rows = 128;
+  const std::int64_t blocks = batch * heads * ((q_len + rows - 1) / rows);
   Json key = plain_key();
   key["target"] = target.name;
   key["head_dim"] = spec.head_dim;

@@ -184,17 +184,18 @@ void draw_tiles(Schedule& s) {
 }
 
 /// A causal mask's tiles differ, so that of a few rounds dealt out in advance some blocks have more
-/// to do, by up to two thirds; those of all heads have room in L2. Up to 1024 keys a draw costs as
-/// much where the last round is nearly full.
+/// to do, by up to two thirds; those of all heads have room in L2. Of short tiles a draw costs as
+/// much where the second round is nearly full.
 void even_out_tiles(const Look& look, Schedule& s) {
   if (!look.masked || !s.persistent || look.few_tiles_a_row()) return;
   if (s.tile_order == TileOrder::counter) return;
-  const int rows = s.tiles["rows"];
-  const bool few = look.keys_up_to(512) ? look.fewer_rounds(rows, 1.6)
-                   : look.keys_up_to(1024)
-                       ? look.fewer_rounds(rows, 1.7) ||
-                             (look.fewer_rounds(rows, 3) && !look.fewer_rounds(rows, 2.1))
-                       : look.fewer_rounds(rows, 3);
+  const auto fewer = [&](double rounds) { return look.fewer_rounds(s.tiles["rows"], rounds); };
+  bool few = fewer(3);
+  if (look.keys_up_to(512)) {
+    few = fewer(1.6);
+  } else if (look.keys_up_to(1024)) {
+    few = few && (fewer(1.7) || !fewer(2.1));
+  }
   if (!few) return;
   s.tile_order = TileOrder::counter;
   s.grid_order = GridOrder::tiles_last;

@@ -10,7 +10,7 @@ namespace flashcore {
 class RegisterPool {
  public:
   /// Of warpgroups whose threads begin with so many each.
-  RegisterPool(std::size_t groups, int start) : start_(start), shares_(groups, Share{start}) {}
+  RegisterPool(std::size_t groups, int start) : start_(start), shares_(groups) {}
   void reset();
 
   /// A warpgroup sets the count of its threads; more than there are it gets once others have given
