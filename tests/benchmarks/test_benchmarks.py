@@ -13,6 +13,7 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import compare_builds  # noqa: E402
 import hopper  # noqa: E402
 from contest import row_of  # noqa: E402
 from gpu_timing import GRAPH_CALLS, Timer  # noqa: E402
@@ -43,9 +44,12 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(has_gpu(), reason="here they run")
-@pytest.mark.parametrize("script", ["attention.py", "hopper.py", "launch.py", "variants.py"])
+@pytest.mark.parametrize(
+    "script", ["attention.py", "compare_builds.py", "hopper.py", "launch.py", "variants.py"]
+)
 def test_without_a_gpu_a_script_says_so(script: str) -> None:
-    done = run(script)
+    builds = ("--before", ".", "--after", ".") if script == "compare_builds.py" else ()
+    done = run(script, *builds)
     assert done.returncode != 0
     assert done.stderr.startswith("this benchmark needs")
     assert "Traceback" not in done.stderr
@@ -130,3 +134,23 @@ def test_the_page_of_the_hopper_benchmark() -> None:
         assert line in page.splitlines()
     assert len(hopper.markdown(results, every_row=False)) < len(page)
     assert hopper.forward_lines(hopper.Results("here"))[0] == "ours / best peer: no rows"
+
+
+def test_builds_are_compared_over_every_table_once() -> None:
+    cases = [case for name in compare_builds.SECTIONS for case in compare_builds.cases_of(name, [])]
+    names = [case.name for case in cases]
+    assert len(cases) == 72 + 10 + 36 + 36
+    assert len(set(names)) == len(names)
+    assert all(case.head_dim == 128 for case in compare_builds.cases_of("forward", [128]))
+
+
+def test_outputs_of_two_builds_are_apart_by_the_size_of_the_first() -> None:
+    assert compare_builds.apart([3.0, 4.0], [3.0, 4.0]) == 0
+    assert compare_builds.apart([3.0, 4.0], [3.0, 4.5]) == pytest.approx(0.1)
+    assert compare_builds.apart([3.0, 4.0], [3.0, math.nan]) == math.inf
+
+
+def test_a_build_that_ends_is_told_rather_than_waited_for(tmp_path: Path) -> None:
+    build = compare_builds.Build(str(tmp_path / "nothing"), str(tmp_path))
+    with pytest.raises((RuntimeError, BrokenPipeError)):
+        build.ask(do="time", budget_ms=1.0)

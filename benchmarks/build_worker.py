@@ -1,0 +1,122 @@
+"""One build of FlashCore that times kernels on demand: the process behind compare_builds.py.
+
+Commands are lines of JSON on standard input, answers lines of JSON on standard output. Which build
+it is says PYTHONPATH: the first flashcore there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from flex_peer import variant
+from gpu_timing import Timer
+
+SAMPLES = 4096  # elements of an output that the driver compares
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem: a kind of mask or score (flex_peer.py), and its shape."""
+
+    kind: str
+    size: int
+    dtype: str
+    batch: int
+    heads: int
+    length: int
+    head_dim: int
+
+    @property
+    def name(self) -> str:
+        kind = f"{self.kind} {self.size}" if self.size else self.kind
+        shape = f"B{self.batch} H{self.heads} S{self.length} D{self.head_dim}"
+        return f"{self.dtype} {shape} {kind}"
+
+
+class Worker:
+    def __init__(self) -> None:
+        import torch
+
+        import flashcore as fc
+
+        self._torch, self._fc, self._timer = torch, fc, Timer(torch)
+
+    def _inputs(self, case: Case, sets: int) -> list[list[Any]]:
+        dtype = self._torch.bfloat16 if case.dtype == "bf16" else self._torch.float16
+        shape = (case.batch, case.heads, case.length, case.head_dim)
+        return [
+            [self._torch.randn(shape, device="cuda", dtype=dtype) for _ in range(3)]
+            for _ in range(sets)
+        ]
+
+    def _kernel(self, case: Case) -> Any:
+        given = variant(self._fc, self._torch, case.kind, case.size, case.length, case.heads)
+        dtype = "f16" if case.dtype == "fp16" else case.dtype
+        return self._fc.jit(
+            self._fc.AttentionSpec(head_dim=case.head_dim, dtype=dtype, **given.arguments)
+        )
+
+    def compile(self, cases: list[Case]) -> dict[str, Any]:
+        """Fills the cache of kernels, on all cores, with what the cases launch."""
+
+        def build(case: Case) -> str | None:
+            try:
+                q, k, _ = self._inputs(case, 1)[0]
+                self._kernel(case).variant(q, k)
+            except self._fc.Error as error:
+                return str(error)
+            return None
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            failed = zip(cases, pool.map(build, cases), strict=True)
+            return {"failed": [[case.name, why] for case, why in failed if why]}
+
+    def load(self, case: Case) -> dict[str, Any]:
+        """Runs the case once; what its output holds, and the machine code that computed it."""
+        self._torch.manual_seed(case.length + case.head_dim)
+        elements = case.batch * case.heads * case.length * case.head_dim
+        self._sets = self._timer.sets(4 * elements * 2)
+        inputs = self._inputs(case, self._sets)
+        kernel = self._kernel(case)
+        out = self._torch.full_like(inputs[0][0], math.nan)
+        self._run = lambda index: kernel(*inputs[index], out=out)
+        self._run(0)
+        seen = out.flatten()[:: max(1, elements // SAMPLES)][:SAMPLES].float().tolist()
+        launched = kernel.variant(inputs[0][0], inputs[0][1])
+        return {"code": hashlib.sha256(launched.cubin).hexdigest(), "seen": seen}
+
+    def time(self, budget_ms: float) -> dict[str, Any]:
+        """The case that was loaded last."""
+        return {"ms": self._timer.interleaved([self._run], budget_ms, self._sets)[0]}
+
+    def answer(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            if command["do"] == "compile":
+                return self.compile([Case(**case) for case in command["cases"]])
+            if command["do"] == "load":
+                return self.load(Case(**command["case"]))
+            return self.time(command["budget_ms"])
+        except Exception as error:  # the driver says in which case
+            return {"error": f"{type(error).__name__}: {error}"}
+
+
+def main() -> int:
+    # What a library prints must not get among the answers.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    worker = Worker()
+    for line in sys.stdin:
+        print(json.dumps(worker.answer(json.loads(line))), file=answers)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

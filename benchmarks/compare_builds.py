@@ -1,0 +1,187 @@
+"""Two builds of FlashCore in one run: is a change slower anywhere?
+
+    python benchmarks/compare_builds.py --before ../old/build/release/python \
+        --after build/release/python
+    python benchmarks/compare_builds.py --before A --after B --only forward --dims 128
+
+Each build runs in a process of its own, and the two take turns, in the order before, after, after,
+before; the median of each counts. A case whose machine code is the same in both is not timed.
+Outputs are compared: builds may differ by the rounding of a score, not by more. The tables are
+those of docs/performance_hopper.md: forward, small, variants and head_dims.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from build_worker import Case
+from contest import MODEL_WIDTH, TOLERANCE
+from gpu_timing import machine, require_gpu
+from hopper import FA3_LENGTHS, MASKS, SMALL, TOKENS, VARIANT_DIMS, VARIANT_LENGTHS, VARIANTS
+from options import numbers, words
+from report import mean_and_least
+
+SECTIONS = ["forward", "small", "variants", "head_dims"]
+OTHER_DIMS = [32, 80, 96, 112, 160, 192]
+MORE_VARIANTS = [("relative_bias_causal", 0), ("dense_bias", 0), ("chunked", 1024),
+                 ("sinks_causal", 0)]  # fmt: skip
+
+
+@dataclass
+class Result:
+    section: str
+    name: str
+    ratio: float  # time before / time after: above 1 where the change is faster
+    after_ms: float = math.nan
+    same_code: bool = False
+    apart: float = 0.0  # relative difference of the outputs
+
+
+def of_tokens(kind: str, size: int, dtype: str, length: int, head_dim: int) -> Case:
+    batch, heads = max(1, TOKENS // length), max(1, MODEL_WIDTH // head_dim)
+    return Case(kind, size, dtype, batch, heads, length, head_dim)
+
+
+def cases_of(section: str, dims: list[int]) -> list[Case]:
+    found: list[Case] = []
+    if section == "forward":
+        every = itertools.product(["bf16", "fp16"], [64, 128, 256], MASKS, FA3_LENGTHS)
+        found = [of_tokens(mask, 0, dtype, length, dim) for dtype, dim, mask, length in every]
+    elif section == "small":
+        found = [Case(mask, 0, "bf16", *shape) for shape in SMALL for mask in MASKS]
+    elif section == "variants":
+        kinds = [(case.kind, case.size) for case in VARIANTS] + MORE_VARIANTS
+        every = itertools.product(kinds, VARIANT_DIMS, VARIANT_LENGTHS)
+        found = [of_tokens(*kind, "bf16", length, dim) for kind, dim, length in every]
+    elif section == "head_dims":
+        every = itertools.product(OTHER_DIMS, MASKS, [1024, 4096, 16384])
+        found = [of_tokens(mask, 0, "bf16", length, dim) for dim, mask, length in every]
+    return [case for case in found if not dims or case.head_dim in dims]
+
+
+class Build:
+    """A worker process, with one build of FlashCore."""
+
+    def __init__(self, path: str, cache: str):
+        environment = os.environ | {
+            "PYTHONPATH": str(Path(path).resolve()),
+            "FLASHCORE_CACHE_DIR": cache,
+        }
+        script = str(Path(__file__).with_name("build_worker.py"))
+        self._process = subprocess.Popen(
+            [sys.executable, script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def send(self, **command: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else {"error": "the process has ended"}
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        self.send(**command)
+        answer = self.receive()
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+
+def apart(before: list[float], after: list[float]) -> float:
+    """Relative to the size of what was computed before; infinite for NaN."""
+    error = math.dist(before, after) / max(math.hypot(*before), 1e-30)
+    return error if math.isfinite(error) else math.inf
+
+
+def compare(builds: list[Build], section: str, case: Case, options: argparse.Namespace) -> Result:
+    loaded = [build.ask(do="load", case=asdict(case)) for build in builds]
+    result = Result(section, case.name, 1.0, apart=apart(*(one["seen"] for one in loaded)))
+    if loaded[0]["code"] == loaded[1]["code"]:
+        result.same_code = True
+        return result
+    times: list[list[float]] = [[], []]
+    for _ in range(options.rounds):
+        for which in (0, 1, 1, 0):
+            answer = builds[which].ask(do="time", budget_ms=options.budget_ms)
+            times[which].append(answer["ms"])
+    before, result.after_ms = (statistics.median(part) for part in times)
+    result.ratio = before / result.after_ms
+    return result
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--before", required=True, help="the folder that holds flashcore/")
+    parser.add_argument("--after", required=True)
+    parser.add_argument("--only", type=words, default=SECTIONS, help=f"of {', '.join(SECTIONS)}")
+    parser.add_argument("--dims", type=numbers, default=[], help="these head_dims only")
+    parser.add_argument("--rounds", type=int, default=2, help="of four measurements a case")
+    parser.add_argument("--budget-ms", type=float, default=60, help="GPU time of a measurement")
+    parser.add_argument("--json", type=Path, help="write every figure there")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse()
+    torch = require_gpu()
+    print(machine(torch), flush=True)
+    cache = os.environ.get("FLASHCORE_CACHE_DIR", "build/compare_builds")
+    builds = [
+        Build(path, str(Path(f"{cache}_{which}").resolve()))
+        for which, path in (("before", options.before), ("after", options.after))
+    ]
+    cases = {section: cases_of(section, options.dims) for section in options.only}
+    every = [asdict(case) for part in cases.values() for case in part]
+    for build in builds:
+        for name, why in build.ask(do="compile", cases=every)["failed"]:
+            print(f"! {name}: {why}")
+    results: list[Result] = []
+    problems = 0
+    for section, part in cases.items():
+        for case in part:
+            try:
+                result = compare(builds, section, case, options)
+            except RuntimeError as error:
+                print(f"! {case.name}: {' '.join(str(error).split())}", flush=True)
+                problems += 1
+                continue
+            results.append(result)
+            wrong = not result.apart < TOLERANCE[case.dtype]
+            problems += wrong
+            shown = "same code" if result.same_code else f"{result.ratio:.3f}"
+            notes = f"  WRONG: {result.apart:.1e} apart" if wrong else ""
+            print(f"{section:>10} {case.name:<45} {shown:>9}{notes}", flush=True)
+            if options.json:
+                options.json.write_text(json.dumps([asdict(r) for r in results], indent=1))
+    for section in options.only:
+        timed = [r.ratio for r in results if r.section == section and not r.same_code]
+        same = sum(r.same_code for r in results if r.section == section)
+        if found := mean_and_least(timed):
+            print(f"{section}: {len(timed)} timed, before / after mean {found[0]:.3f}, "
+                  f"least {found[1]:.3f}; {same} of the same code")  # fmt: skip
+        else:
+            print(f"{section}: {same} of the same code")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
