@@ -200,9 +200,9 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
     }
   }
   const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-  if ((address & signature.address_mask) != 0 || (address == 0 && !empty)) [[unlikely]] {
+  const bool lacking = address == 0 && !empty && view.device != no_device;
+  if ((address & signature.address_mask) != 0 || lacking) [[unlikely]]
     refusal.address(index);
-  }
 }
 
 std::int64_t LaunchPlan::blocks_along(const Blocks& axis, const Extents& extents,

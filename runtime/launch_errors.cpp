@@ -25,6 +25,7 @@ std::string shape_of(const TensorView& view) {
 constexpr const char* other_than_map = "a contiguous copy, or a schedule with copy = cp_async";
 
 std::string place_of(int device) {
+  if (device == no_device) return "on no device (it has a shape and no memory)";
   return device < 0 ? "in CPU memory" : fmt::format("on GPU {}", device);
 }
 
@@ -181,6 +182,16 @@ void LaunchRefusal::device(int tensor) const {
          fmt::format("{} is {}, {} is {}", source_.tensors[0].name, place_of(tensors_[0].device),
                      source_.tensors[tensor].name, place_of(tensors_[tensor].device)),
          "move them to one device");
+}
+
+void LaunchRefusal::overlap(int output, int other) const {
+  const std::string& name = source_.tensors[output].name;
+  const std::string& theirs = source_.tensors[other].name;
+  const bool both = source_.tensors[other].output;
+  refuse(fmt::format("{} shares memory with {}", name, theirs),
+         both ? "both are written: what is left there depends on which block comes last"
+              : fmt::format("blocks write {} while others still read {}", name, theirs),
+         "an output of its own, or none: then it is allocated");
 }
 
 void LaunchRefusal::scalar(int index, const ScalarValue& given) const {

@@ -28,6 +28,7 @@ class LaunchRefusal {
   [[noreturn, gnu::cold]] void repeated_output(int tensor, int dim) const;
   [[noreturn, gnu::cold]] void address(int tensor) const;
   [[noreturn, gnu::cold]] void device(int tensor) const;
+  [[noreturn, gnu::cold]] void overlap(int output, int other) const;
   [[noreturn, gnu::cold]] void scalar(int index, const ScalarValue& given) const;
   [[noreturn, gnu::cold]] void grid(const GridAxis& axis, std::int64_t blocks,
                                     std::int64_t limit) const;

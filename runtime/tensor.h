@@ -11,13 +11,14 @@ namespace flashcore {
 
 constexpr int max_rank = 5;
 constexpr int cpu_device = -1;
+constexpr int no_device = -2;  ///< a shape without memory: a launch checks it and computes nothing
 
 /// An array on a GPU or in CPU memory. Shape and strides are inline: a launch allocates nothing.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::f32;
   int rank = 0;
-  int device = cpu_device;  ///< ordinal of the GPU
+  int device = cpu_device;  ///< ordinal of the GPU, or one of the above
   std::array<std::int64_t, max_rank> shape{};
   std::array<std::int64_t, max_rank> strides{};  ///< in elements
 

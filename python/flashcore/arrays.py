@@ -18,6 +18,8 @@ _NUMPY = {
     "f32": numpy.dtype(numpy.float32),
     "i32": numpy.dtype(numpy.int32),
 }
+_CUDA = 2  # DLPack's number for it
+_WAYS = ("__dlpack__", "__dlpack_c_exchange_api__", "__cuda_array_interface__")
 _STANDARD = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "i32": "int32"}
 
 
@@ -114,14 +116,24 @@ def memory_of(array: Any) -> tuple[Any, ...]:
     return (id(array),)
 
 
+def on_cuda(array: Any) -> bool:
+    """Whether it lies on a GPU. Arrays in CPU memory may have no way to say so."""
+    if is_torch_tensor(array):
+        return bool(array.is_cuda)
+    device = getattr(array, "__dlpack_device__", None)
+    if device is not None:
+        return bool(device()[0] == _CUDA)
+    return hasattr(array, "__cuda_array_interface__")
+
+
 def is_torch_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def is_array(value: Any) -> bool:
-    """Whether a kernel could read it: NumPy's, torch's, or anything that speaks DLPack."""
+    """Whether a kernel could read it: NumPy's, torch's, or anything that describes its memory."""
     if isinstance(value, numpy.ndarray) or is_torch_tensor(value):
         return True
     kind = type(value)
-    return hasattr(kind, "__dlpack__") or hasattr(kind, "__dlpack_c_exchange_api__")
+    return any(hasattr(kind, way) for way in _WAYS)

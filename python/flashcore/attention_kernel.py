@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from . import _core, tuning_table
-from .arrays import empty
+from .arrays import empty, on_cuda
 from .errors import CompileError, DeviceError, ScheduleError
 from .expression import bound_arrays
 from .kernel import Kernel
@@ -19,7 +19,6 @@ from .spec import AttentionSpec
 
 Array = TypeVar("Array")
 
-_CUDA = 2  # DLPack's number for it
 _MOST_SHAPES = 4096
 
 
@@ -109,8 +108,7 @@ class AttentionKernel(Kernel):
         if known is not None:
             return known
         kernel = self
-        device = getattr(q, "__dlpack_device__", None)  # arrays in CPU memory may do without
-        if self._variants is not None and device is not None and device()[0] == _CUDA:
+        if self._variants is not None and on_cuda(q):
             *batch, a, b, _ = q.shape
             heads, q_len, kv_axis = (a, b, -2) if self._spec.layout == "bhsd" else (b, a, -3)
             each = [-(-length // max(1, sequences)) for length in (q_len, k.shape[kv_axis])]
@@ -220,7 +218,7 @@ class AttentionKernel(Kernel):
         # Most specs need no lengths, and most calls give none: those look no further.
         none_given = cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens is None
         if self._needs_lengths or not none_given:
-            own = lengths(self._spec, q, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
+            own = lengths(self._spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
             arrays, scalars = own.arrays + arrays, scalars + own.scalars
         kernel = self
         if self._variants is not None:

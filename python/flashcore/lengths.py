@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .errors import DeviceError
+from .lengths_check import check_lengths, check_longest, check_starts
 from .spec import AttentionSpec
 
 
@@ -21,6 +22,7 @@ _NONE = Lengths()
 def lengths(
     spec: AttentionSpec,
     q: Any,
+    k: Any,
     cu_seqlens_q: Any,
     cu_seqlens_k: Any,
     max_q_len: int | None,
@@ -54,9 +56,18 @@ def lengths(
         return _NONE
     if not packed:
         arrays = tuple(_int32(name, given[name]) for name in needed)
+        at = -2 if spec.layout == "bhsd" else -3
+        if spec.q_lens:
+            check_lengths("q_lens", q_lens, q.shape[at], "the length of q")
+        if spec.kv_lens:
+            check_lengths("kv_lens", kv_lens, k.shape[at], "the length of k")
         return Lengths(arrays)
     starts = _int32("cu_seqlens_q", cu_seqlens_q)
     keys = starts if cu_seqlens_k is None else _int32("cu_seqlens_k", cu_seqlens_k)
+    check_starts("cu_seqlens_q", starts, q.shape[0], "q")
+    check_starts("cu_seqlens_q" if keys is starts else "cu_seqlens_k", keys, k.shape[0], "k")
+    if max_q_len is not None:
+        check_longest(starts, max_q_len)
     longest = q.shape[0] if max_q_len is None else max_q_len
     return Lengths((starts, keys), (longest,))
 

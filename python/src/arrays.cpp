@@ -6,6 +6,8 @@
 #include <pybind11/numpy.h>
 
 #include "dsl/error.h"
+#include "python/src/array_checks.h"
+#include "python/src/cuda_array_interface.h"
 #include "python/src/dlpack.h"
 #include "runtime/cuda/device.h"
 
@@ -14,37 +16,18 @@ namespace {
 
 namespace py = pybind11;
 
-[[noreturn]] void refuse(const char* name, std::string why, std::string fix) {
-  throw DeviceError({.what = fmt::format("array {}", name),
-                     .why = std::move(why),
-                     .fix = std::move(fix),
-                     .where = {}});
-}
-
-[[noreturn]] void refuse_dtype(const char* name, const std::string& given) {
-  refuse(name, fmt::format("its dtype is {}", given),
-         "kernels take f16, bf16 and f32; what masks and scores read may also be f64, an integer "
-         "of up to 64 "
-         "bits, u8 or bool");
-}
-
-void check_rank(const char* name, std::int64_t rank) {
-  if (rank > max_rank) {
-    refuse(name, fmt::format("it has {} dimensions", rank),
-           fmt::format("kernels take at most {}", max_rank));
-  }
-}
-
 // What the type of an array offers; looked up once a type.
 struct ArrayType {
   PyTypeObject* type = nullptr;
   const dlpack::ExchangeApi* api = nullptr;
   bool has_requires_grad = false;
+  PyObject* is_neg = nullptr;  ///< torch's method; nobody else negates lazily
 };
 
 ArrayType describe(py::handle type) {
   ArrayType entry{.type = reinterpret_cast<PyTypeObject*>(type.ptr())};
   entry.has_requires_grad = py::hasattr(type, "requires_grad");
+  if (py::hasattr(type, "is_neg")) entry.is_neg = py::object(type.attr("is_neg")).release().ptr();
   if (!py::hasattr(type, "__dlpack_c_exchange_api__")) return entry;
   const py::object capsule = type.attr("__dlpack_c_exchange_api__");
   const auto* api = static_cast<const dlpack::ExchangeApi*>(
@@ -107,8 +90,8 @@ TensorView view_of(const dlpack::Tensor& tensor, const char* name) {
       view.device = tensor.device.id;
       break;
     default:
-      refuse(name, fmt::format("it lies on a device of DLPack's type {}", tensor.device.type),
-             "kernels take arrays in CPU memory and on CUDA devices");
+      refuse_array(name, fmt::format("it lies on a device of DLPack's type {}", tensor.device.type),
+                   "kernels take arrays in CPU memory and on CUDA devices");
   }
   const dlpack::DataType type = tensor.dtype;
   view.dtype = dtype_of(type, name);
@@ -127,59 +110,14 @@ DType dtype_named(const char* name, const std::string& dtype) {
   return *type;
 }
 
-// NumPy's and CUDA's interfaces count strides in bytes.
-std::int64_t in_elements(const char* name, std::int64_t bytes, DType type) {
-  if (bytes % size_of(type) != 0) {
-    refuse(
-        name,
-        fmt::format("a stride of {} bytes is no multiple of an element's {}", bytes, size_of(type)),
-        "copy the array");
-  }
-  return bytes / size_of(type);
-}
-
 TensorView read_numpy(const py::array& array, const char* name, bool output) {
   check_rank(name, array.ndim());
-  if (output && !array.writeable()) refuse(name, "it is read-only", "pass a writeable output");
+  check_writeable(name, output, !array.writeable());
   TensorView view{.data = const_cast<void*>(array.data()), .rank = static_cast<int>(array.ndim())};
   view.dtype = dtype_named(name, py::str(array.dtype().attr("name")));
   for (int dim = 0; dim < view.rank; ++dim) {
     view.shape[dim] = array.shape(dim);
     view.strides[dim] = in_elements(name, array.strides(dim), view.dtype);
-  }
-  return view;
-}
-
-// The interface names no GPU: by convention it is the current one.
-TensorView read_cuda_interface(const py::dict& interface, const char* name, bool output) {
-  const auto [address, read_only] = interface["data"].cast<std::pair<std::uintptr_t, bool>>();
-  const auto shape = interface["shape"].cast<std::vector<std::int64_t>>();
-  const auto code = interface["typestr"].cast<std::string>();
-  check_rank(name, static_cast<std::int64_t>(shape.size()));
-  if (output && read_only) refuse(name, "it is read-only", "pass a writeable output");
-  dlpack::Tensor tensor{.data = reinterpret_cast<void*>(address),
-                        .device = {dlpack::cuda, current_device(Driver::get())},
-                        .rank = static_cast<int>(shape.size()),
-                        .dtype = {},
-                        .shape = const_cast<std::int64_t*>(shape.data()),
-                        .strides = nullptr,
-                        .byte_offset = 0};
-  if (code == "<f2") tensor.dtype = {dlpack::real, 16, 1};
-  if (code == "<f4") tensor.dtype = {dlpack::real, 32, 1};
-  if (code == "<f8") tensor.dtype = {dlpack::real, 64, 1};
-  if (code == "<i4") tensor.dtype = {dlpack::signed_integer, 32, 1};
-  if (code == "<i8") tensor.dtype = {dlpack::signed_integer, 64, 1};
-  if (code == "<i2") tensor.dtype = {dlpack::signed_integer, 16, 1};
-  if (code == "|i1") tensor.dtype = {dlpack::signed_integer, 8, 1};
-  if (code == "|u1") tensor.dtype = {dlpack::unsigned_integer, 8, 1};
-  if (code == "|b1") tensor.dtype = {dlpack::boolean, 8, 1};
-  if (tensor.dtype.lanes == 0) refuse_dtype(name, code);
-  TensorView view = view_of(tensor, name);
-  if (interface.contains("strides") && !interface["strides"].is_none()) {
-    const auto strides = interface["strides"].cast<std::vector<std::int64_t>>();
-    for (int dim = 0; dim < view.rank; ++dim) {
-      view.strides[dim] = in_elements(name, strides[dim], view.dtype);
-    }
   }
   return view;
 }
@@ -192,8 +130,43 @@ void refuse_lost_gradient(py::handle array, const char* name) {
   if (!wanted) throw py::error_already_set();
   if (wanted.ptr() != Py_True) return;
   if (!py::module_::import("torch").attr("is_grad_enabled")().cast<bool>()) return;
-  refuse(name, "it requires a gradient, and kernels have no backward pass",
-         "call under torch.no_grad(), or pass .detach()");
+  refuse_array(name, "it requires a gradient, and kernels have no backward pass",
+               "call under torch.no_grad(), or pass .detach()");
+}
+
+// A view such as z.conj().imag: torch negates when it reads, a kernel would not.
+void refuse_lazy_negation(py::handle array, const ArrayType& type, const char* name) {
+  PyObject* const self = array.ptr();
+  const auto negated =
+      py::reinterpret_steal<py::object>(PyObject_Vectorcall(type.is_neg, &self, 1, nullptr));
+  if (!negated) throw py::error_already_set();
+  if (negated.ptr() == Py_True) {
+    refuse_array(name, "it is negated lazily: its memory holds the opposite numbers",
+                 "pass .resolve_neg()");
+  }
+}
+
+void check_tensor_of_torch(py::handle array, const ArrayType& type, const char* name) {
+  if (type.has_requires_grad) refuse_lost_gradient(array, name);
+  if (type.is_neg != nullptr) refuse_lazy_negation(array, type, name);
+}
+
+// A tensor whose memory cannot be had: one on torch's meta device has a shape all the same, of
+// others it is told what they are. `error` is what the framework said.
+TensorView read_without_memory(py::handle array, const char* name,
+                               const py::error_already_set& error) {
+  const py::object known = py::module_::import("flashcore.torch_tensors")
+                               .attr("without_memory")(array, name, error.value());
+  const py::tuple described = known, shape = described[0], strides = described[1];
+  check_rank(name, static_cast<std::int64_t>(shape.size()));
+  TensorView view{.rank = static_cast<int>(shape.size()), .device = no_device};
+  view.dtype = dtype_named(name, described[2].cast<std::string>());
+  for (int dim = 0; dim < view.rank; ++dim) {
+    const auto at = static_cast<std::size_t>(dim);
+    view.shape[dim] = shape[at].cast<std::int64_t>();
+    view.strides[dim] = strides[at].cast<std::int64_t>();
+  }
+  return view;
 }
 
 bool is_module(py::handle type, const char* name) {
@@ -226,24 +199,27 @@ TensorView ArrayReader::read(py::handle array, const char* name, bool output) {
   const ArrayType& type = type_of(array);
   TensorView view;
   if (type.api != nullptr) {
-    if (type.has_requires_grad) refuse_lost_gradient(array, name);
+    check_tensor_of_torch(array, type, name);
     dlpack::Tensor tensor;
-    if (type.api->borrow(array.ptr(), &tensor) != 0) throw py::error_already_set();
-    view = view_of(tensor, name);
+    view = type.api->borrow(array.ptr(), &tensor) == 0
+               ? view_of(tensor, name)
+               : read_without_memory(array, name, py::error_already_set());
   } else if (py::isinstance<py::array>(array)) {
     view = read_numpy(py::reinterpret_borrow<py::array>(array), name, output);
   } else if (py::hasattr(array, "__dlpack__")) {
-    if (type.has_requires_grad) refuse_lost_gradient(array, name);
+    check_tensor_of_torch(array, type, name);
     view = read_capsule(array, name, output);
   } else if (py::hasattr(array, "__cuda_array_interface__")) {
-    view = read_cuda_interface(array.attr("__cuda_array_interface__"), name, output);
+    const CudaInterfaceArray given = read_cuda_interface(array, name, output);
+    view = given.view;
+    if (given.stream) producers_.push_back(*given.stream);
   } else {
-    refuse(name,
-           fmt::format("a {} has neither __dlpack__ nor __cuda_array_interface__",
-                       py::str(py::type::of(array).attr("__qualname__")).cast<std::string>()),
-           "pass an array of NumPy, torch, CuPy or JAX");
+    refuse_array(name,
+                 fmt::format("a {} has neither __dlpack__ nor __cuda_array_interface__",
+                             py::str(py::type::of(array).attr("__qualname__")).cast<std::string>()),
+                 "pass an array of NumPy, torch, CuPy or JAX");
   }
-  if (view.device != cpu_device && !first_gpu_array_) {
+  if (view.device >= 0 && !first_gpu_array_) {
     first_gpu_array_ = array;
     device_ = view.device;
   }
@@ -271,9 +247,7 @@ TensorView ArrayReader::read_capsule(py::handle array, const char* name, bool ou
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     const auto* held = static_cast<dlpack::VersionedTensor*>(
         PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
-    if (output && (held->flags & dlpack::read_only_flag) != 0) {
-      refuse(name, "it is read-only", "pass a writeable output");
-    }
+    check_writeable(name, output, (held->flags & dlpack::read_only_flag) != 0);
     return view_of(held->tensor, name);
   }
   const auto* held =
@@ -294,6 +268,16 @@ py::object ArrayReader::exporter_stream(py::handle array) const {
 }
 
 CudaStream ArrayReader::stream() {
+  const CudaStream chosen = choose_stream();
+  if (!producers_.empty()) {
+    const Driver& driver = Driver::get();
+    const ContextGuard context(driver, device_);
+    for (const CudaStream producer : producers_) order_streams(driver, producer, chosen);
+  }
+  return chosen;
+}
+
+CudaStream ArrayReader::choose_stream() {
   if (!given_stream_.is_none()) return stream_of(given_stream_);
   if (!first_gpu_array_) return nullptr;
   if (const dlpack::ExchangeApi* api = type_of(first_gpu_array_).api) {
@@ -308,7 +292,7 @@ CudaStream ArrayReader::stream() {
   if (is_module(type, "cupy")) {
     return stream_of(py::module_::import("cupy.cuda").attr("get_current_stream")());
   }
-  return nullptr;
+  return producers_.empty() ? nullptr : producers_.front();
 }
 
 }  // namespace flashcore::python

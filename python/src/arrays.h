@@ -23,17 +23,20 @@ class ArrayReader {
   /// `name` is what messages call it.
   TensorView read(pybind11::handle array, const char* name, bool output);
 
-  /// The stream on which to work on the arrays read so far.
+  /// The stream on which to work on the arrays read so far; it waits for those that their
+  /// producers named.
   CudaStream stream();
 
  private:
   TensorView read_capsule(pybind11::handle array, const char* name, bool output);
+  CudaStream choose_stream();
   [[nodiscard]] pybind11::object exporter_stream(pybind11::handle array) const;
 
   pybind11::handle given_stream_;
   pybind11::handle first_gpu_array_;
   int device_ = cpu_device;
   std::vector<pybind11::object> owners_;
+  std::vector<CudaStream> producers_;  ///< streams of arrays' __cuda_array_interface__
 };
 
 }  // namespace flashcore::python

@@ -9,6 +9,7 @@
 #include "dsl/ir/print.h"
 #include "dsl/json.h"
 #include "python/src/arrays.h"
+#include "runtime/overlap.h"
 
 namespace flashcore::python {
 namespace {
@@ -119,7 +120,8 @@ void JitKernel::launch(const py::tuple& arrays, const py::tuple& scalars, py::ha
       numbers.push(number.cast<std::int32_t>());
     }
   }
-  const bool on_gpu = !views.span().empty() && views.span()[0].device != cpu_device;
+  check_outputs_apart(*source_, views.span());
+  const bool on_gpu = !views.span().empty() && views.span()[0].device >= 0;
   const CudaStream queue = on_gpu ? reader.stream() : nullptr;
   // A full launch queue blocks until the GPU has caught up; a host callback in it may need the GIL.
   const py::gil_scoped_release release;
@@ -134,7 +136,7 @@ void JitKernel::emulate(std::span<const TensorView> tensors, std::span<const Sca
   const LaunchPlan plan(source_);
   ParameterBlock block;
   const LaunchPlan::Bound bound = plan.bind(tensors, scalars, block);
-  if (bound.grid.count() == 0) return;
+  if (bound.grid.count() == 0 || bound.device == no_device) return;
   const std::span<const std::byte> bytes(block.bytes,
                                          static_cast<std::size_t>(source_->parameter_bytes));
   (void)emulated().run(bytes, bound.grid, tensors);

@@ -18,6 +18,10 @@ constexpr int attribute_l2_bytes = 38;
 constexpr int attribute_major = 75;
 constexpr int attribute_minor = 76;
 constexpr int attribute_shared_per_block = 97;
+// CUpointer_attribute
+constexpr int attribute_device_ordinal = 9;
+// CUevent_flags
+constexpr unsigned without_timing = 2;
 
 // Kept until the process ends, as the CUDA runtime keeps them: giving one back could destroy it
 // under the feet of a framework.
@@ -72,6 +76,23 @@ int current_device(const Driver& driver) {
   if (driver.cuCtxGetCurrent(&context) != 0 || context == nullptr) return 0;
   driver.check(driver.cuCtxGetDevice(&device), "the current GPU is unknown");
   return device;
+}
+
+int device_of(const Driver& driver, CudaAddress address) {
+  int device = 0;
+  const int result = driver.cuPointerGetAttribute(&device, attribute_device_ordinal, address);
+  return result == 0 ? device : current_device(driver);
+}
+
+void order_streams(const Driver& driver, CudaStream first, CudaStream second) {
+  if (first == second) return;
+  CudaEvent event = nullptr;
+  const char* const what = "one stream cannot be made to wait for another";
+  driver.check(driver.cuEventCreate(&event, without_timing), what);
+  const int recorded = driver.cuEventRecord(event, first);
+  const int waits = recorded == 0 ? driver.cuStreamWaitEvent(second, event, 0) : recorded;
+  (void)driver.cuEventDestroy_v2(event);  // it goes when nobody waits for it any more
+  driver.check(waits, what);
 }
 
 bool runs_on(const std::string& architecture, const DeviceInfo& device) {

@@ -27,6 +27,14 @@ DeviceInfo device_info(const Driver& driver, int ordinal);
 /// The device of the calling thread's context; GPU 0 for a thread without one.
 int current_device(const Driver& driver);
 
+/// The device whose memory this is an address of; that of the calling thread where the driver does
+/// not know.
+int device_of(const Driver& driver, CudaAddress address);
+
+/// Work that is queued on `second` from now on waits for what is queued on `first`. The calling
+/// thread has a context.
+void order_streams(const Driver& driver, CudaStream first, CudaStream second);
+
 /// Whether the architecture's code runs on this device: the same major version and no newer minor;
 /// exactly this chip for names with an "a".
 bool runs_on(const std::string& architecture, const DeviceInfo& device);

@@ -114,6 +114,74 @@ for stream in (None, 5, 0):
     )
 
 
+INTERFACE = """
+class OnlyTheInterface:
+    def __init__(self, array, **more):
+        self.array, self.more = array, more
+        self.shape, self.dtype, self.strides = array.shape, array.dtype, array.strides
+
+    @property
+    def __cuda_array_interface__(self):
+        array = self.array
+        about = {"version": 3, "shape": array.shape, "typestr": array.dtype.str, "strides": None,
+                 "data": (array.ctypes.data, not array.flags.writeable)}
+        return about | self.more
+
+f16 = [np.zeros((1, 2, 40, 64), np.float16) for _ in range(4)]
+q, k, v, out = map(OnlyTheInterface, f16)
+"""
+
+
+def test_the_cuda_array_interface():
+    assert run(
+        INTERFACE
+        + """
+kernel(q, k, v, out=out)
+kernel(q, k, v, out=OnlyTheInterface(f16[3], stream=None, strides=f16[3].strides))
+kernel(OnlyTheInterface(f16[0], stream=1), k, OnlyTheInterface(f16[2], stream=77), out=out)
+
+def reason(**more):
+    return refused(lambda: kernel(OnlyTheInterface(f16[0], **more), k, v, out=out)).splitlines()[1]
+
+print(reason(typestr=">f2"))
+print(reason(mask=k))
+print(reason(stream=0))
+print(reason(strides=(163840, 5120, 72, 2)))
+print(refused(lambda: kernel(q, k, v, out=OnlyTheInterface(f16[3], data=(4096, True)))))
+print(refused(lambda: kernel(q, k, v)).splitlines()[0])
+"""
+    ) == (
+        "  why: its dtype is >f2\n"
+        "  why: it is a masked array\n"
+        "  why: its __cuda_array_interface__ says stream 0, which the interface does not define\n"
+        "  why: its stride there is 36 elements (72 bytes), "
+        "the kernel needs a multiple of 16 bytes\n"
+        "array o\n  why: it is read-only\n  try: pass a writeable output\n"
+        "cannot allocate the output\n"
+    )
+
+
+def test_bfloat16_by_the_cuda_array_interface():
+    assert (
+        run(
+            INTERFACE
+            + """
+import ml_dtypes
+bf16 = [np.zeros((1, 2, 40, 64), ml_dtypes.bfloat16) for _ in range(4)]
+kernel = fc.jit(fc.AttentionSpec(head_dim=64))
+q, k, v, out = map(OnlyTheInterface, bf16)
+print(q.__cuda_array_interface__["typestr"])
+kernel(q, k, v, out=out)
+fc.attention(q, k, v, out=out, score=fc.alibi(OnlyTheInterface(np.ones(2, np.float32))))
+unnamed = OnlyTheInterface(bf16[0])
+unnamed.dtype = np.dtype("V2")
+print(refused(lambda: kernel(unnamed, k, v, out=out)).splitlines()[1])
+"""
+        )
+        == "<V2\n  why: its dtype is <V2\n"
+    )
+
+
 def test_a_missing_driver_leaves_the_emulator():
     out = run(
         """

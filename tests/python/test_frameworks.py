@@ -66,6 +66,26 @@ def test_an_output_for_an_unknown_framework_has_to_be_given(kernel, qkv):
     assert caught.value.fix == "pass out="
 
 
+def test_an_output_has_memory_of_its_own(kernel, qkv):
+    q, k, v = qkv
+    with pytest.raises(fc.DeviceError) as caught:
+        kernel(q, k, v, out=k)
+    assert caught.value.what == "attention_forward: o shares memory with k"
+    assert caught.value.why == "blocks write o while others still read k"
+    together = np.zeros((1, 2, 80, 64), np.float16)
+    with pytest.raises(fc.DeviceError, match="o shares memory with q"):
+        kernel(together[:, :, :40], k, v, out=together[:, :, 39:79])
+    together[:, :, :40] = q
+    assert_close(kernel(together[:, :, :40], k, v, out=together[:, :, 40:]), None, q, k, v)
+
+
+def test_an_output_may_lie_between_the_inputs(kernel, rng):
+    packed = random(rng, (1, 40, 4, 2, 64), "f16").transpose(2, 0, 3, 1, 4)
+    q, k, v = packed[:3].copy()
+    assert_close(kernel(*packed[:3], out=packed[3]), None, q, k, v)
+    assert (packed[:3] == (q, k, v)).all()
+
+
 class TestTorch:
     @pytest.fixture
     def torch(self):

@@ -84,8 +84,10 @@ def test_padded_sequences_of_any_lengths(pairs, mask, which):
 
 
 @pytest.mark.parametrize("cu", [[0, 2**31 - 1, 30], [-(2**31), 50, 9], [20, 10, 0], [40, 41, 99]])
-def test_wrong_numbers_reach_nothing_outside(rng, cu):
-    # The emulator refuses any access outside the arrays.
+def test_wrong_numbers_reach_nothing_outside(rng, cu, monkeypatch):
+    # The emulator refuses any access outside the arrays. In CPU memory wrong numbers are told, on a
+    # GPU they reach the kernel.
+    monkeypatch.setattr(fc.lengths_check, "numbers", lambda array: None)
     q = random(rng, (30, 1, 64), "bf16")
     cu = np.array(cu, np.int32)
     fc.attention(q, q, q, layout="thd", cu_seqlens_q=cu, max_q_len=30)
@@ -133,6 +135,40 @@ def test_refusals():
         "  why: it is [0], the kernel expects [B + 1]\n"
         "  try: a length of at least 1"
     )
+
+
+@pytest.mark.parametrize(
+    ("cu", "why"),
+    [
+        ([1, 8], "cu_seqlens_q\n  why: it begins with 1"),
+        ([0, 5, 4, 8], "cu_seqlens_q\n  why: it falls from 5 to 4 at index 2"),
+        ([0, 9], "cu_seqlens_q\n  why: it ends with 9, and q has 8 rows"),
+    ],
+)
+def test_starts_in_cpu_memory_have_to_be_starts(cu, why):
+    assert why in refusal(cu_seqlens_q=np.array(cu, np.int32))
+    good = np.array([0, 8], np.int32)
+    why = why.replace("cu_seqlens_q", "cu_seqlens_k").replace(" q ", " k ")
+    assert why in refusal(cu_seqlens_q=good, cu_seqlens_k=np.array(cu, np.int32))
+
+
+def test_no_row_is_left_out():
+    cu = np.array([0, 3, 8], np.int32)
+    assert refusal(cu_seqlens_q=cu, max_q_len=4) == (
+        "calling attention_forward: max_q_len = 4\n"
+        "  why: sequence 1 has 5 rows, and those beyond would not be computed\n"
+        "  try: 5 or more, or leave it out"
+    )
+
+
+@pytest.mark.parametrize("name", ["q_lens", "kv_lens"])
+@pytest.mark.parametrize("length", [-1, 9])
+def test_lengths_in_cpu_memory_fit_the_padding(name, length):
+    q = np.zeros((2, 1, 8, 64), DTYPES["bf16"])
+    with pytest.raises(fc.DeviceError) as caught:
+        fc.attention(q, q, q, **{name: np.array([8, length], np.int32)})
+    assert caught.value.what == f"calling attention_forward: {name}"
+    assert caught.value.why == f"sequence 1 has length {length}, and the length of {name[0]} is 8"
 
 
 def test_a_spec_that_names_lengths_twice():

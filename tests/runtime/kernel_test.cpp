@@ -101,6 +101,22 @@ TEST_F(LoadedKernelTest, ThreadsOnTwoDevicesLaunchTogether) {
   }
 }
 
+TEST_F(LoadedKernelTest, StreamsWaitForAnother) {
+  const auto stream = [](std::uintptr_t handle) { return reinterpret_cast<CudaStream>(handle); };
+  fake_cuda().waiting_streams.clear();
+  order_streams(Driver::get(), stream(7), stream(7));
+  EXPECT_THAT(fake_cuda().waiting_streams, testing::IsEmpty());
+  order_streams(Driver::get(), stream(7), stream(9));
+  EXPECT_THAT(fake_cuda().waiting_streams, testing::ElementsAre(stream(9)));
+}
+
+TEST_F(LoadedKernelTest, AnAddressTellsItsDevice) {
+  fake_cuda().device_of_pointers = 1;
+  EXPECT_EQ(device_of(Driver::get(), 0x1000), 1);
+  fake_cuda().failures["cuPointerGetAttribute"] = 1;
+  EXPECT_EQ(device_of(Driver::get(), 0x1000), current_device(Driver::get()));
+}
+
 TEST_F(LoadedKernelTest, SwitchesToTheDeviceOfTheTensors) {
   fake_cuda().push_new_context(0);
   kernel.launch(rows(5, 1), factor);

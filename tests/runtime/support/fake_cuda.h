@@ -42,6 +42,8 @@ struct FakeCuda {
   std::map<std::string, int> calls;       ///< function to number of calls
   std::map<int, int> function_attributes;
   std::vector<FakeLaunch> launches;
+  std::vector<void*> waiting_streams;  ///< by cuStreamWaitEvent
+  int device_of_pointers = 0;
 
   double milliseconds = 0;    ///< the GPU's clock
   std::size_t bytes_set = 0;  ///< by the last cuMemsetD8Async

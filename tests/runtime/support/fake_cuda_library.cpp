@@ -193,6 +193,16 @@ FAKE(cuStreamIsCapturing, void*, int* status) {
   *status = state().capture_status;
   return 0;
 }
+FAKE(cuStreamWaitEvent, void* stream, void*, unsigned) {
+  ENTER(cuStreamWaitEvent)
+  state().waiting_streams.push_back(stream);
+  return 0;
+}
+FAKE(cuPointerGetAttribute, void* value, int, unsigned long long) {
+  ENTER(cuPointerGetAttribute)
+  *static_cast<int*>(value) = state().device_of_pointers;
+  return 0;
+}
 FAKE(cuStreamGetId, void* stream, unsigned long long* id) {
   ENTER(cuStreamGetId)
   *id = reinterpret_cast<unsigned long long>(stream) + state().streams_before;
