@@ -5,7 +5,11 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/flashcore)
-foreach(name dsl codegen templates runtime emulator reference)
+set(libraries dsl codegen templates runtime emulator reference)
+if(TARGET flashcore_fmt)
+  list(APPEND libraries fmt)
+endif()
+foreach(name IN LISTS libraries)
   set_target_properties(flashcore_${name} PROPERTIES EXPORT_NAME ${name})
   install(TARGETS flashcore_${name} EXPORT flashcoreTargets COMPONENT development
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
