@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
-from . import _core, tuning_table
+import numpy
+
+from . import _core, torch_seam, tuning_table
 from .arrays import empty, on_cuda
 from .errors import CompileError, DeviceError, ScheduleError
 from .expression import bound_arrays
@@ -16,10 +20,12 @@ from .lengths import lengths
 from .program import Program
 from .schedule import Schedule
 from .spec import AttentionSpec
+from .torch_tensors import is_watched
 
 Array = TypeVar("Array")
 
 _MOST_SHAPES = 4096
+_living: weakref.WeakValueDictionary[str, AttentionKernel] = weakref.WeakValueDictionary()
 
 
 class AttentionKernel(Kernel):
@@ -50,6 +56,7 @@ class AttentionKernel(Kernel):
         self._variants: dict[str, AttentionKernel] | None = None
         self._tuned = False
         self._by_shapes: dict[tuple[Any, Any, int], AttentionKernel] = {}
+        self._describe(schedule.to_json(), probe)
         self._captured = bound_arrays(*spec.expressions)
         self._arrays = _all_given(self._captured)
 
@@ -80,9 +87,27 @@ class AttentionKernel(Kernel):
         texts = _schedules(spec, target, tuned)
         kernel = cls.first_fitting(spec, [Schedule.from_json(text) for text in texts], target)
         kernel._tuned = tuned
+        kernel._describe("tuned" if tuned else "shipped")
         if _core.schedules_depend_on_problems(target):
             kernel._variants = {texts[0]: kernel}
         return kernel
+
+    def _describe(self, schedule: str, probe: Sequence[str] = ()) -> None:
+        # What `described` makes an equal kernel of, in this process or another.
+        self._description = json.dumps([self._target, schedule, self._spec.to_json(), list(probe)])
+        _living[self._description] = self
+
+    @classmethod
+    def described(cls, text: str) -> AttentionKernel:
+        """The kernel whose description this is, or one like it."""
+        living = _living.get(text)
+        if living is not None:
+            return living
+        target, schedule, spec_text, probe = json.loads(text)
+        spec = AttentionSpec.from_json(spec_text)
+        if schedule in ("tuned", "shipped"):
+            return cls.shipped(spec, target, schedule == "tuned")
+        return cls(spec, Schedule.from_json(schedule), target, probe)
 
     @property
     def spec(self) -> AttentionSpec:
@@ -211,6 +236,11 @@ class AttentionKernel(Kernel):
         started for sequences as long as q. A spec with q_lens or kv_lens: i32 [batch], how long
         each sequence is.
         """
+        if type(q) is not numpy.ndarray and is_watched(q):
+            return torch_seam.kernel(self, q, k, v, scale=scale, out=out, return_lse=return_lse,
+                                     stream=stream, captured=captured, cu_seqlens_q=cu_seqlens_q,
+                                     cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len,
+                                     q_lens=q_lens, kv_lens=kv_lens)  # fmt: skip
         arrays = self._arrays
         if captured is not None or arrays is None:
             arrays = self._with(captured or {})
@@ -287,6 +317,9 @@ class AttentionKernel(Kernel):
             f"it captures no {', '.join(unknown)}" if unknown else f"it needs {', '.join(missing)}",
             f"captured={{...}} with {wanted}" if wanted else "leave captured out",
         )
+
+
+torch_seam.instead_of(AttentionKernel.__call__, torch_seam.kernel)
 
 
 def _schedules(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy
+
+from . import torch_seam
 from .arrays import stored_dtype
 from .attention_kernel import AttentionKernel
 from .errors import SpecError
@@ -22,6 +25,7 @@ from .expression import (
 )
 from .just_in_time import jit
 from .spec import AttentionSpec, dtype_name
+from .torch_tensors import is_special
 from .variants import bias, causal, dense_mask, full
 
 _FULL = full()
@@ -121,6 +125,12 @@ def attention(
     A causal mask is bottom-right unless it says so. Sequences of different lengths: layout "thd"
     with cu_seqlens_q, or q_lens and kv_lens of padded batches, as in a call of a kernel.
     """
+    if type(q) is not numpy.ndarray and is_special(q):
+        return torch_seam.attention(q, k, v, mask=mask, score=score, sink=sink, scale=scale,
+                                    layout=layout, out=out, return_lse=return_lse, stream=stream,
+                                    cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+                                    max_q_len=max_q_len, q_lens=q_lens,
+                                    kv_lens=kv_lens)  # fmt: skip
     visible = _FULL if mask is None else as_mask(mask)
     captured = None
     if score is not None or sink is not None or visible.tensors:
@@ -171,6 +181,10 @@ def sdpa(
     """
     if dropout_p != 0.0:
         raise SpecError(f"sdpa(dropout_p={dropout_p})", "dropout is not supported", "dropout_p=0.0")
+    if type(query) is not numpy.ndarray and is_special(query):
+        return torch_seam.sdpa(
+            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+        )
     if (
         not enable_gqa
         and len(query.shape) == len(key.shape) == 4
@@ -194,6 +208,10 @@ def sdpa(
     if stored_dtype(attn_mask) == "i1":
         return attention(query, key, value, mask=dense_mask(attn_mask), scale=scale)
     return attention(query, key, value, score=bias(attn_mask), scale=scale)
+
+
+torch_seam.instead_of(attention, torch_seam.attention)
+torch_seam.instead_of(sdpa, torch_seam.sdpa)
 
 
 def clear() -> None:

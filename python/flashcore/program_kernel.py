@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from . import torch_seam
 from .arrays import empty
 from .errors import DeviceError
 from .kernel import Kernel
+from .torch_tensors import is_watched
 
 
 class ProgramKernel(Kernel):
@@ -33,6 +35,8 @@ class ProgramKernel(Kernel):
                     extents.setdefault(extent, size)
         if arguments:
             raise self._refusal(f"takes no {', '.join(arguments)}")
+        if any(is_watched(array) for array in arrays.values()):
+            raise self._refusal("computes, and torch only watches: it exports, or fakes tensors")
         made = []
         for name, dtype, _, dims in tensors:
             if name not in arrays:
@@ -66,3 +70,6 @@ class ProgramKernel(Kernel):
         return DeviceError(
             f"calling {self.name}", f"it {why}", f"its arguments are {', '.join(tensors + scalars)}"
         )
+
+
+torch_seam.instead_of(ProgramKernel.__call__, torch_seam.program)

@@ -1,0 +1,154 @@
+"""Attention as one operator of torch, which its compilers and exporters see as a whole.
+
+What it computes is a string, so that a graph kept on disk means the same in another process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from . import functional
+from .arrays import Captured, empty
+from .attention_kernel import AttentionKernel
+from .expression import Expression, Mask, Score, Sink, bound_arrays
+
+_SCHEMA = (
+    "(Tensor q, Tensor k, Tensor v, str what, str layout, Tensor[] captured, "
+    "Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? q_lens, Tensor? kv_lens, "
+    "float? scale, SymInt? max_q_len, bool lse) -> Tensor[]"
+)
+
+
+@torch.library.custom_op("flashcore::attention", mutates_args=(), schema=_SCHEMA)
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    what: str,
+    layout: str,
+    captured: Sequence[Any],
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    q_lens: Any,
+    kv_lens: Any,
+    scale: float | None,
+    max_q_len: int | None,
+    lse: bool,
+) -> list[Any]:
+    """The output, and with `lse` the log-sum-exp; `what` is a text of those below."""
+    given = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "max_q_len": max_q_len,
+             "q_lens": q_lens, "kv_lens": kv_lens}  # fmt: skip
+    options = {name: _plain(value) for name, value in given.items() if value is not None}
+    if lse:
+        options["return_lse"] = True
+    with _no_casts(q.device.type):
+        made = _call_of(what)(
+            *map(_plain, (q, k, v)), [_plain(array) for array in captured], scale=scale, **options
+        )
+    return list(made) if lse else [made]
+
+
+@attention.register_fake
+def _shapes(
+    q: Any, k: Any, v: Any, what: str, layout: str, captured: Any, *lengths: Any, **more: Any
+) -> list[Any]:
+    lse = more.get("lse", lengths[-1] if lengths else False)
+    out = empty(q, (*q.shape[:-1], v.shape[-1]), _DTYPES[q.dtype])
+    if not lse:
+        return [out]
+    *batch, a, b, _ = q.shape
+    heads, length = (a, b) if layout == "bhsd" else (b, a)
+    return [out, q.new_empty((*batch, heads, length), dtype=torch.float32)]
+
+
+_DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
+
+
+def _plain(value: Any) -> Any:
+    kinds = (torch.Tensor, torch.nn.Parameter)
+    special = isinstance(value, torch.Tensor) and type(value) not in kinds
+    return value.as_subclass(torch.Tensor) if special else value
+
+
+@contextlib.contextmanager
+def _no_casts(device: str) -> Iterator[None]:
+    if not torch._C._is_any_autocast_enabled():
+        yield
+        return
+    with torch.autocast(device, enabled=False):
+        yield
+
+
+def text_of_sdpa(is_causal: bool, enable_gqa: bool) -> str:
+    return f"sdpa\n{int(is_causal)}\n{int(enable_gqa)}"
+
+
+def text_of_kernel(kernel: AttentionKernel) -> str:
+    return f"kernel\n{kernel._description}"
+
+
+def text_of_attention(layout: str, mask: Any, score: Any, sink: Any) -> str:
+    """Of expressions, or None; the arrays that they read are passed beside it, in this order."""
+    keys = [part._key if part is not None else "" for part in (mask, score, sink)]
+    return "\n".join(["attention", layout, *keys])
+
+
+@functools.lru_cache(maxsize=256)
+def _call_of(what: str) -> Callable[..., Any]:
+    kind, rest = what.split("\n", 1)
+    makers = {"sdpa": _sdpa_of, "attention": _attention_of, "kernel": _kernel_of}
+    return makers[kind](rest)
+
+
+def _sdpa_of(text: str) -> Callable[..., Any]:
+    causal, grouped = (bool(int(part)) for part in text.split("\n"))
+
+    def call(q: Any, k: Any, v: Any, captured: Sequence[Any], scale: float | None) -> Any:
+        mask = captured[0] if captured else None
+        return functional.sdpa(q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=grouped)
+
+    return call
+
+
+def _attention_of(text: str) -> Callable[..., Any]:
+    layout, *keys = text.split("\n")
+    kinds: tuple[type[Expression], ...] = (Mask, Score, Sink)
+    parts = [_parsed(key) if key else None for key in keys]
+
+    def call(q: Any, k: Any, v: Any, captured: Sequence[Any], **options: Any) -> Any:
+        left = iter(captured)
+        mask, score, sink = (
+            None if part is None else kind(part[0], part[1], [next(left) for _ in part[1]])
+            for kind, part in zip(kinds, parts, strict=True)
+        )
+        return functional.attention(
+            q, k, v, mask=mask, score=score, sink=sink, layout=layout, **options
+        )
+
+    return call
+
+
+def _parsed(key: str) -> tuple[str, list[Captured]]:
+    """An expression's key, taken apart."""
+    text, *tensors = key.split(";")
+    fields = (tensor.split(":") for tensor in tensors)
+    return text, [
+        Captured(name, dtype, int(rank), unit_stride == "True")
+        for name, dtype, rank, unit_stride in fields
+    ]
+
+
+def _kernel_of(text: str) -> Callable[..., Any]:
+    kernel = AttentionKernel.described(text)
+    names = list(bound_arrays(*kernel.spec.expressions))
+
+    def call(q: Any, k: Any, v: Any, captured: Sequence[Any], **options: Any) -> Any:
+        given = dict(zip(names, captured, strict=True)) if names else None
+        return kernel(q, k, v, captured=given, **options)
+
+    return call
