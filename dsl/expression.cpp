@@ -32,6 +32,7 @@ struct Scratch {
   ScoreSite site{builder.scalar("b", DType::i32),     builder.scalar("h", DType::i32),
                  builder.scalar("q_idx", DType::i32), builder.scalar("kv_idx", DType::i32),
                  builder.scalar("q_len", DType::i32), builder.scalar("kv_len", DType::i32)};
+  std::size_t own_parameters = builder.function().parameters.size();
 };
 
 Names names_of(const ScoreSite& site) {
@@ -57,20 +58,38 @@ Captured captured_of(const ir::Tensor& tensor) {
   return {tensor.name, tensor.dtype, static_cast<int>(tensor.dims.size()), tensor.unit_stride};
 }
 
+[[noreturn]] void refuse_two(const Captured& one, const Captured& other) {
+  const auto described = [](const Captured& c) {
+    return fmt::format("{} with {} dimensions{}", name_of(c.dtype), c.rank,
+                       c.unit_stride ? ", the last of unit stride" : "");
+  };
+  throw SpecError({fmt::format("two captured tensors named {}", one.name),
+                   fmt::format("one is {}, the other {}", described(one), described(other)),
+                   "rename one",
+                   {}});
+}
+
+/// A captured number: a scalar argument, which the block that declares it may read everywhere.
+Tile declared_number(ProgramBuilder& builder, const Captured& captured) {
+  const ir::Function& f = builder.function();
+  for (std::size_t i = 0; i < f.values.size(); ++i) {
+    const ir::Op* op = f.definition(ir::ValueId(i));
+    if (!op || op->code != ir::OpCode::parameter || f[op->parameter].name != captured.name)
+      continue;
+    const Captured other{captured.name, f[op->parameter].dtype, 0};
+    if (other != captured) refuse_two(other, captured);
+    return {&builder, ir::ValueId(i)};
+  }
+  return builder.scalar(captured.name, captured.dtype);
+}
+
 Tensor declared(ProgramBuilder& builder, const Captured& captured) {
   const auto known = tensors_of(builder);
   if (const auto found = known.find(captured.name); found != known.end()) {
     const ir::Tensor& tensor = builder.function()[found->second.id()];
     const Captured other = captured_of(tensor);
     if (other == captured) return found->second;
-    const auto described = [](const Captured& c) {
-      return fmt::format("{} with {} dimensions{}", name_of(c.dtype), c.rank,
-                         c.unit_stride ? ", the last of unit stride" : "");
-    };
-    throw SpecError({fmt::format("two captured tensors named {}", captured.name),
-                     fmt::format("one is {}, the other {}", described(other), described(captured)),
-                     "rename one",
-                     {}});
+    refuse_two(other, captured);
   }
   std::vector<Extent> dims;
   for (int i = 0; i < captured.rank; ++i)
@@ -82,6 +101,8 @@ Tensor declared(ProgramBuilder& builder, const Captured& captured) {
 Tile read(const Expression& expression, Names names) {
   ProgramBuilder& builder = *names.begin()->second.owner();
   declare_captured(builder, expression.tensors);
+  for (const Captured& captured : expression.tensors)
+    if (captured.rank == 0) names.emplace(captured.name, declared_number(builder, captured));
   return read_expression(builder, expression.text, names, tensors_of(builder));
 }
 
@@ -110,8 +131,10 @@ void finish_trace(Traced& traced, Scratch& scratch, const Tile& result) {
                      "return a Tile computed from the score or the site",
                      {}});
   traced.text = write_expression(scratch.builder.function(), result.id());
-  for (const ir::Tensor& tensor : scratch.builder.function().tensors)
-    traced.tensors.push_back(captured_of(tensor));
+  const ir::Function& f = scratch.builder.function();
+  for (const ir::Tensor& tensor : f.tensors) traced.tensors.push_back(captured_of(tensor));
+  for (std::size_t i = scratch.own_parameters; i < f.parameters.size(); ++i)
+    traced.tensors.push_back({f.parameters[i].name, f.parameters[i].dtype, 0});
 }
 
 Mask combine(const Mask& a, const Mask& b, Tile (*operation)(Operand, Operand)) {
@@ -127,9 +150,14 @@ std::vector<std::string> reasons_against(const Kind& expression, Apply apply) {
             fmt::format("a captured tensor named {}: the name has a meaning already; rename it, "
                         "for example to {}",
                         tensor.name, captured_name(tensor.name))};
-      else if (tensor.rank < 1 || tensor.rank > 5)
-        return {fmt::format("the captured tensor {} has {} dimensions: it needs 1 to 5; reshape it",
-                            tensor.name, tensor.rank)};
+      else if (tensor.rank < 0 || tensor.rank > 5)
+        return {
+            fmt::format("the captured tensor {} has {} dimensions: it needs 1 to 5, or none for "
+                        "a number; reshape it",
+                        tensor.name, tensor.rank)};
+      else if (tensor.rank == 0 && tensor.dtype != DType::i32 && tensor.dtype != DType::f32)
+        return {fmt::format("the captured number {} is {}: numbers are i32 or f32; convert it",
+                            tensor.name, name_of(tensor.dtype))};
     Scratch scratch;
     apply(scratch);
   } catch (const Error& error) {
@@ -140,6 +168,10 @@ std::vector<std::string> reasons_against(const Kind& expression, Apply apply) {
 }
 
 }  // namespace
+
+bool Expression::looks_up() const {
+  return std::any_of(tensors.begin(), tensors.end(), [](const Captured& c) { return c.rank > 0; });
+}
 
 Tile Captured::read(const std::vector<Operand>& indices) const {
   for (const Operand& index : indices)
@@ -203,7 +235,11 @@ std::vector<std::string> check(const Sink& sink) {
 }
 
 void declare_captured(ProgramBuilder& builder, const std::vector<Captured>& tensors) {
-  for (const Captured& tensor : tensors) declared(builder, tensor);
+  for (const Captured& tensor : tensors)
+    if (tensor.rank == 0)
+      declared_number(builder, tensor);
+    else
+      declared(builder, tensor);
 }
 
 std::string captured_name(std::string_view wish) {

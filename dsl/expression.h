@@ -26,7 +26,8 @@
 namespace flashcore {
 
 /// A tensor that an expression reads: zero outside its shape. Lengths and strides are the caller's
-/// at every launch. In a lambda, `slopes(s.head)` reads an element.
+/// at every launch. In a lambda, `slopes(s.head)` reads an element. Of rank 0 it is a number, i32
+/// or f32, that a launch is given by value: its name alone is the value in a text.
 struct Captured {
   std::string name;
   DType dtype = DType::f32;
@@ -51,7 +52,9 @@ struct ScoreSite {
 
 struct Expression {
   std::string text;
-  std::vector<Captured> tensors;  ///< in the order a launch takes them
+  std::vector<Captured> tensors;  ///< in the order a launch takes them, numbers apart
+  /// Whether it reads a tensor, and not only numbers.
+  [[nodiscard]] bool looks_up() const;
   bool operator==(const Expression&) const = default;
 };
 

@@ -73,10 +73,11 @@ Mask dilated(int step) {
 }
 
 Score alibi(const Captured& slopes, Align align) {
-  require_rank(slopes, slopes.rank == 1, "[heads]");
+  require_rank(slopes, slopes.rank == 1 || slopes.rank == 2, "[heads] or [batch, heads]");
   return Score([=](const Tile& score, const ScoreSite& s) {
     const Tile distance = s.key_index - diagonal(s, align);
-    return score + slopes(s.head) * cast(distance, DType::f32);
+    const Tile slope = slopes.rank == 1 ? slopes(s.head) : slopes(s.batch, s.head);
+    return score + slope * cast(distance, DType::f32);
   });
 }
 

@@ -32,7 +32,8 @@ Mask chunked(int size);
 /// arXiv:1904.10509).
 Mask dilated(int step);
 
-/// score - slopes[h] * distance to the diagonal (Press et al., ALiBi, arXiv:2108.12409).
+/// score - slopes[h] * distance to the diagonal (Press et al., ALiBi, arXiv:2108.12409); slopes
+/// [heads] or [batch, heads].
 Score alibi(const Captured& slopes, Align align = Align::bottom_right);
 /// cap * tanh(score / cap) (Gemma 2, arXiv:2408.00118).
 Score softcap(double cap);

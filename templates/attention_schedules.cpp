@@ -61,8 +61,8 @@ Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
   // What an expression computes of a score needs registers: an ascending loop keeps a few fewer.
   // With what it looks up for every key, or even for every score, tiles have to be smaller.
   const bool computes =
-      !spec.sink.text.empty() || (!spec.score.text.empty() && spec.score.tensors.empty());
-  const bool needs_room = !spec.mask.tensors.empty() || !spec.score.text.empty();
+      !spec.sink.text.empty() || (!spec.score.text.empty() && !spec.score.looks_up());
+  const bool needs_room = spec.mask.looks_up() || !spec.score.text.empty();
   const bool by_score = std::any_of(spec.score.tensors.begin(), spec.score.tensors.end(),
                                     [](const Captured& tensor) { return tensor.rank > 1; });
   Schedule s;

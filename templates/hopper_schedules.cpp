@@ -78,7 +78,7 @@ struct Look {
   bool may_persist = !ragged && bounded;
   /// Blocks look for the tiles that they have to visit.
   bool surveyed = masked && !bounded;
-  bool looked_up = !spec.mask.tensors.empty();  ///< the mask
+  bool looked_up = spec.mask.looks_up();  ///< the mask
   /// The mask asks for the head, so heads see other tiles each.
   bool by_head = std::regex_search(spec.mask.text, std::regex("\\bh\\b"));
   bool several = spec.mask.text.find('&') != std::string::npos;   ///< conditions that all hold
@@ -225,7 +225,7 @@ Schedule narrow(const Look& look) {
           : look.keys_up_to(2048);
   if (look.masked && (short_rows || look.few_tiles_a_row())) {
     const bool short_padded =
-        look.spec.q_lens && look.spec.mask.tensors.empty() && look.keys_up_to(768);
+        look.spec.q_lens && !look.spec.mask.looks_up() && look.keys_up_to(768);
     if (look.plain && (look.bounded || short_padded)) return alone(look);
     const bool long_parts = look.looked_up && !look.several && look.problem.kv_len > 8192;
     Schedule s = tiles(64, long_parts ? 128 : 64);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy
@@ -61,26 +61,33 @@ def _refusal(like: Any) -> DeviceError:
     )
 
 
+Dim: TypeAlias = Literal["batch", "heads", "q_len", "kv_len", "length"] | int
+"""What a dimension has to be in a call; "length" is the larger of q_len and kv_len."""
+
+
 @dataclass(frozen=True)
 class Captured:
     """A tensor that a mask or a score reads beside q, k and v.
 
     `unit_stride` promises that neighbours along the last dimension are neighbours in memory, which
-    kernels are faster for; a call with another array is refused (DeviceError).
+    kernels are faster for; a call with another array is refused (DeviceError). `fits` is what its
+    dimensions have to be in a call, which refuses others (SpecError); None: anything, and what is
+    outside reads as 0.
     """
 
     name: str
     dtype: str
     rank: int
     unit_stride: bool = False
+    fits: tuple[Dim, ...] | None = None
 
     def as_tuple(self) -> tuple[str, str, int, bool]:
         return self.name, self.dtype, self.rank, self.unit_stride
 
 
-def captured(name: str, array: Any, dtype: str) -> Captured:
+def captured(name: str, array: Any, dtype: str, fits: tuple[Dim, ...] | None = None) -> Captured:
     """What stands for an array that is there already."""
-    return Captured(name, dtype, len(array.shape), _has_unit_stride(array))
+    return Captured(name, dtype, len(array.shape), _has_unit_stride(array), fits)
 
 
 def _has_unit_stride(array: Any) -> bool:

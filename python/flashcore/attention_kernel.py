@@ -15,10 +15,12 @@ from . import _core, torch_seam, tuning_table
 from .arrays import empty, on_cuda
 from .errors import CompileError, DeviceError, ScheduleError
 from .expression import bound_arrays
+from .index_check import check_indices
 from .kernel import Kernel
 from .lengths import lengths
 from .program import Program
 from .schedule import Schedule
+from .shapes import Fitting
 from .spec import AttentionSpec
 from .torch_tensors import is_watched
 
@@ -55,10 +57,13 @@ class AttentionKernel(Kernel):
         # of q and k of the calls seen so far.
         self._variants: dict[str, AttentionKernel] | None = None
         self._tuned = False
-        self._by_shapes: dict[tuple[Any, Any, int], AttentionKernel] = {}
+        self._by_shapes: dict[tuple[Any, ...], AttentionKernel] = {}
         self._describe(schedule.to_json(), probe)
         self._captured = bound_arrays(*spec.expressions)
-        self._arrays = _all_given(self._captured)
+        self._ranks = {t.name: t.rank for part in spec.expressions if part for t in part.tensors}
+        self._given = self._apart(self._captured)
+        self._fitting = Fitting(spec, [name for name in self._captured if self._ranks[name]])
+        self._checked = False
 
     @classmethod
     def first_fitting(
@@ -128,10 +133,6 @@ class AttentionKernel(Kernel):
         """The kernel that a call with these arrays launches: short sequences, and few of them, want
         other schedules than long ones. Compiles it if no call before wanted it. `sequences` is how
         many lie packed in the arrays of layout "thd"; how long each is only the GPU knows."""
-        shapes = (q.shape, k.shape, sequences)
-        known = self._by_shapes.get(shapes)
-        if known is not None:
-            return known
         kernel = self
         if self._variants is not None and on_cuda(q):
             *batch, a, b, _ = q.shape
@@ -144,6 +145,20 @@ class AttentionKernel(Kernel):
                 fitting = self.first_fitting(self._spec, schedules, self._target)
                 self._variants[texts[0]] = fitting.with_probes(self._probe)
             kernel = self._variants[texts[0]]
+        return kernel
+
+    def _for_shapes(
+        self, q: Any, k: Any, sequences: int, arrays: Sequence[Any], max_q_len: int | None
+    ) -> AttentionKernel:
+        """The same, once captured arrays are found to fit; known for shapes that were met."""
+        shapes: tuple[Any, ...] = (q.shape, k.shape, sequences)
+        if self._fitting:
+            shapes = (*shapes, max_q_len, self._fitting.shapes(arrays))
+        known = self._by_shapes.get(shapes)
+        if known is not None:
+            return known
+        self._fitting.check(q, k, arrays, sequences, max_q_len)
+        kernel = self.variant(q, k, sequences)
         if len(self._by_shapes) >= _MOST_SHAPES:
             self._by_shapes.clear()
         self._by_shapes[shapes] = kernel
@@ -166,6 +181,7 @@ class AttentionKernel(Kernel):
         max_q_len: int | None = None,
         q_lens: Array | None = None,
         kv_lens: Array | None = None,
+        checked: bool | None = None,
     ) -> Array: ...
 
     @overload
@@ -185,6 +201,7 @@ class AttentionKernel(Kernel):
         max_q_len: int | None = None,
         q_lens: Array | None = None,
         kv_lens: Array | None = None,
+        checked: bool | None = None,
     ) -> tuple[Array, Array]: ...
 
     @overload
@@ -204,6 +221,7 @@ class AttentionKernel(Kernel):
         max_q_len: int | None = None,
         q_lens: Array | None = None,
         kv_lens: Array | None = None,
+        checked: bool | None = None,
     ) -> Array | tuple[Array, Array]: ...
 
     def __call__(
@@ -222,6 +240,7 @@ class AttentionKernel(Kernel):
         max_q_len: int | None = None,
         q_lens: Any = None,
         kv_lens: Any = None,
+        checked: bool | None = None,
     ) -> Any:
         """softmax(score(scale q k^T) + mask) v; with `return_lse`, also every row's log-sum-exp; of
         a kernel with probes, last, a dictionary of what they saw.
@@ -235,25 +254,34 @@ class AttentionKernel(Kernel):
         `max_q_len` is at least the length of the longest sequence of q; without it, blocks are
         started for sequences as long as q. A spec with q_lens or kv_lens: i32 [batch], how long
         each sequence is.
+
+        `checked` raises SpecError where an expression would read outside an array; that is computed
+        on the host before the launch, and slow. None: as :func:`jit` was told.
         """
         if type(q) is not numpy.ndarray and is_watched(q):
             return torch_seam.kernel(self, q, k, v, scale=scale, out=out, return_lse=return_lse,
                                      stream=stream, captured=captured, cu_seqlens_q=cu_seqlens_q,
                                      cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len,
-                                     q_lens=q_lens, kv_lens=kv_lens)  # fmt: skip
-        arrays = self._arrays
-        if captured is not None or arrays is None:
-            arrays = self._with(captured or {})
+                                     q_lens=q_lens, kv_lens=kv_lens, checked=checked)  # fmt: skip
+        given = self._given
+        if captured is not None or given is None:
+            given = self._with(captured or {})
+        arrays, numbers = given
+        kernel = self
+        if self._variants is not None or self._fitting:
+            sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+            kernel = self._for_shapes(q, k, sequences, arrays, max_q_len)
         scalars: tuple[Any, ...] = (self._scale if scale is None else scale,)
         # Most specs need no lengths, and most calls give none: those look no further.
         none_given = cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens is None
         if self._needs_lengths or not none_given:
             own = lengths(self._spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
             arrays, scalars = own.arrays + arrays, scalars + own.scalars
-        kernel = self
-        if self._variants is not None:
-            sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-            kernel = self.variant(q, k, sequences)
+        if numbers:
+            scalars += numbers
+        if self._checked if checked is None else checked:
+            values = self._captured | dict(captured or {})
+            check_indices(self._spec, q, k, values, cu_seqlens_q, cu_seqlens_k, q_lens, kv_lens)
         if return_lse or self._spec.lse:
             return kernel._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
         if out is None:
@@ -302,15 +330,25 @@ class AttentionKernel(Kernel):
         kernel._launch((q, k, v, out, lse, *arrays), scalars, stream)
         return (out, lse) if return_lse else out
 
-    def _with(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _apart(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+        """Captured arrays, and captured numbers, in their order, or None if one is missing. A lone
+        number where an array is expected is an array of one."""
+        if any(value is None for value in values.values()):
+            return None
+        arrays = (a for name, a in values.items() if self._ranks[name])
+        numbers = tuple(n for name, n in values.items() if not self._ranks[name])
+        return tuple(a.reshape(1) if a.shape == () else a for a in arrays), numbers
+
+    def _with(self, given: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         unknown = [name for name in given if name not in self._captured]
-        arrays = _all_given({name: given.get(name, a) for name, a in self._captured.items()})
-        if arrays is not None and not unknown:
-            return arrays
+        every = self._apart({name: given.get(name, a) for name, a in self._captured.items()})
+        if every is not None and not unknown:
+            return every
         tensors = {t.name: t for part in self._spec.expressions if part for t in part.tensors}
         missing = [n for n, a in self._captured.items() if a is None and n not in given]
         wanted = ", ".join(
-            f"{t.name}: {t.dtype} with {t.rank} dimensions" for t in tensors.values()
+            f"{t.name}: {t.dtype} with {t.rank} dimensions" if t.rank else f"{t.name}: a number"
+            for t in tensors.values()
         )
         raise DeviceError(
             f"calling {self.name}",
@@ -332,10 +370,3 @@ def _schedules(
     texts = _core.attention_schedules(spec.to_json(), target, *problem)
     winner = tuning_table.winner_for(spec, target, problem) if tuned else None
     return texts if winner is None else [winner.to_json(), *texts]
-
-
-def _all_given(arrays: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """The arrays in their order, or None if one is missing. A lone number is an array of one."""
-    if any(array is None for array in arrays.values()):
-        return None
-    return tuple(a.reshape(1) if a.shape == () else a for a in arrays.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -33,7 +34,8 @@ class Expression:
         self._arrays = (None,) * len(self._tensors) if arrays is None else tuple(arrays)
         # All that a kernel depends on, as one string: a string knows its hash.
         self._names = frozenset(tensor.name for tensor in self._tensors)
-        self._key = ";".join([text, *(":".join(map(str, t.as_tuple())) for t in self._tensors)])
+        tensors = (":".join(map(str, (*t.as_tuple(), t.fits))) for t in self._tensors)
+        self._key = "#".join([text, *tensors])
 
     @property
     def text(self) -> str:
@@ -81,11 +83,13 @@ class Expression:
         for tensor in tensors:
             if not tensor["unit_stride"]:
                 del tensor["unit_stride"]
+            if tensor["fits"] is None:
+                del tensor["fits"]
         return {"text": self._text, "tensors": tensors}
 
     @classmethod
     def from_data(cls: type[Kind], data: Mapping[str, Any]) -> Kind:
-        return cls(data["text"], [Captured(**tensor) for tensor in data["tensors"]])
+        return cls(data["text"], [_captured(tensor) for tensor in data["tensors"]])
 
     def beside(self: Kind, *others: Expression) -> Kind:
         """With other names for the arrays whose names mean other arrays in the others."""
@@ -103,6 +107,21 @@ class Expression:
         text = _NAME.sub(lambda found: names.get(found[0], found[0]), self._text)
         tensors = [replace(t, name=names.get(t.name, t.name)) for t in self._tensors]
         return type(self)(text, tensors, self._arrays)
+
+
+def taken_apart(key: str) -> tuple[str, list[Captured]]:
+    """The text and the tensors that a key was made of."""
+    text, *tensors = key.split("#")
+    fields = (tensor.split(":") for tensor in tensors)
+    return text, [
+        Captured(name, dtype, int(rank), unit_stride == "True", ast.literal_eval(fits))
+        for name, dtype, rank, unit_stride, fits in fields
+    ]
+
+
+def _captured(data: Mapping[str, Any]) -> Captured:
+    fits = data.get("fits")
+    return Captured(**{**data, "fits": None if fits is None else tuple(fits)})
 
 
 def _same(tensor: Captured, array: Any, other: Captured, other_array: Any) -> bool:
@@ -144,16 +163,24 @@ ScoreLike: TypeAlias = Score | Callable[..., Any]
 SinkLike: TypeAlias = Sink | Callable[..., Any]
 
 
-def of_core(kind: type[Kind], made: _core.Expression, arrays: Mapping[str, Any]) -> Kind:
+def of_core(
+    kind: type[Kind],
+    made: _core.Expression,
+    given: Sequence[Captured],
+    arrays: Mapping[str, Any],
+) -> Kind:
+    """What C++ made of tensors that it was given, and their arrays by name."""
     text, tensors = made
-    described = [Captured(*tensor) for tensor in tensors]
+    by_name = {tensor.name: tensor for tensor in given}
+    described = [by_name[name] for name, *_ in tensors]
     return kind(text, described, [arrays[tensor.name] for tensor in described])
 
 
 def _combined(combine: Callable[..., _core.Expression], *masks: Mask) -> Mask:
     apart = [mask.beside(*masks[:at]) for at, mask in enumerate(masks)]
     made = combine(*((m.text, [t.as_tuple() for t in m.tensors]) for m in apart))
-    return of_core(Mask, made, bound_arrays(*apart))
+    tensors = [tensor for mask in apart for tensor in mask.tensors]
+    return of_core(Mask, made, tensors, bound_arrays(*apart))
 
 
 def bound_arrays(*expressions: Expression | None) -> dict[str, Any]:

@@ -119,18 +119,21 @@ def attention(
     max_q_len: int | None = None,
     q_lens: Any = None,
     kv_lens: Any = None,
+    checked: bool = False,
 ) -> Any:
     """softmax(score(scale q k^T) + mask) v; masks, scores and sinks as in :class:`AttentionSpec`.
 
     A causal mask is bottom-right unless it says so. Sequences of different lengths: layout "thd"
-    with cu_seqlens_q, or q_lens and kv_lens of padded batches, as in a call of a kernel.
+    with cu_seqlens_q, or q_lens and kv_lens of padded batches, as in a call of a kernel. `checked`
+    raises SpecError where an expression would read outside an array, at the cost of computing every
+    index on the host.
     """
     if type(q) is not numpy.ndarray and is_special(q):
         return torch_seam.attention(q, k, v, mask=mask, score=score, sink=sink, scale=scale,
                                     layout=layout, out=out, return_lse=return_lse, stream=stream,
                                     cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-                                    max_q_len=max_q_len, q_lens=q_lens,
-                                    kv_lens=kv_lens)  # fmt: skip
+                                    max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
+                                    checked=checked)  # fmt: skip
     visible = _FULL if mask is None else as_mask(mask)
     captured = None
     if score is not None or sink is not None or visible.tensors:
@@ -162,6 +165,7 @@ def attention(
         max_q_len=max_q_len,
         q_lens=q_lens,
         kv_lens=kv_lens,
+        checked=checked,
     )
 
 

@@ -40,6 +40,7 @@ def jit(
     schedule: Schedule | Mapping[str, Any] | None = None,
     *,
     probe: str | Sequence[str] = (),
+    checked: bool = False,
 ) -> AttentionKernel: ...
 
 
@@ -59,6 +60,7 @@ def jit(
     schedule: Schedule | Mapping[str, Any] | None = None,
     *,
     probe: str | Sequence[str] = (),
+    checked: bool = False,
 ) -> Any:
     """A kernel for a spec, for a program, or for a spec saved as a .json file.
 
@@ -67,25 +69,35 @@ def jit(
     that one cannot run with them, in the next that ships and can. Without it, a spec gets what
     :func:`autotune` found for its kind, else what ships. It is compiled here if there is a GPU or a
     target is named, else when its machine code is first asked for. `probe` names values of the
-    program that a call returns as well.
+    program that a call returns as well. `checked` makes every call of an attention kernel raise
+    SpecError where an expression would read outside a captured array; it is slow.
     """
     if isinstance(what, (str, os.PathLike)):
         what = read(what)
     if isinstance(probe, str):
         probe = (probe,)
+    if checked and not isinstance(what, AttentionSpec):
+        raise SpecError(
+            "jit(program, checked=True)",
+            "what is checked are the arrays that expressions of an AttentionSpec read",
+            "checked=False; the emulator checks what programs do (arrays in CPU memory)",
+        )
+    kernel: Kernel
     compile_now = target is not None or _core.gpu_target() is not None
     target = target or default_target()
     if isinstance(what, AttentionSpec) and schedule is None and compile_now:
-        return AttentionKernel.shipped(what, target).with_probes(probe)
+        kernel = AttentionKernel.shipped(what, target).with_probes(probe)
+        kernel._checked = checked
+        return kernel
     if not isinstance(schedule, Schedule):
         changes = schedule or {}
         if isinstance(what, AttentionSpec):
             schedule = what.changed_schedule(target, changes)
         else:
             schedule = merge(what.schedule_for(target), changes)
-    kernel: Kernel
     if isinstance(what, AttentionSpec):
         kernel = AttentionKernel(what, schedule, target, probe)
+        kernel._checked = checked
     else:
         kernel = ProgramKernel(what, schedule, target, probe)
     if compile_now:

@@ -125,11 +125,22 @@ class AttentionSpec:
         del values["kind"]
         for name in ("head_dim_v", "heads", "kv_heads"):
             values[name] = values[name] or None
+        written = json.loads(text)
         kinds: dict[str, type[Mask] | type[Score] | type[Sink]]
         kinds = {"mask": Mask, "score": Score, "sink": Sink}
         for name, kind in kinds.items():
+            _copy_shapes(written.get(name), values[name])
             values[name] = kind.from_data(values[name]) if values[name]["text"] else None
         return cls(**values)
+
+
+def _copy_shapes(written: Any, normal: dict[str, Any]) -> None:
+    """What arrays have to fit is checked here alone: C++ leaves it out of what it reads."""
+    if isinstance(written, dict):
+        shapes = [tensor.get("fits") for tensor in written.get("tensors", ())]
+        for tensor, fits in zip(normal["tensors"], shapes, strict=True):
+            if fits is not None:
+                tensor["fits"] = fits
 
 
 __all__ = ["AttentionSpec", "dtype_name"]

@@ -48,15 +48,16 @@ def attention(
     max_q_len: int | None = None,
     q_lens: Any = None,
     kv_lens: Any = None,
+    checked: bool | None = False,
 ) -> Any:
     given = {"scale": scale, "out": out, "return_lse": return_lse, "stream": stream,
              "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "max_q_len": max_q_len,
              "q_lens": q_lens, "kv_lens": kv_lens}  # fmt: skip
     if torch.compiler.is_compiling():
         parts = _known(Mask, mask), _known(Score, score), _known(Sink, sink)
-        if _has_to_run(q, k, v, parts, stream):
+        if checked or _has_to_run(q, k, v, parts, stream):
             return _untraced(functional.attention, q, k, v, mask=mask, score=score, sink=sink,
-                             layout=layout, **given)  # fmt: skip
+                             layout=layout, checked=checked, **given)  # fmt: skip
     else:
         parts = None if mask is None else as_mask(mask), as_score(score), as_sink(sink)
     q, k, v = _cast(q, k, v)
@@ -64,9 +65,12 @@ def attention(
         mask, score, sink = parts
         with torch._C._DisableAutocast():
             return functional.attention(q, k, v, mask=mask, score=score, sink=sink, layout=layout,
-                                        **given)  # fmt: skip
+                                        checked=checked, **given)  # fmt: skip
+    if checked:
+        raise _unchecked("attention")
     what = torch_ops.text_of_attention(layout, *parts)
     arrays = [array for part in parts if part is not None for array in part._arrays]
+    arrays = torch_ops.as_tensors(arrays)
     return _operator(q, k, v, what, layout, arrays, **given)
 
 
@@ -103,18 +107,21 @@ def kernel(
     *,
     captured: Any = None,
     stream: Any = None,
+    checked: bool | None = None,
     **given: Any,
 ) -> Any:
     tracing = torch.compiler.is_compiling()
-    if tracing and (self._probe or _has_to_run(q, k, v, (), stream)):
-        return _untraced(self, q, k, v, captured=captured, stream=stream, **given)
+    checked = self._checked if checked is None else checked
+    if tracing and (self._probe or checked or _has_to_run(q, k, v, (), stream)):
+        return _untraced(self, q, k, v, captured=captured, stream=stream, checked=checked, **given)
     if self._probe or q.is_nested:
         raise _refusal(self, q)
-    arrays = self._arrays
-    if captured is not None or arrays is None:
-        arrays = self._with(captured or {})
+    if checked:
+        raise _unchecked(self.name)
+    self._with(captured or {})
+    arrays = torch_ops.as_tensors((self._captured | dict(captured or {})).values())
     what = torch_ops.text_of_kernel(self)
-    return _operator(q, k, v, what, self._spec.layout, list(arrays), **given)
+    return _operator(q, k, v, what, self._spec.layout, arrays, **given)
 
 
 def program(self: ProgramKernel, **arguments: Any) -> Any:
@@ -228,6 +235,15 @@ def _refusal(self: AttentionKernel, q: Any) -> DeviceError:
     return DeviceError(
         f"calling {self.name}",
         "it has probes, and torch watches the call or gave a tensor without memory",
+        "a call with plain tensors, outside of torch's modes and exports",
+    )
+
+
+def _unchecked(name: str) -> DeviceError:
+    return DeviceError(
+        f"calling {name} with checked=True",
+        "torch watches the call or gave a tensor without memory, and an index is checked by what "
+        "arrays hold",
         "a call with plain tensors, outside of torch's modes and exports",
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ import torch
 from . import functional
 from .arrays import Captured, empty
 from .attention_kernel import AttentionKernel
-from .expression import Expression, Mask, Score, Sink, bound_arrays
+from .expression import Expression, Mask, Score, Sink, bound_arrays, taken_apart
 
 _SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, str what, str layout, Tensor[] captured, "
@@ -84,6 +84,15 @@ def _no_casts(device: str) -> Iterator[None]:
         yield
 
 
+def as_tensors(captured: Iterable[Any]) -> list[Any]:
+    """Arrays as they are, and numbers as tensors: an operator takes nothing else."""
+    return [torch.tensor(a) if isinstance(a, (int, float)) else a for a in captured]
+
+
+def _value(tensor: Captured, given: Any) -> Any:
+    return given if tensor.rank else given.item()
+
+
 def text_of_sdpa(is_causal: bool, enable_gqa: bool) -> str:
     return f"sdpa\n{int(is_causal)}\n{int(enable_gqa)}"
 
@@ -118,12 +127,12 @@ def _sdpa_of(text: str) -> Callable[..., Any]:
 def _attention_of(text: str) -> Callable[..., Any]:
     layout, *keys = text.split("\n")
     kinds: tuple[type[Expression], ...] = (Mask, Score, Sink)
-    parts = [_parsed(key) if key else None for key in keys]
+    parts = [taken_apart(key) if key else None for key in keys]
 
     def call(q: Any, k: Any, v: Any, captured: Sequence[Any], **options: Any) -> Any:
         left = iter(captured)
         mask, score, sink = (
-            None if part is None else kind(part[0], part[1], [next(left) for _ in part[1]])
+            None if part is None else kind(*part, [_value(t, next(left)) for t in part[1]])
             for kind, part in zip(kinds, parts, strict=True)
         )
         return functional.attention(
@@ -133,22 +142,17 @@ def _attention_of(text: str) -> Callable[..., Any]:
     return call
 
 
-def _parsed(key: str) -> tuple[str, list[Captured]]:
-    """An expression's key, taken apart."""
-    text, *tensors = key.split(";")
-    fields = (tensor.split(":") for tensor in tensors)
-    return text, [
-        Captured(name, dtype, int(rank), unit_stride == "True")
-        for name, dtype, rank, unit_stride in fields
-    ]
-
-
 def _kernel_of(text: str) -> Callable[..., Any]:
     kernel = AttentionKernel.described(text)
     names = list(bound_arrays(*kernel.spec.expressions))
+    described = {t.name: t for part in kernel.spec.expressions if part for t in part.tensors}
+    tensors = [described[name] for name in names]
 
     def call(q: Any, k: Any, v: Any, captured: Sequence[Any], **options: Any) -> Any:
-        given = dict(zip(names, captured, strict=True)) if names else None
-        return kernel(q, k, v, captured=given, **options)
+        given = {
+            name: _value(tensor, array)
+            for name, tensor, array in zip(names, tensors, captured, strict=True)
+        }
+        return kernel(q, k, v, captured=given or None, **options)
 
     return call

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -20,119 +19,11 @@ import numpy as np
 
 from .arrays import is_torch_tensor
 from .errors import SpecError
+from .evaluation import Values, evaluate
 from .expression import Expression, bound_arrays
 from .spec import AttentionSpec
 
 _DTYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
-Values = Mapping[str, Any]
-
-# Expressions. Python's own grammar will not do: there & binds tighter than <.
-
-_TOKEN = re.compile(r"\s*(\d[\d.]*(?:[eE][-+]?\d+)?|\w+|//|[<>=!]=|[-+*/%<>=&|~()\[\],;])")
-_LEVELS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
-    {"|": np.logical_or},
-    {"&": np.logical_and},
-    {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal,
-     "!=": np.not_equal},
-    {"+": np.add, "-": np.subtract},
-    {"*": np.multiply, "/": np.true_divide, "//": np.floor_divide, "%": np.mod},
-)  # fmt: skip
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": np.abs, "min": np.fmin, "max": np.fmax, "where": np.where, "exp": np.exp,
-    "exp2": np.exp2, "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "tanh": np.tanh,
-    "floor": np.floor, "float": lambda x: np.asarray(x, np.float64),
-    "int": lambda x: np.trunc(x).astype(np.int64),
-}  # fmt: skip
-_NAMED = {"true": np.True_, "false": np.False_, "inf": np.inf, "nan": np.nan}
-
-
-def _number(x: Any) -> Any:
-    """A condition in arithmetic is 0 or 1."""
-    return np.asarray(x, np.int64) if np.asarray(x).dtype == bool else x
-
-
-def _element(tensor: Any, indices: Sequence[Any]) -> Any:
-    """Zero outside the tensor, as kernels read."""
-    inside = np.True_
-    clipped = []
-    for index, size in zip(indices, tensor.shape, strict=True):
-        inside = inside & (index >= 0) & (index < size)
-        clipped.append(np.clip(index, 0, max(size - 1, 0)))
-    if tensor.size == 0:
-        return np.zeros(np.broadcast_shapes(*map(np.shape, indices)))
-    return np.where(inside, tensor[tuple(clipped)], 0)
-
-
-class _Evaluation:
-    def __init__(self, text: str, values: Values):
-        self._tokens: list[str] = [*_TOKEN.findall(text), ""]
-        self._at = 0
-        self._values = dict(values)
-
-    def run(self) -> Any:
-        while self._tokens[self._at + 1 : self._at + 2] == ["="]:
-            name = self._next()
-            self._next()
-            self._values[name] = self._level(0)
-            self._next()  # ;
-        return self._level(0)
-
-    def _next(self) -> str:
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def _level(self, level: int) -> Any:
-        if level == len(_LEVELS):
-            return self._unary()
-        left = self._level(level + 1)
-        while (operator := self._tokens[self._at]) in _LEVELS[level]:
-            self._next()
-            right = self._level(level + 1)
-            if level >= 2:
-                left, right = _number(left), _number(right)
-            left = _LEVELS[level][operator](left, right)
-        return left
-
-    def _unary(self) -> Any:
-        if self._tokens[self._at] == "-":
-            self._next()
-            return np.negative(_number(self._unary()))
-        if self._tokens[self._at] == "~":
-            self._next()
-            return np.logical_not(self._unary())
-        token = self._next()
-        if token == "(":
-            inner = self._level(0)
-            self._next()
-            return inner
-        if token[0].isdigit():
-            return int(token) if token.isdigit() else float(token)
-        if self._tokens[self._at] == "(":
-            arguments = self._list(")")
-            if token in ("min", "max", "abs"):
-                arguments = [_number(argument) for argument in arguments]
-            return _FUNCTIONS[token](*arguments)
-        if self._tokens[self._at] == "[":
-            return _element(self._values[token], self._list("]"))
-        return _NAMED[token] if token in _NAMED else self._values[token]
-
-    def _list(self, end: str) -> list[Any]:
-        self._next()
-        items = []
-        while self._tokens[self._at] != end:
-            items.append(self._level(0))
-            if self._tokens[self._at] == ",":
-                self._next()
-        self._next()
-        return items
-
-
-def evaluate(expression: Expression, values: Values) -> Any:
-    """The expression over NumPy arrays of positions and scores."""
-    return _Evaluation(expression.text, values).run()
-
-
-# Attention.
 
 
 def heads_of(spec: AttentionSpec, default: int) -> tuple[int, int]:
@@ -169,8 +60,24 @@ class Case:
         return ""
 
 
+def for_any_shapes(spec: AttentionSpec) -> AttentionSpec:
+    """The same, whose arrays are read at any shapes: what is outside counts 0, here and there."""
+
+    def loose(part: Expression | None) -> Any:
+        if part is None:
+            return None
+        tensors = [replace(tensor, fits=None) for tensor in part.tensors]
+        return type(part)(part.text, tensors, part.arrays)
+
+    mask, score, sink = map(loose, spec.expressions)
+    return replace(spec, mask=mask, score=score, sink=sink)
+
+
 def captured_arrays(spec: AttentionSpec) -> dict[str, Any]:
-    """What the spec's expressions read, in NumPy. Raises SpecError where it holds no arrays."""
+    """What the spec's expressions read, in NumPy, and numbers as they are.
+
+    Raises SpecError where it holds no arrays.
+    """
     arrays = bound_arrays(*spec.expressions)
     missing = [name for name, array in arrays.items() if array is None]
     if missing:
@@ -179,7 +86,8 @@ def captured_arrays(spec: AttentionSpec) -> dict[str, Any]:
             f"{', '.join(missing)}: only a call would bring them",
             "a spec whose masks and scores were made with arrays",
         )
-    return {name: to_numpy(array) for name, array in arrays.items()}
+    numbers = (int, float)
+    return {name: a if isinstance(a, numbers) else to_numpy(a) for name, a in arrays.items()}
 
 
 def to_numpy(array: Any) -> Any:
@@ -273,10 +181,12 @@ def _sequence(
         scores = q[:, h].astype(np.float64) @ keys.T / math.sqrt(spec.head_dim)
         with np.errstate(all="ignore"):
             if score is not None:
-                scores = evaluate(score, values | {"score": scores})
-            scores = np.where(evaluate(mask, values), scores, -np.inf)
+                scores = evaluate(score.text, values | {"score": scores})
+            scores = np.where(evaluate(mask.text, values), scores, -np.inf)
             if sink is not None:
-                more = np.broadcast_to(_number(evaluate(sink, values)), (len(q), 1))
+                more = np.broadcast_to(
+                    np.asarray(evaluate(sink.text, values), np.float64), (len(q), 1)
+                )
                 scores = np.concatenate([scores, more], axis=1)
                 content = np.concatenate([content, np.zeros_like(content[:1])] if len(content)
                                          else [np.zeros((1, content.shape[1]))])  # fmt: skip
@@ -290,4 +200,4 @@ def _sequence(
     return exact, plain
 
 
-__all__ = ["Case", "captured_arrays", "case", "evaluate", "heads_of", "to_numpy"]
+__all__ = ["Case", "captured_arrays", "case", "for_any_shapes", "heads_of", "to_numpy"]

@@ -20,7 +20,7 @@ from .attention_kernel import AttentionKernel
 from .errors import DeviceError, Error
 from .schedule import Schedule
 from .spec import AttentionSpec
-from .tuning_check import Case, captured_arrays, case, heads_of, to_numpy
+from .tuning_check import Case, captured_arrays, case, for_any_shapes, heads_of, to_numpy
 from .tuning_table import Problem
 
 Shape = tuple[int, int, int]
@@ -86,7 +86,7 @@ class GpuEvaluator:
 
     def __init__(self, spec: AttentionSpec, target: str, shapes: Sequence[Shape], seed: int = 0):
         self._torch = torch = require_torch(target)
-        self._spec = spec
+        self._spec = spec = for_any_shapes(spec)
         self._target = target
         self._captured = {name: self._on_gpu(a) for name, a in captured_arrays(spec).items()}
         self._cases = [self._small(shape, heads, seed) for shape, heads in _small_shapes(spec)]
@@ -138,6 +138,8 @@ class GpuEvaluator:
     # Arrays and launches.
 
     def _on_gpu(self, array: Any) -> Any:
+        if isinstance(array, (int, float)):  # passed by value
+            return array
         if str(array.dtype) == "bfloat16":  # of ml_dtypes, which torch does not know
             return self._on_gpu(array.view("int16")).view(self._torch.bfloat16)
         return self._torch.from_numpy(array.copy()).cuda()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from . import _core
-from .arrays import Captured, captured, is_array, stored_dtype
+from .arrays import Captured, Dim, captured, is_array, stored_dtype
 from .errors import SpecError
 from .expression import Expression, Mask, Score, Sink, of_core
 
@@ -15,14 +15,19 @@ Align = Literal["bottom_right", "top_left"]
 Kind = TypeVar("Kind", bound=Expression)
 
 
-def _captured(name: str, array: Any) -> Captured:
+Shapes = tuple[tuple[Dim, ...], ...]
+"""The shapes that an array may have, of different ranks."""
+
+
+def _captured(name: str, array: Any, shapes: Shapes) -> Captured:
     dtype = stored_dtype(array) if is_array(array) else None
     if dtype is None:
         kind = f"array of {array.dtype}" if is_array(array) else type(array).__qualname__
         raise SpecError(
             name, f"it is a {kind}", "an array of floats, integers or conditions of NumPy or torch"
         )
-    return captured(_core.captured_name(name), array, dtype)
+    fits = next((shape for shape in shapes if len(shape) == len(array.shape)), None)
+    return captured(_core.captured_name(name), array, dtype, fits)
 
 
 def _check(what: str, align: Align) -> None:
@@ -31,11 +36,15 @@ def _check(what: str, align: Align) -> None:
 
 
 def _made(
-    kind: type[Kind], name: str, numbers: Sequence[float] = (), arrays: Mapping[str, Any] = {}
+    kind: type[Kind],
+    name: str,
+    numbers: Sequence[float] = (),
+    arrays: Mapping[str, tuple[Any, Shapes]] = {},
 ) -> Kind:
-    tensors = [_captured(wish, array) for wish, array in arrays.items()]
+    tensors = [_captured(wish, array, shapes) for wish, (array, shapes) in arrays.items()]
     made = _core.variant(name, list(numbers), [tensor.as_tuple() for tensor in tensors])
-    return of_core(kind, made, dict(zip((t.name for t in tensors), arrays.values(), strict=True)))
+    bound = {t.name: array for t, (array, _) in zip(tensors, arrays.values(), strict=True)}
+    return of_core(kind, made, tensors, bound)
 
 
 def full() -> Mask:
@@ -65,13 +74,21 @@ def prefix(length: Any) -> Mask:
     """The first `length` keys, a number or an array [batch]: with `| causal()` a prefix LM."""
     if not is_array(length):
         return _made(Mask, "prefix", [operator.index(length)])
-    return _made(Mask, "prefix", arrays={"lengths": length})
+    return _made(Mask, "prefix", arrays={"lengths": (length, (("batch",),))})
 
 
 def documents(ids: Any, kv_ids: Any = None) -> Mask:
     """Rows and keys of the same document. `ids` are [length] or [batch, length], of the rows alone
     where the keys have their own."""
-    arrays = {"ids": ids} if kv_ids is None else {"q_ids": ids, "kv_ids": kv_ids}
+
+    def of(ids: Any, length: Dim) -> tuple[Any, Shapes]:
+        if is_array(ids) and len(ids.shape) == 2 and ids.shape[0] == 1:
+            ids = ids[0]  # the same for every batch
+        return ids, ((length,), ("batch", length))
+
+    if kv_ids is None:
+        return _made(Mask, "documents", arrays={"ids": of(ids, "length")})
+    arrays = {"q_ids": of(ids, "q_len"), "kv_ids": of(kv_ids, "kv_len")}
     return _made(Mask, "documents", arrays=arrays)
 
 
@@ -87,16 +104,18 @@ def dilated(step: int) -> Mask:
 
 def dense_mask(array: Any) -> Mask:
     """A mask given as an array of conditions that broadcasts to [batch, heads, q_len, kv_len]."""
-    tensor = _captured("visible", array)
+    tensor = _captured("visible", array, _broadcast(array))
     if tensor.dtype != "i1":
         raise SpecError("a dense mask", f"its dtype is {tensor.dtype}", "bool; score=bias(array)")
-    return Mask(_element(tensor.name, array), [tensor], [array])
+    return Mask(_element(tensor), [tensor], [array])
 
 
 def alibi(slopes: Any, align: Align = "bottom_right") -> Score:
-    """score - slopes[h] * how far the key lies before the diagonal; slopes [heads]."""
+    """score - slopes[h] * how far the key lies before the diagonal; slopes [heads] or
+    [batch, heads]."""
     _check("alibi", align)
-    return _made(Score, "alibi", [align == "top_left"], {"slopes": slopes})
+    shapes: Shapes = (("heads",), ("batch", "heads"))
+    return _made(Score, "alibi", [align == "top_left"], {"slopes": (slopes, shapes)})
 
 
 def softcap(cap: float) -> Score:
@@ -106,35 +125,53 @@ def softcap(cap: float) -> Score:
 
 def relative_bias(table: Any) -> Score:
     """score + table[h, kv_idx - q_idx + n]; table [heads, 2 n + 1]. Beyond the table, nothing."""
-    rank = _captured("table", table).rank
-    span = (table.shape[-1] - 1) // 2 if rank else 0
-    return _made(Score, "relative_bias", [span], {"table": table})
+    width = table.shape[-1] if is_array(table) and len(table.shape) else 1
+    if width % 2 == 0:
+        raise SpecError(
+            "relative_bias(table)",
+            f"the table has {width} columns, and none of them is the one in the middle",
+            "[heads, 2 n + 1]: a column for every distance from -n to n",
+        )
+    shapes: Shapes = (("heads", width),)
+    return _made(Score, "relative_bias", [(width - 1) // 2], {"table": (table, shapes)})
 
 
 def bias(array: Any) -> Score:
     """score + an array that broadcasts to [batch, heads, q_len, kv_len]."""
-    tensor = _captured("bias", array)
+    tensor = _captured("bias", array, _broadcast(array))
     if tensor.dtype == "i1":
         raise SpecError("a bias", "its dtype is bool", "mask=dense_mask(array)")
-    return Score(f"score + {_element(tensor.name, array)}", [tensor], [array])
+    return Score(f"score + {_element(tensor)}", [tensor], [array])
 
 
-def _element(name: str, array: Any) -> str:
-    shape = tuple(array.shape)
+_PLACES: tuple[tuple[str, Dim], ...]
+_PLACES = (("b", "batch"), ("h", "heads"), ("q_idx", "q_len"), ("kv_idx", "kv_len"))
+
+
+def _broadcast(array: Any) -> Shapes:
+    """What broadcasts to [batch, heads, q_len, kv_len]: any of them, or 1."""
+    shape = tuple(array.shape) if is_array(array) else ()
+    dims = (dim for _, dim in _PLACES[-len(shape) :])
     if not 1 <= len(shape) <= 4:
+        return ()
+    return (tuple(1 if size == 1 else dim for size, dim in zip(shape, dims, strict=True)),)
+
+
+def _element(tensor: Captured) -> str:
+    if tensor.fits is None:
         raise SpecError(
-            name,
-            f"it has {len(shape)} dimensions",
-            "up to four that broadcast to [batch, heads, q_len, kv_len]",
+            tensor.name,
+            f"it has {tensor.rank} dimensions",
+            "one to four that broadcast to [batch, heads, q_len, kv_len]",
         )
-    places = ("b", "h", "q_idx", "kv_idx")[-len(shape) :]
-    at = ["0" if size == 1 else place for size, place in zip(shape, places, strict=True)]
-    return f"{name}[{', '.join(at)}]"
+    places = (place for place, _ in _PLACES[-tensor.rank :])
+    at = ["0" if dim == 1 else place for dim, place in zip(tensor.fits, places, strict=True)]
+    return f"{tensor.name}[{', '.join(at)}]"
 
 
 def sinks(logits: Any) -> Sink:
     """A learned score a head that takes its share of every softmax; logits [heads]."""
-    return _made(Sink, "sinks", arrays={"logits": logits})
+    return _made(Sink, "sinks", arrays={"logits": (logits, (("heads",),))})
 
 
 __all__ = [

@@ -295,7 +295,7 @@ class TestKernels:
         (lambda: fc.dilated(-1), "a dilated mask", "its step is -1"),
         (lambda: fc.softcap(0), "a softcap", "its limit is 0"),
         (lambda: fc.alibi([1.0]), "slopes", "it is a list"),
-        (lambda: fc.alibi(BIAS), "slopes with 4 dimensions", "it is [heads]"),
+        (lambda: fc.alibi(BIAS), "slopes with 4 dimensions", "it is [heads] or [batch, heads]"),
         (lambda: fc.documents(BIAS), "ids with 4 dimensions", "it is [length] or [batch, length]"),
         (lambda: fc.bias(VISIBLE), "a bias", "its dtype is bool"),
         (lambda: fc.bias(BIAS[None]), "bias", "it has 5 dimensions"),

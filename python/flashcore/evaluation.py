@@ -1,0 +1,131 @@
+"""The text of an expression, computed with NumPy over arrays of positions and scores.
+
+It is read by Python's own parser: & and | stand where and and or do, more loosely than comparisons.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Values = Mapping[str, Any]
+Element = Callable[[str, Sequence[Any]], Any]
+"""What an array of that name holds at these indices."""
+
+_BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.true_divide,
+    ast.FloorDiv: np.floor_divide, ast.Mod: np.mod, ast.Lt: np.less, ast.LtE: np.less_equal,
+    ast.Gt: np.greater, ast.GtE: np.greater_equal, ast.Eq: np.equal, ast.NotEq: np.not_equal,
+    ast.And: np.logical_and, ast.Or: np.logical_or,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": np.abs, "min": np.fmin, "max": np.fmax, "where": np.where, "exp": np.exp,
+    "exp2": np.exp2, "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "tanh": np.tanh,
+    "floor": np.floor, "float": lambda x: np.asarray(x, np.float64),
+    "int": lambda x: np.trunc(x).astype(np.int64),
+}  # fmt: skip
+_NAMED = {"true": np.True_, "false": np.False_, "inf": np.inf, "nan": np.nan}
+
+
+def _number(x: Any) -> Any:
+    """A condition in arithmetic is 0 or 1."""
+    return np.asarray(x, np.int64) if np.asarray(x).dtype == bool else x
+
+
+def element(array: Any, indices: Sequence[Any]) -> Any:
+    """Zero outside the array, as kernels read."""
+    inside = np.True_
+    clipped = []
+    for index, size in zip(indices, array.shape, strict=True):
+        inside = inside & (index >= 0) & (index < size)
+        clipped.append(np.clip(index, 0, max(size - 1, 0)))
+    if array.size == 0:
+        return np.zeros(np.broadcast_shapes(*map(np.shape, indices)))
+    return np.where(inside, array[tuple(clipped)], 0)
+
+
+class Formula:
+    """A text that was read: its parts by name, and its result."""
+
+    def __init__(self, text: str):
+        python = text.replace("&", " and ").replace("|", " or ")
+        read = [ast.parse(part.strip()).body[0] for part in python.split(";") if part.strip()]
+        self.parts: dict[str, ast.expr] = {}
+        for statement in read:
+            if isinstance(statement, ast.Assign):
+                self.parts[name_of(statement.targets[0])] = statement.value
+            else:
+                assert isinstance(statement, ast.Expr)
+                self.result = statement.value
+
+    def lookups(self) -> Iterator[ast.Subscript]:
+        """Every place where it reads an array."""
+        for root in (*self.parts.values(), self.result):
+            yield from (node for node in ast.walk(root) if isinstance(node, ast.Subscript))
+
+    def value(self, node: ast.expr, values: dict[str, Any], element: Element) -> Any:
+        """A piece of it; `values` learns what its parts are."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            if node.id in _NAMED:
+                return _NAMED[node.id]
+            if node.id not in values:
+                values[node.id] = self.value(self.parts[node.id], values, element)
+            return values[node.id]
+        operands = [self.value(part, values, element) for part in _operands(node)]
+        if isinstance(node, ast.BoolOp):
+            return functools.reduce(_BINARY[type(node.op)], operands)
+        if isinstance(node, ast.Subscript):
+            return element(name_of(node.value), operands)
+        if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.USub):
+            return np.logical_not(operands[0])
+        if isinstance(node, ast.Call):
+            name = name_of(node.func)
+            if name in ("min", "max"):
+                return functools.reduce(_FUNCTIONS[name], map(_number, operands))
+            return _FUNCTIONS[name](*map(_number, operands) if name == "abs" else operands)
+        numbers = [_number(operand) for operand in operands]
+        if isinstance(node, ast.UnaryOp):
+            return np.negative(numbers[0])
+        if isinstance(node, ast.Compare):
+            return _BINARY[type(node.ops[0])](*numbers)
+        assert isinstance(node, ast.BinOp)
+        return _BINARY[type(node.op)](*numbers)
+
+
+def evaluate(text: str, values: Values) -> Any:
+    """The expression over NumPy arrays of positions, scores and what it captures."""
+    formula, known = Formula(text), dict(values)
+
+    def of(node: ast.expr) -> Any:
+        return formula.value(node, known, lambda name, indices: element(values[name], indices))
+
+    for name, part in formula.parts.items():
+        known[name] = of(part)
+    return of(formula.result)
+
+
+def name_of(node: ast.expr) -> str:
+    assert isinstance(node, ast.Name)
+    return node.id
+
+
+def indices_of(node: ast.Subscript) -> list[ast.expr]:
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _operands(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Subscript):
+        yield from indices_of(node)
+    elif isinstance(node, ast.Call):
+        yield from node.args
+    else:
+        yield from (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+
+
+__all__ = ["Formula", "Values", "element", "evaluate", "indices_of", "name_of"]
