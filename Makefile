@@ -4,10 +4,10 @@ PYTHON := .venv/bin/python
 export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: demo test build setup bench wheel check-wheel format tidy clean
+.PHONY: demo test module build setup bench wheel check-wheel format tidy clean
 
-demo: build
-	$(PYTHON) examples/python/demo.py
+demo: module
+	@echo; $(PYTHON) examples/python/demo.py
 
 # C++ finds the compiler that Python's wheel brought, where nothing else says which one to use.
 NVRTC = $(firstword $(wildcard $(CURDIR)/.venv/lib/python*/site-packages/nvidia/cu*/lib/libnvrtc.so.*))
@@ -18,7 +18,7 @@ test: build
 	  ctest --test-dir $(BUILD) --output-on-failure --timeout 300 -j $(shell nproc); cpp=$$?; \
 	$(PYTHON) -m pytest -q && exit $$cpp
 
-bench: build
+bench: module
 	$(PYTHON) benchmarks/attention.py
 
 # Shares the objects of `build`.
@@ -32,13 +32,22 @@ check-wheel: wheel
 	build/wheel-venv/bin/pip install -q --disable-pip-version-check dist/*.whl
 	cd build && PYTHONPATH= wheel-venv/bin/python ../tests/tools/check_wheel.py
 
+# The output of a configuration that succeeds interests nobody.
+configure = cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) $(1) \
+  >build/configure.log 2>&1 || (cat build/configure.log; false)
+
+# The Python module alone: neither tests nor what they need. `build` goes on from its objects.
+module:
+	@tools/setup.sh build
+	@$(call configure,-DFLASHCORE_TESTS=OFF)
+	@cmake --build $(BUILD) -j $(shell nproc) --target flashcore_python
+
 build: setup
-	cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >build/configure.log || (cat build/configure.log; false)
-	cmake --build $(BUILD) -j $(shell nproc)
+	@$(call configure,-DFLASHCORE_TESTS=ON)
+	@cmake --build $(BUILD) -j $(shell nproc)
 
 setup:
-	tools/setup.sh
-	@mkdir -p build
+	@tools/setup.sh
 
 SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cuh')
 format: setup
