@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
-from . import functional, torch_ops
+from . import functional, torch_nested, torch_ops
 from .attention_kernel import AttentionKernel
-from .errors import DeviceError
+from .errors import DeviceError, SpecError
 from .expression import Expression, Mask, Score, Sink, as_mask, as_score, as_sink
 from .program_kernel import ProgramKernel
 from .torch_tensors import is_watched
+from .variants import causal
 
 _LIBRARIES = {"torch", "numpy", "math", "flashcore"}
 
@@ -60,6 +61,10 @@ def attention(
                              layout=layout, checked=checked, **given)  # fmt: skip
     else:
         parts = None if mask is None else as_mask(mask), as_score(score), as_sink(sink)
+    if q.is_nested or _is_nested(k) or _is_nested(v):
+        mask, score, sink = parts
+        return torch_nested.attention(functional.attention, q, k, v, mask=mask, score=score,
+                                      sink=sink, layout=layout, **given)  # fmt: skip
     q, k, v = _cast(q, k, v)
     if _is_launch(q):
         mask, score, sink = parts
@@ -87,6 +92,8 @@ def sdpa(
     if torch.compiler.is_compiling() and (_has_to_run(query, key, value) or dropout_p != 0.0):
         return _untraced(functional.sdpa, query, key, value, attn_mask, dropout_p, is_causal, scale,
                          enable_gqa)  # fmt: skip
+    if query.is_nested or _is_nested(key) or _is_nested(value):
+        return _nested_sdpa(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     query, key, value = _cast(query, key, value)
     if attn_mask is not None:
         (attn_mask,) = _cast(attn_mask)
@@ -97,6 +104,39 @@ def sdpa(
     what = torch_ops.text_of_sdpa(is_causal, enable_gqa)
     arrays = [] if attn_mask is None else [attn_mask]
     return _operator(query, key, value, what, "bhsd", arrays, scale=scale)
+
+
+def _nested_sdpa(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Any:
+    if attn_mask is not None:
+        raise SpecError(
+            "sdpa(attn_mask=...) of nested tensors",
+            "one array cannot say what sequences of different lengths see",
+            "flashcore.attention(..., mask=a function of b, h, q_idx and kv_idx)",
+        )
+    if torch_nested.is_along_dense_lengths(query, key, value):
+        return torch_nested.of_dense_lengths(
+            functional.sdpa, query, key, value, is_causal=is_causal, scale=scale
+        )
+    if not enable_gqa and query.shape[1] != key.shape[1]:
+        raise SpecError(
+            "sdpa(enable_gqa=False)",
+            f"query has {query.shape[1]} heads and key has {key.shape[1]}",
+            "enable_gqa=True, if each key head serves several query heads",
+        )
+    mask = causal("top_left") if is_causal else None
+    return torch_nested.attention(functional.attention, query, key, value, mask=mask, scale=scale)
+
+
+def _is_nested(array: Any) -> bool:
+    return isinstance(array, torch.Tensor) and array.is_nested
 
 
 def kernel(
