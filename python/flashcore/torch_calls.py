@@ -64,7 +64,8 @@ def attention(
     if q.is_nested or _is_nested(k) or _is_nested(v):
         mask, score, sink = parts
         return torch_nested.attention(functional.attention, q, k, v, mask=mask, score=score,
-                                      sink=sink, layout=layout, **given)  # fmt: skip
+                                      sink=sink, layout=layout, checked=checked,
+                                      **given)  # fmt: skip
     q, k, v = _cast(q, k, v)
     if _is_launch(q):
         mask, score, sink = parts
@@ -102,7 +103,7 @@ def sdpa(
             return functional.sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale,
                                    enable_gqa)  # fmt: skip
     what = torch_ops.text_of_sdpa(is_causal, enable_gqa)
-    arrays = [] if attn_mask is None else [attn_mask]
+    arrays = [] if attn_mask is None else torch_ops.as_tensors([attn_mask])
     return _operator(query, key, value, what, "bhsd", arrays, scale=scale)
 
 
@@ -251,13 +252,15 @@ def _is_launch(q: Any) -> bool:
 
 def _cast(*tensors: Any) -> tuple[Any, ...]:
     """As autocast does for torch's function: floats of other dtypes, but for float64."""
-    device = tensors[0].device.type
+    first = tensors[0]
+    device = first.device.type if isinstance(first, torch.Tensor) else "meta"
     if device == "meta" or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return tuple(
         tensor.to(dtype)
-        if tensor.is_floating_point()
+        if isinstance(tensor, torch.Tensor)
+        and tensor.is_floating_point()
         and tensor.dtype != torch.float64
         and tensor.device.type == device
         else tensor

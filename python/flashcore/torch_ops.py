@@ -10,10 +10,11 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy
 import torch
 
 from . import functional
-from .arrays import Captured, empty
+from .arrays import Captured, empty, stored_dtype
 from .attention_kernel import AttentionKernel
 from .expression import Expression, Mask, Score, Sink, bound_arrays, taken_apart
 
@@ -85,8 +86,18 @@ def _no_casts(device: str) -> Iterator[None]:
 
 
 def as_tensors(captured: Iterable[Any]) -> list[Any]:
-    """Arrays as they are, and numbers as tensors: an operator takes nothing else."""
-    return [torch.tensor(a) if isinstance(a, (int, float)) else a for a in captured]
+    """Arrays of NumPy and numbers as tensors: an operator takes nothing else."""
+    return [_as_tensor(value) for value in captured]
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, (int, float)):
+        return torch.tensor(value)
+    if not isinstance(value, numpy.ndarray):
+        return value
+    if stored_dtype(value) == "bf16":
+        return torch.from_numpy(value.view(numpy.int16)).view(torch.bfloat16)
+    return torch.from_numpy(value)
 
 
 def _value(tensor: Captured, given: Any) -> Any:

@@ -32,6 +32,7 @@ def test_mixed_inputs_and_a_mask_are_cast():
         assert (out.float() - theirs(q, q, v, attn_mask=mask).float()).abs().max() < 0.02
         seen = fc.sdpa(q, q, v, attn_mask=mask > 0)
         assert (seen.float() - theirs(q, q, v, attn_mask=mask > 0).float()).abs().max() < 0.02
+        assert torch.equal(fc.sdpa(q, q, v, attn_mask=(mask > 0).numpy()), seen)
 
 
 def test_of_another_device_or_off_it_casts_nothing():

@@ -199,6 +199,13 @@ def test_fake_tensors_give_shapes(causal):
         assert (lse.shape, lse.dtype) == ((2, 6, 20), torch.float32)
 
 
+def test_fake_tensors_beside_arrays_of_numpy():
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        q = mode.from_tensor(random(1, 2, 20, 64))
+        assert fc.sdpa(q, q, q, attn_mask=np.zeros((20, 20), np.float32)).shape == q.shape
+        assert fc.attention(q, q, q, score=OF_NUMPY).shape == q.shape
+
+
 def test_an_export_has_the_operator():
     class Model(torch.nn.Module):
         def forward(self, q):
