@@ -97,6 +97,12 @@ void Block::part(FaultKind kind, int line, const std::string& here) {
           : "move the barrier out of the condition, so that every thread reaches it"};
 }
 
+void Block::leave_array(const char* array, long long index, int line) {
+  throw Fault{FaultKind::out_of_bounds, line,
+              fmt::format("index {} of an array of registers, {}", index, array),
+              "an index inside of it, or a larger array"};
+}
+
 void Block::barrier(int line) {
   Warp& mine = warp();
   const auto here = [&] { return fmt::format("arrives at barrier, line {}", line); };

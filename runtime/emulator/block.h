@@ -102,6 +102,10 @@ class Block {
                           const ProductRequest::Same& what, int line);
   void commit_products(int line);
   void await_products(int pending, int line);
+  void pin(float* d, int count, int line);
+
+  /// For an index outside of an array of registers; a GPU has no such registers, and no check.
+  [[noreturn]] static void leave_array(const char* array, long long index, int line);
 
  private:
   static constexpr int lanes = Scheduler::warp_size;

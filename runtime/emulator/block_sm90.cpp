@@ -134,4 +134,8 @@ void Block::await_products(int pending, int line) {
                 [=](Group& all) { all.products.await(pending, line); });
 }
 
+void Block::pin(float* d, int count, int line) {
+  group(line).products.pin(agent(), {d, static_cast<std::size_t>(count)}, line);
+}
+
 }  // namespace flashcore

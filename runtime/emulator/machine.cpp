@@ -90,6 +90,9 @@ const FlashcoreMachine& emulated_machine() {
       .commit_products = [](int line) { Block::current().commit_products(line); },
       .await_products = [](int pending,
                            int line) { Block::current().await_products(pending, line); },
+      .pin = [](float* d, int count, int line) { Block::current().pin(d, count, line); },
+      .leave_array = [](const char* array, long long index,
+                        int line) { Block::leave_array(array, index, line); },
   };
   return machine;
 }

@@ -12,7 +12,6 @@ namespace flashcore {
 namespace {
 
 constexpr int m_size = 64, k_size = 16, most_columns = 256;
-constexpr std::uint32_t poison_bits = 0x7fa0fc00u;  // a signalling NaN: arithmetic changes it
 
 /// Where an element of d lies: in which thread, and which of its registers.
 struct Place {
@@ -22,8 +21,6 @@ Place place_of(int m, int n) {
   return {static_cast<std::size_t>(m / 16 * 32 + m % 8 * 4 + n % 8 / 2),
           static_cast<std::size_t>(n / 8 * 4 + m % 16 / 8 * 2 + n % 2)};
 }
-
-bool is_poison(float x) { return std::bit_cast<std::uint32_t>(x) == poison_bits; }
 
 template <class T>
 void convert(const std::uint16_t* in, float* out, std::size_t count) {
@@ -52,6 +49,12 @@ void WarpgroupProducts::reset() {
   group_ = {};
   groups_.clear();
   tiles_.clear();
+  for (Accumulators& each : accumulators_) each.reset();
+}
+
+void WarpgroupProducts::open() {
+  open_ = true;
+  for (Accumulators& each : accumulators_) each.open();
 }
 
 void WarpgroupProducts::check_request(const ProductRequest& request, int line) const {
@@ -84,6 +87,9 @@ std::shared_ptr<WarpgroupProducts::Tile> WarpgroupProducts::tile_of(const Produc
   const ProductRequest::Same& what = request.same[0];
   for (const std::shared_ptr<Tile>& tile : tiles_)
     if (tile->d == request.d && tile->n == what.n) return tile;
+  const auto registers = static_cast<std::size_t>(what.n / 2);
+  for (std::size_t t = 0; t < request.d.size(); ++t)
+    accumulators_[t].begin({request.d[t], registers}, line, first_ + static_cast<int>(t));
   auto tile = std::make_shared<Tile>();
   tile->n = what.n;
   tile->line = line;
@@ -92,19 +98,8 @@ std::shared_ptr<WarpgroupProducts::Tile> WarpgroupProducts::tile_of(const Produc
   for (int m = 0; m < m_size; ++m)
     for (int n = 0; n < what.n; ++n) {
       const auto [thread, slot] = place_of(m, n);
-      const float value = request.d[thread][slot];
-      if (what.adds && is_poison(value)) {
-        throw Fault{
-            FaultKind::misused_product, line,
-            fmt::format("the product adds to accumulators of which some belong to another product "
-                        "that is pending (row {}, column {})",
-                        m, n),
-            "the same tile of accumulators, or await_products<n>() in between",
-            first_ + static_cast<int>(thread)};
-      }
-      tile->values[static_cast<std::size_t>(m * what.n + n)] = value;
+      tile->values[static_cast<std::size_t>(m * what.n + n)] = request.d[thread][slot];
     }
-  const auto registers = static_cast<std::size_t>(what.n / 2);
   for (float* d : request.d) std::fill_n(d, registers, std::bit_cast<float>(poison_bits));
   tiles_.push_back(tile);
   return tile;
@@ -203,16 +198,18 @@ void WarpgroupProducts::finish(Product& product, int line) {
     for (std::size_t c = 0; c < n; ++c) row[c] = what.adds ? row[c] + sum[c] : sum[c];
   }
   if (--tile.pending > 0) return;
-  write_back(tile, line);
+  land(tile, line);
   std::erase(tiles_, product.tile);
 }
 
-void WarpgroupProducts::write_back(const Tile& tile, int line) const {
+void WarpgroupProducts::land(const Tile& tile, int line) {
+  std::array<std::vector<float>, ProductRequest::threads> values;
+  const auto registers = static_cast<std::size_t>(tile.n / 2);
+  for (std::vector<float>& each : values) each.resize(registers);
   for (int m = 0; m < m_size; ++m) {
     for (int n = 0; n < tile.n; ++n) {
       const auto [thread, slot] = place_of(m, n);
-      float& value = tile.d[thread][slot];
-      if (!is_poison(value)) {
+      if (!is_poison(tile.d[thread][slot])) {
         throw Fault{
             FaultKind::misused_product, line,
             fmt::format("accumulator [{}][{}] of the product at line {} was touched while the "
@@ -221,9 +218,11 @@ void WarpgroupProducts::write_back(const Tile& tile, int line) const {
             "await_products<n>() for its group before the accumulators are used",
             first_ + static_cast<int>(thread)};
       }
-      value = tile.values[static_cast<std::size_t>(m * tile.n + n)];
+      values[thread][slot] = tile.values[static_cast<std::size_t>(m * tile.n + n)];
     }
   }
+  for (std::size_t t = 0; t < values.size(); ++t)
+    accumulators_[t].land({tile.d[t], registers}, std::move(values[t]), tile.line);
 }
 
 void WarpgroupProducts::check_left(int thread) const {
@@ -231,7 +230,10 @@ void WarpgroupProducts::check_left(int thread) const {
   const Product* product = committed ? nullptr : &group_.products.front();
   for (const Group& group : groups_)
     if (product == nullptr && !group.products.empty()) product = &group.products.front();
-  if (product == nullptr) return;
+  if (product == nullptr) {
+    accumulators_[static_cast<std::size_t>(thread - first_)].check_left(thread);
+    return;
+  }
   throw Fault{
       FaultKind::misused_product, product->line,
       fmt::format("thread {} leaves the kernel while this product is {}", thread,

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "runtime/emulator/accumulators.h"
 #include "runtime/emulator/clocks.h"
 #include "runtime/emulator/shared_memory.h"
 
@@ -27,14 +29,19 @@ struct ProductRequest {
 };
 
 /// Operands are read, and accumulators written, when the product is waited for: the latest moment
-/// that the hardware may choose. Until then the accumulators hold a NaN that nothing may overwrite.
+/// that the hardware may choose. Until then, and until they are pinned, the accumulators hold a NaN
+/// that nothing may overwrite.
 class WarpgroupProducts {
  public:
   /// The products of the warpgroup that begins with a thread.
   WarpgroupProducts(int first_thread, SharedMemory& shared, Clocks& clocks);
   void reset();
 
-  void open() { open_ = true; }
+  void open();
+  /// Of one of its threads, which says that it uses these accumulators here.
+  void pin(int thread, std::span<float> d, int line) {
+    accumulators_[static_cast<std::size_t>(thread - first_)].pin(d, line, thread);
+  }
   void multiply(const ProductRequest& request, int line);
   void commit();
   void await(int pending, int line);
@@ -65,7 +72,7 @@ class WarpgroupProducts {
   std::shared_ptr<Tile> tile_of(const ProductRequest& request, int line);
   void note_reads(const ProductRequest::Same& what, const Accessor& by);
   void finish(Product& product, int line);
-  void write_back(const Tile& tile, int line) const;
+  void land(const Tile& tile, int line);
 
   int first_;
   SharedMemory& shared_;
@@ -76,6 +83,7 @@ class WarpgroupProducts {
   Group group_;  ///< not committed
   std::deque<Group> groups_;
   std::vector<std::shared_ptr<Tile>> tiles_;
+  std::array<Accumulators, ProductRequest::threads> accumulators_;
 };
 
 }  // namespace flashcore

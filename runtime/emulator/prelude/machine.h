@@ -66,6 +66,10 @@ struct FlashcoreMachine {
                              int line);
   void (*commit_products)(int line);
   void (*await_products)(int pending, int line);
+  void (*pin)(float* d, int count, int line);
+
+  // The body is about to use `array`, as C++ writes its type, at an index outside of it.
+  void (*leave_array)(const char* array, long long index, int line);
 };
 
 }  // extern "C"

@@ -4,6 +4,7 @@
 
 #include "convert.h"
 #include "types.cuh"
+#include "unwritten.h"
 
 namespace fc {
 
@@ -28,8 +29,12 @@ FC_DEVICE float divide(float x, float y) {
   return x / y;
 }
 FC_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-FC_DEVICE float max(float a, float b) { return b != b || a > b ? a : b; }
-FC_DEVICE float min(float a, float b) { return b != b || a < b ? a : b; }
+FC_DEVICE float max(float a, float b) {
+  return is_unwritten(b) ? b : is_unwritten(a) || b != b || a > b ? a : b;
+}
+FC_DEVICE float min(float a, float b) {
+  return is_unwritten(b) ? b : is_unwritten(a) || b != b || a < b ? a : b;
+}
 FC_DEVICE float max_or_nan(float a, float b) { return a < b ? b : a; }
 FC_DEVICE float min_or_nan(float a, float b) { return b < a ? b : a; }
 FC_DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }

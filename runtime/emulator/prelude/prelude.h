@@ -22,6 +22,7 @@
 #include "tile_set.cuh"
 #include "tma.h"
 #include "types.cuh"
+#include "unwritten.h"
 #include "warpgroup.h"
 #include "wgmma.h"
 #include "wmma_m16n16k16.h"

@@ -55,6 +55,8 @@ FC_DEVICE void await_products(int line = __builtin_LINE()) {
 FC_DEVICE void settle(float) {}
 
 template <int rows, int columns>
-FC_DEVICE void pin(float (&)[rows][columns][4]) {}
+FC_DEVICE void pin(float (&d)[rows][columns][4], int line = __builtin_LINE()) {
+  fc_machine->pin(&d[0][0][0], rows * columns * 4, line);
+}
 
 }  // namespace fc

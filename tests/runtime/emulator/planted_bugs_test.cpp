@@ -1,5 +1,6 @@
 // Every kind of mistake is found, by its kind and at its line.
 #include <algorithm>
+#include <cmath>
 
 #include <gtest/gtest.h>
 
@@ -102,6 +103,15 @@ INSTANTIATE_TEST_SUITE_P(
         PlantedBug{"lanes_leave_early", "  #pragma unroll\n  for (int j = 0; j < 8; ++j)\n    for",
                    "  if (lane == 7) return;\n  for (int j = 0; j < 8; ++j)\n    for",
                    FaultKind::barrier_mismatch, "// landed"},
+        PlantedBug{"too_many_register_rows",
+                   "for (int j = 0; j < 8; ++j)\n    for (int r = 0; r < 4",
+                   "for (int j = 0; j < 9; ++j)\n    for (int r = 0; r < 4",
+                   FaultKind::out_of_bounds, "sums[j][r] = 0.f"},
+        PlantedBug{"too_many_registers_in_a_row", "for (int r = 0; r < 4", "for (int r = 0; r < 5",
+                   FaultKind::out_of_bounds, "sums[j][r] = 0.f"},
+        PlantedBug{"register_before_the_first", "sums[j + 1], a, b[2]",
+                   "sums[j + 1], a, b[lane - 9]", FaultKind::out_of_bounds,
+                   "fc::multiply<fc::f16>(sums[j + 1]"},
         PlantedBug{"one_warp_skips_the_barrier", "fc::barrier();  // read",
                    "if (warp != 3) fc::barrier();  // read", FaultKind::barrier_mismatch,
                    "// read"},
@@ -109,6 +119,25 @@ INSTANTIATE_TEST_SUITE_P(
                    "fc::store_global<2>(const_cast<fc::f16*>(p.a) + m * p.a_stride_0 + n",
                    FaultKind::read_only, "fc::store_global<2>"}),
     [](const auto& info) { return info.param.name; });
+
+TEST(UnwrittenRegisters, AreNotZero) {
+  ProductRun run;
+  run(with(matrix_product(), "sums[j][r] = 0.f", ""));
+  EXPECT_TRUE(std::isnan(run.c[0]));
+}
+
+TEST(UnwrittenRegisters, ShowBehindAMaximum) {
+  ProductRun run;
+  run(with(with(matrix_product(), "sums[j][r] = 0.f", ""), "const int m = m_begin +",
+           "sums[j][r * 2] = fc::max(-fc::min(sums[j][r * 2], 1.f), 1.f);\n      const int m = "
+           "m_begin +"));
+  EXPECT_TRUE(std::isnan(run.c[0]));
+}
+
+TEST(EmptyArrays, AreNoCxx) {
+  EXPECT_THROW(ProductRun()(with(matrix_product(), "fc::u32 a[4];", "fc::u32 a[4], none[0];")),
+               CompileError);
+}
 
 // Between the last read of a stage and the copy that reuses it stands only the second barrier.
 TEST(MatrixProductRace, RemovedBarrierBeforeReuse) {

@@ -161,11 +161,13 @@ constexpr std::string_view multiply = R"(
   float d[1][8][4] = {};
   const fc::u64 x = fc::matrix(tile, 64, 0);
   using rows = fc::along<64, 0>;
+  fc::pin(d);
   fc::open_products();
   fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, false);  // first
 )";
 constexpr std::string_view show =
     "fc::store_global<1>(p.y + thread / 64 * 64 + thread % 64, &d[0][0][0]);\n";
+constexpr std::string_view land = "fc::await_products<0>();\nfc::pin(d);\n";
 
 KernelSource kernel_of(std::initializer_list<std::string_view> lines, int threads = 128) {
   std::string statements(multiply);
@@ -181,11 +183,13 @@ void expect_failure(const KernelSource& source, FaultKind kind, std::string_view
   EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
 }
 
-TEST(PendingProducts, AccumulatorsAreNotANumberUntilTheWait) {
+TEST(PendingProducts, AccumulatorsAreNotANumberUntilTheyArePinned) {
   BoxRun run;
-  run(kernel_of({"fc::commit_products();\n", show, "fc::await_products<0>();\n"}));
+  run(kernel_of({"fc::commit_products();\n", show, land}));
   for (std::size_t i = 0; i < 128; ++i) EXPECT_NE(run.y[i], run.y[i]);
-  run(kernel_of({"fc::commit_products();\nfc::await_products<0>();\n", show}));
+  run(kernel_of({"fc::commit_products();\nfc::await_products<0>();\n", show, "fc::pin(d);\n"}));
+  for (std::size_t i = 0; i < 128; ++i) EXPECT_NE(run.y[i], run.y[i]);
+  run(kernel_of({"fc::commit_products();\n", land, show}));
   EXPECT_EQ(run.y[0], 15 * 16 * 31 / 6);  // row 0 is 0, 1, 2, ...
 }
 
@@ -195,9 +199,9 @@ TEST(PendingProducts, GroupsOfOneAccumulatorFollowEachOther) {
       "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);\n"
       "fc::commit_products();\n";
   BoxRun run;
-  run(kernel_of({again, "fc::await_products<1>();\nfc::await_products<0>();\n", show}));
+  run(kernel_of({again, "fc::await_products<1>();\n", land, show}));
   EXPECT_EQ(run.y[0], 2 * 15 * 16 * 31 / 6);
-  run(kernel_of({again, "fc::await_products<1>();\n", show, "fc::await_products<0>();\n"}));
+  run(kernel_of({again, "fc::await_products<1>();\n", show, land}));
   EXPECT_NE(run.y[0], run.y[0]);
 }
 
@@ -210,7 +214,42 @@ TEST(PendingProducts, TouchedAccumulators) {
                             "fc::multiply_warpgroup<32, fc::bf16, 1, rows, rows>(d[0] + 4, x, x, "
                             "true);  // here\n"}),
                  FaultKind::misused_product, "// here",
-                 "belong to another product that is pending");
+                 "belongs to another product that is pending");
+}
+
+constexpr std::string_view product =
+    "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);  // here\n";
+
+TEST(PendingProducts, ArePinnedBeforeTheyStart) {
+  const std::string_view first = "// first";
+  const KernelSource right = kernel_of({"fc::commit_products();\n", land});
+  expect_failure(with(right, "fc::pin(d);\n  fc::open", "fc::open"), FaultKind::misused_product,
+                 first, "accumulators were not pinned for it");
+  expect_failure(
+      with(right, "fc::pin(d);\n  fc::open_products();", "fc::open_products();\n  fc::pin(d);"),
+      FaultKind::misused_product, first, "were pinned after open_products()");
+  expect_failure(with(right, "fc::open_products();",
+                      "if (thread == 9) d[0][2][3] = 1.f;\n  fc::open_products();"),
+                 FaultKind::misused_product, first,
+                 "accumulator [2][3] was written between pin() and the product");
+  // What was pinned for one product is not for the next.
+  expect_failure(kernel_of({"fc::commit_products();\n", land, "fc::open_products();\n", product}),
+                 FaultKind::misused_product, "// here", "accumulators were not pinned for it");
+}
+
+TEST(PendingProducts, ArePinnedWhereTheyLand) {
+  constexpr std::string_view await = "fc::commit_products();\nfc::await_products<0>();\n";
+  expect_failure(kernel_of({await}), FaultKind::misused_product, "// first", "were never pinned");
+  expect_failure(kernel_of({await, "if (thread == 5) d[0][1][2] = 0.f;\nfc::pin(d);  // here\n"}),
+                 FaultKind::misused_product, "// here",
+                 "accumulator [1][2] of the product at line");
+  expect_failure(kernel_of({await, "fc::open_products();\n", product}), FaultKind::misused_product,
+                 "// here", "have landed and were not pinned since");
+  expect_failure(kernel_of({await, "fc::pin(d);\nfc::open_products();\n", product}),
+                 FaultKind::misused_product, "// here", "accumulators were not pinned for it");
+  expect_failure(kernel_of({"fc::commit_products();\nfc::pin(d);  // here\n", land}),
+                 FaultKind::misused_product, "// here",
+                 "accumulator [0][0] is pinned while its product is pending");
 }
 
 TEST(PendingProducts, AreAwaitedBeforeTheEnd) {
@@ -234,8 +273,7 @@ TEST(PendingProducts, OperandsMayNotBeOverwritten) {
       "here\n";
   expect_failure(kernel_of({"fc::commit_products();\n", write}), FaultKind::race, "// here",
                  "was read by a product of warpgroup 0 at line");
-  EXPECT_NO_THROW(
-      BoxRun()(kernel_of({"fc::commit_products();\nfc::await_products<0>();\n", write})));
+  EXPECT_NO_THROW(BoxRun()(kernel_of({"fc::commit_products();\n", land, write})));
   // A barrier hands on to another warpgroup that this one has waited.
   const auto handed_on = [&](std::string_view first, std::string_view second) {
     return with(kernel_of({"fc::commit_products();\n", first, second,
@@ -243,20 +281,20 @@ TEST(PendingProducts, OperandsMayNotBeOverwritten) {
                           256),
                 "float d[1]", "if (thread < 128) {\n  float d[1]");
   };
-  constexpr std::string_view await = "fc::await_products<0>();\n", signal = "fc::signal(1, 256);\n";
-  EXPECT_NO_THROW(BoxRun()(handed_on(await, signal)));
-  expect_failure(handed_on(signal, await), FaultKind::race, "// here",
+  constexpr std::string_view signal = "fc::signal(1, 256);\n";
+  EXPECT_NO_THROW(BoxRun()(handed_on(land, signal)));
+  expect_failure(handed_on(signal, land), FaultKind::race, "// here",
                  "was read by a product of warpgroup 0");
 }
 
 TEST(PendingProducts, ReadWhatWasFenced) {
   constexpr std::string_view write =
-      "fc::commit_products();\nfc::await_products<0>();\nfc::barrier();\n"
+      "fc::commit_products();\nfc::await_products<0>();\nfc::pin(d);\nfc::barrier();\n"
       "for (int i = 0; i < 16; ++i) fc::store_shared(tile + thread * 64 + i * 4, 0u);\n";
   constexpr std::string_view again =
-      "fc::barrier();\nfc::open_products();\n"
+      "fc::barrier();\nfc::pin(d);\nfc::open_products();\n"
       "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);  // here\n"
-      "fc::commit_products();\nfc::await_products<0>();\n";
+      "fc::commit_products();\nfc::await_products<0>();\nfc::pin(d);\n";
   EXPECT_NO_THROW(BoxRun()(kernel_of({write, "fc::fence_async();\n", again})));
   expect_failure(kernel_of({write, again}), FaultKind::unfenced, "// here",
                  "has not called fence_async()");
@@ -300,7 +338,7 @@ TEST(ProductOperands, ThreadsOfAWarpgroupStayTogether) {
       kernel_of({"fc::commit_products();\nif (lane == 3) fc::shuffle_xor(0.f, 1);  // here\n",
                  "fc::await_products<0>();\n"}),
       FaultKind::divergence, "// here", "arrives at shuffle_xor");
-  expect_failure(with(kernel_of({}, 96), "fc::open_products();", "fc::open_products();  // here"),
+  expect_failure(with(kernel_of({}, 96), "fc::pin(d);", "fc::pin(d);  // here"),
                  FaultKind::bad_operand, "// here",
                  "belongs to no whole warpgroup: the block has 96");
 }
