@@ -120,6 +120,8 @@ def memory_of(array: Any) -> tuple[Any, ...]:
         return start, array.shape, array.strides, array.dtype.str, array.dtype.name
     if is_torch_tensor(array):
         return array.data_ptr(), tuple(array.shape), array.stride(), array.dtype, array.device
+    if isinstance(array, (int, float)):  # a captured number
+        return type(array), array
     return (id(array),)
 
 

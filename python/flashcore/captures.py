@@ -2,32 +2,39 @@
 
 torch lets us listen to the indexing of its tensors, NumPy and others do not. So the function is
 copied with stand-ins for what its closure, defaults and globals hold, through nested functions,
-containers and objects. The user's own function and objects are not touched.
+containers and objects. The user's own function and objects are not touched. What is read is
+watched, and a number that keeps changing becomes an argument of the kernel.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
-import copy
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy
 
 from .arrays import is_array, is_torch_tensor
-from .tracer import call, index, is_traced
+from .graph import Graph, Node
+from .recording import (
+    RecordingDict,
+    RecordingList,
+    RecordingModule,
+    class_of,
+    is_users,
+    object_of,
+)
+from .tracer import Traced, call, in_cpu_memory, index, is_traced
+from .watch import Path, Watch
 
-_DEEPEST = 4  # containers and objects within each other
 _LONGEST = 1000  # a container that has more is data, and not copied
 _FOREIGN = {"torch", "numpy", "jax", "jaxlib", "cupy", "ml_dtypes", "flashcore", "builtins"}
-
-Witness = tuple[Callable[[], Any], Any]
-"""How to read a variable of the function, and what it held."""
+_PLAIN = (bool, int, float, complex, str, bytes, BuiltinFunctionType)
 
 
 class _NumpyStandIn(numpy.ndarray):
@@ -37,11 +44,18 @@ class _NumpyStandIn(numpy.ndarray):
 
     def __array_finalize__(self, source: Any) -> None:
         self._name = getattr(source, "_name", "array")
+        self._copier = getattr(source, "_copier", None)
+
+    _copier: Copier | None = None
 
     def __getitem__(self, key: Any) -> Any:
+        plain = self.view(numpy.ndarray)
         if is_traced(key):
-            return index(self.view(numpy.ndarray), key, self._name)
-        return super().__getitem__(key)
+            return index(plain, key, self._name)
+        part = super().__getitem__(key)
+        if isinstance(part, numpy.generic) and self._copier is not None:
+            self._copier.watch.read(functools.partial(plain.__getitem__, key), part)
+        return part
 
 
 class _StandIn:
@@ -79,117 +93,227 @@ _BUILTINS = {"min": _of_two("min"), "max": _of_two("max")}
 
 
 class Copier:
-    """Copies one function and whatever it can reach."""
+    """Copies one function and whatever it reads."""
 
-    def __init__(self) -> None:
-        self.names: dict[int, str] = {}
-        self.witnesses: list[Witness] = []
+    def __init__(self, graph: Graph, varying: frozenset[Path] = frozenset()):
+        """`varying` are the numbers that become arguments of the kernel."""
+        self.graph = graph
+        self.watch = Watch()
+        self.numbers: dict[Path, Any] = {}
+        """Every number that was read, and how it was come by."""
+        self.arguments: list[tuple[int, Callable[[], Any], type]] = []
+        """Which of the graph's arrays are numbers, how to read them again, and what they are."""
+        self._varying = varying
+        self._arguments: dict[Path, Node] = {}
         self._done: dict[int, Any] = {}
         self._kept: list[Any] = []  # ids are of living objects
+        graph.number_of = self._lone_number
 
-    def copy(self, name: str, value: Any, depth: int = 0) -> Any:
+    # What is read, and watched from then on.
+
+    def cell(self, name: str, cell: CellType, path: Path) -> Any:
+        value = cell.cell_contents
+        number = self._number(name, value, path, functools.partial(getattr, cell, "cell_contents"))
+        if number is not None:
+            return number
+        self.watch.cell(cell, value)
+        return self.copy(name, value, path)
+
+    def entry(self, name: str, table: Mapping[Any, Any], key: Any, path: Path) -> Any:
+        value = table[key]
+        number = self._number(name, value, path, functools.partial(table.get, key))
+        if number is not None:
+            return number
+        self.watch.entry(table, key, value)
+        return self.copy(name, value, path)
+
+    def reading(self, name: str, read: Callable[[], Any], path: Path, *key: Any) -> Any:
+        value = read()
+        number = self._number(name, value, path, read)
+        if number is not None:
+            return number
+        self.watch.read(read, value, *key)
+        return self.copy(name, value, path)
+
+    def constant(self, name: str, value: Any, path: Path) -> Any:
+        """What cannot change: another function would hold another value."""
+        number = self._number(name, value, path, functools.partial(_itself, value))
+        return self.copy(name, value, path) if number is None else number
+
+    def _number(self, name: str, value: Any, path: Path, read: Callable[[], Any]) -> Traced | None:
+        if type(value) not in (int, float):
+            return None
+        self.numbers[path] = value
+        if path not in self._varying:
+            return None
+        return Traced(self.graph, self._argument(name, value, path, read))
+
+    def _argument(self, name: str, value: Any, path: Path, read: Callable[[], Any]) -> Node:
+        if path not in self._arguments:
+            self._arguments[path], at = self.graph.argument(name, value)
+            self.arguments.append((at, read, type(value)))
+        return self._arguments[path]
+
+    def _lone_number(self, _: str, array: Any) -> Node:
+        """An array in CPU memory without dimensions, of what is left of an expression."""
+        value = array.item()
+        self.watch.read(array.item, value)
+        return self.graph.number(value)
+
+    def computed(self, operands: tuple[Any, ...], result: Any) -> None:
+        """torch computed something while the function was traced, and the trace has it as it was
+        then: it holds until a tensor is written to. What only shows a tensor is the tensor."""
+        base = getattr(result, "_base", None)
+        for tensor in operands:
+            if is_torch_tensor(tensor) and id(tensor) in self.graph.names:
+                shown = base is not None and (base is tensor or base is tensor._base)
+                if isinstance(result, (bool, int, float)) or (
+                    is_torch_tensor(result) and result is not tensor and not shown
+                ):
+                    version = functools.partial(getattr, tensor, "_version")
+                    self.watch.read(version, tensor._version, id(tensor), "version")
+
+    # Copies.
+
+    def copy(self, name: str, value: Any, path: Path) -> Any:
+        if isinstance(value, _PLAIN):
+            return value
         if id(value) in self._done:
             return self._done[id(value)]
-        if isinstance(value, (bool, int, float, complex, str, bytes, type, BuiltinFunctionType)):
-            return value
         self._kept.append(value)
         if is_array(value):
-            return self._array(name, value)
+            return self._array(name, value, path)
         if isinstance(value, FunctionType):
-            return self._function(value)
-        if isinstance(value, MethodType):
-            owner = self.copy(name, value.__self__, depth)
-            return MethodType(self.copy(name, value.__func__, depth), owner)
-        if isinstance(value, functools.partial):
-            code = getattr(value.func, "__code__", None)
-            called = code.co_varnames if code else (name,) * len(value.args)
-            given = zip(called, value.args, strict=False)
-            arguments = [self.copy(its_name, part, depth + 1) for its_name, part in given]
-            options = {key: self.copy(key, part, depth + 1) for key, part in value.keywords.items()}
-            return functools.partial(self.copy(name, value.func, depth), *arguments, **options)
-        if depth < _DEEPEST:
-            return self._container(name, value, depth)
-        return value
+            return self.function(value, path)
+        copied = self._copied(name, value, path)
+        if not isinstance(value, tuple):
+            self._done[id(value)] = copied
+        return copied
 
-    def _array(self, name: str, array: Any) -> Any:
-        self.names.setdefault(id(array), name)
+    def _copied(self, name: str, value: Any, path: Path) -> Any:
+        if isinstance(value, MethodType):
+            owner = self.copy(name, value.__self__, path)
+            return MethodType(self.copy(name, value.__func__, path), owner)
+        if isinstance(value, functools.partial):
+            return self._partial(name, value, path)
+        if isinstance(value, tuple):
+            return self._tuple(name, value, path)
+        if type(value) in (list, dict):
+            if len(value) > _LONGEST:
+                return value
+            return (RecordingList if type(value) is list else RecordingDict)(self, value, path)
+        if isinstance(value, (dict, list)):  # of a class of its own
+            held = tuple(value.items() if isinstance(value, dict) else value)
+            self.watch.read(functools.partial(_holds, value, held), True, id(value))
+            return value
+        if isinstance(value, ModuleType):
+            users = is_users(value.__name__, _FOREIGN)
+            return RecordingModule(self, value, path) if users else value
+        if isinstance(value, type):
+            return class_of(self, value, path) if is_users(value.__module__, _FOREIGN) else value
+        if _root(type(value).__module__) in _FOREIGN and not _is_torch_module(value):
+            return value
+        return object_of(self, value, path)
+
+    def _partial(self, name: str, value: Any, path: Path) -> Any:
+        code = getattr(value.func, "__code__", None)
+        called = code.co_varnames if code else (name,) * len(value.args)
+        arguments = [
+            self.constant(its_name, part, (*path, str(at)))
+            for at, (its_name, part) in enumerate(zip(called, value.args, strict=False))
+        ]
+        options = {
+            key: self.entry(key, value.keywords, key, (*path, key)) for key in value.keywords
+        }
+        return functools.partial(self.copy(name, value.func, path), *arguments, **options)
+
+    def _tuple(self, name: str, value: Any, path: Path) -> Any:
+        if len(value) > _LONGEST:
+            return value
+        parts = [self.constant(name, part, (*path, str(at))) for at, part in enumerate(value)]
+        if all(new is old for new, old in zip(parts, value, strict=True)):
+            return value
+        kind = type(value)
+        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+    def _array(self, name: str, array: Any, path: Path) -> Any:
+        self.graph.names.setdefault(id(array), name)
+        if len(array.shape) == 0 and in_cpu_memory(array):
+            value = array.item()
+            number = self._number(name, value, path, array.item)
+            if number is None:
+                self.watch.read(array.item, value, id(array), "item")
+            return array if number is None else number
         if is_torch_tensor(array) or len(array.shape) == 0:
             return array
         if not isinstance(array, numpy.ndarray):
             return _StandIn(array, name)
         stand_in = array.view(_NumpyStandIn)
         stand_in._name = name
+        stand_in._copier = self
         return stand_in
 
-    def _function(self, function: FunctionType) -> FunctionType:
+    def function(self, function: FunctionType, path: Path = ()) -> Any:
+        if id(function) in self._done:
+            return self._done[id(function)]
         if _root(function.__module__) in _FOREIGN and not function.__closure__:
             return function
+        self._kept.append(function)
         code = function.__code__
         space: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
         cells = tuple(CellType() for _ in function.__closure__ or ())
         copied = FunctionType(code, space, function.__name__, None, cells)
         self._done[id(function)] = copied
-        copied.__kwdefaults__ = _each(self, function.__kwdefaults__)
-        defaults = zip(_last_names(code, function.__defaults__), function.__defaults__ or (),
-                       strict=True)  # fmt: skip
-        copied.__defaults__ = tuple(self.copy(name, value) for name, value in defaults) or None
+        self._defaults(function, copied, path)
         for name, cell, old in zip(
             code.co_freevars, cells, function.__closure__ or (), strict=True
         ):
-            try:
-                value = old.cell_contents
-            except ValueError:  # not assigned yet
-                continue
-            self.witnesses.append((functools.partial(getattr, old, "cell_contents", None), value))
-            cell.cell_contents = self.copy(name, value)
+            with contextlib.suppress(ValueError):  # not assigned yet
+                cell.cell_contents = self.cell(name, old, (*path, "of", name))
         theirs = function.__globals__
         for name in dict.fromkeys(_names(code)):
             if name in theirs:
-                value = theirs[name]
-                self.witnesses.append((functools.partial(theirs.get, name), value))
-                space[name] = self._global(name, value)
+                space[name] = self._global(name, theirs, function)
             elif name in _BUILTINS:
                 space[name] = _BUILTINS[name]
         return copied
 
-    def _global(self, name: str, value: Any) -> Any:
+    def _defaults(self, function: FunctionType, copied: FunctionType, path: Path) -> None:
+        values = function.__defaults__
+        if values:
+            self.watch.read(functools.partial(getattr, function, "__defaults__"), values)
+            names = _last_names(function.__code__, values)
+            copied.__defaults__ = tuple(
+                self.constant(name, value, (*path, "default", name))
+                for name, value in zip(names, values, strict=True)
+            )
+        options = function.__kwdefaults__
+        if options:
+            copied.__kwdefaults__ = {
+                name: self.entry(name, options, name, (*path, "default", name)) for name in options
+            }
+
+    def _global(self, name: str, table: dict[str, Any], function: FunctionType) -> Any:
+        value = table[name]
         if isinstance(value, FunctionType) and _root(value.__module__) in _FOREIGN:
+            self.watch.entry(table, name, value)
             return value
-        return self.copy(name, value)
-
-    def _container(self, name: str, value: Any, depth: int) -> Any:
-        if isinstance(value, (tuple, list, dict)) and len(value) > _LONGEST:
-            return value
-        if isinstance(value, (tuple, list)):
-            parts = [self.copy(name, part, depth + 1) for part in value]
-            if all(new is old for new, old in zip(parts, value, strict=True)):
-                return value
-            kind = type(value)
-            return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
-        if isinstance(value, dict):
-            entries = {key: self.copy(str(key), part, depth + 1) for key, part in value.items()}
-            return entries if _differs(entries, value) else value
-        if isinstance(value, ModuleType) or _root(type(value).__module__) in _FOREIGN:
-            return value
-        own = getattr(value, "__dict__", None)
-        if not isinstance(own, dict):
-            return value
-        self._done[id(value)] = value  # objects may refer to each other
-        attributes = {key: self.copy(key, part, depth + 1) for key, part in own.items()}
-        del self._done[id(value)]
-        if not _differs(attributes, own):
-            return value
-        clone = copy.copy(value)
-        clone.__dict__.update(attributes)
-        return clone
+        if isinstance(value, ModuleType):  # modules stay what they are
+            return self.copy(name, value, (value.__name__,))
+        return self.entry(name, table, name, (function.__module__ or "", name))
 
 
-def _differs(new: dict[Any, Any], old: dict[Any, Any]) -> bool:
-    return any(new[key] is not old[key] for key in old)
+def _holds(container: Any, held: tuple[Any, ...]) -> bool:
+    return held == tuple(container.items() if isinstance(container, dict) else container)
 
 
-def _each(copier: Copier, values: dict[str, Any] | None) -> dict[str, Any] | None:
-    return {key: copier.copy(key, value) for key, value in values.items()} if values else None
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _is_torch_module(value: Any) -> bool:
+    nn = sys.modules.get("torch.nn")
+    return nn is not None and isinstance(value, nn.Module)
 
 
 def _last_names(code: CodeType, defaults: tuple[Any, ...] | None) -> tuple[str, ...]:
@@ -209,9 +333,9 @@ def _root(module: str | None) -> str:
     return (module or "").partition(".")[0]
 
 
-def listening() -> Any:
+def listening(copier: Copier) -> Any:
     """A context in which tensors of torch answer to traced indices."""
-    return _listener()() if "torch" in sys.modules else contextlib.nullcontext()
+    return _listener()(copier) if "torch" in sys.modules else contextlib.nullcontext()
 
 
 @functools.cache
@@ -219,12 +343,18 @@ def _listener() -> Any:
     overrides = importlib.import_module("torch.overrides")
 
     class Listener(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+        def __init__(self, copier: Copier):
+            super().__init__()
+            self._copier = copier
+
         def __torch_function__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
             if not is_traced((args, tuple(kwargs.values()))):
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                self._copier.computed(args, result)
+                return result
             if function.__name__ == "__getitem__" and is_torch_tensor(args[0]):
                 return index(args[0], args[1])
             return call(f"torch.{function.__name__}", *args, **kwargs)
@@ -232,4 +362,4 @@ def _listener() -> Any:
     return Listener
 
 
-__all__ = ["Copier", "Witness", "listening"]
+__all__ = ["Copier", "listening"]

@@ -60,6 +60,13 @@ class Expression:
         """The same without its arrays, which are then given at the call."""
         return type(self)(self._text, self._tensors) if self._tensors else self
 
+    def with_arrays(self: Kind, arrays: tuple[Any, ...]) -> Kind:
+        """The same with other arrays, which its tensors describe as well."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._arrays = arrays
+        return other
+
     def _identity(self) -> tuple[Any, ...]:
         memory = (None if array is None else memory_of(array) for array in self._arrays)
         return type(self), self._key, *memory

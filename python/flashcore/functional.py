@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, Literal
 
 import numpy
@@ -30,7 +31,8 @@ from .variants import bias, causal, dense_mask, full
 
 _FULL = full()
 _TOP_LEFT = causal("top_left")
-_kernels: dict[tuple[Any, ...], AttentionKernel] = {}
+_kernels: OrderedDict[tuple[Any, ...], AttentionKernel] = OrderedDict()
+_MOST_KERNELS = 256  # of which the one that was not called for longest goes first
 
 
 def _kernel_for(
@@ -86,6 +88,14 @@ def _kernel_for(
             )
         )
         _kernels[key] = kernel
+        while len(_kernels) > _MOST_KERNELS:
+            _kernels.popitem(last=False)
+    else:
+        # Another thread may have let go of it; suppress() takes as long as all the rest here.
+        try:  # noqa: SIM105
+            _kernels.move_to_end(key)
+        except KeyError:
+            pass
     return kernel
 
 

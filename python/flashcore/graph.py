@@ -7,7 +7,7 @@ name of its own, so the text grows with the graph and not with the number of pat
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,6 +46,8 @@ class Graph:
         self.arrays: list[Any] = []
         self.names: dict[int, str] = {}
         """What the function calls arrays, by their id."""
+        self.number_of: Callable[[str, Any], Node] = lambda _, array: self.number(array.item())
+        """What an array in CPU memory without dimensions is."""
         self._nodes: dict[tuple[Any, ...], Node] = {}
         self._captured: dict[tuple[Any, ...], Captured] = {}
 
@@ -90,6 +92,15 @@ class Graph:
             self.tensors.append(known)
             self.arrays.append(array)
         return known
+
+    def argument(self, name: str, value: int | float) -> tuple[Node, int]:
+        """A number that a launch is given, and its place among the arrays."""
+        self.number(value)  # refuses what no kernel can be given
+        kind: Kind = "int" if isinstance(value, int) else "float"
+        tensor = Captured(free_name(name, self._taken()), "i32" if kind == "int" else "f32", 0)
+        self.tensors.append(tensor)
+        self.arrays.append(value)
+        return self.node("name", tensor.name, kind=kind), len(self.arrays) - 1
 
     def name_of(self, array: Any) -> str:
         for owner in (array, getattr(array, "_base", None), getattr(array, "base", None)):

@@ -292,11 +292,17 @@ def _lift_array(graph: Graph, array: Any) -> Node:
             f"it computes with {name}, an array of shape ({shape}), as a whole",
             f"{name} indexed by b, h, q_idx or kv_idx, such as {name}[h]",
         )
-    if isinstance(array, numpy.ndarray) or (is_torch_tensor(array) and not array.is_cuda):
-        return graph.number(array.item())
+    if in_cpu_memory(array):
+        return graph.number_of(name, array)
     only = index(array.reshape(1), Traced(graph, graph.number(0)), name)
     node: Node = only._node
     return node
+
+
+def in_cpu_memory(array: Any) -> bool:
+    return isinstance(array, numpy.ndarray) or (
+        is_torch_tensor(array) and array.device.type == "cpu"
+    )
 
 
 def call(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -13,14 +13,15 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType, MethodType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from .arrays import Captured
-from .captures import Copier, Witness, listening
+from .captures import Copier, listening
 from .errors import Error
 from .graph import Graph, Kind, Node
 from .refusal import refusal, refusal_of
 from .tracer import Traced, lift
+from .watch import Path, Watch
 
 Role = Literal["mask", "score", "sink"]
 _PARAMETERS: dict[Role, tuple[str, ...]] = {
@@ -40,52 +41,161 @@ class Trace:
     arrays: tuple[Any, ...]
 
 
-Made = TypeVar("Made")
-_traces: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Any, list[Witness]]]]
+class _Expression(Protocol):
+    """What a trace is made into."""
+
+    def with_arrays(self: Made, arrays: tuple[Any, ...]) -> Made: ...
+
+
+Made = TypeVar("Made", bound=_Expression)
+
+
+@dataclass
+class _Known:
+    """A trace that was made, and what it holds for."""
+
+    made: Any
+    watch: Watch
+    arrays: list[Any]
+    arguments: list[tuple[int, Callable[[], Any], type]]
+
+    def now(self) -> Any:
+        """What was made, with the numbers of now; None if it does not hold any more."""
+        if not self.watch.holds():
+            return None
+        changed = False
+        for at, read, kind in self.arguments:
+            number = read()
+            if type(number) is not kind:
+                return None
+            if number != self.arrays[at]:
+                if kind is int and not -(2**31) <= number < 2**31:
+                    return None
+                self.arrays = [*self.arrays[:at], number, *self.arrays[at + 1 :]]
+                changed = True
+        if changed:
+            self.made = self.made.with_arrays(tuple(self.arrays))
+        return self.made
+
+
+class _Numbers:
+    """The numbers that functions of one code were traced with. One with more values than a few is
+    an argument of the kernel from then on, unless the function needs it while it is traced."""
+
+    def __init__(self) -> None:
+        self.varying: frozenset[Path] = frozenset()
+        self._needed: set[Path] = set()
+        self._values: dict[Path, list[Any]] = {}
+
+    def learn(self, numbers: dict[Path, Any]) -> frozenset[Path]:
+        """Those that have become arguments by these values."""
+        found = set()
+        for path, value in numbers.items():
+            values = self._values.setdefault(path, [])
+            if value not in values and len(values) <= _CONSTANTS:
+                values.append(value)
+            if len(values) > _CONSTANTS and path not in self._needed | self.varying:
+                found.add(path)
+        return frozenset(found)
+
+    def need(self, path: Path) -> None:
+        self._needed.add(path)
+        self.varying -= {path}
+
+
+_CONSTANTS = 2  # kernels with a number compiled in, before it becomes an argument
+_KEPT = 4  # traces of one function, for what it reads going back and forth
+_MOST = 1024  # functions, and codes of functions
+_traces: weakref.WeakKeyDictionary[Any, dict[Any, list[_Known]]]
 _traces = weakref.WeakKeyDictionary()
+_numbers: dict[Any, _Numbers] = {}
 _lock = threading.Lock()
 
 
 def trace(function: Callable[..., Any], role: Role, make: Callable[[Trace], Made]) -> Made:
-    """What `make` makes of the function. A function is traced once, and again only after one of the
-    variables that it reads has been given another value."""
+    """What `make` makes of the function. A function is traced once, and again only after something
+    that it read has been given another value."""
     # Methods are made anew whenever they are asked for; what lives on is their object.
     owner = function.__self__ if isinstance(function, MethodType) else function
     key = (role, getattr(function, "__func__", None))
     try:
-        known = _traces.get(owner, {}).get(key)
+        all_known = _traces.get(owner, {}).get(key)
     except TypeError:  # cannot be hashed, or not weakly referred to
-        return make(_trace(function, role)[0])
-    if known is not None and all(read() is value for read, value in known[1]):
-        kept: Made = known[0]
-        return kept
-    found, witnesses = _trace(function, role)
-    made = make(found)
+        return _known(function, role, make).made  # type: ignore[no-any-return]
+    for known in all_known or ():
+        made = known.now()
+        if made is not None:
+            return made  # type: ignore[no-any-return]
+    known = _known(function, role, make)
     with _lock:
-        _traces.setdefault(owner, {})[key] = (made, witnesses)
-    return made
+        if len(_traces) >= _MOST:
+            _traces.clear()
+        of_owner = _traces.setdefault(owner, {})
+        of_owner[key] = [known, *of_owner.get(key, ())][:_KEPT]
+    return known.made  # type: ignore[no-any-return]
 
 
-def _trace(function: Callable[..., Any], role: Role) -> tuple[Trace, list[Witness]]:
+def _known(function: Callable[..., Any], role: Role, make: Callable[[Trace], Made]) -> _Known:
+    code = (_code(function), role)
+    with _lock:
+        if len(_numbers) >= _MOST:
+            _numbers.clear()
+        numbers = _numbers.setdefault(code, _Numbers())
+    found, copier = _trace_with(function, role, numbers, numbers.varying)
+    for path in numbers.learn(copier.numbers):
+        found, copier = _trace_with(function, role, numbers, numbers.varying | {path})
+    copier.watch.forget(function)
+    return _Known(make(found), copier.watch, list(found.arrays), copier.arguments)
+
+
+def _trace_with(
+    function: Callable[..., Any], role: Role, numbers: _Numbers, varying: frozenset[Path]
+) -> tuple[Trace, Copier]:
+    """With these numbers as arguments, but for those that the function needs to know: it counts
+    with one, asks what is more, or makes an array of it."""
+    try:
+        traced = _trace(function, role, varying)
+    except Exception:
+        if not varying:
+            raise
+        newest = varying - numbers.varying
+        for path in newest or varying:
+            numbers.need(path)
+        return _trace(function, role, numbers.varying)
+    numbers.varying = varying
+    return traced
+
+
+def _code(function: Any) -> Any:
+    """Equal for functions that one definition made."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not hasattr(function, "__code__") and not isinstance(function, MethodType):
+        function = inspect.getattr_static(type(function), "__call__", function)
+    return getattr(function, "__code__", None) or type(function)
+
+
+def _trace(
+    function: Callable[..., Any], role: Role, varying: frozenset[Path]
+) -> tuple[Trace, Copier]:
     named = function.func if isinstance(function, functools.partial) else function
     name = getattr(named, "__qualname__", type(named).__qualname__).rpartition(".")[2]
     graph = Graph(f"the {role} {name}")
-    copier = Copier()
+    copier = Copier(graph, varying)
     callee = function
     if not isinstance(function, (FunctionType, MethodType, functools.partial)):
         method = inspect.getattr_static(type(function), "__call__", None)
         if isinstance(method, FunctionType):
             callee = MethodType(method, function)
     keywords = _check_signature(graph, callee, role)
-    copied = copier.copy(name, callee)
-    graph.names = copier.names
     kinds: dict[str, Kind] = {"score": "float"}
     values = {
         word: Traced(graph, graph.node("name", word, kind=kinds.get(word, "int")))
         for word in (*_PARAMETERS[role], *_LENGTHS)
     }
     try:
-        with listening():
+        copied = copier.copy(name, callee, ())
+        with listening(copier):
             result = copied(
                 *(values[word] for word in _PARAMETERS[role]),
                 **{word: values[word] for word in keywords},
@@ -97,8 +207,7 @@ def _trace(function: Callable[..., Any], role: Role) -> tuple[Trace, list[Witnes
         fix = "what traced values can do is in docs/python.md"
         raise refusal_of(graph.title, error, fix) from error
     _check_result(graph, function, role, result, root)
-    witnesses = [(read, value) for read, value in copier.witnesses if value is not function]
-    return Trace(graph.text(root), tuple(graph.tensors), tuple(graph.arrays)), witnesses
+    return Trace(graph.text(root), tuple(graph.tensors), tuple(graph.arrays)), copier
 
 
 def _place(function: Any) -> tuple[str, int]:

@@ -102,6 +102,23 @@ TEST(Expression, MasksCombine) {
                 HasSubstr("i32 with 1 dimensions, the last of unit stride"))));
 }
 
+TEST(Expression, NumbersAreCaptured) {
+  const Captured offset{"offset", DType::i32, 0}, gain{"gain", DType::f32, 0};
+  const Mask shifted("kv_idx <= q_idx + offset", {offset});
+  EXPECT_TRUE(check(shifted).empty());
+  EXPECT_FALSE(shifted.looks_up());
+  const Mask both = shifted & ~(documents({"ids", DType::i32, 1}) & shifted);
+  EXPECT_EQ(both.text,
+            "(kv_idx <= q_idx + offset) & ~((ids[q_idx] == ids[kv_idx]) & (kv_idx <= q_idx + "
+            "offset))");
+  EXPECT_THAT(both.tensors, ElementsAre(Captured{"ids", DType::i32, 1}, offset));
+  EXPECT_TRUE(both.looks_up());
+  EXPECT_TRUE(check(Score("score * gain + offset", {gain, offset})).empty());
+  EXPECT_THAT(check(Mask("kv_idx < n", {{"n", DType::i64, 0}})),
+              ElementsAre("the captured number n is i64: numbers are i32 or f32; convert it"));
+  EXPECT_THROW(shifted & Mask("kv_idx < offset", {{"offset", DType::f32, 0}}), SpecError);
+}
+
 TEST(Expression, SaysWhereATextIsWrong) {
   EXPECT_THAT(
       check(Mask("q_idx >= key")),
