@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeAlias, TypeVar
 
-from . import _core
+from . import _core, torch_seam
 from .arrays import Captured, is_array, memory_of
 from .errors import SpecError
 from .graph import free_name
@@ -142,19 +142,19 @@ class Mask(Expression):
     (b, h, q_idx, kv_idx)."""
 
     def __and__(self, other: MaskLike) -> Mask:
-        return _combined(_core.mask_and, self, as_mask(other))
+        return _combined("mask_and", self, as_mask(other))
 
     def __rand__(self, other: MaskLike) -> Mask:
-        return _combined(_core.mask_and, as_mask(other), self)
+        return _combined("mask_and", as_mask(other), self)
 
     def __or__(self, other: MaskLike) -> Mask:
-        return _combined(_core.mask_or, self, as_mask(other))
+        return _combined("mask_or", self, as_mask(other))
 
     def __ror__(self, other: MaskLike) -> Mask:
-        return _combined(_core.mask_or, as_mask(other), self)
+        return _combined("mask_or", as_mask(other), self)
 
     def __invert__(self) -> Mask:
-        return _combined(_core.mask_not, self)
+        return _combined("mask_not", self)
 
 
 class Score(Expression):
@@ -183,9 +183,20 @@ def of_core(
     return kind(text, described, [arrays[tensor.name] for tensor in described])
 
 
-def _combined(combine: Callable[..., _core.Expression], *masks: Mask) -> Mask:
+def core_text(function: str, *arguments: Any) -> str:
+    """The text that a function of the core makes of texts and numbers alone."""
+    text, _ = getattr(_core, function)(*arguments)
+    return text
+
+
+torch_seam.instead_of(core_text, torch_seam.core_text)
+
+
+def _combined(combine: str, *masks: Mask) -> Mask:
+    if not any(mask.tensors for mask in masks):
+        return Mask(core_text(combine, *((mask.text, ()) for mask in masks)))
     apart = [mask.beside(*masks[:at]) for at, mask in enumerate(masks)]
-    made = combine(*((m.text, [t.as_tuple() for t in m.tensors]) for m in apart))
+    made = getattr(_core, combine)(*((m.text, [t.as_tuple() for t in m.tensors]) for m in apart))
     tensors = [tensor for mask in apart for tensor in mask.tensors]
     return of_core(Mask, made, tensors, bound_arrays(*apart))
 

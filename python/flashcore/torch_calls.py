@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from . import functional, torch_nested, torch_ops
+from . import expression, functional, torch_nested, torch_ops
 from .attention_kernel import AttentionKernel
 from .errors import DeviceError, SpecError
 from .expression import Expression, Mask, Score, Sink, as_mask, as_score, as_sink
@@ -212,6 +212,12 @@ def _known(kind: type[Expression], given: Any) -> Any:
 def _text_of_pure(kind: type[Expression], function: Any) -> str | None:
     makers: dict[type[Expression], Any] = {Mask: as_mask, Score: as_score, Sink: as_sink}
     return makers[kind](function).text if _reads_nothing(function) else None
+
+
+@torch.compiler.assume_constant_result
+def core_text(function: str, *arguments: Any) -> str:
+    """Of constants: torch.compile cannot look into the core."""
+    return expression.core_text(function, *arguments)
 
 
 def _reads_nothing(function: FunctionType) -> bool:

@@ -43,6 +43,12 @@ def program(self: Any, **arguments: Any) -> Any:
     return torch_calls.program(self, **arguments)
 
 
+def core_text(function: str, *arguments: Any) -> str:
+    from . import torch_calls
+
+    return torch_calls.core_text(function, *arguments)
+
+
 def instead_of(function: Callable[..., Any], traced: Callable[..., Any]) -> None:
     """torch.compile traces `traced` where `function` is called. It cannot trace ours: they look at
     addresses, and launch. torch need not be there yet when this is said."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from . import _core
 from .arrays import Captured, Dim, captured, is_array, stored_dtype
 from .errors import SpecError
-from .expression import Expression, Mask, Score, Sink, of_core
+from .expression import Expression, Mask, Score, Sink, core_text, of_core
 
 Align = Literal["bottom_right", "top_left"]
 Kind = TypeVar("Kind", bound=Expression)
@@ -41,6 +41,8 @@ def _made(
     numbers: Sequence[float] = (),
     arrays: Mapping[str, tuple[Any, Shapes]] = {},
 ) -> Kind:
+    if not arrays:
+        return kind(core_text("variant", name, tuple(numbers)))
     tensors = [_captured(wish, array, shapes) for wish, (array, shapes) in arrays.items()]
     made = _core.variant(name, list(numbers), [tensor.as_tuple() for tensor in tensors])
     bound = {t.name: array for t, (array, _) in zip(tensors, arrays.values(), strict=True)}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
+from flashcore import flash_attn
 
 torch = pytest.importorskip("torch")
 
@@ -53,12 +54,19 @@ IN_ONE_GRAPH = {
     "attention": lambda q: fc.attention(q, q, q, return_lse=True)[1] + 1,
     "attention with arrays": lambda q: fc.attention(q, q, q, mask=DOCUMENTS, score=ALIBI),
     "attention with a function": lambda q: fc.attention(q, q, q, mask=causal_function) + 1,
+    "attention with what is made in the graph": lambda q: fc.attention(
+        q, q, q, mask=fc.sliding_window(4) & fc.causal() | fc.chunked(8), score=fc.softcap(30)
+    ),
+    "flash-attn's function": lambda q: flash_attn.flash_attn_func(
+        q, q, q, causal=True, window_size=(3, 0), softcap=20.0
+    ),
     "attention over lengths": lambda q: fc.attention(
         q, q, q, kv_lens=torch.full((1,), 7, dtype=torch.int32)
     ),
 }
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("call", IN_ONE_GRAPH)
