@@ -2,6 +2,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/kernel.h"
 #include "runtime/log.h"
+#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -101,6 +102,7 @@ const LoadedKernel::InContext& LoadedKernel::find_or_load(std::uint64_t context,
                                                           CudaStream stream) {
   if (const InContext* known = find(context)) return *known;
   const LogDeferral messages_after_the_lock;
+  const NoFork whole;
   const std::lock_guard lock(mutex_);
   if (const InContext* known = find(context)) return *known;
   refuse_capture(stream);

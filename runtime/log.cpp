@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/environment.h"
+#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -38,6 +39,7 @@ State& state() {
 }
 
 std::shared_ptr<const LogHook> current_hook() {
+  const NoFork whole;
   const std::lock_guard lock(state().mutex);
   return state().hook;
 }
@@ -57,6 +59,7 @@ std::string_view name_of(LogLevel level) {
 
 void set_log_hook(LogHook hook) {
   auto shared = hook ? std::make_shared<const LogHook>(std::move(hook)) : nullptr;
+  const NoFork whole;
   const std::lock_guard lock(state().mutex);
   state().hook.swap(shared);
 }

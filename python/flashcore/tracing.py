@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -110,6 +111,15 @@ _traces: weakref.WeakKeyDictionary[Any, dict[Any, list[_Known]]]
 _traces = weakref.WeakKeyDictionary()
 _numbers: dict[Any, _Numbers] = {}
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In a forked child, where the thread that may have held it does not exist."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def trace(function: Callable[..., Any], role: Role, make: Callable[[Trace], Made]) -> Made:

@@ -9,6 +9,8 @@
 #include "dsl/ir/print.h"
 #include "dsl/json.h"
 #include "python/src/arrays.h"
+#include "runtime/log.h"
+#include "runtime/no_fork.h"
 #include "runtime/overlap.h"
 
 namespace flashcore::python {
@@ -81,6 +83,8 @@ std::string JitKernel::explain(const std::map<std::string, std::string>& names) 
 }
 
 const CompiledKernel& JitKernel::compiled() const {
+  const LogDeferral messages_after_the_lock;
+  const NoFork whole;
   const std::lock_guard lock(mutex_);
   if (!compiled_) compiled_ = CompiledKernel::build(*source_, std::string(target_.name));
   return *compiled_;
@@ -89,6 +93,7 @@ const CompiledKernel& JitKernel::compiled() const {
 LoadedKernel& JitKernel::loaded() {
   if (LoadedKernel* ready = loaded_.load(std::memory_order_acquire)) return *ready;
   (void)compiled();
+  const NoFork whole;
   const std::lock_guard lock(mutex_);
   if (!owned_) owned_ = std::make_unique<LoadedKernel>(compiled_);
   loaded_.store(owned_.get(), std::memory_order_release);
@@ -96,6 +101,8 @@ LoadedKernel& JitKernel::loaded() {
 }
 
 const EmulatedKernel& JitKernel::emulated() {
+  const LogDeferral messages_after_the_lock;
+  const NoFork whole;
   const std::lock_guard lock(mutex_);
   if (!emulated_) emulated_ = std::make_unique<EmulatedKernel>(EmulatedKernel::build(*source_));
   return *emulated_;

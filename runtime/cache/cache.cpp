@@ -8,6 +8,7 @@
 #include "dsl/error.h"
 #include "runtime/environment.h"
 #include "runtime/log.h"
+#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -55,6 +56,7 @@ CacheSettings CacheSettings::from_environment() {
 
 KernelCache& KernelCache::shared() {
   const LogDeferral messages_after_the_lock;  // that of the initialisation
+  const NoFork whole;
   static auto* const instance = new KernelCache(CacheSettings::from_environment());
   return *instance;
 }
@@ -79,6 +81,7 @@ KernelCache::KernelCache(CacheSettings settings)
 
 KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build) {
   const LogDeferral messages_after_the_flight;
+  const NoFork whole;
   std::promise<Outcome> promise;
   {
     std::unique_lock lock(mutex_);

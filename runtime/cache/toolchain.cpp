@@ -11,6 +11,7 @@
 #include "runtime/cache/digest.h"
 #include "runtime/cache/envelope.h"
 #include "runtime/log.h"
+#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -87,6 +88,7 @@ std::shared_ptr<const InstalledNvrtc> InstalledNvrtc::shared() {
   static std::mutex mutex;
   static auto* const known = new std::shared_ptr<const InstalledNvrtc>;
   const LogDeferral messages_after_the_lock;
+  const NoFork whole;
   const std::lock_guard lock(mutex);
   if (*known != nullptr) return *known;
   auto found = find(NvrtcSearch::from_environment(), KernelCache::shared().directory());
@@ -129,12 +131,14 @@ InstalledNvrtc::InstalledNvrtc(Toolchain toolchain, CompileError missing)
 const Nvrtc& InstalledNvrtc::nvrtc() const {
   if (missing_) throw CompileError(*missing_);
   const LogDeferral messages_after_the_lock;
+  const NoFork whole;
   const std::lock_guard lock(mutex_);
   if (nvrtc_ == nullptr) nvrtc_ = std::make_unique<const Nvrtc>(files_);
   return *nvrtc_;
 }
 
 bool InstalledNvrtc::is_open() const {
+  const NoFork whole;
   const std::lock_guard lock(mutex_);
   return nvrtc_ != nullptr;
 }

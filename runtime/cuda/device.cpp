@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "dsl/error.h"
+#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -28,6 +29,7 @@ constexpr unsigned without_timing = 2;
 CudaContext primary_context(const Driver& driver, int device) {
   static std::mutex mutex;
   static auto* const contexts = new std::map<int, CudaContext>;
+  const NoFork whole;
   const std::lock_guard lock(mutex);
   if (const auto known = contexts->find(device); known != contexts->end()) return known->second;
   CudaContext context = nullptr;

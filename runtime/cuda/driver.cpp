@@ -9,6 +9,7 @@
 #include "runtime/cuda/shared_library.h"
 #include "runtime/environment.h"
 #include "runtime/log.h"
+#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -36,6 +37,7 @@ const Driver& Driver::get() {
   static std::mutex mutex;
   static const Driver* instance = nullptr;
   const LogDeferral messages_after_the_lock;
+  const NoFork whole;
   const std::lock_guard lock(mutex);
   if (instance == nullptr) instance = new Driver(library_name());
   return *instance;

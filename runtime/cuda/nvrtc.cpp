@@ -5,6 +5,7 @@
 
 #include "dsl/error.h"
 #include "runtime/log.h"
+#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -80,6 +81,7 @@ void Nvrtc::load_builtins() {
 
 Nvrtc::Result Nvrtc::compile(const std::string& text, const std::string& file_name,
                              std::span<const std::string> options, Output output) const {
+  const NoFork whole;
   const Functions& f = functions_;
   Program program = nullptr;
   if (const int code =

@@ -12,6 +12,7 @@
 #include "dsl/error.h"
 #include "runtime/cuda/shared_library.h"
 #include "runtime/environment.h"
+#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -144,6 +145,7 @@ bool search_everywhere(Finder& finder, const NvrtcSearch& search) {
 }  // namespace
 
 void set_nvrtc_hint(std::string path) {
+  const NoFork whole;
   const std::lock_guard lock(hint_mutex);
   host_hint() = std::move(path);
 }
@@ -152,6 +154,7 @@ NvrtcSearch NvrtcSearch::from_environment() {
   NvrtcSearch search;
   search.exact = value_of(EnvironmentVariable::nvrtc).value_or("");
   {
+    const NoFork whole;
     const std::lock_guard lock(hint_mutex);
     search.hint = host_hint();
   }

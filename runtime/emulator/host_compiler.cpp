@@ -17,6 +17,7 @@
 #include "runtime/emulator/host_toolchain.h"
 #include "runtime/emulator/machine.h"
 #include "runtime/environment.h"
+#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -165,6 +166,7 @@ std::shared_ptr<const HostKernel> compile_for_host(const KernelSource& source,
 
   const std::string compiler = find_host_compiler(options.compiler), text = host_text(source),
                     key = compiler + '\n' + options.keep_dir + '\n' + text;
+  const NoFork whole;
   std::promise<std::shared_ptr<const HostKernel>> mine;
   Result result;
   bool first = false;

@@ -1,5 +1,6 @@
 """What belongs to the process: logging, environment, the cache between processes."""
 
+import os
 import subprocess
 import sys
 
@@ -49,3 +50,58 @@ def test_another_process_takes_the_kernel_from_the_cache():
     )
     assert first.stdout == "False True\n"
     assert second.stdout == "True False\n"
+
+
+FORKS = """
+import itertools, os, sys, threading, time
+import ml_dtypes, numpy as np
+import flashcore as fc
+
+q = np.ones((1, 1, 20, 64), ml_dtypes.bfloat16)
+numbers = itertools.count(1)
+stop = False
+
+
+def kernel_for(number):
+    # A window of its own makes it another kernel.
+    return fc.jit(fc.AttentionSpec(head_dim=64, mask=fc.sliding_window(number)), target="sm_86")
+
+
+def work():
+    while not stop:
+        kernel = kernel_for(next(numbers))
+        kernel(q, q, q)
+        fc.attention(q, q, q, mask=lambda b, h, q_idx, kv_idx: q_idx >= kv_idx)
+        len(kernel.cubin)
+
+
+threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+for thread in threads:
+    thread.start()
+children = []
+for child in range(3):
+    time.sleep(0.15)
+    pid = os.fork()
+    if pid == 0:
+        kernel = kernel_for(1000 + child)
+        out = kernel(q, q, q)
+        fc.attention(q, q, q, mask=lambda b, h, q_idx, kv_idx: q_idx > kv_idx - 5)
+        right = bool((out == 1).all()) and len(kernel.cubin) > 0
+        os._exit(0 if right else 1)
+    children.append(pid)
+print([os.waitpid(pid, 0)[1] for pid in children])
+stop = True
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def test_a_child_forked_while_threads_compile_compiles_itself(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS],
+        env={**os.environ, "FLASHCORE_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert result.stdout == "[0, 0, 0]\n", result.stderr
