@@ -10,7 +10,8 @@
 //
 // Names: score, b, h, q_idx, kv_idx, q_len, kv_len, and captured tensors, indexed by any
 // expressions. Operators, loosest first: | & (comparisons) + - * / // % and unary - ~; functions
-// abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, floor, float and int. `/` is true
+// abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, sin, cos, tan, atan, erf, expm1, log1p,
+// floor, round, float and int. `/` is true
 // division; `//` and `%` round towards minus infinity. An integer that meets a float becomes one; a
 // condition in arithmetic is 0 or 1. `name = value;` names a part.
 #pragma once

@@ -155,10 +155,24 @@ class Reader {
         if (at(other)) refuse(token_.at, "comparisons do not chain", "write (a < b) & (b < c)");
       if (!left.value && !right.value)
         refuse(op.at, "a comparison of two numbers", "write true or false");
+      const bool conditions = type_of(left) == DType::i1 && type_of(right) == DType::i1;
+      if (conditions && (code == OpCode::eq || code == OpCode::ne))
+        return agreement(code == OpCode::eq, as_value(left), as_value(right));
+      if (conditions)
+        return {builder_.ops().elementwise(code, {as_number(left), as_number(right)})};
       const auto [a, b] = alike(left, right);
       return {builder_.ops().elementwise(code, {a, b})};
     }
     return left;
+  }
+  /// Whether two conditions hold alike, or just one of them: in words that a survey understands.
+  Term agreement(bool agree, ir::ValueId a, ir::ValueId b) {
+    const auto make = [&](OpCode code, std::vector<ir::ValueId> operands) {
+      return builder_.ops().elementwise(code, operands);
+    };
+    const ir::ValueId no_a = make(OpCode::logical_not, {a}), no_b = make(OpCode::logical_not, {b});
+    return {make(OpCode::logical_or, {make(OpCode::logical_and, {a, agree ? b : no_b}),
+                                      make(OpCode::logical_and, {no_a, agree ? no_b : b})})};
   }
   Term sum() {
     Term left = product();
@@ -265,9 +279,11 @@ class Reader {
                                     arguments.size(), count));
     };
     static constexpr std::pair<std::string_view, OpCode> of_floats[] = {
-        {"exp", OpCode::exp},    {"exp2", OpCode::exp2}, {"log", OpCode::log},
-        {"log2", OpCode::log2},  {"sqrt", OpCode::sqrt}, {"tanh", OpCode::tanh},
-        {"floor", OpCode::floor}};
+        {"exp", OpCode::exp},     {"exp2", OpCode::exp2},   {"log", OpCode::log},
+        {"log2", OpCode::log2},   {"sqrt", OpCode::sqrt},   {"tanh", OpCode::tanh},
+        {"sin", OpCode::sin},     {"cos", OpCode::cos},     {"tan", OpCode::tan},
+        {"atan", OpCode::atan},   {"erf", OpCode::erf},     {"expm1", OpCode::expm1},
+        {"log1p", OpCode::log1p}, {"floor", OpCode::floor}, {"round", OpCode::round}};
     for (const auto& [function, code] : of_floats)
       if (function == name.text) {
         takes(1);
@@ -302,8 +318,10 @@ class Reader {
       if (!arguments[0].value) return {{}, std::trunc(arguments[0].number), true};
       return {builder_.ops().cast(as_number(arguments[0]), DType::i32)};
     }
-    refuse(name.at, fmt::format("no function is named {}", name.text),
-           "abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, floor, float, int");
+    refuse(
+        name.at, fmt::format("no function is named {}", name.text),
+        "abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, sin, cos, tan, atan, erf, expm1, "
+        "log1p, floor, round, float, int");
   }
 
   // ---- types

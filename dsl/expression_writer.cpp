@@ -151,6 +151,14 @@ class Writer {
       case OpCode::log2:
       case OpCode::sqrt:
       case OpCode::tanh:
+      case OpCode::sin:
+      case OpCode::cos:
+      case OpCode::tan:
+      case OpCode::atan:
+      case OpCode::erf:
+      case OpCode::expm1:
+      case OpCode::log1p:
+      case OpCode::round:
       case OpCode::floor:
         return call(*op, name_of(op->code));
       default:

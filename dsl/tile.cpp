@@ -85,6 +85,14 @@ Tile log(Operand a) { return unary(OpCode::log, a); }
 Tile log2(Operand a) { return unary(OpCode::log2, a); }
 Tile sqrt(Operand a) { return unary(OpCode::sqrt, a); }
 Tile tanh(Operand a) { return unary(OpCode::tanh, a); }
+Tile sin(Operand a) { return unary(OpCode::sin, a); }
+Tile cos(Operand a) { return unary(OpCode::cos, a); }
+Tile tan(Operand a) { return unary(OpCode::tan, a); }
+Tile atan(Operand a) { return unary(OpCode::atan, a); }
+Tile erf(Operand a) { return unary(OpCode::erf, a); }
+Tile expm1(Operand a) { return unary(OpCode::expm1, a); }
+Tile log1p(Operand a) { return unary(OpCode::log1p, a); }
+Tile round(Operand a) { return unary(OpCode::round, a); }
 Tile floor(Operand a) { return unary(OpCode::floor, a); }
 Tile reciprocal(Operand a) { return unary(OpCode::reciprocal, a); }
 

@@ -91,7 +91,15 @@ Tile log(Operand a);
 Tile log2(Operand a);
 Tile sqrt(Operand a);
 Tile tanh(Operand a);
+Tile sin(Operand a);  ///< of radians
+Tile cos(Operand a);  ///< of radians
+Tile tan(Operand a);  ///< of radians
+Tile atan(Operand a);
+Tile erf(Operand a);
+Tile expm1(Operand a);
+Tile log1p(Operand a);
 Tile floor(Operand a);
+Tile round(Operand a);  ///< halves to the even number
 Tile reciprocal(Operand a);
 
 /// `yes` where the condition holds, else `no`.

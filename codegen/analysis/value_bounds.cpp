@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <numbers>
 
 namespace flashcore {
 namespace {
@@ -65,7 +66,12 @@ Bounds ValueBounds::derive(ValueId value) {
     case OpCode::reduce_min:
       return operand(0);
     case OpCode::tanh:
+    case OpCode::sin:
+    case OpCode::cos:
+    case OpCode::erf:
       return {-1, 1, false};
+    case OpCode::atan:
+      return {-std::numbers::pi / 2, std::numbers::pi / 2, false};
     case OpCode::neg:
       return negate(operand(0));
     case OpCode::add:

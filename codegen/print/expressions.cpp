@@ -178,8 +178,16 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
       return fmt::format("fc::sqrt({})", x[0]);
     case OpCode::tanh:
       return fmt::format("fc::tanh({})", x[0]);
+    case OpCode::sin:
+    case OpCode::cos:
+    case OpCode::tan:
+    case OpCode::atan:
+    case OpCode::erf:
+    case OpCode::expm1:
+    case OpCode::log1p:
     case OpCode::floor:
-      return fmt::format("fc::floor({})", x[0]);
+    case OpCode::round:
+      return fmt::format("fc::{}({})", ir::name_of(op.code), x[0]);
     case OpCode::reciprocal:
       return fmt::format("fc::reciprocal({})", x[0]);
     case OpCode::cast:

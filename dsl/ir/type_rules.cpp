@@ -32,7 +32,15 @@ bool is_float_only(OpCode code) {
     case OpCode::log2:
     case OpCode::sqrt:
     case OpCode::tanh:
+    case OpCode::sin:
+    case OpCode::cos:
+    case OpCode::tan:
+    case OpCode::atan:
+    case OpCode::erf:
+    case OpCode::expm1:
+    case OpCode::log1p:
     case OpCode::floor:
+    case OpCode::round:
     case OpCode::reciprocal:
       return true;
     default:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy
@@ -52,20 +53,62 @@ def tanh(x: Any) -> Any:
     return _apply("tanh", x)
 
 
+def sin(x: Any) -> Any:
+    """Sine of radians."""
+    return _apply("sin", x)
+
+
+def cos(x: Any) -> Any:
+    """Cosine of radians."""
+    return _apply("cos", x)
+
+
+def tan(x: Any) -> Any:
+    """Tangent of radians."""
+    return _apply("tan", x)
+
+
+def expm1(x: Any) -> Any:
+    """exp(x) - 1, exact near 0."""
+    return _apply("expm1", x)
+
+
+def log1p(x: Any) -> Any:
+    """log(1 + x), exact near 0."""
+    return _apply("log1p", x)
+
+
+def atan(x: Any) -> Any:
+    """The angle in radians whose tangent is x."""
+    return call("atan", x) if is_traced(x) else math.atan(x)
+
+
+def erf(x: Any) -> Any:
+    """The error function."""
+    return call("erf", x) if is_traced(x) else math.erf(x)
+
+
 def floor(x: Any) -> Any:
     """The next whole number below, as a float."""
     return _apply("floor", x)
 
 
 __all__ = [
+    "atan",
+    "cos",
+    "erf",
     "exp",
     "exp2",
+    "expm1",
     "floor",
     "log",
+    "log1p",
     "log2",
     "maximum",
     "minimum",
+    "sin",
     "sqrt",
+    "tan",
     "tanh",
     "where",
 ]

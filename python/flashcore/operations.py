@@ -194,25 +194,35 @@ def power(g: Graph, base: Any, exponent: Any) -> Node:
 
 
 def _register_functions() -> None:
-    for name in ("exp", "exp2", "log", "log2", "sqrt", "tanh"):
+    names = {
+        "exp": "",
+        "exp2": "special_exp2",
+        "log": "",
+        "log2": "",
+        "sqrt": "",
+        "tanh": "",
+        "sin": "",
+        "cos": "",
+        "tan": "",
+        "atan": "arctan",
+        "erf": "special_erf",
+        "expm1": "special_expm1",
+        "log1p": "special_log1p",
+    }
+    for name, others in names.items():
 
         def apply(g: Graph, x: Any, *, name: str = name) -> Node:
             return g.node(name, _value(g, x), kind="float")
 
-        operation(name)(apply)
+        operation(name, *others.split())(apply)
 
 
 _register_functions()
 
 
-@operation("expm1", "special_expm1")
-def expm1(g: Graph, x: Any) -> Node:
-    return infix(g, "-", TABLE["exp"](g, x), g.number(1.0))
-
-
-@operation("log1p", "special_log1p")
-def log1p(g: Graph, x: Any) -> Node:
-    return TABLE["log"](g, infix(g, "+", x, g.number(1.0)))
+@operation("log10")
+def log10(g: Graph, x: Any) -> Node:
+    return infix(g, "*", TABLE["log2"](g, x), g.number(math.log10(2)))
 
 
 @operation("rsqrt")
@@ -223,11 +233,6 @@ def rsqrt(g: Graph, x: Any) -> Node:
 @operation("sigmoid", "special_expit")
 def sigmoid(g: Graph, x: Any) -> Node:
     return reciprocal(g, infix(g, "+", TABLE["exp"](g, neg(g, x)), g.number(1.0)))
-
-
-@operation("relu")
-def relu(g: Graph, x: Any, inplace: Any = None) -> Node:
-    return maximum(g, x, g.number(0))
 
 
 @operation("floor")
@@ -250,11 +255,54 @@ def trunc(g: Graph, x: Any) -> Node:
     return where(g, TABLE["lt"](g, x, g.number(0.0)), ceil(g, x), floor(g, x))
 
 
+@operation("round", "around", "rint", "special_round")
+def nearest(g: Graph, x: Any, decimals: Any = None) -> Node:
+    """Halves go to the even number, as in Python, NumPy and torch."""
+    x = _value(g, x)
+    if decimals is not None and _constant(decimals) != 0:
+        raise refusal(g.title, "it rounds to decimals", "round(x * 100) / 100")
+    return g.node("round", x, kind="float") if x.kind == "float" else same(g, x)
+
+
 @operation("sign", "sgn")
 def sign(g: Graph, x: Any) -> Node:
-    zero = g.number(0)
+    x, zero = _value(g, x), g.number(0)
     less, more = TABLE["lt"](g, x, zero), TABLE["gt"](g, x, zero)
-    return infix(g, "-", whole(g, more), whole(g, less))
+    result = infix(g, "-", whole(g, more), whole(g, less))
+    return floating(g, result) if x.kind == "float" else result
+
+
+@operation("isnan")
+def isnan(g: Graph, x: Any) -> Node:
+    x = _value(g, x)
+    return infix(g, "!=", x, x) if x.kind == "float" else g.number(False)
+
+
+@operation("isinf")
+def isinf(g: Graph, x: Any) -> Node:
+    x = _value(g, x)
+    if x.kind != "float":
+        return g.number(False)
+    return infix(g, "==", absolute(g, x), g.number(math.inf))
+
+
+@operation("isfinite")
+def isfinite(g: Graph, x: Any) -> Node:
+    x = _value(g, x)
+    if x.kind != "float":
+        return g.number(True)
+    return infix(g, "<", absolute(g, x), g.number(math.inf))
+
+
+@operation("hypot")
+def hypot(g: Graph, a: Any, b: Any) -> Node:
+    return TABLE["sqrt"](g, infix(g, "+", square(g, a), square(g, b)))
+
+
+@operation("logaddexp")
+def logaddexp(g: Graph, a: Any, b: Any) -> Node:
+    apart = neg(g, absolute(g, infix(g, "-", a, b)))
+    return infix(g, "+", maximum(g, a, b), TABLE["log1p"](g, TABLE["exp"](g, apart)))
 
 
 @operation("maximum", "max", "fmax")

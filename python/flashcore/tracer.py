@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy
 
+from . import activations  # noqa: F401  registers its functions
 from .arrays import is_array, is_torch_tensor
 from .graph import Graph, Kind, Node
 from .operations import TABLE
@@ -123,7 +124,7 @@ class Traced:
         )
 
     def __round__(self, digits: Any = None) -> Any:
-        raise self._refuse(f"it rounds {self}", "flashcore.floor(x + 0.5)")
+        return call("int", call("round", self)) if digits is None else call("round", self, digits)
 
     def __len__(self) -> int:
         raise self._refuse(f"it asks for the length of {self}", "one score is a single number")
@@ -349,7 +350,19 @@ _OFFERED = [
     "rsqrt",
     "tanh",
     "sigmoid",
+    "sin",
+    "cos",
+    "tan",
+    "atan",
+    "erf",
+    "expm1",
+    "log1p",
     "floor",
+    "round",
+    "isnan",
+    "silu",
+    "gelu",
+    "softplus",
     "pow",
     "logical_and",
     "logical_or",

@@ -45,6 +45,22 @@ void apply(OpCode code, std::span<const TypedTile> operands, const ir::TileType&
       return each([](double a, double, double) { return std::sqrt(a); });
     case OpCode::tanh:
       return each([](double a, double, double) { return std::tanh(a); });
+    case OpCode::sin:
+      return each([](double a, double, double) { return std::sin(a); });
+    case OpCode::cos:
+      return each([](double a, double, double) { return std::cos(a); });
+    case OpCode::tan:
+      return each([](double a, double, double) { return std::tan(a); });
+    case OpCode::atan:
+      return each([](double a, double, double) { return std::atan(a); });
+    case OpCode::erf:
+      return each([](double a, double, double) { return std::erf(a); });
+    case OpCode::expm1:
+      return each([](double a, double, double) { return std::expm1(a); });
+    case OpCode::log1p:
+      return each([](double a, double, double) { return std::log1p(a); });
+    case OpCode::round:
+      return each([](double a, double, double) { return std::nearbyint(a); });
     case OpCode::floor:
       return each([](double a, double, double) { return std::floor(a); });
     case OpCode::reciprocal:

@@ -38,6 +38,7 @@ TEST(Expression, ReadsWhatItWrites) {
   for (const char* text :
        {"score + 1.0", "tanh(score / 30.0) * 30.0", "score * (2.0 - score)", "-score",
         "score + float(q_idx - kv_idx) * 0.5", "floor(log2(exp(sqrt(abs(score)))))",
+        "round(erf(expm1(log1p(score))))", "sin(score) + cos(tan(atan(score)))",
         "where(q_idx == kv_idx, -inf, score)", "t1 = exp2(score); t2 = t1 * t1; t2 * t2"})
     EXPECT_EQ(score_text(text), text);
 }
@@ -153,10 +154,10 @@ TEST(Expression, SaysWhereATextIsWrong) {
       ElementsAre("cannot read the expression \"score + slopes\": at character 9: the tensor "
                   "slopes without an index; slopes[...], one index a dimension"));
   EXPECT_THAT(
-      check(Score("sin(score)")),
-      ElementsAre("cannot read the expression \"sin(score)\": at character 1: no function is "
-                  "named sin; abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, floor, "
-                  "float, int"));
+      check(Score("sinh(score)")),
+      ElementsAre("cannot read the expression \"sinh(score)\": at character 1: no function is "
+                  "named sinh; abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, sin, cos, "
+                  "tan, atan, erf, expm1, log1p, floor, round, float, int"));
   EXPECT_THAT(check(Sink("kv_idx")),
               ElementsAre("cannot read the expression \"kv_idx\": at character 1: kv_idx is not "
                           "defined; the values are b, h, kv_len, q_idx, q_len"));

@@ -76,6 +76,35 @@ TEST(Math, Exp2FlushesAndSaturates) {
   EXPECT_TRUE(std::isnan(fc::exp2(nan)));
 }
 
+TEST(Math, TrigonometryIsCloseForAnglesOfAnySize) {
+  SmallRun run;
+  run(small_kernel(R"(
+  if (thread != 0) return;
+  float worst = 0;
+  const auto note = [&](float found, double expected, double size) {
+    const double error = __builtin_fabs(found - expected) / size;
+    if (!(error <= worst)) worst = static_cast<float>(error);
+  };
+  float x = 1e-9f;
+  for (int i = 0; i < 20000; ++i) {
+    x *= 1.0028f;  // to 2e15
+    for (int sign = -1; sign < 2; sign += 2) {
+      const float angle = sign * x;
+      const double s = __builtin_sin(static_cast<double>(angle)), c = __builtin_cos(static_cast<double>(angle));
+      note(fc::sin(angle), s, 1);
+      note(fc::cos(angle), c, 1);
+      note(fc::tan(angle), s / c, (1 + __builtin_fabs(s / c)) * (1 + __builtin_fabs(s / c)));
+    }
+  }
+  float found[4] = {worst, fc::sin(-0.f), fc::sin(fc::infinity()), fc::cos(4.5e15f)};
+  fc::store_global<4>(p.y, found);
+)"));
+  EXPECT_LT(run.y[0], 3e-7f);
+  EXPECT_EQ(run.y[1], 0.f);
+  EXPECT_TRUE(std::isnan(run.y[2]));
+  EXPECT_LE(std::abs(run.y[3]), 1.f);
+}
+
 // Against the true one, of both signs, with and without a factor behind and a sum.
 TEST(Math, SmallTanhIsAsCloseAsItSays) {
   SmallRun run;
