@@ -172,6 +172,13 @@ def test_a_gradient_is_refused_in_a_compiled_call():
         assert torch.equal(compiled(q), fc.sdpa(q, q, q))
 
 
+def test_a_gradient_is_refused_by_the_operator(causal):
+    q = random(1, 2, 20, 64)
+    graph = make_fx(lambda q: causal(q, q, q))(q)
+    with pytest.raises(fc.DeviceError, match="it requires a gradient"):
+        graph(q.requires_grad_())
+
+
 def test_the_operator_is_one_as_torch_wants_it(causal):
     q = random(1, 2, 20, 64)
     what = f"kernel\n{causal._description}"
