@@ -31,8 +31,9 @@ std::vector<Captured> captured_tensors(const AttentionSpec& spec) {
 
 std::vector<std::string> check(const AttentionSpec& spec) {
   std::vector<std::string> reasons;
-  for (const auto& [name, dim] :
-       {std::pair{"head_dim", spec.head_dim}, std::pair{"head_dim_v", spec.value_dim()}})
+  std::vector<std::pair<const char*, int>> dims = {{"head_dim", spec.head_dim}};
+  if (spec.value_dim() != spec.head_dim) dims.emplace_back("head_dim_v", spec.value_dim());
+  for (const auto& [name, dim] : dims)
     if (dim > 256)
       reasons.push_back(fmt::format(
           "{} = {}: must be at most 256; there is no schedule for larger ones", name, dim));
@@ -44,15 +45,17 @@ std::vector<std::string> check(const AttentionSpec& spec) {
     reasons.push_back(fmt::format("dtype = {}: tensor cores take f16 or bf16; cast the tensors",
                                   name_of(spec.dtype)));
   if (spec.heads < 0 || spec.kv_heads < 0)
-    reasons.push_back(
-        fmt::format("heads = {}, kv_heads = {}: must not be negative", spec.heads, spec.kv_heads));
+    reasons.push_back(fmt::format(
+        "heads = {}, kv_heads = {}: must not be negative; leave out what the arrays say",
+        spec.heads, spec.kv_heads));
   else if (spec.kv_heads && !spec.heads)
-    reasons.push_back(fmt::format("kv_heads = {} without heads: give both", spec.kv_heads));
+    reasons.push_back(fmt::format(
+        "kv_heads = {} without heads: neither says enough alone; give both", spec.kv_heads));
   else if (spec.kv_heads && spec.heads % spec.kv_heads != 0)
     reasons.push_back(fmt::format(
         "heads = {} is not a multiple of kv_heads = {}: every key head serves the same number of "
-        "query heads",
-        spec.heads, spec.kv_heads));
+        "query heads; a number of key heads that divides {}",
+        spec.heads, spec.kv_heads, spec.heads));
   for (const auto& [name, length] :
        std::initializer_list<std::pair<const char*, std::optional<int>>>{
            {"batch", spec.batch}, {"q_len", spec.q_len}, {"kv_len", spec.kv_len}})

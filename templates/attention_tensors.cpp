@@ -1,5 +1,7 @@
 #include "templates/attention_tensors.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace flashcore {
@@ -16,16 +18,36 @@ std::vector<Extent> dims(const AttentionTensors& t, const Extent& heads, const E
   return {t.batch_size, heads, length, Extent(dim)};
 }
 
+/// A reason is "what: why; what would work", each part after the first perhaps missing. What is in
+/// quotation marks is the user's.
+Complaint complaint_of(const std::string& reason) {
+  const auto quoted = [&](std::size_t at) {
+    return std::count(reason.begin(), reason.begin() + static_cast<std::ptrdiff_t>(at), '"') % 2;
+  };
+  std::size_t why = reason.find(": ");
+  while (why != std::string::npos && quoted(why)) why = reason.find(": ", why + 1);
+  const std::size_t fix = reason.rfind("; ");
+  if (why == std::string::npos) return {"an attention spec", reason, "change what it names", {}};
+  if (fix == std::string::npos || fix < why)
+    return {reason.substr(0, why), reason.substr(why + 2), "change what it names", {}};
+  return {reason.substr(0, why), reason.substr(why + 2, fix - why - 2), reason.substr(fix + 2), {}};
+}
+
+void refuse(const std::vector<std::string>& reasons) {
+  if (reasons.empty()) return;
+  if (reasons.size() == 1) throw SpecError(complaint_of(reasons.front()));
+  std::string list;
+  for (const std::string& reason : reasons) list += "\n    " + reason;
+  throw SpecError({fmt::format("{} mistakes in an attention spec", reasons.size()),
+                   list,
+                   "change what each line names",
+                   {}});
+}
+
 }  // namespace
 
 AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec) {
-  const std::vector<std::string> reasons = check(spec);
-  if (!reasons.empty()) {
-    std::string list;
-    for (const std::string& reason : reasons) list += "\n    " + reason;
-    throw SpecError(
-        {"an attention spec that contradicts itself", list, "change what each line names", {}});
-  }
+  refuse(check(spec));
   AttentionTensors t;
   t.builder = &builder;
   t.layout = spec.layout;

@@ -6,7 +6,7 @@ out = kernel(q, k, v)
 """
 
 from . import toolchain
-from ._core import environment, set_log_hook, targets
+from ._core import environment, targets
 from .attention_kernel import AttentionKernel
 from .errors import (
     CacheError,
@@ -40,6 +40,7 @@ from .functions import (
 )
 from .just_in_time import jit
 from .kernel import Kernel
+from .log_hook import set_log_hook
 from .program import Library, Program, load
 from .program_kernel import ProgramKernel
 from .schedule import Schedule

@@ -30,7 +30,7 @@ class Error(Exception):
 
 
 class SpecError(Error, ValueError):
-    """A program or attention spec that contradicts itself."""
+    """A program, an attention spec or an argument that cannot be as it is."""
 
 
 class ScheduleError(Error, ValueError):

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any, TypeAlias, TypeVar
 
 from . import _core, torch_seam
+from .arguments import refusal
 from .arrays import Captured, is_array, memory_of
 from .errors import SpecError
 from .graph import free_name
@@ -229,9 +230,7 @@ def _taken_as(kind: type[Kind], role: Role, given: Any) -> Kind:
     fix = _USUAL[role]
     if is_array(given) and role != "sink":
         fix += f"; flashcore.{'dense_mask' if role == 'mask' else 'bias'}(array) takes an array"
-    raise SpecError(
-        f"{role}={type(given).__qualname__}", f"it is no {kind.__name__} and no function", fix
-    )
+    raise refusal(role, given, f"it is no {kind.__name__} and no function", fix)
 
 
 def _expression(kind: type[Kind], found: Trace) -> Kind:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from . import _core
+from . import _core, arguments
 from .attention_kernel import AttentionKernel
 from .errors import SpecError
 from .kernel import Kernel
@@ -27,10 +27,16 @@ def default_target() -> str:
 
 def read(path: str | os.PathLike[str]) -> AttentionSpec:
     """A spec that was saved with ``Path(path).write_text(spec.to_json())``."""
+    name = arguments.path("the file of a spec", path, "a file written with spec.to_json()")
     try:
-        return AttentionSpec.from_json(Path(path).read_text())
-    except OSError as error:
-        raise SpecError(f"cannot read {path}", str(error)) from None
+        text = Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it holds no text"
+        fix = "the file of a spec, written with spec.to_json(), or an AttentionSpec"
+        if name in _core.targets():
+            fix = f'jit(spec, target="{name}"): what to compile comes first'
+        raise SpecError(f"the spec {name!r}", f"{reason}: {name}", fix) from None
+    return AttentionSpec.from_json(text)
 
 
 @overload
@@ -74,9 +80,15 @@ def jit(
     """
     if isinstance(what, (str, os.PathLike)):
         what = read(what)
-    if isinstance(probe, str):
-        probe = (probe,)
-    if checked and not isinstance(what, AttentionSpec):
+    if not isinstance(what, (AttentionSpec, Program)):
+        raise arguments.refusal(
+            "what jit is given",
+            what,
+            "it is no spec and no program",
+            "flashcore.AttentionSpec(head_dim=64), a flashcore.Program, or the file of a spec",
+        )
+    probe = arguments.names("probe", probe)
+    if arguments.flag("checked", checked) and not isinstance(what, AttentionSpec):
         raise SpecError(
             "jit(program, checked=True)",
             "what is checked are the arrays that expressions of an AttentionSpec read",
@@ -84,13 +96,13 @@ def jit(
         )
     kernel: Kernel
     compile_now = target is not None or _core.gpu_target() is not None
-    target = target or default_target()
+    target = default_target() if target is None else arguments.target_name(target)
     if isinstance(what, AttentionSpec) and schedule is None and compile_now:
         kernel = AttentionKernel.shipped(what, target).with_probes(probe)
         kernel._checked = checked
         return kernel
     if not isinstance(schedule, Schedule):
-        changes = schedule or {}
+        changes = {} if schedule is None else schedule
         if isinstance(what, AttentionSpec):
             schedule = what.changed_schedule(target, changes)
         else:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _core, errors
+from . import _core, arguments, errors
 from .errors import ScheduleError, SpecError
 from .schedule import Schedule
 
@@ -20,6 +21,14 @@ class Program:
 
     def __init__(self, text: str, schedule: Callable[[str], Schedule] | None = None):
         """Checks the text; raises SpecError with the line that does not parse or verify."""
+        if not isinstance(text, str):
+            fix = "its text, or flashcore.load(library) for programs in C++"
+            raise arguments.refusal("the program", text, "it is no text", fix)
+        if schedule is not None and not callable(schedule):
+            fix = (
+                "schedule=lambda target: flashcore.Schedule(tiles={...}), or jit(..., schedule=...)"
+            )
+            raise arguments.refusal("schedule", schedule, "it is no function of a target", fix)
         self._core = _core.Program(text)
         self._schedule = schedule
 
@@ -40,12 +49,14 @@ class Program:
 
     def with_probes(self, names: Sequence[str]) -> Program:
         """The program that also stores the values of these names, in outputs `probe_<name>`."""
-        program = Program._of(self._core.with_probes(list(names)))
+        probes = list(arguments.names("probe", names))
+        program = Program._of(self._core.with_probes(probes))
         program._schedule = self._schedule
         return program
 
     def schedule_for(self, target: str) -> Schedule:
         """The schedule that ships with the program; raises ScheduleError where there is none."""
+        target = arguments.target_name(target)
         if self._schedule is None:
             raise ScheduleError(
                 f"{self.name} has no schedule for {target}",
@@ -53,7 +64,13 @@ class Program:
                 "pass jit(..., schedule=flashcore.Schedule(tiles={...})) with an entry for each of "
                 + ", ".join(self._core.tiled_axes),
             )
-        return self._schedule(target)
+        found = self._schedule(target)
+        if not isinstance(found, Schedule):
+            fix = "a function of a target that returns a flashcore.Schedule"
+            raise arguments.refusal(
+                f"the schedule of {self.name}", found, "it is no schedule", fix, ScheduleError
+            )
+        return found
 
     def __repr__(self) -> str:
         return f"<flashcore.Program {self.name}>"
@@ -63,20 +80,23 @@ class Library:
     """Programs that a shared library offers through FLASHCORE_EXPORT_PROGRAM, as attributes."""
 
     def __init__(self, path: str | os.PathLike[str]):
-        self._path = os.path.abspath(path)
-        try:
-            self._library = ctypes.CDLL(self._path)
-        except OSError as error:
-            raise SpecError(
-                f"cannot load {self._path}", str(error), "build the library for this machine"
-            ) from None
+        name = arguments.path("the library", path, "a shared library of programs, as ./libmine.so")
+        self._path = os.path.abspath(name)
+        why, fix = _unloadable(self._path)
+        if not why:
+            try:
+                self._library = ctypes.CDLL(self._path)
+                return
+            except OSError as error:
+                why = str(error).removeprefix(f"{self._path}: ")
+        raise SpecError(f"the library {self._path}", why, fix)
 
     def __getattr__(self, name: str) -> Callable[..., Program]:
         if name.startswith("_"):
             raise AttributeError(name)
         try:
             function = self._library[f"flashcore_program_{name}"]
-        except AttributeError:
+        except (AttributeError, UnicodeEncodeError):
             raise AttributeError(
                 f"{self._path} offers no program {name}; "
                 f"is FLASHCORE_EXPORT_PROGRAM({name}) in its source?"
@@ -94,8 +114,8 @@ class Library:
                 raise kind(**answer)
             return answer
 
-        def build(**arguments: Any) -> Program:
-            given = json.dumps(arguments, default=str).encode()
+        def build(**options: Any) -> Program:
+            given = json.dumps(options, default=_as_json).encode()
             answer = ask(given, None)
 
             def schedule_for(target: str) -> Schedule:
@@ -111,6 +131,45 @@ class Library:
 
     def __repr__(self) -> str:
         return f"<flashcore.Library {self._path}>"
+
+
+_BUILD = (
+    "g++ -std=c++20 -O2 -fPIC -shared {source} -o lib{stem}.so -I<prefix>/include/flashcore "
+    "-L<prefix>/lib -lflashcore_dsl -lflashcore_fmt, or examples/cpp/CMakeLists.txt"
+)
+
+
+def _unloadable(path: str) -> tuple[str, str]:
+    """Why a path is no library, if that can be told from outside, and what would work."""
+    stem, extension = os.path.splitext(os.path.basename(path))
+    build = "build it: " + _BUILD.format(source=os.path.basename(path), stem=stem)
+    if extension in (".cpp", ".cc", ".cxx", ".h"):
+        return "it is the source of a library, not the library", build
+    if os.path.isdir(path):
+        return "it is a directory", "the shared library in it, as libmine.so"
+    if not os.path.exists(path):
+        near = [name for name in _names_beside(path) if ".so" in name]
+        close = arguments.nearest(os.path.basename(path), near)
+        return "there is no such file", f"{close}the path of a shared library that was built"
+    with open(path, "rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return "it is a file, but no shared library", "a library built with g++ -shared -fPIC"
+    return "", "build the library for this machine, with what it is linked to beside it"
+
+
+def _names_beside(path: str) -> list[str]:
+    try:
+        return os.listdir(os.path.dirname(path))
+    except OSError:
+        return []
+
+
+def _as_json(value: Any) -> Any:
+    """An argument of a program: numbers of other libraries are numbers, dtypes their names."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        return str(value)
 
 
 def load(path: str | os.PathLike[str]) -> Library:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from . import _core
+from . import _core, arguments
 from .errors import ScheduleError
 
 
+@arguments.fields_by_name("a schedule", ScheduleError)
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """It may change speed, never meaning. ``dataclasses.replace`` makes a variant of one.
@@ -57,26 +59,66 @@ class Schedule:
     register_limit: int = 255
     shared_limit: int = 0
 
+    def __post_init__(self) -> None:
+        for entry in dataclasses.fields(self):
+            object.__setattr__(self, entry.name, _checked(entry, getattr(self, entry.name)))
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Schedule:
         """Reads what :meth:`to_json` wrote; raises ScheduleError with every field that is wrong."""
+        if not isinstance(text, str):
+            fix = "the text that to_json() wrote"
+            raise arguments.refusal("the schedule", text, "it is no text", fix, ScheduleError)
         return cls(**json.loads(_core.normal_schedule(text)))
+
+
+def _checked(entry: dataclasses.Field[Any], value: Any) -> Any:
+    """The value of a field, of its own type."""
+    name = f"{entry.name} of a schedule"
+    if entry.name == "tiles":
+        if not isinstance(value, Mapping) or not all(isinstance(axis, str) for axis in value):
+            fix = 'tiles={"rows": 128, "cols": 64}'
+            raise arguments.refusal(name, value, "it has no sizes by axis", fix, ScheduleError)
+        fix = "a number of elements, as 64"
+        return {
+            axis: arguments.whole(f"the tile along {axis}", size, fix, ScheduleError)
+            for axis, size in value.items()
+        }
+    if isinstance(entry.default, bool):
+        return arguments.flag(name, value, ScheduleError)
+    if isinstance(entry.default, int):
+        fix = f"a whole number; {entry.default} unless given"
+        return arguments.whole(name, value, fix, ScheduleError)
+    return arguments.one_of(name, value, _choices()[entry.name], ScheduleError)
+
+
+@functools.cache
+def _choices() -> dict[str, tuple[str, ...]]:
+    """The texts that each field with texts takes: those of its type."""
+    types = get_type_hints(Schedule)
+    return {name: get_args(of) for name, of in types.items() if get_origin(of) is Literal}
 
 
 def merge(base: Schedule, changes: Mapping[str, Any]) -> Schedule:
     """The schedule with some fields changed; tiles are merged by axis."""
+    if not isinstance(changes, Mapping):
+        fix = 'the fields to change, as {"stages": 3}, or a flashcore.Schedule'
+        raise arguments.refusal(
+            "schedule", changes, "it is no schedule and names no fields", fix, ScheduleError
+        )
     known = [f.name for f in dataclasses.fields(Schedule)]
-    unknown = [name for name in changes if name not in known]
+    unknown = [str(name) for name in changes if name not in known]
     if unknown:
         raise ScheduleError(
-            "cannot change the schedule",
-            f"no such field: {', '.join(unknown)}",
-            f"the fields are {', '.join(known)}",
+            f'the field "{unknown[0]}" of a schedule',
+            "there is no such field",
+            f"{arguments.nearest(unknown[0], known)}the fields are {', '.join(known)}",
         )
     changes = dict(changes)
     if "tiles" in changes:
-        changes["tiles"] = {**base.tiles, **changes["tiles"]}
+        tiles = changes["tiles"]
+        changes["tiles"] = {**base.tiles, **tiles} if isinstance(tiles, Mapping) else tiles
     return dataclasses.replace(base, **changes)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from . import _core
+from . import _core, arguments
+from .arrays import is_array
 from .errors import ScheduleError, SpecError
 from .expression import (
     Mask,
@@ -34,6 +35,29 @@ def dtype_name(dtype: Any) -> str:
     return _core.normal_dtype(name.removeprefix("torch.")) or name
 
 
+Layout = Literal["bhsd", "bshd", "thd"]
+
+
+def _dtype(dtype: Any) -> str:
+    name = dtype_name(dtype)
+    if _core.normal_dtype(name) is None:
+        close = arguments.nearest(name, ("bf16", "bfloat16", "f16", "float16", "half"))
+        why = "it is no element type"
+        fix = f'{close}"bf16" or "f16", or such a dtype of NumPy, ml_dtypes, torch or JAX'
+        raise arguments.refusal("dtype", dtype, why, fix)
+    return name
+
+
+def _flag(name: str, value: Any) -> bool:
+    if name.endswith("lens") and is_array(value):
+        why = "a spec says only that a call gives lengths"
+        raise arguments.refusal(
+            name, value, why, f"{name}=True here, and kernel(..., {name}=array)"
+        )
+    return arguments.flag(name, value)
+
+
+@arguments.fields_by_name("an attention spec", SpecError)
 @dataclass(frozen=True, kw_only=True)
 class AttentionSpec:
     """Scaled dot-product attention, softmax(score(scale q k^T) + mask) v.
@@ -58,7 +82,7 @@ class AttentionSpec:
     """None: every row sees every key."""
     score: ScoreLike | None = None
     sink: SinkLike | None = None
-    layout: Literal["bhsd", "bshd", "thd"] = "bhsd"
+    layout: Layout = "bhsd"
     """Order of the dimensions of q, k, v and the output. "thd" is [total, heads, head_dim]:
     sequences of any lengths one behind the other, and a call says where each begins (cu_seqlens_q,
     as in FlashAttention's varlen functions)."""
@@ -73,10 +97,18 @@ class AttentionSpec:
     kv_len: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("head_dim", "head_dim_v", "heads", "kv_heads", "batch", "q_len", "kv_len"):
+            value = getattr(self, name)
+            if value is not None or name == "head_dim":
+                fix = "a number of elements, as 64" if "dim" in name else "a whole number, or None"
+                object.__setattr__(self, name, arguments.whole(name, value, fix))
+        for name in ("lse", "q_lens", "kv_lens"):
+            object.__setattr__(self, name, _flag(name, getattr(self, name)))
+        arguments.one_of("layout", self.layout, get_args(Layout))
         seen = full() if self.mask is None else self.mask
         expressions = as_mask(seen), as_score(self.score), as_sink(self.sink)
         mask, score, sink = in_one_kernel(*expressions)
-        values = {"dtype": dtype_name(self.dtype), "mask": mask, "score": score, "sink": sink}
+        values = {"dtype": _dtype(self.dtype), "mask": mask, "score": score, "sink": sink}
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -93,6 +125,7 @@ class AttentionSpec:
         Nothing is compiled. `schedule` is what :func:`jit` takes; by default the one that ships.
         """
         spec = self.to_json()
+        target = arguments.target_name(target)
         try:
             if schedule is not None and not isinstance(schedule, Schedule):
                 schedule = self.changed_schedule(target, schedule)
@@ -121,6 +154,9 @@ class AttentionSpec:
     @classmethod
     def from_json(cls, text: str) -> AttentionSpec:
         """Reads what :meth:`to_json` wrote; raises SpecError with every field that is wrong."""
+        if not isinstance(text, str):
+            fix = "the text that to_json() wrote"
+            raise arguments.refusal("the attention spec", text, "it is no text", fix)
         values = json.loads(_core.normal_spec(text))
         del values["kind"]
         for name in ("head_dim_v", "heads", "kv_heads"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import _core, tuning_table
+from . import _core, arguments, tuning_table
 from .errors import SpecError
 from .just_in_time import default_target
 from .schedule import Schedule
@@ -102,8 +102,12 @@ def default_shapes(spec: AttentionSpec) -> list[Shape]:
 
 def _check_shapes(spec: AttentionSpec, shapes: Sequence[Shape]) -> list[Shape]:
     good: list[Shape] = []
+    if not isinstance(shapes, (list, tuple)):
+        fix = "a list of (batch, q_len, kv_len), as shapes=[(2, 8192, 8192)]"
+        raise arguments.refusal("shapes", shapes, "it is no list", fix)
     for shape in shapes:
-        if len(shape) != 3 or not all(isinstance(n, int) and n > 0 for n in shape):
+        is_shape = isinstance(shape, (list, tuple)) and len(shape) == 3
+        if not is_shape or not all(isinstance(n, int) and n > 0 for n in shape):
             raise SpecError(
                 f"autotune for the shape {shape!r}",
                 "it is not three whole numbers above 0",
@@ -163,10 +167,23 @@ def autotune(
     CacheError for a log or table that cannot be read or written, and what :func:`jit` raises if no
     schedule that ships compiles.
     """
-    target = target or default_target()
+    if not isinstance(spec, AttentionSpec):
+        why = "a search is for the schedules of attention, that of an AttentionSpec"
+        fix = "autotune(spec), or jit(program, schedule=...) for schedules of a program of your own"
+        raise arguments.refusal("what autotune is given", spec, why, fix)
+    target = default_target() if target is None else arguments.target_name(target)
+    seconds = arguments.number("seconds", seconds, "how long to search, as seconds=60")
+    seed = arguments.whole("seed", seed, "a whole number; 0 unless given")
+    progress = arguments.flag("progress", progress)
+    if log is not None:
+        log = arguments.path("log", log, "a file of JSON lines, or None")
+    if effort is not None and not isinstance(effort, Effort):
+        raise arguments.refusal("effort", effort, "it is no Effort", "None, or Effort(seconds=60)")
     shapes = _check_shapes(spec, default_shapes(spec) if shapes is None else shapes)
     if reasons := spec.why_not(target):
-        raise SpecError(f"autotune for {target}", "; ".join(reasons))
+        raise SpecError(
+            f"autotune for {target}", "; ".join(reasons), "a spec that this target can run"
+        )
     effort = effort or Effort(seconds=seconds)
     table = _table(write)
     if evaluator is None:
@@ -211,7 +228,7 @@ def autotune(
 def _table(write: bool | str | os.PathLike[str]) -> Path | None:
     """Where the winner goes; refused before the search rather than after it."""
     if not isinstance(write, bool):
-        return Path(write)
+        return Path(arguments.path("write", write, "True, False, or the file of a table"))
     return tuning_table.user_file() if write else None
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
-from . import _core
+from . import _core, arguments
 from .arrays import Captured, Dim, captured, is_array, stored_dtype
 from .errors import SpecError
 from .expression import Expression, Mask, Score, Sink, core_text, of_core
@@ -22,17 +21,15 @@ Shapes = tuple[tuple[Dim, ...], ...]
 def _captured(name: str, array: Any, shapes: Shapes) -> Captured:
     dtype = stored_dtype(array) if is_array(array) else None
     if dtype is None:
-        kind = f"array of {array.dtype}" if is_array(array) else type(array).__qualname__
-        raise SpecError(
-            name, f"it is a {kind}", "an array of floats, integers or conditions of NumPy or torch"
-        )
+        why = f"kernels read no {array.dtype}" if is_array(array) else "it is no array"
+        fix = "an array of floats, integers or conditions of NumPy or torch"
+        raise arguments.refusal(name, array, why, fix)
     fits = next((shape for shape in shapes if len(shape) == len(array.shape)), None)
     return captured(_core.captured_name(name), array, dtype, fits)
 
 
 def _check(what: str, align: Align) -> None:
-    if align not in ("bottom_right", "top_left"):
-        raise SpecError(what, f'align = {align!r} is not one of "bottom_right", "top_left"')
+    arguments.one_of(f"align of {what}", align, get_args(Align))
 
 
 def _made(
@@ -64,10 +61,10 @@ def sliding_window(left: int | None, right: int | None = 0, align: Align = "bott
     """Keys at most `left` before and `right` after the diagonal; None: any distance."""
     _check("a sliding window", align)
     for name, reach in (("left", left), ("right", right)):
-        if reach is not None and reach < 0:
-            raise SpecError(
-                "a sliding window", f"{name} = {reach}", "0 or more; None: any distance"
-            )
+        if reach is not None:
+            title, fix = f"{name} of a sliding window", "0 or more; None: any distance"
+            if arguments.whole(title, reach, fix) < 0:
+                raise arguments.refusal(title, reach, "it is below 0", fix)
     before, after = (-1 if reach is None else reach for reach in (left, right))
     return _made(Mask, "sliding_window", [before, after, align == "top_left"])
 
@@ -75,7 +72,8 @@ def sliding_window(left: int | None, right: int | None = 0, align: Align = "bott
 def prefix(length: Any) -> Mask:
     """The first `length` keys, a number or an array [batch]: with `| causal()` a prefix LM."""
     if not is_array(length):
-        return _made(Mask, "prefix", [operator.index(length)])
+        fix = "a number of keys, or an array of numbers [batch]"
+        return _made(Mask, "prefix", [arguments.whole("length of a prefix", length, fix)])
     return _made(Mask, "prefix", arrays={"lengths": (length, (("batch",),))})
 
 
@@ -96,12 +94,16 @@ def documents(ids: Any, kv_ids: Any = None) -> Mask:
 
 def chunked(size: int) -> Mask:
     """Rows and keys of the same chunk of `size` positions."""
-    return _made(Mask, "chunked", [operator.index(size)])
+    return _made(
+        Mask, "chunked", [arguments.whole("size of chunks", size, "a number of positions")]
+    )
 
 
 def dilated(step: int) -> Mask:
     """Keys a multiple of `step` away from the row."""
-    return _made(Mask, "dilated", [operator.index(step)])
+    return _made(
+        Mask, "dilated", [arguments.whole("step of a dilated mask", step, "a whole number")]
+    )
 
 
 def dense_mask(array: Any) -> Mask:
@@ -122,7 +124,7 @@ def alibi(slopes: Any, align: Align = "bottom_right") -> Score:
 
 def softcap(cap: float) -> Score:
     """cap * tanh(score / cap)."""
-    return _made(Score, "softcap", [cap])
+    return _made(Score, "softcap", [arguments.number("the cap", cap, "a number, as softcap(30)")])
 
 
 def relative_bias(table: Any) -> Score:

@@ -187,22 +187,32 @@ TEST(Refusals, EveryReasonOfASpec) {
   spec.q_len = 0;
   EXPECT_EQ(
       refusal<SpecError>([&] { attention_forward(spec); }).words,
-      "an attention spec that contradicts itself\n"
+      "5 mistakes in an attention spec\n"
       "  why: \n"
       "    head_dim = 100: must be a multiple of 8 from 8 to 256; pad the tensors to 104\n"
       "    head_dim_v = 300: must be at most 256; there is no schedule for larger ones\n"
       "    dtype = f32: tensor cores take f16 or bf16; cast the tensors\n"
       "    heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "
-      "query heads\n"
+      "query heads; a number of key heads that divides 6\n"
       "    q_len = 0: a compiled-in length is at least 1; leave it open for tensors that may be "
       "empty\n"
       "  try: change what each line names");
+  EXPECT_EQ(refusal<SpecError>([] { attention_forward(head_dim(100)); }).words,
+            "head_dim = 100\n"
+            "  why: must be a multiple of 8 from 8 to 256\n"
+            "  try: pad the tensors to 104");
+  spec = head_dim(64);
+  spec.score.text = "score ? 1 : 2";
+  EXPECT_EQ(refusal<SpecError>([&] { attention_forward(spec); }).words.find("contradicts"),
+            std::string::npos);
   spec = head_dim(64);
   spec.kv_heads = 4;
-  EXPECT_EQ(check(spec), std::vector<std::string>{"kv_heads = 4 without heads: give both"});
+  EXPECT_EQ(check(spec), std::vector<std::string>{
+                             "kv_heads = 4 without heads: neither says enough alone; give both"});
   spec.heads = -1;
   EXPECT_EQ(check(spec),
-            std::vector<std::string>{"heads = -1, kv_heads = 4: must not be negative"});
+            std::vector<std::string>{
+                "heads = -1, kv_heads = 4: must not be negative; leave out what the arrays say"});
 }
 
 // ---- programs

@@ -52,7 +52,7 @@ def test_errors_name_the_line_of_the_author(library):
 def test_unknown_programs_and_libraries(library, tmp_path):
     with pytest.raises(AttributeError, match="offers no program other"):
         library.other()
-    with pytest.raises(fc.SpecError, match="cannot load"):
+    with pytest.raises(fc.SpecError, match="there is no such file"):
         fc.load(tmp_path / "missing.so")
 
 

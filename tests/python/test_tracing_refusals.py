@@ -139,7 +139,7 @@ class TestRefusals:
     def test_what_is_no_function(self):
         error = refused(np.zeros((3, 3), bool))
         assert str(error) == (
-            "mask=ndarray\n  why: it is no Mask and no function\n"
+            "mask = an array of bool [3, 3]\n  why: it is no Mask and no function\n"
             "  try: flashcore.causal(), or a function (b, h, q_idx, kv_idx); "
             "flashcore.dense_mask(array) takes an array"
         )

@@ -289,12 +289,12 @@ class TestKernels:
 @pytest.mark.parametrize(
     ("make", "what", "why"),
     [
-        (lambda: fc.causal("middle"), "a causal mask", "align = 'middle' is not one of"),
-        (lambda: fc.sliding_window(-3), "a sliding window", "left = -3"),
+        (lambda: fc.causal("middle"), "align of a causal mask = 'middle'", "there is no such"),
+        (lambda: fc.sliding_window(-3), "left of a sliding window = -3", "it is below 0"),
         (lambda: fc.chunked(0), "a chunked mask", "its chunks have 0 positions"),
         (lambda: fc.dilated(-1), "a dilated mask", "its step is -1"),
         (lambda: fc.softcap(0), "a softcap", "its limit is 0"),
-        (lambda: fc.alibi([1.0]), "slopes", "it is a list"),
+        (lambda: fc.alibi([1.0]), "slopes = a list of 1", "it is no array"),
         (lambda: fc.alibi(BIAS), "slopes with 4 dimensions", "it is [heads] or [batch, heads]"),
         (lambda: fc.documents(BIAS), "ids with 4 dimensions", "it is [length] or [batch, length]"),
         (lambda: fc.bias(VISIBLE), "a bias", "its dtype is bool"),

@@ -1,0 +1,174 @@
+"""What callers pass, held against what a parameter takes: refused in words that name both."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import math
+import operator
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from . import _core
+from .arrays import is_array
+from .errors import Error, ScheduleError, SpecError
+
+Kind = TypeVar("Kind")
+
+_LARGEST = 2**31 - 1  # what compiled code counts with
+_SHOWN = 60
+
+
+def described(value: Any) -> str:
+    """A value in a few words: itself where it is short, else what kind of thing it is."""
+    if is_array(value) and not isinstance(value, type):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"an array of {dtype} {list(value.shape)}"
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        text = repr(value)
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    if isinstance(value, (list, tuple, dict, set)):
+        size = len(value)
+        return f"a {type(value).__name__} of {size}" if size else f"an empty {type(value).__name__}"
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    name = getattr(value, "__qualname__", None)
+    if callable(value) and isinstance(name, str):
+        return f"the function {name}"
+    return f"a value of type {type(value).__qualname__}"
+
+
+def refusal(parameter: str, value: Any, why: str, fix: str, kind: type[Error] = SpecError) -> Error:
+    """The error to raise for a parameter's value."""
+    return kind(f"{parameter} = {described(value)}", why, fix)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, as the beginning of a sentence; else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f'"{close[0]}" is close; ' if close else ""
+
+
+def whole(parameter: str, value: Any, fix: str, kind: type[Error] = SpecError) -> int:
+    """A whole number, of Python or of any library that has some."""
+    if isinstance(value, bool) or (is_array(value) and value.shape != ()):
+        raise refusal(parameter, value, "it is not a whole number", fix, kind)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise refusal(parameter, value, "it is not a whole number", fix, kind) from None
+    if not -_LARGEST - 1 <= number <= _LARGEST:
+        why = f"it is beyond {_LARGEST}, the largest number that kernels count with"
+        raise refusal(parameter, value, why, fix, kind)
+    return number
+
+
+def flag(parameter: str, value: Any, kind: type[Error] = SpecError) -> bool:
+    """True or False, NumPy's included; not what merely counts as true."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise refusal(parameter, value, "it is neither True nor False", "True or False", kind)
+
+
+def one_of(
+    parameter: str, value: Any, choices: Sequence[str], kind: type[Error] = SpecError
+) -> str:
+    """One of some texts; a misspelt one is told which is close."""
+    if isinstance(value, str) and value in choices:
+        return value
+    close = nearest(value, choices) if isinstance(value, str) else ""
+    known = ", ".join(f'"{choice}"' for choice in choices)
+    raise refusal(parameter, value, "there is no such choice", f"{close}one of {known}", kind)
+
+
+def names(parameter: str, value: Any) -> tuple[str, ...]:
+    """Names of values in a program: one, or several in a list."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    fix = f'a name as in {parameter}="scores", or a list of names'
+    raise refusal(parameter, value, "values of a program are called by name", fix)
+
+
+def target_name(value: Any) -> str:
+    """The name of a target. Which targets there are is for the compiler to say."""
+    if isinstance(value, str):
+        return value
+    fix = 'target="sm_90"; flashcore.targets() has all'
+    number = value if isinstance(value, int) and not isinstance(value, bool) else 0
+    if f"sm_{number}" in _core.targets():
+        fix = f'target="sm_{number}"'
+    raise refusal("target", value, "a target is given by its name", fix, ScheduleError)
+
+
+def number(parameter: str, value: Any, fix: str, kind: type[Error] = SpecError) -> float:
+    """A finite number."""
+    if not isinstance(value, (bool, str, bytes, bytearray)) and getattr(value, "shape", ()) == ():
+        try:
+            found = float(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+        else:
+            if math.isfinite(found):
+                return found
+    raise refusal(parameter, value, "it is not a finite number", fix, kind)
+
+
+def fields_by_name(noun: str, kind: type[Error]) -> Callable[[type[Kind]], type[Kind]]:
+    """For dataclasses: fields that are unknown, missing or given without names are refused."""
+
+    def decorate(of: type[Kind]) -> type[Kind]:
+        every = dataclasses.fields(of)  # type: ignore[arg-type]
+        known = [field.name for field in every]
+        missing = (dataclasses.MISSING, dataclasses.MISSING)
+        needed = [f.name for f in every if (f.default, f.default_factory) == missing]
+        init = of.__init__
+
+        @functools.wraps(init)
+        def checked(self: Any, *positional: Any, **given: Any) -> None:
+            fields = f"the fields are {', '.join(known)}"
+            if positional:
+                value, name = positional[0], known[0]
+                why = f"the fields of {noun} are given by name"
+                raise refusal(noun, value, why, f"{of.__name__}({name}=...); {fields}", kind)
+            for name in given:
+                if name not in known:
+                    title = f'the field "{name}" of {noun}'
+                    raise kind(title, "there is no such field", nearest(name, known) + fields)
+            for name in needed:
+                if name not in given:
+                    fix = f"{of.__name__}({name}=...)"
+                    raise kind(f"{noun} without {name}", f"{name} has no default", fix)
+            init(self, **given)
+
+        of.__init__ = checked  # type: ignore[misc]
+        return of
+
+    return decorate
+
+
+def path(parameter: str, value: Any, fix: str) -> str:
+    """The path of a file, as text."""
+    if isinstance(value, (str, os.PathLike)):
+        found = os.fspath(value)
+        if isinstance(found, str) and found and "\0" not in found:
+            return found
+    raise refusal(parameter, value, "it is not the path of a file", fix)
+
+
+__all__ = [
+    "described",
+    "fields_by_name",
+    "flag",
+    "names",
+    "nearest",
+    "number",
+    "one_of",
+    "path",
+    "refusal",
+    "target_name",
+    "whole",
+]
