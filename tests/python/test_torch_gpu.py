@@ -1,0 +1,87 @@
+"""What torch asks of a call on a real GPU, beside its own function. Skipped where there is none."""
+
+import pytest
+
+import flashcore as fc
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
+    pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors"),
+]
+
+theirs = torch.nn.functional.scaled_dot_product_attention
+
+
+def random(*shape, dtype=torch.bfloat16):
+    torch.manual_seed(0)
+    return torch.randn(shape, device="cuda", dtype=dtype)
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_compiled(mode):
+    q = random(2, 4, 200, 64)
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, mask=fc.causal()))
+
+    def block(q):
+        return fc.sdpa(q * 2, q, q, is_causal=True) + kernel(q, q, q).transpose(1, 2).transpose(
+            1, 2
+        )
+
+    torch._dynamo.reset()
+    compiled = torch.compile(block, mode=mode, fullgraph=True)
+    with torch.no_grad():
+        for _ in range(4):  # warm up, capture, replay
+            result = compiled(q).clone()
+        assert (result - block(q)).abs().max() < 0.05
+
+
+def test_autocast():
+    q = random(1, 2, 100, 64, dtype=torch.float32)
+    with torch.autocast("cuda", dtype=torch.float16):
+        out = fc.sdpa(q, q, q)
+        assert out.dtype == theirs(q, q, q).dtype == torch.float16
+        assert (out - theirs(q, q, q)).abs().max() < 0.01
+
+
+def test_nested():
+    parts = [random(n, 4, 64) for n in (90, 1, 200)]
+    q = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
+    out = fc.sdpa(q, q, q, is_causal=True)
+    assert out.shape == q.shape
+    with torch.no_grad():
+        expected = theirs(q, q, q, is_causal=True)
+    assert (out.values() - expected.values()).abs().max() < 0.05
+
+
+def test_the_cuda_array_interface():
+    class OnlyTheInterface:
+        def __init__(self, tensor, **more):
+            self.tensor, self.more = tensor, more
+            self.shape = tuple(tensor.shape)
+
+        @property
+        def __cuda_array_interface__(self):
+            return self.tensor.__cuda_array_interface__ | self.more
+
+    q, out = random(1, 2, 100, 64, dtype=torch.float16), torch.zeros(1, 2, 100, 64).half().cuda()
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16"))
+    stream = torch.cuda.Stream()
+    late = torch.zeros_like(q)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)  # long enough that another stream would read zeros
+        late.copy_(q)
+    wrapped = OnlyTheInterface(late, version=3, stream=stream.cuda_stream)
+    kernel(wrapped, OnlyTheInterface(q), OnlyTheInterface(q), out=OnlyTheInterface(out))
+    torch.cuda.synchronize()
+    assert (out - theirs(q, q, q)).abs().max() < 0.01
+
+
+def test_arrays_of_two_places_are_refused():
+    q = random(1, 2, 100, 64)
+    with pytest.raises(fc.DeviceError, match="k is in CPU memory"):
+        fc.sdpa(q, q.cpu(), q)
+    out = torch.empty(1, 2, 200, 64, device="cuda", dtype=torch.bfloat16)
+    with pytest.raises(fc.DeviceError, match="o shares memory with q"):
+        fc.attention(out[:, :, :100], q, q, out=out[:, :, 50:150])
