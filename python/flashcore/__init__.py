@@ -18,6 +18,7 @@ from .errors import (
     SpecError,
 )
 from .expression import Expression, Mask, Score, Sink
+from .flex import flex_attention
 from .functional import attention, sdpa
 from .functions import (
     atan,
@@ -100,6 +101,7 @@ __all__ = [
     "exp",
     "exp2",
     "expm1",
+    "flex_attention",
     "floor",
     "full",
     "jit",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": np.abs, "min": np.fmin, "max": np.fmax, "where": np.where, "exp": np.exp,
     "exp2": np.exp2, "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "tanh": np.tanh,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "atan": np.arctan, "expm1": np.expm1,
+    "log1p": np.log1p, "erf": np.vectorize(math.erf, otypes=[np.float64]), "round": np.rint,
     "floor": np.floor, "float": lambda x: np.asarray(x, np.float64),
     "int": lambda x: np.trunc(x).astype(np.int64),
 }  # fmt: skip

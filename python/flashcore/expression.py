@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from . import _core, torch_seam
 from .arguments import refusal
 from .arrays import Captured, is_array, memory_of
+from .block_mask import is_block_mask, mask_of_blocks
 from .errors import SpecError
 from .graph import free_name
 from .tracing import Role, Trace, trace
@@ -159,7 +161,14 @@ class Mask(Expression):
 
 
 class Score(Expression):
-    """What takes the place of a scaled score, before the mask."""
+    """What takes the place of a scaled score, before the mask. `f @ g` is f of what g gives, also
+    with functions (score, b, h, q_idx, kv_idx)."""
+
+    def __matmul__(self, inner: ScoreLike) -> Score:
+        return _composed(self, _taken_as(Score, "score", inner))
+
+    def __rmatmul__(self, outer: ScoreLike) -> Score:
+        return _composed(_taken_as(Score, "score", outer), self)
 
 
 class Sink(Expression):
@@ -202,6 +211,24 @@ def _combined(combine: str, *masks: Mask) -> Mask:
     return of_core(Mask, made, tensors, bound_arrays(*apart))
 
 
+def _composed(outer: Score, inner: Score) -> Score:
+    """The inner one's text, with its result under a name, before the outer one's."""
+    outer = outer.beside(inner)
+    *parts, result = (part.strip() for part in inner.text.rstrip("; ").split(";"))
+    used = set(_NAME.findall(inner.text)) | set(_NAME.findall(outer.text))
+    names = {"score": free_name("before", used)}
+    used.add(names["score"])
+    own = {part.partition("=")[0].strip() for part in outer.text.split(";")[:-1]}
+    for name in sorted(own & set(_NAME.findall(inner.text))):
+        names[name] = free_name(name, used)
+        used.add(names[name])
+    after = _NAME.sub(lambda found: names.get(found[0], found[0]), outer.text)
+    text = "; ".join([*parts, f"{names['score']} = {result}", after])
+    arrays = bound_arrays(inner, outer)
+    tensors = {tensor.name: tensor for part in (inner, outer) for tensor in part.tensors}
+    return Score(text, list(tensors.values()), [arrays[name] for name in tensors])
+
+
 def bound_arrays(*expressions: Expression | None) -> dict[str, Any]:
     """The arrays of all by name, None for those to be given at the call."""
     found: dict[str, Any] = {}
@@ -225,11 +252,19 @@ def _taken_as(kind: type[Kind], role: Role, given: Any) -> Kind:
     if isinstance(given, Expression):
         right = type(given).__name__
         raise SpecError(f"{role}={given!r}", f"it is a {right}", f"{right.lower()}=")
+    if is_block_mask(given):
+        if role != "mask":
+            raise SpecError(
+                f"{role}=BlockMask", "it says which keys a query sees", "mask= or block_mask="
+            )
+        given = mask_of_blocks(given)
     if callable(given):
         return trace(given, role, lambda found: _expression(kind, found))
     fix = _USUAL[role]
     if is_array(given) and role != "sink":
         fix += f"; flashcore.{'dense_mask' if role == 'mask' else 'bias'}(array) takes an array"
+    if isinstance(given, (list, tuple)) and role == "mask":
+        fix += "; several masks are joined by & and |"
     raise refusal(role, given, f"it is no {kind.__name__} and no function", fix)
 
 
@@ -241,7 +276,11 @@ def as_mask(given: MaskLike) -> Mask:
     return _taken_as(Mask, "mask", given)
 
 
-def as_score(given: ScoreLike | None) -> Score | None:
+def as_score(given: ScoreLike | Sequence[ScoreLike] | None) -> Score | None:
+    """Several are applied one after the other, the first of them to the scaled score."""
+    if isinstance(given, (list, tuple)) and given:
+        made = [_taken_as(Score, "score", part) for part in given]
+        return functools.reduce(lambda inner, outer: _composed(outer, inner), made)
     return None if given is None else _taken_as(Score, "score", given)
 
 

@@ -14,6 +14,7 @@ from .arrays import is_array, is_torch_tensor
 from .graph import Graph, Kind, Node
 from .operations import TABLE
 from .refusal import refusal
+from .rows import Row, check_length, of_rows
 
 _REFLECTED = [
     "add",
@@ -167,6 +168,43 @@ class PartlyIndexed:
     def __getitem__(self, key: Any) -> Any:
         return _fill(self._graph, self._name, self._array, self._indices, key)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        free = zip(self._array.shape, self._indices, strict=True)
+        return tuple(int(length) for length, given in free if given is None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"an array that is traced has no {name}")
+        return functools.partial(call, name, self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        word = {"reduce": {"add": "sum", "multiply": "prod"}.get(ufunc.__name__, ufunc.__name__)}
+        return call(f"numpy.{word.get(method, ufunc.__name__)}", *inputs, **kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return call(f"numpy.{function.__name__}", *args, **kwargs)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return call(f"torch.{function.__name__}", *args, **(kwargs or {}))
+
+    def row(self) -> Row:
+        """Its elements, where one dimension is left and short."""
+        if len(self.shape) != 1:
+            raise self._refuse()
+        check_length(self._graph, repr(self), self.shape[0])
+        elements = [self[at] for at in range(self.shape[0])]
+        return Row(self._graph, elements, call, repr(self))
+
+    def __iter__(self) -> Any:
+        return iter(self.row())
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
     def _refuse(self, *_: Any) -> Any:
         return lift(self._graph, self)
 
@@ -183,7 +221,14 @@ for _name in _COMPARISONS + _REFLECTED:
     setattr(Traced, f"__{_name}__", _binary(_name))
 for _name in _REFLECTED:
     setattr(Traced, f"__r{_name}__", _binary(f"r{_name}"))
-for _name in _UNARY + _COMPARISONS + _REFLECTED + ["bool", "int", "float", "index", "iter", "len"]:
+for _kind in (PartlyIndexed, Row):
+    for _name in _UNARY:
+        setattr(_kind, f"__{_name}__", _unary(_name))
+    for _name in [*_COMPARISONS, *_REFLECTED, "matmul"]:
+        setattr(_kind, f"__{_name}__", _binary(_name))
+    for _name in _REFLECTED:
+        setattr(_kind, f"__r{_name}__", _binary(f"r{_name}"))
+for _name in ("bool", "int", "float", "index"):
     setattr(PartlyIndexed, f"__{_name}__", PartlyIndexed._refuse)
 
 
@@ -247,7 +292,7 @@ def _position(graph: Graph, name: str, length: int, at: int, item: Any) -> Node:
 
 def _graph_of(values: Any) -> Graph | None:
     """The graph of the first traced value among them."""
-    if isinstance(values, (Traced, PartlyIndexed)):
+    if isinstance(values, (Traced, PartlyIndexed, Row)):
         return values._graph
     if isinstance(values, (tuple, list)):
         return next((g for g in map(_graph_of, values) if g is not None), None)
@@ -272,16 +317,19 @@ def lift(graph: Graph, value: Any) -> Any:
         return graph.number(value)
     if isinstance(value, numpy.generic):
         return graph.number(value.item())
-    if isinstance(value, PartlyIndexed):
-        free = value._indices.count(None)
-        raise refusal(
-            graph.title,
-            f"it computes with {value}, which is still an array of {free} dimensions",
-            "an index for every dimension",
-        )
+    if isinstance(value, (PartlyIndexed, Row)):
+        raise refusal(graph.title, *still_an_array(value))
     if is_array(value):
         return _lift_array(graph, value)
     return value
+
+
+def still_an_array(value: PartlyIndexed | Row) -> tuple[str, str]:
+    """Why it is no number, and what would be."""
+    return (
+        f"it computes with {value}, which is still an array of {len(value.shape)} dimensions",
+        "an index for every dimension; of a short row also .sum(), .max(), .any() and the like",
+    )
 
 
 def _lift_array(graph: Graph, array: Any) -> Node:
@@ -314,6 +362,8 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     word = name.rpartition(".")[2]
     if word.startswith("__"):
         word = word.strip("_")
+    if any(isinstance(arg, (PartlyIndexed, Row)) for arg in args):
+        return _call_of_rows(graph, word, args, kwargs)
     args = tuple(lift(graph, arg) for arg in args)
     if word[:1] == "r" and word[1:] in _REFLECTED:
         word, args = word[1:], args[::-1]
@@ -332,6 +382,20 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
             graph.title, f"it calls {name} in a way that is not known: {error}", ""
         ) from None
     return Traced(graph, node)
+
+
+def _call_of_rows(graph: Graph, word: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    args = tuple(arg.row() if isinstance(arg, PartlyIndexed) else arg for arg in args)
+    lengths = {len(arg) for arg in args if isinstance(arg, Row)}
+
+    def beside(arg: Any) -> Any:
+        """A whole array that is as long as the rows beside it."""
+        if is_array(arg) and len(arg.shape) == 1 and arg.shape[0] in lengths:
+            at = (Traced(graph, graph.number(i)) for i in range(arg.shape[0]))
+            return Row(graph, [index(arg, i) for i in at], call, graph.name_of(arg))
+        return arg
+
+    return of_rows(word, tuple(map(beside, args)), options, call)
 
 
 # What torch calls operands, in their order; other keywords are options.

@@ -21,7 +21,8 @@ from .captures import Copier, listening
 from .errors import Error
 from .graph import Graph, Kind, Node
 from .refusal import refusal, refusal_of
-from .tracer import Traced, lift
+from .rows import Row
+from .tracer import PartlyIndexed, Traced, lift, still_an_array
 from .watch import Path, Watch
 
 Role = Literal["mask", "score", "sink"]
@@ -210,6 +211,8 @@ def _trace(
                 *(values[word] for word in _PARAMETERS[role]),
                 **{word: values[word] for word in keywords},
             )
+            if isinstance(result, (PartlyIndexed, Row)):
+                raise _refuse_whole(graph, function, *still_an_array(result))
             root = lift(graph, result)
     except Error:
         raise

@@ -57,15 +57,22 @@ def causal(align: Align = "bottom_right") -> Mask:
     return _made(Mask, "causal", [align == "top_left"])
 
 
+def _reach(name: str, reach: int | None) -> int:
+    """-1: any distance."""
+    if reach is None:
+        return -1
+    title, fix = f"{name} of a sliding window", "0 or more; None or -1: any distance"
+    distance = arguments.whole(title, reach, fix)
+    if distance < -1:
+        raise arguments.refusal(title, reach, "it is below 0", fix)
+    return distance
+
+
 def sliding_window(left: int | None, right: int | None = 0, align: Align = "bottom_right") -> Mask:
-    """Keys at most `left` before and `right` after the diagonal; None: any distance."""
+    """Keys at most `left` before and `right` after the diagonal; None, or -1 as in flash-attn: any
+    distance."""
     _check("a sliding window", align)
-    for name, reach in (("left", left), ("right", right)):
-        if reach is not None:
-            title, fix = f"{name} of a sliding window", "0 or more; None: any distance"
-            if arguments.whole(title, reach, fix) < 0:
-                raise arguments.refusal(title, reach, "it is below 0", fix)
-    before, after = (-1 if reach is None else reach for reach in (left, right))
+    before, after = (_reach(name, reach) for name, reach in (("left", left), ("right", right)))
     return _made(Mask, "sliding_window", [before, after, align == "top_left"])
 
 

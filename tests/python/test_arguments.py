@@ -162,7 +162,7 @@ CASES = {
         lambda: fc.sliding_window("3"),
         "SpecError: left of a sliding window = '3'\n"
         "  why: it is not a whole number\n"
-        "  try: 0 or more; None: any distance",
+        "  try: 0 or more; None or -1: any distance",
     ),
     "a cap that is not a number": (
         lambda: fc.softcap(float("nan")),

@@ -149,8 +149,8 @@ class TestRefusals:
 def test_torch():
     torch = pytest.importorskip("torch")
     doc = torch.zeros(9)
-    error = refused(lambda b, h, q, k: torch.sin(q) > 0)
-    assert error.why == "it calls torch.sin, which expressions do not have"
+    error = refused(lambda b, h, q, k: torch.lgamma(q) > 0)
+    assert error.why == "it calls torch.lgamma, which expressions do not have"
     assert error.file == __file__
     error = refused(lambda b, h, q, k: doc + q > 0)
     assert error.why == "it computes with doc, an array of shape (9), as a whole"

@@ -274,6 +274,7 @@ def test_wrong_results_do_not():
         ("t[q_idx, 1] + t[9, 0] + t[-1, 0]", 6),
         ("(q_idx == 3) + float(true) + int(-2.5)", 0),
         ("~(q_idx < 3) & ~false", True),
+        ("erf(0.5) + round(2.5) + log1p(0) + expm1(0) + atan(0) + cos(0)", 3.5204998778),
     ],
 )
 def test_expressions(text, value):
