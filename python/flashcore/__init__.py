@@ -5,7 +5,7 @@ kernel = flashcore.jit(spec)
 out = kernel(q, k, v)
 """
 
-from . import toolchain
+from . import emulation, toolchain
 from ._core import environment, targets
 from .attention_kernel import AttentionKernel
 from .errors import (
@@ -64,6 +64,7 @@ from .variants import (
 )
 
 toolchain.offer_wheel()
+emulation.observe()
 
 __all__ = [
     "AttentionKernel",

@@ -9,6 +9,7 @@
 #include "dsl/ir/print.h"
 #include "dsl/json.h"
 #include "python/src/arrays.h"
+#include "python/src/emulation_watch.h"
 #include "runtime/log.h"
 #include "runtime/no_fork.h"
 #include "runtime/overlap.h"
@@ -146,7 +147,10 @@ void JitKernel::emulate(std::span<const TensorView> tensors, std::span<const Sca
   if (bound.grid.count() == 0 || bound.device == no_device) return;
   const std::span<const std::byte> bytes(block.bytes,
                                          static_cast<std::size_t>(source_->parameter_bytes));
-  (void)emulated().run(bytes, bound.grid, tensors);
+  EmulationWatch watch;
+  (void)emulated().run(
+      bytes, bound.grid, tensors,
+      {.watch = [&](int done, int all, double seconds) { watch.look(done, all, seconds); }});
 }
 
 }  // namespace flashcore::python

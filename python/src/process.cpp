@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "dsl/target.h"
+#include "python/src/emulation_watch.h"
 #include "python/src/module.h"
 #include "runtime/cache/cache.h"
 #include "runtime/cache/toolchain.h"
@@ -64,6 +65,7 @@ void bind_process(py::module_& m) {
       "schedules_variable", [] { return value_of(EnvironmentVariable::schedules); },
       "FLASHCORE_SCHEDULES, or None where it is unset.");
   m.def("set_log_hook", &set_hook, py::arg("hook").none(true));
+  m.def("set_emulation_observer", &set_emulation_observer, py::arg("make"));
   m.def("environment", [] {
     std::vector<std::tuple<std::string, std::string, std::string>> rows;
     for (const EnvironmentEntry& entry : environment_table()) {

@@ -11,10 +11,10 @@ thread_local Cluster* now_running = nullptr;
 }  // namespace
 
 Cluster::Cluster(int blocks, int threads, int registers, int shared_bytes, GlobalMemory& memory,
-                 std::function<void()> enter)
+                 std::function<void()> enter, const std::atomic<bool>* stop)
     : threads_(threads),
       enter_(std::move(enter)),
-      scheduler_(blocks * threads),
+      scheduler_(blocks * threads, stop),
       clocks_(blocks * threads),
       barrier_(scheduler_, clocks_) {
   for (int rank = 0; rank < blocks; ++rank)

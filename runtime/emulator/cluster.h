@@ -2,6 +2,7 @@
 // block.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -17,9 +18,10 @@ namespace flashcore {
 /// over all blocks of the cluster: wherever it matters who did something, and in messages.
 class Cluster {
  public:
-  /// `enter` runs the kernel as one thread, which begins with so many registers.
+  /// `enter` runs the kernel as one thread, which begins with so many registers. `run` throws
+  /// Stopped when `stop` becomes true.
   Cluster(int blocks, int threads, int registers, int shared_bytes, GlobalMemory& memory,
-          std::function<void()> enter);
+          std::function<void()> enter, const std::atomic<bool>* stop = nullptr);
 
   /// Throws a Fault that names its thread.
   /// The blocks from `first` of the grid on, counted along x first, then y, then z.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -60,6 +61,8 @@ void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t 
   }
 }
 
+constexpr std::chrono::milliseconds watch_interval{50};
+
 /// What the workers share. Clusters are handed out in order, and a worker always finishes the one
 /// it has: so the failure of the lowest is found whatever the timing.
 struct Progress {
@@ -68,6 +71,11 @@ struct Progress {
   int failed = std::numeric_limits<int>::max();
   std::exception_ptr error;
   BankReport banks;
+
+  std::atomic<bool> stop{false};
+  std::atomic<int> done{0};  ///< clusters
+  int working = 0;           ///< workers
+  std::condition_variable idle;
 };
 
 }  // namespace
@@ -101,10 +109,13 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
     int index = 0;
     try {
       const int registers = registers_at_start(source_->threads, source_->min_blocks);
-      Cluster cluster(source_->cluster, source_->threads, registers, source_->shared_bytes, memory,
-                      [&] { kernel_->enter(aligned.data()); });
-      while ((index = progress.next.fetch_add(1)) < clusters)
+      Cluster cluster(
+          source_->cluster, source_->threads, registers, source_->shared_bytes, memory,
+          [&] { kernel_->enter(aligned.data()); }, &progress.stop);
+      while ((index = progress.next.fetch_add(1)) < clusters) {
         cluster.run(index * cluster.size(), grid);
+        ++progress.done;
+      }
       const std::lock_guard lock(progress.mutex);
       progress.banks.merge(cluster.banks());
     } catch (...) {
@@ -120,8 +131,30 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
   const int workers = std::min(clusters, options.workers > 0 ? options.workers : std::max(cpus, 1));
   {
     std::vector<std::jthread> others;
-    for (int i = 1; i < workers; ++i) others.emplace_back(work);
-    work();
+    progress.working = workers;
+    const auto work_to_the_end = [&] {
+      work();
+      const std::lock_guard lock(progress.mutex);
+      if (--progress.working == 0) progress.idle.notify_all();
+    };
+    for (int i = options.watch ? 0 : 1; i < workers; ++i) others.emplace_back(work_to_the_end);
+    if (!options.watch) work_to_the_end();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    try {
+      std::unique_lock lock(progress.mutex);
+      while (options.watch &&
+             !progress.idle.wait_for(lock, watch_interval, [&] { return progress.working == 0; })) {
+        lock.unlock();
+        options.watch(progress.done, clusters, seconds());
+        lock.lock();
+      }
+    } catch (...) {
+      progress.stop = true;
+      progress.next = clusters;
+      throw;
+    }
   }
   if (progress.error) {
     try {

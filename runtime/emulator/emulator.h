@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,6 +20,10 @@ namespace flashcore {
 
 struct EmulationOptions {
   int workers = 0;  ///< OS threads that run blocks; 0: one for each CPU
+  /// Called by the thread that calls run(), every twentieth of a second until all is done, with the
+  /// blocks (or clusters) that are done, all of them, and the seconds so far. What it throws ends
+  /// the run within a moment, and is thrown by it.
+  std::function<void(int done, int all, double seconds)> watch = {};
 };
 
 struct EmulationReport {

@@ -1,11 +1,12 @@
 #include "runtime/emulator/host_compiler.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <future>
-#include <map>
+#include <list>
 #include <mutex>
 #include <sstream>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <dlfcn.h>
 
 #include "dsl/error.h"
+#include "runtime/cache/digest.h"
 #include "runtime/emulator/host_prelude.h"
 #include "runtime/emulator/host_toolchain.h"
 #include "runtime/emulator/machine.h"
@@ -82,8 +84,9 @@ T symbol(void* library, const char* name) {
   return reinterpret_cast<T>(dlsym(library, name));
 }
 
-HostKernel compile(const KernelSource& source, const HostCompileOptions& options,
-                   const std::string& compiler, const std::string& text) {
+std::shared_ptr<const HostKernel> compile(const KernelSource& source,
+                                          const HostCompileOptions& options,
+                                          const std::string& compiler, const std::string& text) {
   const auto start = std::chrono::steady_clock::now();
   const PrivateDirectory directory(options.keep_dir);
   // A name of its own for every text: the loader takes a path it knows for the library it has.
@@ -115,15 +118,16 @@ HostKernel compile(const KernelSource& source, const HostCompileOptions& options
                         .fix = "if the directory forbids programs (noexec), set TMPDIR to another",
                         .where = {}});
   }
+  auto kernel = std::make_shared<HostKernel>();
+  kernel->library = loaded;
   const auto* size = symbol<const unsigned*>(loaded, "flashcore_parameter_bytes");
   if (*size != static_cast<unsigned>(source.parameter_bytes)) {
     throw InternalError(fmt::format("kernel {} takes {} bytes of parameters, its launch packs {}",
                                     source.name, *size, source.parameter_bytes));
   }
   symbol<void (*)(const FlashcoreMachine*)>(loaded, "flashcore_attach")(&emulated_machine());
-  HostKernel kernel;
-  kernel.enter = symbol<void (*)(const void*)>(loaded, "flashcore_enter");
-  kernel.compile_ms =
+  kernel->enter = symbol<void (*)(const void*)>(loaded, "flashcore_enter");
+  kernel->compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return kernel;
 }
@@ -152,6 +156,10 @@ std::string with_unwritten_arrays(const std::string& body) {
 
 }  // namespace
 
+HostKernel::~HostKernel() {
+  if (library != nullptr) dlclose(library);
+}
+
 std::string host_text(const KernelSource& source) {
   return fmt::format("{0}#line 1 \"{1}.cu\"\n{2}\n#define FC_KERNEL {1}\n{3}",
                      expand_prelude("prelude.h"), source.name, with_unwritten_arrays(source.body),
@@ -162,28 +170,36 @@ std::shared_ptr<const HostKernel> compile_for_host(const KernelSource& source,
                                                    const HostCompileOptions& options) {
   using Result = std::shared_future<std::shared_ptr<const HostKernel>>;
   static std::mutex mutex;
-  static std::map<std::string, Result> compiled;
+  struct Known {
+    std::string key;
+    Result result;
+  };
+  static std::list<Known> recent;  // the latest first
 
   const std::string compiler = find_host_compiler(options.compiler), text = host_text(source),
-                    key = compiler + '\n' + options.keep_dir + '\n' + text;
+                    key = digest_of(compiler + '\n' + options.keep_dir + '\n' + text);
   const NoFork whole;
   std::promise<std::shared_ptr<const HostKernel>> mine;
   Result result;
   bool first = false;
   {
     const std::lock_guard lock(mutex);
-    const auto [entry, added] = compiled.try_emplace(key);
-    if (added) entry->second = mine.get_future().share();
-    result = entry->second;
-    first = added;
+    const auto known = std::ranges::find(recent, key, &Known::key);
+    first = known == recent.end();
+    if (first)
+      recent.push_front({key, mine.get_future().share()});
+    else
+      recent.splice(recent.begin(), recent, known);
+    result = recent.front().result;
+    if (recent.size() > host_kernels_kept) recent.pop_back();
   }
   if (first) {
     try {
-      mine.set_value(std::make_shared<HostKernel>(compile(source, options, compiler, text)));
+      mine.set_value(compile(source, options, compiler, text));
     } catch (...) {
       mine.set_exception(std::current_exception());
       const std::lock_guard lock(mutex);
-      compiled.erase(key);  // who asks again tries again
+      std::erase_if(recent, [&](const Known& known) { return known.key == key; });  // try again
     }
   }
   return result.get();

@@ -1,8 +1,8 @@
 // Compiles an emitted body with the host's C++ compiler and loads it.
 //
 // Host code is never kept: it is built in a private directory, loaded, and deleted at once. A cache
-// of it would let whoever can write there run code in this process. Within a process a body is
-// compiled once.
+// of it would let whoever can write there run code in this process. Within a process equal bodies
+// share their code, and so do those that come back soon.
 #pragma once
 
 #include <memory>
@@ -17,15 +17,24 @@ struct HostCompileOptions {
   std::string keep_dir;  ///< not empty: the source and the library stay here, for a debugger
 };
 
-/// A loaded body. Never unloaded: a process meets few kernels, and each is small.
+/// A loaded body, unloaded with the last who holds it.
 struct HostKernel {
+  HostKernel() = default;
+  ~HostKernel();
+  HostKernel(const HostKernel&) = delete;
+  HostKernel& operator=(const HostKernel&) = delete;
+
+  void* library = nullptr;
   void (*enter)(const void* parameters) = nullptr;
   double compile_ms = 0;
 };
 
-/// Thread-safe. Throws CompileError.
+/// Thread-safe. Throws CompileError. The last `host_kernels_kept` are kept, whoever else holds
+/// them.
 std::shared_ptr<const HostKernel> compile_for_host(const KernelSource& source,
                                                    const HostCompileOptions& options);
+
+constexpr std::size_t host_kernels_kept = 64;
 
 /// The complete C++ text that is compiled: prelude, body, entry.
 std::string host_text(const KernelSource& source);

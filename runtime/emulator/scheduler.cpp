@@ -44,8 +44,9 @@ struct Scheduler::Fiber {
   bool finished = true;
 };
 
-Scheduler::Scheduler(int threads)
+Scheduler::Scheduler(int threads, const std::atomic<bool>* stop)
     : threads_(threads),
+      stop_(stop),
       stack_bytes_(page + usable + page),
       fibers_(std::make_unique<Fiber[]>(static_cast<std::size_t>(threads))) {
   const std::size_t bytes = stack_bytes_ * static_cast<std::size_t>(threads);
@@ -113,7 +114,10 @@ void Scheduler::run(const std::function<void()>& body,
     bool moved = false;
     for (int first = 0; first < threads_ && !error_; first += warp_size) moved |= run_warp(first);
     current_ = -1;
-    if (!moved) error_ = stuck();
+    if (stop_ != nullptr && stop_->load(std::memory_order_relaxed))
+      error_ = std::make_exception_ptr(Stopped{});
+    else if (!moved)
+      error_ = stuck();
   }
   if (!error_) return;
   for (int thread = 0; thread < threads_; ++thread) {

@@ -1,6 +1,7 @@
 // One fiber for every CUDA thread of a block, on one OS thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -21,13 +22,17 @@ struct Wait {
   [[nodiscard]] bool over() const { return counter == nullptr || *counter != seen; }
 };
 
+/// Somebody wants no more of a run.
+struct Stopped {};
+
 /// Runs fibers in turn. A warp runs until all its lanes wait, then the next one: lanes between two
 /// collective operations follow each other, so that few stacks are warm at a time.
 class Scheduler {
  public:
   static constexpr int warp_size = 32;
 
-  explicit Scheduler(int threads);
+  /// `run` throws Stopped when `stop` becomes true.
+  explicit Scheduler(int threads, const std::atomic<bool>* stop = nullptr);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -50,6 +55,7 @@ class Scheduler {
   bool run_warp(int first);
 
   int threads_;
+  const std::atomic<bool>* stop_;
   int current_ = -1;
   int left_ = 0;
   std::exception_ptr error_;

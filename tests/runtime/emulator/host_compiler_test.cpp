@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -81,6 +83,24 @@ TEST(HostCompiler, CompilesOnceHoweverManyAsk) {
       threads.emplace_back([&] { kernel = compile_for_host(source, {}); });
   }
   for (const auto& kernel : kernels) EXPECT_EQ(kernel, kernels[0]);
+}
+
+int mapped_kernels() {
+  std::ifstream maps("/proc/self/maps");
+  std::set<std::string> files;
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("/small-") != std::string::npos) files.insert(line.substr(line.find('/')));
+  return static_cast<int>(files.size());
+}
+
+TEST(HostCompiler, UnloadsWhatNobodyHolds) {
+  const auto held = compile_for_host(fresh_kernel("held"), {});
+  for (std::size_t i = 0; i < host_kernels_kept + 6; ++i)
+    compile_for_host(fresh_kernel(fmt::format("number {}", i)), {});
+  EXPECT_EQ(mapped_kernels(), static_cast<int>(host_kernels_kept) + 1);
+  EXPECT_NE(compile_for_host(fresh_kernel("held"), {}), held);  // forgotten, but still there
+  const auto last = fresh_kernel(fmt::format("number {}", host_kernels_kept + 5));
+  EXPECT_EQ(compile_for_host(last, {}), compile_for_host(last, {}));
 }
 
 TEST(HostCompiler, LeavesNothingBehind) {
