@@ -62,7 +62,8 @@ class AttentionKernel(Kernel):
         self._captured = bound_arrays(*spec.expressions)
         self._ranks = {t.name: t.rank for part in spec.expressions if part for t in part.tensors}
         self._given = self._apart(self._captured)
-        self._fitting = Fitting(spec, [name for name in self._captured if self._ranks[name]])
+        fitting = Fitting(spec, [name for name in self._captured if self._ranks[name]])
+        self._fitting = fitting if fitting else None
         self._checked = False
 
     @classmethod
@@ -152,12 +153,14 @@ class AttentionKernel(Kernel):
     ) -> AttentionKernel:
         """The same, once captured arrays are found to fit; known for shapes that were met."""
         shapes: tuple[Any, ...] = (q.shape, k.shape, sequences)
-        if self._fitting:
-            shapes = (*shapes, max_q_len, self._fitting.shapes(arrays))
+        fitting = self._fitting
+        if fitting is not None:
+            shapes = (*shapes, max_q_len, fitting.shapes(arrays))
         known = self._by_shapes.get(shapes)
         if known is not None:
             return known
-        self._fitting.check(q, k, arrays, sequences, max_q_len)
+        if fitting is not None:
+            fitting.check(q, k, arrays, sequences, max_q_len)
         kernel = self.variant(q, k, sequences)
         if len(self._by_shapes) >= _MOST_SHAPES:
             self._by_shapes.clear()
@@ -268,7 +271,7 @@ class AttentionKernel(Kernel):
             given = self._with(captured or {})
         arrays, numbers = given
         kernel = self
-        if self._variants is not None or self._fitting:
+        if self._variants is not None or self._fitting is not None:
             sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
             kernel = self._for_shapes(q, k, sequences, arrays, max_q_len)
         scalars: tuple[Any, ...] = (self._scale if scale is None else scale,)
