@@ -39,6 +39,10 @@ class Tensor(np.ndarray):
         return self.fill_(0)
 
 
+class Parameter(Tensor):
+    pass
+
+
 class Event:
     def __init__(self, enable_timing=False):
         self.at = 0.0
@@ -86,6 +90,10 @@ def module(capability=(8, 0), available=True, l2_bytes=1 << 20):
     )
     torch = types.ModuleType("torch")
     torch.cuda = cuda
+    torch.nn = types.SimpleNamespace(Parameter=Parameter)
+    torch._C = types.SimpleNamespace(
+        _len_torch_dispatch_stack=lambda: 0, _is_any_autocast_enabled=lambda: False
+    )
     torch.Tensor, torch.Generator = Tensor, Generator
     torch.bfloat16, torch.float16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
     torch.int8, torch.int16, torch.int32 = map(np.dtype, (np.int8, np.int16, np.int32))
