@@ -28,11 +28,21 @@ Json complaint_of(const Error& error) {
           {"file", c.where.file},    {"line", c.where.line}};
 }
 
+/// The author's lines, op by op: the text says what is computed and not where that was written.
+Json places_of(const Program& program) {
+  Json places = Json::array();
+  const ir::Function& f = program.function();
+  ir::for_each_op(f, f.body, [&](const ir::Op& op, ir::BlockId) {
+    places.push_back(Json::array({op.where.file, op.where.line}));
+  });
+  return places;
+}
+
 Json build_export(Exported (*build)(const Arguments&), const char* arguments, const char* target) {
   const Arguments given(arguments);
   const Exported exported = build(given);
   given.check_all_used();
-  Json json{{"program", exported.program.text()}};
+  Json json{{"program", exported.program.text()}, {"places", places_of(exported.program)}};
   if (target && exported.schedule) {
     json["schedule"] = Json::parse(to_json(exported.schedule(find_target(target))));
   }

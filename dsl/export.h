@@ -51,8 +51,8 @@ struct Exported {
 
 namespace detail {
 
-/// Receives the answer of an exported program: a JSON object, with "program" and perhaps
-/// "schedule", or with "error" and the parts of its complaint.
+/// Receives the answer of an exported program: a JSON object, with "program", the "places" [file,
+/// line] of its ops, and perhaps "schedule", or with "error" and the parts of its complaint.
 using ExportAnswer = void (*)(void* context, const char* json, std::size_t size);
 
 /// Builds and answers. `target` may be null: then no schedule is asked for.

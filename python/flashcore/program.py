@@ -124,7 +124,11 @@ class Library:
                     return Program(found["program"]).schedule_for(target)
                 return Schedule.from_json(json.dumps(found["schedule"]))
 
-            return Program(answer["program"], schedule_for)
+            program = Program(answer["program"], schedule_for)
+            # Errors of later name the author's line; a library built before says none.
+            places = [(file, line) for file, line in answer.get("places", ())]
+            program._core = _core.Program(answer["program"], places)
+            return program
 
         build.__name__ = name
         return build

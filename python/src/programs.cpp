@@ -19,11 +19,24 @@ std::vector<std::string> tiled_axes(const Program& program) {
   return names;
 }
 
+using Places = std::vector<std::pair<std::string, int>>;
+
+/// The program of a text whose ops were written elsewhere, at these places in their order.
+Program placed(const std::string& text, const Places& places) {
+  ir::Function f = Program::parse(text).function();
+  std::size_t at = 0;
+  ir::for_each_op(f, f.body, [&](ir::Op& op, ir::BlockId) {
+    if (at < places.size()) op.where = Location(places[at].first, places[at].second);
+    ++at;
+  });
+  return Program(std::move(f));
+}
+
 }  // namespace
 
 void bind_programs(py::module_& m) {
   py::class_<Program>(m, "Program")
-      .def(py::init([](const std::string& text) { return Program::parse(text); }), py::arg("text"))
+      .def(py::init(&placed), py::arg("text"), py::arg("places") = Places())
       .def_property_readonly("name", &Program::name)
       .def_property_readonly("text", &Program::text)
       .def(

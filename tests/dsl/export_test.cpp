@@ -45,6 +45,7 @@ TEST(Export, AnswersWithTheProgramAndTheScheduleOfTheTarget) {
   EXPECT_THAT(answer, HasSubstr("program double_rows\\n"));
   EXPECT_THAT(answer, HasSubstr("x: f32 [n, 32]"));
   EXPECT_THAT(answer, HasSubstr(R"("rows":90)"));
+  EXPECT_THAT(answer, HasSubstr("export_test.cpp\",21]"));  // the line of `load`
   EXPECT_THAT(call(R"({"width": 32})", nullptr), testing::Not(HasSubstr("schedule")));
 }
 

@@ -49,6 +49,16 @@ def test_errors_name_the_line_of_the_author(library):
     assert caught.value.line > 0
 
 
+def test_errors_after_the_export_name_the_line_of_the_author(library):
+    program = library.squared_relu_attention(head_dim=32)
+    tiles = {"rows": 64, "cols": 64}
+    with pytest.raises(fc.ScheduleError) as caught:
+        fc.jit(program, "sm_80", fc.Schedule(tiles=tiles, warps_m=8))
+    assert caught.value.file.endswith("my_kernels.cpp")
+    source = Path(__file__).parents[2] / "examples" / "cpp" / "my_kernels.cpp"
+    assert "dot(" in source.read_text().splitlines()[caught.value.line - 1]
+
+
 def test_unknown_programs_and_libraries(library, tmp_path):
     with pytest.raises(AttributeError, match="offers no program other"):
         library.other()
