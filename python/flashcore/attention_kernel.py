@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import numpy
 
-from . import _core, torch_seam, tuning_table
+from . import _core, arguments, torch_seam, tuning_table
 from .arrays import empty, on_cuda
 from .errors import CompileError, DeviceError, ScheduleError
 from .expression import bound_arrays
@@ -60,7 +60,9 @@ class AttentionKernel(Kernel):
         self._by_shapes: dict[tuple[Any, ...], AttentionKernel] = {}
         self._describe(schedule.to_json(), probe)
         self._captured = bound_arrays(*spec.expressions)
-        self._ranks = {t.name: t.rank for part in spec.expressions if part for t in part.tensors}
+        tensors = [tensor for part in spec.expressions if part for tensor in part.tensors]
+        self._ranks = {tensor.name: tensor.rank for tensor in tensors}
+        self._dtypes = {tensor.name: tensor.dtype for tensor in tensors}
         self._given = self._apart(self._captured)
         fitting = Fitting(spec, [name for name in self._captured if self._ranks[name]])
         self._fitting = fitting if fitting else None
@@ -339,7 +341,11 @@ class AttentionKernel(Kernel):
         if any(value is None for value in values.values()):
             return None
         arrays = (a for name, a in values.items() if self._ranks[name])
-        numbers = tuple(n for name, n in values.items() if not self._ranks[name])
+        numbers = tuple(
+            _captured_number(name, value, self._dtypes[name])
+            for name, value in values.items()
+            if not self._ranks[name]
+        )
         return tuple(a.reshape(1) if a.shape == () else a for a in arrays), numbers
 
     def _with(self, given: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -361,6 +367,13 @@ class AttentionKernel(Kernel):
 
 
 torch_seam.instead_of(AttentionKernel.__call__, torch_seam.kernel)
+
+
+def _captured_number(name: str, value: Any, dtype: str) -> int | float:
+    title = f"the captured number {name}"
+    if dtype == "i32":
+        return arguments.whole(title, value, "a whole number of 32 bits")
+    return arguments.number(title, value, "a number that an f32 holds")
 
 
 def _schedules(

@@ -257,6 +257,9 @@ class TestArguments:
             assert (out == expected).all()
         with pytest.raises(flashcore.DeviceError, match="it needs offset"):
             flashcore.jit(again)(q, k, v)
+        for wrong in (2.5, np.zeros(3), "3", 2**31, True):
+            with pytest.raises(flashcore.SpecError, match="the captured number offset = "):
+                flashcore.jit(again)(q, k, v, captured={"offset": wrong})
 
     def test_a_number_that_does_not_fit_any_more_is_refused(self):
         offset = 0
