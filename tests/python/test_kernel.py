@@ -69,7 +69,7 @@ def test_a_schedule_may_be_changed_in_part():
 
 
 def test_an_unknown_field_of_a_schedule_is_refused():
-    with pytest.raises(fc.ScheduleError, match="no such field: stage\n"):
+    with pytest.raises(fc.ScheduleError, match='the field "stage" of a schedule'):
         fc.jit(fc.AttentionSpec(head_dim=64), schedule={"stage": 1})
 
 
@@ -83,7 +83,7 @@ def test_a_spec_from_a_file(tmp_path, qkv):
     path = tmp_path / "spec.json"
     path.write_text(fc.AttentionSpec(head_dim=64, mask=fc.causal()).to_json())
     assert_close(fc.jit(path)(*qkv), None, *qkv, mask="causal(bottom_right)")
-    with pytest.raises(fc.SpecError, match="cannot read .*missing.json"):
+    with pytest.raises(fc.SpecError, match="the spec .*missing.json"):
         fc.jit(str(tmp_path / "missing.json"))
 
 
