@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 24> passes{{
+  static constexpr std::array<Pass, 25> passes{{
       {"apply_schedule", apply_schedule, "everything below asks for tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -19,6 +19,8 @@ std::span<const Pass> pipeline() {
        "behind bound_masks, for which its `where` would be one more mask"},
       {"lift_row_terms", lift_row_terms,
        "behind bound_masks, and behind simplify, which makes one multiply-add of a score"},
+      {"fuse_exponents", fuse_exponents,
+       "behind lift_row_terms, which changes what is subtracted; before anything is dealt out"},
       {"sum_by_products", sum_by_products, "before the sums it takes are dealt out to lanes"},
       {"defer_reductions", defer_reductions, "before layouts, which need to know who holds a sum"},
       {"separate_homes", separate_homes, "before layouts, which then meet at conversions only"},

@@ -6,7 +6,7 @@ namespace flashcore {
 
 namespace {
 
-/// What the loop over key columns carries for every query row, with scores in base-2 units.
+/// What the loop over key columns carries for every query row.
 struct State {
   Tile row_max, row_sum, out;
 };
@@ -24,7 +24,6 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tensor o = t.output("o", t.heads, t.q_len, spec.value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
 
-  // exp(x) is 2 to the x log2(e), so scores are kept in base-2 units throughout.
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
   t.place(spec, rows, cols);
   declare_captured(b, captured_tensors(spec));
@@ -38,10 +37,10 @@ Program attention_forward(const AttentionSpec& spec) {
     const Tile key = load(t.at(k, kv_head, cols, d)).named("key");
     const Tile value = load(t.at(v, kv_head, cols, dv)).named("value");
     const Tile scores =
-        scores_of(b, spec, t, dot(query, transpose(key)), scale, rows, cols, log2e).named("scores");
+        scores_of(b, spec, t, dot(query, transpose(key)), scale, rows, cols).named("scores");
     const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
-    const Tile decay = exp2(s.row_max - row_max).named("decay");
-    const Tile probs = exp2(scores - row_max).named("probs");
+    const Tile decay = exp(s.row_max - row_max).named("decay");
+    const Tile probs = exp(scores - row_max).named("probs");
     return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
@@ -51,8 +50,12 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tile empty = t.or_beyond(last.row_sum == 0.f, rows).named("empty");
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
   store(t.at(o, t.head, rows, dv), cast(last.out * inverse, spec.dtype));
-  if (spec.lse)
-    store(t.at(lse, rows), where(empty, -infinity, (last.row_max + log2(last.row_sum)) * ln2));
+  if (spec.lse) {
+    // An infinite score makes its row's weights NaN, and not what they sum up to.
+    const Tile finite = last.row_max + log(last.row_sum);
+    store(t.at(lse, rows),
+          where(empty, -infinity, where(last.row_max == infinity, infinity, finite)));
+  }
   return b.finish();
 }
 

@@ -120,13 +120,13 @@ Tile AttentionTensors::or_beyond(const Tile& condition, Axis rows) const {
 }
 
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit) {
+               const Tile& products, const Tile& scale, Axis rows, Axis cols) {
   const ScoreSite site = t.site(rows, cols);
-  Tile scores = products * (scale * unit).named("scale_log2");
+  Tile scores = products * scale;
   if (!spec.score.text.empty()) {
     // An expression need not depend on everything; the scores have one number a row and key.
     const Tile modified = apply(spec.score, (products * scale).named("scaled"), site);
-    scores = (builder.fill({rows, cols}, 0) + modified).named("modified") * unit;
+    scores = (builder.fill({rows, cols}, 0) + modified).named("modified");
   }
   Tile visible;
   if (!spec.mask.is_full()) visible = apply(spec.mask, site);
@@ -144,7 +144,7 @@ SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
   const Tile sink =
       apply(spec.sink,
             {index(t.batch), index(t.head), index(rows), {}, t.query_length(rows), length(cols)});
-  return {maximum(nothing, sink * log2e), builder.fill({rows}, 1)};
+  return {maximum(nothing, sink), builder.fill({rows}, 1)};
 }
 
 }  // namespace flashcore

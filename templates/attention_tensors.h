@@ -7,9 +7,6 @@
 
 namespace flashcore {
 
-inline constexpr double log2e = 1.4426950408889634;
-inline constexpr double ln2 = 0.6931471805599453;
-
 /// Lengths the spec leaves open are named B, H, Hk, Sq and Sk, those of packed tensors Tq and Tk.
 struct AttentionTensors {
   ProgramBuilder* builder = nullptr;
@@ -44,13 +41,13 @@ struct AttentionTensors {
   [[nodiscard]] Tile or_beyond(const Tile& condition, Axis rows) const;
 };
 
-/// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf
-/// where its mask hides a key.
+/// The scores over [rows, cols]: scaled, modified by the spec's score expression, -inf where its
+/// mask hides a key.
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit);
+               const Tile& products, const Tile& scale, Axis rows, Axis cols);
 
-/// The maximum, in base-2 units, and the sum that the softmax of every row starts from: that of the
-/// spec's sink, or of nothing.
+/// The maximum and the sum that the softmax of every row starts from: that of the spec's sink, or of
+/// nothing.
 struct SoftmaxStart {
   Tile row_max, row_sum;
 };

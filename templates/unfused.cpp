@@ -59,7 +59,7 @@ Program unfused_scores(const AttentionSpec& spec) {
   const Tile query = load(t.at(q, t.head, s.rows, d)).named("query");
   const Tile key = load(t.at(k, index(t.head) / spec.group(), s.cols, d)).named("key");
   const Tile products = dot(query, transpose(key)).named("product");
-  store(s.at(scores), scores_of(b, spec, t, products, scale, s.rows, s.cols, 1));
+  store(s.at(scores), scores_of(b, spec, t, products, scale, s.rows, s.cols));
   return b.finish();
 }
 
@@ -77,15 +77,15 @@ Program unfused_softmax(const AttentionSpec& spec) {
   const SoftmaxStart softmax = start_softmax(b, spec, s.t, s.rows, s.cols);
   const State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum")};
   const State last = b.loop(s.cols, start, [&](const State& state) {
-    const Tile x = (load(s.at(scores)) * log2e).named("x");
+    const Tile x = load(s.at(scores)).named("x");
     const Tile row_max = maximum(state.row_max, reduce_max(x, s.cols)).named("new_max");
-    return State{row_max, state.row_sum * exp2(state.row_max - row_max) +
-                              reduce_sum(exp2(x - row_max), s.cols)};
+    return State{row_max, state.row_sum * exp(state.row_max - row_max) +
+                              reduce_sum(exp(x - row_max), s.cols)};
   });
   const Tile inverse = where(last.row_sum == 0.f, 0.f, 1.f / last.row_sum).named("inverse");
   b.loop(s.cols, [&] {
-    const Tile x = (load(s.at(scores)) * log2e).named("x");
-    store(s.at(probs), cast(exp2(x - last.row_max) * inverse, spec.dtype));
+    const Tile x = load(s.at(scores)).named("x");
+    store(s.at(probs), cast(exp(x - last.row_max) * inverse, spec.dtype));
   });
   return b.finish();
 }

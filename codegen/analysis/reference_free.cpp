@@ -109,7 +109,11 @@ class Analysis {
         // E is above zero, and so turns no sign.
         const bool left = scaled(operand(0)) && is(op.operands[1], 0),
                    right = scaled(operand(1)) && is(op.operands[0], 0);
-        return left || right ? Known(Change{}) : std::nullopt;
+        // What was subtracted is finite whatever it is.
+        const auto infinite = [&](ValueId v) { return is(v, INFINITY) || is(v, -INFINITY); };
+        const bool beyond =
+            (operand(0) && infinite(op.operands[1])) || (operand(1) && infinite(op.operands[0]));
+        return left || right || beyond ? Known(Change{}) : std::nullopt;
       }
       case OpCode::where:
         return choice(op);
