@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "dsl/handles.h"
 #include "dsl/ir/verify.h"
 
 namespace flashcore {
@@ -78,8 +79,12 @@ Tile ProgramBuilder::scalar(std::string name, DType dtype, bool positive, const 
 }
 
 void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const At& at) {
+  require_own(this, axis.owner, "axis", at);
   const auto bound = [&](const Operand& operand) {
-    if (operand.is_tile()) return operand.tile.id();
+    if (operand.is_tile() || operand.empty) {
+      require_own(this, operand.tile.owner(), "tile", operand.where);
+      return operand.tile.id();
+    }
     return ops_.at(at).constant(operand.number, DType::i32);
   };
   const ir::ValueId first = bound(begin), last = bound(end);
@@ -89,6 +94,8 @@ void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const At& at) 
 
 void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const Tile& longest,
                            const At& at) {
+  require_own(this, longest.owner(), "tile", at);
+  require_own(this, axis.owner, "axis", at);
   const ir::Op* made_by = function_.definition(longest.id());
   if (!made_by || made_by->code != ir::OpCode::parameter || longest.dtype() != DType::i32)
     throw SpecError({fmt::format("the longest part of {}", function_[axis.id].name),
@@ -104,12 +111,17 @@ Tile ProgramBuilder::constant(double value, DType dtype, const At& at) {
 
 Tile ProgramBuilder::fill(const std::vector<Axis>& axes, double value, DType dtype, const At& at) {
   std::vector<ir::AxisId> ids;
-  for (const Axis& axis : axes) ids.push_back(axis.id);
+  for (const Axis& axis : axes) {
+    require_own(this, axis.owner, "axis", at);
+    ids.push_back(axis.id);
+  }
   return {this, ops_.at(at).constant(value, dtype, std::move(ids))};
 }
 
 std::vector<Tile> ProgramBuilder::run_loop(Axis axis, std::vector<Tile> initial, const At& at,
                                            const Run& body) {
+  require_own(this, axis.owner, "axis", at);
+  for (const Tile& tile : initial) require_own(this, tile.owner(), "tile", at);
   if (function_[axis.id].kind != ir::AxisKind::tiles)
     throw SpecError({fmt::format("a loop over {}", function_[axis.id].name),
                      fmt::format("its kind is {}", name_of(function_[axis.id].kind)),
@@ -125,6 +137,7 @@ std::vector<Tile> ProgramBuilder::run_loop(Axis axis, std::vector<Tile> initial,
   ops_.set_block(region);
   const std::vector<Tile> next = body(arguments);
   ir::Op yield{.code = ir::OpCode::yield};
+  for (const Tile& tile : next) require_own(this, tile.owner(), "tile", at);
   for (const Tile& tile : next) yield.operands.push_back(tile.id());
   ops_.at(at).append(std::move(yield), {});
   ops_.set_block(outer);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "dsl/handles.h"
 #include "dsl/program_builder.h"
 
 namespace flashcore {
@@ -46,17 +47,22 @@ Tile binary(OpCode code, const Operand& a, const Operand& b) {
 
 Tile reduction(OpCode code, const Operand& a, Axis axis) {
   ProgramBuilder& owner = owner_of({&a});
+  require_own(&owner, axis.owner, "axis", a.where);
   return {&owner, owner.ops().at(a.where).reduce(code, a.tile.id(), axis.id)};
 }
 
 }  // namespace
 
 Tile Tile::named(std::string_view name) const {
+  require_own(owner_, owner_, "tile", {});
   owner_->function()[id_].name = name;
   return *this;
 }
 
-DType Tile::dtype() const { return owner_->function()[id_].type.dtype; }
+DType Tile::dtype() const {
+  require_own(owner_, owner_, "tile", {});
+  return owner_->function()[id_].type.dtype;
+}
 
 Tile operator-(Operand a) { return unary(OpCode::neg, a); }
 Tile operator!(Operand a) { return unary(OpCode::logical_not, a); }
@@ -128,17 +134,25 @@ Tile dot(Operand a, Operand b) {
 }
 
 Tile index(Axis axis, const std::source_location& at) {
+  require_own(axis.owner, axis.owner, "axis", at);
   return {axis.owner, axis.owner->ops().at(at).index(axis.id)};
 }
 
 Tile length(Axis axis, const std::source_location& at) {
+  require_own(axis.owner, axis.owner, "axis", at);
   return {axis.owner, axis.owner->ops().at(at).extent(axis.id)};
 }
 
 Access Tensor::access(const std::vector<Index>& indices) const {
+  const Location where = indices.empty() ? Location{} : indices[0].where;
+  require_own(owner_, owner_, "tensor", where);
+  for (const Index& index : indices) {
+    const bool axis = index.axis.owner != nullptr;
+    require_own(owner_, axis ? index.axis.owner : index.scalar.owner(), axis ? "axis" : "tile",
+                index.where);
+  }
   ir::Function& f = owner_->function();
   const ir::Tensor& tensor = f[id_];
-  const Location where = indices.empty() ? Location{} : indices[0].where;
   if (indices.size() != tensor.dims.size())
     throw SpecError({fmt::format("{} with {} indices", tensor.name, indices.size()),
                      fmt::format("it has {} dimensions", tensor.dims.size()),
@@ -166,12 +180,14 @@ Access Tensor::access(const std::vector<Index>& indices) const {
 }
 
 Tile gather(const Tensor& tensor, const std::vector<Operand>& indices) {
+  Location where;
+  if (!indices.empty()) where = indices[0].where;
+  require_own(tensor.owner(), tensor.owner(), "tensor", where);
   ProgramBuilder& owner = *tensor.owner();
   std::vector<ir::ValueId> ids;
-  Location where;
   for (const Operand& index : indices) {
     if (index.empty) owner_of({&index});  // refuses it
-    if (ids.empty()) where = index.where;
+    if (index.is_tile()) require_own(&owner, index.tile.owner(), "tile", index.where);
     ids.push_back(value_of(owner, index, DType::i32));
   }
   return {&owner, owner.ops().at(where).gather(tensor.id(), std::move(ids))};
@@ -188,6 +204,7 @@ void store(const Access& access, Operand tile) {
   if (!tile.is_tile())
     throw SpecError({fmt::format("store of a number to {}", tensor.name), "a store takes a tile",
                      "fill({axes}, value) makes one", tile.where});
+  require_own(access.owner, tile.tile.owner(), "tile", tile.where);
   std::vector<ir::AxisId> axes;
   for (const ir::Coordinate& c : access.coordinates)
     if (c.axis) axes.push_back(c.axis);

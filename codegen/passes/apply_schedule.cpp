@@ -1,3 +1,4 @@
+#include "codegen/analysis/loop_order.h"
 #include "codegen/analysis/warp_shares.h"
 #include "codegen/passes/passes.h"
 #include "codegen/schedule_checks.h"
@@ -48,7 +49,7 @@ void apply_schedule(ir::Function& f, const PassContext& context) {
     }
   }
   for (ir::Op& op : f.ops)
-    if (op.code == ir::OpCode::loop) op.descending = schedule.descending;
+    if (op.code == ir::OpCode::loop) op.descending = schedule.descending && !order_matters(f, op);
 }
 
 }  // namespace flashcore

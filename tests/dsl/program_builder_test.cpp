@@ -42,6 +42,35 @@ TEST_F(ProgramBuilderTest, Names) {
             "  try: choose another name");
 }
 
+TEST_F(ProgramBuilderTest, HandlesOfAnotherProgram) {
+  ProgramBuilder other("other");
+  const Axis axis = other.tiles("cols", n_), whole = other.whole("d", 32);
+  const Tensor tensor = other.input("x", DType::f32, {n_, 32});
+  const Tile tile = other.fill({axis, whole}, 0), mine = load(x_(rows_, d_));
+  const std::string ends =
+      " of another program\n"
+      "  why: axes, tensors and tiles belong to the builder that made them\n"
+      "  try: declare it in this program";
+  for (const std::function<void()>& use : std::initializer_list<std::function<void()>>{
+           [&] { reduce_max(mine, whole); },
+           [&] {
+             b_.fill({rows_, whole}, 0);
+           },
+           [&] { x_(rows_, whole); }, [&] { b_.place(axis, 0, 1); }, [&] { b_.loop(axis, [] {}); }})
+    EXPECT_EQ(refused(use), "the axis" + ends);
+  for (const std::function<void()>& use : std::initializer_list<std::function<void()>>{
+           [&] { x_(rows_, other.constant(1, DType::i32)); }, [&] { store(y_(rows_, d_), tile); },
+           [&] { b_.place(cols_, 0, other.constant(1, DType::i32)); },
+           [&] { b_.loop(cols_, tile, [](const Tile& t) { return t; }); },
+           [&] { b_.loop(cols_, mine, [&](const Tile&) { return tile; }); },
+           [&] { gather(b_.gathered_input("g", DType::f32, {n_}), {index(axis)}); }})
+    EXPECT_EQ(refused(use), "the tile" + ends);
+  EXPECT_EQ(refused([&] { index(Axis{}); }),
+            "an empty axis\n"
+            "  why: no builder has made it\n"
+            "  try: declare it with the functions of the builder, or compute it first");
+}
+
 TEST_F(ProgramBuilderTest, RaggedAxes) {
   EXPECT_EQ(refused([&] { b_.place(rows_, 0, 1, b_.constant(5, DType::i32)); }),
             "the longest part of rows\n"

@@ -1,0 +1,35 @@
+#include "codegen/analysis/loop_order.h"
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/analysis/rescaled_sums.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+bool order_matters(const Function& f, const Op& loop) {
+  if (std::ranges::any_of(carried_values(f, loop), [](const auto& value) { return !value; }))
+    return true;
+  const std::vector<ValueId>& arguments = f[loop.body].arguments;
+  std::set<ValueId> depends(arguments.begin() + 1, arguments.end());
+  bool matters = false;
+  for_each_op(f, loop.body, [&](const Op& op, BlockId) {
+    bool reads = false;
+    for_each_use(op, [&](const ValueId& v) { reads = reads || depends.contains(v); });
+    if (reads) depends.insert(op.results.begin(), op.results.end());
+    if (op.body) {
+      const auto& inner = f[op.body].arguments;
+      if (reads) depends.insert(inner.begin(), inner.end());
+    }
+    // Probes show what a round has, in whatever order.
+    if (op.code != OpCode::store || f[op.tensor].unwritten) return;
+    const bool own = std::ranges::any_of(
+        op.coordinates, [&](const Coordinate& at) { return at.axis == loop.axis; });
+    matters = matters || reads || !own;
+  });
+  return matters;
+}
+
+}  // namespace flashcore

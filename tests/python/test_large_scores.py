@@ -1,0 +1,114 @@
+"""Scores of any finite size, and infinite ones: softmax depends on differences alone."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import flashcore as fc
+from reference import attention
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+SHAPE = (1, 2, 70, 64)
+
+# One of each family: products, copies, where the softmax happens, how a row is shared out.
+FAMILIES = {
+    "wmma, softmax in shared memory": ("sm_70", None),
+    "mma": ("sm_80", None),
+    "wgmma": ("sm_90a", None),
+    "two warps along the keys": ("sm_80", {"tiles": {"rows": 32, "cols": 64}, "warps_n": 2}),
+    "strips": ("sm_90a", {"tiles": {"rows": 128, "cols": 64}, "instruction": "wgmma",
+                          "copy": "tma", "warps_m": 8, "stages": 2, "softmax_columns": 16}),
+    "blocks that share keys": ("sm_90a", {"tiles": {"rows": 64, "cols": 32}, "instruction": "wgmma",
+                                          "copy": "tma", "stages": 2, "loop_blocks": 2}),
+}  # fmt: skip
+
+
+def arrays(dtype, size, seed=0):
+    rng = np.random.default_rng(seed)
+    q, k = ((rng.standard_normal(SHAPE) * size).astype(dtype) for _ in range(2))
+    return q, k, rng.standard_normal(SHAPE).astype(dtype)
+
+
+def run(family, q, k, v, **spec):
+    target, schedule = FAMILIES[family]
+    dtype = "f16" if q.dtype == np.float16 else "bf16"
+    kernel = fc.jit(
+        fc.AttentionSpec(head_dim=64, dtype=dtype, **spec), target=target, schedule=schedule
+    )
+    return kernel(q, k, v, with_lse=True) if spec.get("lse") else kernel(q, k, v)
+
+
+def dtype_of(family):
+    return np.dtype(np.float16) if FAMILIES[family][0] == "sm_70" else BF16
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("size", [1, 30, 300, 6e4, 1e15])
+def test_differences_decide(family, size):
+    dtype = dtype_of(family)
+    if dtype == np.float16 and size > 6e4:
+        pytest.skip("not finite in f16")
+    q, k, v = arrays(dtype, min(size, 1e4) if dtype == np.float16 else size)
+    expected, _ = attention(q, k, v, mask="causal(bottom_right)")
+    out = run(family, q, k, v, mask=fc.causal())
+    assert np.abs(out.astype(np.float64) - expected).max() < 0.02
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("value", [133120.0, -3e17])
+def test_equal_scores_share_their_row(family, value):
+    """torch's own regression test: a row of equal scores is the mean of the values."""
+    dtype = dtype_of(family)
+    value = 6e4 if dtype == np.float16 else value
+    q, k = (np.full(SHAPE, x, dtype) for x in (abs(value), value))
+    v = arrays(dtype, 1)[2]
+    out = run(family, q, k, v).astype(np.float64)
+    assert np.abs(out - v.astype(np.float64).mean(2, keepdims=True)).max() < 0.01
+
+
+@pytest.mark.parametrize("dtype", [np.float32, BF16])
+def test_a_row_hidden_by_the_least_number_sees_all_alike(dtype):
+    q, k, v = arrays(BF16, 1)
+    mask = np.zeros((70, 70), dtype)
+    mask[3] = ml_dtypes.finfo(dtype).min
+    mask[5, 7:] = ml_dtypes.finfo(dtype).min
+    out = fc.sdpa(q, k, v, attn_mask=mask).astype(np.float64)
+    added = mask.astype(np.float64)
+
+    def score(s, b, h, i, j):
+        return np.float32(s) + np.float32(added[i, j])
+
+    expected, _ = attention(q, k, v, score=score)
+    assert np.abs(out - expected).max() < 0.02
+    assert np.abs(out[:, :, 3] - v.astype(np.float64).mean(2)).max() < 0.01
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_score_of_any_size(family):
+    q, k, v = arrays(dtype_of(family), 1)
+    expected, _ = attention(
+        q, k, v, score=lambda s, b, h, i, j: s + 1e9 * (j == 5) - 1e20 * (j > 40)
+    )
+    out = run(
+        family,
+        q,
+        k,
+        v,
+        score=lambda s, b, h, i, j: s + fc.where(j == 5, 1e9, fc.where(j > 40, -1e20, 0.0)),
+    )
+    assert np.abs(out.astype(np.float64) - expected).max() < 0.02
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_an_infinite_score_makes_its_lse_infinite(target):
+    q, k, v = arrays(BF16, 1)
+    spec = fc.AttentionSpec(
+        head_dim=64,
+        lse=True,
+        score=lambda s, b, h, i, j: fc.where((i == 2) & (j == 3), float("inf"), s),
+    )
+    out, lse = fc.jit(spec, target=target)(q, k, v)[:2]
+    assert np.isnan(out[:, :, 2].astype(np.float32)).all()
+    assert (lse[:, :, 2] == np.inf).all()
+    rest = np.delete(lse, 2, axis=2)
+    assert np.isfinite(rest).all()
