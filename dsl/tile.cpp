@@ -149,7 +149,7 @@ Access Tensor::access(const std::vector<Index>& indices) const {
   for (const Index& index : indices) {
     const bool axis = index.axis.owner != nullptr;
     require_own(owner_, axis ? index.axis.owner : index.scalar.owner(), axis ? "axis" : "tile",
-                index.where);
+                where);
   }
   ir::Function& f = owner_->function();
   const ir::Tensor& tensor = f[id_];

@@ -62,33 +62,39 @@ class ExponentFusion {
     return std::nullopt;
   }
 
-  /// Whether the bounds of the scores keep exponents small: what is subtracted is one of them.
-  [[nodiscard]] bool stays_small(const Exponent& e) const {
+  /// The lower bound of scores whose exponents are small: what is subtracted from them is one of
+  /// them, or so much more that nothing is left.
+  [[nodiscard]] std::optional<double> least_of_small(const Exponent& e) const {
     const double* scale = constant_of(f_, e.scale);
     const Bounds bounds = ValueBounds(f_).of(e.scores);
-    return scale && bounds.finite() &&
-           std::max(std::abs(bounds.low), std::abs(bounds.high)) * std::abs(*scale) <
-               large_exponent;
+    if (!scale || !bounds.finite()) return std::nullopt;
+    const double most = std::max(std::abs(bounds.low), std::abs(bounds.high));
+    return most * std::abs(*scale) < large_exponent ? std::optional(bounds.low) : std::nullopt;
   }
 
   void fuse(BlockId block, OpId exponential, const Exponent& e) {
+    const std::optional<double> least = least_of_small(e);
     ValueId exponent;
-    insert_before(
-        f_, block, position_of(f_, block, exponential), f_[exponential].where, [&](Builder& b) {
-          const ValueId product = b.mul(e.row, e.scale);
-          ValueId scores = e.scores, added = b.elementwise(OpCode::neg, {product});
-          if (!stays_small(e)) {
-            const ValueId limit = b.constant(large_exponent, DType::f32);
-            const ValueId large =
-                b.elementwise(OpCode::ge, {b.elementwise(OpCode::abs, {product}), limit});
-            f_[large].name = "large";
-            const ValueId zero = b.constant(0, DType::f32), centred = b.sub(scores, e.row);
-            scores = b.elementwise(OpCode::where, {large, centred, scores});
-            added = b.elementwise(OpCode::where, {large, zero, added});
-            for (ValueId value : {centred, scores, added}) f_.definition(value)->lazy = true;
-          }
-          exponent = b.elementwise(OpCode::fma, {scores, e.scale, added});
-        });
+    insert_before(f_, block, position_of(f_, block, exponential), f_[exponential].where,
+                  [&](Builder& b) {
+                    ValueId row = e.row;
+                    if (least && !constant_of(f_, row))
+                      row = b.elementwise(OpCode::max, {row, b.constant(*least, DType::f32)});
+                    const ValueId product = b.mul(row, e.scale);
+                    ValueId scores = e.scores, added = b.elementwise(OpCode::neg, {product});
+                    if (!least) {
+                      const ValueId limit = b.constant(large_exponent, DType::f32);
+                      const ValueId large =
+                          b.elementwise(OpCode::ge, {b.elementwise(OpCode::abs, {product}), limit});
+                      f_[large].name = "large";
+                      const ValueId zero = b.constant(0, DType::f32), centred = b.sub(scores, row);
+                      scores = b.elementwise(OpCode::where, {large, centred, scores});
+                      added = b.elementwise(OpCode::where, {large, zero, added});
+                      for (ValueId value : {centred, scores, added})
+                        f_.definition(value)->lazy = true;
+                    }
+                    exponent = b.elementwise(OpCode::fma, {scores, e.scale, added});
+                  });
     f_[exponential].operands[0] = exponent;
   }
 

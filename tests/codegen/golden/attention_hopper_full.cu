@@ -97,10 +97,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
     if (warp / 4 == 2) fc::signal(5, 256);
-    const float scale_log2 = p.scale * 1.442695f;
-    const int t1 = p.Sk + -1;
-    const int cols_end_2 = fc::max(0, fc::min(((t1 >> 7) + 1), ((p.Sk + 127) / 128)));
-    const int cols_full_end = fc::max(0, fc::min((((t1 + -127) >> 7) + 1), cols_end_2));
+    const float t1 = p.scale * 1.442695f;
+    const int t2 = p.Sk + -1;
+    const int cols_end_2 = fc::max(0, fc::min(((t2 >> 7) + 1), ((p.Sk + 127) / 128)));
+    const int cols_full_end = fc::max(0, fc::min((((t2 + -127) >> 7) + 1), cols_end_2));
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
 
@@ -133,74 +133,93 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_phase_2 ^= 1;
       }
       if (cols_tile_2 >= cols_full_end) {
-        bool t2[16][2];
-        // t2 = lt(index(cols), extent(cols))
+        bool t3[16][2];
+        // t3 = lt(index(cols), extent(cols))
         #pragma unroll
         for (int i = 0; i < 16; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t2[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
-        // scores = where(t2, scores, -inf)
+            t3[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
+        // scores = where(t3, scores, -inf)
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores[0][j][e] = t2[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+            scores[0][j][e] = t3[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
       }
       // reduce_max = reduce_max(scores, cols)
-      float t3[1][2];
-      float t3_parts[1][2][2];
+      float t4[1][2];
+      float t4_parts[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t3_parts[0][e][c] = -fc::infinity();
+          t4_parts[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t3_parts[0][(e / 2)][j % 2] = fc::max(t3_parts[0][(e / 2)][j % 2], scores[0][j][e]);
+          t4_parts[0][(e / 2)][j % 2] = fc::max(t4_parts[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t3[0][e] = fc::max(t3_parts[0][e][0], t3_parts[0][e][1]);
-        t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 1));
-        t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 2));
+        t4[0][e] = fc::max(t4_parts[0][e][0], t4_parts[0][e][1]);
+        t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 1));
+        t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
       }
-      float new_max[1][2];
-      // new_max = max(row_max, mul(t3, scale_log2))
+      // new_max = max(row_max, t4)
       float decay[1][2];
-      // decay = exp2(sub(row_max, new_max))
-      float t4[1][2];
-      // t4 = neg(new_max)
+      // decay = exp2(mul(sub(row_max, new_max), t1))
+      float t5[1][2];
+      // t5 = neg(mul(new_max, t1))
+      bool large[1][2];
+      // large = ge(abs(mul(new_max, t1)), 4096)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t5 = t3[0][e] * scale_log2;
-        new_max[0][e] = fc::max(row_max[0][e], t5);
-        const float t6 = row_max[0][e] - new_max[0][e];
-        decay[0][e] = fc::exp2(t6);
-        t4[0][e] = -new_max[0][e];
+        t4[0][e] = fc::max(row_max[0][e], t4[0][e]);
+        const float t6 = row_max[0][e] - t4[0][e];
+        const float t7 = t6 * t1;
+        decay[0][e] = fc::exp2(t7);
+        const float t8 = t4[0][e] * t1;
+        t5[0][e] = -t8;
+        const float t9 = t8 < 0 ? -t8 : t8;
+        large[0][e] = t9 >= 4096.f;
+      }
+      if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
+        // scores = where(large, sub(scores, new_max), scores)
+        #pragma unroll
+        for (int j = 0; j < 16; ++j) {
+          #pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const float t10 = scores[0][j][e] - t4[0][(e / 2)];
+            scores[0][j][e] = large[0][(e / 2)] ? t10 : scores[0][j][e];
+          }
+        }
+        // t5 = where(large, 0, t5)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t5[0][e] = large[0][e] ? 0.f : t5[0][e];
       }
       float probs[1][16][4];
-      // probs = exp2(fma(scores, scale_log2, t4))
+      // probs = exp2(fma(scores, t1, t5))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t7 = fc::fma(scores[0][j][e], scale_log2, t4[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t7);
+          const float t11 = fc::fma(scores[0][j][e], t1, t5[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t11);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t8[1][2] = {};
+      float t12[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t8[0][(e / 2)] = t8[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t8)
+          t12[0][(e / 2)] = t12[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t12)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t8[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t12[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][8][4];
       #pragma unroll
@@ -255,74 +274,93 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-          bool t9[16][2];
-          // t9 = lt(index(cols), extent(cols))
+          bool t13[16][2];
+          // t13 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 16; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t9[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-          // scores = where(t9, scores, -inf)
+              t13[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
+          // scores = where(t13, scores, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              scores_2[0][j][e] = t9[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+              scores_2[0][j][e] = t13[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
         }
         // reduce_max = reduce_max(scores, cols)
-        float t10[1][2];
-        float t10_parts[1][2][2];
+        float t14[1][2];
+        float t14_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t10_parts[0][e][c] = -fc::infinity();
+            t14_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t10_parts[0][(e / 2)][j % 2] = fc::max(t10_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t14_parts[0][(e / 2)][j % 2] = fc::max(t14_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t10[0][e] = fc::max(t10_parts[0][e][0], t10_parts[0][e][1]);
-          t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 1));
-          t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 2));
+          t14[0][e] = fc::max(t14_parts[0][e][0], t14_parts[0][e][1]);
+          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 1));
+          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 2));
         }
-        float new_max_2[1][2];
-        // new_max = max(new_max, mul(t10, scale_log2))
+        // new_max = max(new_max, t14)
         float decay_2[1][2];
-        // decay = exp2(sub(new_max, new_max))
-        float t11[1][2];
-        // t11 = neg(new_max)
+        // decay = exp2(mul(sub(new_max, new_max), t1))
+        float t15[1][2];
+        // t15 = neg(mul(new_max, t1))
+        bool large_2[1][2];
+        // large = ge(abs(mul(new_max, t1)), 4096)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t12 = t10[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t12);
-          const float t13 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t13);
-          t11[0][e] = -new_max_2[0][e];
+          t14[0][e] = fc::max(t4[0][e], t14[0][e]);
+          const float t16 = t4[0][e] - t14[0][e];
+          const float t17 = t16 * t1;
+          decay_2[0][e] = fc::exp2(t17);
+          const float t18 = t14[0][e] * t1;
+          t15[0][e] = -t18;
+          const float t19 = t18 < 0 ? -t18 : t18;
+          large_2[0][e] = t19 >= 4096.f;
+        }
+        if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1])) {
+          // scores_2 = where(large, sub(scores, new_max), scores)
+          #pragma unroll
+          for (int j = 0; j < 16; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const float t20 = scores_2[0][j][e] - t14[0][(e / 2)];
+              scores_2[0][j][e] = large_2[0][(e / 2)] ? t20 : scores_2[0][j][e];
+            }
+          }
+          // t15 = where(large, 0, t15)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t15[0][e] = large_2[0][e] ? 0.f : t15[0][e];
         }
         float probs_2[1][16][4];
-        // probs = exp2(fma(scores, scale_log2, t11))
+        // probs = exp2(fma(scores_2, t1, t15))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t14 = fc::fma(scores_2[0][j][e], scale_log2, t11[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t14);
+            const float t21 = fc::fma(scores_2[0][j][e], t1, t15[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t21);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t15[1][2] = {};
+        float t22[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t15[0][(e / 2)] = t15[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(argument, decay, t15)
+            t22[0][(e / 2)] = t22[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(argument, decay, t22)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t15[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t22[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           fc::settle(row_sum[0][e]);
@@ -344,7 +382,7 @@ attention_forward(const __grid_constant__ Parameters p) {
                   fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          new_max[0][e] = new_max_2[0][e];
+          t4[0][e] = t14[0][e];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           decay[0][e] = decay_2[0][e];
@@ -376,7 +414,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[0][e] = new_max[0][e];
+        row_max[0][e] = t4[0][e];
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -384,29 +422,32 @@ attention_forward(const __grid_constant__ Parameters p) {
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
     }
+    float t23[1][2];
+    // t23 = mul(row_max, scale)
     bool empty[1][2];
     // empty = eq(row_sum, 0)
     float inverse[1][2];
     // inverse = where(empty, 0, div(1, row_sum))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
+      t23[0][e] = row_max[0][e] * p.scale;
       empty[0][e] = row_sum[0][e] == 0.f;
-      const float t16 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty[0][e] ? 0.f : t16;
+      const float t24 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty[0][e] ? 0.f : t24;
     }
-    float t17[1][8][4];
-    // t17 = cast(mul(out, inverse))
+    float t25[1][8][4];
+    // t25 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t18 = out[0][j][e] * inverse[0][(e / 2)];
-        t17[0][j][e] = t18;
+        const float t26 = out[0][j][e] * inverse[0][(e / 2)];
+        t25[0][j][e] = t26;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t17 in shared memory
+    // t25 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -415,7 +456,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<192, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t17[i][j][2 * r], t17[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t25[i][j][2 * r], t25[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
@@ -427,22 +468,24 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    float t19[1][2];
-    // t19 = where(empty, -inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453))
+    float t27[1][2];
+    // t27 = where(empty, -inf, where(eq(t23, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t20 = fc::log2(row_sum[0][e]);
-      const float t21 = row_max[0][e] + t20;
-      const float t22 = t21 * 0.6931472f;
-      t19[0][e] = empty[0][e] ? -fc::infinity() : t22;
+      const float t28 = fc::log2(row_sum[0][e]);
+      const float t29 = t28 * 0.6931472f;
+      const float t30 = fc::fma(row_max[0][e], p.scale, t29);
+      const bool t31 = t23[0][e] == fc::infinity();
+      const float t32 = t31 ? fc::infinity() : t30;
+      t27[0][e] = empty[0][e] ? -fc::infinity() : t32;
     }
     float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-    // store lse = t19
+    // store lse = t27
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t19[0][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t27[0][e]);
         }
     }
     if (warp / 4 == 0) fc::meet(5, 256);

@@ -183,7 +183,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
     for (int head_2 = head_begin; head_2 < head_end; ++head_2) {
-      const float scale_log2 = p.scale * 1.442695f;
+      const float t15 = p.scale * 1.442695f;
       fc::await_phase(query_full, query_phase_2);
       const fc::u32 query = shared + 2048;
 
@@ -209,19 +209,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         const bool masked = fc::tile_is_masked<512>(shared, cols_tile_5);
-        int t15[1][2];
-        int t16[8][2];
+        int t16[1][2];
+        int t17[8][2];
         if (masked) {
-          // t15 = gather(index(rows))
+          // t16 = gather(index(rows))
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t15[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-          // t16 = gather(index(cols))
+            t16[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+          // t17 = gather(index(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t16[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
+              t17[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
         }
         fc::await_products<0>();
         fc::pin(scores);
@@ -231,74 +231,93 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (masked) {
-          bool t17[8][2];
-          // t17 = lt(index(cols), extent(cols))
+          bool t18[8][2];
+          // t18 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t17[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
-          // scores = where(logical_and(eq(t15, t16), t17), scores, -inf)
+              t18[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
+          // scores = where(logical_and(eq(t16, t17), t18), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t18 = t15[0][(e / 2)] == t16[j][(e % 2)];
-              const bool t19 = t18 && t17[j][(e % 2)];
-              scores[0][j][e] = t19 ? scores[0][j][e] : -fc::infinity();
+              const bool t19 = t16[0][(e / 2)] == t17[j][(e % 2)];
+              const bool t20 = t19 && t18[j][(e % 2)];
+              scores[0][j][e] = t20 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t20[1][2];
+        float t21[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t20[0][e] = -fc::infinity();
+          t21[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t20[0][(e / 2)] = fc::max(t20[0][(e / 2)], scores[0][j][e]);
+            t21[0][(e / 2)] = fc::max(t21[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 1));
-          t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 2));
+          t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 1));
+          t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 2));
         }
-        float new_max[1][2];
-        // new_max = max(row_max, mul(t20, scale_log2))
+        // new_max = max(row_max, t21)
         float decay[1][2];
-        // decay = exp2(sub(row_max, new_max))
-        float t21[1][2];
-        // t21 = neg(new_max)
+        // decay = exp2(mul(sub(row_max, new_max), t15))
+        float t22[1][2];
+        // t22 = neg(mul(new_max, t15))
+        bool large[1][2];
+        // large = ge(abs(mul(new_max, t15)), 4096)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t22 = t20[0][e] * scale_log2;
-          new_max[0][e] = fc::max(row_max[0][e], t22);
-          const float t23 = row_max[0][e] - new_max[0][e];
-          decay[0][e] = fc::exp2(t23);
-          t21[0][e] = -new_max[0][e];
+          t21[0][e] = fc::max(row_max[0][e], t21[0][e]);
+          const float t23 = row_max[0][e] - t21[0][e];
+          const float t24 = t23 * t15;
+          decay[0][e] = fc::exp2(t24);
+          const float t25 = t21[0][e] * t15;
+          t22[0][e] = -t25;
+          const float t26 = t25 < 0 ? -t25 : t25;
+          large[0][e] = t26 >= 4096.f;
+        }
+        if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
+          // scores = where(large, sub(scores, new_max), scores)
+          #pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const float t27 = scores[0][j][e] - t21[0][(e / 2)];
+              scores[0][j][e] = large[0][(e / 2)] ? t27 : scores[0][j][e];
+            }
+          }
+          // t22 = where(large, 0, t22)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t22[0][e] = large[0][e] ? 0.f : t22[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t21))
+        // probs = exp2(fma(scores, t15, t22))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t24 = fc::fma(scores[0][j][e], scale_log2, t21[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t24);
+            const float t28 = fc::fma(scores[0][j][e], t15, t22[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t28);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t25[1][2] = {};
+        float t29[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t25[0][(e / 2)] = t25[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t25)
+            t29[0][(e / 2)] = t29[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t29)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t25[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t29[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][4][4];
         #pragma unroll
@@ -343,19 +362,19 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
           fc::commit_products();
           const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_6);
-          int t26[1][2];
-          int t27[8][2];
+          int t30[1][2];
+          int t31[8][2];
           if (masked_2) {
-            // t26 = gather(index(rows))
+            // t30 = gather(index(rows))
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t26[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-            // t27 = gather(index(cols))
+              t30[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+            // t31 = gather(index(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t27[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
+                t31[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
           }
           fc::await_products<1>();
           fc::pin(scores_2);
@@ -365,74 +384,93 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (masked_2) {
-            bool t28[8][2];
-            // t28 = lt(index(cols), extent(cols))
+            bool t32[8][2];
+            // t32 = lt(index(cols), extent(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t28[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
-            // scores = where(logical_and(eq(t26, t27), t28), scores, -inf)
+                t32[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
+            // scores = where(logical_and(eq(t30, t31), t32), scores, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t29 = t26[0][(e / 2)] == t27[j][(e % 2)];
-                const bool t30 = t29 && t28[j][(e % 2)];
-                scores_2[0][j][e] = t30 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t33 = t30[0][(e / 2)] == t31[j][(e % 2)];
+                const bool t34 = t33 && t32[j][(e % 2)];
+                scores_2[0][j][e] = t34 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores, cols)
-          float t31[1][2];
+          float t35[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t31[0][e] = -fc::infinity();
+            t35[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t31[0][(e / 2)] = fc::max(t31[0][(e / 2)], scores_2[0][j][e]);
+              t35[0][(e / 2)] = fc::max(t35[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 1));
-            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 2));
+            t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 1));
+            t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 2));
           }
-          float new_max_2[1][2];
-          // new_max = max(new_max, mul(t31, scale_log2))
+          // new_max = max(new_max, t35)
           float decay_2[1][2];
-          // decay = exp2(sub(new_max, new_max))
-          float t32[1][2];
-          // t32 = neg(new_max)
+          // decay = exp2(mul(sub(new_max, new_max), t15))
+          float t36[1][2];
+          // t36 = neg(mul(new_max, t15))
+          bool large_2[1][2];
+          // large = ge(abs(mul(new_max, t15)), 4096)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t33 = t31[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t33);
-            const float t34 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t34);
-            t32[0][e] = -new_max_2[0][e];
+            t35[0][e] = fc::max(t21[0][e], t35[0][e]);
+            const float t37 = t21[0][e] - t35[0][e];
+            const float t38 = t37 * t15;
+            decay_2[0][e] = fc::exp2(t38);
+            const float t39 = t35[0][e] * t15;
+            t36[0][e] = -t39;
+            const float t40 = t39 < 0 ? -t39 : t39;
+            large_2[0][e] = t40 >= 4096.f;
+          }
+          if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1])) {
+            // scores_2 = where(large, sub(scores, new_max), scores)
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+              #pragma unroll
+              for (int e = 0; e < 4; ++e) {
+                const float t41 = scores_2[0][j][e] - t35[0][(e / 2)];
+                scores_2[0][j][e] = large_2[0][(e / 2)] ? t41 : scores_2[0][j][e];
+              }
+            }
+            // t36 = where(large, 0, t36)
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t36[0][e] = large_2[0][e] ? 0.f : t36[0][e];
           }
           float probs_2[1][8][4];
-          // probs = exp2(fma(scores, scale_log2, t32))
+          // probs = exp2(fma(scores_2, t15, t36))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t35 = fc::fma(scores_2[0][j][e], scale_log2, t32[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t35);
+              const float t42 = fc::fma(scores_2[0][j][e], t15, t36[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t42);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t36[1][2] = {};
+          float t43[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t36[0][(e / 2)] = t36[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t36)
+              t43[0][(e / 2)] = t43[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t43)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t36[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t43[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -457,7 +495,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            new_max[0][e] = new_max_2[0][e];
+            t21[0][e] = t35[0][e];
         }
         if (thread % 128 == 0) fc::arrive(query_empty);
         query_phase_2 ^= 1;
@@ -480,7 +518,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_max[0][e] = new_max[0][e];
+          row_max[0][e] = t21[0][e];
       }
       if (!(fc::tile_before<512>(shared, cols_end, 0) >= 0)) {
         if (thread % 128 == 0) fc::arrive(query_empty);
@@ -497,22 +535,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t37 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t37;
+        const float t44 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t44;
       }
-      float t38[1][8][4];
-      // t38 = cast(mul(out, inverse))
+      float t45[1][8][4];
+      // t45 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t39 = out[0][j][e] * inverse[0][(e / 2)];
-          t38[0][j][e] = t39;
+          const float t46 = out[0][j][e] * inverse[0][(e / 2)];
+          t45[0][j][e] = t46;
         }
       }
       if (thread % 128 == 0) fc::await_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t38 in shared memory
+      // t45 in shared memory
       const fc::u32 o_staged = shared + 43008;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -521,7 +559,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t38[i][j][2 * r], t38[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t45[i][j][2 * r], t45[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

@@ -94,12 +94,12 @@ attention_forward(const __grid_constant__ Parameters p) {
     int query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
-    const float scale_log2 = p.scale * 1.442695f;
-    const int t1 = p.Sk + -1;
-    const int t2 = fc::min((fc::floor_div(t1, 80) + 1), ((p.Sk + 79) / 80));
-    const int cols_end_2 = fc::max(0, t2);
-    const int t3 = fc::min((fc::floor_div((t1 + -79), 80) + 1), cols_end_2);
-    const int cols_full_end = fc::max(0, t3);
+    const float t1 = p.scale * 1.442695f;
+    const int t2 = p.Sk + -1;
+    const int t3 = fc::min((fc::floor_div(t2, 80) + 1), ((p.Sk + 79) / 80));
+    const int cols_end_2 = fc::max(0, t3);
+    const int t4 = fc::min((fc::floor_div((t2 + -79), 80) + 1), cols_end_2);
+    const int cols_full_end = fc::max(0, t4);
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
 
@@ -131,7 +131,6 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      const int t4 = fc::min(cols_full_end, cols_tile_2);
       if (cols_tile_2 >= cols_full_end) {
         bool t5[10][2];
         // t5 = lt(index(cols), extent(cols))
@@ -166,24 +165,44 @@ attention_forward(const __grid_constant__ Parameters p) {
         t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 1));
         t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 2));
       }
-      float new_max[1][2];
-      // new_max = max(row_max, mul(t6, scale_log2))
+      // new_max = max(row_max, t6)
       float decay[1][2];
-      // decay = exp2(sub(row_max, new_max))
+      // decay = exp2(mul(sub(row_max, new_max), t1))
       float t7[1][2];
-      // t7 = neg(new_max)
+      // t7 = neg(mul(new_max, t1))
+      bool large[1][2];
+      // large = ge(abs(mul(new_max, t1)), 4096)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t8 = t6[0][e] * scale_log2;
-        new_max[0][e] = fc::max(row_max[0][e], t8);
-        const float t9 = row_max[0][e] - new_max[0][e];
+        t6[0][e] = fc::max(row_max[0][e], t6[0][e]);
+        const float t8 = row_max[0][e] - t6[0][e];
+        const float t9 = t8 * t1;
         decay[0][e] = fc::exp2(t9);
-        t7[0][e] = -new_max[0][e];
+        const float t10 = t6[0][e] * t1;
+        t7[0][e] = -t10;
+        const float t11 = t10 < 0 ? -t10 : t10;
+        large[0][e] = t11 >= 4096.f;
       }
-      // scores = fma(scores, scale_log2, t7)
+      if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
+        // scores = where(large, sub(scores, new_max), scores)
+        #pragma unroll
+        for (int j = 0; j < 10; ++j) {
+          #pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const float t12 = scores[0][j][e] - t6[0][(e / 2)];
+            scores[0][j][e] = large[0][(e / 2)] ? t12 : scores[0][j][e];
+          }
+        }
+        // t7 = where(large, 0, t7)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t7[0][e] = large[0][e] ? 0.f : t7[0][e];
+      }
+      const int t13 = fc::min(cols_full_end, cols_tile_2);
+      // scores = fma(scores, t1, t7)
       // probs = exp2(scores)
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t10[1][2] = {};
+      float t14[1][2] = {};
       // scores_operand: scores as a left operand
       fc::u32 scores_operand[1][5][4];
       // out = mul(out, decay)
@@ -192,14 +211,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = fc::fma(scores[0][j][e], scale_log2, t7[0][(e / 2)]);
+          scores[0][j][e] = fc::fma(scores[0][j][e], t1, t7[0][(e / 2)]);
       fc::hold_order();
       // scores, strip 2 of 3
       #pragma unroll
       for (int j = 4; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = fc::fma(scores[0][j][e], scale_log2, t7[0][(e / 2)]);
+          scores[0][j][e] = fc::fma(scores[0][j][e], t1, t7[0][(e / 2)]);
       // probs, strip 1 of 3
       #pragma unroll
       for (int j = 0; j < 4; ++j)
@@ -212,19 +231,19 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 8; j < 10; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = fc::fma(scores[0][j][e], scale_log2, t7[0][(e / 2)]);
+          scores[0][j][e] = fc::fma(scores[0][j][e], t1, t7[0][(e / 2)]);
       // probs, strip 2 of 3
       #pragma unroll
       for (int j = 4; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           scores[0][j][e] = fc::exp2(scores[0][j][e]);
-      // t10, strip 1 of 3
+      // t14, strip 1 of 3
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t10[0][(e / 2)] = t10[0][(e / 2)] + scores[0][j][e];
+          t14[0][(e / 2)] = t14[0][(e / 2)] + scores[0][j][e];
       // scores_operand, strip 1 of 3
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -247,12 +266,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           scores[0][j][e] = fc::exp2(scores[0][j][e]);
-      // t10, strip 2 of 3
+      // t14, strip 2 of 3
       #pragma unroll
       for (int j = 4; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t10[0][(e / 2)] = t10[0][(e / 2)] + scores[0][j][e];
+          t14[0][(e / 2)] = t14[0][(e / 2)] + scores[0][j][e];
       // scores_operand, strip 2 of 3
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -269,12 +288,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
       fc::hold_order();
-      // t10, strip 3 of 3
+      // t14, strip 3 of 3
       #pragma unroll
       for (int j = 8; j < 10; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t10[0][(e / 2)] = t10[0][(e / 2)] + scores[0][j][e];
+          t14[0][(e / 2)] = t14[0][(e / 2)] + scores[0][j][e];
       // scores_operand, strip 3 of 3
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -290,13 +309,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
-      // row_sum = fma(row_sum, decay, t10)
+      // row_sum = fma(row_sum, decay, t14)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t10[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t14[0][e]);
 
       // cols tiles of 80
-      for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= t4; --cols_tile_3) {
+      for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= t13; --cols_tile_3) {
         const int cols_begin_3 = cols_tile_3 * 80;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 10240;
@@ -327,79 +346,98 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        bool t11[10][2];
-        // t11 = lt(index(cols), extent(cols))
+        bool t15[10][2];
+        // t15 = lt(index(cols), extent(cols))
         #pragma unroll
         for (int i = 0; i < 10; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t11[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-        // scores = where(t11, scores, -inf)
+            t15[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
+        // scores = where(t15, scores, -inf)
         // reduce_max = reduce_max(scores, cols)
-        float t12[1][2];
-        float t12_parts[1][2][2];
+        float t16[1][2];
+        float t16_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t12_parts[0][e][c] = -fc::infinity();
+            t16_parts[0][e][c] = -fc::infinity();
         // scores, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        // t12, strip 1 of 3
+            scores_2[0][j][e] = t15[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+        // t16, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t16_parts[0][(e / 2)][j % 2] = fc::max(t16_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         fc::hold_order();
         // scores, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        // t12, strip 2 of 3
+            scores_2[0][j][e] = t15[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+        // t16, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t16_parts[0][(e / 2)][j % 2] = fc::max(t16_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         fc::hold_order();
         // scores, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        // t12, strip 3 of 3
+            scores_2[0][j][e] = t15[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+        // t16, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t16_parts[0][(e / 2)][j % 2] = fc::max(t16_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t12[0][e] = fc::max(t12_parts[0][e][0], t12_parts[0][e][1]);
-          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 1));
-          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 2));
+          t16[0][e] = fc::max(t16_parts[0][e][0], t16_parts[0][e][1]);
+          t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 1));
+          t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
         }
-        float new_max_2[1][2];
-        // new_max = max(new_max, mul(t12, scale_log2))
+        // new_max = max(new_max, t16)
         float decay_2[1][2];
-        // decay = exp2(sub(new_max, new_max))
-        float t13[1][2];
-        // t13 = neg(new_max)
+        // decay = exp2(mul(sub(new_max, new_max), t1))
+        float t17[1][2];
+        // t17 = neg(mul(new_max, t1))
+        bool large_2[1][2];
+        // large = ge(abs(mul(new_max, t1)), 4096)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t14 = t12[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t14);
-          const float t15 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t15);
-          t13[0][e] = -new_max_2[0][e];
+          t16[0][e] = fc::max(t6[0][e], t16[0][e]);
+          const float t18 = t6[0][e] - t16[0][e];
+          const float t19 = t18 * t1;
+          decay_2[0][e] = fc::exp2(t19);
+          const float t20 = t16[0][e] * t1;
+          t17[0][e] = -t20;
+          const float t21 = t20 < 0 ? -t20 : t20;
+          large_2[0][e] = t21 >= 4096.f;
+        }
+        if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1])) {
+          // scores_2 = where(large, sub(scores, new_max), scores)
+          #pragma unroll
+          for (int j = 0; j < 10; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const float t22 = scores_2[0][j][e] - t16[0][(e / 2)];
+              scores_2[0][j][e] = large_2[0][(e / 2)] ? t22 : scores_2[0][j][e];
+            }
+          }
+          // t17 = where(large, 0, t17)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t17[0][e] = large_2[0][e] ? 0.f : t17[0][e];
         }
         fc::await_products<0>();
         fc::pin(out);
@@ -408,10 +446,10 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // scores_2 = fma(scores, scale_log2, t13)
+        // scores_2 = fma(scores_2, t1, t17)
         // probs = exp2(scores_2)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t16[1][2] = {};
+        float t23[1][2] = {};
         // scores_operand: scores_2 as a left operand
         // out = mul(out, decay)
         // scores_2, strip 1 of 3
@@ -419,14 +457,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], scale_log2, t13[0][(e / 2)]);
+            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t1, t17[0][(e / 2)]);
         fc::hold_order();
         // scores_2, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], scale_log2, t13[0][(e / 2)]);
+            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t1, t17[0][(e / 2)]);
         // probs, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -439,19 +477,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], scale_log2, t13[0][(e / 2)]);
+            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t1, t17[0][(e / 2)]);
         // probs, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_2[0][j][e] = fc::exp2(scores_2[0][j][e]);
-        // t16, strip 1 of 3
+        // t23, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16[0][(e / 2)] = t16[0][(e / 2)] + scores_2[0][j][e];
+            t23[0][(e / 2)] = t23[0][(e / 2)] + scores_2[0][j][e];
         // scores_operand, strip 1 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -474,12 +512,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_2[0][j][e] = fc::exp2(scores_2[0][j][e]);
-        // t16, strip 2 of 3
+        // t23, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16[0][(e / 2)] = t16[0][(e / 2)] + scores_2[0][j][e];
+            t23[0][(e / 2)] = t23[0][(e / 2)] + scores_2[0][j][e];
         // scores_operand, strip 2 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -496,12 +534,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
         fc::hold_order();
-        // t16, strip 3 of 3
+        // t23, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16[0][(e / 2)] = t16[0][(e / 2)] + scores_2[0][j][e];
+            t23[0][(e / 2)] = t23[0][(e / 2)] + scores_2[0][j][e];
         // scores_operand, strip 3 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -517,17 +555,17 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
-        // row_sum = fma(argument, decay, t16)
+        // row_sum = fma(argument, decay, t23)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t16[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t23[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          new_max[0][e] = new_max_2[0][e];
+          t6[0][e] = t16[0][e];
       }
 
       // cols tiles of 80
-      for (int cols_tile_4 = t4 - 1; cols_tile_4 >= 0; --cols_tile_4) {
+      for (int cols_tile_4 = t13 - 1; cols_tile_4 >= 0; --cols_tile_4) {
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_3 = shared + 16384 + key_slot_2 * 10240;
         // scores = dot(query, transpose(key)), started
@@ -558,37 +596,56 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         // reduce_max = reduce_max(scores, cols)
-        float t17[1][2];
-        float t17_parts[1][2][2];
+        float t24[1][2];
+        float t24_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t17_parts[0][e][c] = -fc::infinity();
+            t24_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t17_parts[0][(e / 2)][j % 2] = fc::max(t17_parts[0][(e / 2)][j % 2], scores_3[0][j][e]);
+            t24_parts[0][(e / 2)][j % 2] = fc::max(t24_parts[0][(e / 2)][j % 2], scores_3[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t17[0][e] = fc::max(t17_parts[0][e][0], t17_parts[0][e][1]);
-          t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 1));
-          t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 2));
+          t24[0][e] = fc::max(t24_parts[0][e][0], t24_parts[0][e][1]);
+          t24[0][e] = fc::max(t24[0][e], fc::shuffle_xor(t24[0][e], 1));
+          t24[0][e] = fc::max(t24[0][e], fc::shuffle_xor(t24[0][e], 2));
         }
-        float new_max_3[1][2];
-        // new_max = max(new_max, mul(t17, scale_log2))
+        // new_max = max(new_max, t24)
         float decay_3[1][2];
-        // decay = exp2(sub(new_max, new_max))
-        float t18[1][2];
-        // t18 = neg(new_max)
+        // decay = exp2(mul(sub(new_max, new_max), t1))
+        float t25[1][2];
+        // t25 = neg(mul(new_max, t1))
+        bool large_3[1][2];
+        // large = ge(abs(mul(new_max, t1)), 4096)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t19 = t17[0][e] * scale_log2;
-          new_max_3[0][e] = fc::max(new_max[0][e], t19);
-          const float t20 = new_max[0][e] - new_max_3[0][e];
-          decay_3[0][e] = fc::exp2(t20);
-          t18[0][e] = -new_max_3[0][e];
+          t24[0][e] = fc::max(t6[0][e], t24[0][e]);
+          const float t26 = t6[0][e] - t24[0][e];
+          const float t27 = t26 * t1;
+          decay_3[0][e] = fc::exp2(t27);
+          const float t28 = t24[0][e] * t1;
+          t25[0][e] = -t28;
+          const float t29 = t28 < 0 ? -t28 : t28;
+          large_3[0][e] = t29 >= 4096.f;
+        }
+        if (!fc::all_lanes(!large_3[0][0] && !large_3[0][1])) {
+          // scores_3 = where(large, sub(scores, new_max), scores)
+          #pragma unroll
+          for (int j = 0; j < 10; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const float t30 = scores_3[0][j][e] - t24[0][(e / 2)];
+              scores_3[0][j][e] = large_3[0][(e / 2)] ? t30 : scores_3[0][j][e];
+            }
+          }
+          // t25 = where(large, 0, t25)
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t25[0][e] = large_3[0][e] ? 0.f : t25[0][e];
         }
         fc::await_products<0>();
         fc::pin(out);
@@ -597,10 +654,10 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // scores_3 = fma(scores, scale_log2, t18)
+        // scores_3 = fma(scores_3, t1, t25)
         // probs = exp2(scores_3)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t21[1][2] = {};
+        float t31[1][2] = {};
         // scores_operand: scores_3 as a left operand
         // out = mul(out, decay)
         // scores_3, strip 1 of 3
@@ -608,14 +665,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], scale_log2, t18[0][(e / 2)]);
+            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t1, t25[0][(e / 2)]);
         fc::hold_order();
         // scores_3, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], scale_log2, t18[0][(e / 2)]);
+            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t1, t25[0][(e / 2)]);
         // probs, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -628,19 +685,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], scale_log2, t18[0][(e / 2)]);
+            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t1, t25[0][(e / 2)]);
         // probs, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_3[0][j][e] = fc::exp2(scores_3[0][j][e]);
-        // t21, strip 1 of 3
+        // t31, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_3[0][j][e];
+            t31[0][(e / 2)] = t31[0][(e / 2)] + scores_3[0][j][e];
         // scores_operand, strip 1 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -663,12 +720,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_3[0][j][e] = fc::exp2(scores_3[0][j][e]);
-        // t21, strip 2 of 3
+        // t31, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_3[0][j][e];
+            t31[0][(e / 2)] = t31[0][(e / 2)] + scores_3[0][j][e];
         // scores_operand, strip 2 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -685,12 +742,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
         fc::hold_order();
-        // t21, strip 3 of 3
+        // t31, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_3[0][j][e];
+            t31[0][(e / 2)] = t31[0][(e / 2)] + scores_3[0][j][e];
         // scores_operand, strip 3 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -706,13 +763,13 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
-        // row_sum = fma(argument, decay, t21)
+        // row_sum = fma(argument, decay, t31)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t21[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t31[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          new_max[0][e] = new_max_3[0][e];
+          t6[0][e] = t24[0][e];
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_3 = shared + 36864 + value_slot_2 * 10240;
@@ -733,7 +790,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[0][e] = new_max[0][e];
+        row_max[0][e] = t6[0][e];
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -746,22 +803,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t22 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t22;
+      const float t32 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t32;
     }
-    float t23[1][8][4];
-    // t23 = cast(mul(out, inverse))
+    float t33[1][8][4];
+    // t33 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t24 = out[0][j][e] * inverse[0][(e / 2)];
-        t23[0][j][e] = t24;
+        const float t34 = out[0][j][e] * inverse[0][(e / 2)];
+        t33[0][j][e] = t34;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t23 in shared memory
+    // t33 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -770,7 +827,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t23[i][j][2 * r], t23[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t33[i][j][2 * r], t33[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
