@@ -126,7 +126,8 @@ Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
   if (!spec.score.text.empty()) {
     // An expression need not depend on everything; the scores have one number a row and key.
     const Tile modified = apply(spec.score, (products * scale).named("scaled"), site);
-    scores = (builder.fill({rows, cols}, 0) + modified).named("modified");
+    const Tile zeros = builder.fill({rows, cols}, 0);
+    scores = zeros + (zeros + modified).named("modified");
   }
   Tile visible;
   if (!spec.mask.is_full()) visible = apply(spec.mask, site);

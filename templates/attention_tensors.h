@@ -46,8 +46,8 @@ struct AttentionTensors {
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
                const Tile& products, const Tile& scale, Axis rows, Axis cols);
 
-/// The maximum and the sum that the softmax of every row starts from: that of the spec's sink, or of
-/// nothing.
+/// The maximum and the sum that the softmax of every row starts from: that of the spec's sink, or
+/// of nothing.
 struct SoftmaxStart {
   Tile row_max, row_sum;
 };

@@ -41,8 +41,8 @@ void commute_tanh(ir::Function& f, const PassContext& context);
 /// score.
 void lift_row_terms(ir::Function& f, const PassContext& context);
 
-/// Makes the exponent of a softmax one multiply-add an element, and keeps its precision where scores
-/// are large.
+/// Makes the exponent of a softmax one multiply-add an element, and keeps its precision where
+/// scores are large.
 void fuse_exponents(ir::Function& f, const PassContext& context);
 
 /// Lets a product with a tile of ones take the sums that a product's weights are divided by.
