@@ -57,22 +57,6 @@ void expect_right(const Program& program, const Schedule& schedule,
   }
 }
 
-TEST(Programs, AMovingAverageKeepsItsOrder) {
-  ProgramBuilder b("moving_average");
-  const Extent n(std::string("N")), m(std::string("M"));
-  const Axis rows = b.parallel_tiles("rows", n), cols = b.tiles("cols", m);
-  const Tensor x = b.input("x", DType::f32, {n, m}), y = b.output("y", DType::f32, {n});
-  store(y(rows), b.loop(cols, b.fill({rows}, 0), [&](const Tile& average) {
-    return average * 0.5 + reduce_sum(load(x(rows, cols)), cols);
-  }));
-  const Program program = b.finish();
-  for (const bool descending : {false, true}) {
-    Schedule schedule = schedule_of({{"rows", 32}, {"cols", 16}}, 2);
-    schedule.descending = descending;
-    expect_right(program, schedule, {{.extents = {{"N", 40}, {"M", 70}}}});
-  }
-}
-
 TEST(Programs, Elementwise) {
   for (const int columns : {8, 40, 64, 128})
     for (const bool staged : {true, false}) {
