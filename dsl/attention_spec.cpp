@@ -37,10 +37,8 @@ std::vector<std::string> check(const AttentionSpec& spec) {
     if (dim > 256)
       reasons.push_back(fmt::format(
           "{} = {}: must be at most 256; there is no schedule for larger ones", name, dim));
-    else if (dim < 8 || dim % 8 != 0)
-      reasons.push_back(
-          fmt::format("{} = {}: must be a multiple of 8 from 8 to 256; pad the tensors to {}", name,
-                      dim, dim < 8 ? 8 : (dim + 7) / 8 * 8));
+    else if (dim < 1)
+      reasons.push_back(fmt::format("{} = {}: must be at least 1", name, dim));
   if (!is_half(spec.dtype))
     reasons.push_back(fmt::format("dtype = {}: tensor cores take f16 or bf16; cast the tensors",
                                   name_of(spec.dtype)));
@@ -95,7 +93,7 @@ std::vector<std::string> check(const AttentionSpec& spec) {
 }
 
 AttentionSpec nearest_valid(AttentionSpec spec) {
-  const auto dim = [](int size) { return std::clamp((size + 7) / 8 * 8, 8, 256); };
+  const auto dim = [](int size) { return std::clamp(size, 1, 256); };
   spec.head_dim = dim(spec.head_dim);
   if (spec.head_dim_v) spec.head_dim_v = dim(spec.head_dim_v);
   if (!is_half(spec.dtype)) spec.dtype = DType::bf16;

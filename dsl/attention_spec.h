@@ -24,10 +24,11 @@ enum class TensorLayout {
 /// q [batch, heads, q_len, head_dim], k [batch, kv_heads, kv_len, head_dim],
 /// v [batch, kv_heads, kv_len, head_dim_v], o [batch, heads, q_len, head_dim_v], all of `dtype`;
 /// lse, if asked for, fp32 [batch, heads, q_len], natural logarithm. Query head h reads key head
-/// h / (heads / kv_heads). First comes the scale, then the score expression, then the mask. A row
-/// that sees no key gives zeros and, without a sink, an lse of -inf. The tensors that the
-/// expressions capture are passed after the others: the mask's, the score's, the sink's, one of a
-/// name.
+/// h / (heads / kv_heads). A head_dim between multiples of 8 is stored with zeros up to the next
+/// one (stored_dim): a kernel for 100 takes tensors of 104, and the scale stays 1 / sqrt(100).
+/// First comes the scale, then the score expression, then the mask. A row that sees no key gives
+/// zeros and, without a sink, an lse of -inf. The tensors that the expressions capture are passed
+/// after the others: the mask's, the score's, the sink's, one of a name.
 ///
 /// Sequences of different lengths come packed or padded. Packed (layout thd): q [total_q, heads,
 /// head_dim], k [total_k, kv_heads, head_dim], v and o alike, lse [heads, total_q]; cu_seqlens_q
@@ -37,7 +38,7 @@ enum class TensorLayout {
 /// with an lse of -inf. Expressions see positions within a sequence and its own lengths. Any length
 /// may be 0.
 struct AttentionSpec {
-  int head_dim = 0;    ///< 8 to 256, a multiple of 8
+  int head_dim = 0;    ///< 1 to 256
   int head_dim_v = 0;  ///< 0: head_dim
   int heads = 0;       ///< 0: read off the tensors, then without grouping
   int kv_heads = 0;    ///< 0: heads
@@ -53,6 +54,9 @@ struct AttentionSpec {
   std::optional<int> batch, q_len, kv_len;
 
   [[nodiscard]] int value_dim() const { return head_dim_v ? head_dim_v : head_dim; }
+  /// The last dimension of q and k, and of v and o, in memory: tiles go in steps of 8.
+  [[nodiscard]] int stored_dim() const { return (head_dim + 7) / 8 * 8; }
+  [[nodiscard]] int stored_value_dim() const { return (value_dim() + 7) / 8 * 8; }
   [[nodiscard]] int group() const { return kv_heads ? heads / kv_heads : 1; }
   [[nodiscard]] bool packed() const { return layout == TensorLayout::thd; }
 };

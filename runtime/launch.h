@@ -34,8 +34,9 @@ class LaunchPlan {
     int device = cpu_device;  ///< where every tensor lies
   };
   /// Reads the named extents off the shapes, checks, and fills the first `parameter_bytes` of
-  /// `block`, all but the tensor maps of a GPU (`encode_maps`). Throws DeviceError that names the
-  /// tensor, what was expected and what was given. Allocates nothing when it succeeds.
+  /// `block`, all but the tensor maps of a GPU (`encode_maps`). Throws an Error (launch_errors.h)
+  /// that names the tensor, what was expected and what was given. Allocates nothing when it
+  /// succeeds.
   Bound bind(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
              ParameterBlock& block) const;
 

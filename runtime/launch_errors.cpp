@@ -31,11 +31,24 @@ std::string place_of(int device) {
 
 }  // namespace
 
+Complaint LaunchRefusal::complaint(std::string what, std::string why, std::string fix) const {
+  return {.what = fmt::format("{}: {}", source_.name, what),
+          .why = std::move(why),
+          .fix = std::move(fix),
+          .where = {}};
+}
+
 void LaunchRefusal::refuse(std::string what, std::string why, std::string fix) const {
-  throw DeviceError({.what = fmt::format("{}: {}", source_.name, what),
-                     .why = std::move(why),
-                     .fix = std::move(fix),
-                     .where = {}});
+  throw DeviceError(complaint(std::move(what), std::move(why), std::move(fix)));
+}
+
+void LaunchRefusal::refuse_given(std::string what, std::string why, std::string fix) const {
+  throw SpecError(complaint(std::move(what), std::move(why), std::move(fix)));
+}
+
+void LaunchRefusal::refuse_layout(int tensor, std::string what, std::string why,
+                                  std::string fix) const {
+  throw LayoutError(complaint(std::move(what), std::move(why), std::move(fix)), tensor);
 }
 
 // "[B = 2, H = 8, Sk, 128]": what the tensors before this one have already settled is filled in.
@@ -56,32 +69,33 @@ std::string LaunchRefusal::expected_shape(int tensor) const {
 }
 
 void LaunchRefusal::tensor_count() const {
-  refuse("wrong number of tensors",
-         fmt::format("{} were given, it takes {}: {}", tensors_.size(), source_.tensors.size(),
-                     names_of(source_.tensors)),
-         "pass inputs and outputs in this order");
+  refuse_given("wrong number of tensors",
+               fmt::format("{} were given, it takes {}: {}", tensors_.size(),
+                           source_.tensors.size(), names_of(source_.tensors)),
+               "pass inputs and outputs in this order");
 }
 
 void LaunchRefusal::scalar_count(std::size_t given) const {
-  refuse("wrong number of scalars",
-         fmt::format("{} were given, it takes {}: {}", given, source_.scalars.size(),
-                     names_of(source_.scalars)),
-         "pass them in this order");
+  refuse_given("wrong number of scalars",
+               fmt::format("{} were given, it takes {}: {}", given, source_.scalars.size(),
+                           names_of(source_.scalars)),
+               "pass them in this order");
 }
 
 void LaunchRefusal::dtype(int tensor) const {
   const TensorArgument& argument = source_.tensors[tensor];
-  refuse(fmt::format("{} has the wrong element type", argument.name),
-         fmt::format("it holds {}, the kernel was compiled for {}", name_of(tensors_[tensor].dtype),
-                     name_of(argument.dtype)),
-         fmt::format("convert it, or compile the program for {}", name_of(tensors_[tensor].dtype)));
+  refuse_given(
+      fmt::format("{} has the wrong element type", argument.name),
+      fmt::format("it holds {}, the kernel was compiled for {}", name_of(tensors_[tensor].dtype),
+                  name_of(argument.dtype)),
+      fmt::format("convert it, or compile the program for {}", name_of(tensors_[tensor].dtype)));
 }
 
 void LaunchRefusal::rank(int tensor) const {
-  refuse(fmt::format("{} has the wrong number of dimensions", source_.tensors[tensor].name),
-         fmt::format("it has {}, the kernel expects {}: {}", tensors_[tensor].rank,
-                     source_.tensors[tensor].dims.size(), expected_shape(tensor)),
-         "reshape it");
+  refuse_given(fmt::format("{} has the wrong number of dimensions", source_.tensors[tensor].name),
+               fmt::format("it has {}, the kernel expects {}: {}", tensors_[tensor].rank,
+                           source_.tensors[tensor].dims.size(), expected_shape(tensor)),
+               "reshape it");
 }
 
 void LaunchRefusal::size(int tensor, int dim) const {
@@ -91,30 +105,32 @@ void LaunchRefusal::size(int tensor, int dim) const {
                                       expected_shape(tensor));
   const std::string what = fmt::format("dimension {} of {} is {}", dim, argument.name, given);
   if (given >= 0 && given < argument.dims[dim].plus) {
-    refuse(what, why, fmt::format("a length of at least {}", argument.dims[dim].plus));
+    refuse_given(what, why, fmt::format("a length of at least {}", argument.dims[dim].plus));
   }
   if (given < 0 || given > std::numeric_limits<std::int32_t>::max()) {
-    refuse(what, why + "; lengths are 32 bit", "split the work into several launches");
+    refuse_given(what, why + "; lengths are 32 bit", "split the work into several launches");
   }
-  refuse(what, why,
-         argument.dims[dim].is_static()
-             ? "pass that length, or compile the program with it (a named extent is free)"
-             : "pass tensors whose shapes agree");
+  refuse_given(what, why,
+               argument.dims[dim].is_static()
+                   ? "pass that length, or compile the program with it (a named extent is free)"
+                   : "pass tensors whose shapes agree");
 }
 
 void LaunchRefusal::last_stride(int tensor) const {
   const TensorView& view = tensors_[tensor];
-  refuse(fmt::format("{} is not dense in its last dimension", source_.tensors[tensor].name),
-         fmt::format("its stride there is {} elements, the kernel reads and writes with 1",
-                     view.strides[view.rank - 1]),
-         "a contiguous copy, or a transpose that leaves the last dimension in place");
+  refuse_layout(
+      tensor,
+      fmt::format("the last dimension of {} is not the dense one", source_.tensors[tensor].name),
+      fmt::format("its stride there is {} elements, the kernel reads and writes with 1",
+                  view.strides[view.rank - 1]),
+      "a contiguous copy, or a transpose that leaves the last dimension in place");
 }
 
 void LaunchRefusal::stride(int tensor, int dim) const {
   const TensorArgument& argument = source_.tensors[tensor];
   const std::int64_t given = tensors_[tensor].strides[dim];
-  refuse(
-      fmt::format("{} is not aligned along dimension {}", argument.name, dim),
+  refuse_layout(
+      tensor, fmt::format("{} is not aligned along dimension {}", argument.name, dim),
       fmt::format("its stride there is {} elements ({} bytes), the kernel needs a multiple of {} "
                   "bytes",
                   given, given * size_of(argument.dtype), argument.alignment),
@@ -124,16 +140,17 @@ void LaunchRefusal::stride(int tensor, int dim) const {
 
 void LaunchRefusal::far_stride(int tensor, int dim) const {
   const TensorArgument& argument = source_.tensors[tensor];
-  refuse(fmt::format("{} is spread too far along dimension {}", argument.name, dim),
-         fmt::format("its stride there is {} elements, the kernel addresses up to {}",
-                     tensors_[tensor].strides[dim], argument.stride_limits[dim]),
-         "a copy whose rows lie closer together");
+  refuse_layout(tensor, fmt::format("{} is spread too far along dimension {}", argument.name, dim),
+                fmt::format("its stride there is {} elements, the kernel addresses up to {}",
+                            tensors_[tensor].strides[dim], argument.stride_limits[dim]),
+                "a copy whose rows lie closer together");
 }
 
 void LaunchRefusal::map_stride(int tensor, int dim) const {
   const TensorArgument& argument = source_.tensors[tensor];
   const std::int64_t given = tensors_[tensor].strides[dim];
-  refuse(
+  refuse_layout(
+      tensor,
       fmt::format("{} cannot be moved by the copy engine along dimension {}", argument.name, dim),
       given < 0
           ? fmt::format("its stride there is {} elements, a tensor map has none below 0", given)
@@ -150,11 +167,12 @@ void LaunchRefusal::map(int tensor, const std::string& reason) const {
     if (view.shape[dim] > 1 && view.strides[dim] == 0)
       repeated += fmt::format("; dimension {} has stride 0", dim);
   }
-  refuse(fmt::format("the driver makes no tensor map of {}", source_.tensors[tensor].name),
-         fmt::format("{}; its shape is {}, its strides are [{}] elements{}", reason, shape_of(view),
-                     fmt::join(view.strides.begin(), view.strides.begin() + view.rank, ", "),
-                     repeated),
-         other_than_map);
+  refuse_layout(
+      tensor, fmt::format("the driver makes no tensor map of {}", source_.tensors[tensor].name),
+      fmt::format("{}; its shape is {}, its strides are [{}] elements{}", reason, shape_of(view),
+                  fmt::join(view.strides.begin(), view.strides.begin() + view.rank, ", "),
+                  repeated),
+      other_than_map);
 }
 
 void LaunchRefusal::repeated_output(int tensor, int dim) const {
@@ -171,10 +189,10 @@ void LaunchRefusal::address(int tensor) const {
            fmt::format("its address is null and its shape {}", shape_of(tensors_[tensor])),
            "pass the address of an allocation");
   }
-  refuse(fmt::format("{} is not aligned", argument.name),
-         fmt::format("it starts at {}, the kernel needs a multiple of {} bytes",
-                     fmt::ptr(tensors_[tensor].data), argument.alignment),
-         "a copy in a fresh allocation, or a slice that starts at such a place");
+  refuse_layout(tensor, fmt::format("{} is not aligned", argument.name),
+                fmt::format("it starts at {}, the kernel needs a multiple of {} bytes",
+                            fmt::ptr(tensors_[tensor].data), argument.alignment),
+                "a copy in a fresh allocation, or a slice that starts at such a place");
 }
 
 void LaunchRefusal::device(int tensor) const {
@@ -197,21 +215,21 @@ void LaunchRefusal::overlap(int output, int other) const {
 void LaunchRefusal::scalar(int index, const ScalarValue& given) const {
   const ScalarArgument& argument = source_.scalars[index];
   if (given.dtype() != argument.dtype) {
-    refuse(fmt::format("{} has the wrong type", argument.name),
-           fmt::format("{} was given, the kernel takes {}", name_of(given.dtype()),
-                       name_of(argument.dtype)),
-           "convert it");
+    refuse_given(fmt::format("{} has the wrong type", argument.name),
+                 fmt::format("{} was given, the kernel takes {}", name_of(given.dtype()),
+                             name_of(argument.dtype)),
+                 "convert it");
   }
   if (argument.is_length) {
-    refuse(fmt::format("{} is {}", argument.name, given.i32()),
-           "it says how long the longest part of an axis is, and sizes the grid",
-           "a length of 0 or more");
+    refuse_given(fmt::format("{} is {}", argument.name, given.i32()),
+                 "it says how long the longest part of an axis is, and sizes the grid",
+                 "a length of 0 or more");
   }
-  refuse(fmt::format("{} is {}", argument.name,
-                     given.dtype() == DType::f32 ? fmt::to_string(given.f32())
-                                                 : fmt::to_string(given.i32())),
-         "the kernel was simplified under the promise that it is positive",
-         "a positive value, or a program that does not promise it");
+  refuse_given(fmt::format("{} is {}", argument.name,
+                           given.dtype() == DType::f32 ? fmt::to_string(given.f32())
+                                                       : fmt::to_string(given.i32())),
+               "the kernel was simplified under the promise that it is positive",
+               "a positive value, or a program that does not promise it");
 }
 
 void LaunchRefusal::grid(const GridAxis& axis, std::int64_t blocks, std::int64_t limit) const {

@@ -5,11 +5,25 @@
 #include <string>
 
 #include "codegen/kernel_source.h"
+#include "dsl/error.h"
 #include "runtime/tensor.h"
 
 namespace flashcore {
 
-/// Throws for one launch of one kernel. Each function states one fact; all throw DeviceError.
+/// A tensor that a kernel cannot address where it lies; a copy of it would do.
+class LayoutError : public DeviceError {
+ public:
+  LayoutError(Complaint complaint, int tensor)
+      : DeviceError(std::move(complaint)), tensor_(tensor) {}
+  /// Which of a launch's tensors.
+  [[nodiscard]] int tensor() const { return tensor_; }
+
+ private:
+  int tensor_;
+};
+
+/// Throws for one launch of one kernel. Each function states one fact: SpecError about what was
+/// given, LayoutError about how it lies in memory, DeviceError about where and about the GPU.
 class LaunchRefusal {
  public:
   LaunchRefusal(const KernelSource& source, std::span<const TensorView> tensors)
@@ -35,7 +49,11 @@ class LaunchRefusal {
   [[noreturn, gnu::cold]] void work(const GridAxis& axis, std::int64_t blocks) const;
 
  private:
+  [[nodiscard]] Complaint complaint(std::string what, std::string why, std::string fix) const;
   [[noreturn]] void refuse(std::string what, std::string why, std::string fix) const;
+  [[noreturn]] void refuse_given(std::string what, std::string why, std::string fix) const;
+  [[noreturn]] void refuse_layout(int tensor, std::string what, std::string why,
+                                  std::string fix) const;
   [[nodiscard]] std::string expected_shape(int tensor) const;
 
   const KernelSource& source_;

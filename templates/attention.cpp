@@ -16,12 +16,12 @@ struct State {
 Program attention_forward(const AttentionSpec& spec) {
   ProgramBuilder b("attention_forward");
   AttentionTensors t = declare_attention(b, spec);
-  const Axis d = b.whole("d", spec.head_dim), dv = b.whole("dv", spec.value_dim());
+  const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", spec.stored_value_dim());
   const Axis rows = b.parallel_tiles("rows", t.q_len), cols = b.tiles("cols", t.kv_len);
-  const Tensor q = t.input("q", t.heads, t.q_len, spec.head_dim);
-  const Tensor k = t.input("k", t.kv_heads, t.kv_len, spec.head_dim);
-  const Tensor v = t.input("v", t.kv_heads, t.kv_len, spec.value_dim());
-  const Tensor o = t.output("o", t.heads, t.q_len, spec.value_dim());
+  const Tensor q = t.input("q", t.heads, t.q_len, spec.stored_dim());
+  const Tensor k = t.input("k", t.kv_heads, t.kv_len, spec.stored_dim());
+  const Tensor v = t.input("v", t.kv_heads, t.kv_len, spec.stored_value_dim());
+  const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
 
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);

@@ -94,8 +94,8 @@ Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProb
   const std::int64_t blocks = batch * heads * ((q_len + rows - 1) / rows);
   Json key = plain_key();
   key["target"] = target.name;
-  key["head_dim"] = spec.head_dim;
-  key["head_dim_v"] = spec.value_dim();
+  key["head_dim"] = spec.stored_dim();
+  key["head_dim_v"] = spec.stored_value_dim();
   key["mask"] = mask_class(spec.mask);
   key["score"] = form_of(spec.score, !keep_numbers);
   key["sink"] = form_of(spec.sink, !keep_numbers);

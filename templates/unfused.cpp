@@ -48,11 +48,11 @@ Program unfused_scores(const AttentionSpec& spec) {
   ProgramBuilder b("unfused_scores");
   ScoreTensors s = declare_scores(b, spec);
   const AttentionTensors& t = s.t;
-  const Axis d = b.whole("d", spec.head_dim);
+  const Axis d = b.whole("d", spec.stored_dim());
   s.rows = b.parallel_tiles("rows", t.q_len);
   s.cols = b.parallel_tiles("cols", t.kv_len);
-  const Tensor q = t.input("q", t.heads, t.q_len, spec.head_dim);
-  const Tensor k = t.input("k", t.kv_heads, t.kv_len, spec.head_dim);
+  const Tensor q = t.input("q", t.heads, t.q_len, spec.stored_dim());
+  const Tensor k = t.input("k", t.kv_heads, t.kv_len, spec.stored_dim());
   const Tensor scores = b.output("scores", DType::f32, s.dims());
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
 
@@ -94,12 +94,12 @@ Program unfused_values(const AttentionSpec& spec) {
   ProgramBuilder b("unfused_values");
   ScoreTensors s = declare_scores(b, spec);
   const AttentionTensors& t = s.t;
-  const Axis dv = b.whole("dv", spec.value_dim());
+  const Axis dv = b.whole("dv", spec.stored_value_dim());
   s.rows = b.parallel_tiles("rows", t.q_len);
   s.cols = b.tiles("cols", t.kv_len);
   const Tensor probs = b.input("probs", spec.dtype, s.dims());
-  const Tensor v = t.input("v", t.kv_heads, t.kv_len, spec.value_dim());
-  const Tensor o = t.output("o", t.heads, t.q_len, spec.value_dim());
+  const Tensor v = t.input("v", t.kv_heads, t.kv_len, spec.stored_value_dim());
+  const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
 
   const Tile kv_head = index(t.head) / spec.group();
   const Tile out = b.loop(s.cols, b.fill({s.rows, dv}, 0).named("out"), [&](const Tile& sum) {

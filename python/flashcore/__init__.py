@@ -14,6 +14,7 @@ from .errors import (
     DeviceError,
     Error,
     InternalError,
+    LayoutError,
     ScheduleError,
     SpecError,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "Error",
     "Expression",
     "InternalError",
+    "LayoutError",
     "Kernel",
     "Library",
     "Mask",

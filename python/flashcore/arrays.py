@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import ml_dtypes
 import numpy
 
-from .errors import DeviceError
+from .errors import DeviceError, SpecError
 
 _NUMPY = {
     "f16": numpy.dtype(numpy.float16),
@@ -35,6 +35,36 @@ def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
         kind = getattr(xp, _STANDARD[dtype], None) or _NUMPY[dtype]
         return xp.empty(tuple(shape), dtype=kind, device=like.device)
     raise _refusal(like)
+
+
+def output_like(q: Any, width: int, dtype: str) -> Any:
+    """An uninitialised array [..., width] beside q whose dimensions lie in memory in q's order, the
+    last one innermost: what is free for q, such as a transpose back, is free for it."""
+    shape = (*q.shape[:-1], width)
+    numpys = isinstance(q, numpy.ndarray)
+    if q.flags.c_contiguous if numpys else not is_torch_tensor(q) or q.is_contiguous():
+        return empty(q, shape, dtype)
+    strides = q.strides if numpys else q.stride()
+    if 0 in strides:
+        return empty(q, shape, dtype)
+    last = len(shape) - 1
+    order = (*sorted(range(last), key=lambda dim: -abs(strides[dim])), last)
+    if not numpys:
+        kind = getattr(sys.modules["torch"], _STANDARD[dtype])
+        return sys.modules["torch"].empty_permuted(shape, order, dtype=kind, device=q.device)
+    made = numpy.empty([shape[dim] for dim in order], _NUMPY[dtype])
+    return made.transpose(numpy.argsort(order))
+
+
+def check_arrays(**arrays: Any) -> None:
+    """Raises SpecError for the first that is no array."""
+    for name, array in arrays.items():
+        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+            raise SpecError(
+                f"{name} of an attention call",
+                f"a {type(array).__qualname__} has no shape and dtype",
+                "an array of NumPy, torch, CuPy or JAX",
+            )
 
 
 def full(like: Any, shape: Sequence[int], dtype: str, value: float) -> Any:

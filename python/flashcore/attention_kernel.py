@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeVar, overload
 
 import numpy
 
-from . import _core, arguments, torch_seam, tuning_table
-from .arrays import empty, on_cuda
-from .errors import CompileError, DeviceError, ScheduleError
+from . import _core, arguments, copies, torch_seam, tuning_table
+from .arrays import empty, on_cuda, output_like
+from .errors import CompileError, LayoutError, ScheduleError, SpecError
 from .expression import bound_arrays
 from .index_check import check_indices
 from .kernel import Kernel
@@ -27,6 +27,8 @@ from .torch_tensors import is_watched
 Array = TypeVar("Array")
 
 _MOST_SHAPES = 4096
+_STEP = 8  # of head_dim in memory: AttentionSpec::stored_dim
+_LEAST_SCALE, _MOST_SCALE = 2.0**-149, 3.4028234663852886e38
 _living: weakref.WeakValueDictionary[str, AttentionKernel] = weakref.WeakValueDictionary()
 
 
@@ -64,6 +66,11 @@ class AttentionKernel(Kernel):
         self._ranks = {tensor.name: tensor.rank for tensor in tensors}
         self._dtypes = {tensor.name: tensor.dtype for tensor in tensors}
         self._given = self._apart(self._captured)
+        self._widths: tuple[int, ...] = ()
+        if spec.head_dim % _STEP or self._value_dim % _STEP:
+            dims = spec.head_dim, self._value_dim
+            self._widths = (dims[0], dims[0], dims[1], dims[1])
+            self._launch = self._launch_with_copies
         fitting = Fitting(spec, [name for name in self._captured if self._ranks[name]])
         self._fitting = fitting if fitting else None
         self._checked = False
@@ -276,7 +283,11 @@ class AttentionKernel(Kernel):
         if self._variants is not None or self._fitting is not None:
             sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
             kernel = self._for_shapes(q, k, sequences, arrays, max_q_len)
-        scalars: tuple[Any, ...] = (self._scale if scale is None else scale,)
+        if scale is None:
+            scale = self._scale
+        elif type(scale) is not float or not _LEAST_SCALE <= scale <= _MOST_SCALE:
+            q, scale = copies.with_sign_of(scale, q, stream)
+        scalars: tuple[Any, ...] = (scale,)
         # Most specs need no lengths, and most calls give none: those look no further.
         none_given = cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens is None
         if self._needs_lengths or not none_given:
@@ -290,17 +301,30 @@ class AttentionKernel(Kernel):
         if return_lse or self._spec.lse:
             return kernel._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
         if out is None:
-            out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
+            out = output_like(q, self._value_dim, self._spec.dtype)
         if self._probe:
             return kernel._launch_with_probes((q, k, v, out, *arrays), scalars, stream)
-        kernel._launch((q, k, v, out, *arrays), scalars, stream)
+        try:
+            kernel._launch((q, k, v, out, *arrays), scalars, stream)
+        except LayoutError:
+            kernel._launch_with_copies((q, k, v, out, *arrays), scalars, stream)
         return out
+
+    def _launch_with_copies(
+        self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any
+    ) -> None:
+        # Whether captured arrays are dense was told when the spec was made.
+        captured = [name for name, rank in self._ranks.items() if rank]
+        copies.launch(self._core, arrays, scalars, stream, self._widths, captured)
 
     def _launch_with_probes(
         self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any, returned: int = 1
     ) -> tuple[Any, ...]:
         probes = self._probe_arrays(arrays, stream)
-        self._launch(arrays + probes, scalars, stream)
+        try:
+            self._launch(arrays + probes, scalars, stream)
+        except LayoutError:
+            self._launch_with_copies(arrays + probes, scalars, stream)
         return (*arrays[3 : 3 + returned], dict(zip(self._probe, probes, strict=True)))
 
     def _call_with_lse(
@@ -324,7 +348,7 @@ class AttentionKernel(Kernel):
                 kernel = AttentionKernel(spec, self._schedule, self._target, self._probe)
             self._with_lse = kernel
         if out is None:
-            out = empty(q, (*q.shape[:-1], self._value_dim), self._spec.dtype)
+            out = output_like(q, self._value_dim, self._spec.dtype)
         *batch, a, b, _ = q.shape
         heads, length = (a, b) if self._spec.layout == "bhsd" else (b, a)
         lse = empty(q, (*batch, heads, length), "f32")
@@ -332,7 +356,10 @@ class AttentionKernel(Kernel):
             returned = 2 if return_lse else 1
             every = (q, k, v, out, lse, *arrays)
             return kernel._launch_with_probes(every, scalars, stream, returned)
-        kernel._launch((q, k, v, out, lse, *arrays), scalars, stream)
+        try:
+            kernel._launch((q, k, v, out, lse, *arrays), scalars, stream)
+        except LayoutError:
+            kernel._launch_with_copies((q, k, v, out, lse, *arrays), scalars, stream)
         return (out, lse) if return_lse else out
 
     def _apart(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
@@ -359,7 +386,7 @@ class AttentionKernel(Kernel):
             f"{t.name}: {t.dtype} with {t.rank} dimensions" if t.rank else f"{t.name}: a number"
             for t in tensors.values()
         )
-        raise DeviceError(
+        raise SpecError(
             f"calling {self.name}",
             f"it captures no {', '.join(unknown)}" if unknown else f"it needs {', '.join(missing)}",
             f"captured={{...}} with {wanted}" if wanted else "leave captured out",

@@ -49,5 +49,12 @@ class DeviceError(Error, RuntimeError):
     """The driver, the GPU, or the arrays given to a launch."""
 
 
+class LayoutError(DeviceError):
+    """An array that a kernel cannot address where it lies in memory; a copy of it would do."""
+
+    tensor = 0
+    """Which of the launch's arrays."""
+
+
 class InternalError(Error, RuntimeError):
     """A bug in FlashCore itself; the message asks for a report."""

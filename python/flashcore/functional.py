@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import Any, Literal
 
 import numpy
 
 from . import torch_seam
-from .arrays import stored_dtype
+from .arrays import check_arrays, is_torch_tensor, stored_dtype
 from .attention_kernel import AttentionKernel
 from .errors import SpecError
 from .expression import (
@@ -25,6 +26,7 @@ from .expression import (
     in_one_kernel,
 )
 from .just_in_time import jit
+from .leading import flat_mask, in_four, shared
 from .spec import AttentionSpec, dtype_name
 from .torch_tensors import is_special
 from .variants import bias, causal, dense_mask, full
@@ -45,20 +47,24 @@ def _kernel_for(
     layout: Literal["bhsd", "bshd", "thd"],
     q_lens: bool = False,
     kv_lens: bool = False,
-) -> AttentionKernel:
+) -> AttentionKernel | None:
     # Everything a spec is made of, read off the arrays; lengths and batch are not.
     at_heads = 2 if layout == "bshd" else 1
     rank = 3 if layout == "thd" else 4
-    q_shape, k_shape, v_shape = q.shape, k.shape, v.shape
+    try:
+        q_shape, k_shape, v_shape, dtype = q.shape, k.shape, v.shape, q.dtype
+    except AttributeError:
+        check_arrays(q=q, k=k, v=v)
+        raise
     if not len(q_shape) == len(k_shape) == len(v_shape) == rank:
-        _refuse_ranks(rank, layout, q=q_shape, k=k_shape, v=v_shape)
+        return None
     device = getattr(q, "device", None)
     key = (
         q_shape[-1],
         v_shape[-1],
         q_shape[at_heads],
         k_shape[at_heads],
-        q.dtype,
+        dtype,
         mask.key,
         score and score.key,
         sink and sink.key,
@@ -70,6 +76,7 @@ def _kernel_for(
     kernel = _kernels.get(key)
     if kernel is None:
         head_dim, head_dim_v, heads, kv_heads = key[:4]
+        _check_dtypes(q=q, k=k, v=v)
         grouped = heads != kv_heads
         kernel = jit(
             AttentionSpec(
@@ -77,7 +84,7 @@ def _kernel_for(
                 head_dim_v=head_dim_v,
                 heads=heads if grouped else None,
                 kv_heads=kv_heads if grouped else None,
-                dtype=dtype_name(q.dtype),
+                dtype=dtype_name(dtype),
                 # The arrays are given at every call: this kernel is there for others as well.
                 mask=mask.unbound(),
                 score=score and score.unbound(),
@@ -99,15 +106,28 @@ def _kernel_for(
     return kernel
 
 
-def _refuse_ranks(rank: int, layout: str, **shapes: Any) -> None:
-    name, shape = next((name, shape) for name, shape in shapes.items() if len(shape) != rank)
-    fix = f"add the missing ones, as in {name}[None]"
-    if layout == "thd":
-        fix = "[total, heads, head_dim]; batches of one length have layout bhsd or bshd"
-    elif len(shape) == 3:
-        fix += '; sequences one behind the other have layout="thd"'
-    raise SpecError(
-        "attention", f"{name} has shape {tuple(shape)}, which is not {rank} dimensions", fix
+def _check_dtypes(**arrays: Any) -> None:
+    for name, array in arrays.items():
+        dtype = dtype_name(getattr(array, "dtype", ""))
+        if dtype in ("f16", "bf16"):
+            continue
+        shown = str(array.dtype).removeprefix("torch.")
+        cast = f"{name}.astype(numpy.float16), or ml_dtypes.bfloat16"
+        if is_torch_tensor(array):
+            cast = f"{name}.to(torch.bfloat16), or torch.float16"
+        raise SpecError(
+            f"{shown} inputs",
+            f"{name} holds {shown}, and tensor cores multiply f16 or bf16",
+            f"{cast}, and the same for the other inputs; the output casts back",
+        )
+
+
+def _packed_ranks(**shapes: Any) -> SpecError:
+    name, shape = next((name, shape) for name, shape in shapes.items() if len(shape) != 3)
+    return SpecError(
+        "attention of packed sequences",
+        f"{name} has shape {tuple(shape)}, which is not 3 dimensions",
+        "[total, heads, head_dim]; batches of one length have layout bhsd or bshd",
     )
 
 
@@ -133,10 +153,13 @@ def attention(
 ) -> Any:
     """softmax(score(scale q k^T) + mask) v; masks, scores and sinks as in :class:`AttentionSpec`.
 
-    A causal mask is bottom-right unless it says so. Sequences of different lengths: layout "thd"
-    with cu_seqlens_q, or q_lens and kv_lens of padded batches, as in a call of a kernel. `checked`
-    raises SpecError where an expression would read outside an array, at the cost of computing every
-    index on the host.
+    Arrays have four dimensions in the order of `layout`, fewer ([length, head_dim], or no batch),
+    or more batch dimensions in front; a batch of 1, and one head of k or of v, stand for all. A
+    scale may be 0 or negative. A causal mask is bottom-right unless it says so.
+
+    Sequences of different lengths: layout "thd" with cu_seqlens_q, or q_lens and kv_lens of padded
+    batches, as in a call of a kernel. `checked` raises SpecError where an expression would read
+    outside an array, at the cost of computing every index on the host.
     """
     if type(q) is not numpy.ndarray and is_special(q):
         return torch_seam.attention(q, k, v, mask=mask, score=score, sink=sink, scale=scale,
@@ -150,33 +173,52 @@ def attention(
         visible, score, sink = in_one_kernel(visible, as_score(score), as_sink(sink))
         captured = bound_arrays(visible, score, sink)
     padded = layout != "thd"
-    kernel = _kernel_for(
-        q,
-        k,
-        v,
-        visible,
-        score,
-        sink,
-        layout,
-        q_lens=padded and q_lens is not None,
-        kv_lens=padded and kv_lens is not None,
-    )
-    return kernel(
-        q,
-        k,
-        v,
-        scale=scale,
-        out=out,
-        return_lse=return_lse,
-        stream=stream,
-        captured=captured,
-        cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
-        max_q_len=max_q_len,
-        q_lens=q_lens,
-        kv_lens=kv_lens,
-        checked=checked,
-    )
+
+    try:
+        kernel = _kernel_for(
+            q,
+            k,
+            v,
+            visible,
+            score,
+            sink,
+            layout,
+            q_lens=padded and q_lens is not None,
+            kv_lens=padded and kv_lens is not None,
+        )
+        if kernel is not None:
+            return kernel(
+                q,
+                k,
+                v,
+                scale=scale,
+                out=out,
+                return_lse=return_lse,
+                stream=stream,
+                captured=captured,
+                cu_seqlens_q=cu_seqlens_q,
+                cu_seqlens_k=cu_seqlens_k,
+                max_q_len=max_q_len,
+                q_lens=q_lens,
+                kv_lens=kv_lens,
+                checked=checked,
+            )
+    except SpecError:
+        alike = shared(q, k, v, layout)
+        if alike is None:
+            raise
+        q, k, v = alike
+    else:
+        alike = None
+    again = partial(attention, mask=visible, score=score, sink=sink, scale=scale, layout=layout,
+                    return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
+                    cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
+                    checked=checked)  # fmt: skip
+    if alike is not None:
+        return again(q, k, v, out=out)
+    if not padded:
+        raise _packed_ranks(q=q.shape, k=k.shape, v=v.shape)
+    return in_four(again, q, k, v, layout, out, return_lse)
 
 
 def sdpa(
@@ -191,7 +233,9 @@ def sdpa(
 ) -> Any:
     """torch.nn.functional.scaled_dot_product_attention: its signature, its top-left mask.
 
-    `attn_mask` broadcasts to [batch, heads, q_len, kv_len]: conditions, or floats to add.
+    `attn_mask` broadcasts to [batch, heads, q_len, kv_len]: conditions, or floats to add; together
+    with `is_causal`, both hide. Inputs have from two dimensions to any number of batch dimensions
+    in front of [heads, length, head_dim]; those of 1 stand for all.
     """
     if dropout_p != 0.0:
         raise SpecError(f"sdpa(dropout_p={dropout_p})", "dropout is not supported", "dropout_p=0.0")
@@ -199,29 +243,41 @@ def sdpa(
         return torch_seam.sdpa(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
         )
+    q_shape, k_shape = _shape_of("query", query), _shape_of("key", key)
     if (
         not enable_gqa
-        and len(query.shape) == len(key.shape) == 4
-        and query.shape[1] != key.shape[1]
+        and len(q_shape) >= 3 <= len(k_shape)
+        and q_shape[-3] != k_shape[-3]
+        and q_shape[-3] != 1 != k_shape[-3]
     ):
         raise SpecError(
             "sdpa(enable_gqa=False)",
-            f"query has {query.shape[1]} heads and key has {key.shape[1]}",
+            f"query has {q_shape[-3]} heads and key has {k_shape[-3]}",
             "enable_gqa=True, if each key head serves several query heads",
         )
     mask = _TOP_LEFT if is_causal else _FULL
     if attn_mask is None:
-        kernel = _kernel_for(query, key, value, mask, None, None, "bhsd")
-        return kernel(query, key, value, scale=scale)
-    if is_causal:
-        raise SpecError(
-            "sdpa(attn_mask=..., is_causal=True)",
-            "torch takes one of them",
-            "flashcore.attention(..., mask=causal('top_left') & dense_mask(array))",
-        )
+        try:
+            kernel = _kernel_for(query, key, value, mask, None, None, "bhsd")
+            if kernel is not None:
+                return kernel(query, key, value, scale=scale)
+        except SpecError:
+            if shared(query, key, value, "bhsd") is None:
+                raise
+        return attention(query, key, value, mask=mask, scale=scale)
+    attn_mask = flat_mask(attn_mask, query, key, value)
     if stored_dtype(attn_mask) == "i1":
-        return attention(query, key, value, mask=dense_mask(attn_mask), scale=scale)
-    return attention(query, key, value, score=bias(attn_mask), scale=scale)
+        seen = dense_mask(attn_mask)
+        return attention(query, key, value, mask=mask & seen if is_causal else seen, scale=scale)
+    return attention(query, key, value, mask=mask, score=bias(attn_mask), scale=scale)
+
+
+def _shape_of(name: str, array: Any) -> Any:
+    try:
+        return array.shape
+    except AttributeError:
+        check_arrays(**{name: array})
+        raise
 
 
 torch_seam.instead_of(attention, torch_seam.attention)

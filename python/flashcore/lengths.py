@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .errors import DeviceError
+from .errors import SpecError
 from .lengths_check import check_lengths, check_longest, check_starts
 from .spec import AttentionSpec
 
@@ -80,4 +80,4 @@ def _int32(name: str, array: Any) -> Any:
 
 
 def _refuse(why: str, fix: str) -> None:
-    raise DeviceError("calling attention_forward", why, fix)
+    raise SpecError("calling attention_forward", why, fix)

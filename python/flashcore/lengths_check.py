@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from .arrays import is_torch_tensor
-from .errors import DeviceError
+from .errors import SpecError
 
 
 def numbers(array: Any) -> numpy.ndarray[Any, Any] | None:
@@ -67,4 +67,4 @@ def check_lengths(name: str, lengths: Any, most: int, dimension: str) -> None:
 
 
 def _refuse(what: str, why: str, fix: str) -> None:
-    raise DeviceError(f"calling attention_forward: {what}", why, fix)
+    raise SpecError(f"calling attention_forward: {what}", why, fix)

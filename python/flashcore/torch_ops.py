@@ -14,9 +14,10 @@ import numpy
 import torch
 
 from . import functional
-from .arrays import Captured, empty, stored_dtype
+from .arrays import Captured, output_like, stored_dtype
 from .attention_kernel import AttentionKernel
 from .expression import Expression, Mask, Score, Sink, bound_arrays, taken_apart
+from .leading import in_four, shared
 
 _SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, str what, str layout, Tensor[] captured, "
@@ -66,12 +67,22 @@ def _shapes(
     q: Any, k: Any, v: Any, what: str, layout: str, captured: Any, *lengths: Any, **more: Any
 ) -> list[Any]:
     lse = more.get("lse", lengths[-1] if lengths else False)
-    out = empty(q, (*q.shape[:-1], v.shape[-1]), _DTYPES[q.dtype])
+    made = _empty_results(q, k, v, layout, lse)
+    return list(made) if lse else [made]
+
+
+def _empty_results(q: Any, k: Any, v: Any, layout: str, lse: bool, out: Any = None) -> Any:
+    # Strides as well: torch's compilers count on those that they are told here.
+    if layout != "thd" and not len(q.shape) == len(k.shape) == len(v.shape) == 4:
+        again = functools.partial(_empty_results, layout=layout, lse=lse)
+        return in_four(again, q, k, v, layout, out, lse)
+    q, k, v = shared(q, k, v, layout) or (q, k, v)
+    result = output_like(q, v.shape[-1], _DTYPES[q.dtype])
     if not lse:
-        return [out]
+        return result
     *batch, a, b, _ = q.shape
     heads, length = (a, b) if layout == "bhsd" else (b, a)
-    return [out, q.new_empty((*batch, heads, length), dtype=torch.float32)]
+    return result, q.new_empty((*batch, heads, length), dtype=torch.float32)
 
 
 _DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}

@@ -15,10 +15,11 @@ void refuse_array(const char* name, std::string why, std::string fix) {
 }
 
 void refuse_dtype(const char* name, const std::string& given) {
-  refuse_array(name, fmt::format("its dtype is {}", given),
-               "kernels take f16, bf16 and f32; what masks and scores read may also be f64, an "
-               "integer of up to 64 "
-               "bits, u8 or bool");
+  throw SpecError({.what = fmt::format("array {}", name),
+                   .why = fmt::format("its dtype is {}", given),
+                   .fix = "kernels take f16, bf16 and f32; what masks and scores read may also be "
+                          "f64, an integer of up to 64 bits, u8 or bool",
+                   .where = {}});
 }
 
 void check_rank(const char* name, std::int64_t rank) {

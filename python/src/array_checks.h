@@ -10,6 +10,7 @@ namespace flashcore::python {
 
 /// Throws DeviceError about the array that messages call `name`.
 [[noreturn]] void refuse_array(const char* name, std::string why, std::string fix);
+/// Throws SpecError.
 [[noreturn]] void refuse_dtype(const char* name, const std::string& given);
 
 void check_rank(const char* name, std::int64_t rank);

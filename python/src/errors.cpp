@@ -1,6 +1,7 @@
 // C++ errors become the Python exceptions of the same names, part by part.
 #include "dsl/error.h"
 #include "python/src/module.h"
+#include "runtime/launch_errors.h"
 
 namespace flashcore::python {
 namespace {
@@ -12,6 +13,7 @@ const char* python_name(const Error& error) {
   if (dynamic_cast<const ScheduleError*>(&error)) return "ScheduleError";
   if (dynamic_cast<const CompileError*>(&error)) return "CompileError";
   if (dynamic_cast<const CacheError*>(&error)) return "CacheError";
+  if (dynamic_cast<const LayoutError*>(&error)) return "LayoutError";
   if (dynamic_cast<const DeviceError*>(&error)) return "DeviceError";
   return "InternalError";  // the emulator's too: only a mistake of code generation makes one
 }
@@ -26,6 +28,9 @@ void bind_errors(py::module_&) {
       const Complaint& c = error.complaint();
       const py::object type = py::module_::import("flashcore.errors").attr(python_name(error));
       const py::object raised = type(c.what, c.why, c.fix, c.where.file, c.where.line);
+      if (const auto* layout = dynamic_cast<const LayoutError*>(&error)) {
+        raised.attr("tensor") = layout->tensor();
+      }
       PyErr_SetObject(type.ptr(), raised.ptr());
     }
   });

@@ -40,10 +40,27 @@ class Inline {
 
 void check_count(std::size_t given, std::size_t expected, const char* what) {
   if (given == expected) return;
-  throw DeviceError({.what = fmt::format("a launch with {} {}", given, what),
-                     .why = fmt::format("the program has {}", expected),
-                     .fix = {},
-                     .where = {}});
+  throw SpecError({.what = fmt::format("a launch with {} {}", given, what),
+                   .why = fmt::format("the program has {}", expected),
+                   .fix = {},
+                   .where = {}});
+}
+
+ScalarValue scalar_of(py::handle number, const ScalarArgument& expected) {
+  const bool real = expected.dtype == DType::f32;
+  try {
+    if (real) return number.cast<float>();
+    return number.cast<std::int32_t>();
+  } catch (const py::cast_error&) {
+    const auto kind = py::str(py::type::of(number).attr("__qualname__")).cast<std::string>();
+    const char* const wanted = real ? "a number" : "a whole number of 32 bits";
+    throw SpecError(
+        {.what = fmt::format("{} is no number that a kernel takes", expected.name),
+         .why = fmt::format("it is {} ({}), and the kernel takes {}",
+                            py::repr(number).cast<std::string>().substr(0, 60), kind, wanted),
+         .fix = fmt::format("{}={}", expected.name, real ? "0.125, say" : "1, say"),
+         .where = {}});
+  }
 }
 
 }  // namespace
@@ -121,12 +138,8 @@ void JitKernel::launch(const py::tuple& arrays, const py::tuple& scalars, py::ha
   }
   Inline<ScalarValue, max_scalars> numbers;
   for (std::size_t i = 0; i < source_->scalars.size(); ++i) {
-    const py::handle number = PyTuple_GET_ITEM(scalars.ptr(), static_cast<Py_ssize_t>(i));
-    if (source_->scalars[i].dtype == DType::f32) {
-      numbers.push(number.cast<float>());
-    } else {
-      numbers.push(number.cast<std::int32_t>());
-    }
+    numbers.push(scalar_of(PyTuple_GET_ITEM(scalars.ptr(), static_cast<Py_ssize_t>(i)),
+                           source_->scalars[i]));
   }
   check_outputs_apart(*source_, views.span());
   const bool on_gpu = !views.span().empty() && views.span()[0].device >= 0;

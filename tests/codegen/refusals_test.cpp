@@ -179,7 +179,7 @@ TEST(Refusals, NoAxesThatWarpsCut) {
 }
 
 TEST(Refusals, EveryReasonOfASpec) {
-  AttentionSpec spec = head_dim(100);
+  AttentionSpec spec = head_dim(0);
   spec.head_dim_v = 300;
   spec.dtype = DType::f32;
   spec.heads = 6;
@@ -189,7 +189,7 @@ TEST(Refusals, EveryReasonOfASpec) {
       refusal<SpecError>([&] { attention_forward(spec); }).words,
       "5 mistakes in an attention spec\n"
       "  why: \n"
-      "    head_dim = 100: must be a multiple of 8 from 8 to 256; pad the tensors to 104\n"
+      "    head_dim = 0: must be at least 1\n"
       "    head_dim_v = 300: must be at most 256; there is no schedule for larger ones\n"
       "    dtype = f32: tensor cores take f16 or bf16; cast the tensors\n"
       "    heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "

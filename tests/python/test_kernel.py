@@ -89,22 +89,22 @@ def test_a_spec_from_a_file(tmp_path, qkv):
 
 def test_unsupported_specs_are_refused_with_every_reason():
     with pytest.raises(fc.SpecError) as caught:
-        fc.jit(fc.AttentionSpec(head_dim=20, dtype="f32"))
-    assert "head_dim = 20" in str(caught.value)
+        fc.jit(fc.AttentionSpec(head_dim=300, dtype="f32"))
+    assert "head_dim = 300" in str(caught.value)
     assert "dtype = f32" in str(caught.value)
 
 
 class TestRefusedArrays:
     def test_wrong_dtype(self, kernel, qkv):
         q, k, v = qkv
-        with pytest.raises(fc.DeviceError, match="q"):
+        with pytest.raises(fc.SpecError, match="q"):
             kernel(q.astype(np.float16), k, v)
-        with pytest.raises(fc.DeviceError, match="its dtype is complex64"):
+        with pytest.raises(fc.SpecError, match="its dtype is complex64"):
             kernel(q.astype(np.complex64), k, v)
 
     def test_wrong_shape(self, kernel, qkv):
         q, k, v = qkv
-        with pytest.raises(fc.DeviceError, match="v"):
+        with pytest.raises(fc.SpecError, match="v"):
             kernel(q, k, v[:, :, :5])
 
     def test_too_many_dimensions(self, kernel, qkv):
@@ -121,10 +121,6 @@ class TestRefusedArrays:
     def test_no_array(self, kernel, qkv):
         with pytest.raises(fc.DeviceError, match="a list has neither __dlpack__ nor"):
             kernel(qkv[0], qkv[1], [1.0], out=qkv[0])
-
-    def test_a_scale_that_is_not_positive(self, kernel, qkv):
-        with pytest.raises(fc.DeviceError, match="scale"):
-            kernel(*qkv, scale=-1.0)
 
 
 def test_stores_nothing_for_an_empty_batch(kernel, qkv):

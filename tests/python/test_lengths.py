@@ -165,7 +165,7 @@ def test_no_row_is_left_out():
 @pytest.mark.parametrize("length", [-1, 9])
 def test_lengths_in_cpu_memory_fit_the_padding(name, length):
     q = np.zeros((2, 1, 8, 64), DTYPES["bf16"])
-    with pytest.raises(fc.DeviceError) as caught:
+    with pytest.raises(fc.SpecError) as caught:
         fc.attention(q, q, q, **{name: np.array([8, length], np.int32)})
     assert caught.value.what == f"calling attention_forward: {name}"
     assert caught.value.why == f"sequence 1 has length {length}, and the length of {name[0]} is 8"

@@ -36,14 +36,10 @@ def test_masks_given_as_arrays(rng, shape, dtype):
 
 def test_what_is_not_supported_says_so():
     x = np.zeros((1, 1, 4, 64), np.float16)
-    with pytest.raises(fc.SpecError, match="torch takes one of them"):
-        fc.sdpa(x, x, x, attn_mask=x[..., 0], is_causal=True)
     with pytest.raises(fc.SpecError, match="bias = a list of 1\n  why: it is no array"):
         fc.sdpa(x, x, x, attn_mask=[1.0])
     with pytest.raises(fc.SpecError, match=r"sdpa\(dropout_p=0.1\)"):
         fc.sdpa(x, x, x, dropout_p=0.1)
-    with pytest.raises(fc.SpecError, match=r"q has shape \(1, 4, 64\)"):
-        fc.sdpa(x[0], x, x)
 
 
 def test_the_signature_is_torchs():

@@ -62,7 +62,7 @@ def test_a_kernel_has_its_dtype():
     q = random(1, 2, 20, 64)
     kernel = fc.jit(fc.AttentionSpec(head_dim=64))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        with pytest.raises(fc.DeviceError, match="it holds f32, the kernel was compiled for bf16"):
+        with pytest.raises(fc.SpecError, match="it holds f32, the kernel was compiled for bf16"):
             kernel(q, q, q)
         kernel(*(q.bfloat16(),) * 3)
 

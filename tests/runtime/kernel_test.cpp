@@ -137,14 +137,14 @@ TEST_F(LoadedKernelTest, NothingToDoTouchesNothing) {
 
 TEST_F(LoadedKernelTest, CaptureNeedsALoadedKernel) {
   fake_cuda().capture_status = 1;
-  EXPECT_EQ(message_of<DeviceError>([&] { kernel.launch(rows(5, 0), factor); }),
+  EXPECT_EQ(message_of<Error>([&] { kernel.launch(rows(5, 0), factor); }),
             "scale is not loaded and the stream is being captured\n"
             "  why: loading code is not allowed during the capture of a graph\n"
             "  try: call prepare(), or launch it once, before the capture begins");
   fake_cuda().capture_status = 0;
   fake_cuda().failures["cuStreamIsCapturing"] =
       906;  // another stream captures, ours is the legacy one
-  EXPECT_THAT(message_of<DeviceError>([&] { kernel.launch(rows(5, 0), factor); }),
+  EXPECT_THAT(message_of<Error>([&] { kernel.launch(rows(5, 0), factor); }),
               HasSubstr("the stream is being captured"));
 
   fake_cuda().failures.clear();
@@ -213,7 +213,7 @@ TEST_F(LoadedKernelTest, RefusesAnotherArchitecture) {
 }
 
 TEST_F(LoadedKernelTest, RefusesCpuMemoryAndUnknownDevices) {
-  EXPECT_THAT(message_of<DeviceError>([&] { kernel.launch(rows(5, cpu_device), factor); }),
+  EXPECT_THAT(message_of<Error>([&] { kernel.launch(rows(5, cpu_device), factor); }),
               HasSubstr("run the kernel in the emulator"));
   kernel.launch(rows(5, 0), factor);
   EXPECT_THROW(kernel.launch(rows(5, cpu_device), factor), DeviceError);  // loaded or not
@@ -224,7 +224,7 @@ TEST_F(LoadedKernelTest, RefusesCpuMemoryAndUnknownDevices) {
 TEST_F(LoadedKernelTest, TellsWhatTheDriverSays) {
   kernel.prepare(0);
   fake_cuda().failures["cuLaunchKernel"] = 701;
-  const std::string launch = message_of<DeviceError>([&] { kernel.launch(rows(5, 0), factor); });
+  const std::string launch = message_of<Error>([&] { kernel.launch(rows(5, 0), factor); });
   EXPECT_THAT(launch,
               HasSubstr("scale cannot be launched with 5 blocks of 64 threads and 0 bytes"));
   EXPECT_THAT(launch, HasSubstr("CUDA_ERROR_FAKE (701): as the test asked"));
@@ -365,7 +365,7 @@ TEST_F(MappedKernelTest, TellsWhyThereIsNoMap) {
   views[1].strides[1] = 0;
   fake_cuda().failures["cuTensorMapEncodeTiled"] = 1;
   for (int i = 0; i < 2; ++i) {  // what failed is not kept
-    EXPECT_EQ(message_of<DeviceError>([&] { mapped.launch(views, {}); }),
+    EXPECT_EQ(message_of<Error>([&] { mapped.launch(views, {}); }),
               "mapped: the driver makes no tensor map of q\n"
               "  why: CUDA_ERROR_FAKE (1): as the test asked; its shape is [2, 8, 100, 128], its "
               "strides are [102400, 12800, 128, 1] elements\n"
@@ -374,7 +374,7 @@ TEST_F(MappedKernelTest, TellsWhyThereIsNoMap) {
   std::swap(views[0].strides, views[1].strides);
   std::swap(views[0].shape[2], views[1].shape[2]);
   views[2].shape[2] = 320;
-  EXPECT_THAT(message_of<DeviceError>([&] { mapped.launch(views, {}); }),
+  EXPECT_THAT(message_of<Error>([&] { mapped.launch(views, {}); }),
               HasSubstr("[327680, 0, 128, 1] elements; dimension 1 has stride 0\n"));
 }
 

@@ -31,7 +31,7 @@ class LaunchPlanTest : public testing::Test {
 
   LaunchPlan::Bound bind() { return plan.bind(tensors, scalars, block); }
   std::string refusal() {
-    return message_of<DeviceError>([&] { bind(); });
+    return message_of<Error>([&] { bind(); });
   }
   template <class Value>
   Value at(int offset) const {
@@ -223,7 +223,7 @@ class MappedPlanTest : public testing::Test {
   }
   LaunchPlan::Bound bind() { return plan.bind(tensors, {}, block); }
   std::string refusal() {
-    return message_of<DeviceError>([&] { bind(); });
+    return message_of<Error>([&] { bind(); });
   }
   EmulatedTensorMap map(int index) {
     bind();
