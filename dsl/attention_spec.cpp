@@ -38,7 +38,8 @@ std::vector<std::string> check(const AttentionSpec& spec) {
       reasons.push_back(fmt::format(
           "{} = {}: must be at most 256; there is no schedule for larger ones", name, dim));
     else if (dim < 1)
-      reasons.push_back(fmt::format("{} = {}: must be at least 1", name, dim));
+      reasons.push_back(
+          fmt::format("{} = {}: must be at least 1; the last dimension of the arrays", name, dim));
   if (!is_half(spec.dtype))
     reasons.push_back(fmt::format("dtype = {}: tensor cores take f16 or bf16; cast the tensors",
                                   name_of(spec.dtype)));

@@ -67,8 +67,8 @@ def _check_width(kernel: str, name: str, array: Any, width: int, dtype: str) -> 
     if stored_dtype(array) != dtype:
         raise SpecError(
             f"{kernel}: {name} has the wrong element type",
-            f"it holds {array.dtype}, the kernel was compiled for {dtype}",
-            f"convert it, or compile the program for {stored_dtype(array)}",
+            f"it holds {stored_dtype(array) or array.dtype}, the kernel was compiled for {dtype}",
+            "convert it",
         )
 
 

@@ -5,7 +5,7 @@ of a batch or of the heads, as torch's function takes them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy
@@ -44,22 +44,30 @@ def shared(q: Any, k: Any, v: Any, layout: str) -> tuple[Any, Any, Any] | None:
     shapes = [list(array.shape) for array in (q, k, v)]
     if any(len(shape) != len(shapes[0]) for shape in shapes):
         return None
-    batches = {shape[0] for shape in shapes} if layout != "thd" else {1}
-    key_heads = {shape[heads] for shape in shapes[1:]}
-    if len(batches - {1}) > 1 or len(key_heads - {1}) > 1:
+    batch = 1 if layout == "thd" else _common(shape[0] for shape in shapes)
+    key_heads = _common(shape[heads] for shape in shapes[1:])
+    if batch is None or key_heads is None:
         return None
     wanted = [list(shape) for shape in shapes]
     for at, shape in enumerate(wanted):
         if layout != "thd":
-            shape[0] = next(iter(batches - {1}), 1)
-        if at:
-            shape[heads] = next(iter(key_heads - {1}), 1)
-    if shapes[0][heads] == 1:
-        wanted[0][heads] = wanted[1][heads]
+            shape[0] = batch
+        if at or shape[heads] == 1:
+            shape[heads] = key_heads
     if wanted == shapes:
         return None
     q, k, v = (broadcast_to(array, shape) for array, shape in zip((q, k, v), wanted, strict=True))
     return q, k, v
+
+
+def _common(sizes: Iterable[int]) -> int | None:
+    """The size that those of 1 stand for; None if others differ."""
+    found = 1
+    for size in sizes:
+        if size != 1 and found != 1 and size != found:
+            return None
+        found = size if found == 1 else found
+    return found
 
 
 def in_four(

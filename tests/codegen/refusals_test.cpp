@@ -189,7 +189,7 @@ TEST(Refusals, EveryReasonOfASpec) {
       refusal<SpecError>([&] { attention_forward(spec); }).words,
       "5 mistakes in an attention spec\n"
       "  why: \n"
-      "    head_dim = 0: must be at least 1\n"
+      "    head_dim = 0: must be at least 1; the last dimension of the arrays\n"
       "    head_dim_v = 300: must be at most 256; there is no schedule for larger ones\n"
       "    dtype = f32: tensor cores take f16 or bf16; cast the tensors\n"
       "    heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "
@@ -197,10 +197,10 @@ TEST(Refusals, EveryReasonOfASpec) {
       "    q_len = 0: a compiled-in length is at least 1; leave it open for tensors that may be "
       "empty\n"
       "  try: change what each line names");
-  EXPECT_EQ(refusal<SpecError>([] { attention_forward(head_dim(100)); }).words,
-            "head_dim = 100\n"
-            "  why: must be a multiple of 8 from 8 to 256\n"
-            "  try: pad the tensors to 104");
+  EXPECT_EQ(refusal<SpecError>([] { attention_forward(head_dim(300)); }).words,
+            "head_dim = 300\n"
+            "  why: must be at most 256\n"
+            "  try: there is no schedule for larger ones");
   spec = head_dim(64);
   spec.score.text = "score ? 1 : 2";
   EXPECT_EQ(refusal<SpecError>([&] { attention_forward(spec); }).words.find("contradicts"),

@@ -250,7 +250,7 @@ TEST(NearestSpec, HasNoContradictions) {
   spec.score = Score("score + slopes[h]");
   const AttentionSpec near = nearest_valid(spec);
   EXPECT_TRUE(check(near).empty());
-  EXPECT_EQ(near.head_dim, 104);
+  EXPECT_EQ(near.head_dim, 100);
   EXPECT_EQ(near.head_dim_v, 256);
   EXPECT_FALSE(near.q_len);
 }

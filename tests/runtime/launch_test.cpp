@@ -134,7 +134,7 @@ TEST_F(LaunchPlanTest, RefusesLengthsBeyond32Bit) {
 TEST_F(LaunchPlanTest, RefusesAStrideInTheLastDimension) {
   tensors[0].strides[3] = 2;
   EXPECT_EQ(refusal(),
-            "attention_like: q is not dense in its last dimension\n"
+            "attention_like: the last dimension of q is not the dense one\n"
             "  why: its stride there is 2 elements, the kernel reads and writes with 1\n"
             "  try: a contiguous copy, or a transpose that leaves the last dimension in place");
 }
