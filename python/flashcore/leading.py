@@ -138,7 +138,7 @@ def common_batch(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
 def flat_mask(mask: Any, *arrays: Any) -> Any:
     """An array that broadcasts to [..., heads, q_len, kv_len], with the batch dimensions of
     `arrays` as one."""
-    shape = tuple(mask.shape)
+    shape = tuple(getattr(mask, "shape", ()))
     if len(shape) <= _CORE or max(len(array.shape) for array in (mask, *arrays)) == _CORE + 1:
         return mask
     lead = shape[:-_CORE]
