@@ -22,7 +22,7 @@ def q():
 
 
 def refusal(call):
-    with pytest.raises(fc.DeviceError) as caught:
+    with pytest.raises((fc.DeviceError, fc.SpecError)) as caught:
         call()
     assert caught.value.fix
     return f"{caught.value.what}: {caught.value.why}"
