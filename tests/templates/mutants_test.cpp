@@ -97,7 +97,8 @@ TEST_P(Mutants, AreFound) {
                              mutant.before, mutant.after);
   }
   EXPECT_EQ(tried, wanted);
-  EXPECT_LE(survived * 100, parameters.may_survive * tried)
+  // The bound is for many; among the few of a short run harmless ones may be twice as frequent.
+  EXPECT_LE(survived * 100, (slow ? 1 : 2) * parameters.may_survive * tried)
       << survived << " of " << tried << " mutants survive:\n"
       << survivors;
 }
