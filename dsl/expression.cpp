@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <set>
 
 #include <fmt/format.h>
@@ -244,12 +243,23 @@ void declare_captured(ProgramBuilder& builder, const std::vector<Captured>& tens
 }
 
 std::string captured_name(std::string_view wish) {
-  std::string name;
-  for (const char c : wish) name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  while (name.starts_with('_')) name.erase(0, 1);
-  if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0)
-    name = fmt::format("t{}", name);
-  const bool taken = std::find(reserved.begin(), reserved.end(), name) != reserved.end() ||
+  // The end of a long name tells it from others that begin alike.
+  constexpr std::size_t longest = 64, tail = 16;
+  std::string name(wish.substr(std::min(wish.find_first_not_of('_'), wish.size())));
+  if (name.size() > longest) name.erase(longest - tail, name.size() - longest);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (char& c : name)
+    if (!is_letter(c) && !is_digit(c)) c = '_';
+  name.erase(0, std::min(name.find_first_not_of('_'), name.size()));
+  if (name.empty() || !is_letter(name[0])) name = fmt::format("t{}", name);
+  // What a kernel calls the lengths and the strides of another tensor.
+  const std::size_t stem = name.find_last_not_of("0123456789") + 1;
+  const bool numbered = stem < name.size();
+  const std::string_view front = std::string_view(name).substr(0, stem);
+  const bool taken = (numbered && (front.ends_with("_stride_") || front.ends_with("_n"))) ||
+                     name == "tile_counter" ||
+                     std::find(reserved.begin(), reserved.end(), name) != reserved.end() ||
                      ir::is_reserved_word(name) || name.starts_with("probe_") ||
                      name.starts_with("cu_seqlens") || name == "q_lens" || name == "kv_lens";
   return taken ? name + "_" : name;

@@ -1,8 +1,11 @@
 // A recursive descent over the text that appends to the program as it goes. Numbers stay numbers
 // until they meet a value, whose type they take.
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -10,11 +13,19 @@
 
 #include "dsl/expression_text.h"
 #include "dsl/program_builder.h"
+#include "dsl/shortened.h"
 
 namespace flashcore {
 namespace {
 
 using ir::OpCode;
+
+// Everything that reads an expression later, down to the compiler of the kernel, goes down its
+// depth on the stack and through all of it for each of a few hundred unrolled elements.
+constexpr int deepest = 200;
+constexpr std::size_t most_operations = 4096;
+
+bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
 struct Token {
   enum class Kind { name, number, mark, end };
@@ -36,7 +47,16 @@ class Reader {
   Reader(ProgramBuilder& builder, std::string_view text,
          const std::map<std::string, Tile, std::less<>>& names,
          const std::map<std::string, Tensor, std::less<>>& tensors)
-      : builder_(builder), text_(text), tensors_(tensors) {
+      : builder_(builder),
+        text_(text),
+        tensors_(tensors),
+        operations_before_(builder.function().ops.size()) {
+    const auto foreign = std::find_if_not(text.begin(), text.end(), is_ascii);
+    if (foreign != text.end())
+      refuse(
+          static_cast<std::size_t>(foreign - text.begin()),
+          fmt::format("the byte {:#04x}, which is not ASCII", static_cast<unsigned char>(*foreign)),
+          "write names and numbers in ASCII");
     for (const auto& [name, tile] : names) values_[name] = {tile.id()};
     next();
   }
@@ -97,16 +117,37 @@ class Reader {
     if (!take(mark)) expected(fmt::format("\"{}\"", mark));
   }
   [[noreturn]] void expected(std::string_view what) const {
-    refuse(token_.at,
-           fmt::format(
-               "expected {}, found {}", what,
-               token_.kind == Token::Kind::end ? "the end" : fmt::format("\"{}\"", token_.text)));
+    refuse(token_.at, fmt::format("expected {}, found {}", what,
+                                  token_.kind == Token::Kind::end
+                                      ? "the end"
+                                      : fmt::format("\"{}\"", shortened(token_.text))));
   }
   [[noreturn]] void refuse(std::size_t at, const std::string& why, std::string fix = {}) const {
-    throw SpecError({fmt::format("cannot read the expression \"{}\"", text_),
+    throw SpecError({fmt::format("cannot read the expression \"{}\"", shortened(text_)),
                      fmt::format("at character {}: {}", at + 1, why),
                      std::move(fix),
                      {}});
+  }
+
+  /// One step down; comes back up where it goes out of scope.
+  class Level {
+   public:
+    explicit Level(Reader& reader) : depth_(reader.depth_) {
+      if (++depth_ > deepest)
+        reader.refuse(reader.token_.at, fmt::format("nested more than {} deep", deepest),
+                      "name its parts: t = ...; t + 1");
+    }
+    ~Level() { --depth_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    int& depth_;
+  };
+  void check_size() const {
+    if (builder_.function().ops.size() - operations_before_ > most_operations)
+      refuse(token_.at, fmt::format("more than {} operations", most_operations),
+             "look up an array where it repeats itself");
   }
 
   // ---- statements
@@ -131,6 +172,7 @@ class Reader {
   // ---- expressions, loosest first
 
   Term disjunction() {
+    const Level level(*this);
     Term left = conjunction();
     for (Token op = token_; take("|"); op = token_)
       left = logic(op, OpCode::logical_or, left, conjunction());
@@ -199,13 +241,16 @@ class Reader {
     return left;
   }
   Term unary() {
+    check_size();
     const Token op = token_;
     if (take("-")) {
+      const Level level(*this);
       Term x = unary();
       if (!x.value) return {{}, -x.number, x.whole};
       return {builder_.ops().elementwise(OpCode::neg, {as_number(x)})};
     }
     if (take("~")) {
+      const Level level(*this);
       const ir::ValueId x = condition(op, unary());
       return {builder_.ops().elementwise(OpCode::logical_not, {x})};
     }
@@ -240,13 +285,14 @@ class Reader {
              fmt::format("{}[...], one index a dimension", token.text));
     std::string known;
     for (const auto& [name, ignored] : values_) known += (known.empty() ? "" : ", ") + name;
-    refuse(token.at, fmt::format("{} is not defined", token.text), "the values are " + known);
+    refuse(token.at, fmt::format("{} is not defined", shortened(token.text)),
+           "the values are " + shortened(known));
   }
 
   Term element(const Token& name) {
     const auto found = tensors_.find(name.text);
     if (found == tensors_.end())
-      refuse(name.at, fmt::format("no captured tensor is named {}", name.text));
+      refuse(name.at, fmt::format("no captured tensor is named {}", shortened(name.text)));
     std::vector<ir::ValueId> indices;
     expect("[");
     do {
@@ -319,7 +365,7 @@ class Reader {
       return {builder_.ops().cast(as_number(arguments[0]), DType::i32)};
     }
     refuse(
-        name.at, fmt::format("no function is named {}", name.text),
+        name.at, fmt::format("no function is named {}", shortened(name.text)),
         "abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, sin, cos, tan, atan, erf, expm1, "
         "log1p, floor, round, float, int");
   }
@@ -331,7 +377,14 @@ class Reader {
     return x.logical ? DType::i1 : x.whole ? DType::i32 : DType::f32;
   }
   ir::ValueId as_value(const Term& x) {
-    return x.value ? x.value : builder_.ops().constant(x.number, type_of(x));
+    if (x.value) return x.value;
+    const DType type = type_of(x);
+    if (type == DType::i32 && !(x.number >= std::numeric_limits<std::int32_t>::min() &&
+                                x.number <= std::numeric_limits<std::int32_t>::max()))
+      refuse(token_.at,
+             fmt::format("the number {:.0f} before it does not fit in 32 bits", x.number),
+             fmt::format("{:.0f}.0, if a rounded number is meant", x.number));
+    return builder_.ops().constant(x.number, type);
   }
   /// A condition as 0 or 1.
   ir::ValueId as_number(const Term& x) {
@@ -406,7 +459,9 @@ class Reader {
   std::string_view text_;
   const std::map<std::string, Tensor, std::less<>>& tensors_;
   std::map<std::string, Term, std::less<>> values_;
+  std::size_t operations_before_;
   std::size_t position_ = 0;
+  int depth_ = 0;
   Token token_;
 };
 

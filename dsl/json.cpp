@@ -1,5 +1,7 @@
 #include "dsl/json.h"
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -7,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dsl/error.h"
+#include "dsl/shortened.h"
 
 namespace flashcore {
 namespace {
@@ -67,6 +70,15 @@ void read(const Json& value, DType& field) {
 }
 void read(const Json& value, int& field) {
   if (!value.is_number_integer()) throw std::invalid_argument("expected a whole number");
+  constexpr std::int64_t least = std::numeric_limits<int>::min(),
+                         most = std::numeric_limits<int>::max();
+  // Above the signed range JSON holds a number without a sign.
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
+                        : value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most;
+  if (!fits)
+    throw std::invalid_argument(fmt::format(
+        "{} does not fit in a whole number of 32 bits, {} to {}", value.dump(), least, most));
   field = value.get<int>();
 }
 void read(const Json& value, bool& field) { field = value.get<bool>(); }
@@ -163,10 +175,12 @@ void for_each_field(Plan& schedule, Visit&& visit) {
 
 template <class Failure>
 Json parse_object(std::string_view text, const char* what) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const bool deep = too_deep_for_json(text);
+  Json json = deep ? Json() : Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_object()) return json;
   throw Failure({.what = fmt::format("cannot read the {}", what),
-                 .why = "the text is not a JSON object",
+                 .why = deep ? fmt::format("its brackets nest more than {} deep", deepest_json)
+                             : "the text is not a JSON object",
                  .fix = "save it with to_json()",
                  .where = {}});
 }
@@ -182,7 +196,8 @@ Value read_fields(Json json, const char* what) {
     try {
       read(json[name], field);
     } catch (const nlohmann::json::exception&) {
-      reasons.push_back(fmt::format("{}: {} has the wrong type", name, json[name].dump()));
+      reasons.push_back(
+          fmt::format("{}: {} has the wrong type", name, shortened(json[name].dump())));
     } catch (const std::exception& error) {
       reasons.push_back(fmt::format("{}: {}", name, error.what()));
     }
@@ -201,10 +216,30 @@ Value read_fields(Json json, const char* what) {
 template <class Value>
 std::string write_fields(Json json, const Value& value) {
   for_each_field(value, [&](const char* name, const auto& field) { json[name] = write(field); });
-  return json.dump(2);
+  // A text that is no UTF-8 is refused when it is read, not here.
+  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
 }  // namespace
+
+bool too_deep_for_json(std::string_view text) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > deepest_json) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
 
 std::string to_json(const AttentionSpec& spec) {
   return write_fields(Json{{"kind", attention_kind}}, spec);

@@ -1,5 +1,7 @@
 #include "dsl/variants.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 namespace flashcore {
@@ -37,6 +39,11 @@ Mask causal(Align align) {
 }
 
 Mask sliding_window(int left, int right, Align align) {
+  // No two positions are further apart, and a sum of a position and a shorter reach fits in 32
+  // bits.
+  constexpr int any = 1 << 30;
+  if (left >= any) left = -1;
+  if (right >= any) right = -1;
   if (left < 0 && right < 0) return full();
   return Mask([=](const ScoreSite& s) {
     const Tile center = diagonal(s, align);
@@ -82,7 +89,8 @@ Score alibi(const Captured& slopes, Align align) {
 }
 
 Score softcap(double cap) {
-  require(cap > 0, "a softcap", fmt::format("its limit is {}", cap), "a limit above 0");
+  require(cap > 0 && std::isfinite(static_cast<float>(1 / cap)) && std::isfinite(cap), "a softcap",
+          fmt::format("its limit is {}", cap), "a finite limit above 0");
   return Score([=](const Tile& score, const ScoreSite&) { return tanh(score * (1 / cap)) * cap; });
 }
 

@@ -117,6 +117,8 @@ Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProb
 }
 
 Winners read_table(std::string_view text) {
+  if (too_deep_for_json(text))
+    refuse(fmt::format("its brackets nest more than {} deep", deepest_json));
   const Json table = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!table.is_array()) refuse("it is not a JSON array");
   Winners winners;

@@ -71,6 +71,8 @@ std::string ExpressionText::at(ValueId value, int level) {
 }
 
 ExpressionText::Written ExpressionText::write(ValueId value) {
+  constexpr int most = 200;
+  if (++written_ > most) return {"...", atom};
   const Op* op = f_.definition(value);
   if (!op) return {named(value), atom};
   const auto& x = op->operands;
@@ -123,7 +125,10 @@ std::string ExpressionText::bound(const AffineForm& term, AxisId axis) {
     for (const auto& [other, by] : term.positions)
       if (other != axis && counts(by)) add(by, source(OpCode::index, other));
     for (const auto& [scalar, by] : term.scalars)
-      if (counts(by)) add(by, at(scalar, 6));
+      if (counts(by)) {
+        written_ = 0;
+        add(by, at(scalar, 6));
+      }
     if (counts(term.constant)) add(term.constant, "");
   }
   if (text.empty()) text = "0";

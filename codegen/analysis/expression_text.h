@@ -18,7 +18,11 @@ class ExpressionText {
   ExpressionText(const ir::Function& f, const PositionNames& names) : f_(f), names_(names) {}
 
   /// A value as an expression of positions, lengths, parameters and tensors.
-  std::string of(ir::ValueId value) { return at(value, 0); }
+  /// "..." stands for what is beyond a few lines.
+  std::string of(ir::ValueId value) {
+    written_ = 0;
+    return at(value, 0);
+  }
 
   /// A linear term that is at least 0 where it holds, solved for the position along `axis`.
   std::string bound(const AffineForm& term, ir::AxisId axis);
@@ -36,6 +40,7 @@ class ExpressionText {
 
   const ir::Function& f_;
   const PositionNames& names_;
+  int written_ = 0;  ///< operations of the text in the making
 };
 
 }  // namespace flashcore

@@ -56,7 +56,13 @@ bool IntervalAnalysis::is_positive_scalar(ValueId value) const {
 }
 
 /// Numbers made of integers are no NaN; what is loaded or passed may be one.
-bool IntervalAnalysis::may_be_nan(ValueId value) const {
+bool IntervalAnalysis::may_be_nan(ValueId value) {
+  const auto found = may_be_nan_.find(value);
+  if (found != may_be_nan_.end()) return found->second;
+  return may_be_nan_[value] = derive_may_be_nan(value);
+}
+
+bool IntervalAnalysis::derive_may_be_nan(ValueId value) {
   if (f_[value].type.dtype == DType::i32) return false;
   const Op* op = f_.definition(value);
   if (!op) return true;

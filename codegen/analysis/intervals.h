@@ -78,7 +78,8 @@ class IntervalAnalysis {
   std::optional<int> slope(ir::ValueId value);
   std::optional<int> derive_slope(ir::ValueId value);
   bool is_positive_scalar(ir::ValueId value) const;
-  bool may_be_nan(ir::ValueId value) const;
+  bool may_be_nan(ir::ValueId value);
+  bool derive_may_be_nan(ir::ValueId value);
   bool rows_only(ir::ValueId value) const;
   bool has_rows(ir::ValueId value) const;
 
@@ -95,7 +96,7 @@ class IntervalAnalysis {
   /// Where a value comes from: before the loop, an expression inside it, or what a round makes.
   enum class Origin { outside, expression, round };
   std::vector<Origin> origins_;  ///< by value
-  std::map<ir::ValueId, bool> pure_;
+  std::map<ir::ValueId, bool> pure_, may_be_nan_;
   std::map<ir::ValueId, std::optional<int>> slopes_;
   std::map<ir::ValueId, Range> ranges_;
   std::map<std::pair<ir::ValueId, Rows>, ir::ValueId> copies_;

@@ -47,6 +47,7 @@ class RowTermLifting {
       ValueId value;
     };
     std::vector<Part> rest;
+    int terms = 0;  ///< looked at; a term that is shared counts at every use
   };
   struct Biased {
     OpId score;           ///< x
@@ -94,6 +95,8 @@ class RowTermLifting {
   }
 
   [[nodiscard]] bool split(ValueId value, AxisId axis, int sign, Positions& into) const {
+    constexpr int most_terms = 100;
+    if (++into.terms > most_terms) return false;
     const Op* op = f_.definition(value);
     if (!f_[value].type.has(axis)) {
       into.rest.push_back({sign, value});

@@ -11,6 +11,8 @@ using namespace ir;
 
 namespace {
 
+constexpr std::size_t longest_remark = 400;
+
 std::string negated(const std::string& x) { return x.starts_with("-") ? "-(" + x + ")" : "-" + x; }
 
 }  // namespace
@@ -273,8 +275,11 @@ std::string KernelPrinter::describe(ValueId value, const std::set<ValueId>& inli
   const Op* op = f_.definition(value);
   if (!op || !inlined.count(value)) return label(value);
   std::string text = fmt::format("{}(", name_of(op->code));
-  for (std::size_t i = 0; i < op->operands.size(); ++i)
+  for (std::size_t i = 0; i < op->operands.size(); ++i) {
+    // What is shared would be told again at every use.
+    if (text.size() > longest_remark) return text + ", ...)";
     text += (i ? ", " : "") + describe(op->operands[i], inlined);
+  }
   return text + ")";
 }
 

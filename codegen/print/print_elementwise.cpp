@@ -240,9 +240,12 @@ std::optional<KernelPrinter::SplitPosition> KernelPrinter::split_positions(Value
     return std::nullopt;
   }
   if (op->code != OpCode::add && op->code != OpCode::sub) return std::nullopt;
-  const auto a = split_positions(op->operands[0], cursor),
-             b = split_positions(op->operands[1], cursor);
-  if (!a || !b) return std::nullopt;
+  // A long text is not the cheaper one, and what is shared would be written at every use.
+  constexpr std::size_t longest = 400;
+  const auto a = split_positions(op->operands[0], cursor);
+  if (!a || a->base.size() + a->rest.size() > longest) return std::nullopt;
+  const auto b = split_positions(op->operands[1], cursor);
+  if (!b || b->base.size() + b->rest.size() > longest) return std::nullopt;
   const char sign = op->code == OpCode::add ? '+' : '-';
   const auto join = [&](const std::string& x, const std::string& y) {
     if (y == "0") return x;
@@ -287,6 +290,8 @@ std::set<ValueId> KernelPrinter::start_group(BlockId block,
       break;
     }
     if (storage_[value.index].empty()) declare(value);
+    constexpr std::size_t longest_remark = 400;
+    if (text.size() > longest_remark) text = text.substr(0, longest_remark) + "...";
     out_.comment(fmt::format("{} = {})", label(value), text));
   }
   return locals;

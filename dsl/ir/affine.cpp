@@ -1,5 +1,10 @@
 #include "dsl/ir/affine.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
 namespace flashcore {
 
 using namespace ir;
@@ -22,6 +27,69 @@ AffineForm sum(AffineForm a, const AffineForm& b) {
   return a;
 }
 
+/// The forms of one value and of what it is made of, each derived once: values may be shared.
+class Forms {
+ public:
+  explicit Forms(const Function& f) : f_(f) {}
+
+  const std::optional<AffineForm>& of(ValueId value) {
+    if (const auto found = known_.find(value); found != known_.end()) return found->second;
+    std::optional<AffineForm> form = derive(value);
+    if (form && !is_small(*form)) form.reset();
+    return known_[value] = std::move(form);
+  }
+
+ private:
+  /// Whether products by a number of 32 bits stay in 64.
+  static bool is_small(const AffineForm& form) {
+    const auto small = [](std::int64_t x) { return std::abs(x) <= std::int64_t{1} << 31; };
+    const auto all = [&](const auto& terms) {
+      return std::all_of(terms.begin(), terms.end(),
+                         [&](const auto& term) { return small(term.second); });
+    };
+    return small(form.constant) && all(form.positions) && all(form.scalars);
+  }
+
+  std::optional<AffineForm> derive(ValueId value) {
+    AffineForm atom;
+    atom.scalars[value] = 1;
+    const Op* op = f_.definition(value);
+    const bool scalar = f_[value].type.is_scalar() && f_[value].type.dtype == DType::i32;
+    if (!op) return scalar ? std::optional(atom) : std::nullopt;
+    const auto operand = [&](std::size_t i) { return of(op->operands[i]); };
+    switch (op->code) {
+      case OpCode::constant:
+        return AffineForm{{}, {}, static_cast<std::int64_t>(op->number)};
+      case OpCode::index:
+        if (scalar) return atom;
+        return AffineForm{{{op->axis, 1}}, {}, 0};
+      case OpCode::neg: {
+        const auto a = operand(0);
+        return a ? std::optional(scaled(*a, -1)) : std::nullopt;
+      }
+      case OpCode::add:
+      case OpCode::sub: {
+        const auto a = operand(0), b = operand(1);
+        if (!a || !b) return scalar ? std::optional(atom) : std::nullopt;
+        return sum(*a, op->code == OpCode::add ? *b : scaled(*b, -1));
+      }
+      case OpCode::mul:
+        for (std::size_t i : {0, 1}) {
+          const Op* factor = f_.definition(op->operands[i]);
+          if (factor && factor->code == OpCode::constant)
+            if (const auto a = operand(1 - i))
+              return scaled(*a, static_cast<std::int64_t>(factor->number));
+        }
+        return scalar ? std::optional(atom) : std::nullopt;
+      default:
+        return scalar ? std::optional(atom) : std::nullopt;
+    }
+  }
+
+  const Function& f_;
+  std::map<ValueId, std::optional<AffineForm>> known_;
+};
+
 /// a - b - slack >= 0
 std::optional<AffineForm> difference(const Function& f, ValueId a, ValueId b, std::int64_t slack) {
   const auto left = affine_form(f, a), right = affine_form(f, b);
@@ -34,39 +102,7 @@ std::optional<AffineForm> difference(const Function& f, ValueId a, ValueId b, st
 }  // namespace
 
 std::optional<AffineForm> affine_form(const Function& f, ValueId value) {
-  AffineForm atom;
-  atom.scalars[value] = 1;
-  const Op* op = f.definition(value);
-  const bool scalar = f[value].type.is_scalar() && f[value].type.dtype == DType::i32;
-  if (!op) return scalar ? std::optional(atom) : std::nullopt;
-  const auto operand = [&](std::size_t i) { return affine_form(f, op->operands[i]); };
-  switch (op->code) {
-    case OpCode::constant:
-      return AffineForm{{}, {}, static_cast<std::int64_t>(op->number)};
-    case OpCode::index:
-      if (scalar) return atom;
-      return AffineForm{{{op->axis, 1}}, {}, 0};
-    case OpCode::neg: {
-      const auto a = operand(0);
-      return a ? std::optional(scaled(*a, -1)) : std::nullopt;
-    }
-    case OpCode::add:
-    case OpCode::sub: {
-      const auto a = operand(0), b = operand(1);
-      if (!a || !b) return scalar ? std::optional(atom) : std::nullopt;
-      return sum(*a, op->code == OpCode::add ? *b : scaled(*b, -1));
-    }
-    case OpCode::mul:
-      for (std::size_t i : {0, 1}) {
-        const Op* factor = f.definition(op->operands[i]);
-        if (factor && factor->code == OpCode::constant)
-          if (const auto a = operand(1 - i))
-            return scaled(*a, static_cast<std::int64_t>(factor->number));
-      }
-      return scalar ? std::optional(atom) : std::nullopt;
-    default:
-      return scalar ? std::optional(atom) : std::nullopt;
-  }
+  return Forms(f).of(value);
 }
 
 AffineCondition affine_condition(const Function& f, ValueId condition) {

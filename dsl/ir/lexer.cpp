@@ -1,16 +1,17 @@
 #include "dsl/ir/lexer.h"
 
-#include <cctype>
 #include <charconv>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "dsl/shortened.h"
+
 namespace flashcore::ir {
 namespace {
 
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool in_word(char c) { return is_letter(c) || is_digit(c); }
 
 std::string quoted(const Token& token) {
@@ -20,9 +21,9 @@ std::string quoted(const Token& token) {
     case Token::Kind::text_end:
       return "the end of the text";
     case Token::Kind::value:
-      return fmt::format("\"%{}\"", token.text);
+      return fmt::format("\"%{}\"", shortened(token.text));
     default:
-      return fmt::format("\"{}\"", token.text);
+      return fmt::format("\"{}\"", shortened(token.text));
   }
 }
 

@@ -63,7 +63,13 @@ class Parser {
   }
 
   void block(BlockId id) {
+    // A loop goes over an axis of its own, and a block is walked on the stack.
+    constexpr int deepest = 64;
+    if (++depth_ > deepest)
+      in_.refuse(in_.peek(), fmt::format("blocks nested more than {} deep", deepest),
+                 "every one is a loop or a role; found one more");
     while (!in_.take("}")) statement(id);
+    --depth_;
     in_.line_end();
   }
 
@@ -261,6 +267,7 @@ class Parser {
   Function f_;
   DeclarationReader names_{in_, f_};
   std::map<std::string, ValueId> values_;
+  int depth_ = 0;
 };
 
 }  // namespace

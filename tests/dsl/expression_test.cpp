@@ -1,5 +1,7 @@
 #include "dsl/expression.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -179,9 +181,62 @@ TEST(Expression, TextOfAnyKindIsReadOrRefused) {
               length == 28 || length == 29 || length == 64 || length == 65)
         << text.substr(0, length);
   EXPECT_THAT(check(Mask(text, {{"ids", DType::i8, 2}})), IsEmpty());
-  for (const char* odd :
-       {"$", "1..2 < q_idx", ")", "((((", "q_idx[0]", "a = 1", "a = 1;", ";", "..", "\xff"})
+  for (const char* odd : {"$", "caf\xc3\xa9 < q_idx", "1..2 < q_idx", ")", "((((", "q_idx[0]",
+                          "a = 1", "a = 1;", ";", "..", "\xff"})
     EXPECT_FALSE(check(Mask(odd)).empty()) << odd;
+}
+
+TEST(Expression, TextIsBoundedInDepthAndSize) {
+  const auto repeated = [](const std::string& part, int times) {
+    std::string text;
+    for (int i = 0; i < times; ++i) text += part;
+    return text;
+  };
+  const auto nested = [&](int times) {
+    return repeated("(", times) + "q_idx < 3" + repeated(")", times);
+  };
+  EXPECT_THAT(check(Mask(nested(100))), IsEmpty());
+  for (const std::string& deep :
+       {nested(100000), repeated("~", 100000) + "(q_idx < 3)", repeated("-", 100000) + "q_idx < 3",
+        repeated("min(1, ", 100000), repeated("ids[", 100000)}) {
+    const std::vector<std::string> reasons = check(Mask(deep, {{"ids", DType::i32, 1}}));
+    ASSERT_EQ(reasons.size(), 1U);
+    EXPECT_THAT(reasons[0], HasSubstr("nested more than 200 deep"));
+    EXPECT_LT(reasons[0].size(), 500U);
+  }
+  EXPECT_THAT(check(Mask("q_idx < 3" + repeated(" | q_idx == kv_idx", 1000))), IsEmpty());
+  EXPECT_THAT(check(Mask("q_idx < 3" + repeated(" | q_idx == kv_idx", 100000))),
+              ElementsAre(HasSubstr("more than 4096 operations")));
+  EXPECT_THAT(check(Mask(repeated("long_name", 1000000))),
+              ElementsAre(HasSubstr("... is not defined")));
+}
+
+TEST(Expression, WholeNumbersFitIn32BitsOrAreRefused) {
+  EXPECT_THAT(check(Mask("q_idx < 2147483647")), IsEmpty());
+  EXPECT_THAT(check(Mask("q_idx >= -2147483648")), IsEmpty());
+  for (const char* text : {"q_idx < 2147483648", "q_idx < 65536 * 65536", "q_idx > -2147483649",
+                           "q_idx < int(1e30)", "(q_idx < 3) & (kv_idx == 4294967296)"})
+    EXPECT_THAT(check(Mask(text)), ElementsAre(HasSubstr("does not fit in 32 bits"))) << text;
+  EXPECT_THAT(check(Score("score + 2147483648")), IsEmpty());  // a float there
+}
+
+TEST(Expression, NamesOfTheGeneratedKernelAreNotCapturedNames) {
+  for (const char* name : {"bitand", "NULL", "min", "threadIdx", "linux", "x_stride_0", "x_n1",
+                           "fc", "tile_counter", "co_await"})
+    EXPECT_EQ(captured_name(name), std::string(name) + "_");
+  EXPECT_EQ(captured_name("x_stride"), "x_stride");
+  EXPECT_EQ(captured_name("na\xc3\xafve"), "na__ve");
+  const std::string prefix(10000, 'x');
+  EXPECT_LE(captured_name(prefix).size(), 65U);
+  EXPECT_NE(captured_name(prefix + "_2"), captured_name(prefix + "_3"));
+}
+
+TEST(Expression, ReachesBeyondEveryLengthAreAnyDistance) {
+  EXPECT_TRUE(sliding_window(2147483647, 1 << 30).is_full());
+  EXPECT_EQ(sliding_window(3, 2147483647), sliding_window(3, -1));
+  EXPECT_EQ(sliding_window(2147483647, 0), sliding_window(-1, 0));
+  for (const double cap : {HUGE_VAL, std::nan(""), 1e-300, -1.0})
+    EXPECT_THROW((void)softcap(cap), SpecError) << cap;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "dsl/json.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,6 +89,35 @@ TEST(Json, RefusesWhatIsNoSpec) {
   EXPECT_THAT(
       message_of<SpecError>([] { attention_spec_from_json(R"({"mask": {"tensors": []}})"); }),
       HasSubstr(R"(mask: {"tensors":[]} has the wrong type)"));
+}
+
+TEST(Json, NumbersThatDoNotFitAreRefused) {
+  for (const char* number : {"4294967298", "2147483648", "-2147483649", "18446744073709551615"}) {
+    EXPECT_THAT(message_of<ScheduleError>(
+                    [&] { schedule_from_json(fmt::format(R"({{"stages": {}}})", number)); }),
+                HasSubstr(fmt::format("stages: {} does not fit", number)));
+    EXPECT_THAT(message_of<SpecError>(
+                    [&] { attention_spec_from_json(fmt::format(R"({{"q_len": {}}})", number)); }),
+                HasSubstr(fmt::format("q_len: {} does not fit", number)));
+    EXPECT_THAT(message_of<ScheduleError>([&] {
+                  schedule_from_json(fmt::format(R"({{"tiles": {{"rows": {}}}}})", number));
+                }),
+                HasSubstr("does not fit"));
+  }
+  EXPECT_EQ(schedule_from_json(R"({"stages": 2147483647})").stages, 2147483647);
+}
+
+TEST(Json, DeepTextIsRefused) {
+  for (const char* open : {"[", "{\"tiles\":"}) {
+    std::string text = "{\"tiles\": ";
+    for (int i = 0; i < 200000; ++i) text += open;
+    EXPECT_THAT(message_of<ScheduleError>([&] { schedule_from_json(text); }),
+                HasSubstr("its brackets nest more than 64 deep"));
+  }
+  // Brackets in a text nest nothing.
+  const std::string brackets(1000, '(');
+  const AttentionSpec spec{.mask = Mask(brackets + "[[{{\"\\" + brackets)};
+  EXPECT_EQ(attention_spec_from_json(to_json(spec)).mask, spec.mask);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/ir/print.h"
+#include "dsl/ir/verify.h"
 
 namespace flashcore::ir {
 namespace {
@@ -151,6 +152,37 @@ TEST(Parse, Loops) {
   EXPECT_EQ(in_body(start + "  %a = loop d {\n    tile %t : i32\n    yield\n  }\n}\n"),
             "expected a line \"carry\" for each result of loop\n  at:  case.fc:9\n"
             "  why: found 1 names before \"=\" and 0 carried values");
+}
+
+TEST(Parse, DeepNestingIsRefused) {
+  std::string loops;
+  for (int i = 0; i < 50000; ++i) loops += "loop d {\ntile %t" + std::to_string(i) + " : i32\n";
+  EXPECT_NE(in_body(loops).find("blocks nested more than 64 deep"), std::string::npos);
+}
+
+TEST(Parse, BytesOutsideAsciiAreShownAsQuestionMarks) {
+  EXPECT_EQ(in_body("  caf\xc3\xa9\n}\n"),
+            "expected an operation\n  at:  case.fc:8\n  why: found \"caf\" in column 3\n"
+            "  try: dsl/ir/ops.def lists them");
+  EXPECT_EQ(in_body("  \xc3\xa9\n}\n"),
+            "expected an operation or \"}\"\n  at:  case.fc:8\n  why: found \"?\" in column 3");
+  EXPECT_EQ(in_body("  // caf\xc3\xa9\n}\n"), "no complaint");
+}
+
+TEST(Parse, FieldsOfOneKernelHaveNamesOfTheirOwn) {
+  const auto refusal = [](const std::string& declarations) {
+    try {
+      verify(parse("program test\n" + declarations + "{\n}\n", "case.fc"));
+    } catch (const SpecError& error) {
+      return error.complaint().what;
+    }
+    return std::string("no complaint");
+  };
+  EXPECT_EQ(refusal("input x: f32 [N, 16]\nparameter x_stride_0: f32\n"),
+            "two arguments named x_stride_0");
+  EXPECT_EQ(refusal("input N: f32 [N, 16]\n"), "two arguments named N");
+  EXPECT_EQ(refusal("parameter bitand: f32\n"), "a scalar named \"bitand\"");
+  EXPECT_EQ(refusal("input x: f32 [N, 16]\ninput y: f32 [N, 16]\n"), "no complaint");
 }
 
 }  // namespace
