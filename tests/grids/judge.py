@@ -1,0 +1,168 @@
+"""One call of a suite, what it should give in fp64, and how far off a right answer may be.
+
+    max |out - exact| <= 2 max |plain - exact| + u (max |exact| + 2 max R) + s
+
+`plain` rounds the probabilities and the output to the inputs' dtype, once each; u is half of that
+dtype's epsilon, R the root of sum p^2 v^2, and s what fp32 loses in large scores. The same bound
+serves kernels in tests/gpu/exact.py; this one judges call sites, in NumPy where torch is missing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from backend import EPSILON, Arrays
+
+import flashcore as fc
+
+
+@dataclass
+class Problem:
+    """A call as users of the peer write it, and the attention that it means.
+
+    q, k and v are [batch, heads, length, dim]; `heads_first` brings the output into that order.
+    `mask` and `score` are functions of arrays of positions.
+    """
+
+    call: Callable[[], Any]
+    dtype: str
+    q: Any = None
+    k: Any = None
+    v: Any = None
+    scale: float | None = None
+    mask: Callable[..., Any] | None = None
+    score: Callable[..., Any] | None = None
+    heads_first: Callable[[Any], Any] = lambda out: out
+    with_lse: bool = False
+    shape: tuple[int, ...] | None = None
+    """Of the output as it comes; None: not looked at."""
+    refused_by_peer: bool = False
+    """The peer raises, so any refusal in words is right and a result is not."""
+    parts: tuple[tuple[tuple[Any, Any, Any], Callable[[Any], Any]], ...] = ()
+    """Of packed sequences: the arrays of each, and its part of the output."""
+
+
+@dataclass
+class Outcome:
+    kind: str
+    """right, refused, wrong or crashed."""
+    text: str = ""
+
+
+@dataclass
+class Expected:
+    out: Any
+    lse: Any
+    bound: float
+
+
+def _dims(arrays: Arrays, *sizes: int) -> list[Any]:
+    xp = arrays.xp
+    more = {} if xp is np else {"device": arrays.device}
+    places = [[-1 if i == at else 1 for i in range(4)] for at in range(4)]
+    return [xp.arange(n, **more).reshape(place) for n, place in zip(sizes, places, strict=True)]
+
+
+def expect(arrays: Arrays, problem: Problem, q: Any, k: Any, v: Any) -> Expected:
+    xp = arrays.xp
+    batch = max(q.shape[0], k.shape[0], v.shape[0])
+    q, k, v = (arrays.cast(x, "f64") for x in (q, k, v))
+    k, v = (
+        arrays.repeat(x, q.shape[1] // x.shape[1], 1) if x.shape[1] else x[:, : q.shape[1]]
+        for x in (k, v)
+    )
+    q, k, v = (arrays.expand(x, (batch, *x.shape[1:])) for x in (q, k, v))
+    scale = 1 / math.sqrt(q.shape[-1]) if problem.scale is None else problem.scale
+    scores = xp.matmul(q, xp.swapaxes(k, -1, -2)) * scale
+    positions = _dims(arrays, *scores.shape)
+    largest = arrays.largest(scores)
+    if problem.score is not None:
+        scores = arrays.cast(problem.score(scores, *positions), "f64")
+        finite = xp.isfinite(scores)
+        largest = max(largest, arrays.largest(xp.where(finite, scores, 0 * positions[0])))
+    if problem.mask is not None:
+        minus = arrays.full((1,), -math.inf, "f64")
+        scores = xp.where(problem.mask(*positions), scores, minus)
+    if scores.shape[-1] == 0:
+        out = arrays.full((*scores.shape[:-1], v.shape[-1]), 0.0, "f64")
+        return Expected(out, out.sum(-1) - math.inf, 0.0)
+    top = scores.max(-1)
+    top = (top if xp is np else top.values)[..., None]
+    lowest = arrays.full((1,), np.finfo(np.float64).min, "f64")
+    probs = xp.exp(scores - xp.maximum(top, lowest))
+    sums = probs.sum(-1)[..., None]
+    safe = xp.where(sums > 0, sums, sums + 1)
+    exact = xp.matmul(probs, v) / safe
+    root = (xp.matmul(probs**2, v**2)) ** 0.5 / safe
+    rounded = arrays.cast(arrays.cast(probs, problem.dtype), "f64")
+    plain = xp.matmul(rounded, v) / safe
+    plain = arrays.cast(arrays.cast(plain, problem.dtype), "f64")
+    u = EPSILON[problem.dtype] / 2
+    lost = 2.0**-20 * largest * arrays.largest(v)
+    bound = 2 * arrays.largest(plain - exact) + lost + 1e-6
+    bound += u * (arrays.largest(exact) + 2 * arrays.largest(root))
+    minus = arrays.full((1,), -math.inf, "f64")
+    lse = xp.where(sums > 0, top + xp.log(safe), minus)[..., 0]
+    return Expected(exact, lse, bound)
+
+
+def _compare(arrays: Arrays, name: str, given: Any, exact: Any, bound: float) -> str | None:
+    xp = arrays.xp
+    if tuple(given.shape) != tuple(exact.shape):
+        return f"{name} has shape {tuple(given.shape)}, not {tuple(exact.shape)}"
+    given = arrays.cast(given, "f64")
+    if bool((xp.isnan(given) & ~xp.isnan(exact)).any()):
+        return f"{name} has NaN"
+    apart = xp.abs(xp.where(given == exact, exact * 0, given - exact))
+    if bool((~(apart <= bound) & xp.isfinite(exact)).any()):
+        return f"{name} is off by {arrays.largest(apart):.3e}, allowed are {bound:.3e}"
+    if bool((xp.isinf(exact) & (given != exact)).any()):
+        return f"{name} is finite where it should be infinite"
+    return None
+
+
+def _wrong(arrays: Arrays, problem: Problem, result: Any) -> str | None:
+    out, lse = result if problem.with_lse else (result, None)
+    if out.dtype != arrays.dtype(problem.dtype):
+        return f"out is of {out.dtype}"
+    if problem.shape is not None and tuple(out.shape) != problem.shape:
+        return f"out has shape {tuple(out.shape)}, not {problem.shape}"
+    parts = problem.parts or (((problem.q, problem.k, problem.v), problem.heads_first),)
+    for (q, k, v), of_part in parts:
+        expected = expect(arrays, problem, q, k, v)
+        given = of_part(out)
+        found = _compare(arrays, "out", given, expected.out, expected.bound)
+        if found is None and lse is not None:
+            found = _compare(arrays, "lse", lse, expected.lse, 1e-4 + 1e-5 * len(parts))
+        if found is not None:
+            return found
+    return None
+
+
+def headline(error: fc.Error) -> str:
+    """What a refusal says, without its numbers, so that kinds can be counted."""
+    return re.sub(r"-?\d+(\.\d+)?(e[-+]?\d+)?", "#", error.what)
+
+
+def judge(arrays: Arrays, problem: Problem) -> Outcome:
+    try:
+        result = problem.call()
+        arrays.synchronize()
+    except fc.Error as error:
+        if not (error.what and error.why and error.fix):
+            return Outcome("crashed", f"a refusal without all its parts: {error}")
+        if problem.refused_by_peer and not isinstance(error, fc.InternalError):
+            return Outcome("right")
+        return Outcome("refused", headline(error))
+    except Exception as error:
+        return Outcome("crashed", f"{type(error).__name__}: {error}")
+    if problem.refused_by_peer:
+        return Outcome("wrong", "it was computed, and the peer refuses it")
+    with np.errstate(all="ignore"):
+        found = _wrong(arrays, problem, result)
+    return Outcome("right") if found is None else Outcome("wrong", found)
