@@ -1,5 +1,5 @@
-// What fmt's shared library holds, for a static one: its headers alone would compile all of this again
-// in every file that formats something, which is more than half of such a file's time.
+// What fmt's shared library holds, for a static one: its headers alone would compile all of this
+// again in every file that formats something, which is more than half of such a file's time.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

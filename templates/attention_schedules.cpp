@@ -74,14 +74,12 @@ Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
     s.warps_m = 4;
     s.blocks_per_processor = 2;
     s.tiles["rows"] = 128;
-    s.tiles["cols"] = dim <= 64 ? (!measured    ? 96
-                                   : needs_room ? 64
-                                                : 128)
-                                : (measured && !by_score ? 64 : 32);
+    s.tiles["cols"] =
+        dim <= 64 ? (measured && needs_room ? 64 : 96) : (measured && !by_score ? 64 : 32);
     s.stages = dim <= 64 && roomy ? 2 : 1;
     if (measured && dim <= 64 && !masked && !all_lengths_open(spec)) {
       // With lengths or heads compiled in, the compiler arranges its addresses otherwise and finds
-      // two registers too few for tiles of 128 keys. With 64, the query fits in registers instead,
+      // two registers too few for tiles of 96 keys. With 64, the query fits in registers instead,
       // which is second best by 4 %.
       s.tiles["cols"] = 64;
       s.keep_operands = true;

@@ -79,6 +79,7 @@ Bounds ValueBounds::derive(ValueId value) {
     case OpCode::sub:
       return add(operand(0), negate(operand(1)));
     case OpCode::mul:
+    case OpCode::mul_rn:
       return multiply(operand(0), operand(1));
     case OpCode::fma:
       return add(multiply(operand(0), operand(1)), operand(2));

@@ -1,22 +1,25 @@
-// The exponent of a softmax, (x - d) k with one d a row, is one multiply-add an element:
+// The exponents of a softmax, (x - d) k with one d a row, are one multiply-add an element, and
+// those of what rescales earlier tiles, (c - d) k with another number c of the row, subtract
+// products:
 //
-//   c = sub x, d                                    t = d k
-//   e = mul c, k            becomes                 e = fma x, k, -t
+//   e = mul (sub x, d), k                  s = limit_scale k, d        t = mul_rn d, s
+//   z = mul (sub c, d), k    becomes       e = fma x, s, -t
+//                                          z = sub (mul_rn c, s), t
 //
-// But t is rounded, and x k is not: what the rounding leaves grows with t, beyond all bounds. So
-// rows whose t is large subtract first after all, in place, and then nothing behind the product:
-//
-//   large = |t| >= 4096
-//   c  = where large, x - d, x                      left out in warps
-//   t' = where large, 0, -t                         without such a row
-//   e  = fma c, k, t'
-//
-// Below that, t is at most 2^-13 off. Rows that have seen nothing yet, whose maximum is the
-// smallest number, are large as well, and what is hidden from them stays minus infinity. Nothing is
-// large where bounds say so, as for capped scores.
+// All elements of a row and what they are rescaled by thus refer to the same t, and that t is
+// rounded cancels in the end: until t is so large that half its last bit, a power of two to which
+// weights are off, leaves the range of f16. So from 2^27 on the scale is a power of two, for which
+// t is exact. There neighbouring numbers lie at least 2^4 apart as exponents, by either scale, and
+// weights are one for what equals the maximum and nothing for all else. A row that has seen nothing
+// yet, whose maximum is the smallest number, is large as well, and what is hidden from it stays
+// minus infinity. The scale is k throughout where bounds say that scores are small, as for capped
+// ones.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "codegen/analysis/value_bounds.h"
@@ -28,23 +31,34 @@ namespace {
 
 using namespace ir;
 
-constexpr double large_exponent = 4096;
+/// Where limit_scale begins to limit.
+constexpr double large_exponent = 1 << 27;
 
 class ExponentFusion {
  public:
   explicit ExponentFusion(Function& f) : f_(f) {}
 
   void run() {
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b)
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      if (const auto e = find(op); e && is_by_element(*e)) note(*e);
+    });
+    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
+      references_.clear();
       for (OpId id : std::vector(f_[BlockId(b)].ops))
-        if (const auto found = find(f_[id])) fuse(BlockId(b), id, *found);
+        if (const auto e = find(f_[id]); e && scales_.contains(e->scale)) fuse(BlockId(b), id, *e);
+    }
     remove_dead_ops(f_);
   }
 
  private:
   struct Exponent {
-    ValueId scores, row, scale;  ///< (scores - row) scale
+    ValueId value, row, scale;  ///< (value - row) scale
   };
+  /// What the exponents of a row refer to.
+  struct Reference {
+    ValueId scale, product;
+  };
+  using Key = std::pair<ValueId, ValueId>;  ///< row and scale
 
   [[nodiscard]] std::optional<Exponent> find(const Op& op) const {
     if (op.code != OpCode::exp2) return std::nullopt;
@@ -53,52 +67,67 @@ class ExponentFusion {
     for (std::size_t k : {0, 1}) {
       const ValueId scale = product->operands[k];
       const Op* difference = f_.definition(product->operands[1 - k]);
-      if (!f_[scale].type.is_scalar() || !difference || difference->code != OpCode::sub) continue;
-      const ValueId scores = difference->operands[0], row = difference->operands[1];
-      if (f_[scores].type.axes.size() == 2 && f_[scores].type == f_[op.results[0]].type &&
-          f_[row].type.axes.size() == 1)
-        return Exponent{scores, row, scale};
+      if (!f_[scale].type.is_scalar() || !is_positive(f_, scale) || !difference ||
+          difference->code != OpCode::sub)
+        continue;
+      const ValueId value = difference->operands[0], row = difference->operands[1];
+      if (f_[value].type == f_[op.results[0]].type && f_[row].type.axes.size() == 1)
+        return Exponent{value, row, scale};
     }
     return std::nullopt;
+  }
+
+  [[nodiscard]] bool is_by_element(const Exponent& e) const {
+    return f_[e.value].type.axes.size() > f_[e.row].type.axes.size();
   }
 
   /// The lower bound of scores whose exponents are small: what is subtracted from them is one of
   /// them, or so much more that nothing is left.
   [[nodiscard]] std::optional<double> least_of_small(const Exponent& e) const {
     const double* scale = constant_of(f_, e.scale);
-    const Bounds bounds = ValueBounds(f_).of(e.scores);
+    const Bounds bounds = ValueBounds(f_).of(e.value);
     if (!scale || !bounds.finite()) return std::nullopt;
     const double most = std::max(std::abs(bounds.low), std::abs(bounds.high));
     return most * std::abs(*scale) < large_exponent ? std::optional(bounds.low) : std::nullopt;
   }
 
+  /// The exponents of elements say which scales are those of a softmax, and what is known of rows.
+  void note(const Exponent& e) {
+    scales_.insert(e.scale);
+    if (const auto least = least_of_small(e)) least_.emplace(Key(e.row, e.scale), *least);
+  }
+
+  Reference make_reference(Builder& b, const Exponent& e) const {
+    const auto least = least_.find({e.row, e.scale});
+    if (least == least_.end()) {
+      const ValueId scale = b.elementwise(OpCode::limit_scale, {e.scale, e.row});
+      return {scale, b.elementwise(OpCode::mul_rn, {e.row, scale})};
+    }
+    ValueId row = e.row;
+    if (!constant_of(f_, row))
+      row = b.elementwise(OpCode::max, {row, b.constant(least->second, DType::f32)});
+    return {e.scale, b.elementwise(OpCode::mul_rn, {row, e.scale})};
+  }
+
   void fuse(BlockId block, OpId exponential, const Exponent& e) {
-    const std::optional<double> least = least_of_small(e);
     ValueId exponent;
-    insert_before(f_, block, position_of(f_, block, exponential), f_[exponential].where,
-                  [&](Builder& b) {
-                    ValueId row = e.row;
-                    if (least && !constant_of(f_, row))
-                      row = b.elementwise(OpCode::max, {row, b.constant(*least, DType::f32)});
-                    const ValueId product = b.mul(row, e.scale);
-                    ValueId scores = e.scores, added = b.elementwise(OpCode::neg, {product});
-                    if (!least) {
-                      const ValueId limit = b.constant(large_exponent, DType::f32);
-                      const ValueId large =
-                          b.elementwise(OpCode::ge, {b.elementwise(OpCode::abs, {product}), limit});
-                      f_[large].name = "large";
-                      const ValueId zero = b.constant(0, DType::f32), centred = b.sub(scores, row);
-                      scores = b.elementwise(OpCode::where, {large, centred, scores});
-                      added = b.elementwise(OpCode::where, {large, zero, added});
-                      for (ValueId value : {centred, scores, added})
-                        f_.definition(value)->lazy = true;
-                    }
-                    exponent = b.elementwise(OpCode::fma, {scores, e.scale, added});
-                  });
+    insert_before(
+        f_, block, position_of(f_, block, exponential), f_[exponential].where, [&](Builder& b) {
+          auto [reference, fresh] = references_.try_emplace({e.row, e.scale});
+          if (fresh) reference->second = make_reference(b, e);
+          const auto [scale, product] = reference->second;
+          exponent = is_by_element(e)
+                         ? b.elementwise(OpCode::fma,
+                                         {e.value, scale, b.elementwise(OpCode::neg, {product})})
+                         : b.sub(b.elementwise(OpCode::mul_rn, {e.value, scale}), product);
+        });
     f_[exponential].operands[0] = exponent;
   }
 
   Function& f_;
+  std::set<ValueId> scales_;
+  std::map<Key, double> least_;  ///< of rows whose exponents are small
+  std::map<Key, Reference> references_;
 };
 
 }  // namespace

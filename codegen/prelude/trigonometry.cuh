@@ -22,8 +22,8 @@ FC_DEVICE angle reduce_angle(float x) {
   // Exact enough up to 4e15, where neighbouring floats are 2^29 apart; beyond, any value between -1
   // and 1 is as good as another. An infinity becomes NaN.
   if (!(magnitude(x) < 4e15f)) return {x * 0.f, 0};
-  const double quarters = static_cast<double>(
-      static_cast<long long>(x * 0.6366197723675814 + (x < 0.f ? -0.5 : 0.5)));
+  const double quarters =
+      static_cast<double>(static_cast<long long>(x * 0.6366197723675814 + (x < 0.f ? -0.5 : 0.5)));
   const double near = fma(quarters, -1.5707963267948966, static_cast<double>(x));
   return {static_cast<float>(fma(quarters, -6.123233995736766e-17, near)),
           static_cast<int>(static_cast<long long>(quarters) & 3)};
@@ -32,8 +32,8 @@ FC_DEVICE angle reduce_angle(float x) {
 // Within 7e-8, for angles up to pi / 4 to either side.
 FC_DEVICE float sin_of_small(float x) {
   const float s = x * x;
-  const float tail = fma(fma(fma(2.72499647e-6f, s, -1.98400871e-4f), s, 8.33333188e-3f), s,
-                         -0.166666667f);
+  const float tail =
+      fma(fma(fma(2.72499647e-6f, s, -1.98400871e-4f), s, 8.33333188e-3f), s, -0.166666667f);
   return fma(x * s, tail, x);
 }
 FC_DEVICE float cos_of_small(float x) {

@@ -206,6 +206,9 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
       return fmt::format("({} - {})", x[0], x[1]);
     case OpCode::mul:
       return fmt::format("({} * {})", x[0], x[1]);
+    case OpCode::mul_rn:
+    case OpCode::limit_scale:
+      return fmt::format("fc::{}({}, {})", ir::name_of(op.code), x[0], x[1]);
     case OpCode::div:
       // Towards minus infinity, as a shift is.
       if (const int shift = power_of_two(op.operands[1]); shift >= 0 && to == DType::i32)

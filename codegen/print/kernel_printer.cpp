@@ -133,8 +133,7 @@ void KernelPrinter::print_block(BlockId block) {
       continue;
     }
     if (op.lazy) {
-      position_ = op.code == OpCode::mul ? print_lazy_scaling(block, position_)
-                                         : print_lazy_choices(block, position_);
+      print_lazy_scaling(block, position_++);
       continue;
     }
     if (const std::vector<ColumnStep> steps = columns_at(block, position_); !steps.empty()) {

@@ -115,9 +115,7 @@ class KernelPrinter {
   std::optional<std::string> compare_positions(const ir::Op& op,
                                                const std::vector<std::string>& operands,
                                                const Cursor& cursor);
-  std::size_t print_lazy_scaling(ir::BlockId block, std::size_t position);
-  std::size_t print_lazy_choices(ir::BlockId block, std::size_t position);
-  std::string for_each_of_lane(ir::ValueId vector, std::string_view test) const;
+  void print_lazy_scaling(ir::BlockId block, std::size_t position);
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
   std::set<ir::ValueId> start_group(ir::BlockId block, const std::vector<std::size_t>& positions,

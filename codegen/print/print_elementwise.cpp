@@ -135,68 +135,23 @@ void KernelPrinter::print_run(BlockId block, const std::vector<std::size_t>& run
 }
 
 /// A tile times a vector, in place: where all factors of a warp are one it stays as it is.
-std::size_t KernelPrinter::print_lazy_scaling(BlockId block, std::size_t position) {
+void KernelPrinter::print_lazy_scaling(BlockId block, std::size_t position) {
   const Op& op = f_[f_[block].ops[position]];
   const std::size_t k = f_[op.operands[0]].type.axes.size() == 1 ? 0 : 1;
   const ValueId factor = op.operands[k], from = op.operands[1 - k];
   if (!dies_at(from, position) || storage_[from.index].empty() || is_source(from) ||
       is_source(factor)) {
     emit_group(block, {position}, position + 1, true);
-    return position + 1;
+    return;
   }
-  auto guard = out_.block("if (!fc::all_lanes({}))", for_each_of_lane(factor, "{} == 1.f"));
-  emit_group(block, {position}, position + 1, true);
-  return position + 1;
-}
-
-/// A test of every element of a vector that a lane holds.
-std::string KernelPrinter::for_each_of_lane(ValueId vector, std::string_view test) const {
-  const Shape shape = shape_of(vector);
-  std::string all;
+  const Shape shape = shape_of(factor);
+  std::string ones;
   for (int i = 0; i < shape.layouts[0].fragments; ++i)
     for (int e = 0; e < shape.layouts[0].slots; ++e)
-      all +=
-          (all.empty() ? "" : " && ") +
-          fmt::format(fmt::runtime(test), fmt::format("{}[{}][{}]", storage_[vector.index], i, e));
-  return all;
-}
-
-/// Choices by one condition, in place, with what only they read: where it holds nowhere in a warp,
-/// all stay as they are.
-std::size_t KernelPrinter::print_lazy_choices(BlockId block, std::size_t position) {
-  const auto& ops = f_[block].ops;
-  std::vector<std::size_t> run;
-  ValueId condition;
-  std::size_t end = position;
-  for (; end < ops.size(); ++end) {
-    const Op& op = f_[ops[end]];
-    if (kind_of(op.code) == OpKind::source) continue;
-    if (!op.lazy || (op.code == OpCode::where && condition && op.operands[0] != condition)) break;
-    if (op.code == OpCode::where) condition = op.operands[0];
-    run.push_back(end);
-  }
-  for (std::size_t at : run) {
-    const Op& op = f_[ops[at]];
-    if (op.code != OpCode::where) continue;
-    const ValueId value = op.results[0], from = op.operands[2];
-    if (dies_at(from, at) && !storage_[from.index].empty()) {
-      storage_[value.index] = storage_[from.index];
-      continue;
-    }
-    declare(value);
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(value), scopes);
-    out_.line("{} = {};", element(value, cursor), element(from, cursor));
-  }
-  auto guard = out_.block("if (!fc::all_lanes({}))", for_each_of_lane(condition, "!{}"));
-  std::vector<std::size_t> group;
-  for (std::size_t at : run) {
-    group.push_back(at);
-    if (f_[ops[at]].code != OpCode::where) continue;
-    emit_group(block, group, at + 1, true);
-    group.clear();
-  }
-  return end;
+      ones += fmt::format("{}{}[{}][{}] == 1.f", ones.empty() ? "" : " && ", storage_[factor.index],
+                          i, e);
+  auto guard = out_.block("if (!fc::all_lanes({}))", ones);
+  emit_group(block, {position}, position + 1, true);
 }
 
 /// Whether every reader of a 16-bit value rounds what it reads: then the cast itself need not.

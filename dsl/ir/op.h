@@ -74,7 +74,7 @@ struct Op {
   bool parts =
       false;  ///< loop: over parts of the tiles, in which loops over the same axis may stand
 
-  bool lazy = false;     ///< mul by ones, where that holds nowhere: left out by warps
+  bool lazy = false;     ///< mul: left out in warps where all factors are one
   bool started = false;  ///< dot: its sum may be read behind `land_products` only
 };
 

@@ -23,6 +23,12 @@ _WAYS = ("__dlpack__", "__dlpack_c_exchange_api__", "__cuda_array_interface__")
 _STANDARD = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "i32": "int32"}
 
 
+def makes_arrays(like: Any) -> bool:
+    """Whether another array can be made beside `like`."""
+    known = isinstance(like, numpy.ndarray) or is_torch_tensor(like)
+    return known or hasattr(like, "__array_namespace__")
+
+
 def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
     """An uninitialised array beside `like`: same framework, same device."""
     if isinstance(like, numpy.ndarray):

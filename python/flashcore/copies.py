@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from .arrays import empty, full, is_torch_tensor, stored_dtype
+from .arrays import empty, full, is_torch_tensor, makes_arrays, stored_dtype
 from .errors import DeviceError, LayoutError, SpecError
 
 _LARGEST, _SMALLEST = 3.4028234663852886e38, 2.0**-149  # of fp32
@@ -48,7 +48,8 @@ def launch(
             except LayoutError as error:
                 name, dtype, output, _ = tensors[error.tensor]
                 array = arrays[error.tensor]
-                if given[error.tensor] is not array or name in in_place:
+                copied = given[error.tensor] is not array
+                if copied or name in in_place or not makes_arrays(array):
                     raise
                 given[error.tensor] = _fresh(array, array.shape[-1], dtype if output else None)
         for array, written, (_, _, output, _) in zip(arrays, given, tensors, strict=True):

@@ -16,7 +16,7 @@ from .errors import SpecError
 
 def numbers(array: Any) -> numpy.ndarray[Any, Any] | None:
     """What a vector in CPU memory holds; None for one that lies elsewhere or is no vector."""
-    if is_torch_tensor(array):
+    if not isinstance(array, numpy.ndarray) and is_torch_tensor(array):
         plain = array.device.type == "cpu" and not array.is_neg()
         array = array.detach().numpy() if plain else None
     return array if isinstance(array, numpy.ndarray) and array.ndim == 1 else None

@@ -122,29 +122,36 @@ def _value(tensor: Captured, given: Any) -> Any:
     return given if tensor.rank else given.item()
 
 
+# One line: torch's compiler writes what an operator is given into comments of its own code. No
+# expression holds the sign between the parts.
+_BETWEEN = "@"
+
+
 def text_of_sdpa(is_causal: bool, enable_gqa: bool) -> str:
-    return f"sdpa\n{int(is_causal)}\n{int(enable_gqa)}"
+    return _BETWEEN.join(["sdpa", str(int(is_causal)), str(int(enable_gqa))])
 
 
 def text_of_kernel(kernel: AttentionKernel) -> str:
-    return f"kernel\n{kernel._description}"
+    return _BETWEEN.join(["kernel", kernel._description])
 
 
 def text_of_attention(layout: str, mask: Any, score: Any, sink: Any) -> str:
     """Of expressions, or None; the arrays that they read are passed beside it, in this order."""
-    keys = [part._key if part is not None else "" for part in (mask, score, sink)]
-    return "\n".join(["attention", layout, *keys])
+    keys = [
+        part._key.replace("\n", " ") if part is not None else "" for part in (mask, score, sink)
+    ]
+    return _BETWEEN.join(["attention", layout, *keys])
 
 
 @functools.lru_cache(maxsize=256)
 def _call_of(what: str) -> Callable[..., Any]:
-    kind, rest = what.split("\n", 1)
+    kind, rest = what.split(_BETWEEN, 1)
     makers = {"sdpa": _sdpa_of, "attention": _attention_of, "kernel": _kernel_of}
     return makers[kind](rest)
 
 
 def _sdpa_of(text: str) -> Callable[..., Any]:
-    causal, grouped = (bool(int(part)) for part in text.split("\n"))
+    causal, grouped = (bool(int(part)) for part in text.split(_BETWEEN))
 
     def call(q: Any, k: Any, v: Any, captured: Sequence[Any], scale: float | None) -> Any:
         mask = captured[0] if captured else None
@@ -154,7 +161,7 @@ def _sdpa_of(text: str) -> Callable[..., Any]:
 
 
 def _attention_of(text: str) -> Callable[..., Any]:
-    layout, *keys = text.split("\n")
+    layout, *keys = text.split(_BETWEEN)
     kinds: tuple[type[Expression], ...] = (Mask, Score, Sink)
     parts = [taken_apart(key) if key else None for key in keys]
 

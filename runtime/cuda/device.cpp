@@ -39,11 +39,7 @@ CudaContext primary_context(const Driver& driver, int device) {
   return context;
 }
 
-}  // namespace
-
-std::string DeviceInfo::architecture() const { return fmt::format("sm_{}{}", major, minor); }
-
-DeviceInfo device_info(const Driver& driver, int ordinal) {
+DeviceInfo query_device(const Driver& driver, int ordinal) {
   int count = 0;
   driver.check(driver.cuDeviceGetCount(&count), "the GPUs cannot be counted");
   if (ordinal < 0 || ordinal >= count) {
@@ -70,6 +66,23 @@ DeviceInfo device_info(const Driver& driver, int ordinal) {
   info.shared_per_block = attribute(attribute_shared_per_block);
   info.l2_bytes = attribute(attribute_l2_bytes);
   return info;
+}
+
+}  // namespace
+
+std::string DeviceInfo::architecture() const { return fmt::format("sm_{}{}", major, minor); }
+
+// Asked for once: in a child of fork() the driver answers nothing, and arrays in CPU memory still
+// run what its parent's GPU would.
+DeviceInfo device_info(const Driver& driver, int ordinal) {
+  static std::mutex mutex;
+  static auto* const devices = new std::map<int, DeviceInfo>;
+  const NoFork whole;
+  const std::lock_guard lock(mutex);
+  const auto known = devices->find(ordinal);
+  return known != devices->end()
+             ? known->second
+             : devices->emplace(ordinal, query_device(driver, ordinal)).first->second;
 }
 
 int current_device(const Driver& driver) {

@@ -80,6 +80,12 @@ void apply(OpCode code, std::span<const TypedTile> operands, const ir::TileType&
       return each([](double a, double b, double) { return a / b; });
     case OpCode::mod:
       return each([](double a, double b, double) { return a - b * floor_div(a, b); });
+    case OpCode::mul_rn:
+      return each([](double a, double b, double) { return a * b; });
+    case OpCode::limit_scale:
+      return each([](double a, double b, double) {
+        return b == 0 || !std::isfinite(b) ? a : std::fmin(a, std::ldexp(1.0, 27 - std::ilogb(b)));
+      });
     case OpCode::min:
       return each([](double a, double b, double) { return std::fmin(a, b); });
     case OpCode::max:

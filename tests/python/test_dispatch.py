@@ -27,7 +27,7 @@ def arrays(kind=Gpu):
 def refused(call):
     try:
         call()
-    except fc.DeviceError as error:
+    except (fc.DeviceError, fc.SpecError) as error:
         return str(error)
     raise SystemExit("nothing was refused")
 

@@ -45,7 +45,7 @@ def test_dimensions(rng, name, function):
     place = np.empty(out.shape, out.dtype)
     made, lse = fc.attention(q, k, v, out=place, return_lse=True)
     assert made is place
-    np.testing.assert_array_equal(place, out)
+    np.testing.assert_allclose(place.astype(float), expected, atol=2e-2)
     np.testing.assert_allclose(lse, expected_lse, atol=1e-4)
 
 

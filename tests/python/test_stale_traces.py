@@ -255,7 +255,7 @@ class TestArguments:
         ):
             out = kernel(q, k, v, captured=captured)
             assert (out == expected).all()
-        with pytest.raises(flashcore.DeviceError, match="it needs offset"):
+        with pytest.raises(flashcore.SpecError, match="it needs offset"):
             flashcore.jit(again)(q, k, v)
         for wrong in (2.5, np.zeros(3), "3", 2**31, True):
             with pytest.raises(flashcore.SpecError, match="the captured number offset = "):

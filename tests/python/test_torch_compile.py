@@ -181,7 +181,7 @@ def test_a_gradient_is_refused_by_the_operator(causal):
 
 def test_the_operator_is_one_as_torch_wants_it(causal):
     q = random(1, 2, 20, 64)
-    what = f"kernel\n{causal._description}"
+    what = f"kernel@{causal._description}"
     no_lengths = [None] * 4
     for lse in (False, True):
         torch.library.opcheck(
@@ -288,3 +288,22 @@ print("torch" in sys.modules)
     )
     assert done.stdout == "False\n", done.stderr
     assert isinstance(fc.sdpa(*np.zeros((3, 1, 1, 4, 64), np.float16)), np.ndarray)
+
+
+def test_a_call_is_told_in_one_line():
+    # torch's compiler writes it into comments of the code that it makes.
+    seen = []
+
+    def backend(graph, inputs):
+        seen.extend(a for node in graph.graph.nodes for a in node.args if isinstance(a, str))
+        return graph.forward
+
+    mask = fc.Mask("q_idx >=\n kv_idx")
+
+    def calls(q):
+        made = fc.sdpa(q, q, q, is_causal=True) + fc.attention(q, q, q, mask=mask)
+        return made + KERNELS["sm_90a"](q, q, q)
+
+    torch.compile(calls, backend=backend, fullgraph=True)(random(1, 2, 20, 64))
+    assert len([text for text in seen if "@" in text]) == 3
+    assert not any("\n" in text for text in seen)

@@ -29,6 +29,7 @@ FC_DEVICE float divide(float x, float y) {
   return x / y;
 }
 FC_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+FC_DEVICE float mul_rn(float a, float b) { return a * b; }
 FC_DEVICE float max(float a, float b) {
   return is_unwritten(b) ? b : is_unwritten(a) || b != b || a > b ? a : b;
 }
@@ -40,6 +41,11 @@ FC_DEVICE float min_or_nan(float a, float b) { return b < a ? b : a; }
 FC_DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
 FC_DEVICE int min(int a, int b) { return a < b ? a : b; }
+
+FC_DEVICE float limit_scale(float k, float x) {
+  const int exponent = static_cast<int>(float_bits(x) >> 23 & 255) - 127;
+  return min(k, __builtin_ldexpf(1, 27 - exponent));
+}
 
 FC_DEVICE int highest_bit(u32 x) { return 31 - __builtin_clz(x); }
 FC_DEVICE int lowest_bit(u32 x) { return __builtin_ctz(x); }

@@ -43,19 +43,18 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
-  const float t0 = p.scale * 1.442695f;
-  const int t1 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
-  const int t2 = ((((rows_begin - p.Sq) + p.Sk) + -127) >> 7) + 1;
-  const int t3 = fc::min((((t1 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
-  const int cols_end = fc::max(0, t3);
-  const int cols_full_end = fc::max(0, fc::min(t2, cols_end));
-  const int t4 = cols_end - 1;
-  const bool t5 = t4 >= 0;
+  const int t0 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
+  const int t1 = ((((rows_begin - p.Sq) + p.Sk) + -127) >> 7) + 1;
+  const int t2 = fc::min((((t0 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
+  const int cols_end = fc::max(0, t2);
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
+  const int t3 = cols_end - 1;
+  const bool t4 = t3 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k, asynchronously
-  if (t5) {
-    const fc::bf16* const key_source = k_at + (t4 * 128) * p.k_stride_2;
-    const int key_rows = p.Sk - (t4 * 128);
+  if (t4) {
+    const fc::bf16* const key_source = k_at + (t3 * 128) * p.k_stride_2;
+    const int key_rows = p.Sk - (t3 * 128);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -69,9 +68,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v, asynchronously
-  if (t5) {
-    const fc::bf16* const value_source = v_at + (t4 * 128) * p.v_stride_2;
-    const int value_rows = p.Sk - (t4 * 128);
+  if (t4) {
+    const fc::bf16* const value_source = v_at + (t3 * 128) * p.v_stride_2;
+    const int value_rows = p.Sk - (t3 * 128);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -100,10 +99,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<0>();
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t6 = next_tile >= 0;
+    const bool t5 = next_tile >= 0;
     fc::barrier();
     // key <- k, asynchronously
-    if (t6) {
+    if (t5) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 128) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 128);
       {
@@ -118,7 +117,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t6) {
+    if (t5) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 128) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 128);
       {
@@ -156,117 +155,96 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     if (cols_tile >= cols_full_end) {
-      int t7[2][2];
-      // t7 = add(index(rows), (p.Sk - p.Sq))
+      int t6[2][2];
+      // t6 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t7[i][e] = (rows_begin + rows_lane + i * 16 + e * 8) + (p.Sk - p.Sq);
-      // scores = where(ge(t7, index(cols)), scores, -inf)
+          t6[i][e] = (rows_begin + rows_lane + i * 16 + e * 8) + (p.Sk - p.Sq);
+      // scores = where(ge(t6, index(cols)), scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t8 = (t7[i][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
-            scores[i][j][e] = t8 ? scores[i][j][e] : -fc::infinity();
+            const bool t7 = (t6[i][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
+            scores[i][j][e] = t7 ? scores[i][j][e] : -fc::infinity();
           }
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t9[2][2];
+    float t8[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t9[i][e] = -fc::infinity();
+        t8[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t9[i][(e / 2)] = fc::max(t9[i][(e / 2)], scores[i][j][e]);
+          t8[i][(e / 2)] = fc::max(t8[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t9[i][e] = fc::max(t9[i][e], fc::shuffle_xor(t9[i][e], 1));
-        t9[i][e] = fc::max(t9[i][e], fc::shuffle_xor(t9[i][e], 2));
+        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 1));
+        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 2));
       }
     }
-    // new_max = max(row_max, t9)
+    // new_max = max(row_max, t8)
+    float t9[2][2];
+    // t9 = limit_scale((p.scale * 1.442695f), new_max)
     float decay[2][2];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
+    // decay = exp2(sub(mul_rn(row_max, t9), mul_rn(new_max, t9)))
     float t10[2][2];
-    // t10 = neg(mul(new_max, t0))
-    bool large[2][2];
-    // large = ge(abs(mul(new_max, t0)), 4096)
+    // t10 = neg(mul_rn(new_max, t9))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t9[i][e] = fc::max(row_max[i][e], t9[i][e]);
-        const float t11 = row_max[i][e] - t9[i][e];
-        const float t12 = t11 * t0;
-        decay[i][e] = fc::exp2(t12);
-        const float t13 = t9[i][e] * t0;
-        t10[i][e] = -t13;
-        const float t14 = t13 < 0 ? -t13 : t13;
-        large[i][e] = t14 >= 4096.f;
+        t8[i][e] = fc::max(row_max[i][e], t8[i][e]);
+        t9[i][e] = fc::limit_scale((p.scale * 1.442695f), t8[i][e]);
+        const float t11 = fc::mul_rn(t8[i][e], t9[i][e]);
+        const float t12 = fc::mul_rn(row_max[i][e], t9[i][e]);
+        const float t13 = t12 - t11;
+        decay[i][e] = fc::exp2(t13);
+        t10[i][e] = -t11;
       }
-    }
-    if (!fc::all_lanes(!large[0][0] && !large[0][1] && !large[1][0] && !large[1][1])) {
-      // scores = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        #pragma unroll
-        for (int j = 0; j < 16; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t15 = scores[i][j][e] - t9[i][(e / 2)];
-            scores[i][j][e] = large[i][(e / 2)] ? t15 : scores[i][j][e];
-          }
-        }
-      }
-      // t10 = where(large, 0, t10)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t10[i][e] = large[i][e] ? 0.f : t10[i][e];
     }
     float probs[2][16][4];
-    // probs = exp2(fma(scores, t0, t10))
+    // probs = exp2(fma(scores, t9, t10))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t16 = fc::fma(scores[i][j][e], t0, t10[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t16);
+          const float t14 = fc::fma(scores[i][j][e], t9[i][(e / 2)], t10[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t14);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t17[2][2] = {};
+    float t15[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t17[i][(e / 2)] = t17[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t17)
+          t15[i][(e / 2)] = t15[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t15)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t17[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t15[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][8][4];
     #pragma unroll
@@ -304,7 +282,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[i][e] = t9[i][e];
+        row_max[i][e] = t8[i][e];
     slot = next_slot;
   }
   fc::wait_copies<0>();
@@ -317,8 +295,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       row_sum[i][e] = row_sum[i][e] + fc::shuffle_xor(row_sum[i][e], 2);
     }
   }
-  float t18[2][2];
-  // t18 = mul(row_max, scale)
+  float t16[2][2];
+  // t16 = mul(row_max, scale)
   bool empty[2][2];
   // empty = eq(row_sum, 0)
   float inverse[2][2];
@@ -327,27 +305,27 @@ attention_forward(const __grid_constant__ Parameters p) {
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t18[i][e] = row_max[i][e] * p.scale;
+      t16[i][e] = row_max[i][e] * p.scale;
       empty[i][e] = row_sum[i][e] == 0.f;
-      const float t19 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty[i][e] ? 0.f : t19;
+      const float t17 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty[i][e] ? 0.f : t17;
     }
   }
-  float t20[2][8][4];
-  // t20 = cast(mul(out, inverse))
+  float t18[2][8][4];
+  // t18 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t21 = out[i][j][e] * inverse[i][(e / 2)];
-        t20[i][j][e] = t21;
+        const float t19 = out[i][j][e] * inverse[i][(e / 2)];
+        t18[i][j][e] = t19;
       }
     }
   }
   fc::barrier();
-  // t20 in shared memory
+  // t18 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -356,7 +334,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t20[i][j][2 * r], t20[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t18[i][j][2 * r], t18[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
@@ -373,29 +351,29 @@ attention_forward(const __grid_constant__ Parameters p) {
       out_pointer += 16 * static_cast<int>(p.o_stride_2);
     }
   }
-  float t22[2][2];
-  // t22 = where(empty, -inf, where(eq(t18, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
+  float t20[2][2];
+  // t20 = where(empty, -inf, where(eq(t16, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t23 = fc::log2(row_sum[i][e]);
-      const float t24 = t23 * 0.6931472f;
-      const float t25 = fc::fma(row_max[i][e], p.scale, t24);
-      const bool t26 = t18[i][e] == fc::infinity();
-      const float t27 = t26 ? fc::infinity() : t25;
-      t22[i][e] = empty[i][e] ? -fc::infinity() : t27;
+      const float t21 = fc::log2(row_sum[i][e]);
+      const float t22 = t21 * 0.6931472f;
+      const float t23 = fc::fma(row_max[i][e], p.scale, t22);
+      const bool t24 = t16[i][e] == fc::infinity();
+      const float t25 = t24 ? fc::infinity() : t23;
+      t20[i][e] = empty[i][e] ? -fc::infinity() : t25;
     }
   }
   float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-  // store lse = t22
+  // store lse = t20
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + i * 16 + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t22[i][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t20[i][e]);
         }
   }
 }

@@ -49,38 +49,37 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
-  const float t0 = p.scale * 1.442695f;
-  const int t1 = fc::min((rows_begin + 128), p.Sq) - 1;
-  const int t2 = fc::min(((((t1 - p.Sq) + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
-  const int cols_end = fc::max(0, t2);
-  int t3[4][1];
-  // t3 = gather(index(batch), min(index(rows), t1))
+  const int t0 = fc::min((rows_begin + 128), p.Sq) - 1;
+  const int t1 = fc::min(((((t0 - p.Sq) + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+  const int cols_end = fc::max(0, t1);
+  int t2[4][1];
+  // t2 = gather(index(batch), min(index(rows), t0))
   #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const int t4 = fc::min((rows_begin + rows_lane + i * 32), t1);
-    t3[i][0] = fc::gather(p.doc, batch * p.doc_stride_0 + t4 * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within(t4, p.doc_n1));
+    const int t3 = fc::min((rows_begin + rows_lane + i * 32), t0);
+    t2[i][0] = fc::gather(p.doc, batch * p.doc_stride_0 + t3 * p.doc_stride_1, fc::within(batch, p.doc_n0) && fc::within(t3, p.doc_n1));
   }
-  // reduce_min = reduce_min(t3, rows)
-  int t5 = 2147483647;
+  // reduce_min = reduce_min(t2, rows)
+  int t4 = 2147483647;
   #pragma unroll
   for (int i = 0; i < 4; ++i)
-    t5 = fc::min(t5, t3[i][0]);
-  t5 = fc::min(t5, fc::shuffle_xor(t5, 1));
-  t5 = fc::min(t5, fc::shuffle_xor(t5, 2));
-  t5 = fc::min(t5, fc::shuffle_xor(t5, 4));
-  t5 = fc::min(t5, fc::shuffle_xor(t5, 8));
-  t5 = fc::min(t5, fc::shuffle_xor(t5, 16));
-  // reduce_max = reduce_max(t3, rows)
-  int t6 = -2147483647 - 1;
+    t4 = fc::min(t4, t2[i][0]);
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 1));
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 2));
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 4));
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 8));
+  t4 = fc::min(t4, fc::shuffle_xor(t4, 16));
+  // reduce_max = reduce_max(t2, rows)
+  int t5 = -2147483647 - 1;
   #pragma unroll
   for (int i = 0; i < 4; ++i)
-    t6 = fc::max(t6, t3[i][0]);
-  t6 = fc::max(t6, fc::shuffle_xor(t6, 1));
-  t6 = fc::max(t6, fc::shuffle_xor(t6, 2));
-  t6 = fc::max(t6, fc::shuffle_xor(t6, 4));
-  t6 = fc::max(t6, fc::shuffle_xor(t6, 8));
-  t6 = fc::max(t6, fc::shuffle_xor(t6, 16));
-  const int t7 = p.Sq - p.Sk;
+    t5 = fc::max(t5, t2[i][0]);
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 1));
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 2));
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 4));
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 8));
+  t5 = fc::max(t5, fc::shuffle_xor(t5, 16));
+  const int t6 = p.Sq - p.Sk;
 
   // which tiles of cols hold something visible, and something hidden
   for (int cols_group = 0 / 8 + warp; cols_group < 512 && cols_group * 8 < cols_end; cols_group += 4) {
@@ -88,31 +87,31 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int n = 0; n < 8; ++n) {
       const int cols_begin = (cols_group * 8 + n) * 64;
+      bool t7[2][1];
+      // t7 = logical_and(logical_and(ge(t4, gather(index(batch), index(cols))), ge(gather(index(batch), index(cols)), t5)), le(add((t6 - rows_begin), index(cols)), 0))
       bool t8[2][1];
-      // t8 = logical_and(logical_and(ge(t5, gather(index(batch), index(cols))), ge(gather(index(batch), index(cols)), t6)), le(add((t7 - rows_begin), index(cols)), 0))
-      bool t9[2][1];
-      // t9 = logical_and(logical_and(logical_and(le(t5, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t6)), le(add((t7 - t1), index(cols)), 0)), lt(index(cols), extent(cols)))
+      // t8 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int t10 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane) * p.doc_stride_1 + (i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 32) < p.doc_n1 - (cols_begin + cols_lane));
-        const bool t11 = t10 <= t6;
-        const bool t12 = t5 <= t10;
-        const bool t13 = t12 && t11;
-        const int t14 = (t7 - t1) + (cols_begin + cols_lane + i * 32);
-        const bool t15 = t14 <= 0;
-        const bool t16 = t13 && t15;
-        const bool t17 = t10 >= t6;
-        const bool t18 = t5 >= t10;
-        const bool t19 = t18 && t17;
-        const int t20 = (t7 - rows_begin) + (cols_begin + cols_lane + i * 32);
-        const bool t21 = t20 <= 0;
-        t8[i][0] = t19 && t21;
-        const bool t22 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
-        t9[i][0] = t16 && t22;
+        const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane) * p.doc_stride_1 + (i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 32) < p.doc_n1 - (cols_begin + cols_lane));
+        const bool t10 = t9 <= t5;
+        const bool t11 = t4 <= t9;
+        const bool t12 = t11 && t10;
+        const int t13 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
+        const bool t14 = t13 <= 0;
+        const bool t15 = t12 && t14;
+        const bool t16 = t9 >= t5;
+        const bool t17 = t4 >= t9;
+        const bool t18 = t17 && t16;
+        const int t19 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
+        const bool t20 = t19 <= 0;
+        t7[i][0] = t18 && t20;
+        const bool t21 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
+        t8[i][0] = t15 && t21;
       }
       #pragma unroll
       for (int i = 0; i < 2; ++i)
-        found |= (t9[i][0] ? 1u : 0u) << n | (t8[i][0] ? 0u : 256u) << n;
+        found |= (t8[i][0] ? 1u : 0u) << n | (t7[i][0] ? 0u : 256u) << n;
     }
     fc::note_tiles(shared + 32768 + cols_group * 4, found, lane);
   }
@@ -194,133 +193,112 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     if (fc::tile_is_masked<512>(shared + 32768, cols_tile_2)) {
-      int t23[2][2];
-      // t23 = gather(index(batch), index(rows))
+      int t22[2][2];
+      // t22 = gather(index(batch), index(rows))
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t23[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (i * 16 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 16 + e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-      int t24[8][2];
-      // t24 = gather(index(batch), index(cols))
+          t22[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (i * 16 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 16 + e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+      int t23[8][2];
+      // t23 = gather(index(batch), index(cols))
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t24[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_2 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_2 + cols_lane_2));
-      int t25[2][2];
-      // t25 = add(index(rows), (p.Sk - p.Sq))
+          t23[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_2 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_2 + cols_lane_2));
+      int t24[2][2];
+      // t24 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t25[i][e] = (rows_begin + rows_lane_2 + i * 16 + e * 8) + (p.Sk - p.Sq);
-      // scores = where(logical_and(eq(t23, t24), ge(t25, index(cols))), scores, -inf)
+          t24[i][e] = (rows_begin + rows_lane_2 + i * 16 + e * 8) + (p.Sk - p.Sq);
+      // scores = where(logical_and(eq(t22, t23), ge(t24, index(cols))), scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t26 = t23[i][(e / 2)] == t24[j][(e % 2)];
-            const bool t27 = (t25[i][(e / 2)] - (cols_begin_2 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-            const bool t28 = t26 && t27;
-            scores[i][j][e] = t28 ? scores[i][j][e] : -fc::infinity();
+            const bool t25 = t22[i][(e / 2)] == t23[j][(e % 2)];
+            const bool t26 = (t24[i][(e / 2)] - (cols_begin_2 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+            const bool t27 = t25 && t26;
+            scores[i][j][e] = t27 ? scores[i][j][e] : -fc::infinity();
           }
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t29[2][2];
+    float t28[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t29[i][e] = -fc::infinity();
+        t28[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t29[i][(e / 2)] = fc::max(t29[i][(e / 2)], scores[i][j][e]);
+          t28[i][(e / 2)] = fc::max(t28[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t29[i][e] = fc::max(t29[i][e], fc::shuffle_xor(t29[i][e], 1));
-        t29[i][e] = fc::max(t29[i][e], fc::shuffle_xor(t29[i][e], 2));
+        t28[i][e] = fc::max(t28[i][e], fc::shuffle_xor(t28[i][e], 1));
+        t28[i][e] = fc::max(t28[i][e], fc::shuffle_xor(t28[i][e], 2));
       }
     }
-    // new_max = max(row_max, t29)
+    // new_max = max(row_max, t28)
+    float t29[2][2];
+    // t29 = limit_scale((p.scale * 1.442695f), new_max)
     float decay[2][2];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
+    // decay = exp2(sub(mul_rn(row_max, t29), mul_rn(new_max, t29)))
     float t30[2][2];
-    // t30 = neg(mul(new_max, t0))
-    bool large[2][2];
-    // large = ge(abs(mul(new_max, t0)), 4096)
+    // t30 = neg(mul_rn(new_max, t29))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t29[i][e] = fc::max(row_max[i][e], t29[i][e]);
-        const float t31 = row_max[i][e] - t29[i][e];
-        const float t32 = t31 * t0;
-        decay[i][e] = fc::exp2(t32);
-        const float t33 = t29[i][e] * t0;
-        t30[i][e] = -t33;
-        const float t34 = t33 < 0 ? -t33 : t33;
-        large[i][e] = t34 >= 4096.f;
+        t28[i][e] = fc::max(row_max[i][e], t28[i][e]);
+        t29[i][e] = fc::limit_scale((p.scale * 1.442695f), t28[i][e]);
+        const float t31 = fc::mul_rn(t28[i][e], t29[i][e]);
+        const float t32 = fc::mul_rn(row_max[i][e], t29[i][e]);
+        const float t33 = t32 - t31;
+        decay[i][e] = fc::exp2(t33);
+        t30[i][e] = -t31;
       }
-    }
-    if (!fc::all_lanes(!large[0][0] && !large[0][1] && !large[1][0] && !large[1][1])) {
-      // scores = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t35 = scores[i][j][e] - t29[i][(e / 2)];
-            scores[i][j][e] = large[i][(e / 2)] ? t35 : scores[i][j][e];
-          }
-        }
-      }
-      // t30 = where(large, 0, t30)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t30[i][e] = large[i][e] ? 0.f : t30[i][e];
     }
     float probs[2][8][4];
-    // probs = exp2(fma(scores, t0, t30))
+    // probs = exp2(fma(scores, t29, t30))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t36 = fc::fma(scores[i][j][e], t0, t30[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t36);
+          const float t34 = fc::fma(scores[i][j][e], t29[i][(e / 2)], t30[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t34);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t37[2][2] = {};
+    float t35[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t37[i][(e / 2)] = t37[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t37)
+          t35[i][(e / 2)] = t35[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t35)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t37[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t35[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][4][4];
     #pragma unroll
@@ -378,7 +356,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[i][e] = t29[i][e];
+        row_max[i][e] = t28[i][e];
   }
   fc::wait_copies<0>();
   // row_sum: the lanes' shares meet
@@ -397,25 +375,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t38 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t38;
+      const float t36 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t36;
     }
   }
-  float t39[2][16][4];
-  // t39 = cast(mul(out, inverse))
+  float t37[2][16][4];
+  // t37 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 16; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t40 = out[i][j][e] * inverse[i][(e / 2)];
-        t39[i][j][e] = t40;
+        const float t38 = out[i][j][e] * inverse[i][(e / 2)];
+        t37[i][j][e] = t38;
       }
     }
   }
   fc::barrier();
-  // t39 in shared memory
+  // t37 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -424,7 +402,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 128>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t39[i][j][2 * r], t39[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t37[i][j][2 * r], t37[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

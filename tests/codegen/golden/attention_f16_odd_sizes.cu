@@ -280,74 +280,53 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // new_max = max(row_max, t8)
-    float decay[2][2];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
     float t9[2][2];
-    // t9 = neg(mul(new_max, t0))
-    bool large[2][2];
-    // large = ge(abs(mul(new_max, t0)), 4096)
+    // t9 = limit_scale(t0, new_max)
+    float decay[2][2];
+    // decay = exp2(sub(mul_rn(row_max, t9), mul_rn(new_max, t9)))
+    float t10[2][2];
+    // t10 = neg(mul_rn(new_max, t9))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         t8[i][e] = fc::max(row_max[i][e], t8[i][e]);
-        const float t10 = row_max[i][e] - t8[i][e];
-        const float t11 = t10 * t0;
-        decay[i][e] = fc::exp2(t11);
-        const float t12 = t8[i][e] * t0;
-        t9[i][e] = -t12;
-        const float t13 = t12 < 0 ? -t12 : t12;
-        large[i][e] = t13 >= 4096.f;
+        t9[i][e] = fc::limit_scale(t0, t8[i][e]);
+        const float t11 = fc::mul_rn(t8[i][e], t9[i][e]);
+        const float t12 = fc::mul_rn(row_max[i][e], t9[i][e]);
+        const float t13 = t12 - t11;
+        decay[i][e] = fc::exp2(t13);
+        t10[i][e] = -t11;
       }
-    }
-    if (!fc::all_lanes(!large[0][0] && !large[0][1] && !large[1][0] && !large[1][1])) {
-      // scores = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        #pragma unroll
-        for (int j = 0; j < 6; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t14 = scores[i][j][e] - t8[i][(e / 2)];
-            scores[i][j][e] = large[i][(e / 2)] ? t14 : scores[i][j][e];
-          }
-        }
-      }
-      // t9 = where(large, 0, t9)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t9[i][e] = large[i][e] ? 0.f : t9[i][e];
     }
     float probs[2][6][4];
-    // probs = exp2(fma(scores, t0, t9))
+    // probs = exp2(fma(scores, t9, t10))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t15 = fc::fma(scores[i][j][e], t0, t9[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t15);
+          const float t14 = fc::fma(scores[i][j][e], t9[i][(e / 2)], t10[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t14);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t16[2][2] = {};
+    float t15[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t16[i][(e / 2)] = t16[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t16)
+          t15[i][(e / 2)] = t15[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t15)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t16[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t15[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][3][4];
     #pragma unroll
@@ -395,10 +374,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<1>();
     const int next_tile_2 = cols_tile_2 + 2;
     const int freed_slot_2 = (slot == 0) ? 2 : (slot - 1);
-    const bool t17 = next_tile_2 < cols_end;
+    const bool t16 = next_tile_2 < cols_end;
     fc::barrier();
     // key <- k, asynchronously
-    if (t17) {
+    if (t16) {
       const fc::f16* const key_source_4 = k_at + (next_tile_2 * 48) * p.k_stride_2;
       const int key_rows_4 = 333 - (next_tile_2 * 48);
       const int key_columns_4 = 72 - (0);
@@ -423,7 +402,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t17) {
+    if (t16) {
       const fc::f16* const value_source_4 = v_at + (next_tile_2 * 48) * p.v_stride_2;
       const int value_rows_4 = 333 - (next_tile_2 * 48);
       const int value_columns_4 = 40 - (0);
@@ -472,102 +451,81 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t18 = ((rows_begin + rows_lane + i * 16 + (e / 2) * 8) - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
-          scores_2[i][j][e] = t18 ? scores_2[i][j][e] : -fc::infinity();
+          const bool t17 = ((rows_begin + rows_lane + i * 16 + (e / 2) * 8) - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
+          scores_2[i][j][e] = t17 ? scores_2[i][j][e] : -fc::infinity();
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t19[2][2];
+    float t18[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t19[i][e] = -fc::infinity();
+        t18[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t19[i][(e / 2)] = fc::max(t19[i][(e / 2)], scores_2[i][j][e]);
+          t18[i][(e / 2)] = fc::max(t18[i][(e / 2)], scores_2[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t19[i][e] = fc::max(t19[i][e], fc::shuffle_xor(t19[i][e], 1));
-        t19[i][e] = fc::max(t19[i][e], fc::shuffle_xor(t19[i][e], 2));
+        t18[i][e] = fc::max(t18[i][e], fc::shuffle_xor(t18[i][e], 1));
+        t18[i][e] = fc::max(t18[i][e], fc::shuffle_xor(t18[i][e], 2));
       }
     }
-    // new_max = max(row_max, t19)
+    // new_max = max(row_max, t18)
+    float t19[2][2];
+    // t19 = limit_scale(t0, new_max)
     float decay_2[2][2];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
+    // decay = exp2(sub(mul_rn(row_max, t19), mul_rn(new_max, t19)))
     float t20[2][2];
-    // t20 = neg(mul(new_max, t0))
-    bool large_2[2][2];
-    // large = ge(abs(mul(new_max, t0)), 4096)
+    // t20 = neg(mul_rn(new_max, t19))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t19[i][e] = fc::max(row_max[i][e], t19[i][e]);
-        const float t21 = row_max[i][e] - t19[i][e];
-        const float t22 = t21 * t0;
-        decay_2[i][e] = fc::exp2(t22);
-        const float t23 = t19[i][e] * t0;
-        t20[i][e] = -t23;
-        const float t24 = t23 < 0 ? -t23 : t23;
-        large_2[i][e] = t24 >= 4096.f;
+        t18[i][e] = fc::max(row_max[i][e], t18[i][e]);
+        t19[i][e] = fc::limit_scale(t0, t18[i][e]);
+        const float t21 = fc::mul_rn(t18[i][e], t19[i][e]);
+        const float t22 = fc::mul_rn(row_max[i][e], t19[i][e]);
+        const float t23 = t22 - t21;
+        decay_2[i][e] = fc::exp2(t23);
+        t20[i][e] = -t21;
       }
-    }
-    if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1] && !large_2[1][0] && !large_2[1][1])) {
-      // scores_2 = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        #pragma unroll
-        for (int j = 0; j < 6; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t25 = scores_2[i][j][e] - t19[i][(e / 2)];
-            scores_2[i][j][e] = large_2[i][(e / 2)] ? t25 : scores_2[i][j][e];
-          }
-        }
-      }
-      // t20 = where(large, 0, t20)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t20[i][e] = large_2[i][e] ? 0.f : t20[i][e];
     }
     float probs_2[2][6][4];
-    // probs = exp2(fma(scores_2, t0, t20))
+    // probs = exp2(fma(scores, t19, t20))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t26 = fc::fma(scores_2[i][j][e], t0, t20[i][(e / 2)]);
-          probs_2[i][j][e] = fc::exp2(t26);
+          const float t24 = fc::fma(scores_2[i][j][e], t19[i][(e / 2)], t20[i][(e / 2)]);
+          probs_2[i][j][e] = fc::exp2(t24);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t27[2][2] = {};
+    float t25[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t27[i][(e / 2)] = t27[i][(e / 2)] + probs_2[i][j][e];
-    // row_sum = fma(row_sum, decay, t27)
+          t25[i][(e / 2)] = t25[i][(e / 2)] + probs_2[i][j][e];
+    // row_sum = fma(row_sum, decay, t25)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay_2[i][e], t27[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay_2[i][e], t25[i][e]);
     // probs_2_operand: probs_2 as a left operand
     fc::u32 probs_2_operand[2][3][4];
     #pragma unroll
@@ -605,7 +563,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[i][e] = t19[i][e];
+        row_max[i][e] = t18[i][e];
     slot = next_slot_2;
   }
   fc::wait_copies<0>();
@@ -625,25 +583,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t28 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t28;
+      const float t26 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t26;
     }
   }
-  float t29[2][6][4];
-  // t29 = cast(mul(out, inverse))
+  float t27[2][6][4];
+  // t27 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 6; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t30 = out[i][j][e] * inverse[i][(e / 2)];
-        t29[i][j][e] = t30;
+        const float t28 = out[i][j][e] * inverse[i][(e / 2)];
+        t27[i][j][e] = t28;
       }
     }
   }
   fc::barrier();
-  // t29 in shared memory
+  // t27 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -652,7 +610,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<96, 48>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::f16>(t29[i][j][2 * r], t29[i][j][2 * r + 1]));
+                         fc::pack<fc::f16>(t27[i][j][2 * r], t27[i][j][2 * r + 1]));
   fc::barrier();
   fc::f16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -43,17 +43,16 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
-  const float t0 = p.scale * 1.442695f;
-  const int t1 = p.Sk + -1;
-  const int cols_end = fc::max(0, fc::min(((t1 >> 6) + 1), ((p.Sk + 63) / 64)));
-  const int cols_full_end = fc::max(0, fc::min((((t1 + -63) >> 6) + 1), cols_end));
-  const int t2 = cols_end - 1;
-  const bool t3 = t2 >= 0;
+  const int t0 = p.Sk + -1;
+  const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
+  const int cols_full_end = fc::max(0, fc::min((((t0 + -63) >> 6) + 1), cols_end));
+  const int t1 = cols_end - 1;
+  const bool t2 = t1 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k, asynchronously
-  if (t3) {
-    const fc::bf16* const key_source = k_at + (t2 * 64) * p.k_stride_2;
-    const int key_rows = p.Sk - (t2 * 64);
+  if (t2) {
+    const fc::bf16* const key_source = k_at + (t1 * 64) * p.k_stride_2;
+    const int key_rows = p.Sk - (t1 * 64);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -70,9 +69,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v, asynchronously
-  if (t3) {
-    const fc::bf16* const value_source = v_at + (t2 * 64) * p.v_stride_2;
-    const int value_rows = p.Sk - (t2 * 64);
+  if (t2) {
+    const fc::bf16* const value_source = v_at + (t1 * 64) * p.v_stride_2;
+    const int value_rows = p.Sk - (t1 * 64);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -104,10 +103,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<0>();
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t4 = next_tile >= 0;
+    const bool t3 = next_tile >= 0;
     fc::barrier();
     // key <- k, asynchronously
-    if (t4) {
+    if (t3) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 64) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 64);
       {
@@ -125,7 +124,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t4) {
+    if (t3) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 64) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 64);
       {
@@ -166,113 +165,92 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     if (cols_tile >= cols_full_end) {
-      bool t5[8][2];
-      // t5 = lt(index(cols), extent(cols))
+      bool t4[8][2];
+      // t4 = lt(index(cols), extent(cols))
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t5[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
-      // scores = where(t5, scores, -inf)
+          t4[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
+      // scores = where(t4, scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores[i][j][e] = t5[j][(e % 2)] ? scores[i][j][e] : -fc::infinity();
+            scores[i][j][e] = t4[j][(e % 2)] ? scores[i][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t6[2][2];
+    float t5[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t6[i][e] = -fc::infinity();
+        t5[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t6[i][(e / 2)] = fc::max(t6[i][(e / 2)], scores[i][j][e]);
+          t5[i][(e / 2)] = fc::max(t5[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t6[i][e] = fc::max(t6[i][e], fc::shuffle_xor(t6[i][e], 1));
-        t6[i][e] = fc::max(t6[i][e], fc::shuffle_xor(t6[i][e], 2));
+        t5[i][e] = fc::max(t5[i][e], fc::shuffle_xor(t5[i][e], 1));
+        t5[i][e] = fc::max(t5[i][e], fc::shuffle_xor(t5[i][e], 2));
       }
     }
-    // new_max = max(row_max, t6)
+    // new_max = max(row_max, t5)
+    float t6[2][2];
+    // t6 = limit_scale((p.scale * 1.442695f), new_max)
     float decay[2][2];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
+    // decay = exp2(sub(mul_rn(row_max, t6), mul_rn(new_max, t6)))
     float t7[2][2];
-    // t7 = neg(mul(new_max, t0))
-    bool large[2][2];
-    // large = ge(abs(mul(new_max, t0)), 4096)
+    // t7 = neg(mul_rn(new_max, t6))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t6[i][e] = fc::max(row_max[i][e], t6[i][e]);
-        const float t8 = row_max[i][e] - t6[i][e];
-        const float t9 = t8 * t0;
-        decay[i][e] = fc::exp2(t9);
-        const float t10 = t6[i][e] * t0;
-        t7[i][e] = -t10;
-        const float t11 = t10 < 0 ? -t10 : t10;
-        large[i][e] = t11 >= 4096.f;
+        t5[i][e] = fc::max(row_max[i][e], t5[i][e]);
+        t6[i][e] = fc::limit_scale((p.scale * 1.442695f), t5[i][e]);
+        const float t8 = fc::mul_rn(t5[i][e], t6[i][e]);
+        const float t9 = fc::mul_rn(row_max[i][e], t6[i][e]);
+        const float t10 = t9 - t8;
+        decay[i][e] = fc::exp2(t10);
+        t7[i][e] = -t8;
       }
-    }
-    if (!fc::all_lanes(!large[0][0] && !large[0][1] && !large[1][0] && !large[1][1])) {
-      // scores = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t12 = scores[i][j][e] - t6[i][(e / 2)];
-            scores[i][j][e] = large[i][(e / 2)] ? t12 : scores[i][j][e];
-          }
-        }
-      }
-      // t7 = where(large, 0, t7)
-      #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t7[i][e] = large[i][e] ? 0.f : t7[i][e];
     }
     float probs[2][8][4];
-    // probs = exp2(fma(scores, t0, t7))
+    // probs = exp2(fma(scores, t6, t7))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t13 = fc::fma(scores[i][j][e], t0, t7[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t13);
+          const float t11 = fc::fma(scores[i][j][e], t6[i][(e / 2)], t7[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t11);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t14[2][2] = {};
+    float t12[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t14[i][(e / 2)] = t14[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t14)
+          t12[i][(e / 2)] = t12[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t12)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t14[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t12[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][4][4];
     #pragma unroll
@@ -310,7 +288,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[i][e] = t6[i][e];
+        row_max[i][e] = t5[i][e];
     slot = next_slot;
   }
   fc::wait_copies<0>();
@@ -330,25 +308,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t15 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t15;
+      const float t13 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t13;
     }
   }
-  float t16[2][16][4];
-  // t16 = cast(mul(out, inverse))
+  float t14[2][16][4];
+  // t14 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 16; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t17 = out[i][j][e] * inverse[i][(e / 2)];
-        t16[i][j][e] = t17;
+        const float t15 = out[i][j][e] * inverse[i][(e / 2)];
+        t14[i][j][e] = t15;
       }
     }
   }
   fc::barrier();
-  // t16 in shared memory
+  // t14 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -357,7 +335,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 128>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t16[i][j][2 * r], t16[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -40,16 +40,15 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
-  const float t0 = p.scale * 1.442695f;
-  const int t1 = p.Sk + -1;
-  const int cols_end = fc::max(0, fc::min(((t1 >> 6) + 1), ((p.Sk + 63) / 64)));
-  const int cols_full_end = fc::max(0, fc::min((((t1 + -63) >> 6) + 1), cols_end));
-  const int t2 = cols_end - 1;
+  const int t0 = p.Sk + -1;
+  const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
+  const int cols_full_end = fc::max(0, fc::min((((t0 + -63) >> 6) + 1), cols_end));
+  const int t1 = cols_end - 1;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + kv_head * p.k_stride_2;
   // key <- k, asynchronously
-  if ((t2 >= 0)) {
-    const fc::bf16* const key_source = k_at + (t2 * 64) * p.k_stride_1;
-    const int key_rows = p.Sk - (t2 * 64);
+  if ((t1 >= 0)) {
+    const fc::bf16* const key_source = k_at + (t1 * 64) * p.k_stride_1;
+    const int key_rows = p.Sk - (t1 * 64);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_1) + column;
@@ -107,89 +106,73 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     if (cols_tile >= cols_full_end) {
-      bool t3[8][2];
-      // t3 = lt(index(cols), extent(cols))
+      bool t2[8][2];
+      // t2 = lt(index(cols), extent(cols))
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t3[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
-      // scores = where(t3, scores, -inf)
+          t2[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
+      // scores = where(t2, scores, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = t3[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+          scores[0][j][e] = t2[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t4[1][2];
+    float t3[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      t4[0][e] = -fc::infinity();
+      t3[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t4[0][(e / 2)] = fc::max(t4[0][(e / 2)], scores[0][j][e]);
+        t3[0][(e / 2)] = fc::max(t3[0][(e / 2)], scores[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 1));
-      t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
+      t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 1));
+      t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 2));
     }
-    // new_max = max(row_max, t4)
+    // new_max = max(row_max, t3)
+    float t4[1][2];
+    // t4 = limit_scale((p.scale * 1.442695f), new_max)
     float decay[1][2];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
+    // decay = exp2(sub(mul_rn(row_max, t4), mul_rn(new_max, t4)))
     float t5[1][2];
-    // t5 = neg(mul(new_max, t0))
-    bool large[1][2];
-    // large = ge(abs(mul(new_max, t0)), 4096)
+    // t5 = neg(mul_rn(new_max, t4))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t4[0][e] = fc::max(row_max[0][e], t4[0][e]);
-      const float t6 = row_max[0][e] - t4[0][e];
-      const float t7 = t6 * t0;
-      decay[0][e] = fc::exp2(t7);
-      const float t8 = t4[0][e] * t0;
-      t5[0][e] = -t8;
-      const float t9 = t8 < 0 ? -t8 : t8;
-      large[0][e] = t9 >= 4096.f;
-    }
-    if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
-      // scores = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float t10 = scores[0][j][e] - t4[0][(e / 2)];
-          scores[0][j][e] = large[0][(e / 2)] ? t10 : scores[0][j][e];
-        }
-      }
-      // t5 = where(large, 0, t5)
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        t5[0][e] = large[0][e] ? 0.f : t5[0][e];
+      t3[0][e] = fc::max(row_max[0][e], t3[0][e]);
+      t4[0][e] = fc::limit_scale((p.scale * 1.442695f), t3[0][e]);
+      const float t6 = fc::mul_rn(t3[0][e], t4[0][e]);
+      const float t7 = fc::mul_rn(row_max[0][e], t4[0][e]);
+      const float t8 = t7 - t6;
+      decay[0][e] = fc::exp2(t8);
+      t5[0][e] = -t6;
     }
     float probs[1][8][4];
-    // probs = exp2(fma(scores, t0, t5))
+    // probs = exp2(fma(scores, t4, t5))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t11 = fc::fma(scores[0][j][e], t0, t5[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t11);
+        const float t9 = fc::fma(scores[0][j][e], t4[0][(e / 2)], t5[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t9);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t12[1][2] = {};
+    float t10[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t12[0][(e / 2)] = t12[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t12)
+        t10[0][(e / 2)] = t10[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t10)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t12[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t10[0][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[1][4][4];
     #pragma unroll
@@ -238,7 +221,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_max[0][e] = t4[0][e];
+      row_max[0][e] = t3[0][e];
   }
   fc::wait_copies<0>();
   // row_sum: the lanes' shares meet
@@ -252,21 +235,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t13 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t13;
+    const float t11 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t11;
   }
-  float t14[1][8][4];
-  // t14 = cast(mul(out, inverse))
+  float t12[1][8][4];
+  // t12 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t15 = out[0][j][e] * inverse[0][(e / 2)];
-      t14[0][j][e] = t15;
+      const float t13 = out[0][j][e] * inverse[0][(e / 2)];
+      t12[0][j][e] = t13;
     }
   }
   fc::barrier();
-  // t14 in shared memory
+  // t12 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -275,7 +258,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t12[i][j][2 * r], t12[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_2;
   // store o

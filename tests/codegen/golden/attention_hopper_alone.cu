@@ -234,59 +234,43 @@ attention_forward(const __grid_constant__ Parameters p) {
       t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 2));
     }
     // new_max = max(row_max, t30)
-    float decay[1][2];
-    // decay = exp2(mul(sub(row_max, new_max), t23))
     float t31[1][2];
-    // t31 = neg(mul(new_max, t23))
-    bool large[1][2];
-    // large = ge(abs(mul(new_max, t23)), 4096)
+    // t31 = limit_scale(t23, new_max)
+    float decay[1][2];
+    // decay = exp2(sub(mul_rn(row_max, t31), mul_rn(new_max, t31)))
+    float t32[1][2];
+    // t32 = neg(mul_rn(new_max, t31))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       t30[0][e] = fc::max(row_max[0][e], t30[0][e]);
-      const float t32 = row_max[0][e] - t30[0][e];
-      const float t33 = t32 * t23;
-      decay[0][e] = fc::exp2(t33);
-      const float t34 = t30[0][e] * t23;
-      t31[0][e] = -t34;
-      const float t35 = t34 < 0 ? -t34 : t34;
-      large[0][e] = t35 >= 4096.f;
-    }
-    if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
-      // scores = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float t36 = scores[0][j][e] - t30[0][(e / 2)];
-          scores[0][j][e] = large[0][(e / 2)] ? t36 : scores[0][j][e];
-        }
-      }
-      // t31 = where(large, 0, t31)
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        t31[0][e] = large[0][e] ? 0.f : t31[0][e];
+      t31[0][e] = fc::limit_scale(t23, t30[0][e]);
+      const float t33 = fc::mul_rn(t30[0][e], t31[0][e]);
+      const float t34 = fc::mul_rn(row_max[0][e], t31[0][e]);
+      const float t35 = t34 - t33;
+      decay[0][e] = fc::exp2(t35);
+      t32[0][e] = -t33;
     }
     float probs[1][8][4];
-    // probs = exp2(fma(scores, t23, t31))
+    // probs = exp2(fma(scores, t31, t32))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t37 = fc::fma(scores[0][j][e], t23, t31[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t37);
+        const float t36 = fc::fma(scores[0][j][e], t31[0][(e / 2)], t32[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t36);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t38[1][2] = {};
+    float t37[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t38[0][(e / 2)] = t38[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t38)
+        t37[0][(e / 2)] = t37[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t37)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t38[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t37[0][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[1][4][4];
     #pragma unroll
@@ -331,19 +315,19 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::commit_products();
       const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_3);
-      int t39[1][2];
-      int t40[8][2];
+      int t38[1][2];
+      int t39[8][2];
       if (masked_2) {
-        // t39 = gather(index(batch), index(rows))
+        // t38 = gather(index(batch), index(rows))
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t39[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-        // t40 = gather(index(batch), index(cols))
+          t38[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+        // t39 = gather(index(batch), index(cols))
         #pragma unroll
         for (int i = 0; i < 8; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t40[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_6 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_6 + cols_lane_2));
+            t39[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_6 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_6 + cols_lane_2));
       }
       if (thread == 0) next_key = fc::tile_before<512>(shared, next_key, 0);
       if (thread == 0) next_value = fc::tile_before<512>(shared, next_value, 0);
@@ -359,92 +343,76 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_phase ^= 1;
       }
       if (masked_2) {
-        int t41[1][2];
-        // t41 = add(index(rows), t22)
+        int t40[1][2];
+        // t40 = add(index(rows), t22)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t41[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-        // scores = where(logical_and(eq(t39, t40), ge(t41, index(cols))), scores, -inf)
+          t40[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
+        // scores = where(logical_and(eq(t38, t39), ge(t40, index(cols))), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t42 = t39[0][(e / 2)] == t40[j][(e % 2)];
-            const bool t43 = (t41[0][(e / 2)] - (cols_begin_6 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-            const bool t44 = t42 && t43;
-            scores_2[0][j][e] = t44 ? scores_2[0][j][e] : -fc::infinity();
+            const bool t41 = t38[0][(e / 2)] == t39[j][(e % 2)];
+            const bool t42 = (t40[0][(e / 2)] - (cols_begin_6 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+            const bool t43 = t41 && t42;
+            scores_2[0][j][e] = t43 ? scores_2[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t45[1][2];
+      float t44[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t45[0][e] = -fc::infinity();
+        t44[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t45[0][(e / 2)] = fc::max(t45[0][(e / 2)], scores_2[0][j][e]);
+          t44[0][(e / 2)] = fc::max(t44[0][(e / 2)], scores_2[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t45[0][e] = fc::max(t45[0][e], fc::shuffle_xor(t45[0][e], 1));
-        t45[0][e] = fc::max(t45[0][e], fc::shuffle_xor(t45[0][e], 2));
+        t44[0][e] = fc::max(t44[0][e], fc::shuffle_xor(t44[0][e], 1));
+        t44[0][e] = fc::max(t44[0][e], fc::shuffle_xor(t44[0][e], 2));
       }
-      // new_max = max(new_max, t45)
+      // new_max = max(new_max, t44)
+      float t45[1][2];
+      // t45 = limit_scale(t23, new_max)
       float decay_2[1][2];
-      // decay = exp2(mul(sub(new_max, new_max), t23))
+      // decay = exp2(sub(mul_rn(new_max, t45), mul_rn(new_max, t45)))
       float t46[1][2];
-      // t46 = neg(mul(new_max, t23))
-      bool large_2[1][2];
-      // large = ge(abs(mul(new_max, t23)), 4096)
+      // t46 = neg(mul_rn(new_max, t45))
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t45[0][e] = fc::max(t30[0][e], t45[0][e]);
-        const float t47 = t30[0][e] - t45[0][e];
-        const float t48 = t47 * t23;
-        decay_2[0][e] = fc::exp2(t48);
-        const float t49 = t45[0][e] * t23;
-        t46[0][e] = -t49;
-        const float t50 = t49 < 0 ? -t49 : t49;
-        large_2[0][e] = t50 >= 4096.f;
-      }
-      if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1])) {
-        // scores_2 = where(large, sub(scores, new_max), scores)
-        #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t51 = scores_2[0][j][e] - t45[0][(e / 2)];
-            scores_2[0][j][e] = large_2[0][(e / 2)] ? t51 : scores_2[0][j][e];
-          }
-        }
-        // t46 = where(large, 0, t46)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t46[0][e] = large_2[0][e] ? 0.f : t46[0][e];
+        t44[0][e] = fc::max(t30[0][e], t44[0][e]);
+        t45[0][e] = fc::limit_scale(t23, t44[0][e]);
+        const float t47 = fc::mul_rn(t44[0][e], t45[0][e]);
+        const float t48 = fc::mul_rn(t30[0][e], t45[0][e]);
+        const float t49 = t48 - t47;
+        decay_2[0][e] = fc::exp2(t49);
+        t46[0][e] = -t47;
       }
       float probs_2[1][8][4];
-      // probs = exp2(fma(scores_2, t23, t46))
+      // probs = exp2(fma(scores, t45, t46))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t52 = fc::fma(scores_2[0][j][e], t23, t46[0][(e / 2)]);
-          probs_2[0][j][e] = fc::exp2(t52);
+          const float t50 = fc::fma(scores_2[0][j][e], t45[0][(e / 2)], t46[0][(e / 2)]);
+          probs_2[0][j][e] = fc::exp2(t50);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t53[1][2] = {};
+      float t51[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t53[0][(e / 2)] = t53[0][(e / 2)] + probs_2[0][j][e];
-      // row_sum = fma(argument, decay, t53)
+          t51[0][(e / 2)] = t51[0][(e / 2)] + probs_2[0][j][e];
+      // row_sum = fma(argument, decay, t51)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t53[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t51[0][e]);
       fc::await_products<0>();
       fc::pin(out);
       if (thread == 0 && next_value >= 0) {
@@ -473,7 +441,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t30[0][e] = t45[0][e];
+        t30[0][e] = t44[0][e];
     }
     fc::await_phase(value_full + value_slot * 8, value_phase);
     const fc::u32 value_2 = shared + 26624 + value_slot * 8192;
@@ -512,22 +480,22 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t54 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t54;
+    const float t52 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t52;
   }
-  float t55[1][8][4];
-  // t55 = cast(mul(out, inverse))
+  float t53[1][8][4];
+  // t53 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t56 = out[0][j][e] * inverse[0][(e / 2)];
-      t55[0][j][e] = t56;
+      const float t54 = out[0][j][e] * inverse[0][(e / 2)];
+      t53[0][j][e] = t54;
     }
   }
   if (thread % 128 == 0) fc::await_stores_read<0>();
   fc::meet(1 + warp / 4, 128);
-  // t55 in shared memory
+  // t53 in shared memory
   const fc::u32 o_staged = shared + 2048;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -536,7 +504,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t55[i][j][2 * r], t55[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t53[i][j][2 * r], t53[i][j][2 * r + 1]));
   // store o
   fc::fence_async();
   fc::meet(1 + warp / 4, 128);

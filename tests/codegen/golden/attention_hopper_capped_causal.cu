@@ -177,10 +177,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
       float t10[1][2];
-      // t10 = neg(mul(row_max, 43.2808512266689))
+      // t10 = neg(mul_rn(row_max, 43.2808512266689))
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t11 = 0.f * 43.28085f;
+        const float t11 = fc::mul_rn(0.f, 43.28085f);
         t10[0][e] = -t11;
       }
       // probs = exp2(tanh(t7 * t2), -inf where that is, times 43.28085f plus t10)
@@ -280,10 +280,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int i = 0; i < 8; ++i)
           all_small_2 = all_small_2 && fc::is_small(small_2, t13_squares[i]);
         float t14[1][2];
-        // t14 = neg(mul(row_max, 43.2808512266689))
+        // t14 = neg(mul_rn(row_max, 43.2808512266689))
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t15 = 0.f * 43.28085f;
+          const float t15 = fc::mul_rn(0.f, 43.28085f);
           t14[0][e] = -t15;
         }
         // probs = exp2(tanh(t13 * t2), -inf where that is, times 43.28085f plus t14)

@@ -174,10 +174,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
       float t16[1][2];
-      // t16 = neg(mul(row_max, 43.2808512266689))
+      // t16 = neg(mul_rn(row_max, 43.2808512266689))
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t17 = 0.f * 43.28085f;
+        const float t17 = fc::mul_rn(0.f, 43.28085f);
         t16[0][e] = -t17;
       }
       // probs = exp2(tanh(t10 * t3), -inf where that is, times 43.28085f plus t16)
@@ -268,10 +268,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int i = 0; i < 8; ++i)
           all_small_2 = all_small_2 && fc::is_small(small_2, t19_squares[i]);
         float t20[1][2];
-        // t20 = neg(mul(row_max, 43.2808512266689))
+        // t20 = neg(mul_rn(row_max, 43.2808512266689))
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t21 = 0.f * 43.28085f;
+          const float t21 = fc::mul_rn(0.f, 43.28085f);
           t20[0][e] = -t21;
         }
         // probs = exp2(tanh(t19 * t3), -inf where that is, times 43.28085f plus t20)

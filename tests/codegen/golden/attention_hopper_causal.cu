@@ -198,59 +198,43 @@ attention_forward(const __grid_constant__ Parameters p) {
           t9[0][e] = fc::max(t9[0][e], fc::shuffle_xor(t9[0][e], 2));
         }
         // new_max = max(row_max, t9)
-        float decay[1][2];
-        // decay = exp2(mul(sub(row_max, new_max), t3))
         float t10[1][2];
-        // t10 = neg(mul(new_max, t3))
-        bool large[1][2];
-        // large = ge(abs(mul(new_max, t3)), 4096)
+        // t10 = limit_scale(t3, new_max)
+        float decay[1][2];
+        // decay = exp2(sub(mul_rn(row_max, t10), mul_rn(new_max, t10)))
+        float t11[1][2];
+        // t11 = neg(mul_rn(new_max, t10))
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
           t9[0][e] = fc::max(row_max[0][e], t9[0][e]);
-          const float t11 = row_max[0][e] - t9[0][e];
-          const float t12 = t11 * t3;
-          decay[0][e] = fc::exp2(t12);
-          const float t13 = t9[0][e] * t3;
-          t10[0][e] = -t13;
-          const float t14 = t13 < 0 ? -t13 : t13;
-          large[0][e] = t14 >= 4096.f;
-        }
-        if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
-          // scores = where(large, sub(scores, new_max), scores)
-          #pragma unroll
-          for (int j = 0; j < 16; ++j) {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const float t15 = scores[0][j][e] - t9[0][(e / 2)];
-              scores[0][j][e] = large[0][(e / 2)] ? t15 : scores[0][j][e];
-            }
-          }
-          // t10 = where(large, 0, t10)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t10[0][e] = large[0][e] ? 0.f : t10[0][e];
+          t10[0][e] = fc::limit_scale(t3, t9[0][e]);
+          const float t12 = fc::mul_rn(t9[0][e], t10[0][e]);
+          const float t13 = fc::mul_rn(row_max[0][e], t10[0][e]);
+          const float t14 = t13 - t12;
+          decay[0][e] = fc::exp2(t14);
+          t11[0][e] = -t12;
         }
         float probs[1][16][4];
-        // probs = exp2(fma(scores, t3, t10))
+        // probs = exp2(fma(scores, t10, t11))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t16 = fc::fma(scores[0][j][e], t3, t10[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t16);
+            const float t15 = fc::fma(scores[0][j][e], t10[0][(e / 2)], t11[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t15);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t17[1][2] = {};
+        float t16[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t17[0][(e / 2)] = t17[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t17)
+            t16[0][(e / 2)] = t16[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t16)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t17[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t16[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][8][4];
         #pragma unroll
@@ -301,90 +285,74 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-            int t18[1][2];
-            // t18 = add(index(rows), t2)
+            int t17[1][2];
+            // t17 = add(index(rows), t2)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t18[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-            // scores = where(ge(t18, index(cols)), scores, -inf)
+              t17[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
+            // scores = where(ge(t17, index(cols)), scores, -inf)
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t19 = (t18[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t19 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t18 = (t17[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t18 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores, cols)
-          float t20[1][2];
+          float t19[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t20[0][e] = -fc::infinity();
+            t19[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t20[0][(e / 2)] = fc::max(t20[0][(e / 2)], scores_2[0][j][e]);
+              t19[0][(e / 2)] = fc::max(t19[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 1));
-            t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 2));
+            t19[0][e] = fc::max(t19[0][e], fc::shuffle_xor(t19[0][e], 1));
+            t19[0][e] = fc::max(t19[0][e], fc::shuffle_xor(t19[0][e], 2));
           }
-          // new_max = max(new_max, t20)
+          // new_max = max(new_max, t19)
+          float t20[1][2];
+          // t20 = limit_scale(t3, new_max)
           float decay_2[1][2];
-          // decay = exp2(mul(sub(new_max, new_max), t3))
+          // decay = exp2(sub(mul_rn(new_max, t20), mul_rn(new_max, t20)))
           float t21[1][2];
-          // t21 = neg(mul(new_max, t3))
-          bool large_2[1][2];
-          // large = ge(abs(mul(new_max, t3)), 4096)
+          // t21 = neg(mul_rn(new_max, t20))
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t20[0][e] = fc::max(t9[0][e], t20[0][e]);
-            const float t22 = t9[0][e] - t20[0][e];
-            const float t23 = t22 * t3;
-            decay_2[0][e] = fc::exp2(t23);
-            const float t24 = t20[0][e] * t3;
-            t21[0][e] = -t24;
-            const float t25 = t24 < 0 ? -t24 : t24;
-            large_2[0][e] = t25 >= 4096.f;
-          }
-          if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1])) {
-            // scores_2 = where(large, sub(scores, new_max), scores)
-            #pragma unroll
-            for (int j = 0; j < 16; ++j) {
-              #pragma unroll
-              for (int e = 0; e < 4; ++e) {
-                const float t26 = scores_2[0][j][e] - t20[0][(e / 2)];
-                scores_2[0][j][e] = large_2[0][(e / 2)] ? t26 : scores_2[0][j][e];
-              }
-            }
-            // t21 = where(large, 0, t21)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t21[0][e] = large_2[0][e] ? 0.f : t21[0][e];
+            t19[0][e] = fc::max(t9[0][e], t19[0][e]);
+            t20[0][e] = fc::limit_scale(t3, t19[0][e]);
+            const float t22 = fc::mul_rn(t19[0][e], t20[0][e]);
+            const float t23 = fc::mul_rn(t9[0][e], t20[0][e]);
+            const float t24 = t23 - t22;
+            decay_2[0][e] = fc::exp2(t24);
+            t21[0][e] = -t22;
           }
           float probs_2[1][16][4];
-          // probs = exp2(fma(scores_2, t3, t21))
+          // probs = exp2(fma(scores, t20, t21))
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t27 = fc::fma(scores_2[0][j][e], t3, t21[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t27);
+              const float t25 = fc::fma(scores_2[0][j][e], t20[0][(e / 2)], t21[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t25);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t28[1][2] = {};
+          float t26[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t28[0][(e / 2)] = t28[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t28)
+              t26[0][(e / 2)] = t26[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t26)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t28[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t26[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -409,7 +377,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t9[0][e] = t20[0][e];
+            t9[0][e] = t19[0][e];
         }
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 131072 + value_slot_2 * 32768;
@@ -448,21 +416,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t29 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t29;
+        const float t27 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t27;
       }
-      float t30[1][16][4];
-      // t30 = cast(mul(out, inverse))
+      float t28[1][16][4];
+      // t28 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t31 = out[0][j][e] * inverse[0][(e / 2)];
-          t30[0][j][e] = t31;
+          const float t29 = out[0][j][e] * inverse[0][(e / 2)];
+          t28[0][j][e] = t29;
         }
       }
       fc::bf16* const o_at = p.o + batch_2 * p.o_stride_0 + head_2 * p.o_stride_1;
-      // store o = t30, each lane 8 columns
+      // store o = t28, each lane 8 columns
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = rows_begin_2 + rows_lane + r * 8;
@@ -472,7 +440,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::u32 word[4];
           #pragma unroll
           for (int n = 0; n < 4; ++n)
-            word[n] = fc::pack<fc::bf16>(t30[0][j * 4 + n][2 * r], t30[0][j * 4 + n][2 * r + 1]);
+            word[n] = fc::pack<fc::bf16>(t28[0][j * 4 + n][2 * r], t28[0][j * 4 + n][2 * r + 1]);
           fc::transpose_quad(word, lane);
           const int column = j * 32 + lane % 4 * 8;
           if (row < p.Sq) {

@@ -167,59 +167,43 @@ attention_forward(const __grid_constant__ Parameters p) {
         t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
       }
       // new_max = max(row_max, t4)
-      float decay[1][2];
-      // decay = exp2(mul(sub(row_max, new_max), t1))
       float t5[1][2];
-      // t5 = neg(mul(new_max, t1))
-      bool large[1][2];
-      // large = ge(abs(mul(new_max, t1)), 4096)
+      // t5 = limit_scale(t1, new_max)
+      float decay[1][2];
+      // decay = exp2(sub(mul_rn(row_max, t5), mul_rn(new_max, t5)))
+      float t6[1][2];
+      // t6 = neg(mul_rn(new_max, t5))
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         t4[0][e] = fc::max(row_max[0][e], t4[0][e]);
-        const float t6 = row_max[0][e] - t4[0][e];
-        const float t7 = t6 * t1;
-        decay[0][e] = fc::exp2(t7);
-        const float t8 = t4[0][e] * t1;
-        t5[0][e] = -t8;
-        const float t9 = t8 < 0 ? -t8 : t8;
-        large[0][e] = t9 >= 4096.f;
-      }
-      if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
-        // scores = where(large, sub(scores, new_max), scores)
-        #pragma unroll
-        for (int j = 0; j < 16; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t10 = scores[0][j][e] - t4[0][(e / 2)];
-            scores[0][j][e] = large[0][(e / 2)] ? t10 : scores[0][j][e];
-          }
-        }
-        // t5 = where(large, 0, t5)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t5[0][e] = large[0][e] ? 0.f : t5[0][e];
+        t5[0][e] = fc::limit_scale(t1, t4[0][e]);
+        const float t7 = fc::mul_rn(t4[0][e], t5[0][e]);
+        const float t8 = fc::mul_rn(row_max[0][e], t5[0][e]);
+        const float t9 = t8 - t7;
+        decay[0][e] = fc::exp2(t9);
+        t6[0][e] = -t7;
       }
       float probs[1][16][4];
-      // probs = exp2(fma(scores, t1, t5))
+      // probs = exp2(fma(scores, t5, t6))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t11 = fc::fma(scores[0][j][e], t1, t5[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t11);
+          const float t10 = fc::fma(scores[0][j][e], t5[0][(e / 2)], t6[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t10);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t12[1][2] = {};
+      float t11[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t12[0][(e / 2)] = t12[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t12)
+          t11[0][(e / 2)] = t11[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t11)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t12[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t11[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][8][4];
       #pragma unroll
@@ -274,93 +258,77 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-          bool t13[16][2];
-          // t13 = lt(index(cols), extent(cols))
+          bool t12[16][2];
+          // t12 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 16; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t13[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-          // scores = where(t13, scores, -inf)
+              t12[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
+          // scores = where(t12, scores, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              scores_2[0][j][e] = t13[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+              scores_2[0][j][e] = t12[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
         }
         // reduce_max = reduce_max(scores, cols)
-        float t14[1][2];
-        float t14_parts[1][2][2];
+        float t13[1][2];
+        float t13_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t14_parts[0][e][c] = -fc::infinity();
+            t13_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t14_parts[0][(e / 2)][j % 2] = fc::max(t14_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t13_parts[0][(e / 2)][j % 2] = fc::max(t13_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t14[0][e] = fc::max(t14_parts[0][e][0], t14_parts[0][e][1]);
-          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 1));
-          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 2));
+          t13[0][e] = fc::max(t13_parts[0][e][0], t13_parts[0][e][1]);
+          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
+          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
         }
-        // new_max = max(new_max, t14)
+        // new_max = max(new_max, t13)
+        float t14[1][2];
+        // t14 = limit_scale(t1, new_max)
         float decay_2[1][2];
-        // decay = exp2(mul(sub(new_max, new_max), t1))
+        // decay = exp2(sub(mul_rn(new_max, t14), mul_rn(new_max, t14)))
         float t15[1][2];
-        // t15 = neg(mul(new_max, t1))
-        bool large_2[1][2];
-        // large = ge(abs(mul(new_max, t1)), 4096)
+        // t15 = neg(mul_rn(new_max, t14))
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t14[0][e] = fc::max(t4[0][e], t14[0][e]);
-          const float t16 = t4[0][e] - t14[0][e];
-          const float t17 = t16 * t1;
-          decay_2[0][e] = fc::exp2(t17);
-          const float t18 = t14[0][e] * t1;
-          t15[0][e] = -t18;
-          const float t19 = t18 < 0 ? -t18 : t18;
-          large_2[0][e] = t19 >= 4096.f;
-        }
-        if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1])) {
-          // scores_2 = where(large, sub(scores, new_max), scores)
-          #pragma unroll
-          for (int j = 0; j < 16; ++j) {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const float t20 = scores_2[0][j][e] - t14[0][(e / 2)];
-              scores_2[0][j][e] = large_2[0][(e / 2)] ? t20 : scores_2[0][j][e];
-            }
-          }
-          // t15 = where(large, 0, t15)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t15[0][e] = large_2[0][e] ? 0.f : t15[0][e];
+          t13[0][e] = fc::max(t4[0][e], t13[0][e]);
+          t14[0][e] = fc::limit_scale(t1, t13[0][e]);
+          const float t16 = fc::mul_rn(t13[0][e], t14[0][e]);
+          const float t17 = fc::mul_rn(t4[0][e], t14[0][e]);
+          const float t18 = t17 - t16;
+          decay_2[0][e] = fc::exp2(t18);
+          t15[0][e] = -t16;
         }
         float probs_2[1][16][4];
-        // probs = exp2(fma(scores_2, t1, t15))
+        // probs = exp2(fma(scores, t14, t15))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t21 = fc::fma(scores_2[0][j][e], t1, t15[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t21);
+            const float t19 = fc::fma(scores_2[0][j][e], t14[0][(e / 2)], t15[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t19);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t22[1][2] = {};
+        float t20[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t22[0][(e / 2)] = t22[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(argument, decay, t22)
+            t20[0][(e / 2)] = t20[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(argument, decay, t20)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t22[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t20[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           fc::settle(row_sum[0][e]);
@@ -382,7 +350,7 @@ attention_forward(const __grid_constant__ Parameters p) {
                   fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t4[0][e] = t14[0][e];
+          t4[0][e] = t13[0][e];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           decay[0][e] = decay_2[0][e];
@@ -422,32 +390,32 @@ attention_forward(const __grid_constant__ Parameters p) {
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
     }
-    float t23[1][2];
-    // t23 = mul(row_max, scale)
+    float t21[1][2];
+    // t21 = mul(row_max, scale)
     bool empty[1][2];
     // empty = eq(row_sum, 0)
     float inverse[1][2];
     // inverse = where(empty, 0, div(1, row_sum))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t23[0][e] = row_max[0][e] * p.scale;
+      t21[0][e] = row_max[0][e] * p.scale;
       empty[0][e] = row_sum[0][e] == 0.f;
-      const float t24 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty[0][e] ? 0.f : t24;
+      const float t22 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty[0][e] ? 0.f : t22;
     }
-    float t25[1][8][4];
-    // t25 = cast(mul(out, inverse))
+    float t23[1][8][4];
+    // t23 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t26 = out[0][j][e] * inverse[0][(e / 2)];
-        t25[0][j][e] = t26;
+        const float t24 = out[0][j][e] * inverse[0][(e / 2)];
+        t23[0][j][e] = t24;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t25 in shared memory
+    // t23 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -456,7 +424,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<192, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t25[i][j][2 * r], t25[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t23[i][j][2 * r], t23[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
@@ -468,24 +436,24 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    float t27[1][2];
-    // t27 = where(empty, -inf, where(eq(t23, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
+    float t25[1][2];
+    // t25 = where(empty, -inf, where(eq(t21, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t28 = fc::log2(row_sum[0][e]);
-      const float t29 = t28 * 0.6931472f;
-      const float t30 = fc::fma(row_max[0][e], p.scale, t29);
-      const bool t31 = t23[0][e] == fc::infinity();
-      const float t32 = t31 ? fc::infinity() : t30;
-      t27[0][e] = empty[0][e] ? -fc::infinity() : t32;
+      const float t26 = fc::log2(row_sum[0][e]);
+      const float t27 = t26 * 0.6931472f;
+      const float t28 = fc::fma(row_max[0][e], p.scale, t27);
+      const bool t29 = t21[0][e] == fc::infinity();
+      const float t30 = t29 ? fc::infinity() : t28;
+      t25[0][e] = empty[0][e] ? -fc::infinity() : t30;
     }
     float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-    // store lse = t27
+    // store lse = t25
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t27[0][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t25[0][e]);
         }
     }
     if (warp / 4 == 0) fc::meet(5, 256);

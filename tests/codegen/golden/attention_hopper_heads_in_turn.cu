@@ -265,59 +265,43 @@ attention_forward(const __grid_constant__ Parameters p) {
           t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 2));
         }
         // new_max = max(row_max, t21)
-        float decay[1][2];
-        // decay = exp2(mul(sub(row_max, new_max), t15))
         float t22[1][2];
-        // t22 = neg(mul(new_max, t15))
-        bool large[1][2];
-        // large = ge(abs(mul(new_max, t15)), 4096)
+        // t22 = limit_scale(t15, new_max)
+        float decay[1][2];
+        // decay = exp2(sub(mul_rn(row_max, t22), mul_rn(new_max, t22)))
+        float t23[1][2];
+        // t23 = neg(mul_rn(new_max, t22))
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
           t21[0][e] = fc::max(row_max[0][e], t21[0][e]);
-          const float t23 = row_max[0][e] - t21[0][e];
-          const float t24 = t23 * t15;
-          decay[0][e] = fc::exp2(t24);
-          const float t25 = t21[0][e] * t15;
-          t22[0][e] = -t25;
-          const float t26 = t25 < 0 ? -t25 : t25;
-          large[0][e] = t26 >= 4096.f;
-        }
-        if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
-          // scores = where(large, sub(scores, new_max), scores)
-          #pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const float t27 = scores[0][j][e] - t21[0][(e / 2)];
-              scores[0][j][e] = large[0][(e / 2)] ? t27 : scores[0][j][e];
-            }
-          }
-          // t22 = where(large, 0, t22)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t22[0][e] = large[0][e] ? 0.f : t22[0][e];
+          t22[0][e] = fc::limit_scale(t15, t21[0][e]);
+          const float t24 = fc::mul_rn(t21[0][e], t22[0][e]);
+          const float t25 = fc::mul_rn(row_max[0][e], t22[0][e]);
+          const float t26 = t25 - t24;
+          decay[0][e] = fc::exp2(t26);
+          t23[0][e] = -t24;
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, t15, t22))
+        // probs = exp2(fma(scores, t22, t23))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t28 = fc::fma(scores[0][j][e], t15, t22[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t28);
+            const float t27 = fc::fma(scores[0][j][e], t22[0][(e / 2)], t23[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t27);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t29[1][2] = {};
+        float t28[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t29[0][(e / 2)] = t29[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t29)
+            t28[0][(e / 2)] = t28[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t28)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t29[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t28[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][4][4];
         #pragma unroll
@@ -362,19 +346,19 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
           fc::commit_products();
           const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_6);
-          int t30[1][2];
-          int t31[8][2];
+          int t29[1][2];
+          int t30[8][2];
           if (masked_2) {
-            // t30 = gather(index(rows))
+            // t29 = gather(index(rows))
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t30[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-            // t31 = gather(index(cols))
+              t29[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+            // t30 = gather(index(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t31[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
+                t30[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
           }
           fc::await_products<1>();
           fc::pin(scores_2);
@@ -384,93 +368,77 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (masked_2) {
-            bool t32[8][2];
-            // t32 = lt(index(cols), extent(cols))
+            bool t31[8][2];
+            // t31 = lt(index(cols), extent(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t32[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
-            // scores = where(logical_and(eq(t30, t31), t32), scores, -inf)
+                t31[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
+            // scores = where(logical_and(eq(t29, t30), t31), scores, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t33 = t30[0][(e / 2)] == t31[j][(e % 2)];
-                const bool t34 = t33 && t32[j][(e % 2)];
-                scores_2[0][j][e] = t34 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t32 = t29[0][(e / 2)] == t30[j][(e % 2)];
+                const bool t33 = t32 && t31[j][(e % 2)];
+                scores_2[0][j][e] = t33 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores, cols)
-          float t35[1][2];
+          float t34[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t35[0][e] = -fc::infinity();
+            t34[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t35[0][(e / 2)] = fc::max(t35[0][(e / 2)], scores_2[0][j][e]);
+              t34[0][(e / 2)] = fc::max(t34[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 1));
-            t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 2));
+            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 1));
+            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 2));
           }
-          // new_max = max(new_max, t35)
+          // new_max = max(new_max, t34)
+          float t35[1][2];
+          // t35 = limit_scale(t15, new_max)
           float decay_2[1][2];
-          // decay = exp2(mul(sub(new_max, new_max), t15))
+          // decay = exp2(sub(mul_rn(new_max, t35), mul_rn(new_max, t35)))
           float t36[1][2];
-          // t36 = neg(mul(new_max, t15))
-          bool large_2[1][2];
-          // large = ge(abs(mul(new_max, t15)), 4096)
+          // t36 = neg(mul_rn(new_max, t35))
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t35[0][e] = fc::max(t21[0][e], t35[0][e]);
-            const float t37 = t21[0][e] - t35[0][e];
-            const float t38 = t37 * t15;
-            decay_2[0][e] = fc::exp2(t38);
-            const float t39 = t35[0][e] * t15;
-            t36[0][e] = -t39;
-            const float t40 = t39 < 0 ? -t39 : t39;
-            large_2[0][e] = t40 >= 4096.f;
-          }
-          if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1])) {
-            // scores_2 = where(large, sub(scores, new_max), scores)
-            #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-              #pragma unroll
-              for (int e = 0; e < 4; ++e) {
-                const float t41 = scores_2[0][j][e] - t35[0][(e / 2)];
-                scores_2[0][j][e] = large_2[0][(e / 2)] ? t41 : scores_2[0][j][e];
-              }
-            }
-            // t36 = where(large, 0, t36)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t36[0][e] = large_2[0][e] ? 0.f : t36[0][e];
+            t34[0][e] = fc::max(t21[0][e], t34[0][e]);
+            t35[0][e] = fc::limit_scale(t15, t34[0][e]);
+            const float t37 = fc::mul_rn(t34[0][e], t35[0][e]);
+            const float t38 = fc::mul_rn(t21[0][e], t35[0][e]);
+            const float t39 = t38 - t37;
+            decay_2[0][e] = fc::exp2(t39);
+            t36[0][e] = -t37;
           }
           float probs_2[1][8][4];
-          // probs = exp2(fma(scores_2, t15, t36))
+          // probs = exp2(fma(scores, t35, t36))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t42 = fc::fma(scores_2[0][j][e], t15, t36[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t42);
+              const float t40 = fc::fma(scores_2[0][j][e], t35[0][(e / 2)], t36[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t40);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t43[1][2] = {};
+          float t41[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t43[0][(e / 2)] = t43[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t43)
+              t41[0][(e / 2)] = t41[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t41)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t43[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t41[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -495,7 +463,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t21[0][e] = t35[0][e];
+            t21[0][e] = t34[0][e];
         }
         if (thread % 128 == 0) fc::arrive(query_empty);
         query_phase_2 ^= 1;
@@ -535,22 +503,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t44 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t44;
+        const float t42 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t42;
       }
-      float t45[1][8][4];
-      // t45 = cast(mul(out, inverse))
+      float t43[1][8][4];
+      // t43 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t46 = out[0][j][e] * inverse[0][(e / 2)];
-          t45[0][j][e] = t46;
+          const float t44 = out[0][j][e] * inverse[0][(e / 2)];
+          t43[0][j][e] = t44;
         }
       }
       if (thread % 128 == 0) fc::await_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t45 in shared memory
+      // t43 in shared memory
       const fc::u32 o_staged = shared + 43008;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -559,7 +527,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t45[i][j][2 * r], t45[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t43[i][j][2 * r], t43[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

@@ -131,78 +131,62 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
+      const int t5 = fc::min(cols_full_end, cols_tile_2);
       if (cols_tile_2 >= cols_full_end) {
-        bool t5[10][2];
-        // t5 = lt(index(cols), extent(cols))
+        bool t6[10][2];
+        // t6 = lt(index(cols), extent(cols))
         #pragma unroll
         for (int i = 0; i < 10; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t5[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
-        // scores = where(t5, scores, -inf)
+            t6[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
+        // scores = where(t6, scores, -inf)
         #pragma unroll
         for (int j = 0; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores[0][j][e] = t5[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+            scores[0][j][e] = t6[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
       }
       // reduce_max = reduce_max(scores, cols)
-      float t6[1][2];
-      float t6_parts[1][2][2];
+      float t7[1][2];
+      float t7_parts[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t6_parts[0][e][c] = -fc::infinity();
+          t7_parts[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 10; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t6_parts[0][(e / 2)][j % 2] = fc::max(t6_parts[0][(e / 2)][j % 2], scores[0][j][e]);
+          t7_parts[0][(e / 2)][j % 2] = fc::max(t7_parts[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t6[0][e] = fc::max(t6_parts[0][e][0], t6_parts[0][e][1]);
-        t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 1));
-        t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 2));
+        t7[0][e] = fc::max(t7_parts[0][e][0], t7_parts[0][e][1]);
+        t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 1));
+        t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 2));
       }
-      // new_max = max(row_max, t6)
+      // new_max = max(row_max, t7)
+      float t8[1][2];
+      // t8 = limit_scale(t1, new_max)
       float decay[1][2];
-      // decay = exp2(mul(sub(row_max, new_max), t1))
-      float t7[1][2];
-      // t7 = neg(mul(new_max, t1))
-      bool large[1][2];
-      // large = ge(abs(mul(new_max, t1)), 4096)
+      // decay = exp2(sub(mul_rn(row_max, t8), mul_rn(new_max, t8)))
+      float t9[1][2];
+      // t9 = neg(mul_rn(new_max, t8))
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t6[0][e] = fc::max(row_max[0][e], t6[0][e]);
-        const float t8 = row_max[0][e] - t6[0][e];
-        const float t9 = t8 * t1;
-        decay[0][e] = fc::exp2(t9);
-        const float t10 = t6[0][e] * t1;
-        t7[0][e] = -t10;
-        const float t11 = t10 < 0 ? -t10 : t10;
-        large[0][e] = t11 >= 4096.f;
+        t7[0][e] = fc::max(row_max[0][e], t7[0][e]);
+        t8[0][e] = fc::limit_scale(t1, t7[0][e]);
+        const float t10 = fc::mul_rn(t7[0][e], t8[0][e]);
+        const float t11 = fc::mul_rn(row_max[0][e], t8[0][e]);
+        const float t12 = t11 - t10;
+        decay[0][e] = fc::exp2(t12);
+        t9[0][e] = -t10;
       }
-      if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
-        // scores = where(large, sub(scores, new_max), scores)
-        #pragma unroll
-        for (int j = 0; j < 10; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t12 = scores[0][j][e] - t6[0][(e / 2)];
-            scores[0][j][e] = large[0][(e / 2)] ? t12 : scores[0][j][e];
-          }
-        }
-        // t7 = where(large, 0, t7)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t7[0][e] = large[0][e] ? 0.f : t7[0][e];
-      }
-      const int t13 = fc::min(cols_full_end, cols_tile_2);
-      // scores = fma(scores, t1, t7)
+      // scores = fma(scores, t8, t9)
       // probs = exp2(scores)
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t14[1][2] = {};
+      float t13[1][2] = {};
       // scores_operand: scores as a left operand
       fc::u32 scores_operand[1][5][4];
       // out = mul(out, decay)
@@ -211,14 +195,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = fc::fma(scores[0][j][e], t1, t7[0][(e / 2)]);
+          scores[0][j][e] = fc::fma(scores[0][j][e], t8[0][(e / 2)], t9[0][(e / 2)]);
       fc::hold_order();
       // scores, strip 2 of 3
       #pragma unroll
       for (int j = 4; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = fc::fma(scores[0][j][e], t1, t7[0][(e / 2)]);
+          scores[0][j][e] = fc::fma(scores[0][j][e], t8[0][(e / 2)], t9[0][(e / 2)]);
       // probs, strip 1 of 3
       #pragma unroll
       for (int j = 0; j < 4; ++j)
@@ -231,19 +215,19 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 8; j < 10; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = fc::fma(scores[0][j][e], t1, t7[0][(e / 2)]);
+          scores[0][j][e] = fc::fma(scores[0][j][e], t8[0][(e / 2)], t9[0][(e / 2)]);
       // probs, strip 2 of 3
       #pragma unroll
       for (int j = 4; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           scores[0][j][e] = fc::exp2(scores[0][j][e]);
-      // t14, strip 1 of 3
+      // t13, strip 1 of 3
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t14[0][(e / 2)] = t14[0][(e / 2)] + scores[0][j][e];
+          t13[0][(e / 2)] = t13[0][(e / 2)] + scores[0][j][e];
       // scores_operand, strip 1 of 3
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -266,12 +250,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           scores[0][j][e] = fc::exp2(scores[0][j][e]);
-      // t14, strip 2 of 3
+      // t13, strip 2 of 3
       #pragma unroll
       for (int j = 4; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t14[0][(e / 2)] = t14[0][(e / 2)] + scores[0][j][e];
+          t13[0][(e / 2)] = t13[0][(e / 2)] + scores[0][j][e];
       // scores_operand, strip 2 of 3
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -288,12 +272,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
       fc::hold_order();
-      // t14, strip 3 of 3
+      // t13, strip 3 of 3
       #pragma unroll
       for (int j = 8; j < 10; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t14[0][(e / 2)] = t14[0][(e / 2)] + scores[0][j][e];
+          t13[0][(e / 2)] = t13[0][(e / 2)] + scores[0][j][e];
       // scores_operand, strip 3 of 3
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -309,13 +293,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
-      // row_sum = fma(row_sum, decay, t14)
+      // row_sum = fma(row_sum, decay, t13)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t14[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
 
       // cols tiles of 80
-      for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= t13; --cols_tile_3) {
+      for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= t5; --cols_tile_3) {
         const int cols_begin_3 = cols_tile_3 * 80;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 10240;
@@ -346,98 +330,82 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        bool t15[10][2];
-        // t15 = lt(index(cols), extent(cols))
+        bool t14[10][2];
+        // t14 = lt(index(cols), extent(cols))
         #pragma unroll
         for (int i = 0; i < 10; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t15[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-        // scores = where(t15, scores, -inf)
+            t14[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
+        // scores = where(t14, scores, -inf)
         // reduce_max = reduce_max(scores, cols)
-        float t16[1][2];
-        float t16_parts[1][2][2];
+        float t15[1][2];
+        float t15_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t16_parts[0][e][c] = -fc::infinity();
+            t15_parts[0][e][c] = -fc::infinity();
         // scores, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = t15[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        // t16, strip 1 of 3
+            scores_2[0][j][e] = t14[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+        // t15, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16_parts[0][(e / 2)][j % 2] = fc::max(t16_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t15_parts[0][(e / 2)][j % 2] = fc::max(t15_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         fc::hold_order();
         // scores, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = t15[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        // t16, strip 2 of 3
+            scores_2[0][j][e] = t14[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+        // t15, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16_parts[0][(e / 2)][j % 2] = fc::max(t16_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t15_parts[0][(e / 2)][j % 2] = fc::max(t15_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         fc::hold_order();
         // scores, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = t15[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        // t16, strip 3 of 3
+            scores_2[0][j][e] = t14[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+        // t15, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16_parts[0][(e / 2)][j % 2] = fc::max(t16_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t15_parts[0][(e / 2)][j % 2] = fc::max(t15_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t16[0][e] = fc::max(t16_parts[0][e][0], t16_parts[0][e][1]);
-          t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 1));
-          t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
+          t15[0][e] = fc::max(t15_parts[0][e][0], t15_parts[0][e][1]);
+          t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 1));
+          t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 2));
         }
-        // new_max = max(new_max, t16)
+        // new_max = max(new_max, t15)
+        float t16[1][2];
+        // t16 = limit_scale(t1, new_max)
         float decay_2[1][2];
-        // decay = exp2(mul(sub(new_max, new_max), t1))
+        // decay = exp2(sub(mul_rn(new_max, t16), mul_rn(new_max, t16)))
         float t17[1][2];
-        // t17 = neg(mul(new_max, t1))
-        bool large_2[1][2];
-        // large = ge(abs(mul(new_max, t1)), 4096)
+        // t17 = neg(mul_rn(new_max, t16))
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t16[0][e] = fc::max(t6[0][e], t16[0][e]);
-          const float t18 = t6[0][e] - t16[0][e];
-          const float t19 = t18 * t1;
-          decay_2[0][e] = fc::exp2(t19);
-          const float t20 = t16[0][e] * t1;
-          t17[0][e] = -t20;
-          const float t21 = t20 < 0 ? -t20 : t20;
-          large_2[0][e] = t21 >= 4096.f;
-        }
-        if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1])) {
-          // scores_2 = where(large, sub(scores, new_max), scores)
-          #pragma unroll
-          for (int j = 0; j < 10; ++j) {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const float t22 = scores_2[0][j][e] - t16[0][(e / 2)];
-              scores_2[0][j][e] = large_2[0][(e / 2)] ? t22 : scores_2[0][j][e];
-            }
-          }
-          // t17 = where(large, 0, t17)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t17[0][e] = large_2[0][e] ? 0.f : t17[0][e];
+          t15[0][e] = fc::max(t7[0][e], t15[0][e]);
+          t16[0][e] = fc::limit_scale(t1, t15[0][e]);
+          const float t18 = fc::mul_rn(t15[0][e], t16[0][e]);
+          const float t19 = fc::mul_rn(t7[0][e], t16[0][e]);
+          const float t20 = t19 - t18;
+          decay_2[0][e] = fc::exp2(t20);
+          t17[0][e] = -t18;
         }
         fc::await_products<0>();
         fc::pin(out);
@@ -446,10 +414,10 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // scores_2 = fma(scores_2, t1, t17)
+        // scores_2 = fma(scores, t16, t17)
         // probs = exp2(scores_2)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t23[1][2] = {};
+        float t21[1][2] = {};
         // scores_operand: scores_2 as a left operand
         // out = mul(out, decay)
         // scores_2, strip 1 of 3
@@ -457,14 +425,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t1, t17[0][(e / 2)]);
+            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t16[0][(e / 2)], t17[0][(e / 2)]);
         fc::hold_order();
         // scores_2, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t1, t17[0][(e / 2)]);
+            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t16[0][(e / 2)], t17[0][(e / 2)]);
         // probs, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -477,19 +445,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t1, t17[0][(e / 2)]);
+            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t16[0][(e / 2)], t17[0][(e / 2)]);
         // probs, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_2[0][j][e] = fc::exp2(scores_2[0][j][e]);
-        // t23, strip 1 of 3
+        // t21, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t23[0][(e / 2)] = t23[0][(e / 2)] + scores_2[0][j][e];
+            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_2[0][j][e];
         // scores_operand, strip 1 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -512,12 +480,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_2[0][j][e] = fc::exp2(scores_2[0][j][e]);
-        // t23, strip 2 of 3
+        // t21, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t23[0][(e / 2)] = t23[0][(e / 2)] + scores_2[0][j][e];
+            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_2[0][j][e];
         // scores_operand, strip 2 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -534,12 +502,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
         fc::hold_order();
-        // t23, strip 3 of 3
+        // t21, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t23[0][(e / 2)] = t23[0][(e / 2)] + scores_2[0][j][e];
+            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_2[0][j][e];
         // scores_operand, strip 3 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -555,17 +523,17 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
-        // row_sum = fma(argument, decay, t23)
+        // row_sum = fma(argument, decay, t21)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t23[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t21[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t6[0][e] = t16[0][e];
+          t7[0][e] = t15[0][e];
       }
 
       // cols tiles of 80
-      for (int cols_tile_4 = t13 - 1; cols_tile_4 >= 0; --cols_tile_4) {
+      for (int cols_tile_4 = t5 - 1; cols_tile_4 >= 0; --cols_tile_4) {
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_3 = shared + 16384 + key_slot_2 * 10240;
         // scores = dot(query, transpose(key)), started
@@ -596,56 +564,40 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         // reduce_max = reduce_max(scores, cols)
-        float t24[1][2];
-        float t24_parts[1][2][2];
+        float t22[1][2];
+        float t22_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t24_parts[0][e][c] = -fc::infinity();
+            t22_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t24_parts[0][(e / 2)][j % 2] = fc::max(t24_parts[0][(e / 2)][j % 2], scores_3[0][j][e]);
+            t22_parts[0][(e / 2)][j % 2] = fc::max(t22_parts[0][(e / 2)][j % 2], scores_3[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t24[0][e] = fc::max(t24_parts[0][e][0], t24_parts[0][e][1]);
-          t24[0][e] = fc::max(t24[0][e], fc::shuffle_xor(t24[0][e], 1));
-          t24[0][e] = fc::max(t24[0][e], fc::shuffle_xor(t24[0][e], 2));
+          t22[0][e] = fc::max(t22_parts[0][e][0], t22_parts[0][e][1]);
+          t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 1));
+          t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 2));
         }
-        // new_max = max(new_max, t24)
+        // new_max = max(new_max, t22)
+        float t23[1][2];
+        // t23 = limit_scale(t1, new_max)
         float decay_3[1][2];
-        // decay = exp2(mul(sub(new_max, new_max), t1))
-        float t25[1][2];
-        // t25 = neg(mul(new_max, t1))
-        bool large_3[1][2];
-        // large = ge(abs(mul(new_max, t1)), 4096)
+        // decay = exp2(sub(mul_rn(new_max, t23), mul_rn(new_max, t23)))
+        float t24[1][2];
+        // t24 = neg(mul_rn(new_max, t23))
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t24[0][e] = fc::max(t6[0][e], t24[0][e]);
-          const float t26 = t6[0][e] - t24[0][e];
-          const float t27 = t26 * t1;
+          t22[0][e] = fc::max(t7[0][e], t22[0][e]);
+          t23[0][e] = fc::limit_scale(t1, t22[0][e]);
+          const float t25 = fc::mul_rn(t22[0][e], t23[0][e]);
+          const float t26 = fc::mul_rn(t7[0][e], t23[0][e]);
+          const float t27 = t26 - t25;
           decay_3[0][e] = fc::exp2(t27);
-          const float t28 = t24[0][e] * t1;
-          t25[0][e] = -t28;
-          const float t29 = t28 < 0 ? -t28 : t28;
-          large_3[0][e] = t29 >= 4096.f;
-        }
-        if (!fc::all_lanes(!large_3[0][0] && !large_3[0][1])) {
-          // scores_3 = where(large, sub(scores, new_max), scores)
-          #pragma unroll
-          for (int j = 0; j < 10; ++j) {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const float t30 = scores_3[0][j][e] - t24[0][(e / 2)];
-              scores_3[0][j][e] = large_3[0][(e / 2)] ? t30 : scores_3[0][j][e];
-            }
-          }
-          // t25 = where(large, 0, t25)
-          #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t25[0][e] = large_3[0][e] ? 0.f : t25[0][e];
+          t24[0][e] = -t25;
         }
         fc::await_products<0>();
         fc::pin(out);
@@ -654,10 +606,10 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // scores_3 = fma(scores_3, t1, t25)
+        // scores_3 = fma(scores, t23, t24)
         // probs = exp2(scores_3)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t31[1][2] = {};
+        float t28[1][2] = {};
         // scores_operand: scores_3 as a left operand
         // out = mul(out, decay)
         // scores_3, strip 1 of 3
@@ -665,14 +617,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t1, t25[0][(e / 2)]);
+            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t23[0][(e / 2)], t24[0][(e / 2)]);
         fc::hold_order();
         // scores_3, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t1, t25[0][(e / 2)]);
+            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t23[0][(e / 2)], t24[0][(e / 2)]);
         // probs, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -685,19 +637,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t1, t25[0][(e / 2)]);
+            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t23[0][(e / 2)], t24[0][(e / 2)]);
         // probs, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_3[0][j][e] = fc::exp2(scores_3[0][j][e]);
-        // t31, strip 1 of 3
+        // t28, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t31[0][(e / 2)] = t31[0][(e / 2)] + scores_3[0][j][e];
+            t28[0][(e / 2)] = t28[0][(e / 2)] + scores_3[0][j][e];
         // scores_operand, strip 1 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -720,12 +672,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_3[0][j][e] = fc::exp2(scores_3[0][j][e]);
-        // t31, strip 2 of 3
+        // t28, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t31[0][(e / 2)] = t31[0][(e / 2)] + scores_3[0][j][e];
+            t28[0][(e / 2)] = t28[0][(e / 2)] + scores_3[0][j][e];
         // scores_operand, strip 2 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -742,12 +694,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
         fc::hold_order();
-        // t31, strip 3 of 3
+        // t28, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t31[0][(e / 2)] = t31[0][(e / 2)] + scores_3[0][j][e];
+            t28[0][(e / 2)] = t28[0][(e / 2)] + scores_3[0][j][e];
         // scores_operand, strip 3 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -763,13 +715,13 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
-        // row_sum = fma(argument, decay, t31)
+        // row_sum = fma(argument, decay, t28)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t31[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t28[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t6[0][e] = t24[0][e];
+          t7[0][e] = t22[0][e];
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_3 = shared + 36864 + value_slot_2 * 10240;
@@ -790,7 +742,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[0][e] = t6[0][e];
+        row_max[0][e] = t7[0][e];
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -803,22 +755,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t32 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t32;
+      const float t29 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t29;
     }
-    float t33[1][8][4];
-    // t33 = cast(mul(out, inverse))
+    float t30[1][8][4];
+    // t30 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t34 = out[0][j][e] * inverse[0][(e / 2)];
-        t33[0][j][e] = t34;
+        const float t31 = out[0][j][e] * inverse[0][(e / 2)];
+        t30[0][j][e] = t31;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t33 in shared memory
+    // t30 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -827,7 +779,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t33[i][j][2 * r], t33[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t30[i][j][2 * r], t30[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -175,59 +175,43 @@ attention_forward(const __grid_constant__ Parameters p) {
         t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 2));
       }
       // new_max = max(row_max, t14)
-      float decay[1][2];
-      // decay = exp2(mul(sub(row_max, new_max), t3))
       float t15[1][2];
-      // t15 = neg(mul(new_max, t3))
-      bool large[1][2];
-      // large = ge(abs(mul(new_max, t3)), 4096)
+      // t15 = limit_scale(t3, new_max)
+      float decay[1][2];
+      // decay = exp2(sub(mul_rn(row_max, t15), mul_rn(new_max, t15)))
+      float t16[1][2];
+      // t16 = neg(mul_rn(new_max, t15))
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         t14[0][e] = fc::max(row_max[0][e], t14[0][e]);
-        const float t16 = row_max[0][e] - t14[0][e];
-        const float t17 = t16 * t3;
-        decay[0][e] = fc::exp2(t17);
-        const float t18 = t14[0][e] * t3;
-        t15[0][e] = -t18;
-        const float t19 = t18 < 0 ? -t18 : t18;
-        large[0][e] = t19 >= 4096.f;
-      }
-      if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
-        // scores = where(large, sub(scores, new_max), scores)
-        #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float t20 = scores[0][j][e] - t14[0][(e / 2)];
-            scores[0][j][e] = large[0][(e / 2)] ? t20 : scores[0][j][e];
-          }
-        }
-        // t15 = where(large, 0, t15)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t15[0][e] = large[0][e] ? 0.f : t15[0][e];
+        t15[0][e] = fc::limit_scale(t3, t14[0][e]);
+        const float t17 = fc::mul_rn(t14[0][e], t15[0][e]);
+        const float t18 = fc::mul_rn(row_max[0][e], t15[0][e]);
+        const float t19 = t18 - t17;
+        decay[0][e] = fc::exp2(t19);
+        t16[0][e] = -t17;
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, t3, t15))
+      // probs = exp2(fma(scores, t15, t16))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t21 = fc::fma(scores[0][j][e], t3, t15[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t21);
+          const float t20 = fc::fma(scores[0][j][e], t15[0][(e / 2)], t16[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t20);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t22[1][2] = {};
+      float t21[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t22[0][(e / 2)] = t22[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t22)
+          t21[0][(e / 2)] = t21[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t21)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t22[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t21[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][4][4];
       #pragma unroll
@@ -244,16 +228,16 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
-      const int t23 = fc::min(cols_full_begin, cols_tile_2);
-      const int t24 = fc::min(cols_full_end, cols_tile_2);
+      const int t22 = fc::min(cols_full_begin, cols_tile_2);
+      const int t23 = fc::min(cols_full_end, cols_tile_2);
 
       // what a mask cuts on either side of the tiles between
       #pragma unroll 1
       for (int cols_part = 0; cols_part < 2; ++cols_part) {
-        const bool t25 = cols_part == 0;
+        const bool t24 = cols_part == 0;
 
         // cols tiles of 64
-        for (int cols_tile_3 = (t25 ? cols_tile_2 : t23) - 1; cols_tile_3 >= (t25 ? t24 : cols_begin_3); --cols_tile_3) {
+        for (int cols_tile_3 = (t24 ? cols_tile_2 : t22) - 1; cols_tile_3 >= (t24 ? t23 : cols_begin_3); --cols_tile_3) {
           const int cols_begin_5 = cols_tile_3 * 64;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 8192 + key_slot_2 * 8192;
@@ -284,95 +268,79 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
+          int t25[1][2];
+          // t25 = add(index(rows), t2)
           int t26[1][2];
-          // t26 = add(index(rows), t2)
-          int t27[1][2];
-          // t27 = sub(t26, 256)
+          // t26 = sub(t25, 256)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t26[0][e] = (rows_begin + rows_lane + e * 8) + t2;
-            t27[0][e] = t26[0][e] - 256;
+            t25[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+            t26[0][e] = t25[0][e] - 256;
           }
-          // scores = where(logical_and(ge(index(cols), t27), le(index(cols), t26)), scores, -inf)
+          // scores = where(logical_and(ge(index(cols), t26), le(index(cols), t25)), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t28 = (j * 8 + (e % 2) * 1) >= (t27[0][(e / 2)] - (cols_begin_5 + cols_lane));
-              const bool t29 = (j * 8 + (e % 2) * 1) <= (t26[0][(e / 2)] - (cols_begin_5 + cols_lane));
-              const bool t30 = t28 && t29;
-              scores_2[0][j][e] = t30 ? scores_2[0][j][e] : -fc::infinity();
+              const bool t27 = (j * 8 + (e % 2) * 1) >= (t26[0][(e / 2)] - (cols_begin_5 + cols_lane));
+              const bool t28 = (j * 8 + (e % 2) * 1) <= (t25[0][(e / 2)] - (cols_begin_5 + cols_lane));
+              const bool t29 = t27 && t28;
+              scores_2[0][j][e] = t29 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
           // reduce_max = reduce_max(scores, cols)
-          float t31[1][2];
+          float t30[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t31[0][e] = -fc::infinity();
+            t30[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t31[0][(e / 2)] = fc::max(t31[0][(e / 2)], scores_2[0][j][e]);
+              t30[0][(e / 2)] = fc::max(t30[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 1));
-            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 2));
+            t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 1));
+            t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 2));
           }
-          // new_max = max(new_max, t31)
+          // new_max = max(new_max, t30)
+          float t31[1][2];
+          // t31 = limit_scale(t3, new_max)
           float decay_2[1][2];
-          // decay = exp2(mul(sub(new_max, new_max), t3))
+          // decay = exp2(sub(mul_rn(new_max, t31), mul_rn(new_max, t31)))
           float t32[1][2];
-          // t32 = neg(mul(new_max, t3))
-          bool large_2[1][2];
-          // large = ge(abs(mul(new_max, t3)), 4096)
+          // t32 = neg(mul_rn(new_max, t31))
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t31[0][e] = fc::max(t14[0][e], t31[0][e]);
-            const float t33 = t14[0][e] - t31[0][e];
-            const float t34 = t33 * t3;
-            decay_2[0][e] = fc::exp2(t34);
-            const float t35 = t31[0][e] * t3;
-            t32[0][e] = -t35;
-            const float t36 = t35 < 0 ? -t35 : t35;
-            large_2[0][e] = t36 >= 4096.f;
-          }
-          if (!fc::all_lanes(!large_2[0][0] && !large_2[0][1])) {
-            // scores_2 = where(large, sub(scores, new_max), scores)
-            #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-              #pragma unroll
-              for (int e = 0; e < 4; ++e) {
-                const float t37 = scores_2[0][j][e] - t31[0][(e / 2)];
-                scores_2[0][j][e] = large_2[0][(e / 2)] ? t37 : scores_2[0][j][e];
-              }
-            }
-            // t32 = where(large, 0, t32)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t32[0][e] = large_2[0][e] ? 0.f : t32[0][e];
+            t30[0][e] = fc::max(t14[0][e], t30[0][e]);
+            t31[0][e] = fc::limit_scale(t3, t30[0][e]);
+            const float t33 = fc::mul_rn(t30[0][e], t31[0][e]);
+            const float t34 = fc::mul_rn(t14[0][e], t31[0][e]);
+            const float t35 = t34 - t33;
+            decay_2[0][e] = fc::exp2(t35);
+            t32[0][e] = -t33;
           }
           float probs_2[1][8][4];
-          // probs = exp2(fma(scores_2, t3, t32))
+          // probs = exp2(fma(scores, t31, t32))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t38 = fc::fma(scores_2[0][j][e], t3, t32[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t38);
+              const float t36 = fc::fma(scores_2[0][j][e], t31[0][(e / 2)], t32[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t36);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t39[1][2] = {};
+          float t37[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t39[0][(e / 2)] = t39[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t39)
+              t37[0][(e / 2)] = t37[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t37)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t39[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t37[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -397,11 +365,11 @@ attention_forward(const __grid_constant__ Parameters p) {
               out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t14[0][e] = t31[0][e];
+            t14[0][e] = t30[0][e];
         }
 
         // cols tiles of 64
-        for (int cols_tile_4 = (t25 ? t24 : t23) - 1; cols_tile_4 >= t23; --cols_tile_4) {
+        for (int cols_tile_4 = (t24 ? t23 : t22) - 1; cols_tile_4 >= t22; --cols_tile_4) {
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_3 = shared + 8192 + key_slot_2 * 8192;
           // scores = dot(query, transpose(key)), started
@@ -432,74 +400,58 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           // reduce_max = reduce_max(scores, cols)
-          float t40[1][2];
+          float t38[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t40[0][e] = -fc::infinity();
+            t38[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t40[0][(e / 2)] = fc::max(t40[0][(e / 2)], scores_3[0][j][e]);
+              t38[0][(e / 2)] = fc::max(t38[0][(e / 2)], scores_3[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t40[0][e] = fc::max(t40[0][e], fc::shuffle_xor(t40[0][e], 1));
-            t40[0][e] = fc::max(t40[0][e], fc::shuffle_xor(t40[0][e], 2));
+            t38[0][e] = fc::max(t38[0][e], fc::shuffle_xor(t38[0][e], 1));
+            t38[0][e] = fc::max(t38[0][e], fc::shuffle_xor(t38[0][e], 2));
           }
-          // new_max = max(new_max, t40)
+          // new_max = max(new_max, t38)
+          float t39[1][2];
+          // t39 = limit_scale(t3, new_max)
           float decay_3[1][2];
-          // decay = exp2(mul(sub(new_max, new_max), t3))
-          float t41[1][2];
-          // t41 = neg(mul(new_max, t3))
-          bool large_3[1][2];
-          // large = ge(abs(mul(new_max, t3)), 4096)
+          // decay = exp2(sub(mul_rn(new_max, t39), mul_rn(new_max, t39)))
+          float t40[1][2];
+          // t40 = neg(mul_rn(new_max, t39))
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t40[0][e] = fc::max(t14[0][e], t40[0][e]);
-            const float t42 = t14[0][e] - t40[0][e];
-            const float t43 = t42 * t3;
+            t38[0][e] = fc::max(t14[0][e], t38[0][e]);
+            t39[0][e] = fc::limit_scale(t3, t38[0][e]);
+            const float t41 = fc::mul_rn(t38[0][e], t39[0][e]);
+            const float t42 = fc::mul_rn(t14[0][e], t39[0][e]);
+            const float t43 = t42 - t41;
             decay_3[0][e] = fc::exp2(t43);
-            const float t44 = t40[0][e] * t3;
-            t41[0][e] = -t44;
-            const float t45 = t44 < 0 ? -t44 : t44;
-            large_3[0][e] = t45 >= 4096.f;
-          }
-          if (!fc::all_lanes(!large_3[0][0] && !large_3[0][1])) {
-            // scores_3 = where(large, sub(scores, new_max), scores)
-            #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-              #pragma unroll
-              for (int e = 0; e < 4; ++e) {
-                const float t46 = scores_3[0][j][e] - t40[0][(e / 2)];
-                scores_3[0][j][e] = large_3[0][(e / 2)] ? t46 : scores_3[0][j][e];
-              }
-            }
-            // t41 = where(large, 0, t41)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t41[0][e] = large_3[0][e] ? 0.f : t41[0][e];
+            t40[0][e] = -t41;
           }
           float probs_3[1][8][4];
-          // probs = exp2(fma(scores_3, t3, t41))
+          // probs = exp2(fma(scores, t39, t40))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t47 = fc::fma(scores_3[0][j][e], t3, t41[0][(e / 2)]);
-              probs_3[0][j][e] = fc::exp2(t47);
+              const float t44 = fc::fma(scores_3[0][j][e], t39[0][(e / 2)], t40[0][(e / 2)]);
+              probs_3[0][j][e] = fc::exp2(t44);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t48[1][2] = {};
+          float t45[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t48[0][(e / 2)] = t48[0][(e / 2)] + probs_3[0][j][e];
-          // row_sum = fma(argument, decay, t48)
+              t45[0][(e / 2)] = t45[0][(e / 2)] + probs_3[0][j][e];
+          // row_sum = fma(argument, decay, t45)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t48[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t45[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -524,7 +476,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t14[0][e] = t40[0][e];
+            t14[0][e] = t38[0][e];
         }
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -559,22 +511,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t49 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t49;
+      const float t46 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t46;
     }
-    float t50[1][8][4];
-    // t50 = cast(mul(out, inverse))
+    float t47[1][8][4];
+    // t47 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t51 = out[0][j][e] * inverse[0][(e / 2)];
-        t50[0][j][e] = t51;
+        const float t48 = out[0][j][e] * inverse[0][(e / 2)];
+        t47[0][j][e] = t48;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t50 in shared memory
+    // t47 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -583,7 +535,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t50[i][j][2 * r], t50[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t47[i][j][2 * r], t47[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

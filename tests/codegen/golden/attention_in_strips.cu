@@ -42,17 +42,16 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
-  const float t0 = p.scale * 1.442695f;
-  const int t1 = p.Sk + -1;
-  const int cols_end = fc::max(0, fc::min(((t1 >> 6) + 1), ((p.Sk + 63) / 64)));
-  const int cols_full_end = fc::max(0, fc::min((((t1 + -63) >> 6) + 1), cols_end));
-  const int t2 = cols_end - 1;
-  const bool t3 = t2 >= 0;
+  const int t0 = p.Sk + -1;
+  const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
+  const int cols_full_end = fc::max(0, fc::min((((t0 + -63) >> 6) + 1), cols_end));
+  const int t1 = cols_end - 1;
+  const bool t2 = t1 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k, asynchronously
-  if (t3) {
-    const fc::bf16* const key_source = k_at + (t2 * 64) * p.k_stride_2;
-    const int key_rows = p.Sk - (t2 * 64);
+  if (t2) {
+    const fc::bf16* const key_source = k_at + (t1 * 64) * p.k_stride_2;
+    const int key_rows = p.Sk - (t1 * 64);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -66,9 +65,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v, asynchronously
-  if (t3) {
-    const fc::bf16* const value_source = v_at + (t2 * 64) * p.v_stride_2;
-    const int value_rows = p.Sk - (t2 * 64);
+  if (t2) {
+    const fc::bf16* const value_source = v_at + (t1 * 64) * p.v_stride_2;
+    const int value_rows = p.Sk - (t1 * 64);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -95,10 +94,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<0>();
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t4 = next_tile >= 0;
+    const bool t3 = next_tile >= 0;
     fc::barrier();
     // key <- k, asynchronously
-    if (t4) {
+    if (t3) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 64) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 64);
       {
@@ -113,7 +112,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t4) {
+    if (t3) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 64) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 64);
       {
@@ -146,72 +145,56 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     if (cols_tile >= cols_full_end) {
-      bool t5[8][2];
-      // t5 = lt(index(cols), extent(cols))
+      bool t4[8][2];
+      // t4 = lt(index(cols), extent(cols))
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t5[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
-      // scores = where(t5, scores, -inf)
+          t4[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
+      // scores = where(t4, scores, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = t5[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+          scores[0][j][e] = t4[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t6[1][2];
+    float t5[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      t6[0][e] = -fc::infinity();
+      t5[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t6[0][(e / 2)] = fc::max(t6[0][(e / 2)], scores[0][j][e]);
+        t5[0][(e / 2)] = fc::max(t5[0][(e / 2)], scores[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 1));
-      t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 2));
+      t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 1));
+      t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 2));
     }
-    // new_max = max(row_max, t6)
+    // new_max = max(row_max, t5)
+    float t6[1][2];
+    // t6 = limit_scale((p.scale * 1.442695f), new_max)
     float decay[1][2];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
+    // decay = exp2(sub(mul_rn(row_max, t6), mul_rn(new_max, t6)))
     float t7[1][2];
-    // t7 = neg(mul(new_max, t0))
-    bool large[1][2];
-    // large = ge(abs(mul(new_max, t0)), 4096)
+    // t7 = neg(mul_rn(new_max, t6))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t6[0][e] = fc::max(row_max[0][e], t6[0][e]);
-      const float t8 = row_max[0][e] - t6[0][e];
-      const float t9 = t8 * t0;
-      decay[0][e] = fc::exp2(t9);
-      const float t10 = t6[0][e] * t0;
-      t7[0][e] = -t10;
-      const float t11 = t10 < 0 ? -t10 : t10;
-      large[0][e] = t11 >= 4096.f;
+      t5[0][e] = fc::max(row_max[0][e], t5[0][e]);
+      t6[0][e] = fc::limit_scale((p.scale * 1.442695f), t5[0][e]);
+      const float t8 = fc::mul_rn(t5[0][e], t6[0][e]);
+      const float t9 = fc::mul_rn(row_max[0][e], t6[0][e]);
+      const float t10 = t9 - t8;
+      decay[0][e] = fc::exp2(t10);
+      t7[0][e] = -t8;
     }
-    if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
-      // scores = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float t12 = scores[0][j][e] - t6[0][(e / 2)];
-          scores[0][j][e] = large[0][(e / 2)] ? t12 : scores[0][j][e];
-        }
-      }
-      // t7 = where(large, 0, t7)
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        t7[0][e] = large[0][e] ? 0.f : t7[0][e];
-    }
-    // scores = fma(scores, t0, t7)
+    // scores = fma(scores, t6, t7)
     // probs = exp2(scores)
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t13[1][2] = {};
+    float t11[1][2] = {};
     // scores_operand: scores as a left operand
     fc::u32 scores_operand[1][4][4];
     // out = mul(out, decay)
@@ -220,19 +203,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        scores[0][j][e] = fc::fma(scores[0][j][e], t0, t7[0][(e / 2)]);
+        scores[0][j][e] = fc::fma(scores[0][j][e], t6[0][(e / 2)], t7[0][(e / 2)]);
     // probs, strip 1 of 2
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
         scores[0][j][e] = fc::exp2(scores[0][j][e]);
-    // t13, strip 1 of 2
+    // t11, strip 1 of 2
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t13[0][(e / 2)] = t13[0][(e / 2)] + scores[0][j][e];
+        t11[0][(e / 2)] = t11[0][(e / 2)] + scores[0][j][e];
     // scores_operand, strip 1 of 2
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -254,19 +237,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int j = 4; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        scores[0][j][e] = fc::fma(scores[0][j][e], t0, t7[0][(e / 2)]);
+        scores[0][j][e] = fc::fma(scores[0][j][e], t6[0][(e / 2)], t7[0][(e / 2)]);
     // probs, strip 2 of 2
     #pragma unroll
     for (int j = 4; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
         scores[0][j][e] = fc::exp2(scores[0][j][e]);
-    // t13, strip 2 of 2
+    // t11, strip 2 of 2
     #pragma unroll
     for (int j = 4; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t13[0][(e / 2)] = t13[0][(e / 2)] + scores[0][j][e];
+        t11[0][(e / 2)] = t11[0][(e / 2)] + scores[0][j][e];
     // scores_operand, strip 2 of 2
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -282,10 +265,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 4; ++e)
         out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
-    // row_sum = fma(row_sum, decay, t13)
+    // row_sum = fma(row_sum, decay, t11)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t11[0][e]);
     // product = out + dot(scores_operand, value)
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -300,7 +283,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int next_slot = 1 - slot;
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_max[0][e] = t6[0][e];
+      row_max[0][e] = t5[0][e];
     slot = next_slot;
   }
   fc::wait_copies<0>();
@@ -310,31 +293,31 @@ attention_forward(const __grid_constant__ Parameters p) {
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
   }
-  float t14[1][2];
-  // t14 = mul(row_max, scale)
+  float t12[1][2];
+  // t12 = mul(row_max, scale)
   bool empty[1][2];
   // empty = eq(row_sum, 0)
   float inverse[1][2];
   // inverse = where(empty, 0, div(1, row_sum))
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
-    t14[0][e] = row_max[0][e] * p.scale;
+    t12[0][e] = row_max[0][e] * p.scale;
     empty[0][e] = row_sum[0][e] == 0.f;
-    const float t15 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty[0][e] ? 0.f : t15;
+    const float t13 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty[0][e] ? 0.f : t13;
   }
-  float t16[1][4][4];
-  // t16 = cast(mul(out, inverse))
+  float t14[1][4][4];
+  // t14 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 4; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t17 = out[0][j][e] * inverse[0][(e / 2)];
-      t16[0][j][e] = t17;
+      const float t15 = out[0][j][e] * inverse[0][(e / 2)];
+      t14[0][j][e] = t15;
     }
   }
   fc::barrier();
-  // t16 in shared memory
+  // t14 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -343,7 +326,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 32>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t16[i][j][2 * r], t16[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
@@ -360,24 +343,24 @@ attention_forward(const __grid_constant__ Parameters p) {
       out_pointer += 32 * static_cast<int>(p.o_stride_2);
     }
   }
-  float t18[1][2];
-  // t18 = where(empty, -inf, where(eq(t14, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
+  float t16[1][2];
+  // t16 = where(empty, -inf, where(eq(t12, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
-    const float t19 = fc::log2(row_sum[0][e]);
-    const float t20 = t19 * 0.6931472f;
-    const float t21 = fc::fma(row_max[0][e], p.scale, t20);
-    const bool t22 = t14[0][e] == fc::infinity();
-    const float t23 = t22 ? fc::infinity() : t21;
-    t18[0][e] = empty[0][e] ? -fc::infinity() : t23;
+    const float t17 = fc::log2(row_sum[0][e]);
+    const float t18 = t17 * 0.6931472f;
+    const float t19 = fc::fma(row_max[0][e], p.scale, t18);
+    const bool t20 = t12[0][e] == fc::infinity();
+    const float t21 = t20 ? fc::infinity() : t19;
+    t16[0][e] = empty[0][e] ? -fc::infinity() : t21;
   }
   float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-  // store lse = t18
+  // store lse = t16
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int e = 0; e < 2; ++e)
       if (rows_begin + rows_lane + e * 8 < p.Sq) {
-        fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t18[0][e]);
+        fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t16[0][e]);
       }
   }
 }

@@ -41,17 +41,16 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
-  const float t0 = p.scale * 1.442695f;
-  const int t1 = ((fc::min((rows_begin + 64), p.Sq) - 1) - p.Sq) + p.Sk;
-  const int t2 = ((((rows_begin - p.Sq) + p.Sk) + -63) >> 6) + 1;
-  const int cols_end = fc::max(0, fc::min(((t1 >> 6) + 1), ((p.Sk + 63) / 64)));
-  const int cols_full_end = fc::max(0, fc::min(t2, cols_end));
-  const int t3 = cols_end - 1;
+  const int t0 = ((fc::min((rows_begin + 64), p.Sq) - 1) - p.Sq) + p.Sk;
+  const int t1 = ((((rows_begin - p.Sq) + p.Sk) + -63) >> 6) + 1;
+  const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
+  const int t2 = cols_end - 1;
   const fc::f16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k
-  if ((t3 >= 0)) {
-    const fc::f16* const key_source = k_at + (t3 * 64) * p.k_stride_2;
-    const int key_rows = p.Sk - (t3 * 64);
+  if ((t2 >= 0)) {
+    const fc::f16* const key_source = k_at + (t2 * 64) * p.k_stride_2;
+    const int key_rows = p.Sk - (t2 * 64);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::f16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -122,76 +121,62 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 8; ++j)
         fc::load_shared<2>(&scores_2[i][j][0], scores_shared + ((rows_lane + i * 8) * 72 + j * 8 + lane % 4 * 2) * 4);
     if (cols_tile >= cols_full_end) {
-      int t4[1][1];
-      // t4 = add(index(rows), (p.Sk - p.Sq))
-      t4[0][0] = (rows_begin + rows_lane) + (p.Sk - p.Sq);
-      // scores = where(ge(t4, index(cols)), scores, -inf)
+      int t3[1][1];
+      // t3 = add(index(rows), (p.Sk - p.Sq))
+      t3[0][0] = (rows_begin + rows_lane) + (p.Sk - p.Sq);
+      // scores = where(ge(t3, index(cols)), scores, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const bool t5 = (t4[0][0] - (cols_begin + cols_lane)) >= (j * 8 + e * 1);
-          scores_2[0][j][e] = t5 ? scores_2[0][j][e] : -fc::infinity();
+          const bool t4 = (t3[0][0] - (cols_begin + cols_lane)) >= (j * 8 + e * 1);
+          scores_2[0][j][e] = t4 ? scores_2[0][j][e] : -fc::infinity();
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t6[1][1];
-    t6[0][0] = -fc::infinity();
+    float t5[1][1];
+    t5[0][0] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t6[0][0] = fc::max(t6[0][0], scores_2[0][j][e]);
-    t6[0][0] = fc::max(t6[0][0], fc::shuffle_xor(t6[0][0], 1));
-    t6[0][0] = fc::max(t6[0][0], fc::shuffle_xor(t6[0][0], 2));
-    // new_max = max(row_max, t6)
+        t5[0][0] = fc::max(t5[0][0], scores_2[0][j][e]);
+    t5[0][0] = fc::max(t5[0][0], fc::shuffle_xor(t5[0][0], 1));
+    t5[0][0] = fc::max(t5[0][0], fc::shuffle_xor(t5[0][0], 2));
+    // new_max = max(row_max, t5)
+    float t6[1][1];
+    // t6 = limit_scale((p.scale * 1.442695f), new_max)
     float decay[1][1];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
+    // decay = exp2(sub(mul_rn(row_max, t6), mul_rn(new_max, t6)))
     float t7[1][1];
-    // t7 = neg(mul(new_max, t0))
-    bool large[1][1];
-    // large = ge(abs(mul(new_max, t0)), 4096)
-    t6[0][0] = fc::max(row_max[0][0], t6[0][0]);
-    const float t8 = row_max[0][0] - t6[0][0];
-    const float t9 = t8 * t0;
-    decay[0][0] = fc::exp2(t9);
-    const float t10 = t6[0][0] * t0;
-    t7[0][0] = -t10;
-    const float t11 = t10 < 0 ? -t10 : t10;
-    large[0][0] = t11 >= 4096.f;
-    if (!fc::all_lanes(!large[0][0])) {
-      // scores_2 = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const float t12 = scores_2[0][j][e] - t6[0][0];
-          scores_2[0][j][e] = large[0][0] ? t12 : scores_2[0][j][e];
-        }
-      }
-      // t7 = where(large, 0, t7)
-      t7[0][0] = large[0][0] ? 0.f : t7[0][0];
-    }
+    // t7 = neg(mul_rn(new_max, t6))
+    t5[0][0] = fc::max(row_max[0][0], t5[0][0]);
+    t6[0][0] = fc::limit_scale((p.scale * 1.442695f), t5[0][0]);
+    const float t8 = fc::mul_rn(t5[0][0], t6[0][0]);
+    const float t9 = fc::mul_rn(row_max[0][0], t6[0][0]);
+    const float t10 = t9 - t8;
+    decay[0][0] = fc::exp2(t10);
+    t7[0][0] = -t8;
     float probs[1][8][2];
-    // probs = exp2(fma(scores_2, t0, t7))
+    // probs = exp2(fma(scores, t6, t7))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t13 = fc::fma(scores_2[0][j][e], t0, t7[0][0]);
-        probs[0][j][e] = fc::exp2(t13);
+        const float t11 = fc::fma(scores_2[0][j][e], t6[0][0], t7[0][0]);
+        probs[0][j][e] = fc::exp2(t11);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t14[1][1] = {};
+    float t12[1][1] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t14[0][0] = t14[0][0] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t14)
-    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t14[0][0]);
+        t12[0][0] = t12[0][0] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t12)
+    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t12[0][0]);
     // probs = cast(probs)
     #pragma unroll
     for (int j = 0; j < 8; ++j)
@@ -269,7 +254,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         out[0][j][e] = out[0][j][e] + product_2[0][j][e];
-    row_max[0][0] = t6[0][0];
+    row_max[0][0] = t5[0][0];
   }
   // row_sum: the lanes' shares meet
   row_sum[0][0] = row_sum[0][0] + fc::shuffle_xor(row_sum[0][0], 1);
@@ -277,27 +262,27 @@ attention_forward(const __grid_constant__ Parameters p) {
   float inverse[1][1];
   // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))
   const bool empty = row_sum[0][0] == 0.f;
-  const float t15 = fc::divide(1.f, row_sum[0][0]);
-  inverse[0][0] = empty ? 0.f : t15;
-  float t16[1][8][2];
-  // t16 = cast(mul(out, inverse))
+  const float t13 = fc::divide(1.f, row_sum[0][0]);
+  inverse[0][0] = empty ? 0.f : t13;
+  float t14[1][8][2];
+  // t14 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t17 = out[0][j][e] * inverse[0][0];
-      t16[0][j][e] = t17;
+      const float t15 = out[0][j][e] * inverse[0][0];
+      t14[0][j][e] = t15;
     }
   }
   fc::barrier();
-  // t16 in shared memory
+  // t14 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 8, j * 8) + lane % 4 * 4,
-                       fc::pack<fc::f16>(t16[i][j][0], t16[i][j][1]));
+                       fc::pack<fc::f16>(t14[i][j][0], t14[i][j][1]));
   fc::barrier();
   fc::f16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

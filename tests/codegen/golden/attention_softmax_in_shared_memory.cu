@@ -43,17 +43,16 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
-  const float t0 = p.scale * 1.442695f;
-  const int t1 = p.Sk + -1;
-  const int cols_end = fc::max(0, fc::min(((t1 >> 5) + 1), ((p.Sk + 31) / 32)));
-  const int cols_full_end = fc::max(0, fc::min((((t1 + -31) >> 5) + 1), cols_end));
-  const int t2 = cols_end - 1;
-  const bool t3 = t2 >= 0;
+  const int t0 = p.Sk + -1;
+  const int cols_end = fc::max(0, fc::min(((t0 >> 5) + 1), ((p.Sk + 31) / 32)));
+  const int cols_full_end = fc::max(0, fc::min((((t0 + -31) >> 5) + 1), cols_end));
+  const int t1 = cols_end - 1;
+  const bool t2 = t1 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k
-  if (t3) {
-    const fc::bf16* const key_source = k_at + (t2 * 32) * p.k_stride_2;
-    const int key_rows = p.Sk - (t2 * 32);
+  if (t2) {
+    const fc::bf16* const key_source = k_at + (t1 * 32) * p.k_stride_2;
+    const int key_rows = p.Sk - (t1 * 32);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -66,9 +65,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v
-  if (t3) {
-    const fc::bf16* const value_source = v_at + (t2 * 32) * p.v_stride_2;
-    const int value_rows = p.Sk - (t2 * 32);
+  if (t2) {
+    const fc::bf16* const value_source = v_at + (t1 * 32) * p.v_stride_2;
+    const int value_rows = p.Sk - (t1 * 32);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -90,10 +89,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int cols_begin = cols_tile * 32;
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t4 = next_tile >= 0;
+    const bool t3 = next_tile >= 0;
     fc::barrier();
     // key <- k
-    if (t4) {
+    if (t3) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 32) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 32);
       {
@@ -107,7 +106,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v
-    if (t4) {
+    if (t3) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 32) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 32);
       {
@@ -161,76 +160,62 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 4; ++j)
         fc::load_shared<4>(&scores_2[i][j][0], scores_shared + ((rows_lane + i * 16) * 40 + j * 8 + lane % 2 * 4) * 4);
     if (cols_tile >= cols_full_end) {
-      bool t5[4][4];
-      // t5 = lt(index(cols), extent(cols))
+      bool t4[4][4];
+      // t4 = lt(index(cols), extent(cols))
       #pragma unroll
       for (int i = 0; i < 4; ++i)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t5[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane_2));
-      // scores = where(t5, scores, -inf)
+          t4[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane_2));
+      // scores = where(t4, scores, -inf)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores_2[0][j][e] = t5[j][e] ? scores_2[0][j][e] : -fc::infinity();
+          scores_2[0][j][e] = t4[j][e] ? scores_2[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t6[1][1];
-    t6[0][0] = -fc::infinity();
+    float t5[1][1];
+    t5[0][0] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t6[0][0] = fc::max(t6[0][0], scores_2[0][j][e]);
-    t6[0][0] = fc::max(t6[0][0], fc::shuffle_xor(t6[0][0], 1));
-    // new_max = max(row_max, t6)
+        t5[0][0] = fc::max(t5[0][0], scores_2[0][j][e]);
+    t5[0][0] = fc::max(t5[0][0], fc::shuffle_xor(t5[0][0], 1));
+    // new_max = max(row_max, t5)
+    float t6[1][1];
+    // t6 = limit_scale((p.scale * 1.442695f), new_max)
     float decay[1][1];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
+    // decay = exp2(sub(mul_rn(row_max, t6), mul_rn(new_max, t6)))
     float t7[1][1];
-    // t7 = neg(mul(new_max, t0))
-    bool large[1][1];
-    // large = ge(abs(mul(new_max, t0)), 4096)
-    t6[0][0] = fc::max(row_max[0][0], t6[0][0]);
-    const float t8 = row_max[0][0] - t6[0][0];
-    const float t9 = t8 * t0;
-    decay[0][0] = fc::exp2(t9);
-    const float t10 = t6[0][0] * t0;
-    t7[0][0] = -t10;
-    const float t11 = t10 < 0 ? -t10 : t10;
-    large[0][0] = t11 >= 4096.f;
-    if (!fc::all_lanes(!large[0][0])) {
-      // scores_2 = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float t12 = scores_2[0][j][e] - t6[0][0];
-          scores_2[0][j][e] = large[0][0] ? t12 : scores_2[0][j][e];
-        }
-      }
-      // t7 = where(large, 0, t7)
-      t7[0][0] = large[0][0] ? 0.f : t7[0][0];
-    }
+    // t7 = neg(mul_rn(new_max, t6))
+    t5[0][0] = fc::max(row_max[0][0], t5[0][0]);
+    t6[0][0] = fc::limit_scale((p.scale * 1.442695f), t5[0][0]);
+    const float t8 = fc::mul_rn(t5[0][0], t6[0][0]);
+    const float t9 = fc::mul_rn(row_max[0][0], t6[0][0]);
+    const float t10 = t9 - t8;
+    decay[0][0] = fc::exp2(t10);
+    t7[0][0] = -t8;
     float probs[1][4][4];
-    // probs = exp2(fma(scores_2, t0, t7))
+    // probs = exp2(fma(scores, t6, t7))
     #pragma unroll
     for (int j = 0; j < 4; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t13 = fc::fma(scores_2[0][j][e], t0, t7[0][0]);
-        probs[0][j][e] = fc::exp2(t13);
+        const float t11 = fc::fma(scores_2[0][j][e], t6[0][0], t7[0][0]);
+        probs[0][j][e] = fc::exp2(t11);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t14[1][1] = {};
+    float t12[1][1] = {};
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t14[0][0] = t14[0][0] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t14)
-    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t14[0][0]);
+        t12[0][0] = t12[0][0] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t12)
+    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t12[0][0]);
     // probs = cast(probs)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -297,7 +282,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int e = 0; e < 4; ++e)
         out[0][j][e] = out[0][j][e] + product_2[0][j][e];
     const int next_slot = 1 - slot;
-    row_max[0][0] = t6[0][0];
+    row_max[0][0] = t5[0][0];
     slot = next_slot;
   }
   // row_sum: the lanes' shares meet
@@ -305,27 +290,27 @@ attention_forward(const __grid_constant__ Parameters p) {
   float inverse[1][1];
   // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))
   const bool empty = row_sum[0][0] == 0.f;
-  const float t15 = fc::divide(1.f, row_sum[0][0]);
-  inverse[0][0] = empty ? 0.f : t15;
-  float t16[1][4][4];
-  // t16 = cast(mul(out, inverse))
+  const float t13 = fc::divide(1.f, row_sum[0][0]);
+  inverse[0][0] = empty ? 0.f : t13;
+  float t14[1][4][4];
+  // t14 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 4; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t17 = out[0][j][e] * inverse[0][0];
-      t16[0][j][e] = t17;
+      const float t15 = out[0][j][e] * inverse[0][0];
+      t14[0][j][e] = t15;
     }
   }
   fc::barrier();
-  // t16 in shared memory
+  // t14 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       fc::store_shared(o_staged + fc::chunk_offset<64, 32>(rows_lane + i * 16, j * 8) + lane % 2 * 8,
-                       fc::pack<fc::bf16>(t16[i][j][0], t16[i][j][1]), fc::pack<fc::bf16>(t16[i][j][2], t16[i][j][3]));
+                       fc::pack<fc::bf16>(t14[i][j][0], t14[i][j][1]), fc::pack<fc::bf16>(t14[i][j][2], t14[i][j][3]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -40,18 +40,17 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
-  const float t0 = p.scale * 1.442695f;
-  const int t1 = ((fc::min((rows_begin + 32), p.Sq) - 1) - p.Sq) + p.Sk;
-  const int t2 = ((((rows_begin - p.Sq) + p.Sk) + -31) >> 5) + 1;
-  const int cols_end = fc::max(0, fc::min(((t1 >> 5) + 1), ((p.Sk + 31) / 32)));
-  const int cols_full_end = fc::max(0, fc::min(t2, cols_end));
-  const int t3 = cols_end - 1;
-  const bool t4 = t3 >= 0;
+  const int t0 = ((fc::min((rows_begin + 32), p.Sq) - 1) - p.Sq) + p.Sk;
+  const int t1 = ((((rows_begin - p.Sq) + p.Sk) + -31) >> 5) + 1;
+  const int cols_end = fc::max(0, fc::min(((t0 >> 5) + 1), ((p.Sk + 31) / 32)));
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
+  const int t2 = cols_end - 1;
+  const bool t3 = t2 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k, asynchronously
-  if (t4) {
-    const fc::bf16* const key_source = k_at + (t3 * 32) * p.k_stride_2;
-    const int key_rows = p.Sk - (t3 * 32);
+  if (t3) {
+    const fc::bf16* const key_source = k_at + (t2 * 32) * p.k_stride_2;
+    const int key_rows = p.Sk - (t2 * 32);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -64,9 +63,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v, asynchronously
-  if (t4) {
-    const fc::bf16* const value_source = v_at + (t3 * 32) * p.v_stride_2;
-    const int value_rows = p.Sk - (t3 * 32);
+  if (t3) {
+    const fc::bf16* const value_source = v_at + (t2 * 32) * p.v_stride_2;
+    const int value_rows = p.Sk - (t2 * 32);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -92,10 +91,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<0>();
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t5 = next_tile >= 0;
+    const bool t4 = next_tile >= 0;
     fc::barrier();
     // key <- k, asynchronously
-    if (t5) {
+    if (t4) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 32) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 32);
       {
@@ -109,7 +108,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t5) {
+    if (t4) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 32) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 32);
       {
@@ -141,18 +140,18 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     if (cols_tile >= cols_full_end) {
-      int t6[1][2];
-      // t6 = add(index(rows), (p.Sk - p.Sq))
+      int t5[1][2];
+      // t5 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t6[0][e] = (rows_begin + rows_lane + e * 8) + (p.Sk - p.Sq);
-      // scores = where(ge(t6, index(cols)), scores, -inf)
+        t5[0][e] = (rows_begin + rows_lane + e * 8) + (p.Sk - p.Sq);
+      // scores = where(ge(t5, index(cols)), scores, -inf)
       #pragma unroll
       for (int j = 0; j < 2; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t7 = (t6[0][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
-          scores[0][j][e] = t7 ? scores[0][j][e] : -fc::infinity();
+          const bool t6 = (t5[0][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
+          scores[0][j][e] = t6 ? scores[0][j][e] : -fc::infinity();
         }
       }
     }
@@ -182,75 +181,59 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     fc::barrier();
     // combine_shares: the warps' shares meet
-    float t8[1][2];
+    float t7[1][2];
     #pragma unroll
     for (int i = 0; i < 1; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const fc::u32 share_at = shared + 10240 + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
-        fc::load_shared<1>(&t8[i][e], share_at);
+        fc::load_shared<1>(&t7[i][e], share_at);
         #pragma unroll
         for (int share = 0; share < 1; ++share) {
           float other[1];
           fc::load_shared<1>(other, share_at + (share + 1) * 128);
-          t8[i][e] = fc::max(t8[i][e], other[0]);
+          t7[i][e] = fc::max(t7[i][e], other[0]);
         }
       }
     }
-    // new_max = max(row_max, t8)
+    // new_max = max(row_max, t7)
+    float t8[1][2];
+    // t8 = limit_scale((p.scale * 1.442695f), new_max)
     float decay[1][2];
-    // decay = exp2(mul(sub(row_max, new_max), t0))
+    // decay = exp2(sub(mul_rn(row_max, t8), mul_rn(new_max, t8)))
     float t9[1][2];
-    // t9 = neg(mul(new_max, t0))
-    bool large[1][2];
-    // large = ge(abs(mul(new_max, t0)), 4096)
+    // t9 = neg(mul_rn(new_max, t8))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t8[0][e] = fc::max(row_max[0][e], t8[0][e]);
-      const float t10 = row_max[0][e] - t8[0][e];
-      const float t11 = t10 * t0;
-      decay[0][e] = fc::exp2(t11);
-      const float t12 = t8[0][e] * t0;
-      t9[0][e] = -t12;
-      const float t13 = t12 < 0 ? -t12 : t12;
-      large[0][e] = t13 >= 4096.f;
-    }
-    if (!fc::all_lanes(!large[0][0] && !large[0][1])) {
-      // scores = where(large, sub(scores, new_max), scores)
-      #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float t14 = scores[0][j][e] - t8[0][(e / 2)];
-          scores[0][j][e] = large[0][(e / 2)] ? t14 : scores[0][j][e];
-        }
-      }
-      // t9 = where(large, 0, t9)
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        t9[0][e] = large[0][e] ? 0.f : t9[0][e];
+      t7[0][e] = fc::max(row_max[0][e], t7[0][e]);
+      t8[0][e] = fc::limit_scale((p.scale * 1.442695f), t7[0][e]);
+      const float t10 = fc::mul_rn(t7[0][e], t8[0][e]);
+      const float t11 = fc::mul_rn(row_max[0][e], t8[0][e]);
+      const float t12 = t11 - t10;
+      decay[0][e] = fc::exp2(t12);
+      t9[0][e] = -t10;
     }
     float probs[1][2][4];
-    // probs = exp2(fma(scores, t0, t9))
+    // probs = exp2(fma(scores, t8, t9))
     #pragma unroll
     for (int j = 0; j < 2; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t15 = fc::fma(scores[0][j][e], t0, t9[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t15);
+        const float t13 = fc::fma(scores[0][j][e], t8[0][(e / 2)], t9[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t13);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t16[1][2] = {};
+    float t14[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 2; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t16[0][(e / 2)] = t16[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t16)
+        t14[0][(e / 2)] = t14[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t14)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t16[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t14[0][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[1][1][4];
     #pragma unroll
@@ -281,7 +264,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int next_slot = 1 - slot;
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_max[0][e] = t8[0][e];
+      row_max[0][e] = t7[0][e];
     slot = next_slot;
   }
   fc::wait_copies<0>();
@@ -354,21 +337,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum_2[0][e] == 0.f;
-    const float t17 = fc::divide(1.f, row_sum_2[0][e]);
-    inverse[0][e] = empty ? 0.f : t17;
+    const float t15 = fc::divide(1.f, row_sum_2[0][e]);
+    inverse[0][e] = empty ? 0.f : t15;
   }
-  float t18[1][2][4];
-  // t18 = cast(mul(out, inverse))
+  float t16[1][2][4];
+  // t16 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 2; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t19 = out_2[0][j][e] * inverse[0][(e / 2)];
-      t18[0][j][e] = t19;
+      const float t17 = out_2[0][j][e] * inverse[0][(e / 2)];
+      t16[0][j][e] = t17;
     }
   }
   fc::barrier();
-  // t18 in shared memory
+  // t16 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -377,7 +360,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<32, 32>(rows_lane + i * 16 + r * 8, warp % 2 * 16 + j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t18[i][j][2 * r], t18[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t16[i][j][2 * r], t16[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -72,56 +72,42 @@ row_softmax(const __grid_constant__ Parameters p) {
     }
     // t2 = max(max, t2)
     float t3[8][1];
-    // t3 = neg(mul(t2, 1.4426950408889634))
-    bool large[8][1];
-    // large = ge(abs(mul(t2, 1.4426950408889634)), 4096)
+    // t3 = limit_scale(1.4426950408889634, t2)
+    float t4[8][1];
+    // t4 = mul_rn(t2, t3)
+    float t5[8][1];
+    // t5 = neg(t4)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
       t2[i][0] = fc::max(max[i][0], t2[i][0]);
-      const float t4 = t2[i][0] * 1.442695f;
-      t3[i][0] = -t4;
-      const float t5 = t4 < 0 ? -t4 : t4;
-      large[i][0] = t5 >= 4096.f;
+      t3[i][0] = fc::limit_scale(1.442695f, t2[i][0]);
+      t4[i][0] = fc::mul_rn(t2[i][0], t3[i][0]);
+      t5[i][0] = -t4[i][0];
     }
-    if (!fc::all_lanes(!large[0][0] && !large[1][0] && !large[2][0] && !large[3][0] && !large[4][0] && !large[5][0] && !large[6][0] && !large[7][0])) {
-      // scores = where(large, sub(scores, t2), scores)
-      #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const float t6 = scores[i][j][0] - t2[i][0];
-          scores[i][j][0] = large[i][0] ? t6 : scores[i][j][0];
-        }
-      }
-      // t3 = where(large, 0, t3)
-      #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        t3[i][0] = large[i][0] ? 0.f : t3[i][0];
-    }
-    float t7[8][4][1];
-    // t7 = exp2(fma(scores, 1.4426950408889634, t3))
+    float t6[8][4][1];
+    // t6 = exp2(fma(scores, t3, t5))
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
       #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float t8 = fc::fma(scores[i][j][0], 1.442695f, t3[i][0]);
-        t7[i][j][0] = fc::exp2(t8);
+        const float t7 = fc::fma(scores[i][j][0], t3[i][0], t5[i][0]);
+        t6[i][j][0] = fc::exp2(t7);
       }
     }
-    // reduce_sum = reduce_sum(t7, cols), each lane its share
-    float t9[8][1] = {};
+    // reduce_sum = reduce_sum(t6, cols), each lane its share
+    float t8[8][1] = {};
     #pragma unroll
     for (int i = 0; i < 8; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
-        t9[i][0] = t9[i][0] + t7[i][j][0];
-    // sum = fma(sum, exp2(mul(sub(max, t2), 1.4426950408889634)), t9)
+        t8[i][0] = t8[i][0] + t6[i][j][0];
+    // sum = fma(sum, exp2(sub(mul_rn(max, t3), t4)), t8)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const float t10 = max[i][0] - t2[i][0];
-      const float t11 = t10 * 1.442695f;
-      const float t12 = fc::exp2(t11);
-      sum[i][0] = fc::fma(sum[i][0], t12, t9[i][0]);
+      const float t9 = fc::mul_rn(max[i][0], t3[i][0]);
+      const float t10 = t9 - t4[i][0];
+      const float t11 = fc::exp2(t10);
+      sum[i][0] = fc::fma(sum[i][0], t11, t8[i][0]);
     }
     #pragma unroll
     for (int i = 0; i < 8; ++i)
@@ -142,61 +128,45 @@ row_softmax(const __grid_constant__ Parameters p) {
   for (int cols_tile_2 = ((p.N + 127) / 128) - 1; cols_tile_2 >= 0; --cols_tile_2) {
     const int cols_begin_2 = cols_tile_2 * 128;
     // load = load x
-    float t13[8][4][1];
+    float t12[8][4][1];
     #pragma unroll
     for (int i = 0; i < 8; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         if (rows_begin + rows_lane + i < p.M && cols_begin_2 + cols_lane + j * 32 < p.N) {
-          fc::load_global<1>(&t13[i][j][0], x_at + (rows_begin + rows_lane + i) * p.x_stride_0 + (cols_begin_2 + cols_lane + j * 32));
+          fc::load_global<1>(&t12[i][j][0], x_at + (rows_begin + rows_lane + i) * p.x_stride_0 + (cols_begin_2 + cols_lane + j * 32));
         }
         else {
-          t13[i][j][0] = 0;
+          t12[i][j][0] = 0;
         }
+    float t13[8][1];
+    // t13 = limit_scale(1.4426950408889634, max)
     float t14[8][1];
-    // t14 = neg(mul(max, 1.4426950408889634))
-    bool large_2[8][1];
-    // large = ge(abs(mul(max, 1.4426950408889634)), 4096)
+    // t14 = neg(mul_rn(max, t13))
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const float t15 = max[i][0] * 1.442695f;
+      t13[i][0] = fc::limit_scale(1.442695f, max[i][0]);
+      const float t15 = fc::mul_rn(max[i][0], t13[i][0]);
       t14[i][0] = -t15;
-      const float t16 = t15 < 0 ? -t15 : t15;
-      large_2[i][0] = t16 >= 4096.f;
     }
-    if (!fc::all_lanes(!large_2[0][0] && !large_2[1][0] && !large_2[2][0] && !large_2[3][0] && !large_2[4][0] && !large_2[5][0] && !large_2[6][0] && !large_2[7][0])) {
-      // t13 = where(large, sub(t13, max), t13)
-      #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const float t17 = t13[i][j][0] - max[i][0];
-          t13[i][j][0] = large_2[i][0] ? t17 : t13[i][j][0];
-        }
-      }
-      // t14 = where(large, 0, t14)
-      #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        t14[i][0] = large_2[i][0] ? 0.f : t14[i][0];
-    }
-    float t18[8][4][1];
-    // t18 = div(exp2(fma(t13, 1.4426950408889634, t14)), sum)
+    float t16[8][4][1];
+    // t16 = div(exp2(fma(t12, t13, t14)), sum)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
       #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float t19 = fc::fma(t13[i][j][0], 1.442695f, t14[i][0]);
-        const float t20 = fc::exp2(t19);
-        t18[i][j][0] = fc::divide(t20, sum[i][0]);
+        const float t17 = fc::fma(t12[i][j][0], t13[i][0], t14[i][0]);
+        const float t18 = fc::exp2(t17);
+        t16[i][j][0] = fc::divide(t18, sum[i][0]);
       }
     }
-    // store y = t18
+    // store y = t16
     #pragma unroll
     for (int i = 0; i < 8; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         if (rows_begin + rows_lane + i < p.M && cols_begin_2 + cols_lane + j * 32 < p.N) {
-          fc::store_global<1>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (cols_begin_2 + cols_lane + j * 32), &t18[i][j][0]);
+          fc::store_global<1>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (cols_begin_2 + cols_lane + j * 32), &t16[i][j][0]);
         }
   }
 }
