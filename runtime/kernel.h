@@ -2,9 +2,7 @@
 // needs no GPU; a LoadedKernel runs it.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 
@@ -12,7 +10,7 @@
 #include "runtime/compile.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/launch.h"
-#include "runtime/stream_counters.h"
+#include "runtime/loaded_code.h"
 
 namespace flashcore {
 
@@ -48,15 +46,14 @@ class CompiledKernel {
   double compile_ms_ = 0;
 };
 
-/// Thread-safe. Loads the code once for every context it is launched in and never unloads it: a
-/// graph that captured a launch keeps the function after this object is gone.
+/// Thread-safe. Kernels of equal machine code share what is loaded (runtime/loaded_code.h), and a
+/// graph that captured a launch may be run after this object is gone.
 class LoadedKernel {
  public:
   /// Touches no GPU yet.
   explicit LoadedKernel(std::shared_ptr<const CompiledKernel> compiled);
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
-  ~LoadedKernel();
 
   [[nodiscard]] const CompiledKernel& compiled() const { return *compiled_; }
   [[nodiscard]] const LaunchPlan& plan() const { return plan_; }
@@ -71,31 +68,15 @@ class LoadedKernel {
               CudaStream stream = nullptr);
 
  private:
-  // The code in one context. A list that only grows at its head, so that readers need no lock.
-  struct InContext {
-    std::uint64_t context = 0;
-    int device = 0;
-    CudaFunction function = nullptr;
-    std::uint32_t blocks = 0;  ///< that run at once, as the schedule promises
-    CudaAddress zeros = 0;     ///< what tensor maps of empty tensors lead to
-    mutable StreamCounters counters;
-    std::unique_ptr<const InContext> next;
-  };
-
-  [[nodiscard]] const InContext* find(std::uint64_t context) const;
-  const InContext& find_or_load(std::uint64_t context, int device, CudaStream stream);
-  void load(InContext& into) const;
-  void refuse_capture(CudaStream stream) const;
   void launch_in_other_context(const LaunchPlan::Bound& bound, std::span<const TensorView> tensors,
                                ParameterBlock& block, CudaStream stream);
-  void run(const Driver& driver, const InContext& loaded, const LaunchPlan::Bound& bound,
-           std::span<const TensorView> tensors, ParameterBlock& block, CudaStream stream) const;
+  void run(const Driver& driver, const LoadedCode::InContext& loaded,
+           const LaunchPlan::Bound& bound, std::span<const TensorView> tensors,
+           ParameterBlock& block, CudaStream stream) const;
 
   std::shared_ptr<const CompiledKernel> compiled_;
   LaunchPlan plan_;
-  std::atomic<const Driver*> driver_ = nullptr;
-  std::atomic<const InContext*> head_ = nullptr;
-  std::mutex mutex_;
+  std::shared_ptr<LoadedCode> code_;
 };
 
 }  // namespace flashcore

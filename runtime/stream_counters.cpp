@@ -3,10 +3,8 @@
 namespace flashcore {
 
 int StreamCounters::counter_for(const Driver& driver, CudaStream stream) {
-  int capturing = 0;
   unsigned long long id = 0;
   // Where the driver has a complaint about the stream, the launch will have it as well.
-  if (driver.cuStreamIsCapturing(stream, &capturing) != 0 || capturing != 0) return 0;
   if (driver.cuStreamGetId(stream, &id) != 0) return 0;
   const std::lock_guard lock(mutex_);
   const auto known = by_stream_.find(id);

@@ -1,4 +1,4 @@
-// Which of a loaded kernel's tile counters a launch draws from (codegen/prelude/tile_counter.cuh).
+// Which of the tile counters of loaded code a launch draws from (codegen/prelude/tile_counter.cuh).
 //
 // A counter serves one launch at a time. Launches of one stream follow each other, so each stream
 // has its own. A graph may be instantiated and run several times at once, and nothing tells the
@@ -18,7 +18,7 @@ class StreamCounters {
  public:
   static constexpr int counters = 256;  ///< as many as the kernel has
 
-  /// From 1 on; 0 for none. Thread-safe.
+  /// From 1 on; 0 for none. The stream captures no graph. Thread-safe.
   int counter_for(const Driver& driver, CudaStream stream);
 
  private:

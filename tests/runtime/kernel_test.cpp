@@ -1,5 +1,6 @@
 #include "runtime/kernel.h"
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -32,12 +33,19 @@ class LoadedKernelTest : public testing::Test {
     fake_cuda().parameter_bytes = 40;
   }
 
+  // Of machine code that no other test has: kernels of equal code share what is loaded.
   static std::shared_ptr<const CompiledKernel> compiled(KernelSource source,
-                                                        const char* architecture = "sm_80") {
+                                                        const char* architecture = "sm_80",
+                                                        const std::string& variant = "") {
+    const char* const test = testing::UnitTest::GetInstance()->current_test_info()->name();
     return CompiledKernel::from_cubin(std::move(source), architecture,
-                                      {.bytes = "\x7f"
-                                                "ELF",
+                                      {.bytes = fmt::format("\x7f{} {} {}", "ELF", test, variant),
                                        .resources = {.registers = 32}});
+  }
+  static std::unique_ptr<LoadedKernel> prepared(const std::string& variant) {
+    auto loaded = std::make_unique<LoadedKernel>(compiled(test::scale_kernel(), "sm_80", variant));
+    loaded->prepare(0);
+    return loaded;
   }
   static std::array<TensorView, 2> rows(std::int64_t count, int device) {
     return {TensorView::dense(reinterpret_cast<void*>(0x1000), DType::f32, {count, 64}, device),
@@ -99,6 +107,104 @@ TEST_F(LoadedKernelTest, ThreadsOnTwoDevicesLaunchTogether) {
   for (const test::FakeLaunch& launch : fake_cuda().launches) {
     EXPECT_EQ(launch.blocks, static_cast<unsigned>(launch.device) + 1);
   }
+}
+
+TEST_F(LoadedKernelTest, EqualKernelsLoadOnce) {
+  for (int i = 0; i < 100; ++i) {
+    prepared("equal")->launch(rows(5, 0), factor);  // one after the other
+  }
+  std::vector<std::unique_ptr<LoadedKernel>> together;
+  for (int i = 0; i < 100; ++i) together.push_back(prepared("equal"));
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 1);
+  EXPECT_EQ(fake_cuda().launches.size(), 100U);
+
+  fake_cuda().capture_status = 1;
+  EXPECT_NO_THROW(LoadedKernel(compiled(test::scale_kernel(), "sm_80", "equal"))
+                      .launch(rows(5, 0), factor));  // loaded already
+}
+
+TEST_F(LoadedKernelTest, OneCodeUnderOtherPromisesIsLoadedApart) {
+  KernelSource other = test::scale_kernel();
+  other.min_blocks = 2;
+  kernel.prepare(0);
+  LoadedKernel(compiled(other)).prepare(0);
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 2);
+}
+
+TEST_F(LoadedKernelTest, UnusedCodeIsUnloadedBeyondABound) {
+  fake_cuda().push_new_context(0);
+  constexpr auto bound = static_cast<int>(LoadedCode::max_unused);
+  kernel.prepare(0);
+  LoadedKernel equal(compiled(test::scale_kernel()));
+  prepared("0");
+  prepared("1");
+  prepared("0");  // now the later one
+  for (int i = 2; i < bound; ++i) prepared(std::to_string(i));
+  EXPECT_EQ(fake_cuda().calls["cuModuleUnload"], 0);
+  prepared("one more")->launch(rows(5, 0), factor);  // still in use while it is loaded
+  EXPECT_EQ(fake_cuda().calls["cuModuleUnload"], 0);
+  prepared("two more");
+  EXPECT_EQ(fake_cuda().calls["cuModuleUnload"], 1);
+  const int loads = fake_cuda().calls["cuModuleLoadData"];
+  prepared("0");
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], loads);
+  prepared("1");
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], loads + 1);
+
+  for (int i = 0; i < 3 * bound; ++i) prepared(fmt::format("later {}", i));
+  const int all = fake_cuda().calls["cuModuleLoadData"];
+  equal.launch(rows(5, 0), factor);
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], all);
+}
+
+// A graph keeps the function, and may be run when the kernel is long gone.
+TEST_F(LoadedKernelTest, CapturedCodeStays) {
+  fake_cuda().push_new_context(0);
+  {
+    const auto captured = prepared("captured");
+    fake_cuda().capture_status = 1;
+    captured->launch(rows(5, 0), factor);
+    fake_cuda().capture_status = 0;
+  }
+  for (std::size_t i = 0; i < 3 * LoadedCode::max_unused; ++i) prepared(std::to_string(i));
+  const int loads = fake_cuda().calls["cuModuleLoadData"];
+  prepared("captured");
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], loads);
+}
+
+// What was loaded in a context went with it; its handles mean nothing any more.
+TEST_F(LoadedKernelTest, OtherContextsAreLeftAlone) {
+  fake_cuda().push_new_context(0);
+  for (std::size_t i = 0; i < LoadedCode::max_unused; ++i) prepared(std::to_string(i));
+  const std::set<void*> before = fake_cuda().modules;
+  fake_cuda().push_new_context(0);
+  for (std::size_t i = 0; i < 3 * LoadedCode::max_unused; ++i) prepared(fmt::format("later {}", i));
+  EXPECT_GT(fake_cuda().calls["cuModuleUnload"], 0);
+  EXPECT_TRUE(std::includes(fake_cuda().modules.begin(), fake_cuda().modules.end(), before.begin(),
+                            before.end()));
+}
+
+TEST_F(LoadedKernelTest, ThreadsShareAndUnloadTogether) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      fake_cuda().push_new_context(0);
+      for (int i = 0; i < 200; ++i) {
+        LoadedKernel one(
+            compiled(test::scale_kernel(), "sm_80", std::to_string((i * 7 + t) % 150)));
+        one.launch(rows(5, 0), factor);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fake_cuda().launches.size(), 1600U);
+  EXPECT_LE(fake_cuda().calls["cuModuleUnload"], fake_cuda().calls["cuModuleLoadData"]);
+}
+
+TEST_F(LoadedKernelTest, WhatCannotBeUsedIsUnloadedAtOnce) {
+  fake_cuda().failures["cuModuleGetFunction"] = 500;
+  EXPECT_THROW(kernel.prepare(0), DeviceError);
+  EXPECT_EQ(fake_cuda().calls["cuModuleUnload"], 1);
 }
 
 TEST_F(LoadedKernelTest, StreamsWaitForAnother) {
@@ -172,8 +278,12 @@ TEST_F(LoadedKernelTest, EveryStreamDrawsFromACounterOfItsOwn) {
   EXPECT_EQ(counter_of(0x90), 0);
   fake_cuda().capture_status = 0;
   EXPECT_EQ(counter_of(0x80), 2);
+  {
+    LoadedKernel equal(compiled(test::drawing_kernel()));  // the counters are the code's
+    equal.launch(rows(5, 0), factor, reinterpret_cast<CudaStream>(0xa0));
+  }
   fake_cuda().streams_before = 1000;  // 0x80 was destroyed, with a launch that still runs
-  EXPECT_EQ(counter_of(0x80), 3);
+  EXPECT_EQ(counter_of(0x80), 4);
   fake_cuda().failures["cuStreamGetId"] = 1;
   EXPECT_EQ(counter_of(0x80), 0);
 }
@@ -231,7 +341,7 @@ TEST_F(LoadedKernelTest, TellsWhatTheDriverSays) {
   EXPECT_THAT(launch, HasSubstr("fewer threads, registers or bytes of shared memory"));
 
   fake_cuda().failures["cuModuleLoadData"] = 209;
-  LoadedKernel other(compiled(test::scale_kernel()));
+  LoadedKernel other(compiled(test::scale_kernel(), "sm_80", "other"));
   EXPECT_THAT(
       message_of<DeviceError>([&] { other.prepare(0); }),
       testing::AllOf(HasSubstr("cannot be loaded on GPU 0 (Fake GPU, sm_80) by a driver for "

@@ -61,6 +61,19 @@ class GpuTest : public testing::Test {
     clear();
   }
 
+  // The kernel under another promise: loaded apart from all others.
+  [[nodiscard]] std::shared_ptr<const CompiledKernel> apart(int min_blocks) const {
+    KernelSource source = test::scale_kernel();
+    source.min_blocks = min_blocks;
+    return CompiledKernel::from_cubin(source, architecture,
+                                      {compiled->cubin(), compiled->resources()});
+  }
+  // Until what nobody uses is unloaded.
+  void load_many_others() const {
+    for (int i = 0; i < 3 * static_cast<int>(LoadedCode::max_unused); ++i)
+      LoadedKernel(apart(1000 + i)).prepare(x->device());
+  }
+
   void clear() { y->upload(std::vector<std::byte>(y->bytes())); }
   [[nodiscard]] std::array<TensorView, 2> tensors(int count = rows) const {
     return {TensorView::dense(x->data(), DType::f32, {count, 64}, x->device()),
@@ -104,7 +117,7 @@ TEST_F(GpuTest, IsCapturedIntoAGraph) {
   void* graph = nullptr;
   void* executable = nullptr;
   {
-    LoadedKernel kernel(compiled);
+    LoadedKernel kernel(apart(2));
     ASSERT_EQ(graphs().cuStreamBeginCapture_v2(stream, 0), 0);
     EXPECT_THAT(test::message_of<DeviceError>(
                     [&] { kernel.launch(tensors(), std::array{ScalarValue(2.F)}, stream); }),
@@ -116,11 +129,24 @@ TEST_F(GpuTest, IsCapturedIntoAGraph) {
     kernel.launch(tensors(), std::array{ScalarValue(2.F)}, stream);
     ASSERT_EQ(graphs().cuStreamEndCapture(stream, &graph), 0);
   }  // the graph outlives the kernel
+  load_many_others();
   ASSERT_EQ(graphs().cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
   expect_scaled(0, 0);
   ASSERT_EQ(graphs().cuGraphLaunch(executable, stream), 0);
   ASSERT_EQ(graphs().cuStreamSynchronize(stream), 0);
   expect_scaled(2);
+}
+
+TEST_F(GpuTest, UnloadingWaitsForWhatRuns) {
+  for (int round = 0; round < 5; ++round) {
+    {
+      LoadedKernel kernel(apart(3));
+      for (int i = 0; i < 1000; ++i) kernel.launch(tensors(), std::array{ScalarValue(2.F)});
+    }
+    load_many_others();
+    expect_scaled(2);
+    clear();
+  }
 }
 
 TEST_F(GpuTest, LargeSharedMemory) {

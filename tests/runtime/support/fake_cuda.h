@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,10 +38,11 @@ struct FakeCuda {
   int capture_status = 0;
   unsigned long long streams_before = 0;  ///< numbers of streams go on where handles come back
   std::size_t parameter_bytes = 0;        ///< how much of a parameter block to record
-  bool recording = true;                  ///< off: a launch returns at once, for measurements
-  std::map<std::string, int> failures;    ///< function to result
-  std::map<std::string, int> calls;       ///< function to number of calls
+  bool recording = true;  ///< off: what a launch calls returns at once, for measurements
+  std::map<std::string, int> failures;  ///< function to result
+  std::map<std::string, int> calls;     ///< function to number of calls
   std::map<int, int> function_attributes;
+  std::set<void*> modules;  ///< that are loaded
   std::vector<FakeLaunch> launches;
   std::vector<void*> waiting_streams;  ///< by cuStreamWaitEvent
   int device_of_pointers = 0;

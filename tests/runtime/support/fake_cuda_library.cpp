@@ -128,10 +128,17 @@ FAKE(cuCtxPopCurrent_v2, void** context) {
   return 0;
 }
 FAKE(cuModuleLoadData, void** module, const void*) {
+  const std::lock_guard lock(mutex);
   ENTER(cuModuleLoadData)
-  static int any;
-  *module = &any;
+  static std::uintptr_t count = 0;
+  *module = reinterpret_cast<void*>(++count);
+  state().modules.insert(*module);
   return 0;
+}
+FAKE(cuModuleUnload, void* module) {
+  const std::lock_guard lock(mutex);
+  ENTER(cuModuleUnload)
+  return state().modules.erase(module) == 1 ? 0 : invalid_value;
 }
 FAKE(cuModuleGetFunction, void** function, void*, const char* name) {
   const std::lock_guard lock(mutex);
@@ -189,6 +196,7 @@ FAKE(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* address,
   return 0;
 }
 FAKE(cuStreamIsCapturing, void*, int* status) {
+  if (!state().recording) return 0;
   ENTER(cuStreamIsCapturing)
   *status = state().capture_status;
   return 0;
