@@ -11,6 +11,7 @@
 #include "dsl/error.h"
 #include "dsl/ir/builder.h"
 #include "dsl/ir/verify.h"
+#include "dsl/shortened.h"
 
 namespace flashcore {
 namespace {
@@ -31,14 +32,14 @@ class ProbeInserter {
   void insert(const std::string& name) {
     const auto found = named_.find(name);
     if (found == named_.end())
-      throw SpecError({fmt::format("a probe of \"{}\"", name),
+      throw SpecError({fmt::format("a probe of \"{}\"", shortened(name)),
                        fmt::format("program {} names no value so", f_.name),
                        fmt::format("one of {}", list()),
                        {}});
     const Place& place = found->second;
     const Complaint obstacle = obstacle_of(place);
     if (!obstacle.why.empty())
-      throw SpecError({fmt::format("a probe of \"{}\"", name), obstacle.why,
+      throw SpecError({fmt::format("a probe of \"{}\"", shortened(name)), obstacle.why,
                        obstacle.fix.empty() ? fmt::format("one of {}", list()) : obstacle.fix,
                        obstacle.where});
     store(place, probe_tensor(name));

@@ -89,8 +89,11 @@ Score alibi(const Captured& slopes, Align align) {
 }
 
 Score softcap(double cap) {
-  require(cap > 0 && std::isfinite(static_cast<float>(1 / cap)) && std::isfinite(cap), "a softcap",
-          fmt::format("its limit is {}", cap), "a finite limit above 0");
+  // A hyperbolic tangent is right to 2e-7 of 1, which the limit multiplies.
+  constexpr double most = 1e6;
+  require(cap > 0 && std::isfinite(static_cast<float>(1 / cap)) && cap <= most, "a softcap",
+          fmt::format("its limit is {}", cap),
+          "a limit above 0 and up to 1e6; scores far below a larger one would stay as they are");
   return Score([=](const Tile& score, const ScoreSite&) { return tanh(score * (1 / cap)) * cap; });
 }
 

@@ -140,6 +140,7 @@ void Lexer::expected(std::string_view what, std::string fix) const {
 }
 
 void Lexer::refuse(const Token& token, std::string what, std::string why, std::string fix) const {
+  if (fix.empty()) fix = "the text form of programs, as Program.text and kernel.ir() write it";
   throw SpecError({std::move(what), fmt::format("{} in column {}", why, token.column),
                    std::move(fix), Location(file_name_, token.line)});
 }

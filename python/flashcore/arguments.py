@@ -8,7 +8,7 @@ import functools
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from . import _core
@@ -19,6 +19,7 @@ Kind = TypeVar("Kind")
 
 _LARGEST = 2**31 - 1  # what compiled code counts with
 _SHOWN = 60
+_LONGEST_PATH = 4096
 
 
 def described(value: Any) -> str:
@@ -95,8 +96,8 @@ def names(parameter: str, value: Any) -> tuple[str, ...]:
 
 def target_name(value: Any) -> str:
     """The name of a target. Which targets there are is for the compiler to say."""
-    if isinstance(value, str):
-        return value
+    if is_text(value):
+        return str(value)
     fix = 'target="sm_90"; flashcore.targets() has all'
     number = value if isinstance(value, int) and not isinstance(value, bool) else 0
     if f"sm_{number}" in _core.targets():
@@ -115,6 +116,75 @@ def number(parameter: str, value: Any, fix: str, kind: type[Error] = SpecError) 
             if math.isfinite(found):
                 return found
     raise refusal(parameter, value, "it is not a finite number", fix, kind)
+
+
+def is_text(value: Any) -> bool:
+    """Whether it is a str that UTF-8 can write: half of a character cannot."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def real(parameter: str, value: Any) -> int | float:
+    """A lone number, which may be NaN or infinite."""
+    found = value
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        found = value.item()
+    if isinstance(found, float) or (isinstance(found, int) and abs(found) < 2**63):
+        return found
+    fix = "a number, or what a mask or a score is given while it is traced"
+    raise refusal(parameter, value, "it is not a number", fix)
+
+
+def array(parameter: str, value: Any) -> None:
+    """Refuses what is no array that kernels could read."""
+    if not (hasattr(value, "shape") and is_array(value)):
+        raise refusal(parameter, value, "it is no array", "an array of NumPy, torch, CuPy or JAX")
+
+
+def _vector(parameter: str, value: Any) -> None:
+    array(parameter, value)
+    if len(value.shape) != 1:
+        why = f"it has {len(value.shape)} dimensions"
+        raise refusal(parameter, value, why, "one dimension: int32, a number for every sequence")
+
+
+def _tensor(parameter: str, value: Any) -> None:
+    array(parameter, value)
+    if len(value.shape) < 3:
+        fix = "[batch, heads, length, head_dim], or as the layout says"
+        raise refusal(parameter, value, f"it has {len(value.shape)} dimensions", fix)
+
+
+_LAYOUTS = ("bhsd", "bshd", "thd")
+_NEEDED = ("q", "k", "v", "query", "key", "value")
+_OF_CALLS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(_NEEDED, _tensor),
+    **dict.fromkeys(("out", "attn_mask"), array),
+    **dict.fromkeys(("cu_seqlens_q", "cu_seqlens_k", "q_lens", "kv_lens"), _vector),
+    **dict.fromkeys(("return_lse", "is_causal", "enable_gqa", "checked"), flag),
+    **dict.fromkeys(("scale", "dropout_p"), lambda at, x: number(at, x, "a finite number")),
+    "layout": lambda at, x: one_of(at, x, _LAYOUTS),
+    "max_q_len": lambda at, x: whole(at, x, "the length of the longest sequence of q, or more"),
+}
+
+
+def blamed(call: str, given: Mapping[str, Any], error: Exception) -> Error | None:
+    """The refusal of the argument that made a call of attention stumble, None if there is none.
+
+    A call looks at its arguments as if they were right, since that is what costs nothing. `given`
+    are the arguments by name, and may hold more.
+    """
+    if isinstance(error, Error):
+        return None
+    for name, check in _OF_CALLS.items():
+        if name in given and (given[name] is not None or name in _NEEDED):
+            try:
+                check(f"{name} of {call}", given[name])
+            except Error as found:
+                return found
+    return None
 
 
 def fields_by_name(noun: str, kind: type[Error]) -> Callable[[type[Kind]], type[Kind]]:
@@ -154,20 +224,24 @@ def path(parameter: str, value: Any, fix: str) -> str:
     """The path of a file, as text."""
     if isinstance(value, (str, os.PathLike)):
         found = os.fspath(value)
-        if isinstance(found, str) and found and "\0" not in found:
-            return found
+        if is_text(found) and 0 < len(found) <= _LONGEST_PATH and "\0" not in found:
+            return str(found)
     raise refusal(parameter, value, "it is not the path of a file", fix)
 
 
 __all__ = [
+    "array",
+    "blamed",
     "described",
     "fields_by_name",
     "flag",
+    "is_text",
     "names",
     "nearest",
     "number",
     "one_of",
     "path",
+    "real",
     "refusal",
     "target_name",
     "whole",

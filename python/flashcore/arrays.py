@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import ml_dtypes
 import numpy
 
-from .errors import DeviceError, SpecError
+from .errors import DeviceError
 
 _NUMPY = {
     "f16": numpy.dtype(numpy.float16),
@@ -60,17 +60,6 @@ def output_like(q: Any, width: int, dtype: str) -> Any:
         return sys.modules["torch"].empty_permuted(shape, order, dtype=kind, device=q.device)
     made = numpy.empty([shape[dim] for dim in order], _NUMPY[dtype])
     return made.transpose(numpy.argsort(order))
-
-
-def check_arrays(**arrays: Any) -> None:
-    """Raises SpecError for the first that is no array."""
-    for name, array in arrays.items():
-        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
-            raise SpecError(
-                f"{name} of an attention call",
-                f"a {type(array).__qualname__} has no shape and dtype",
-                "an array of NumPy, torch, CuPy or JAX",
-            )
 
 
 def full(like: Any, shape: Sequence[int], dtype: str, value: float) -> Any:

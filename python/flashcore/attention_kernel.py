@@ -270,45 +270,56 @@ class AttentionKernel(Kernel):
         `checked` raises SpecError where an expression would read outside an array; that is computed
         on the host before the launch, and slow. None: as :func:`jit` was told.
         """
-        if type(q) is not numpy.ndarray and is_watched(q):
-            return torch_seam.kernel(self, q, k, v, scale=scale, out=out, return_lse=return_lse,
-                                     stream=stream, captured=captured, cu_seqlens_q=cu_seqlens_q,
-                                     cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len,
-                                     q_lens=q_lens, kv_lens=kv_lens, checked=checked)  # fmt: skip
-        given = self._given
-        if captured is not None or given is None:
-            given = self._with(captured or {})
-        arrays, numbers = given
-        kernel = self
-        if self._variants is not None or self._fitting is not None:
-            sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-            kernel = self._for_shapes(q, k, sequences, arrays, max_q_len)
-        if scale is None:
-            scale = self._scale
-        elif type(scale) is not float or not _LEAST_SCALE <= scale <= _MOST_SCALE:
-            q, scale = copies.with_sign_of(scale, q, stream)
-        scalars: tuple[Any, ...] = (scale,)
-        # Most specs need no lengths, and most calls give none: those look no further.
-        none_given = cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens is None
-        if self._needs_lengths or not none_given:
-            own = lengths(self._spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
-            arrays, scalars = own.arrays + arrays, scalars + own.scalars
-        if numbers:
-            scalars += numbers
-        if self._checked if checked is None else checked:
-            values = self._captured | dict(captured or {})
-            check_indices(self._spec, q, k, values, cu_seqlens_q, cu_seqlens_k, q_lens, kv_lens)
-        if return_lse or self._spec.lse:
-            return kernel._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
-        if out is None:
-            out = output_like(q, self._value_dim, self._spec.dtype)
-        if self._probe:
-            return kernel._launch_with_probes((q, k, v, out, *arrays), scalars, stream)
         try:
-            kernel._launch((q, k, v, out, *arrays), scalars, stream)
-        except LayoutError:
-            kernel._launch_with_copies((q, k, v, out, *arrays), scalars, stream)
-        return out
+            if type(q) is not numpy.ndarray and is_watched(q):
+                return torch_seam.kernel(
+                    self, q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream,
+                    captured=captured, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+                    max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens, checked=checked,
+                )  # fmt: skip
+            if return_lse is not True and return_lse is not False:
+                return_lse = arguments.flag("return_lse", return_lse)
+            given = self._given
+            if captured is not None or given is None:
+                given = self._with({} if captured is None else captured)
+            arrays, numbers = given
+            kernel = self
+            if self._variants is not None or self._fitting is not None:
+                sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+                kernel = self._for_shapes(q, k, sequences, arrays, max_q_len)
+            if scale is None:
+                scale = self._scale
+            elif type(scale) is not float or not _LEAST_SCALE <= scale <= _MOST_SCALE:
+                q, scale = copies.with_sign_of(scale, q, stream)
+            scalars: tuple[Any, ...] = (scale,)
+            # Most specs need no lengths, and most calls give none: those look no further.
+            none_given = cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens is None
+            if self._needs_lengths or not none_given:
+                own = lengths(
+                    self._spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens
+                )
+                arrays, scalars = own.arrays + arrays, scalars + own.scalars
+            if numbers:
+                scalars += numbers
+            if self._checked if checked is None else checked:
+                values = self._captured | dict(captured or {})
+                check_indices(self._spec, q, k, values, cu_seqlens_q, cu_seqlens_k, q_lens, kv_lens)
+            if return_lse or self._spec.lse:
+                return kernel._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
+            if out is None:
+                out = output_like(q, self._value_dim, self._spec.dtype)
+            if self._probe:
+                return kernel._launch_with_probes((q, k, v, out, *arrays), scalars, stream)
+            try:
+                kernel._launch((q, k, v, out, *arrays), scalars, stream)
+            except LayoutError:
+                kernel._launch_with_copies((q, k, v, out, *arrays), scalars, stream)
+            return out
+        except Exception as error:
+            found = arguments.blamed(self.name, locals(), error)
+            if found is None:
+                raise
+            raise found from None
 
     def _launch_with_copies(
         self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any
@@ -367,15 +378,24 @@ class AttentionKernel(Kernel):
         number where an array is expected is an array of one."""
         if any(value is None for value in values.values()):
             return None
-        arrays = (a for name, a in values.items() if self._ranks[name])
+        arrays = [a for name, a in values.items() if self._ranks[name]]
         numbers = tuple(
             _captured_number(name, value, self._dtypes[name])
             for name, value in values.items()
             if not self._ranks[name]
         )
-        return tuple(a.reshape(1) if a.shape == () else a for a in arrays), numbers
+        try:
+            return tuple([a.reshape(1) if a.shape == () else a for a in arrays]), numbers
+        except AttributeError:
+            for name, value in values.items():
+                if self._ranks[name]:
+                    arguments.array(f"captured {name}", value)
+            raise
 
     def _with(self, given: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        if type(given) is not dict and not isinstance(given, Mapping):
+            fix = "a dictionary of arrays by name"
+            raise arguments.refusal("captured", given, "it is no dictionary", fix)
         unknown = [name for name in given if name not in self._captured]
         every = self._apart({name: given.get(name, a) for name, a in self._captured.items()})
         if every is not None and not unknown:

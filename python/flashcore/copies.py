@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy
 
+from . import arguments
 from .arrays import empty, full, is_torch_tensor, makes_arrays, stored_dtype
 from .errors import DeviceError, LayoutError, SpecError
 
@@ -81,7 +82,7 @@ def _fresh(array: Any, width: int, dtype: str | None) -> Any:
         return empty(array, shape, dtype)
     missing = width - array.shape[-1]
     if isinstance(array, numpy.ndarray):
-        made = numpy.zeros(shape, array.dtype)
+        made = numpy.zeros(shape, array.dtype.newbyteorder("="))
         made[..., : array.shape[-1]] = array
         return made
     if is_torch_tensor(array):
@@ -104,17 +105,11 @@ def assign(array: Any, values: Any) -> None:
 def with_sign_of(scale: Any, q: Any, stream: Any) -> tuple[Any, float]:
     """q and a positive scale that mean the same as q and `scale`: a kernel moves the scale through
     the maximum of a row, which only a positive one allows."""
-    try:
-        number = float(scale)
-    except (TypeError, ValueError):
-        kind = type(scale).__qualname__
-        raise SpecError("scale", f"it is a {kind}", "a number, or None: 1/sqrt(head_dim)") from None
+    fix = "a number up to 3.4e38, or None: 1/sqrt(head_dim)"
+    number = arguments.number("scale", scale, fix)
     if not abs(number) <= _LARGEST:
-        raise SpecError(
-            f"scale = {number:g}",
-            "it is no finite number of 32 bits, and every score would be infinite or NaN",
-            "a number up to 3.4e38, or None: 1/sqrt(head_dim)",
-        )
+        why = "it is beyond 32 bits, and every score would be infinite or NaN"
+        raise arguments.refusal("scale", scale, why, fix)
     if number >= _SMALLEST:
         return q, number
     with on_stream(q, stream):

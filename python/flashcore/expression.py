@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any, TypeAlias, TypeVar
 
 from . import _core, torch_seam
-from .arguments import refusal
+from .arguments import is_text, refusal
 from .arrays import Captured, is_array, memory_of
 from .block_mask import is_block_mask, mask_of_blocks
 from .errors import SpecError
@@ -32,6 +32,7 @@ class Expression:
     ):
         """`arrays` are those to read, in the order of `tensors`; None for one that is given at the
         call."""
+        _check_parts(type(self).__name__, text, tensors, arrays)
         self._text = text
         self._tensors = tuple(tensors)
         self._arrays = (None,) * len(self._tensors) if arrays is None else tuple(arrays)
@@ -117,6 +118,19 @@ class Expression:
         text = _NAME.sub(lambda found: names.get(found[0], found[0]), self._text)
         tensors = [replace(t, name=names.get(t.name, t.name)) for t in self._tensors]
         return type(self)(text, tensors, self._arrays)
+
+
+def _check_parts(kind: str, text: Any, tensors: Any, arrays: Any) -> None:
+    if not is_text(text):
+        fix = 'an expression, as in Mask("q_idx >= kv_idx"), or a function given to the call'
+        raise refusal(f"text of a {kind}", text, "it is no text", fix)
+    lists = (list, tuple)
+    if not isinstance(tensors, lists) or not all(isinstance(t, Captured) for t in tensors):
+        fix = "a list of flashcore.Captured, one for each array; functions say it by themselves"
+        raise refusal(f"tensors of a {kind}", tensors, "it is no list of captured tensors", fix)
+    if arrays is not None and (not isinstance(arrays, lists) or len(arrays) != len(tensors)):
+        fix = "a list of arrays, one for each of tensors; None: given at the call"
+        raise refusal(f"arrays of a {kind}", arrays, f"there are {len(tensors)} tensors", fix)
 
 
 def taken_apart(key: str) -> tuple[str, list[Captured]]:

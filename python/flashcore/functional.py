@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy
 
-from . import torch_seam
-from .arrays import check_arrays, is_torch_tensor, stored_dtype
+from . import arguments, torch_seam
+from .arrays import is_torch_tensor, stored_dtype
 from .attention_kernel import AttentionKernel
 from .errors import SpecError
 from .expression import (
@@ -28,12 +28,13 @@ from .expression import (
 from .just_in_time import jit
 from .leading import flat_mask, in_four, shared
 from .spec import AttentionSpec, dtype_name
-from .torch_tensors import is_special
+from .torch_tensors import corner_of_bias, is_special
 from .variants import bias, causal, dense_mask, full
 
 _FULL = full()
 _TOP_LEFT = causal("top_left")
 _kernels: OrderedDict[tuple[Any, ...], AttentionKernel] = OrderedDict()
+_WHOLE_NUMBERS = ("i64", "i32", "i16", "i8", "u8")
 _MOST_KERNELS = 256  # of which the one that was not called for longest goes first
 
 
@@ -51,11 +52,7 @@ def _kernel_for(
     # Everything a spec is made of, read off the arrays; lengths and batch are not.
     at_heads = 2 if layout == "bshd" else 1
     rank = 3 if layout == "thd" else 4
-    try:
-        q_shape, k_shape, v_shape, dtype = q.shape, k.shape, v.shape, q.dtype
-    except AttributeError:
-        check_arrays(q=q, k=k, v=v)
-        raise
+    q_shape, k_shape, v_shape, dtype = q.shape, k.shape, v.shape, q.dtype
     if not len(q_shape) == len(k_shape) == len(v_shape) == rank:
         return None
     device = getattr(q, "device", None)
@@ -161,64 +158,73 @@ def attention(
     batches, as in a call of a kernel. `checked` raises SpecError where an expression would read
     outside an array, at the cost of computing every index on the host.
     """
-    if type(q) is not numpy.ndarray and is_special(q):
-        return torch_seam.attention(q, k, v, mask=mask, score=score, sink=sink, scale=scale,
-                                    layout=layout, out=out, return_lse=return_lse, stream=stream,
-                                    cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-                                    max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
-                                    checked=checked)  # fmt: skip
-    visible = _FULL if mask is None else as_mask(mask)
-    captured = None
-    if score is not None or sink is not None or visible.tensors:
-        visible, score, sink = in_one_kernel(visible, as_score(score), as_sink(sink))
-        captured = bound_arrays(visible, score, sink)
-    padded = layout != "thd"
-
     try:
-        kernel = _kernel_for(
-            q,
-            k,
-            v,
-            visible,
-            score,
-            sink,
-            layout,
-            q_lens=padded and q_lens is not None,
-            kv_lens=padded and kv_lens is not None,
-        )
-        if kernel is not None:
-            return kernel(
+        if type(q) is not numpy.ndarray and is_special(q):
+            return torch_seam.attention(
+                q, k, v, mask=mask, score=score, sink=sink, scale=scale, layout=layout, out=out,
+                return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
+                cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
+                checked=checked,
+            )  # fmt: skip
+        visible = _FULL if mask is None else as_mask(mask)
+        captured = None
+        if score is not None or sink is not None or visible.tensors:
+            visible, score, sink = in_one_kernel(visible, as_score(score), as_sink(sink))
+            captured = bound_arrays(visible, score, sink)
+        padded = layout != "thd"
+
+        try:
+            kernel = _kernel_for(
                 q,
                 k,
                 v,
-                scale=scale,
-                out=out,
-                return_lse=return_lse,
-                stream=stream,
-                captured=captured,
-                cu_seqlens_q=cu_seqlens_q,
-                cu_seqlens_k=cu_seqlens_k,
-                max_q_len=max_q_len,
-                q_lens=q_lens,
-                kv_lens=kv_lens,
-                checked=checked,
+                visible,
+                score,
+                sink,
+                layout,
+                q_lens=padded and q_lens is not None,
+                kv_lens=padded and kv_lens is not None,
             )
-    except SpecError:
-        alike = shared(q, k, v, layout)
-        if alike is None:
+            if kernel is not None:
+                return kernel(
+                    q,
+                    k,
+                    v,
+                    scale=scale,
+                    out=out,
+                    return_lse=return_lse,
+                    stream=stream,
+                    captured=captured,
+                    cu_seqlens_q=cu_seqlens_q,
+                    cu_seqlens_k=cu_seqlens_k,
+                    max_q_len=max_q_len,
+                    q_lens=q_lens,
+                    kv_lens=kv_lens,
+                    checked=checked,
+                )
+        except SpecError:
+            alike = shared(q, k, v, layout)
+            if alike is None:
+                raise
+            q, k, v = alike
+        else:
+            alike = None
+        again = partial(
+            attention, mask=visible, score=score, sink=sink, scale=scale, layout=layout,
+            return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
+            checked=checked,
+        )  # fmt: skip
+        if alike is not None:
+            return again(q, k, v, out=out)
+        if not padded:
+            raise _packed_ranks(q=q.shape, k=k.shape, v=v.shape)
+        return in_four(again, q, k, v, layout, out, return_lse)
+    except Exception as error:
+        found = arguments.blamed("attention", locals(), error)
+        if found is None:
             raise
-        q, k, v = alike
-    else:
-        alike = None
-    again = partial(attention, mask=visible, score=score, sink=sink, scale=scale, layout=layout,
-                    return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
-                    cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
-                    checked=checked)  # fmt: skip
-    if alike is not None:
-        return again(q, k, v, out=out)
-    if not padded:
-        raise _packed_ranks(q=q.shape, k=k.shape, v=v.shape)
-    return in_four(again, q, k, v, layout, out, return_lse)
+        raise found from None
 
 
 def sdpa(
@@ -237,47 +243,75 @@ def sdpa(
     with `is_causal`, both hide. Inputs have from two dimensions to any number of batch dimensions
     in front of [heads, length, head_dim]; those of 1 stand for all.
     """
-    if dropout_p != 0.0:
-        raise SpecError(f"sdpa(dropout_p={dropout_p})", "dropout is not supported", "dropout_p=0.0")
-    if type(query) is not numpy.ndarray and is_special(query):
-        return torch_seam.sdpa(
-            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-        )
-    q_shape, k_shape = _shape_of("query", query), _shape_of("key", key)
-    if (
-        not enable_gqa
-        and len(q_shape) >= 3 <= len(k_shape)
-        and q_shape[-3] != k_shape[-3]
-        and q_shape[-3] != 1 != k_shape[-3]
-    ):
-        raise SpecError(
-            "sdpa(enable_gqa=False)",
-            f"query has {q_shape[-3]} heads and key has {k_shape[-3]}",
-            "enable_gqa=True, if each key head serves several query heads",
-        )
-    mask = _TOP_LEFT if is_causal else _FULL
-    if attn_mask is None:
-        try:
-            kernel = _kernel_for(query, key, value, mask, None, None, "bhsd")
-            if kernel is not None:
-                return kernel(query, key, value, scale=scale)
-        except SpecError:
-            if shared(query, key, value, "bhsd") is None:
-                raise
-        return attention(query, key, value, mask=mask, scale=scale)
-    attn_mask = flat_mask(attn_mask, query, key, value)
-    if stored_dtype(attn_mask) == "i1":
-        seen = dense_mask(attn_mask)
-        return attention(query, key, value, mask=mask & seen if is_causal else seen, scale=scale)
-    return attention(query, key, value, mask=mask, score=bias(attn_mask), scale=scale)
-
-
-def _shape_of(name: str, array: Any) -> Any:
     try:
-        return array.shape
-    except AttributeError:
-        check_arrays(**{name: array})
-        raise
+        if dropout_p != 0.0:
+            given = arguments.described(dropout_p)
+            raise SpecError(f"sdpa(dropout_p={given})", "dropout is not supported", "dropout_p=0.0")
+        if is_causal is not True and is_causal is not False:
+            is_causal = arguments.flag("is_causal", is_causal)
+        if enable_gqa is not True and enable_gqa is not False:
+            enable_gqa = arguments.flag("enable_gqa", enable_gqa)
+        corner = None if attn_mask is None else _corner(attn_mask, is_causal, query, key)
+        if corner is None and type(query) is not numpy.ndarray and is_special(query):
+            return torch_seam.sdpa(
+                query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+            )
+        q_shape, k_shape = query.shape, key.shape
+        if (
+            not enable_gqa
+            and len(q_shape) >= 3 <= len(k_shape)
+            and q_shape[-3] != k_shape[-3]
+            and q_shape[-3] != 1 != k_shape[-3]
+        ):
+            raise SpecError(
+                "sdpa(enable_gqa=False)",
+                f"query has {q_shape[-3]} heads and key has {k_shape[-3]}",
+                "enable_gqa=True, if each key head serves several query heads",
+            )
+        mask = _TOP_LEFT if is_causal else _FULL
+        if corner is not None:
+            return attention(query, key, value, mask=corner, scale=scale)
+        if attn_mask is None:
+            try:
+                kernel = _kernel_for(query, key, value, mask, None, None, "bhsd")
+                if kernel is not None:
+                    return kernel(query, key, value, scale=scale)
+            except SpecError:
+                if shared(query, key, value, "bhsd") is None:
+                    raise
+            return attention(query, key, value, mask=mask, scale=scale)
+        attn_mask = flat_mask(attn_mask, query, key, value)
+        dtype = stored_dtype(attn_mask)
+        if dtype == "i1":
+            seen = mask & dense_mask(attn_mask) if is_causal else dense_mask(attn_mask)
+            return attention(query, key, value, mask=seen, scale=scale)
+        if dtype in _WHOLE_NUMBERS:
+            why = "whole numbers are neither conditions nor what is added to scores"
+            fix = "attn_mask.astype(bool) (torch: .bool()) for conditions, or floats to add"
+            raise arguments.refusal("attn_mask of sdpa", attn_mask, why, fix)
+        return attention(query, key, value, mask=mask, score=bias(attn_mask), scale=scale)
+    except Exception as error:
+        found = arguments.blamed("sdpa", locals(), error)
+        if found is None:
+            raise
+        raise found from None
+
+
+def _corner(attn_mask: Any, is_causal: bool, query: Any, key: Any) -> Mask | None:
+    """The mask that an object of torch.nn.attention.bias means; None for any other."""
+    align = corner_of_bias(attn_mask)
+    if align is None:
+        return None
+    title = "attn_mask of sdpa"
+    if is_causal:
+        why, fix = "it is a causal mask itself", "is_causal=False"
+        raise arguments.refusal(title, attn_mask, why, fix)
+    lengths = (attn_mask.seq_len_q, attn_mask.seq_len_kv)
+    if align == "bottom_right" and lengths != (query.shape[-2], key.shape[-2]):
+        why = f"it is for lengths of {lengths}, and these are {query.shape[-2], key.shape[-2]}"
+        fix = "torch.nn.attention.bias.causal_lower_right(q_len, kv_len)"
+        raise arguments.refusal(title, attn_mask, why, fix)
+    return causal(align)
 
 
 torch_seam.instead_of(attention, torch_seam.attention)

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy
 
+from .arguments import real
 from .tracer import call, is_traced
 
 
 def _apply(name: str, *args: Any) -> Any:
     if is_traced(args):
         return call(name, *args)
-    return getattr(numpy, name)(*args).item()
+    numbers = [real(f"flashcore.{name}", arg) for arg in args]
+    with numpy.errstate(all="ignore"):
+        return getattr(numpy, name)(*numbers).item()
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
@@ -80,12 +83,12 @@ def log1p(x: Any) -> Any:
 
 def atan(x: Any) -> Any:
     """The angle in radians whose tangent is x."""
-    return call("atan", x) if is_traced(x) else math.atan(x)
+    return call("atan", x) if is_traced(x) else math.atan(real("flashcore.atan", x))
 
 
 def erf(x: Any) -> Any:
     """The error function."""
-    return call("erf", x) if is_traced(x) else math.erf(x)
+    return call("erf", x) if is_traced(x) else math.erf(real("flashcore.erf", x))
 
 
 def floor(x: Any) -> Any:

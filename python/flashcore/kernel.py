@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core, sass
+from .arguments import refusal, whole
 from .arrays import full
 from .errors import DeviceError
 from .program import Program
@@ -59,7 +60,8 @@ class Kernel:
 
     def prepare(self, device: int = 0) -> None:
         """Loads the code on a GPU now, so that the first launch can be captured into a graph."""
-        self._core.prepare(device)
+        fix = "the number of a GPU, from 0 on"
+        self._core.prepare(whole("device of prepare", device, fix))
 
     @property
     def name(self) -> str:
@@ -115,6 +117,9 @@ class Kernel:
 
     def ir(self, when: str = "built") -> str:
         """The program as text: "built", or after a pass, as in "after:simplify"."""
+        if not isinstance(when, str):
+            fix = '"built", or "after:" and the name of a pass, as in "after:simplify"'
+            raise refusal("when of ir", when, "passes are called by name", fix)
         return self._core.ir_after(when.removeprefix("after:"))
 
     def explain(self) -> str:

@@ -21,7 +21,7 @@ class Program:
 
     def __init__(self, text: str, schedule: Callable[[str], Schedule] | None = None):
         """Checks the text; raises SpecError with the line that does not parse or verify."""
-        if not isinstance(text, str):
+        if not arguments.is_text(text):
             fix = "its text, or flashcore.load(library) for programs in C++"
             raise arguments.refusal("the program", text, "it is no text", fix)
         if schedule is not None and not callable(schedule):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import torch_seam
+from .arguments import described
 from .arrays import empty
 from .errors import DeviceError
 from .kernel import Kernel
@@ -30,7 +31,12 @@ class ProgramKernel(Kernel):
                 arguments.pop(name, None)
                 continue
             arrays[name] = self._take(arguments, name)
-            for extent, size in zip(dims, arrays[name].shape, strict=False):
+            try:
+                shape = arrays[name].shape
+            except AttributeError:
+                given = described(arrays[name])
+                raise self._refusal(f"takes an array for {name}, which is {given}") from None
+            for extent, size in zip(dims, shape, strict=False):
                 if isinstance(extent, str):
                     extents.setdefault(extent, size)
         if arguments:

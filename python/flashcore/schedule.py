@@ -69,7 +69,7 @@ class Schedule:
     @classmethod
     def from_json(cls, text: str) -> Schedule:
         """Reads what :meth:`to_json` wrote; raises ScheduleError with every field that is wrong."""
-        if not isinstance(text, str):
+        if not arguments.is_text(text):
             fix = "the text that to_json() wrote"
             raise arguments.refusal("the schedule", text, "it is no text", fix, ScheduleError)
         return cls(**json.loads(_core.normal_schedule(text)))

@@ -31,8 +31,15 @@ def dtype_name(dtype: Any) -> str:
 
     An unknown name stays as it is: what it is used for tells what would work.
     """
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
-    return _core.normal_dtype(name.removeprefix("torch.")) or name
+    name = dtype
+    if not isinstance(dtype, str):
+        name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None)
+        name = name if isinstance(name, str) else str(dtype)
+    return _normal(name) or name
+
+
+def _normal(name: str) -> str | None:
+    return _core.normal_dtype(name.removeprefix("torch.")) if arguments.is_text(name) else None
 
 
 Layout = Literal["bhsd", "bshd", "thd"]
@@ -40,7 +47,7 @@ Layout = Literal["bhsd", "bshd", "thd"]
 
 def _dtype(dtype: Any) -> str:
     name = dtype_name(dtype)
-    if _core.normal_dtype(name) is None:
+    if _normal(name) is None:
         close = arguments.nearest(name, ("bf16", "bfloat16", "f16", "float16", "half"))
         why = "it is no element type"
         fix = f'{close}"bf16" or "f16", or such a dtype of NumPy, ml_dtypes, torch or JAX'
@@ -154,7 +161,7 @@ class AttentionSpec:
     @classmethod
     def from_json(cls, text: str) -> AttentionSpec:
         """Reads what :meth:`to_json` wrote; raises SpecError with every field that is wrong."""
-        if not isinstance(text, str):
+        if not arguments.is_text(text):
             fix = "the text that to_json() wrote"
             raise arguments.refusal("the attention spec", text, "it is no text", fix)
         values = json.loads(_core.normal_spec(text))

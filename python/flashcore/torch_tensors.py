@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from .errors import DeviceError
 
@@ -46,6 +46,15 @@ def _learn(torch: Any) -> None:
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _autocast_is_on = torch._C._is_any_autocast_enabled
     _plain.update((torch.Tensor, torch.nn.Parameter))
+
+
+def corner_of_bias(mask: Any) -> Literal["top_left", "bottom_right"] | None:
+    """Where the diagonal of a mask of torch.nn.attention.bias starts; its memory holds nothing.
+    None for any other."""
+    bias = sys.modules.get("torch.nn.attention.bias")
+    if bias is None or not isinstance(mask, bias.CausalBias):
+        return None
+    return "top_left" if mask.variant == bias.CausalVariant.UPPER_LEFT else "bottom_right"
 
 
 def without_memory(

@@ -78,7 +78,7 @@ def sliding_window(left: int | None, right: int | None = 0, align: Align = "bott
 
 def prefix(length: Any) -> Mask:
     """The first `length` keys, a number or an array [batch]: with `| causal()` a prefix LM."""
-    if not is_array(length):
+    if not is_array(length) or length.shape == ():
         fix = "a number of keys, or an array of numbers [batch]"
         return _made(Mask, "prefix", [arguments.whole("length of a prefix", length, fix)])
     return _made(Mask, "prefix", arrays={"lengths": (length, (("batch",),))})

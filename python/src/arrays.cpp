@@ -1,6 +1,7 @@
 #include "python/src/arrays.h"
 
 #include <array>
+#include <bit>
 #include <string>
 
 #include <pybind11/numpy.h>
@@ -110,14 +111,20 @@ DType dtype_named(const char* name, const std::string& dtype) {
   return *type;
 }
 
-TensorView read_numpy(const py::array& array, const char* name, bool output) {
+TensorView read_numpy(const py::array& array, const char* name, int at, bool output) {
   check_rank(name, array.ndim());
   check_writeable(name, output, !array.writeable());
   TensorView view{.data = const_cast<void*>(array.data()), .rank = static_cast<int>(array.ndim())};
-  view.dtype = dtype_named(name, py::str(array.dtype().attr("name")));
+  const py::dtype dtype = array.dtype();
+  view.dtype = dtype_named(name, py::str(dtype.attr("name")));
+  constexpr char foreign = std::endian::native == std::endian::little ? '>' : '<';
+  if (dtype.byteorder() == foreign) {
+    refuse_layout(name, at, "its bytes are in the order of another kind of machine",
+                  "pass x.astype(x.dtype.newbyteorder('='))");
+  }
   for (int dim = 0; dim < view.rank; ++dim) {
     view.shape[dim] = array.shape(dim);
-    view.strides[dim] = in_elements(name, array.strides(dim), view.dtype);
+    view.strides[dim] = in_elements(name, at, array.strides(dim), view.dtype);
   }
   return view;
 }
@@ -183,19 +190,20 @@ CudaStream stream_of(py::handle stream) {
   } else if (py::hasattr(handle, "ptr")) {
     handle = handle.attr("ptr");
   }
-  if (!py::isinstance<py::int_>(handle)) {
-    throw DeviceError(
-        {.what = "stream",
-         .why = fmt::format("{} is no CUDA stream", py::repr(stream).cast<std::string>()),
-         .fix = "pass a stream of torch or CuPy, or its handle as an int",
-         .where = {}});
+  if (py::isinstance<py::int_>(handle) && !py::isinstance<py::bool_>(handle)) {
+    const auto value = PyLong_AsUnsignedLongLong(handle.ptr());
+    if (PyErr_Occurred() == nullptr) return reinterpret_cast<CudaStream>(value);
+    PyErr_Clear();
   }
-  return reinterpret_cast<CudaStream>(handle.cast<std::uintptr_t>());
+  throw DeviceError({.what = "stream",
+                     .why = fmt::format("{} is no CUDA stream", described(stream)),
+                     .fix = "pass a stream of torch or CuPy, or its handle as an int",
+                     .where = {}});
 }
 
 }  // namespace
 
-TensorView ArrayReader::read(py::handle array, const char* name, bool output) {
+TensorView ArrayReader::read(py::handle array, const char* name, int at, bool output) {
   const ArrayType& type = type_of(array);
   TensorView view;
   if (type.api != nullptr) {
@@ -205,19 +213,19 @@ TensorView ArrayReader::read(py::handle array, const char* name, bool output) {
                ? view_of(tensor, name)
                : read_without_memory(array, name, py::error_already_set());
   } else if (py::isinstance<py::array>(array)) {
-    view = read_numpy(py::reinterpret_borrow<py::array>(array), name, output);
+    view = read_numpy(py::reinterpret_borrow<py::array>(array), name, at, output);
   } else if (py::hasattr(array, "__dlpack__")) {
     check_tensor_of_torch(array, type, name);
     view = read_capsule(array, name, output);
   } else if (py::hasattr(array, "__cuda_array_interface__")) {
-    const CudaInterfaceArray given = read_cuda_interface(array, name, output);
+    const CudaInterfaceArray given = read_cuda_interface(array, name, at, output);
     view = given.view;
     if (given.stream) producers_.push_back(*given.stream);
   } else {
-    refuse_array(name,
-                 fmt::format("a {} has neither __dlpack__ nor __cuda_array_interface__",
-                             py::str(py::type::of(array).attr("__qualname__")).cast<std::string>()),
-                 "pass an array of NumPy, torch, CuPy or JAX");
+    throw SpecError({.what = fmt::format("array {} = {}", name, described(array)),
+                     .why = "it has neither __dlpack__ nor __cuda_array_interface__",
+                     .fix = "pass an array of NumPy, torch, CuPy or JAX",
+                     .where = {}});
   }
   if (view.device >= 0 && !first_gpu_array_) {
     first_gpu_array_ = array;
@@ -265,6 +273,10 @@ py::object ArrayReader::exporter_stream(py::handle array) const {
   }
   const auto handle = reinterpret_cast<std::uintptr_t>(stream_of(given_stream_));
   return py::int_(handle == 0 ? 1 : handle);  // 1 is DLPack's name of the default stream
+}
+
+void ArrayReader::check_stream() const {
+  if (!given_stream_.is_none()) (void)stream_of(given_stream_);
 }
 
 CudaStream ArrayReader::stream() {

@@ -19,9 +19,13 @@ class ArrayReader {
   ArrayReader(const ArrayReader&) = delete;
   ArrayReader& operator=(const ArrayReader&) = delete;
 
-  /// Throws DeviceError for what is no array, or an array of a kind that kernels do not take.
-  /// `name` is what messages call it.
-  TensorView read(pybind11::handle array, const char* name, bool output);
+  /// Throws SpecError for what is no array, DeviceError for one of a kind that kernels do not take,
+  /// LayoutError for one of which a copy would do.
+  /// `name` is what messages call it, `at` which of the launch's tensors it is.
+  TensorView read(pybind11::handle array, const char* name, int at, bool output);
+
+  /// Throws DeviceError if the caller's choice is no stream.
+  void check_stream() const;
 
   /// The stream on which to work on the arrays read so far; it waits for those that their
   /// producers named.

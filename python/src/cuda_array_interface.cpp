@@ -63,7 +63,7 @@ std::optional<CudaStream> stream_of(const char* name, const py::object& stream) 
 
 }  // namespace
 
-CudaInterfaceArray read_cuda_interface(py::handle array, const char* name, bool output) {
+CudaInterfaceArray read_cuda_interface(py::handle array, const char* name, int at, bool output) {
   const py::dict interface = array.attr("__cuda_array_interface__");
   const py::tuple data = interface["data"], shape = interface["shape"];
   const py::object strides = entry(interface, "strides");
@@ -85,7 +85,7 @@ CudaInterfaceArray read_cuda_interface(py::handle array, const char* name, bool 
   }
   if (!strides.is_none()) {
     for (int dim = 0; dim < view.rank; ++dim) {
-      view.strides[dim] = in_elements(name, number_at(strides, dim), view.dtype);
+      view.strides[dim] = in_elements(name, at, number_at(strides, dim), view.dtype);
     }
   }
   return {.view = view, .stream = stream_of(name, entry(interface, "stream"))};

@@ -18,6 +18,7 @@ struct CudaInterfaceArray {
 };
 
 /// Throws DeviceError for what kernels do not take. Needs the GIL.
-CudaInterfaceArray read_cuda_interface(pybind11::handle array, const char* name, bool output);
+CudaInterfaceArray read_cuda_interface(pybind11::handle array, const char* name, int at,
+                                       bool output);
 
 }  // namespace flashcore::python

@@ -1,6 +1,7 @@
 #include "python/src/jit_kernel.h"
 
 #include <chrono>
+#include <cmath>
 
 #include <fmt/ranges.h>
 
@@ -8,6 +9,8 @@
 #include "dsl/error.h"
 #include "dsl/ir/print.h"
 #include "dsl/json.h"
+#include "dsl/shortened.h"
+#include "python/src/array_checks.h"
 #include "python/src/arrays.h"
 #include "python/src/emulation_watch.h"
 #include "runtime/log.h"
@@ -49,18 +52,18 @@ void check_count(std::size_t given, std::size_t expected, const char* what) {
 ScalarValue scalar_of(py::handle number, const ScalarArgument& expected) {
   const bool real = expected.dtype == DType::f32;
   try {
-    if (real) return number.cast<float>();
-    return number.cast<std::int32_t>();
-  } catch (const py::cast_error&) {
-    const auto kind = py::str(py::type::of(number).attr("__qualname__")).cast<std::string>();
-    const char* const wanted = real ? "a number" : "a whole number of 32 bits";
-    throw SpecError(
-        {.what = fmt::format("{} is no number that a kernel takes", expected.name),
-         .why = fmt::format("it is {} ({}), and the kernel takes {}",
-                            py::repr(number).cast<std::string>().substr(0, 60), kind, wanted),
-         .fix = fmt::format("{}={}", expected.name, real ? "0.125, say" : "1, say"),
-         .where = {}});
+    if (!real) return number.cast<std::int32_t>();
+    const auto value = number.cast<double>();
+    // An infinite number may be meant; one that only becomes infinite is not.
+    const auto single = static_cast<float>(value);
+    if (std::isfinite(single) || !std::isfinite(value)) return single;
+  } catch (const py::cast_error&) {  // no number at all
   }
+  throw SpecError({.what = fmt::format("{} = {}", expected.name, described(number)),
+                   .why = real ? "it is no number that fits 32 bits"
+                               : "it is no whole number that fits 32 bits",
+                   .fix = fmt::format("{}={}", expected.name, real ? "0.125, say" : "1, say"),
+                   .where = {}});
 }
 
 }  // namespace
@@ -90,7 +93,7 @@ std::string JitKernel::ir_after(const std::string& pass) const {
     found = true;
   });
   if (found) return text;
-  throw SpecError({.what = fmt::format("ir after \"{}\"", pass),
+  throw SpecError({.what = fmt::format("ir after \"{}\"", shortened(pass)),
                    .why = "there is no such pass",
                    .fix = fmt::format("built, {}", fmt::join(pass_names(), ", ")),
                    .where = {}});
@@ -134,7 +137,7 @@ void JitKernel::launch(const py::tuple& arrays, const py::tuple& scalars, py::ha
   for (std::size_t i = 0; i < source_->tensors.size(); ++i) {
     const TensorArgument& tensor = source_->tensors[i];
     views.push(reader.read(PyTuple_GET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i)),
-                           tensor.name.c_str(), tensor.output));
+                           tensor.name.c_str(), static_cast<int>(i), tensor.output));
   }
   Inline<ScalarValue, max_scalars> numbers;
   for (std::size_t i = 0; i < source_->scalars.size(); ++i) {
@@ -143,6 +146,7 @@ void JitKernel::launch(const py::tuple& arrays, const py::tuple& scalars, py::ha
   }
   check_outputs_apart(*source_, views.span());
   const bool on_gpu = !views.span().empty() && views.span()[0].device >= 0;
+  if (!on_gpu) reader.check_stream();
   const CudaStream queue = on_gpu ? reader.stream() : nullptr;
   // A full launch queue blocks until the GPU has caught up; a host callback in it may need the GIL.
   const py::gil_scoped_release release;

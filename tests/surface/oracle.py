@@ -51,6 +51,12 @@ def whole(value: Any, name: str) -> int:
         raise Meaningless(f"{name} is no whole number") from None
 
 
+def is_stream(value: Any) -> None:
+    """Calls in CPU memory wait for themselves: any stream will do, and nothing else."""
+    handle = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
+    _need(value is None or handle, "no stream")
+
+
 def truth(value: Any) -> bool:
     try:
         return bool(value)
@@ -58,9 +64,18 @@ def truth(value: Any) -> bool:
         raise Meaningless(str(error)) from None
 
 
+def sink_of(value: Any, known: Known) -> Callable[..., Any]:
+    if id(value) in known:
+        return known[id(value)]
+    if isinstance(value, fc.Sink):  # values.py has this one
+        return lambda b, h, i: 0.0 * (h + i)
+    return score_of(value, known)
+
+
 def floats16(value: Any, name: str) -> np.ndarray:
     _need(isinstance(value, np.ndarray), f"{name} is no array")
-    _need(value.dtype in (np.float16, BF16), f"{name} is of {value.dtype}")
+    native = value.dtype.newbyteorder("=")
+    _need(native in (np.float16, BF16), f"{name} is of {value.dtype}")
     return np.asarray(value, np.float64)
 
 
@@ -111,20 +126,54 @@ def score_of(value: Any, known: Known) -> Callable[..., Any]:
     return evaluate
 
 
+def together(what: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """What dimensions of 1 stand for."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise Meaningless(f"{what} differ: {shapes}") from None
+
+
+def four(arrays: Any, layout: str = "bhsd") -> tuple[list[np.ndarray], Callable[..., Any]]:
+    """Arrays of [batch, heads, length, dim] that mean the same as arrays of other dimensions, and
+    what brings a result back."""
+    arrays = [np.asarray(x) for x in arrays]
+    ranks = [x.ndim for x in arrays]
+    _need(min(ranks) >= 2, "no length and head_dim")
+    made = []
+    for x in arrays:
+        if x.ndim == 2 and layout == "bshd":
+            x = x[:, None]
+        x = x.reshape((1,) * (4 - x.ndim) + x.shape)
+        made.append(x.swapaxes(-2, -3) if layout == "bshd" else x)
+    lead = together("batches", *(x.shape[:-3] for x in made))
+    flat = [np.broadcast_to(x, (*lead, *x.shape[-3:])).reshape(-1, *x.shape[-3:]) for x in made]
+
+    def back(result: np.ndarray, of_rows: bool = False) -> np.ndarray:
+        if layout == "bshd" and not of_rows:
+            result = result.swapaxes(1, 2)
+        result = result.reshape(*lead, *result.shape[1:])
+        if max(ranks) == 2:
+            return result[0, 0] if layout == "bhsd" or of_rows else result[0, :, 0]
+        return result[0] if max(ranks) == 3 else result
+
+    return flat, back
+
+
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float,
     mask: Callable[..., Any], score: Callable[..., Any], sink: Callable[..., Any] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """(out, lse) of [batch, heads, length, dim]; k and v broadcast over batches and heads."""
-    for name, x in (("k", k), ("v", v)):
-        _need(x.ndim == 4, f"{name} has {x.ndim} dimensions")
-        _need(x.shape[0] in (1, q.shape[0]), "batches differ")
-        _need(x.shape[1] > 0 and q.shape[1] % x.shape[1] == 0, "heads do not divide")
-    _need(k.shape[1] == v.shape[1] or 1 in (k.shape[1], v.shape[1]), "heads of k and v differ")
     _need(k.shape[2] == v.shape[2], "lengths of k and v differ")
     _need(k.shape[3] == q.shape[3] > 0, "head_dim differs")
-    k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
-    k, v = (np.broadcast_to(x, (q.shape[0], *x.shape[1:])) for x in (k, v))
+    (batch,) = together("batches", *(x.shape[:1] for x in (q, k, v)))
+    (kv_heads,) = together("heads of k and v", k.shape[1:2], v.shape[1:2])
+    heads = kv_heads if q.shape[1] == 1 else q.shape[1]
+    _need(kv_heads > 0 and heads % kv_heads == 0, "heads do not divide")
+    q = np.broadcast_to(q, (batch, heads, *q.shape[2:]))
+    k, v = (np.broadcast_to(x, (batch, kv_heads, *x.shape[2:])) for x in (k, v))
+    k, v = (np.repeat(x, heads // kv_heads, 1) for x in (k, v))
     with np.errstate(all="ignore"):
         scores = q @ k.swapaxes(-1, -2) * scale
         at = [
@@ -168,16 +217,11 @@ def close(found: Any, exact: np.ndarray, dtype: Any, largest: float) -> str | No
     return None
 
 
-def heads_first(x: np.ndarray, layout: str) -> np.ndarray:
-    _need(x.ndim == 4, f"{x.ndim} dimensions")
-    return x.swapaxes(1, 2) if layout == "bshd" else x
-
-
 def attention_call(args: Mapping[str, Any], known: Known) -> dict[str, Any]:
     """The result of fc.attention with these arguments: out, lse, dtype, largest."""
     layout = args.get("layout", "bhsd")
     _need(isinstance(layout, str) and layout in LAYOUTS, "no layout")
-    _need(args.get("stream") is None, "a stream of no GPU")
+    is_stream(args.get("stream"))
     q, k, v = (floats16(args[name], name) for name in "qkv")
     dtypes = {args[name].dtype.newbyteorder("=") for name in "qkv"}
     _need(len(dtypes) == 1, "dtypes differ")
@@ -187,9 +231,9 @@ def attention_call(args: Mapping[str, Any], known: Known) -> dict[str, Any]:
     mask, score = mask_of(args.get("mask"), known), score_of(args.get("score"), known)
     sink = args.get("sink")
     if sink is not None:
-        of = known.get(id(sink))
-        sink = of or (lambda *at: score_of(args["sink"], known)(*at))
-    lse_too = truth(args.get("return_lse", False))
+        sink = sink_of(sink, known)
+    lse_too = args.get("return_lse", False)
+    _need(isinstance(lse_too, bool | np.bool_), "return_lse is neither")
     packed = [args.get(n) for n in ("cu_seqlens_q", "cu_seqlens_k", "max_q_len")]
     padded = [args.get(n) for n in ("q_lens", "kv_lens")]
     largest = max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)), 0.0))
@@ -198,12 +242,12 @@ def attention_call(args: Mapping[str, Any], known: Known) -> dict[str, Any]:
         out, lse = _packed(q, k, v, scale, mask, score, sink, packed)
     else:
         _need(all(x is None for x in packed), "packed lengths of a batch")
-        q, k, v = (heads_first(x, layout) for x in (q, k, v))
+        (q, k, v), back = four((q, k, v), layout)
         if all(x is None for x in padded):
             out, lse = attention(q, k, v, scale, mask, score, sink)
         else:
             out, lse = _padded(q, k, v, scale, mask, score, sink, padded)
-        out = heads_first(out, layout)
+        out, lse = back(out), back(lse, True)
     return {"out": out, "lse": lse if lse_too else None, "dtype": dtypes.pop(), "largest": largest}
 
 

@@ -186,56 +186,42 @@ def _draw_sdpa(rng: Rng) -> Arguments:
 def _check_sdpa(args: Arguments, result: Any) -> str | None:
     if number(args["dropout_p"], "dropout_p") != 0:
         raise Meaningless("dropout")
-    causal, grouped = oracle.truth(args["is_causal"]), oracle.truth(args["enable_gqa"])
-    q, k, v = args["query"], args["key"], args["value"]
-    for name in ("query", "key", "value"):
-        oracle.floats16(args[name], name)
-    rank = q.ndim
-    if rank < 3:
-        raise Meaningless("too few dimensions")
-
-    def four(x: np.ndarray) -> np.ndarray:
-        if x.ndim == 3:
-            return x[None]
-        return x.reshape(-1, *x.shape[-3:])
-
-    if not k.ndim == v.ndim == rank:
-        raise Meaningless("ranks differ")
-    shape = (*q.shape[:-1], v.shape[-1])
-    if rank == 4 and not grouped and len({q.shape[1], k.shape[1], v.shape[1]} - {1}) > 1:
+    for name in ("is_causal", "enable_gqa"):
+        if not isinstance(args[name], bool | np.bool_):
+            raise Meaningless(f"{name} is neither")
+    names = ("query", "key", "value")
+    q, k, v = (args[name] for name in names)
+    floats, back = oracle.four([oracle.floats16(args[name], name) for name in names])
+    if len({x.dtype.newbyteorder("=") for x in (q, k, v)}) != 1:
+        raise Meaningless("dtypes differ")
+    if not args["enable_gqa"] and len({x.shape[1] for x in floats} - {1}) > 1:
         raise Meaningless("heads differ")
-    mask: Any = (lambda b, h, i, j: j <= i) if causal else None
-    score = None
-    bias = args["attn_mask"]
-    if bias is not None:
-        if not isinstance(bias, np.ndarray):
+    mask: Any = (lambda b, h, i, j: j <= i) if args["is_causal"] else lambda *_: np.True_
+    score = lambda s, *_: s  # noqa: E731
+    given = args["attn_mask"]
+    if given is not None:
+        if not isinstance(given, np.ndarray):
             raise Meaningless("attn_mask is no array")
+        lead = oracle.together("batches", *(x.shape[:-3] for x in (q, k, v)))
+        heads = max(x.shape[1] for x in floats)
         try:
-            np.broadcast_to(bias, (*shape[:-1], k.shape[-2]))
+            whole = np.broadcast_to(given, (*lead, heads, q.shape[-2], k.shape[-2]))
         except ValueError:
             raise Meaningless("attn_mask does not broadcast") from None
-        whole_bias = bias if bias.ndim <= 4 else bias.reshape(-1, *bias.shape[-3:])
-        if bias.dtype == bool:
-            mask = (lambda b, h, i, j: whole_bias & (j <= i)) if causal else lambda *_: whole_bias
-        elif bias.dtype.kind == "f" or bias.dtype == BF16:
-            score = lambda s, *_: s + whole_bias.astype(np.float64)  # noqa: E731
+        whole = whole.reshape(-1, *whole.shape[-3:])
+        if given.dtype == bool:
+            causal = mask
+            mask = lambda *at: whole & causal(*at)  # noqa: E731
+        elif given.dtype.kind == "f" or given.dtype == BF16:
+            score = lambda s, *_: s + whole.astype(np.float64)  # noqa: E731
         else:
-            raise Meaningless(f"attn_mask is of {bias.dtype}")
-    given = {"q": four(q), "k": four(k), "v": four(v), "scale": args["scale"]}
-    known = {1: mask, 2: score}
-    expected = oracle.attention_call(given, KNOWN) if bias is None and mask is None else None
-    if expected is None:
-        scale = args["scale"]
-        scale = 1 / math.sqrt(q.shape[-1]) if scale is None else number(scale, "scale")
-        floats = [np.asarray(given[name], np.float64) for name in "qkv"]
-        if len({x.dtype.newbyteorder("=") for x in (q, k, v)}) != 1:
-            raise Meaningless("dtypes differ")
-        out, _ = oracle.attention(
-            *floats, scale, known[1] or (lambda *_: np.True_), known[2] or (lambda s, *_: s)
-        )
-        largest = float(np.abs(floats[2]).max(initial=0.0))
-        expected = {"out": out, "lse": None, "dtype": q.dtype.newbyteorder("="), "largest": largest}
-    expected["out"] = expected["out"].reshape(shape)
+            raise Meaningless(f"attn_mask is of {given.dtype}")
+    scale = args["scale"]
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else number(scale, "scale")
+    out, _ = oracle.attention(*floats, scale, mask, score)
+    largest = float(np.abs(floats[2]).max(initial=0.0))
+    dtype = q.dtype.newbyteorder("=")
+    expected = {"out": back(out), "lse": None, "dtype": dtype, "largest": largest}
     return _check_result(expected, result, None, args)
 
 
@@ -286,6 +272,8 @@ def _check_kernel(args: Arguments, result: Any) -> str | None:
         given["layout"] = "thd"
     if args["_kind"] != "captured" and args["captured"]:
         raise Meaningless("captured arrays of a kernel that has none")
+    if args["_kind"] != "packed" and not all(np.ndim(args[name]) == 4 for name in "qkv"):
+        raise Meaningless("a kernel takes four dimensions")
     known = dict(KNOWN)
     if args["_kind"] == "captured":
         captured = args["captured"]
@@ -392,8 +380,8 @@ def _prefix(args: Arguments) -> Any:
 def _ids(args: Arguments) -> Any:
     # Of rows and of keys apart: 5 and 7 positions.
     ids, kv_ids = args["ids"], args["kv_ids"]
-    rows = _array_of(ids, ((Q,), (B, Q)), "iufb", "ids")
-    keys = _array_of(kv_ids, ((K,), (B, K)), "iufb", "kv_ids")
+    rows = _array_of(ids, ((Q,), (1, Q), (B, Q)), "iufb", "ids")
+    keys = _array_of(kv_ids, ((K,), (1, K), (B, K)), "iufb", "kv_ids")
     rows, keys = (np.broadcast_to(x, (B, x.shape[-1])) for x in (rows, keys))
     return lambda b, h, i, j: rows[b, i] == keys[b, j]
 
@@ -664,8 +652,7 @@ def _call_twice(**args: Any) -> Any:
 
 
 def _check_twice(args: Arguments, result: Any) -> str | None:
-    if args["stream"] is not None:
-        raise Meaningless("a stream of no GPU")
+    oracle.is_stream(args["stream"])
     x = args["x"]
     if not isinstance(x, np.ndarray) or x.dtype.newbyteorder("=") != np.float32:
         raise Meaningless("x is no array of f32")
@@ -675,7 +662,8 @@ def _check_twice(args: Arguments, result: Any) -> str | None:
         if result is not None:
             return "y was given, and something is returned"
         result = args["y"]
-    return oracle.close(result, 2 * x.astype(np.float64), np.dtype(np.float32), float(np.abs(2 * x).max(initial=0)))  # fmt: skip  # noqa: E501
+    exact = 2 * np.asarray(x, np.float64)
+    return oracle.close(result, exact, np.dtype(np.float32), float(np.abs(exact).max(initial=0)))
 
 
 def _draw_why_not(rng: Rng) -> Arguments:
