@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy
 
+from .arguments import refusal
 from .arrays import captured, is_array, is_torch_tensor, stored_dtype
 from .errors import SpecError
 from .expression import Mask, Score
@@ -63,7 +64,7 @@ def _score(cap: float, slopes: Any, sees_past_only: bool, batch: int, heads: int
 
 
 def _refuse(what: str, given: Any, fix: str) -> None:
-    raise SpecError(f"{what} = {given!r}", "FlashCore computes no such attention", fix)
+    raise refusal(what, given, "FlashCore computes no such attention", fix)
 
 
 def _attend(
@@ -158,7 +159,7 @@ def flash_attn_varlen_func(
     With `return_attn_probs` (out, lse [heads, total_q], None).
     """
     if block_table is not None:
-        _refuse("block_table", type(block_table).__name__, "k and v one sequence behind the other")
+        _refuse("block_table", block_table, "k and v one sequence behind the other")
     made = _attend(
         q, k, v, scale=softmax_scale, is_causal=causal, window=window_size, cap=softcap,
         slopes=alibi_slopes, dropout=dropout_p, returns_lse=return_attn_probs, layout="thd",
@@ -233,7 +234,7 @@ def flash_attn_with_kvcache(
         ("cache_batch_idx", cache_batch_idx, "k_cache[cache_batch_idx], v_cache[cache_batch_idx]"),
     ):
         if given is not None:
-            _refuse(name, type(given).__name__, fix)
+            _refuse(name, given, fix)
     if (k is None) != (v is None):
         raise SpecError("k and v", "one of them is None", "both, or none of them")
     ends = None

@@ -67,13 +67,15 @@ class NumpyArrays:
 
 
 class TorchArrays:
-    """The same on a device that torch knows."""
+    """The same on a device that torch knows; on its meta device, shapes alone."""
 
     def __init__(self, seed: int, device: str = "cpu"):
         import torch
 
         self.xp, self.device = torch, device
-        self._generator = torch.Generator(device).manual_seed(seed)
+        self._generator = None  # tensors of the meta device hold no numbers
+        if device != "meta":
+            self._generator = torch.Generator(device).manual_seed(seed)
 
     def dtype(self, name: str) -> Any:
         return getattr(self.xp, _NAMES[name])
@@ -116,7 +118,7 @@ class TorchArrays:
         return array.abs().max().item() if array.numel() else 0.0
 
     def synchronize(self) -> None:
-        if self.device != "cpu":
+        if self.device == "cuda":
             self.xp.cuda.synchronize()
 
 

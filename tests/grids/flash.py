@@ -1,4 +1,5 @@
-"""The parameters of FlashAttention's tests, as its users would write them for `fc.attention`.
+"""The parameters of FlashAttention's tests, as its users would write them for `fc.attention`, and
+at the functions of `flashcore.flash_attn`, which have the package's names.
 
 Layout [batch, length, heads, dim], causal aligned to the bottom right, windows with -1 for no end,
 slopes [heads] or [batch, heads]. Left out are gradients, dropout, rotary embeddings and pages.
@@ -14,6 +15,7 @@ from cases import Family, Sizes
 from judge import Problem
 
 import flashcore as fc
+from flashcore import flash_attn
 
 LOW = ["f16", "bf16"]
 DIMS = [32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 224, 256]
@@ -41,8 +43,8 @@ def _made(given: dict[str, Callable[[], Any]]) -> dict[str, Any]:
 def _how(
     arrays: Arrays, *, q_len: int, kv_len: int, causal: bool, window: tuple[int, int] | None,
     softcap: float, alibi: bool, heads: int, batch: int,
-) -> tuple[dict[str, Any], Any, Any]:  # fmt: skip
-    """What a call passes, and the mask and the score that it means."""
+) -> tuple[dict[str, Any], Any, Any, Any]:  # fmt: skip
+    """What a call passes, the mask and the score that it means, and the slopes."""
     given: dict[str, Callable[[], Any]] = {}
     mask = None
     if window is not None:
@@ -60,6 +62,7 @@ def _how(
             return seen & (j <= i + shift + right) if right >= 0 else seen
 
     scores: list[Callable[..., Any]] = []
+    slopes = None
     if softcap:
         scores.append(lambda s, *_: softcap * arrays.xp.tanh(s / softcap))
     if alibi:
@@ -84,7 +87,7 @@ def _how(
             s = one(s, *positions)
         return s
 
-    return given, mask, score if scores else None
+    return given, mask, score if scores else None, slopes
 
 
 def _window(local: bool, causal: bool, kv_len: int, ends: str) -> tuple[int, int] | None:
@@ -97,7 +100,7 @@ def _window(local: bool, causal: bool, kv_len: int, ends: str) -> tuple[int, int
 def _output(
     arrays: Arrays, sizes: Sizes, *, dtype: str, kind: str, alibi: bool, local: bool, causal: bool,
     d: int, lengths: tuple[int, int], softcap: float, packed: str = "none", swapped: bool = False,
-    batch: int = 4, ends: str = "both",
+    batch: int = 4, ends: str = "both", package: bool = False,
 ) -> Problem:  # fmt: skip
     n, m = (sizes.length(x) for x in (lengths[::-1] if swapped else lengths))
     b = sizes.batch(batch)
@@ -114,13 +117,29 @@ def _output(
             k, v = kv[:, :, 0], kv[:, :, 1]
         else:
             k, v = (arrays.normal((b, m, kv_heads, d), dtype) for _ in range(2))
-    given, mask, score = _how(
+    given, mask, score, slopes = _how(
         arrays, q_len=n, kv_len=m, causal=causal, window=_window(local, causal, m, ends),
         softcap=softcap, alibi=alibi, heads=heads, batch=b,
     )  # fmt: skip
     first = lambda x: arrays.permute(x, (0, 2, 1, 3))  # noqa: E731
+
+    def call() -> Any:
+        if not package:
+            return fc.attention(q, k, v, layout="bshd", return_lse=True, **_made(given))
+        options = {
+            "causal": causal, "softcap": softcap, "alibi_slopes": slopes, "return_attn_probs": True,
+            "window_size": _window(local, causal, m, ends) or (-1, -1),
+        }  # fmt: skip
+        if packed == "qkv":
+            made = flash_attn.flash_attn_qkvpacked_func(qkv, **options)
+        elif packed == "kv":
+            made = flash_attn.flash_attn_kvpacked_func(q, kv, **options)
+        else:
+            made = flash_attn.flash_attn_func(q, k, v, **options)
+        return made[:2]
+
     return Problem(
-        call=lambda: fc.attention(q, k, v, layout="bshd", return_lse=True, **_made(given)),
+        call=call,
         dtype=dtype, q=first(q), k=first(k), v=first(v), mask=mask, score=score,
         heads_first=first, with_lse=True, shape=(b, n, heads, d),
     )  # fmt: skip
@@ -129,7 +148,7 @@ def _output(
 def _varlen(
     arrays: Arrays, sizes: Sizes, *, dtype: str, kind: str, local: bool, causal: bool, d: int,
     lengths: tuple[int, int], alibi: bool = False, softcap: float = 0.0, says_longest: bool = True,
-    empty: bool = False,
+    empty: bool = False, package: bool = False,
 ) -> Problem:  # fmt: skip
     """Packed sequences whose lengths differ, some of them empty."""
     n, m = (sizes.length(x) for x in lengths)
@@ -152,8 +171,8 @@ def _varlen(
     if softcap:
         scores.append(lambda s, *_: softcap * arrays.xp.tanh(s / softcap))
         given["score"] = lambda: fc.softcap(softcap)
+    slopes = arrays.uniform((heads,), "f32") * 0.3 if alibi else None
     if alibi:
-        slopes = arrays.uniform((heads,), "f32") * 0.3
         given["score"] = lambda: fc.alibi(slopes)
     if says_longest:
         given["max_q_len"] = lambda: max(rows)
@@ -179,10 +198,18 @@ def _varlen(
         shift = j.shape[-1] - i.shape[-2]
         return s + slopes[h] * (j - i - shift) if alibi else s
 
+    def call() -> Any:
+        if not package:
+            return fc.attention(
+                q, k, v, layout="thd", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, **_made(given)
+            )
+        return flash_attn.flash_attn_varlen_func(
+            q, k, v, cu_q, cu_k, max(rows), max(keys), causal=causal, softcap=softcap,
+            window_size=(left, 0) if local else (-1, -1), alibi_slopes=slopes,
+        )  # fmt: skip
+
     return Problem(
-        call=lambda: fc.attention(
-            q, k, v, layout="thd", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, **_made(given)
-        ),
+        call=call,
         dtype=dtype, mask=mask if local or causal else None, score=score, parts=tuple(parts),
         shape=(sum(rows), heads, d),
     )  # fmt: skip
@@ -190,7 +217,7 @@ def _varlen(
 
 def _cache(
     arrays: Arrays, sizes: Sizes, *, dtype: str, kind: str, causal: bool, local: bool, d: int,
-    lengths: tuple[int, int],
+    lengths: tuple[int, int], package: bool = False,
 ) -> Problem:  # fmt: skip
     """A cache of keys that is not full: how full, a sequence each."""
     n, m = sizes.length(lengths[0]), max(sizes.length(lengths[1]), sizes.length(lengths[0]))
@@ -219,14 +246,74 @@ def _cache(
         return seen & (j >= i + shift - left) if local else seen
 
     lens = arrays.array(full, "i32")
+
+    def call() -> Any:
+        if not package:
+            return fc.attention(q, k, v, layout="bshd", kv_lens=lens, **_made(given))
+        return flash_attn.flash_attn_with_kvcache(
+            q, k, v, cache_seqlens=lens, causal=causal, window_size=(left, 0) if local else (-1, -1)
+        )
+
     return Problem(
-        call=lambda: fc.attention(q, k, v, layout="bshd", kv_lens=lens, **_made(given)),
+        call=call,
         dtype=dtype, mask=mask if local or causal else None, parts=tuple(parts),
         shape=(b, n, heads, d),
     )  # fmt: skip
 
 
+def _missing(arrays: Arrays, sizes: Sizes, *, what: str) -> Problem:
+    """What the package has, and FlashCore says that it has not."""
+    q, k, v = (arrays.normal((2, 16, 2, 32), "f16") for _ in range(3))
+    wave = arrays.uniform((16, 16), "f16")
+    table = arrays.array([[0], [1]], "i32")
+    starts = arrays.array([0, 16], "i32")
+    cache = flash_attn.flash_attn_with_kvcache
+    calls: dict[str, Callable[[], Any]] = {
+        "dropout": lambda: flash_attn.flash_attn_func(q, k, v, dropout_p=0.17),
+        "rotary": lambda: cache(q, k, v, rotary_cos=wave, rotary_sin=wave, cache_seqlens=16),
+        "pages": lambda: cache(q, k, v, block_table=table, cache_seqlens=16),
+        "pages_of_packed": lambda: flash_attn.flash_attn_varlen_func(
+            q[0], k, v, starts, starts, 16, 16, block_table=table
+        ),
+        "cache_batch_idx": lambda: cache(q, k, v, cache_batch_idx=starts, cache_seqlens=16),
+    }
+    return Problem(call=calls[what], dtype="f16", q=q, k=k, v=v)
+
+
 FAMILIES = [
+    Family(
+        "missing",
+        {"what": ["dropout", "rotary", "pages", "pages_of_packed", "cache_batch_idx"]},
+        _missing,
+    ),
+    Family(
+        "dense_of_the_package",
+        {
+            "dtype": LOW, "kind": ["mha", "gqa"], "alibi": [False, True], "local": [False, True],
+            "causal": [False, True], "d": [32, 59, 64, 128, 256], "lengths": PAIRS[:5],
+            "softcap": [0.0, 50.0], "packed": ["kv", "none", "qkv"], "package": [True],
+        },
+        _output,
+        takes=lambda kind, packed, **_: packed != "qkv" or kind == "mha",
+    ),
+    Family(
+        "varlen_of_the_package",
+        {
+            "dtype": LOW, "kind": ["mha", "gqa"], "alibi": [False, True], "local": [False, True],
+            "causal": [True], "d": [32, 59, 64, 128, 256], "lengths": [(1, 147), *PAIRS[:5]],
+            "package": [True],
+        },
+        _varlen,
+    ),
+    Family(
+        "cache_of_the_package",
+        {
+            "dtype": ["f16"], "kind": ["mha", "gqa"], "causal": [False, True],
+            "local": [False, True], "d": [59, 64, 128],
+            "lengths": [(1, 128), (1, 339), (3, 1024), (64, 800)], "package": [True],
+        },
+        _cache,
+    ),
     Family(
         "qkv_in_one",
         {

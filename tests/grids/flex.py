@@ -143,8 +143,7 @@ def _scores(a: Arrays, s: Shape, dtype: str) -> dict[str, Callable[[], Mod]]:
     def silu() -> Mod:
         if xp.__name__ == "torch":
             return mod(lambda score, b, h, m, n: xp.nn.functional.silu(score))
-        return mod(lambda score, b, h, m, n: fc.silu(score),
-                   lambda score, b, h, m, n: score / (1 + xp.exp(-score)))  # fmt: skip
+        return mod(lambda score, b, h, m, n: score / (1 + xp.exp(-score)))
 
     def padded() -> Mod:
         lengths = a.array([i + 1 for i in range(s.batch)], "i32")
@@ -333,9 +332,27 @@ def _laid_out(arrays: Arrays, shape: Any, kind: str, dtype: str) -> Any:
     return arrays.normal(shape, dtype)
 
 
+def _missing(arrays: Arrays, sizes: Sizes, *, what: str) -> Problem:
+    """What FlexAttention has, and FlashCore says that it has not."""
+    dtype = what if what in ("f32", "f64") else "f16"
+    width = 257 if what == "head_dim_257" else 16
+    q, k, v = (arrays.cast(arrays.normal((1, 2, 9, width), "f32"), dtype) for _ in range(3))
+
+    def call() -> Any:
+        if what != "max_scores":
+            return fc.attention(q, k, v)
+        from types import SimpleNamespace
+
+        request = SimpleNamespace(lse=False, max_scores=True)  # torch's AuxRequest
+        return fc.flex_attention(q, k, v, return_aux=request)
+
+    return Problem(call=call, dtype=dtype, q=q, k=k, v=v)
+
+
 FAMILIES = [
     Family("scores", {"dtype": LOW, "score": SCORES + OTHER_SCORES}, _flex),
     Family("zeros_of_head", {"dtype": ["f16"], "score": ["zeros_of_head"]}, _flex, torch=True),
+    Family("missing", {"what": ["f32", "f64", "head_dim_257", "max_scores"]}, _missing),
     Family("masks", {"dtype": LOW, "mask": MASKS}, _flex),
     Family("masks_and_scores", {"dtype": ["f16"], "mask": MASKS, "score": ["alibi", "silu", "bias_of_all"]}, _flex),  # noqa: E501
     Family("short", {"dtype": ["f16"], "score": SCORES, "q_len": [64], "kv_len": [64]}, _flex),

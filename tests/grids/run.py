@@ -3,9 +3,11 @@
     python tests/grids/run.py --suite sdpa --device cuda          # all of it
     python tests/grids/run.py --suite flex --cases 300 --seed 2   # a sample, small, in the emulator
     python tests/grids/run.py --suite flash --only 137            # one case again
+    python tests/grids/run.py --device meta                       # what is refused, of all of it
 
 Every case is right, refused in words, wrong, or crashed. In the emulator lengths, heads and batches
-are smaller than the peer's. Arrays are torch's on a GPU or with --arrays torch, else NumPy's.
+are smaller than the peer's; the meta device computes nothing. Arrays are torch's on a GPU or with
+--arrays torch, else NumPy's.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--suite", choices=[*SUITES, "all"], default="all")
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cpu")
+    parser.add_argument("--device", choices=["cuda", "cpu", "meta"], default="cpu")
     parser.add_argument("--arrays", choices=["numpy", "torch"])
     parser.add_argument("--cases", type=int, help="a sample of so many of each suite")
     parser.add_argument("--seed", type=int, default=1)
@@ -85,8 +87,8 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="the case of this number alone")
     parser.add_argument("--whole", action="store_true", help="the peer's own sizes, on a CPU too")
     options = parser.parse_args()
-    torch = options.device == "cuda" or options.arrays == "torch"
-    small = options.device == "cpu" and not options.whole
+    torch = options.device != "cpu" or options.arrays == "torch"
+    small = options.device != "cuda" and not options.whole
     failed = 0
     for name in SUITES if options.suite == "all" else (options.suite,):
         chosen = suite(name, torch)
