@@ -1,5 +1,6 @@
 #include "codegen/explain.h"
 
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,14 +21,16 @@ std::vector<OpId> loops_of(const Function& f) {
   return loops;
 }
 
-/// The parts of a condition that are joined by `and`.
-void split(const Function& f, ValueId condition, std::vector<ValueId>& parts) {
+/// The parts of a condition that are joined by `and`, each once.
+void split(const Function& f, ValueId condition, std::set<ValueId>& seen,
+           std::vector<ValueId>& parts) {
+  if (!seen.insert(condition).second) return;
   const Op* op = f.definition(condition);
   if (!op || op->code != OpCode::logical_and) {
     parts.push_back(condition);
     return;
   }
-  for (ValueId part : op->operands) split(f, part, parts);
+  for (ValueId part : op->operands) split(f, part, seen, parts);
 }
 
 class LoopExplanation {
@@ -67,8 +70,9 @@ class LoopExplanation {
 
  private:
   void parts(const LoopMask& mask) {
+    std::set<ValueId> seen;
     std::vector<ValueId> conditions;
-    split(f_, f_[mask.where].operands[0], conditions);
+    split(f_, f_[mask.where].operands[0], seen, conditions);
     for (ValueId condition : conditions) {
       const AffineCondition linear = affine_condition(f_, condition);
       bool bounds = linear.complete;

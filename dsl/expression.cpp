@@ -17,12 +17,12 @@ using Names = std::map<std::string, Tile, std::less<>>;
 
 // Every name an expression or the kernel around it may give a meaning to.
 constexpr std::array reserved{
-    "score", "b",     "h",     "q_idx", "kv_idx", "q_len",    "kv_len", "inf",   "true",
-    "false", "abs",   "min",   "max",   "where",  "exp",      "exp2",   "log",   "log2",
-    "sqrt",  "tanh",  "floor", "float", "int",    "q",        "k",      "v",     "o",
-    "sin",   "cos",   "tan",   "atan",  "erf",    "expm1",    "log1p",  "round", "lse",
-    "scale", "batch", "head",  "rows",  "cols",   "d",        "dv",     "B",     "H",
-    "Hk",    "Sq",    "Sk",    "Tq",    "Tk",     "max_q_len"};
+    "score", "b",     "h",     "q_idx", "kv_idx", "q_len",     "kv_len", "inf",   "true",
+    "false", "abs",   "min",   "max",   "where",  "exp",       "exp2",   "log",   "log2",
+    "sqrt",  "tanh",  "floor", "float", "int",    "q",         "k",      "v",     "o",
+    "sin",   "cos",   "tan",   "atan",  "erf",    "expm1",     "log1p",  "round", "lse",
+    "scale", "batch", "head",  "rows",  "cols",   "d",         "dv",     "B",     "H",
+    "Hk",    "Sq",    "Sk",    "Tq",    "Tk",     "max_q_len", "wrap"};
 
 /// A program that holds one expression over scalars: what lambdas are traced in and texts checked
 /// in.

@@ -13,7 +13,8 @@
 // abs, min, max, where, exp, exp2, log, log2, sqrt, tanh, sin, cos, tan, atan, erf, expm1, log1p,
 // floor, round, float and int. `/` is true
 // division; `//` and `%` round towards minus infinity. An integer that meets a float becomes one; a
-// condition in arithmetic is 0 or 1. `name = value;` names a part.
+// condition in arithmetic is 0 or 1. `name = value;` names a part. `table[wrap(i)]` counts from the
+// end where i is negative, once, as Python's indices do.
 #pragma once
 
 #include <functional>

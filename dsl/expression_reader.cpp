@@ -294,10 +294,18 @@ class Reader {
     if (found == tensors_.end())
       refuse(name.at, fmt::format("no captured tensor is named {}", shortened(name.text)));
     std::vector<ir::ValueId> indices;
+    std::uint8_t wraps = 0;
     expect("[");
     do {
       const std::size_t at = token_.at;
+      const bool wrap = token_.kind == Token::Kind::name && token_.text == "wrap";
+      if (wrap) {
+        next();
+        expect("(");
+        if (indices.size() < 8) wraps |= static_cast<std::uint8_t>(1U << indices.size());
+      }
       const Term index = disjunction();
+      if (wrap) expect(")");
       const ir::ValueId value = index.value ? as_number(index) : as_value(index);
       if (builder_.function()[value].type.dtype != DType::i32)
         refuse(at, "an index that is not an integer", "int(...)");
@@ -308,7 +316,7 @@ class Reader {
     if (indices.size() != rank)
       refuse(name.at, fmt::format("{} indices for {}, which has {} dimensions", indices.size(),
                                   name.text, rank));
-    return {builder_.ops().gather(found->second.id(), std::move(indices))};
+    return {builder_.ops().gather(found->second.id(), std::move(indices), wraps)};
   }
 
   Term call(const Token& name) {
@@ -350,6 +358,8 @@ class Reader {
       const auto [yes, no] = alike(arguments[1], arguments[2]);
       return {builder_.ops().elementwise(OpCode::where, {c, yes, no})};
     }
+    if (name.text == "wrap")
+      refuse(name.at, "wrap outside of an index", "table[wrap(...)]: it stands around a whole one");
     if (name.text == "abs") {
       takes(1);
       if (!arguments[0].value) return {{}, std::abs(arguments[0].number), arguments[0].whole};

@@ -104,7 +104,8 @@ class Writer {
       case OpCode::gather: {
         std::string text = f_[op->tensor].name;
         for (std::size_t i = 0; i < op->operands.size(); ++i)
-          text += (i ? ", " : "[") + operand(*op, i, loosest);
+          text += (i ? ", " : "[") + (op->wraps >> i & 1 ? "wrap(" + operand(*op, i, loosest) + ")"
+                                                         : operand(*op, i, loosest));
         return {text + "]"};
       }
       case OpCode::neg:

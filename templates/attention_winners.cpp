@@ -1,6 +1,7 @@
 #include "templates/attention_winners.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cctype>
 #include <cstdint>
@@ -16,7 +17,10 @@ namespace flashcore {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Winners = std::map<std::string, Schedule>;  // by key
+struct Winners {
+  std::map<std::string, Schedule> by_key;
+  std::vector<std::string> unusable;  ///< why an entry is left aside
+};
 
 constexpr bool keep_numbers = true;
 
@@ -124,14 +128,25 @@ Winners read_table(std::string_view text) {
   Winners winners;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const Json& entry = table[i];
-    for (const char* field : {"target", "head_dim", "schedule"})
-      if (!entry.is_object() || !entry.contains(field))
-        refuse(fmt::format("entry {} has no {}", i, field));
+    const auto missing = [&](const char* field) {
+      return !entry.is_object() || !entry.contains(field);
+    };
+    constexpr std::array needed{"target", "head_dim", "schedule"};
+    if (const auto lacks = std::find_if(needed.begin(), needed.end(), missing);
+        lacks != needed.end()) {
+      winners.unusable.push_back(fmt::format("entry {} has no {}", i, *lacks));
+      continue;
+    }
     Json key = plain_key();
     for (auto& [name, value] : key.items())
       if (entry.contains(name)) value = entry[name];
     if (key["head_dim_v"].is_null()) key["head_dim_v"] = key["head_dim"];
-    winners.insert_or_assign(key.dump(), schedule_from_json(entry["schedule"].dump()));
+    try {
+      winners.by_key.insert_or_assign(key.dump(), schedule_from_json(entry["schedule"].dump()));
+    } catch (const ScheduleError& error) {
+      const Complaint& c = error.complaint();
+      winners.unusable.push_back(fmt::format("entry {}: {}: {}", i, c.what, c.why));
+    }
   }
   return winners;
 }
@@ -139,9 +154,10 @@ Winners read_table(std::string_view text) {
 std::optional<Schedule> find(const Winners& winners, const AttentionSpec& spec,
                              const Target& target, const AttentionProblem& problem) {
   // A call that has to choose among kernels comes here: no keys where there is nothing to find.
-  if (winners.empty()) return std::nullopt;
+  if (winners.by_key.empty()) return std::nullopt;
   for (const std::string& key : winner_keys(spec, target, problem))
-    if (const auto found = winners.find(key); found != winners.end()) return found->second;
+    if (const auto found = winners.by_key.find(key); found != winners.by_key.end())
+      return found->second;
   return std::nullopt;
 }
 
@@ -171,6 +187,10 @@ std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target
                                          const AttentionProblem& problem) {
   static const Winners winners = read_table(shipped_winners().front().text);
   return find(winners, spec, target, problem);
+}
+
+std::vector<std::string> unusable_winners(std::string_view table) {
+  return read_table(table).unusable;
 }
 
 }  // namespace flashcore

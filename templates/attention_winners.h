@@ -33,13 +33,16 @@ std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& ta
                                      const AttentionProblem& problem = {});
 
 /// The schedule that the table holds for the spec and the problem, if there is one. A field of a
-/// key that an entry leaves out is that of plain full attention of any length. Throws ScheduleError
-/// for a table that cannot be read.
+/// key that an entry leaves out is that of plain full attention of any length. An entry that cannot
+/// be used is left aside. Throws ScheduleError for a table that cannot be read.
 std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
                                          const AttentionProblem& problem, std::string_view table);
 
 /// The same of the table that ships.
 std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
                                          const AttentionProblem& problem);
+
+/// Why entries of the table cannot be used, a sentence each. Throws ScheduleError likewise.
+std::vector<std::string> unusable_winners(std::string_view table);
 
 }  // namespace flashcore

@@ -100,7 +100,10 @@ ExpressionText::Written ExpressionText::write(ValueId value) {
   if (kind_of(op->code) != OpKind::elementwise) return {named(value), atom};
   if (op->code == OpCode::cast && is_half(f_[x[0]].type.dtype)) return write(x[0]);
   std::string list;
-  for (ValueId operand : x) list += (list.empty() ? "" : ", ") + at(operand, 0);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::string operand = at(x[i], 0);
+    list += (i ? ", " : "") + (op->wraps >> i & 1 ? "wrap(" + operand + ")" : operand);
+  }
   if (op->tensor) return {fmt::format("{}[{}]", f_[op->tensor].name, list), atom};
   const std::string name(op->code == OpCode::cast ? (integers ? "int" : "float")
                                                   : name_of(op->code));

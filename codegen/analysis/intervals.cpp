@@ -204,6 +204,7 @@ ValueId IntervalAnalysis::copy(ValueId value, Rows rows) {
               .where = op.where,
               .axis = op.axis,
               .tensor = op.tensor,
+              .wraps = op.wraps,
               .parameter = op.parameter};
     TileType type{f_[value].type.dtype, {}};
     for (ValueId operand : op.operands) copied.operands.push_back(copy(operand, rows));
@@ -389,6 +390,14 @@ Known IntervalAnalysis::invert(const Known& a) {
 }
 
 Truth IntervalAnalysis::condition(ValueId value) {
+  const auto found = conditions_.find(value);
+  if (found != conditions_.end()) return found->second;
+  const Truth result = derive_condition(value);
+  conditions_[value] = result;
+  return result;
+}
+
+Truth IntervalAnalysis::derive_condition(ValueId value) {
   const Truth unknown{Known::of(true), Known::of(false)};
   if (!is_pure(value)) return unknown;
   const Op* found = f_.definition(value);

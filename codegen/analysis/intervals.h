@@ -58,6 +58,7 @@ class IntervalAnalysis {
   /// What stands for the position of a row in a copy of an expression.
   enum class Rows { first, last, each };
 
+  Truth derive_condition(ir::ValueId value);
   Range range(ir::ValueId value);
   Range derive(ir::ValueId value);
   Range derive_mixed(const ir::Op& op);
@@ -99,6 +100,7 @@ class IntervalAnalysis {
   std::map<ir::ValueId, bool> pure_, may_be_nan_;
   std::map<ir::ValueId, std::optional<int>> slopes_;
   std::map<ir::ValueId, Range> ranges_;
+  std::map<ir::ValueId, Truth> conditions_;
   std::map<std::pair<ir::ValueId, Rows>, ir::ValueId> copies_;
   std::map<std::pair<double, DType>, ir::ValueId> numbers_;
   ir::ValueId first_row_, last_row_;

@@ -239,7 +239,7 @@ bool apply_rules(Function& f, BlockId block, std::span<const Rule> rules) {
 
 /// A number counts by its bits: NaN is equal to no number, and -0 is not 0.
 using Key = std::tuple<OpCode, std::vector<ValueId>, std::uint32_t, std::uint32_t, std::uint32_t,
-                       std::uint64_t, DType, std::vector<AxisId>>;
+                       std::uint64_t, std::uint8_t, DType, std::vector<AxisId>>;
 
 /// Equal pure ops of a block and the blocks around it are one. `known` is a copy, so that the
 /// regions of two loops share nothing with each other.
@@ -256,7 +256,8 @@ void merge_equal_ops(Function& f, BlockId block, std::map<Key, ValueId> known) {
     const Key key{op.code,         op.operands,
                   op.axis.index,   op.parameter.index,
                   op.tensor.index, std::bit_cast<std::uint64_t>(op.number),
-                  type.dtype,      type.axes};
+                  op.wraps,        type.dtype,
+                  type.axes};
     const auto [found, fresh] = known.try_emplace(key, op.results[0]);
     if (!fresh) replace_uses(f, op.results[0], found->second);
   }

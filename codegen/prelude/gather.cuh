@@ -10,6 +10,9 @@ FC_DEVICE bool within(int index, int length) {
   return static_cast<u32>(index) < static_cast<u32>(length);
 }
 
+// A negative index counts from the end, once.
+FC_DEVICE int wrapped(int index, int length) { return index < 0 ? index + length : index; }
+
 FC_DEVICE float to_value(f16 x) { return to_float(x); }
 FC_DEVICE float to_value(bf16 x) { return to_float(x); }
 FC_DEVICE float to_value(float x) { return x; }

@@ -144,8 +144,11 @@ std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitPositio
   const Tensor& tensor = f_[op.tensor];
   std::string offset, inside;
   for (std::size_t d = 0; d < indices.size(); ++d) {
-    const auto& [base, rest] = indices[d];
     const std::string length = extent_text(tensor.dims[d]), step = stride(op.tensor, d);
+    const std::string& rest = indices[d].rest;
+    const std::string base = op.wraps >> d & 1
+                                 ? fmt::format("fc::wrapped({}, {})", indices[d].base, length)
+                                 : indices[d].base;
     const std::string times = step == "1" ? "" : " * " + step;
     offset += (d ? " + " : "") + base + times;
     if (rest != "0") offset += " + " + rest + times;

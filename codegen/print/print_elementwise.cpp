@@ -287,7 +287,7 @@ std::string KernelPrinter::gathered_element(const Op& op, const std::vector<std:
   std::vector<SplitPosition> indices;
   for (std::size_t d = 0; d < operands.size(); ++d) {
     const Op* index = f_.definition(op.operands[d]);
-    const auto parts = index && index->code == OpCode::index
+    const auto parts = index && index->code == OpCode::index && !(op.wraps >> d & 1)
                            ? split_positions(op.operands[d], cursor)
                            : std::nullopt;
     indices.push_back(parts.value_or(SplitPosition{operands[d]}));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace flashcore {
@@ -90,14 +91,58 @@ class Forms {
   std::map<ValueId, std::optional<AffineForm>> known_;
 };
 
-/// a - b - slack >= 0
-std::optional<AffineForm> difference(const Function& f, ValueId a, ValueId b, std::int64_t slack) {
-  const auto left = affine_form(f, a), right = affine_form(f, b);
-  if (!left || !right) return std::nullopt;
-  AffineForm form = sum(*left, scaled(*right, -1));
-  form.constant -= slack;
-  return form;
-}
+/// The terms of a condition. A part of it that is shared counts once: saying it again adds nothing.
+class Terms {
+ public:
+  explicit Terms(const Function& f) : f_(f), forms_(f) {}
+
+  void add(ValueId condition) {
+    if (!seen_.insert(condition).second) return;
+    const Op* op = f_.definition(condition);
+    if (!op) {
+      result_.complete = false;
+      return;
+    }
+    switch (op->code) {
+      case OpCode::logical_and:
+        for (ValueId part : op->operands) add(part);
+        return;
+      case OpCode::lt:
+        return at_least(op->operands[1], op->operands[0], 1);
+      case OpCode::le:
+        return at_least(op->operands[1], op->operands[0], 0);
+      case OpCode::gt:
+        return at_least(op->operands[0], op->operands[1], 1);
+      case OpCode::ge:
+        return at_least(op->operands[0], op->operands[1], 0);
+      case OpCode::eq:
+        at_least(op->operands[0], op->operands[1], 0);
+        return at_least(op->operands[1], op->operands[0], 0);
+      default:
+        result_.complete = false;
+    }
+  }
+
+  AffineCondition take() { return std::move(result_); }
+
+ private:
+  /// a - b - slack >= 0
+  void at_least(ValueId a, ValueId b, std::int64_t slack) {
+    const auto left = forms_.of(a), right = forms_.of(b);
+    if (!left || !right) {
+      result_.complete = false;
+      return;
+    }
+    AffineForm form = sum(*left, scaled(*right, -1));
+    form.constant -= slack;
+    result_.terms.push_back(std::move(form));
+  }
+
+  const Function& f_;
+  Forms forms_;
+  std::set<ValueId> seen_;
+  AffineCondition result_;
+};
 
 }  // namespace
 
@@ -106,43 +151,9 @@ std::optional<AffineForm> affine_form(const Function& f, ValueId value) {
 }
 
 AffineCondition affine_condition(const Function& f, ValueId condition) {
-  const Op* op = f.definition(condition);
-  AffineCondition result;
-  if (!op) return {{}, false};
-  const auto compare = [&](std::size_t greater, std::size_t smaller, std::int64_t slack) {
-    const auto form = difference(f, op->operands[greater], op->operands[smaller], slack);
-    if (form)
-      result.terms.push_back(*form);
-    else
-      result.complete = false;
-  };
-  switch (op->code) {
-    case OpCode::logical_and:
-      for (ValueId part : op->operands) {
-        const AffineCondition terms = affine_condition(f, part);
-        result.terms.insert(result.terms.end(), terms.terms.begin(), terms.terms.end());
-        result.complete = result.complete && terms.complete;
-      }
-      return result;
-    case OpCode::lt:
-      compare(1, 0, 1);
-      return result;
-    case OpCode::le:
-      compare(1, 0, 0);
-      return result;
-    case OpCode::gt:
-      compare(0, 1, 1);
-      return result;
-    case OpCode::ge:
-      compare(0, 1, 0);
-      return result;
-    case OpCode::eq:
-      compare(0, 1, 0);
-      compare(1, 0, 0);
-      return result;
-    default:
-      return {{}, false};
-  }
+  Terms terms(f);
+  terms.add(condition);
+  return terms.take();
 }
 
 }  // namespace flashcore

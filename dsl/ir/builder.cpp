@@ -54,9 +54,9 @@ ValueId Builder::cast(ValueId value, DType dtype) {
   return append_one(std::move(op), std::move(type));
 }
 
-ValueId Builder::gather(TensorId tensor, std::vector<ValueId> indices) {
+ValueId Builder::gather(TensorId tensor, std::vector<ValueId> indices, std::uint8_t wraps) {
   return append_inferred(
-      {.code = OpCode::gather, .operands = std::move(indices), .tensor = tensor});
+      {.code = OpCode::gather, .operands = std::move(indices), .tensor = tensor, .wraps = wraps});
 }
 
 ValueId Builder::reduce(OpCode code, ValueId value, AxisId axis) {

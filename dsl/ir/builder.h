@@ -35,7 +35,7 @@ class Builder {
   ValueId elementwise(OpCode code, std::vector<ValueId> operands);
   ValueId cast(ValueId value, DType dtype);
   /// One i32 index a dimension.
-  ValueId gather(TensorId tensor, std::vector<ValueId> indices);
+  ValueId gather(TensorId tensor, std::vector<ValueId> indices, std::uint8_t wraps = 0);
   ValueId reduce(OpCode code, ValueId value, AxisId axis);
   ValueId combine_shares(ValueId value, AxisId axis, OpCode reduction);
   ValueId transpose(ValueId value);

@@ -45,6 +45,8 @@ struct Op {
 
   AxisId axis;      ///< loop, survey, reductions, index, extent, tile_begin, tile_count, place
   TensorId tensor;  ///< load, store, copies, gather
+  std::uint8_t wraps =
+      0;                  ///< gather: a bit a dimension, where a negative index counts from the end
   ParameterId parameter;  ///< parameter
   BufferId buffer;        ///< copies, slots, convert to shared memory; survey and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension

@@ -152,6 +152,8 @@ class Parser {
     while (!in_.take("]")) {
       if (!op.coordinates.empty()) in_.expect(",");
       Coordinate c;
+      if (op.code == OpCode::gather && in_.take("wrap"))
+        op.wraps |= static_cast<std::uint8_t>(1U << op.coordinates.size());
       if (in_.at(Token::Kind::value))
         c.value = use();
       else if (op.code == OpCode::gather)

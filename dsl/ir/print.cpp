@@ -134,8 +134,13 @@ class Printer {
     if (op.code == OpCode::constant) item(number_text(op.number));
     if (op.parameter) item(f_[op.parameter].name);
     if (op.axis && op.operands.empty() && op.code != OpCode::release_slot) item(f_[op.axis].name);
-    if (op.code == OpCode::gather && op.tensor)
-      return fmt::format(" {}[{}]", f_[op.tensor].name, list(op.operands, 0, op.operands.size()));
+    if (op.code == OpCode::gather && op.tensor) {
+      std::string indices;
+      for (std::size_t d = 0; d < op.operands.size(); ++d)
+        indices += fmt::format("{}{}{}", d ? ", " : "", op.wraps >> d & 1 ? "wrap " : "",
+                               name(op.operands[d]));
+      return fmt::format(" {}[{}]", f_[op.tensor].name, indices);
+    }
     if (op.tensor) {
       std::string coordinates;
       for (const Coordinate& c : op.coordinates) {

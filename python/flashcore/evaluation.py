@@ -9,13 +9,14 @@ import ast
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Values = Mapping[str, Any]
-Element = Callable[[str, Sequence[Any]], Any]
-"""What an array of that name holds at these indices."""
+Element = Callable[[str, Sequence[Any], Sequence[bool]], Any]
+"""What an array of that name holds at these indices, of which some count from the end where they
+are negative."""
 
 _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.true_divide,
@@ -39,11 +40,13 @@ def _number(x: Any) -> Any:
     return np.asarray(x, np.int64) if np.asarray(x).dtype == bool else x
 
 
-def element(array: Any, indices: Sequence[Any]) -> Any:
+def element(array: Any, indices: Sequence[Any], wraps: Sequence[bool]) -> Any:
     """Zero outside the array, as kernels read."""
     inside = np.True_
     clipped = []
-    for index, size in zip(indices, array.shape, strict=True):
+    for index, wrap, size in zip(indices, wraps, array.shape, strict=True):
+        if wrap:
+            index = np.where(index < 0, index + size, index)
         inside = inside & (index >= 0) & (index < size)
         clipped.append(np.clip(index, 0, max(size - 1, 0)))
     if array.size == 0:
@@ -84,7 +87,8 @@ class Formula:
         if isinstance(node, ast.BoolOp):
             return functools.reduce(_BINARY[type(node.op)], operands)
         if isinstance(node, ast.Subscript):
-            return element(name_of(node.value), operands)
+            wraps = [index.wraps for index in indices_of(node)]
+            return element(name_of(node.value), operands, wraps)
         if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.USub):
             return np.logical_not(operands[0])
         if isinstance(node, ast.Call):
@@ -106,7 +110,7 @@ def evaluate(text: str, values: Values) -> Any:
     formula, known = Formula(text), dict(values)
 
     def of(node: ast.expr) -> Any:
-        return formula.value(node, known, lambda name, indices: element(values[name], indices))
+        return formula.value(node, known, lambda name, *at: element(values[name], *at))
 
     for name, part in formula.parts.items():
         known[name] = of(part)
@@ -118,17 +122,30 @@ def name_of(node: ast.expr) -> str:
     return node.id
 
 
-def indices_of(node: ast.Subscript) -> list[ast.expr]:
-    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+class Index(NamedTuple):
+    """One index of an array; one that wraps counts from the end where it is negative."""
+
+    value: ast.expr
+    wraps: bool
+
+
+def indices_of(node: ast.Subscript) -> list[Index]:
+    given = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return [
+        Index(index.args[0], True)
+        if isinstance(index, ast.Call) and name_of(index.func) == "wrap"
+        else Index(index, False)
+        for index in given
+    ]
 
 
 def _operands(node: ast.expr) -> Iterator[ast.expr]:
     if isinstance(node, ast.Subscript):
-        yield from indices_of(node)
+        yield from (index.value for index in indices_of(node))
     elif isinstance(node, ast.Call):
         yield from node.args
     else:
         yield from (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
 
 
-__all__ = ["Formula", "Values", "element", "evaluate", "indices_of", "name_of"]
+__all__ = ["Formula", "Index", "Values", "element", "evaluate", "indices_of", "name_of"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from . import _core
+from . import _core, signs
 from .arrays import Captured, captured, memory_of, stored_dtype
 from .refusal import refusal
 
@@ -29,12 +29,17 @@ _ATOM = 8
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """`op` is an operator, "neg", "not", "name", "number", "index", or the name of a function."""
+    """`op` is an operator, "neg", "not", "name", "number", "index", or the name of a function.
+
+    The arguments of an index are the array's name, which of its indices may be negative and then
+    count from the end, and the indices.
+    """
 
     op: str
     args: tuple[Any, ...]
     kind: Kind
     depth: int = 0
+    never_negative: bool = False
 
 
 class Graph:
@@ -57,7 +62,8 @@ class Graph:
         if known is None:
             inner = max((a.depth for a in args if isinstance(a, Node)), default=0)
             depth = 0 if inner >= _DEEPEST else inner + 1
-            known = self._nodes[key] = Node(op, args, kind, depth)
+            known = Node(op, args, kind, depth, kind == "bool" or _never_negative(op, args))
+            self._nodes[key] = known
         return known
 
     def number(self, value: bool | int | float) -> Node:
@@ -113,6 +119,14 @@ class Graph:
 
     def text(self, root: Node) -> str:
         return _Printer(self, root).text()
+
+
+def _never_negative(op: str, args: tuple[Any, ...]) -> bool:
+    if op == "number":
+        return bool(args[0] >= 0)
+    if op == "name":
+        return signs.of_name(args[0])
+    return signs.of_operation(op, [arg.never_negative for arg in args if isinstance(arg, Node)])
 
 
 def free_name(wish: str, taken: Collection[str]) -> str:
@@ -177,7 +191,10 @@ class _Printer:
             text = str(args[0]).lower() if isinstance(args[0], bool) else repr(args[0])
             return text, _UNARY if text.startswith("-") else _ATOM
         if op == "index":
-            return f"{args[0]}[{', '.join(map(self._inline, args[1:]))}]", _ATOM
+            name, wraps, *indices = args
+            texts = map(self._inline, indices)
+            shown = (f"wrap({t})" if w else t for t, w in zip(texts, wraps, strict=True))
+            return f"{name}[{', '.join(shown)}]", _ATOM
         if op in ("neg", "not"):
             return f"{'-' if op == 'neg' else '~'}{self._within(args[0], _ATOM)}", _UNARY
         if op not in _BINDING:

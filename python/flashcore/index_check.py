@@ -2,8 +2,9 @@
 
 A kernel reads 0 outside an array. To find out where that happens, the indices in the text are
 computed with NumPy over the call's positions, a bounded number of scores at a time; arrays whose
-elements are indices themselves are copied to the host. Nothing is short-circuited: an index counts
-where a condition beside it hides the score, too.
+elements are indices themselves are copied to the host. A negative index is inside where it counts
+from the end. Nothing is short-circuited: an index counts where a condition beside it hides the
+score, too.
 """
 
 from __future__ import annotations
@@ -83,9 +84,9 @@ class _Text:
         for at, (index, length) in enumerate(
             zip(indices_of(node), self._arrays[name].shape, strict=True)
         ):
-            self._refuse_the_score(index)
-            value = numpy.asarray(self._formula.value(index, known, self._element))
-            outside = (value < 0) | (value >= length)
+            self._refuse_the_score(index.value)
+            value = numpy.asarray(self._formula.value(index.value, known, self._element))
+            outside = (value < (-length if index.wraps else 0)) | (value >= length)
             if outside.any():
                 place = numpy.argwhere(outside)[0]
                 self._refuse(node, at, int(value[tuple(place)]), length, known, place)
@@ -100,7 +101,8 @@ class _Text:
         place: Any,
     ) -> None:
         name = name_of(node.value)
-        index = ast.unparse(indices_of(node)[at]).replace(" and ", " & ").replace(" or ", " | ")
+        index, wraps = indices_of(node)[at]
+        written = ast.unparse(index).replace(" and ", " & ").replace(" or ", " | ")
         full = (0,) * (3 - len(place)) + tuple(map(int, place))
         shown = {"b": known["b"], "h": full[0], "q_idx": int(known["q_idx"][full[1], 0])}
         if self._role != "sink":
@@ -108,11 +110,11 @@ class _Text:
         text = self._text if len(self._text) <= 80 else f"{self._text[:77]}..."
         raise SpecError(
             f"the {self._role} {text}",
-            f"index {at} of {name}, {index}, is {value} at "
+            f"index {at} of {name}, {written}, is {value} at "
             f"{', '.join(f'{word} = {n}' for word, n in shown.items())}, and the length of {name} "
             f"there is {length}",
-            f"an index from 0 to {length - 1}: flashcore.minimum and maximum keep it there; a "
-            "condition beside it does not",
+            f"an index from {-length if wraps else 0} to {length - 1}: flashcore.minimum and "
+            "maximum keep it there; a condition beside it does not",
         )
 
     def _refuse_the_score(self, index: ast.expr) -> None:
@@ -126,10 +128,10 @@ class _Text:
         for name in names & self._formula.parts.keys():
             self._refuse_the_score(self._formula.parts[name])
 
-    def _element(self, name: str, indices: Sequence[Any]) -> Any:
+    def _element(self, name: str, indices: Sequence[Any], wraps: Sequence[bool]) -> Any:
         if name not in self._on_host:
             self._on_host[name] = _on_host(self._arrays[name])
-        return element(self._on_host[name], indices)
+        return element(self._on_host[name], indices, wraps)
 
 
 def _on_host(array: Any) -> Any:

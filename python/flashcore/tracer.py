@@ -266,7 +266,8 @@ def _fill(graph: Graph, name: str, array: Any, indices: list[Node | None], key: 
     tensor = graph.capture(name, array)
     kind: Kind = "int" if tensor.dtype[0] in "iu" else "float"
     kind = "bool" if tensor.dtype == "i1" else kind
-    return Traced(graph, graph.node("index", tensor.name, *indices, kind=kind))
+    wraps = tuple(given is not None and not given.never_negative for given in indices)
+    return Traced(graph, graph.node("index", tensor.name, wraps, *indices, kind=kind))
 
 
 def _position(graph: Graph, name: str, length: int, at: int, item: Any) -> Node:
@@ -286,7 +287,6 @@ def _position(graph: Graph, name: str, length: int, at: int, item: Any) -> Node:
                 f"index {at} of {name} is {position}, and its length there is {length}",
                 f"an index from {-length} to {length - 1}",
             )
-        return graph.number(position % length)
     return node
 
 

@@ -78,8 +78,8 @@ class TuningLog:
         for row in text.splitlines():
             try:
                 line = json.loads(row)
-            except ValueError:
-                continue  # cut off when a search was killed
+            except (ValueError, RecursionError):
+                continue  # cut off when a search was killed, or written by something else
             if isinstance(line, dict):
                 lines.append(line)
         return lines

@@ -61,7 +61,8 @@ def winner_for(
     """What the user's file, or the one at `path`, holds for the spec.
 
     A file that was named and cannot be used is a CacheError. The usual one is left aside then, with
-    a warning: kernels have to come about without it.
+    a warning: kernels have to come about without it. So is an entry that cannot be used, with a
+    line in the log.
     """
     file = user_file() if path is None else Path(path)
     if file is None:
@@ -94,6 +95,7 @@ def _text(file: Path) -> str | None:
     known = _read.get(str(file))
     if known is None or known[0] != stamp:
         known = _read[str(file)] = stamp, file.read_text()
+        _core.log_unusable_winners(known[1], str(file))
     return known[1]
 
 
@@ -122,10 +124,11 @@ def write(
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _alone(file):
-            entries = [entry for entry in _entries(file) if _key(entry) not in new]
+            there, others = _entries(file)
+            entries = [entry for entry in there if _key(entry) not in new]
             entries += [key | {"schedule": fields, "measured": dict(measured)} for key in new]
             entries.sort(key=lambda entry: json.dumps([entry[name] for name in _FIELDS]))
-            text = json.dumps(entries, indent=2) + "\n"
+            text = json.dumps([*entries, *others], indent=2) + "\n"
             handle, aside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
             with os.fdopen(handle, "w") as out:
                 out.write(text)
@@ -143,16 +146,21 @@ def _key(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: full[name] for name in _FIELDS}
 
 
-def _entries(file: Path) -> list[dict[str, Any]]:
+def _entries(file: Path) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Those of a table, and what stands among them and is none."""
     if not file.exists():
-        return []
+        return [], []
     try:
-        entries = json.loads(file.read_text())
-        if isinstance(entries, list):
-            return [_key(entry) | entry for entry in entries]
+        there = json.loads(file.read_text())
+        if isinstance(there, list):
+            whole = [e for e in there if isinstance(e, dict) and {"target", "head_dim"} <= e.keys()]
+            others = [entry for entry in there if entry not in whole]
+            return [_key(entry) | entry for entry in whole], others
         why = "it is not a JSON array"
-    except (ValueError, TypeError, KeyError) as error:
-        why = f"{type(error).__name__}: {error}"
+    except RecursionError:
+        why = "its brackets nest too deep to be read"
+    except ValueError as error:
+        why = f"it is no JSON: {error}"
     raise CacheError(
         f"cannot add to the schedules of {file}", why, "remove it, or write= another file"
     )

@@ -5,6 +5,7 @@
 #include "dsl/error.h"
 #include "dsl/json.h"
 #include "python/src/module.h"
+#include "runtime/log.h"
 #include "templates/attention.h"
 #include "templates/attention_winners.h"
 
@@ -91,6 +92,10 @@ void bind_specs(py::module_& m) {
       },
       py::arg("spec"), py::arg("target"), py::arg("table").none(true) = py::none(),
       py::arg("batch") = 0, py::arg("heads") = 0, py::arg("q_len") = 0, py::arg("kv_len") = 0);
+  m.def("log_unusable_winners", [](const std::string& table, const std::string& file) {
+    for (const std::string& why : unusable_winners(table))
+      log_message(LogLevel::warn, "left aside among the schedules of {}: {}", file, why);
+  });
   m.def("target_facts", [](const std::string& name) {
     const Target& target = find_target(name);
     py::dict facts;

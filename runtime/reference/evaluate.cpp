@@ -309,7 +309,8 @@ class Evaluation {
     for (const ValueId v : op.operands) operands.push_back({&values_[v.index], &type(v)});
     TileValue value = of_type(type(op.results[0]));
     if (op.code == OpCode::gather) {
-      gather(arrays_[op.tensor], operands, type(op.results[0]), options_.precision, value);
+      gather(arrays_[op.tensor], operands, op.wraps, type(op.results[0]), options_.precision,
+             value);
       return value;
     }
     // Between the full bounds of a loop nobody looks at the condition, so that wrong bounds show.

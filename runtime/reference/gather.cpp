@@ -7,14 +7,15 @@
 
 namespace flashcore {
 
-void gather(const TensorView& tensor, std::span<const TypedTile> indices, const ir::TileType& type,
-            Precision precision, TileValue& result) {
+void gather(const TensorView& tensor, std::span<const TypedTile> indices, std::uint8_t wraps,
+            const ir::TileType& type, Precision precision, TileValue& result) {
   std::vector<Walk> walks;
   for (const TypedTile& index : indices) walks.emplace_back(index, type);
   const auto element = [&](std::int64_t i, std::int64_t j) -> double {
     std::int64_t offset = 0;
     for (std::size_t d = 0; d < walks.size(); ++d) {
-      const auto at = static_cast<std::int64_t>(walks[d].at(i, j));
+      auto at = static_cast<std::int64_t>(walks[d].at(i, j));
+      if (at < 0 && wraps >> d & 1) at += tensor.shape[d];
       if (at < 0 || at >= tensor.shape[d]) return 0;
       offset += at * tensor.strides[d];
     }

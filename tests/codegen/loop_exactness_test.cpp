@@ -250,6 +250,30 @@ TEST(DocumentMasks, OutsideATableNumbersAreZero) {
   check(same_document(of_rows, of_cols), true, 70, 100, 50, 50, {of_rows, of_cols});
 }
 
+TEST(DocumentMasks, CountFromTheEndWhereTheyWrap) {
+  std::mt19937 random(11);
+  // The number at an index less than zero, by rows and by columns.
+  const auto before = [](const Tensor& table, const Tile& index) {
+    ProgramBuilder* owner = index.owner();
+    return Tile(owner, owner->ops().gather(table.id(), {(index - 30).id()}, /*wraps=*/1));
+  };
+  const auto at = [](const std::vector<std::int32_t>& table, int index) {
+    const int length = static_cast<int>(table.size());
+    if (index < 0) index += length;
+    return index >= 0 && index < length ? table[static_cast<std::size_t>(index)] : 0;
+  };
+  for (const int length : {10, 33, 75, 130}) {
+    const std::vector<std::int32_t> ids = documents_of(random, length, 20);
+    const Condition same{"the same document, 30 before",
+                         [=](const Positions& p) {
+                           return before(p.tables[0], p.row) == before(p.tables[1], p.col);
+                         },
+                         [=](const Site& s) { return at(ids, s.row - 30) == at(ids, s.col - 30); }};
+    check(same, true, length, length, 50, 50, {ids, ids});
+    check(same & causal, true, length, length, 50, 50, {ids, ids});
+  }
+}
+
 // ---- what chance writes
 
 class Chance {

@@ -66,6 +66,17 @@ TEST(Expression, ReadsCapturedTensors) {
             "(doc[b, q_idx] == doc[b, kv_idx]) & seen[kv_idx // 2]");
 }
 
+TEST(Expression, WrapStandsAroundAnIndex) {
+  const Captured doc{"doc", DType::i64, 2};
+  const std::string text = "doc[b, wrap(q_idx - 3)] == doc[wrap(doc[b, kv_idx]), wrap(-1)]";
+  EXPECT_EQ(mask_text(text, {doc}), text);
+  EXPECT_EQ(captured_name("wrap"), "wrap_");
+  for (const char* wrong : {"wrap(q_idx) < 3", "doc[b, wrap(q_idx) + 1] < 3", "doc[b, wrap] < 3",
+                            "doc[b, wrap(q_idx, 3)] < 3", "doc[b, wrap(q_idx] < 3"})
+    EXPECT_FALSE(check(Mask(wrong, {doc})).empty()) << wrong;
+  EXPECT_THAT(check(Mask("wrap(q_idx) < 3")), ElementsAre(HasSubstr("wrap outside of an index")));
+}
+
 TEST(Expression, TracesFunctions) {
   const Captured bias{"bias", DType::bf16, 2, /*unit_stride=*/true};
   const Score traced([&](const Tile& score, const ScoreSite& s) {
@@ -198,7 +209,7 @@ TEST(Expression, TextIsBoundedInDepthAndSize) {
   EXPECT_THAT(check(Mask(nested(100))), IsEmpty());
   for (const std::string& deep :
        {nested(100000), repeated("~", 100000) + "(q_idx < 3)", repeated("-", 100000) + "q_idx < 3",
-        repeated("min(1, ", 100000), repeated("ids[", 100000)}) {
+        repeated("min(1, ", 100000), repeated("ids[", 100000), repeated("ids[wrap(", 100000)}) {
     const std::vector<std::string> reasons = check(Mask(deep, {{"ids", DType::i32, 1}}));
     ASSERT_EQ(reasons.size(), 1U);
     EXPECT_THAT(reasons[0], HasSubstr("nested more than 200 deep"));

@@ -208,8 +208,8 @@ class TestCaptures:
                 return self.score(s, b, h, q, k)
 
         bias, tensor = Bias(), ("table", "u8", 2)
-        self.check(bias.score, "score + table[h, q_idx - kv_idx]", tensor)
-        self.check(bias, "score + table[h, q_idx - kv_idx]", tensor)
+        self.check(bias.score, "score + table[h, wrap(q_idx - kv_idx)]", tensor)
+        self.check(bias, "score + table[h, wrap(q_idx - kv_idx)]", tensor)
 
         def given(table, s, b, h, q, k):
             return s + table[h][q]
@@ -221,7 +221,7 @@ class TestCaptures:
         t = np.zeros((2, 3, 4))
         one = ("t", "f64", 3)
         self.check(lambda s, b, h, q, k: t[b][h][q], "t[b, h, q_idx]", one)
-        self.check(lambda s, b, h, q, k: t[b, -1, q + k], "t[b, 2, q_idx + kv_idx]", one)
+        self.check(lambda s, b, h, q, k: t[b, -1, q + k], "t[b, wrap(-1), q_idx + kv_idx]", one)
         self.check(lambda s, b, h, q, k: t[..., q][b, h], "t[b, h, q_idx]", one)
         self.check(lambda s, b, h, q, k: t[:, h][b, q], "t[b, h, q_idx]", one)
         self.check(lambda s, b, h, q, k: t[1][h, q], "t[h, q_idx]", ("t", "f64", 2))
@@ -247,7 +247,7 @@ class TestCaptures:
         page = np.zeros(9, np.int32)
         doc = np.zeros((2, 9), np.int16)
         found = as_mask(lambda b, h, q, k: doc[b, page[q]] == doc[b, page[k]])
-        assert found.text == "doc[b, page[q_idx]] == doc[b, page[kv_idx]]"
+        assert found.text == ("doc[b, wrap(page[q_idx])] == doc[b, wrap(page[kv_idx])]")
 
     def test_frameworks_that_speak_dlpack(self):
         class Array(fake_framework.Dlpack):
@@ -361,7 +361,7 @@ class TestTorch:
         found = as_score(score)
         assert found.text == (
             "where(doc[b, q_idx] == doc[b, kv_idx], "
-            "score + slopes[h] * bias[h, q_idx - kv_idx], score)"
+            "score + slopes[h] * bias[h, wrap(q_idx - kv_idx)], score)"
         )
         assert [(t.name, t.dtype, t.rank) for t in found.tensors] == [
             ("doc", "i64", 2), ("slopes", "f32", 1), ("bias", "bf16", 2)
@@ -382,7 +382,7 @@ class TestTorch:
             def forward(self, s, b, h, q, k):
                 return s + self.table[h, q - k]
 
-        assert score_text(Bias()) == "score + table[h, q_idx - kv_idx]"
+        assert score_text(Bias()) == "score + table[h, wrap(q_idx - kv_idx)]"
 
     def test_combinations_of_flex_attention(self, torch):
         flex = pytest.importorskip("torch.nn.attention.flex_attention")

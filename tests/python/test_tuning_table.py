@@ -155,10 +155,7 @@ def test_no_table(monkeypatch):
     assert tuned.written_to is None
 
 
-UNKNOWN_FIELD = '[{"target": "sm_80", "head_dim": 64, "schedule": {"stage": 1}}]'
-
-
-@pytest.mark.parametrize("text", ["{", "{}", '[{"head_dim": 3}]', UNKNOWN_FIELD])
+@pytest.mark.parametrize("text", ["{", "{}", "[" * 100000, "[" * 100 + "]" * 100])
 def test_a_table_that_cannot_be_read(text, tmp_path, monkeypatch):
     spec = fc.AttentionSpec(head_dim=64)
     named = tuning_table.user_file()
@@ -175,6 +172,38 @@ def test_a_table_that_cannot_be_read(text, tmp_path, monkeypatch):
         assert tuning_table.winner_for(spec, "sm_80") is None
 
 
+UNUSABLE = [
+    {"head_dim": 3},
+    {"target": "sm_80", "head_dim": 64, "schedule": {"stage": 1}},
+    {"target": "sm_80", "head_dim": 64, "schedule": {"stages": 2**40}},
+    {"target": "sm_80", "head_dim": 64, "schedule": "fast"},
+    7,
+    None,
+]
+
+
+def test_entries_that_cannot_be_used_are_left_aside():
+    spec, named = fc.AttentionSpec(head_dim=64), tuning_table.user_file()
+    write(named, spec, "sm_80")
+    whole = json.loads(named.read_text())
+    named.write_text(json.dumps([*UNUSABLE[:3], *whole, *UNUSABLE[3:]]))
+    lines = []
+    fc.set_log_hook(lambda level, text: lines.append((level, text)))
+    try:
+        for _ in range(2):
+            assert tuning_table.winner_for(spec, "sm_80") == WINNER
+    finally:
+        fc.set_log_hook(None)
+    told = [text for level, text in lines if level == "warn" and str(named) in text]
+    assert [text.partition("entry ")[2][:1] for text in told] == list("012456")
+    assert "stage" in told[1]
+    # What somebody wrote there stays when another search ends.
+    write(named, spec, "sm_86")
+    assert tuning_table.winner_for(spec, "sm_86") == WINNER
+    rest = [entry for entry in json.loads(named.read_text()) if entry in UNUSABLE]
+    assert rest == [{"head_dim": 3}, 7, None]
+
+
 def test_shapes_that_are_alike_make_one_entry(tmp_path):
     path, spec = tmp_path / "table.json", fc.AttentionSpec(head_dim=64)
     problems = [(8, 16, 2048, 2048), (6, 16, 2000, 2000), (1, 16, 2048, 2048)]
@@ -185,10 +214,11 @@ def test_shapes_that_are_alike_make_one_entry(tmp_path):
 
 def test_a_broken_table_is_not_written_over(tmp_path):
     path = tmp_path / "table.json"
-    path.write_text("{")
-    with pytest.raises(fc.CacheError, match="cannot add to the schedules"):
-        write(path, SPEC)
-    assert path.read_text() == "{"
+    for broken in ("{", "{}", "[" * 100000):
+        path.write_text(broken)
+        with pytest.raises(fc.CacheError, match="cannot add to the schedules"):
+            write(path, SPEC)
+        assert path.read_text() == broken
 
 
 def test_the_table_that_ships():

@@ -97,17 +97,17 @@ attention_forward(const __grid_constant__ Parameters p) {
         const bool t10 = t9 <= t5;
         const bool t11 = t4 <= t9;
         const bool t12 = t11 && t10;
-        const int t13 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
-        const bool t14 = t13 <= 0;
-        const bool t15 = t12 && t14;
-        const bool t16 = t9 >= t5;
-        const bool t17 = t4 >= t9;
-        const bool t18 = t17 && t16;
-        const int t19 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
-        const bool t20 = t19 <= 0;
-        t7[i][0] = t18 && t20;
+        const bool t13 = t9 >= t5;
+        const bool t14 = t4 >= t9;
+        const bool t15 = t14 && t13;
+        const int t16 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
+        const int t17 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
+        const bool t18 = t16 <= 0;
+        const bool t19 = t17 <= 0;
+        const bool t20 = t12 && t18;
+        t7[i][0] = t15 && t19;
         const bool t21 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
-        t8[i][0] = t15 && t21;
+        t8[i][0] = t20 && t21;
       }
       #pragma unroll
       for (int i = 0; i < 2; ++i)

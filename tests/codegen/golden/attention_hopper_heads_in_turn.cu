@@ -81,12 +81,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         const bool t8 = t7 <= t4;
         const bool t9 = t3 <= t7;
         const bool t10 = t9 && t8;
-        const bool t11 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
-        t5[i][0] = t10 && t11;
-        const bool t12 = t7 >= t4;
-        const bool t13 = t3 >= t7;
-        const bool t14 = t13 && t12;
-        t6[i][0] = t14 && t11;
+        const bool t11 = t7 >= t4;
+        const bool t12 = t3 >= t7;
+        const bool t13 = t12 && t11;
+        const bool t14 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
+        t5[i][0] = t10 && t14;
+        t6[i][0] = t13 && t14;
       }
       #pragma unroll
       for (int i = 0; i < 2; ++i)
