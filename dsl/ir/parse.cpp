@@ -117,7 +117,7 @@ class Parser {
       throw SpecError({fmt::format("expected a type for each result of {}", name_of(op.code)),
                        fmt::format("found {} names before \"=\" and {} types after \":\"",
                                    names.size(), typed.size()),
-                       "", op.where});
+                       "one type for each name, as in %x = neg %y : f32[rows]", op.where});
     std::vector<TileType> types;
     for (const TypedHome& t : typed) types.push_back(t.type);
     const OpId id = f_.add_op(std::move(op), types);

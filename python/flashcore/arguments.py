@@ -86,9 +86,9 @@ def one_of(
 
 def names(parameter: str, value: Any) -> tuple[str, ...]:
     """Names of values in a program: one, or several in a list."""
-    if isinstance(value, str):
+    if is_text(value):
         return (value,)
-    if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
+    if isinstance(value, (list, tuple)) and all(is_text(name) for name in value):
         return tuple(value)
     fix = f'a name as in {parameter}="scores", or a list of names'
     raise refusal(parameter, value, "values of a program are called by name", fix)
@@ -96,7 +96,7 @@ def names(parameter: str, value: Any) -> tuple[str, ...]:
 
 def target_name(value: Any) -> str:
     """The name of a target. Which targets there are is for the compiler to say."""
-    if is_text(value):
+    if is_text(value) and len(value) <= _SHOWN:
         return str(value)
     fix = 'target="sm_90"; flashcore.targets() has all'
     number = value if isinstance(value, int) and not isinstance(value, bool) else 0
@@ -131,8 +131,10 @@ def real(parameter: str, value: Any) -> int | float:
     found = value
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         found = value.item()
-    if isinstance(found, float) or (isinstance(found, int) and abs(found) < 2**63):
+    if isinstance(found, float):
         return found
+    if isinstance(found, int) and abs(found) < 2**63:
+        return int(found)  # NumPy computes with half a float where it is given a bool
     fix = "a number, or what a mask or a score is given while it is traced"
     raise refusal(parameter, value, "it is not a number", fix)
 

@@ -279,6 +279,9 @@ class AttentionKernel(Kernel):
                 )  # fmt: skip
             if return_lse is not True and return_lse is not False:
                 return_lse = arguments.flag("return_lse", return_lse)
+            if max_q_len is not None and type(max_q_len) is not int:
+                fix = "the length of the longest sequence of q, or more"
+                max_q_len = arguments.whole("max_q_len", max_q_len, fix)
             given = self._given
             if captured is not None or given is None:
                 given = self._with({} if captured is None else captured)

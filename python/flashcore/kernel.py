@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core, sass
-from .arguments import refusal, whole
+from .arguments import is_text, refusal, whole
 from .arrays import full
 from .errors import DeviceError
 from .program import Program
@@ -117,7 +117,7 @@ class Kernel:
 
     def ir(self, when: str = "built") -> str:
         """The program as text: "built", or after a pass, as in "after:simplify"."""
-        if not isinstance(when, str):
+        if not is_text(when):
             fix = '"built", or "after:" and the name of a pass, as in "after:simplify"'
             raise refusal("when of ir", when, "passes are called by name", fix)
         return self._core.ir_after(when.removeprefix("after:"))

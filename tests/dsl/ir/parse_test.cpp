@@ -133,7 +133,8 @@ TEST(Parse, Operations) {
             "  try: known are x");
   EXPECT_EQ(in_body("  %a = constant 1\n}\n"),
             "expected a type for each result of constant\n  at:  case.fc:8\n"
-            "  why: found 1 names before \"=\" and 0 types after \":\"");
+            "  why: found 1 names before \"=\" and 0 types after \":\"\n"
+            "  try: one type for each name, as in %x = neg %y : f32[rows]");
   EXPECT_EQ(in_body("  wait_copies pending many\n}\n"),
             "expected a number of groups\n  at:  case.fc:8\n  why: found \"many\" in column 23");
   EXPECT_EQ(in_body("  %a = constant 1 : f32\n  %b = combine_shares %a along d of add : f32\n}\n"),
