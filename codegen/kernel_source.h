@@ -105,6 +105,8 @@ struct KernelSource {
   /// Blocks of a cluster, which lie side by side along x and work on one block of those that `grid`
   /// counts.
   int cluster = 1;
+  /// The grid is one row of blocks, all that `grid` counts.
+  bool flat_grid = false;
   /// The grid is one row of blocks, no more than fit on the GPU at once; each works through several
   /// of the blocks that `grid` counts.
   bool persistent = false;

@@ -148,6 +148,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("descending", schedule.descending);
   visit("last_tiles_first", schedule.last_tiles_first);
   visit("grid_order", schedule.grid_order);
+  visit("flat_grid", schedule.flat_grid);
   visit("fixed_maximum", schedule.fixed_maximum);
   visit("softmax_columns", schedule.softmax_columns);
   visit("softmax_distance", schedule.softmax_distance);

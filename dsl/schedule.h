@@ -65,6 +65,10 @@ struct Schedule {
   /// Block 0 gets the last tile of a parallel_tiles axis: the longest rows of a causal mask first.
   bool last_tiles_first = false;
   GridOrder grid_order = GridOrder::tiles_first;
+  /// Blocks are numbered in one row, which each takes apart by itself, as persistent ones always
+  /// do. For more than 65535 blocks along an axis: CUDA's grid has more in its first dimension
+  /// only.
+  bool flat_grid = false;
 
   /// Where the values that a loop takes the maximum of are bounded, as capped scores are, softmax
   /// subtracts a constant instead of the largest of a row, and no sum is scaled from round to

@@ -215,8 +215,9 @@ std::int64_t LaunchPlan::blocks_along(const Blocks& axis, const Extents& extents
 
 GridSize LaunchPlan::grid_size(const Extents& extents, std::span<const ScalarValue> scalars,
                                int device) const {
-  // One row of blocks, which a persistent kernel takes apart by itself.
-  const std::size_t dimensions = source_->persistent ? 1 : 3;
+  // One row of blocks, which the kernel takes apart by itself.
+  const bool one_row = source_->persistent || source_->flat_grid;
+  const std::size_t dimensions = one_row ? 1 : 3;
   static constexpr std::array<std::int64_t, 3> limits{largest_length, 65535, 65535};
   std::array<std::int64_t, 3> blocks{source_->cluster, 1, 1};
   for (std::size_t i = 0; i < grid_.size(); ++i) {
@@ -225,7 +226,7 @@ GridSize LaunchPlan::grid_size(const Extents& extents, std::span<const ScalarVal
     along *= blocks_along(grid_[i], extents, scalars);
     if (along > limits[dimension]) [[unlikely]] {
       const LaunchRefusal refusal(*source_, {});
-      if (source_->persistent) refusal.work(source_->grid[i], along);
+      if (one_row) refusal.work(source_->grid[i], along);
       refusal.grid(source_->grid[i], along, limits[dimension]);
     }
   }

@@ -233,14 +233,14 @@ void LaunchRefusal::scalar(int index, const ScalarValue& given) const {
 }
 
 void LaunchRefusal::grid(const GridAxis& axis, std::int64_t blocks, std::int64_t limit) const {
-  refuse(fmt::format("too many blocks: {} along {}", blocks, axis.name),
-         fmt::format("a grid has at most {} in that dimension", limit),
-         axis.tile > 1 ? "larger tiles, or several launches" : "several launches over parts of it");
+  throw GridError(complaint(fmt::format("too many blocks: {} along {}", blocks, axis.name),
+                            fmt::format("a grid has at most {} in that dimension", limit),
+                            "a schedule with flat_grid = true, or several launches"));
 }
 
 void LaunchRefusal::work(const GridAxis& axis, std::int64_t blocks) const {
   refuse(fmt::format("too much work: {} tiles up to axis {}", blocks, axis.name),
-         fmt::format("the kernel counts the tiles that its blocks take in turn up to {}",
+         fmt::format("the kernel counts the tiles of all blocks up to {}",
                      std::numeric_limits<std::int32_t>::max()),
          "larger tiles, or several launches");
 }

@@ -22,6 +22,13 @@ class LayoutError : public DeviceError {
   int tensor_;
 };
 
+/// More blocks than CUDA's grid has in a dimension. The kernel under a schedule with `flat_grid`
+/// would do.
+class GridError : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
+
 /// Throws for one launch of one kernel. Each function states one fact: SpecError about what was
 /// given, LayoutError about how it lies in memory, DeviceError about where and about the GPU.
 class LaunchRefusal {

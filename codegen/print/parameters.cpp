@@ -179,6 +179,9 @@ void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool 
   }
   std::string text = needs_count ? fmt::format("{} % {}", index, count) : index;
   if (axis.descending) text = fmt::format("{} - 1 - {}", count, text);
+  // The compiler does not see that a quotient is the same for all threads, and would keep it in
+  // registers of each. Persistent blocks have a loop around, and registers of their own roles.
+  if (schedule_.flat_grid && !schedule_.persistent) text = fmt::format("fc::uniform({})", text);
   out_.line("const int {} = {};", name, text);
   if (needs_count) out_.line("{} /= {};", index, count);
   if (walked) {
@@ -199,16 +202,19 @@ void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool 
 void KernelPrinter::print_grid() {
   const std::vector<AxisId> order = plan_grid();
   source_.persistent = schedule_.persistent;
+  source_.flat_grid = schedule_.flat_grid;
   if (schedule_.persistent) return;
-  // Three axes are CUDA's own dimensions; what more there are share the third.
+  // Three axes are CUDA's own dimensions; what more there are share the third. In a flat grid all
+  // share the first.
   std::string dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
   if (source_.cluster > 1) {
     print_part();
     dimensions[0] += fmt::format(" / {}", source_.cluster);
   }
-  if (order.size() > 3) out_.line("fc::u32 block = fc::block_z();");
+  const std::size_t own = schedule_.flat_grid ? 0 : order.size() > 3 ? 2 : 3;
+  if (order.size() > own) out_.line("fc::u32 block = {};", dimensions[own]);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const bool shared = order.size() > 3 && i >= 2, last = i + 1 == order.size();
+    const bool shared = i >= own, last = i + 1 == order.size();
     print_block_index(order[i], shared ? "block" : dimensions[i], shared && !last);
   }
 }

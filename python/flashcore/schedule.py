@@ -35,6 +35,7 @@ class Schedule:
     descending: bool = True
     last_tiles_first: bool = False
     grid_order: Literal["tiles_first", "tiles_last", "sections"] = "tiles_first"
+    flat_grid: bool = False
     fixed_maximum: bool = True
     softmax_columns: int = 0
     softmax_distance: int = 0

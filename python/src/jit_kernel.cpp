@@ -13,6 +13,7 @@
 #include "python/src/array_checks.h"
 #include "python/src/arrays.h"
 #include "python/src/emulation_watch.h"
+#include "runtime/launch_errors.h"
 #include "runtime/log.h"
 #include "runtime/no_fork.h"
 #include "runtime/overlap.h"
@@ -150,11 +151,31 @@ void JitKernel::launch(const py::tuple& arrays, const py::tuple& scalars, py::ha
   const CudaStream queue = on_gpu ? reader.stream() : nullptr;
   // A full launch queue blocks until the GPU has caught up; a host callback in it may need the GIL.
   const py::gil_scoped_release release;
-  if (on_gpu) {
-    loaded().launch(views.span(), numbers.span(), queue);
-  } else {
-    emulate(views.span(), numbers.span());
+  try {
+    run(views.span(), numbers.span(), queue);
+  } catch (const GridError&) {
+    flat().run(views.span(), numbers.span(), queue);
   }
+}
+
+void JitKernel::run(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+                    CudaStream stream) {
+  if (!tensors.empty() && tensors[0].device >= 0) {
+    loaded().launch(tensors, scalars, stream);
+  } else {
+    emulate(tensors, scalars);
+  }
+}
+
+JitKernel& JitKernel::flat() {
+  const NoFork whole;
+  const std::lock_guard lock(mutex_);
+  if (!flat_) {
+    Schedule schedule = schedule_;
+    schedule.flat_grid = true;
+    flat_ = std::make_unique<JitKernel>(program_, to_json(schedule), std::string(target_.name));
+  }
+  return *flat_;
 }
 
 void JitKernel::emulate(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars) {

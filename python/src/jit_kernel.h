@@ -42,6 +42,11 @@ class JitKernel {
   void prepare(int device) { loaded().prepare(device); }
 
  private:
+  /// Arguments that are checked, on one device.
+  void run(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+           CudaStream stream);
+  /// The same kernel for more blocks along an axis than CUDA's grid has.
+  JitKernel& flat();
   LoadedKernel& loaded();
   const EmulatedKernel& emulated();
   void emulate(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars);
@@ -57,6 +62,7 @@ class JitKernel {
   std::unique_ptr<LoadedKernel> owned_;
   std::atomic<LoadedKernel*> loaded_ = nullptr;
   std::unique_ptr<EmulatedKernel> emulated_;
+  std::unique_ptr<JitKernel> flat_;
 };
 
 }  // namespace flashcore::python

@@ -236,6 +236,15 @@ const Golden kernels[] = {
        schedule.positions_per_block = 4;
        return attention(spec, schedule, "sm_90a");
      }},
+    {"attention_flat_grid",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.mask = causal();
+       Schedule schedule = schedule_of({{"rows", 64}, {"cols", 64}}, 4);
+       schedule.last_tiles_first = schedule.flat_grid = true;
+       return attention(spec, schedule, "sm_80");
+     }},
     {"matrix_product_hopper",
      [] {
        Schedule schedule = schedule_of({{"m", 128}, {"n", 128}, {"k", 64}}, 8);

@@ -139,6 +139,7 @@ class RandomProgram {
     s.scale_late = one_in(2);
     s.persistent = one_in(2);
     if (!s.persistent) s.positions_per_block = one_of({1, 2});
+    s.flat_grid = one_in(3);
   }
 
   int between(int low, int high) {

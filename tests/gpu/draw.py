@@ -143,6 +143,7 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "tiles": {"rows": 16 * warps, "cols": cols},
         "stages": stages,
         "grid_order": pick.choice(["tiles_first", "tiles_last"]),
+        "flat_grid": pick.choice([False, False, True]),
         "reduction_chains": pick.choice([1, 2, 4]),
         "polynomial_exponentials": pick.choice([0, 0, 1, 2, 3, 8]),
         **draw_columns(pick),

@@ -114,6 +114,27 @@ for stream in (None, 5, 0):
     )
 
 
+def test_more_batches_or_heads_than_cudas_grid_has():
+    assert (
+        run("""
+import ctypes
+import os
+
+driver = ctypes.CDLL(os.environ["FLASHCORE_LIBCUDA"])
+
+def blocks(batch, heads):
+    kernel(*(Gpu(np.zeros((batch, heads, 1, 64), np.float16)) for _ in range(3)),
+           out=Gpu(np.zeros((batch, heads, 1, 64), np.float16)))
+    count, rows = ctypes.c_uint(), ctypes.c_uint()
+    assert driver.flashcore_fake_cuda_grid(ctypes.byref(count), ctypes.byref(rows)) == 0
+    return count.value, rows.value
+
+print(blocks(2, 65535), blocks(65536, 2), blocks(1, 70000), blocks(2, 3))
+""")
+        == "(131070, 131070) (131072, 1) (70000, 1) (6, 6)\n"
+    )
+
+
 INTERFACE = """
 class OnlyTheInterface:
     def __init__(self, array, **more):

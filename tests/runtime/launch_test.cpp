@@ -210,7 +210,23 @@ TEST_F(LaunchPlanTest, RefusesAStrideThatATileCannotSpan) {
 TEST_F(LaunchPlanTest, RefusesTooManyBlocks) {
   const std::int64_t many = 1 << 20;
   for (TensorView& view : tensors) view.shape[0] = many, view.shape[1] = many;
-  EXPECT_THAT(refusal(), HasSubstr("too many blocks"));
+  EXPECT_EQ(refusal(),
+            "attention_like: too many blocks: 1048576 along head\n"
+            "  why: a grid has at most 65535 in that dimension\n"
+            "  try: a schedule with flat_grid = true, or several launches");
+  EXPECT_THROW(bind(), GridError);
+}
+
+TEST_F(LaunchPlanTest, AFlatGridIsOneRow) {
+  KernelSource source = test::attention_like_kernel();
+  source.flat_grid = true;
+  plan = LaunchPlan(std::make_shared<const KernelSource>(source));
+  for (TensorView& view : tensors) view.shape[0] = 70000, view.shape[1] = 3;
+  const GridSize grid = bind().grid;
+  EXPECT_EQ(grid.x, 70000U * 3 * 2);
+  EXPECT_EQ(grid.y * grid.z, 1U);
+  for (TensorView& view : tensors) view.shape[0] = view.shape[1] = 1 << 16;
+  EXPECT_THAT(refusal(), HasSubstr("the kernel counts the tiles of all blocks up to 2147483647"));
 }
 
 class MappedPlanTest : public testing::Test {
@@ -334,7 +350,7 @@ TEST_F(MappedPlanTest, PersistentBlocksAreOneRow) {
   for (TensorView& view : tensors) view.shape[0] = view.shape[1] = 1 << 16;
   EXPECT_EQ(refusal(),
             "mapped: too much work: 4294967296 tiles up to axis batch\n"
-            "  why: the kernel counts the tiles that its blocks take in turn up to 2147483647\n"
+            "  why: the kernel counts the tiles of all blocks up to 2147483647\n"
             "  try: larger tiles, or several launches");
 }
 

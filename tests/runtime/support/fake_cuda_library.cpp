@@ -57,6 +57,14 @@ extern "C" __attribute__((visibility("default"))) FakeCuda* flashcore_fake_cuda(
   return &state();
 }
 
+// For tests in Python: the grid of the last launch.
+FAKE(flashcore_fake_cuda_grid, unsigned* blocks, unsigned* rows_of_blocks) {
+  const std::lock_guard lock(mutex);
+  if (state().launches.empty()) return invalid_value;
+  *blocks = state().launches.back().blocks;
+  *rows_of_blocks = state().launches.back().rows_of_blocks;
+  return 0;
+}
 FAKE(cuInit, unsigned) {
   ENTER(cuInit)
   return 0;
