@@ -49,6 +49,9 @@ struct AttentionSpec {
   TensorLayout layout = TensorLayout::bhsd;
   bool lse = false;                      ///< also return the log-sum-exp of every row
   bool q_lens = false, kv_lens = false;  ///< padded: the sequences have lengths of their own
+  /// Right for every finite score, at the cost of a few operations a row and tile; otherwise up to
+  /// 2^28 in base-2 units, beyond which a row's weights may not be finite.
+  bool large_scores = false;
 
   // A length given here is compiled in; otherwise it is read off the tensors at launch.
   std::optional<int> batch, q_len, kv_len;

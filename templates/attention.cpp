@@ -11,6 +11,17 @@ struct State {
   Tile row_max, row_sum, out;
 };
 
+/// The numbers of a softmax's exponents. exp(x) is 2 to the x log2(e), so scores are kept in base-2
+/// units; those of any size without a factor, so that differences are taken before it rounds them.
+struct Exponents {
+  Tile factor;  ///< of differences, for scores of any size
+
+  [[nodiscard]] Tile exp2_of(const Tile& x, const Tile& reference) const {
+    return factor.owner() ? exp2((x - reference) * factor) : exp2(x - reference);
+  }
+  [[nodiscard]] Tile in_base2(const Tile& x) const { return factor.owner() ? x * factor : x; }
+};
+
 }  // namespace
 
 Program attention_forward(const AttentionSpec& spec) {
@@ -30,17 +41,28 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
   const Tile query = load(t.at(q, t.head, rows, d)).named("query");
-  const SoftmaxStart softmax = start_softmax(b, spec, t, rows, cols);
+  const bool modified = !spec.score.text.empty();
+  const Tile one = b.constant(1, DType::f32), scale_log2 = (scale * log2e).named("scale_log2");
+  Exponents exponents;
+  if (spec.large_scores) exponents.factor = modified ? one * log2e : scale_log2;
+  // Scores without a factor are products, or what the score expression makes of them.
+  const Tile& scale_before = spec.large_scores && !modified ? one : scale;
+  const double unit = spec.large_scores ? 1 : log2e;
+  const Tile sink_unit =
+      spec.large_scores && !modified ? one / scale : one * (spec.large_scores ? 1 : log2e);
+
+  const SoftmaxStart softmax = start_softmax(b, spec, t, rows, cols, sink_unit);
   const State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum"),
                     b.fill({rows, dv}, 0).named("out")};
   const State last = b.loop(cols, start, [&](const State& s) {
     const Tile key = load(t.at(k, kv_head, cols, d)).named("key");
     const Tile value = load(t.at(v, kv_head, cols, dv)).named("value");
     const Tile scores =
-        scores_of(b, spec, t, dot(query, transpose(key)), scale, rows, cols).named("scores");
+        scores_of(b, spec, t, dot(query, transpose(key)), scale_before, rows, cols, unit)
+            .named("scores");
     const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
-    const Tile decay = exp(s.row_max - row_max).named("decay");
-    const Tile probs = exp(scores - row_max).named("probs");
+    const Tile decay = exponents.exp2_of(s.row_max, row_max).named("decay");
+    const Tile probs = exponents.exp2_of(scores, row_max).named("probs");
     return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
@@ -52,7 +74,7 @@ Program attention_forward(const AttentionSpec& spec) {
   store(t.at(o, t.head, rows, dv), cast(last.out * inverse, spec.dtype));
   if (spec.lse) {
     // An infinite score makes its row's weights NaN, and not what they sum up to.
-    const Tile finite = last.row_max + log(last.row_sum);
+    const Tile finite = (exponents.in_base2(last.row_max) + log2(last.row_sum)) * ln2;
     store(t.at(lse, rows),
           where(empty, -infinity, where(last.row_max == infinity, infinity, finite)));
   }

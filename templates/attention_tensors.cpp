@@ -120,14 +120,14 @@ Tile AttentionTensors::or_beyond(const Tile& condition, Axis rows) const {
 }
 
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const Tile& products, const Tile& scale, Axis rows, Axis cols) {
+               const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit) {
   const ScoreSite site = t.site(rows, cols);
-  Tile scores = products * scale;
+  Tile scores = products * (scale * unit).named("scale_log2");
   if (!spec.score.text.empty()) {
     // An expression need not depend on everything; the scores have one number a row and key.
     const Tile modified = apply(spec.score, (products * scale).named("scaled"), site);
-    const Tile zeros = builder.fill({rows, cols}, 0);
-    scores = zeros + (zeros + modified).named("modified");
+    const Tile whole = (builder.fill({rows, cols}, 0) + modified).named("modified");
+    scores = unit == 1 ? builder.fill({rows, cols}, 0) + whole : whole * unit;
   }
   Tile visible;
   if (!spec.mask.is_full()) visible = apply(spec.mask, site);
@@ -139,13 +139,13 @@ Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
 }
 
 SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
-                           const AttentionTensors& t, Axis rows, Axis cols) {
+                           const AttentionTensors& t, Axis rows, Axis cols, const Tile& unit) {
   const Tile nothing = builder.fill({rows}, lowest);
   if (spec.sink.text.empty()) return {nothing, builder.fill({rows}, 0)};
   const Tile sink =
       apply(spec.sink,
             {index(t.batch), index(t.head), index(rows), {}, t.query_length(rows), length(cols)});
-  return {maximum(nothing, sink), builder.fill({rows}, 1)};
+  return {maximum(nothing, sink * unit), builder.fill({rows}, 1)};
 }
 
 }  // namespace flashcore

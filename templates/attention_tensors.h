@@ -41,10 +41,13 @@ struct AttentionTensors {
   [[nodiscard]] Tile or_beyond(const Tile& condition, Axis rows) const;
 };
 
-/// The scores over [rows, cols]: scaled, modified by the spec's score expression, -inf where its
-/// mask hides a key.
+inline constexpr double log2e = 1.4426950408889634;
+inline constexpr double ln2 = 0.6931471805599453;
+
+/// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf
+/// where its mask hides a key.
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const Tile& products, const Tile& scale, Axis rows, Axis cols);
+               const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit);
 
 /// The maximum and the sum that the softmax of every row starts from: that of the spec's sink, or
 /// of nothing.
@@ -52,7 +55,7 @@ struct SoftmaxStart {
   Tile row_max, row_sum;
 };
 SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
-                           const AttentionTensors& t, Axis rows, Axis cols);
+                           const AttentionTensors& t, Axis rows, Axis cols, const Tile& unit);
 
 /// Checks the spec and declares the axes batch and head. Throws SpecError with every reason.
 AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec);

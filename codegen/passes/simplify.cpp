@@ -4,12 +4,10 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numbers>
 #include <optional>
 #include <set>
-#include <span>
 #include <tuple>
 
 #include "codegen/passes/passes.h"
@@ -174,22 +172,6 @@ ValueId accumulate_in_dot(Site& s) {
   return {};
 }
 
-// x k - y k is (x - y) k: what is subtracted keeps the precision of both.
-ValueId subtract_before_scaling(Site& s) {
-  if (s.op.code != OpCode::sub || s.f[s.op.results[0]].type.dtype != DType::f32) return {};
-  const Op *left = s.operand(0), *right = s.operand(1);
-  if (!left || !right || left->code != OpCode::mul || right->code != OpCode::mul) return {};
-  for (std::size_t i : {0, 1})
-    for (std::size_t j : {0, 1}) {
-      const ValueId k = left->operands[i], x = left->operands[1 - i], y = right->operands[1 - j];
-      if (right->operands[j] != k || !s.f[k].type.is_scalar() || s.f[x].type.is_scalar() ||
-          s.f[y].type.is_scalar())
-        continue;
-      return s.b.mul(s.b.sub(x, y), k);
-    }
-  return {};
-}
-
 // a b - c and a b + c round once, in one instruction.
 ValueId fuse_multiply_add(Site& s) {
   if (s.op.code != OpCode::add && s.op.code != OpCode::sub) return {};
@@ -207,17 +189,14 @@ ValueId fuse_multiply_add(Site& s) {
   return {};
 }
 
-constexpr std::array<Rule, 10> rules{exp_to_exp2,      log_to_log2,         fold_constants,
-                                     drop_neutral,     divide_by_number,    gather_scalings,
-                                     scale_after_mask, scale_after_maximum, subtract_before_scaling,
-                                     accumulate_in_dot};
-/// Once the others have put the products in their places.
-constexpr std::array<Rule, 1> fusions{fuse_multiply_add};
+constexpr std::array<Rule, 10> rules{
+    exp_to_exp2,     log_to_log2,      fold_constants,      drop_neutral,      divide_by_number,
+    gather_scalings, scale_after_mask, scale_after_maximum, accumulate_in_dot, fuse_multiply_add};
 
-bool apply_rules(Function& f, BlockId block, std::span<const Rule> rules) {
+bool apply_rules(Function& f, BlockId block) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
-    if (f[id].body && apply_rules(f, f[id].body, rules)) return true;
+    if (f[id].body && apply_rules(f, f[id].body)) return true;
     if (f[id].results.size() != 1) continue;
     for (Rule rule : rules) {
       const std::vector<int> uses = count_uses_without_probes(f);
@@ -293,77 +272,11 @@ void hoist_scalars(Function& f, BlockId block) {
   }
 }
 
-/// A maximum that a loop carries of x k, with k > 0 from in front of the loop, is k times that of
-/// x, and starts from a k-th of what it started from; from the smallest number, below which is
-/// nothing, as before.
-bool scale_after_loop(Function& f, BlockId block, std::size_t position) {
-  const OpId loop = f[block].ops[position];
-  const BlockId body = f[loop].body;
-  for (std::size_t i = 0; i < f[loop].results.size(); ++i) {
-    const ValueId next = yield_of(f, f[loop]).operands[i], argument = f[body].arguments[i + 1];
-    const Op* grown = f.definition(next);
-    if (!grown || (grown->code != OpCode::max && grown->code != OpCode::min)) continue;
-    const OpId grows = f[next].definition;
-    const std::size_t own = grown->operands[0] == argument ? 0 : 1;
-    const Op* scaled = f.definition(grown->operands[1 - own]);
-    const auto x = positive_scaling(f, scaled);
-    if (grown->operands[own] != argument || !x || position_of(f, body, grows) == f[body].ops.size())
-      continue;
-    const ValueId value = scaled->operands[static_cast<std::size_t>(*x)],
-                  scale = scaled->operands[static_cast<std::size_t>(1 - *x)];
-    const auto& inside = f[body].ops;
-    if (f[value].type != f[argument].type || f[value].type.dtype != DType::f32 ||
-        std::ranges::find(inside, f[scale].definition) != inside.end())
-      continue;
-    const std::size_t start = static_cast<std::size_t>(f[loop].bounds) + i;
-    const ValueId initial = f[loop].operands[start], result = f[loop].results[i];
-    const double* number = constant_of(f, initial);
-    const Location where = f[loop].where;
-    const auto scale_behind = [&](BlockId in, std::size_t at, ValueId of) {
-      ValueId made;
-      insert_before(f, in, at, where, [&](Builder& b) { made = b.mul(of, scale); });
-      const OpId by = f[made].definition;
-      for_each_op(f, f.body, [&](Op& op, BlockId) {
-        if (&op == &f[by]) return;
-        for_each_use(op, [&](ValueId& v) {
-          if (v == of) v = made;
-        });
-      });
-    };
-    scale_behind(block, position + 1, result);
-    scale_behind(body, position_of(f, body, grows) + 1, next);
-    scale_behind(body, 0, argument);
-    yield_of(f, f[loop]).operands[i] = next;
-    f[grows].operands[own] = argument;
-    f[grows].operands[1 - own] = value;
-    if (!number || std::abs(*number) < std::numeric_limits<float>::max())
-      insert_before(f, block, position, where, [&](Builder& b) {
-        f[loop].operands[start] = b.elementwise(OpCode::div, {initial, scale});
-      });
-    return true;
-  }
-  return false;
-}
-
-bool scale_after_loops(Function& f, BlockId block) {
-  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
-    const OpId id = f[block].ops[i];
-    if (f[id].code != OpCode::loop) continue;
-    if (scale_after_loops(f, f[id].body) || scale_after_loop(f, block, i)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 void simplify(Function& f, const PassContext&) {
   remove_dead_ops(f);
-  do {
-    while (apply_rules(f, f.body, rules)) {
-    }
-    hoist_scalars(f, f.body);
-  } while (scale_after_loops(f, f.body));
-  while (apply_rules(f, f.body, fusions)) {
+  while (apply_rules(f, f.body)) {
   }
   hoist_scalars(f, f.body);
   merge_equal_ops(f, f.body, {});

@@ -329,7 +329,9 @@ class AttentionKernel(Kernel):
     ) -> None:
         # Whether captured arrays are dense was told when the spec was made.
         captured = [name for name, rank in self._ranks.items() if rank]
-        copies.launch(self._core, arrays, scalars, stream, self._widths, captured)
+        # Of packed sequences, rows that belong to none are left as they are.
+        packed = self._spec.layout == "thd"
+        copies.launch(self._core, arrays, scalars, stream, self._widths, captured, packed)
 
     def _launch_with_probes(
         self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any, returned: int = 1

@@ -27,32 +27,39 @@ def launch(
     stream: Any,
     widths: Sequence[int] = (),
     in_place: Collection[str] = (),
+    partly: bool = False,
 ) -> None:
     """`core.launch`, with copies of arrays that it refuses (LayoutError), all but those that
     `in_place` names.
 
     `widths` are the last dimensions of the first arrays, as callers have them; where the program
-    has longer ones, inputs are filled up with zeros, and outputs are cut.
+    has longer ones, inputs are filled up with zeros, and outputs are cut. `partly`: the kernel may
+    leave rows of an output as they are, which a copy then has to hold.
     """
     tensors = core.tensors
+
+    def fresh(at: int, width: int) -> Any:
+        _, dtype, output, _ = tensors[at]
+        return _fresh(arrays[at], width, dtype if output and not partly else None)
+
     with on_stream(arrays[0], stream):
         given = list(arrays)
         for at, width in enumerate(widths):
-            name, dtype, output, dims = tensors[at]
+            name, dtype, _, dims = tensors[at]
             _check_width(core.name, name, arrays[at], width, dtype)
             if dims[-1] != width:
-                given[at] = _fresh(arrays[at], dims[-1], dtype if output else None)
+                given[at] = fresh(at, dims[-1])
         while True:
             try:
                 core.launch(tuple(given), scalars, stream)
                 break
             except LayoutError as error:
-                name, dtype, output, _ = tensors[error.tensor]
+                name = tensors[error.tensor][0]
                 array = arrays[error.tensor]
                 copied = given[error.tensor] is not array
                 if copied or name in in_place or not makes_arrays(array):
                     raise
-                given[error.tensor] = _fresh(array, array.shape[-1], dtype if output else None)
+                given[error.tensor] = fresh(error.tensor, array.shape[-1])
         for array, written, (_, _, output, _) in zip(arrays, given, tensors, strict=True):
             if output and written is not array:
                 assign(array, written[..., : array.shape[-1]])

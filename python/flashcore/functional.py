@@ -48,6 +48,7 @@ def _kernel_for(
     layout: Literal["bhsd", "bshd", "thd"],
     q_lens: bool = False,
     kv_lens: bool = False,
+    large_scores: bool = False,
 ) -> AttentionKernel | None:
     # Everything a spec is made of, read off the arrays; lengths and batch are not.
     at_heads = 2 if layout == "bshd" else 1
@@ -68,6 +69,7 @@ def _kernel_for(
         layout,
         q_lens,
         kv_lens,
+        large_scores,
         device,
     )
     kernel = _kernels.get(key)
@@ -89,6 +91,7 @@ def _kernel_for(
                 layout=layout,
                 q_lens=q_lens,
                 kv_lens=kv_lens,
+                large_scores=large_scores,
             )
         )
         _kernels[key] = kernel
@@ -147,6 +150,7 @@ def attention(
     q_lens: Any = None,
     kv_lens: Any = None,
     checked: bool = False,
+    large_scores: bool = False,
 ) -> Any:
     """softmax(score(scale q k^T) + mask) v; masks, scores and sinks as in :class:`AttentionSpec`.
 
@@ -156,15 +160,18 @@ def attention(
 
     Sequences of different lengths: layout "thd" with cu_seqlens_q, or q_lens and kv_lens of padded
     batches, as in a call of a kernel. `checked` raises SpecError where an expression would read
-    outside an array, at the cost of computing every index on the host.
+    outside an array, at the cost of computing every index on the host. `large_scores` is that of
+    :class:`AttentionSpec`.
     """
     try:
+        if large_scores is not False:
+            large_scores = arguments.flag("large_scores", large_scores)
         if type(q) is not numpy.ndarray and is_special(q):
             return torch_seam.attention(
                 q, k, v, mask=mask, score=score, sink=sink, scale=scale, layout=layout, out=out,
                 return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
                 cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
-                checked=checked,
+                checked=checked, large_scores=large_scores,
             )  # fmt: skip
         visible = _FULL if mask is None else as_mask(mask)
         captured = None
@@ -184,6 +191,7 @@ def attention(
                 layout,
                 q_lens=padded and q_lens is not None,
                 kv_lens=padded and kv_lens is not None,
+                large_scores=large_scores,
             )
             if kernel is not None:
                 return kernel(
@@ -213,7 +221,7 @@ def attention(
             attention, mask=visible, score=score, sink=sink, scale=scale, layout=layout,
             return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
-            checked=checked,
+            checked=checked, large_scores=large_scores,
         )  # fmt: skip
         if alike is not None:
             return again(q, k, v, out=out)
@@ -289,7 +297,10 @@ def sdpa(
             why = "whole numbers are neither conditions nor what is added to scores"
             fix = "attn_mask.astype(bool) (torch: .bool()) for conditions, or floats to add"
             raise arguments.refusal("attn_mask of sdpa", attn_mask, why, fix)
-        return attention(query, key, value, mask=mask, score=bias(attn_mask), scale=scale)
+        # Masks of floats hide by the smallest number.
+    return attention(
+        query, key, value, mask=mask, score=bias(attn_mask), scale=scale, large_scores=True
+    )
     except Exception as error:
         found = arguments.blamed("sdpa", locals(), error)
         if found is None:

@@ -99,6 +99,10 @@ class AttentionSpec:
     """Padded batches: a call says how many rows of q each sequence has. The others become zeros."""
     kv_lens: bool = False
     """Padded batches: a call says how many keys each sequence has. The others are never read."""
+    large_scores: bool = False
+    """Be right for every finite score, at a cost of 2 % or so. Without, scores may reach 2^28 in
+    base-2 units, about 1.8e8: beyond that the rounding of a row's maximum decides, and from about
+    5e8 (f16) or 3e9 (bf16) on rows may become zeros, infinite or NaN."""
     batch: int | None = None
     q_len: int | None = None
     kv_len: int | None = None
@@ -109,7 +113,7 @@ class AttentionSpec:
             if value is not None or name == "head_dim":
                 fix = "a number of elements, as 64" if "dim" in name else "a whole number, or None"
                 object.__setattr__(self, name, arguments.whole(name, value, fix))
-        for name in ("lse", "q_lens", "kv_lens"):
+        for name in ("lse", "q_lens", "kv_lens", "large_scores"):
             object.__setattr__(self, name, _flag(name, getattr(self, name)))
         arguments.one_of("layout", self.layout, get_args(Layout))
         seen = full() if self.mask is None else self.mask

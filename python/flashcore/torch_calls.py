@@ -50,6 +50,7 @@ def attention(
     q_lens: Any = None,
     kv_lens: Any = None,
     checked: bool | None = False,
+    large_scores: bool = False,
 ) -> Any:
     given = {"scale": scale, "out": out, "return_lse": return_lse, "stream": stream,
              "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "max_q_len": max_q_len,
@@ -58,23 +59,25 @@ def attention(
         parts = _known(Mask, mask), _known(Score, score), _known(Sink, sink)
         if checked or _has_to_run(q, k, v, parts, stream):
             return _untraced(functional.attention, q, k, v, mask=mask, score=score, sink=sink,
-                             layout=layout, checked=checked, **given)  # fmt: skip
+                             layout=layout, checked=checked, large_scores=large_scores,
+                             **given)  # fmt: skip
     else:
         parts = None if mask is None else as_mask(mask), as_score(score), as_sink(sink)
     if q.is_nested or _is_nested(k) or _is_nested(v):
         mask, score, sink = parts
         return torch_nested.attention(functional.attention, q, k, v, mask=mask, score=score,
                                       sink=sink, layout=layout, checked=checked,
-                                      **given)  # fmt: skip
+                                      large_scores=large_scores, **given)  # fmt: skip
     q, k, v = _cast(q, k, v)
     if _is_launch(q):
         mask, score, sink = parts
         with torch._C._DisableAutocast():
             return functional.attention(q, k, v, mask=mask, score=score, sink=sink, layout=layout,
-                                        checked=checked, **given)  # fmt: skip
+                                        checked=checked, large_scores=large_scores,
+                                        **given)  # fmt: skip
     if checked:
         raise _unchecked("attention")
-    what = torch_ops.text_of_attention(layout, *parts)
+    what = torch_ops.text_of_attention(layout, large_scores, *parts)
     arrays = [array for part in parts if part is not None for array in part._arrays]
     arrays = torch_ops.as_tensors(arrays)
     return _operator(q, k, v, what, layout, arrays, **given)

@@ -135,12 +135,12 @@ def text_of_kernel(kernel: AttentionKernel) -> str:
     return _BETWEEN.join(["kernel", kernel._description])
 
 
-def text_of_attention(layout: str, mask: Any, score: Any, sink: Any) -> str:
+def text_of_attention(layout: str, large_scores: bool, mask: Any, score: Any, sink: Any) -> str:
     """Of expressions, or None; the arrays that they read are passed beside it, in this order."""
     keys = [
         part._key.replace("\n", " ") if part is not None else "" for part in (mask, score, sink)
     ]
-    return _BETWEEN.join(["attention", layout, *keys])
+    return _BETWEEN.join(["attention", layout, str(int(large_scores)), *keys])
 
 
 @functools.lru_cache(maxsize=256)
@@ -161,7 +161,7 @@ def _sdpa_of(text: str) -> Callable[..., Any]:
 
 
 def _attention_of(text: str) -> Callable[..., Any]:
-    layout, *keys = text.split(_BETWEEN)
+    layout, large, *keys = text.split(_BETWEEN)
     kinds: tuple[type[Expression], ...] = (Mask, Score, Sink)
     parts = [taken_apart(key) if key else None for key in keys]
 
@@ -172,8 +172,9 @@ def _attention_of(text: str) -> Callable[..., Any]:
             for kind, part in zip(kinds, parts, strict=True)
         )
         return functional.attention(
-            q, k, v, mask=mask, score=score, sink=sink, layout=layout, **options
-        )
+            q, k, v, mask=mask, score=score, sink=sink, layout=layout,
+            large_scores=large == "1", **options
+        )  # fmt: skip
 
     return call
 

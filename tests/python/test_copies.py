@@ -49,6 +49,17 @@ def test_head_dims_of_packed_sequences_and_groups(rng):
         np.testing.assert_array_equal(out[first:last], alone[0])
 
 
+@pytest.mark.parametrize("head_dim", [12, 16])
+def test_rows_of_no_sequence_stay_as_they_are(rng, head_dim):
+    q, k, v = (random(rng, (30, 2, head_dim), "bf16") for _ in range(3))
+    starts = np.array([0, 10, 25], np.int32)
+    place = np.full((30, 2, head_dim + 1), 5, q.dtype)[..., 1:]  # to be copied: 2 bytes off
+    kernel = fc.jit(fc.AttentionSpec(head_dim=head_dim, layout="thd"), target="sm_80")
+    kernel(q, k, v, out=place, cu_seqlens_q=starts, cu_seqlens_k=starts, max_q_len=15)
+    assert (place[25:] == 5).all()
+    assert not (place[:25] == 5).any()
+
+
 def test_the_last_dimension_has_to_be_the_true_one(rng):
     kernel = kernel_for("sm_80", head_dim=20)
     q, k, v = inputs(rng, "sm_80", 24)

@@ -30,11 +30,13 @@ def arrays(dtype, size, seed=0):
     return q, k, rng.standard_normal(SHAPE).astype(dtype)
 
 
-def run(family, q, k, v, **spec):
+def run(family, q, k, v, large_scores=True, **spec):
     target, schedule = FAMILIES[family]
     dtype = "f16" if q.dtype == np.float16 else "bf16"
     kernel = fc.jit(
-        fc.AttentionSpec(head_dim=64, dtype=dtype, **spec), target=target, schedule=schedule
+        fc.AttentionSpec(head_dim=64, dtype=dtype, large_scores=large_scores, **spec),
+        target=target,
+        schedule=schedule,
     )
     return kernel(q, k, v)
 
@@ -53,6 +55,22 @@ def test_differences_decide(family, size):
     expected, _ = attention(q, k, v, mask="causal(bottom_right)")
     out = run(family, q, k, v, mask=fc.causal())
     assert np.abs(out.astype(np.float64) - expected).max() < 0.02
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("size", [300, 2000])
+def test_scores_up_to_a_hundred_million_need_no_word(family, size):
+    q, k, v = arrays(dtype_of(family), size)
+    expected, _ = attention(q, k, v, mask="causal(bottom_right)")
+    out = run(family, q, k, v, large_scores=False, mask=fc.causal())
+    assert np.abs(out.astype(np.float64) - expected).max() < 0.02
+
+
+def test_a_call_may_ask_for_it():
+    q, k = (np.full(SHAPE, 133120.0, BF16) for _ in range(2))
+    v = arrays(BF16, 1)[2]
+    out = fc.attention(q, k, v, large_scores=True).astype(np.float64)
+    assert np.abs(out - v.astype(np.float64).mean(2, keepdims=True)).max() < 0.01
 
 
 @pytest.mark.parametrize("family", FAMILIES)

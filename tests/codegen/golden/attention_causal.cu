@@ -43,6 +43,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
   const int t1 = ((((rows_begin - p.Sq) + p.Sk) + -127) >> 7) + 1;
   const int t2 = fc::min((((t0 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
@@ -197,54 +198,51 @@ attention_forward(const __grid_constant__ Parameters p) {
         t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 2));
       }
     }
-    // new_max = max(row_max, t8)
-    float t9[2][2];
-    // t9 = limit_scale((p.scale * 1.442695f), new_max)
+    float new_max[2][2];
+    // new_max = max(row_max, mul(t8, scale_log2))
     float decay[2][2];
-    // decay = exp2(sub(mul_rn(row_max, t9), mul_rn(new_max, t9)))
-    float t10[2][2];
-    // t10 = neg(mul_rn(new_max, t9))
+    // decay = exp2(sub(row_max, new_max))
+    float t9[2][2];
+    // t9 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t8[i][e] = fc::max(row_max[i][e], t8[i][e]);
-        t9[i][e] = fc::limit_scale((p.scale * 1.442695f), t8[i][e]);
-        const float t11 = fc::mul_rn(t8[i][e], t9[i][e]);
-        const float t12 = fc::mul_rn(row_max[i][e], t9[i][e]);
-        const float t13 = t12 - t11;
-        decay[i][e] = fc::exp2(t13);
-        t10[i][e] = -t11;
+        const float t10 = t8[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t10);
+        const float t11 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t11);
+        t9[i][e] = -new_max[i][e];
       }
     }
     float probs[2][16][4];
-    // probs = exp2(fma(scores, t9, t10))
+    // probs = exp2(fma(scores, scale_log2, t9))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t14 = fc::fma(scores[i][j][e], t9[i][(e / 2)], t10[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t14);
+          const float t12 = fc::fma(scores[i][j][e], scale_log2, t9[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t12);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t15[2][2] = {};
+    float t13[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t15[i][(e / 2)] = t15[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t15)
+          t13[i][(e / 2)] = t13[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t13)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t15[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t13[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][8][4];
     #pragma unroll
@@ -282,7 +280,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[i][e] = t8[i][e];
+        row_max[i][e] = new_max[i][e];
     slot = next_slot;
   }
   fc::wait_copies<0>();
@@ -295,8 +293,6 @@ attention_forward(const __grid_constant__ Parameters p) {
       row_sum[i][e] = row_sum[i][e] + fc::shuffle_xor(row_sum[i][e], 2);
     }
   }
-  float t16[2][2];
-  // t16 = mul(row_max, scale)
   bool empty[2][2];
   // empty = eq(row_sum, 0)
   float inverse[2][2];
@@ -305,27 +301,26 @@ attention_forward(const __grid_constant__ Parameters p) {
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t16[i][e] = row_max[i][e] * p.scale;
       empty[i][e] = row_sum[i][e] == 0.f;
-      const float t17 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty[i][e] ? 0.f : t17;
+      const float t14 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty[i][e] ? 0.f : t14;
     }
   }
-  float t18[2][8][4];
-  // t18 = cast(mul(out, inverse))
+  float t15[2][8][4];
+  // t15 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t19 = out[i][j][e] * inverse[i][(e / 2)];
-        t18[i][j][e] = t19;
+        const float t16 = out[i][j][e] * inverse[i][(e / 2)];
+        t15[i][j][e] = t16;
       }
     }
   }
   fc::barrier();
-  // t18 in shared memory
+  // t15 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -334,7 +329,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t18[i][j][2 * r], t18[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t15[i][j][2 * r], t15[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
@@ -351,29 +346,29 @@ attention_forward(const __grid_constant__ Parameters p) {
       out_pointer += 16 * static_cast<int>(p.o_stride_2);
     }
   }
-  float t20[2][2];
-  // t20 = where(empty, -inf, where(eq(t16, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
+  float t17[2][2];
+  // t17 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t21 = fc::log2(row_sum[i][e]);
-      const float t22 = t21 * 0.6931472f;
-      const float t23 = fc::fma(row_max[i][e], p.scale, t22);
-      const bool t24 = t16[i][e] == fc::infinity();
-      const float t25 = t24 ? fc::infinity() : t23;
-      t20[i][e] = empty[i][e] ? -fc::infinity() : t25;
+      const float t18 = fc::log2(row_sum[i][e]);
+      const float t19 = row_max[i][e] + t18;
+      const float t20 = t19 * 0.6931472f;
+      const bool t21 = row_max[i][e] == fc::infinity();
+      const float t22 = t21 ? fc::infinity() : t20;
+      t17[i][e] = empty[i][e] ? -fc::infinity() : t22;
     }
   }
   float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-  // store lse = t20
+  // store lse = t17
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + i * 16 + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t20[i][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t17[i][e]);
         }
   }
 }

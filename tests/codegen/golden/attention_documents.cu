@@ -49,6 +49,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = fc::min((rows_begin + 128), p.Sq) - 1;
   const int t1 = fc::min(((((t0 - p.Sq) + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
   const int cols_end = fc::max(0, t1);
@@ -251,54 +252,51 @@ attention_forward(const __grid_constant__ Parameters p) {
         t28[i][e] = fc::max(t28[i][e], fc::shuffle_xor(t28[i][e], 2));
       }
     }
-    // new_max = max(row_max, t28)
-    float t29[2][2];
-    // t29 = limit_scale((p.scale * 1.442695f), new_max)
+    float new_max[2][2];
+    // new_max = max(row_max, mul(t28, scale_log2))
     float decay[2][2];
-    // decay = exp2(sub(mul_rn(row_max, t29), mul_rn(new_max, t29)))
-    float t30[2][2];
-    // t30 = neg(mul_rn(new_max, t29))
+    // decay = exp2(sub(row_max, new_max))
+    float t29[2][2];
+    // t29 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t28[i][e] = fc::max(row_max[i][e], t28[i][e]);
-        t29[i][e] = fc::limit_scale((p.scale * 1.442695f), t28[i][e]);
-        const float t31 = fc::mul_rn(t28[i][e], t29[i][e]);
-        const float t32 = fc::mul_rn(row_max[i][e], t29[i][e]);
-        const float t33 = t32 - t31;
-        decay[i][e] = fc::exp2(t33);
-        t30[i][e] = -t31;
+        const float t30 = t28[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t30);
+        const float t31 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t31);
+        t29[i][e] = -new_max[i][e];
       }
     }
     float probs[2][8][4];
-    // probs = exp2(fma(scores, t29, t30))
+    // probs = exp2(fma(scores, scale_log2, t29))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t34 = fc::fma(scores[i][j][e], t29[i][(e / 2)], t30[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t34);
+          const float t32 = fc::fma(scores[i][j][e], scale_log2, t29[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t32);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t35[2][2] = {};
+    float t33[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t35[i][(e / 2)] = t35[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t35)
+          t33[i][(e / 2)] = t33[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t33)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t35[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t33[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][4][4];
     #pragma unroll
@@ -356,7 +354,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[i][e] = t28[i][e];
+        row_max[i][e] = new_max[i][e];
   }
   fc::wait_copies<0>();
   // row_sum: the lanes' shares meet
@@ -375,25 +373,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t36 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t36;
+      const float t34 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t34;
     }
   }
-  float t37[2][16][4];
-  // t37 = cast(mul(out, inverse))
+  float t35[2][16][4];
+  // t35 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 16; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t38 = out[i][j][e] * inverse[i][(e / 2)];
-        t37[i][j][e] = t38;
+        const float t36 = out[i][j][e] * inverse[i][(e / 2)];
+        t35[i][j][e] = t36;
       }
     }
   }
   fc::barrier();
-  // t37 in shared memory
+  // t35 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -402,7 +400,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 128>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t37[i][j][2 * r], t37[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t35[i][j][2 * r], t35[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -49,19 +49,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
-  const float t0 = p.scale * 1.442695f;
-  const int t1 = fc::floor_div((fc::min((rows_begin + 96), 100) - 1), 48);
-  const int cols_end = fc::max(0, fc::min((t1 + 1), 7));
-  const int t2 = fc::min((fc::floor_div((rows_begin + -47), 48) + 1), cols_end);
-  const int cols_full_end = fc::max(0, t2);
+  const float scale_log2 = p.scale * 1.442695f;
+  const int t0 = fc::floor_div((fc::min((rows_begin + 96), 100) - 1), 48);
+  const int cols_end = fc::max(0, fc::min((t0 + 1), 7));
+  const int t1 = fc::min((fc::floor_div((rows_begin + -47), 48) + 1), cols_end);
+  const int cols_full_end = fc::max(0, t1);
   fc::commit_copies();
-  const int t3 = 0 + 0;
-  const bool t4 = t3 < cols_end;
+  const int t2 = 0 + 0;
+  const bool t3 = t2 < cols_end;
   const fc::f16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k, asynchronously
-  if (t4) {
-    const fc::f16* const key_source = k_at + (t3 * 48) * p.k_stride_2;
-    const int key_rows = 333 - (t3 * 48);
+  if (t3) {
+    const fc::f16* const key_source = k_at + (t2 * 48) * p.k_stride_2;
+    const int key_rows = 333 - (t2 * 48);
     const int key_columns = 72 - (0);
     {
       const int row = thread / 8, column = thread % 8 * 8;
@@ -85,9 +85,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::f16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v, asynchronously
-  if (t4) {
-    const fc::f16* const value_source = v_at + (t3 * 48) * p.v_stride_2;
-    const int value_rows = 333 - (t3 * 48);
+  if (t3) {
+    const fc::f16* const value_source = v_at + (t2 * 48) * p.v_stride_2;
+    const int value_rows = 333 - (t2 * 48);
     const int value_columns = 40 - (0);
     {
       const int row = thread / 4, column = thread % 4 * 8;
@@ -110,12 +110,12 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   fc::commit_copies();
-  const int t5 = 0 + 1;
-  const bool t6 = t5 < cols_end;
+  const int t4 = 0 + 1;
+  const bool t5 = t4 < cols_end;
   // key <- k, asynchronously
-  if (t6) {
-    const fc::f16* const key_source_2 = k_at + (t5 * 48) * p.k_stride_2;
-    const int key_rows_2 = 333 - (t5 * 48);
+  if (t5) {
+    const fc::f16* const key_source_2 = k_at + (t4 * 48) * p.k_stride_2;
+    const int key_rows_2 = 333 - (t4 * 48);
     const int key_columns_2 = 72 - (0);
     {
       const int row = thread / 8, column = thread % 8 * 8;
@@ -138,9 +138,9 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   // value <- v, asynchronously
-  if (t6) {
-    const fc::f16* const value_source_2 = v_at + (t5 * 48) * p.v_stride_2;
-    const int value_rows_2 = 333 - (t5 * 48);
+  if (t5) {
+    const fc::f16* const value_source_2 = v_at + (t4 * 48) * p.v_stride_2;
+    const int value_rows_2 = 333 - (t4 * 48);
     const int value_columns_2 = 40 - (0);
     {
       const int row = thread / 4, column = thread % 4 * 8;
@@ -187,10 +187,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<1>();
     const int next_tile = cols_tile + 2;
     const int freed_slot = (slot == 0) ? 2 : (slot - 1);
-    const bool t7 = next_tile < cols_end;
+    const bool t6 = next_tile < cols_end;
     fc::barrier();
     // key <- k, asynchronously
-    if (t7) {
+    if (t6) {
       const fc::f16* const key_source_3 = k_at + (next_tile * 48) * p.k_stride_2;
       const int key_rows_3 = 333 - (next_tile * 48);
       const int key_columns_3 = 72 - (0);
@@ -215,7 +215,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t7) {
+    if (t6) {
       const fc::f16* const value_source_3 = v_at + (next_tile * 48) * p.v_stride_2;
       const int value_rows_3 = 333 - (next_tile * 48);
       const int value_columns_3 = 40 - (0);
@@ -258,75 +258,72 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t8[2][2];
+    float t7[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t8[i][e] = -fc::infinity();
+        t7[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t8[i][(e / 2)] = fc::max(t8[i][(e / 2)], scores[i][j][e]);
+          t7[i][(e / 2)] = fc::max(t7[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 1));
-        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 2));
+        t7[i][e] = fc::max(t7[i][e], fc::shuffle_xor(t7[i][e], 1));
+        t7[i][e] = fc::max(t7[i][e], fc::shuffle_xor(t7[i][e], 2));
       }
     }
-    // new_max = max(row_max, t8)
-    float t9[2][2];
-    // t9 = limit_scale(t0, new_max)
+    float new_max[2][2];
+    // new_max = max(row_max, mul(t7, scale_log2))
     float decay[2][2];
-    // decay = exp2(sub(mul_rn(row_max, t9), mul_rn(new_max, t9)))
-    float t10[2][2];
-    // t10 = neg(mul_rn(new_max, t9))
+    // decay = exp2(sub(row_max, new_max))
+    float t8[2][2];
+    // t8 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t8[i][e] = fc::max(row_max[i][e], t8[i][e]);
-        t9[i][e] = fc::limit_scale(t0, t8[i][e]);
-        const float t11 = fc::mul_rn(t8[i][e], t9[i][e]);
-        const float t12 = fc::mul_rn(row_max[i][e], t9[i][e]);
-        const float t13 = t12 - t11;
-        decay[i][e] = fc::exp2(t13);
-        t10[i][e] = -t11;
+        const float t9 = t7[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t9);
+        const float t10 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t10);
+        t8[i][e] = -new_max[i][e];
       }
     }
     float probs[2][6][4];
-    // probs = exp2(fma(scores, t9, t10))
+    // probs = exp2(fma(scores, scale_log2, t8))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t14 = fc::fma(scores[i][j][e], t9[i][(e / 2)], t10[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t14);
+          const float t11 = fc::fma(scores[i][j][e], scale_log2, t8[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t11);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t15[2][2] = {};
+    float t12[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t15[i][(e / 2)] = t15[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t15)
+          t12[i][(e / 2)] = t12[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t12)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t15[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t12[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][3][4];
     #pragma unroll
@@ -364,7 +361,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[i][e] = t8[i][e];
+        row_max[i][e] = new_max[i][e];
     slot = next_slot;
   }
 
@@ -374,10 +371,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<1>();
     const int next_tile_2 = cols_tile_2 + 2;
     const int freed_slot_2 = (slot == 0) ? 2 : (slot - 1);
-    const bool t16 = next_tile_2 < cols_end;
+    const bool t13 = next_tile_2 < cols_end;
     fc::barrier();
     // key <- k, asynchronously
-    if (t16) {
+    if (t13) {
       const fc::f16* const key_source_4 = k_at + (next_tile_2 * 48) * p.k_stride_2;
       const int key_rows_4 = 333 - (next_tile_2 * 48);
       const int key_columns_4 = 72 - (0);
@@ -402,7 +399,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t16) {
+    if (t13) {
       const fc::f16* const value_source_4 = v_at + (next_tile_2 * 48) * p.v_stride_2;
       const int value_rows_4 = 333 - (next_tile_2 * 48);
       const int value_columns_4 = 40 - (0);
@@ -451,81 +448,78 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t17 = ((rows_begin + rows_lane + i * 16 + (e / 2) * 8) - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
-          scores_2[i][j][e] = t17 ? scores_2[i][j][e] : -fc::infinity();
+          const bool t14 = ((rows_begin + rows_lane + i * 16 + (e / 2) * 8) - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
+          scores_2[i][j][e] = t14 ? scores_2[i][j][e] : -fc::infinity();
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t18[2][2];
+    float t15[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t18[i][e] = -fc::infinity();
+        t15[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t18[i][(e / 2)] = fc::max(t18[i][(e / 2)], scores_2[i][j][e]);
+          t15[i][(e / 2)] = fc::max(t15[i][(e / 2)], scores_2[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t18[i][e] = fc::max(t18[i][e], fc::shuffle_xor(t18[i][e], 1));
-        t18[i][e] = fc::max(t18[i][e], fc::shuffle_xor(t18[i][e], 2));
+        t15[i][e] = fc::max(t15[i][e], fc::shuffle_xor(t15[i][e], 1));
+        t15[i][e] = fc::max(t15[i][e], fc::shuffle_xor(t15[i][e], 2));
       }
     }
-    // new_max = max(row_max, t18)
-    float t19[2][2];
-    // t19 = limit_scale(t0, new_max)
+    float new_max_2[2][2];
+    // new_max = max(row_max, mul(t15, scale_log2))
     float decay_2[2][2];
-    // decay = exp2(sub(mul_rn(row_max, t19), mul_rn(new_max, t19)))
-    float t20[2][2];
-    // t20 = neg(mul_rn(new_max, t19))
+    // decay = exp2(sub(row_max, new_max))
+    float t16[2][2];
+    // t16 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t18[i][e] = fc::max(row_max[i][e], t18[i][e]);
-        t19[i][e] = fc::limit_scale(t0, t18[i][e]);
-        const float t21 = fc::mul_rn(t18[i][e], t19[i][e]);
-        const float t22 = fc::mul_rn(row_max[i][e], t19[i][e]);
-        const float t23 = t22 - t21;
-        decay_2[i][e] = fc::exp2(t23);
-        t20[i][e] = -t21;
+        const float t17 = t15[i][e] * scale_log2;
+        new_max_2[i][e] = fc::max(row_max[i][e], t17);
+        const float t18 = row_max[i][e] - new_max_2[i][e];
+        decay_2[i][e] = fc::exp2(t18);
+        t16[i][e] = -new_max_2[i][e];
       }
     }
     float probs_2[2][6][4];
-    // probs = exp2(fma(scores, t19, t20))
+    // probs = exp2(fma(scores, scale_log2, t16))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t24 = fc::fma(scores_2[i][j][e], t19[i][(e / 2)], t20[i][(e / 2)]);
-          probs_2[i][j][e] = fc::exp2(t24);
+          const float t19 = fc::fma(scores_2[i][j][e], scale_log2, t16[i][(e / 2)]);
+          probs_2[i][j][e] = fc::exp2(t19);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t25[2][2] = {};
+    float t20[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t25[i][(e / 2)] = t25[i][(e / 2)] + probs_2[i][j][e];
-    // row_sum = fma(row_sum, decay, t25)
+          t20[i][(e / 2)] = t20[i][(e / 2)] + probs_2[i][j][e];
+    // row_sum = fma(row_sum, decay, t20)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay_2[i][e], t25[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay_2[i][e], t20[i][e]);
     // probs_2_operand: probs_2 as a left operand
     fc::u32 probs_2_operand[2][3][4];
     #pragma unroll
@@ -563,7 +557,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[i][e] = t18[i][e];
+        row_max[i][e] = new_max_2[i][e];
     slot = next_slot_2;
   }
   fc::wait_copies<0>();
@@ -583,25 +577,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t26 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t26;
+      const float t21 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t21;
     }
   }
-  float t27[2][6][4];
-  // t27 = cast(mul(out, inverse))
+  float t22[2][6][4];
+  // t22 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 6; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t28 = out[i][j][e] * inverse[i][(e / 2)];
-        t27[i][j][e] = t28;
+        const float t23 = out[i][j][e] * inverse[i][(e / 2)];
+        t22[i][j][e] = t23;
       }
     }
   }
   fc::barrier();
-  // t27 in shared memory
+  // t22 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -610,7 +604,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<96, 48>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::f16>(t27[i][j][2 * r], t27[i][j][2 * r + 1]));
+                         fc::pack<fc::f16>(t22[i][j][2 * r], t22[i][j][2 * r + 1]));
   fc::barrier();
   fc::f16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

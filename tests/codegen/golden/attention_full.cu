@@ -43,6 +43,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = p.Sk + -1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
   const int cols_full_end = fc::max(0, fc::min((((t0 + -63) >> 6) + 1), cols_end));
@@ -203,54 +204,51 @@ attention_forward(const __grid_constant__ Parameters p) {
         t5[i][e] = fc::max(t5[i][e], fc::shuffle_xor(t5[i][e], 2));
       }
     }
-    // new_max = max(row_max, t5)
-    float t6[2][2];
-    // t6 = limit_scale((p.scale * 1.442695f), new_max)
+    float new_max[2][2];
+    // new_max = max(row_max, mul(t5, scale_log2))
     float decay[2][2];
-    // decay = exp2(sub(mul_rn(row_max, t6), mul_rn(new_max, t6)))
-    float t7[2][2];
-    // t7 = neg(mul_rn(new_max, t6))
+    // decay = exp2(sub(row_max, new_max))
+    float t6[2][2];
+    // t6 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t5[i][e] = fc::max(row_max[i][e], t5[i][e]);
-        t6[i][e] = fc::limit_scale((p.scale * 1.442695f), t5[i][e]);
-        const float t8 = fc::mul_rn(t5[i][e], t6[i][e]);
-        const float t9 = fc::mul_rn(row_max[i][e], t6[i][e]);
-        const float t10 = t9 - t8;
-        decay[i][e] = fc::exp2(t10);
-        t7[i][e] = -t8;
+        const float t7 = t5[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t7);
+        const float t8 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t8);
+        t6[i][e] = -new_max[i][e];
       }
     }
     float probs[2][8][4];
-    // probs = exp2(fma(scores, t6, t7))
+    // probs = exp2(fma(scores, scale_log2, t6))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t11 = fc::fma(scores[i][j][e], t6[i][(e / 2)], t7[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t11);
+          const float t9 = fc::fma(scores[i][j][e], scale_log2, t6[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t9);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t12[2][2] = {};
+    float t10[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t12[i][(e / 2)] = t12[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t12)
+          t10[i][(e / 2)] = t10[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t10)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t12[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t10[i][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][4][4];
     #pragma unroll
@@ -288,7 +286,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[i][e] = t5[i][e];
+        row_max[i][e] = new_max[i][e];
     slot = next_slot;
   }
   fc::wait_copies<0>();
@@ -308,25 +306,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t13 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t13;
+      const float t11 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t11;
     }
   }
-  float t14[2][16][4];
-  // t14 = cast(mul(out, inverse))
+  float t12[2][16][4];
+  // t12 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 16; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t15 = out[i][j][e] * inverse[i][(e / 2)];
-        t14[i][j][e] = t15;
+        const float t13 = out[i][j][e] * inverse[i][(e / 2)];
+        t12[i][j][e] = t13;
       }
     }
   }
   fc::barrier();
-  // t14 in shared memory
+  // t12 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -335,7 +333,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 128>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t12[i][j][2 * r], t12[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

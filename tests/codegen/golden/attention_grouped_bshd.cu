@@ -40,6 +40,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = p.Sk + -1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
   const int cols_full_end = fc::max(0, fc::min((((t0 + -63) >> 6) + 1), cols_end));
@@ -135,44 +136,41 @@ attention_forward(const __grid_constant__ Parameters p) {
       t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 1));
       t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 2));
     }
-    // new_max = max(row_max, t3)
-    float t4[1][2];
-    // t4 = limit_scale((p.scale * 1.442695f), new_max)
+    float new_max[1][2];
+    // new_max = max(row_max, mul(t3, scale_log2))
     float decay[1][2];
-    // decay = exp2(sub(mul_rn(row_max, t4), mul_rn(new_max, t4)))
-    float t5[1][2];
-    // t5 = neg(mul_rn(new_max, t4))
+    // decay = exp2(sub(row_max, new_max))
+    float t4[1][2];
+    // t4 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t3[0][e] = fc::max(row_max[0][e], t3[0][e]);
-      t4[0][e] = fc::limit_scale((p.scale * 1.442695f), t3[0][e]);
-      const float t6 = fc::mul_rn(t3[0][e], t4[0][e]);
-      const float t7 = fc::mul_rn(row_max[0][e], t4[0][e]);
-      const float t8 = t7 - t6;
-      decay[0][e] = fc::exp2(t8);
-      t5[0][e] = -t6;
+      const float t5 = t3[0][e] * scale_log2;
+      new_max[0][e] = fc::max(row_max[0][e], t5);
+      const float t6 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t6);
+      t4[0][e] = -new_max[0][e];
     }
     float probs[1][8][4];
-    // probs = exp2(fma(scores, t4, t5))
+    // probs = exp2(fma(scores, scale_log2, t4))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t9 = fc::fma(scores[0][j][e], t4[0][(e / 2)], t5[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t9);
+        const float t7 = fc::fma(scores[0][j][e], scale_log2, t4[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t7);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t10[1][2] = {};
+    float t8[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t10[0][(e / 2)] = t10[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t10)
+        t8[0][(e / 2)] = t8[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t8)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t10[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t8[0][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[1][4][4];
     #pragma unroll
@@ -221,7 +219,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_max[0][e] = t3[0][e];
+      row_max[0][e] = new_max[0][e];
   }
   fc::wait_copies<0>();
   // row_sum: the lanes' shares meet
@@ -235,21 +233,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t11 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t11;
+    const float t9 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t9;
   }
-  float t12[1][8][4];
-  // t12 = cast(mul(out, inverse))
+  float t10[1][8][4];
+  // t10 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t13 = out[0][j][e] * inverse[0][(e / 2)];
-      t12[0][j][e] = t13;
+      const float t11 = out[0][j][e] * inverse[0][(e / 2)];
+      t10[0][j][e] = t11;
     }
   }
   fc::barrier();
-  // t12 in shared memory
+  // t10 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -258,7 +256,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t12[i][j][2 * r], t12[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t10[i][j][2 * r], t10[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_2;
   // store o

@@ -177,15 +177,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
       float t10[1][2];
-      // t10 = neg(mul_rn(row_max, 43.2808512266689))
+      // t10 = neg(row_max)
       #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const float t11 = fc::mul_rn(0.f, 43.28085f);
-        t10[0][e] = -t11;
-      }
+      for (int e = 0; e < 2; ++e)
+        t10[0][e] = -0.f;
       // probs = exp2(tanh(t7 * t2), -inf where that is, times 43.28085f plus t10)
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t12[1][2] = {};
+      float t11[1][2] = {};
       // as rounded where a mask cuts the tile
       if (fc::all_lanes(all_small)) {
         #pragma unroll
@@ -193,7 +191,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             t7[0][j][e] = fc::exp2(fc::evaluate_add(small, t7[0][j][e], t10[0][(e / 2)]));
-            t12[0][(e / 2)] += fc::round_to<fc::bf16>(t7[0][j][e]);
+            t11[0][(e / 2)] += fc::round_to<fc::bf16>(t7[0][j][e]);
           }
         }
       }
@@ -204,14 +202,14 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e) {
             if (e == 0 && j % 2 == 0) fc::hold_order();
             t7[0][j][e] = fc::exp2(fc::evaluate_visible_add(small, t7[0][j][e], t10[0][(e / 2)]));
-            t12[0][(e / 2)] += fc::round_to<fc::bf16>(t7[0][j][e]);
+            t11[0][(e / 2)] += fc::round_to<fc::bf16>(t7[0][j][e]);
           }
         }
       }
-      // row_sum = add(row_sum, t12)
+      // row_sum = add(row_sum, t11)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = row_sum[0][e] + t12[0][e];
+        row_sum[0][e] = row_sum[0][e] + t11[0][e];
       // t7_operand: t7 as a left operand
       fc::u32 t7_operand[1][8][4];
       #pragma unroll
@@ -229,18 +227,18 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 20480 + key_slot_2 * 20480;
         // product = dot(query, transpose(key)), started
-        float t13[1][16][4];
-        fc::pin(t13);
+        float t12[1][16][4];
+        fc::pin(t12);
         fc::open_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t13[0], a, b, false);
+          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t12[0], a, b, false);
         }
         {
           const fc::u64 a = fc::matrix(query + 16384 + warp / 4 * 2048, 16, 0);
           const fc::u64 b = fc::matrix(key_2 + 16384, 16, 0);
-          fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t13[0], a, b, true);
+          fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t12[0], a, b, true);
         }
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -258,45 +256,43 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         fc::await_products<1>();
-        fc::pin(t13);
+        fc::pin(t12);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        // whether polynomials serve for tanh(t13 * t2)
+        // whether polynomials serve for tanh(t12 * t2)
         const fc::small_tanh small_2 = fc::small_tanh_of(fc::in_place(t2), 43.28085f);
-        float t13_squares[8] = {cols_tile_3 >= fc::min(cols_full_end, cols_tile_2) ? fc::infinity() : 0.f};
+        float t12_squares[8] = {cols_tile_3 >= fc::min(cols_full_end, cols_tile_2) ? fc::infinity() : 0.f};
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = t13_squares[(e + 0 * 4 + j * 4) % 8];
-            sum = fc::fma(t13[0][j][e], t13[0][j][e], sum);
+            float& sum = t12_squares[(e + 0 * 4 + j * 4) % 8];
+            sum = fc::fma(t12[0][j][e], t12[0][j][e], sum);
           }
         }
         bool all_small_2 = true;
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-          all_small_2 = all_small_2 && fc::is_small(small_2, t13_squares[i]);
-        float t14[1][2];
-        // t14 = neg(mul_rn(row_max, 43.2808512266689))
+          all_small_2 = all_small_2 && fc::is_small(small_2, t12_squares[i]);
+        float t13[1][2];
+        // t13 = neg(row_max)
         #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const float t15 = fc::mul_rn(0.f, 43.28085f);
-          t14[0][e] = -t15;
-        }
-        // probs = exp2(tanh(t13 * t2), -inf where that is, times 43.28085f plus t14)
+        for (int e = 0; e < 2; ++e)
+          t13[0][e] = -0.f;
+        // probs = exp2(tanh(t12 * t2), -inf where that is, times 43.28085f plus t13)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t16[1][2] = {};
+        float t14[1][2] = {};
         // as rounded where a mask cuts the tile
         if (fc::all_lanes(all_small_2)) {
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              t13[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t13[0][j][e], t14[0][(e / 2)]));
-              t16[0][(e / 2)] += t13[0][j][e];
+              t12[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t12[0][j][e], t13[0][(e / 2)]));
+              t14[0][(e / 2)] += t12[0][j][e];
             }
           }
         }
@@ -304,31 +300,31 @@ attention_forward(const __grid_constant__ Parameters p) {
           bool all_moderate = true;
           #pragma unroll
           for (int i = 0; i < 8; ++i)
-            all_moderate = all_moderate && fc::is_moderate(small_2, t13_squares[i]);
+            all_moderate = all_moderate && fc::is_moderate(small_2, t12_squares[i]);
           if (fc::all_lanes(all_moderate)) {
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                t13[0][j][e] = fc::exp2(fc::evaluate_moderate_add(small_2, t13[0][j][e], t14[0][(e / 2)]));
-                t16[0][(e / 2)] += t13[0][j][e];
+                t12[0][j][e] = fc::exp2(fc::evaluate_moderate_add(small_2, t12[0][j][e], t13[0][(e / 2)]));
+                t14[0][(e / 2)] += t12[0][j][e];
               }
             }
           }
           else {
             if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-              int t17[1][2];
-              // t17 = add(index(rows), t3)
+              int t15[1][2];
+              // t15 = add(index(rows), t3)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t17[0][e] = (rows_begin + rows_lane + e * 8) + t3;
-              // t13 = where(ge(t17, index(cols)), t13, -inf)
+                t15[0][e] = (rows_begin + rows_lane + e * 8) + t3;
+              // t12 = where(ge(t15, index(cols)), t12, -inf)
               #pragma unroll
               for (int j = 0; j < 16; ++j) {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                  const bool t18 = (t17[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                  t13[0][j][e] = t18 ? t13[0][j][e] : -fc::infinity();
+                  const bool t16 = (t15[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                  t12[0][j][e] = t16 ? t12[0][j][e] : -fc::infinity();
                 }
               }
             }
@@ -337,16 +333,16 @@ attention_forward(const __grid_constant__ Parameters p) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
                 if (e == 0 && j % 2 == 0) fc::hold_order();
-                t13[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t13[0][j][e], t14[0][(e / 2)]));
-                t16[0][(e / 2)] += fc::round_to<fc::bf16>(t13[0][j][e]);
+                t12[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t12[0][j][e], t13[0][(e / 2)]));
+                t14[0][(e / 2)] += fc::round_to<fc::bf16>(t12[0][j][e]);
               }
             }
           }
         }
-        // row_sum = add(argument, t16)
+        // row_sum = add(argument, t14)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = row_sum[0][e] + t16[0][e];
+          row_sum[0][e] = row_sum[0][e] + t14[0][e];
         fc::await_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -354,7 +350,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // t7_operand: t13 as a left operand
+        // t7_operand: t12 as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
@@ -362,7 +358,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             #pragma unroll
             for (int r = 0; r < 4; ++r)
               t7_operand[i][k][r] =
-                  fc::pack<fc::bf16>(t13[i][2 * k + r / 2][r % 2 * 2], t13[i][2 * k + r / 2][r % 2 * 2 + 1]);
+                  fc::pack<fc::bf16>(t12[i][2 * k + r / 2][r % 2 * 2], t12[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 61440 + value_slot_2 * 20480;
@@ -397,22 +393,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t19 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t19;
+      const float t17 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t17;
     }
-    float t20[1][10][4];
-    // t20 = cast(mul(out, inverse))
+    float t18[1][10][4];
+    // t18 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 10; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t21 = out[0][j][e] * inverse[0][(e / 2)];
-        t20[0][j][e] = t21;
+        const float t19 = out[0][j][e] * inverse[0][(e / 2)];
+        t18[0][j][e] = t19;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t20 in shared memory
+    // t18 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -421,7 +417,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 80>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t20[i][j][2 * r], t20[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t18[i][j][2 * r], t18[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

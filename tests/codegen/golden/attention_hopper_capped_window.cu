@@ -174,15 +174,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
       float t16[1][2];
-      // t16 = neg(mul_rn(row_max, 43.2808512266689))
+      // t16 = neg(row_max)
       #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const float t17 = fc::mul_rn(0.f, 43.28085f);
-        t16[0][e] = -t17;
-      }
+      for (int e = 0; e < 2; ++e)
+        t16[0][e] = -0.f;
       // probs = exp2(tanh(t10 * t3), -inf where that is, times 43.28085f plus t16)
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t18[1][2] = {};
+      float t17[1][2] = {};
       // as rounded where a mask cuts the tile
       if (fc::all_lanes(all_small)) {
         #pragma unroll
@@ -190,7 +188,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             t10[0][j][e] = fc::exp2(fc::evaluate_add(small, t10[0][j][e], t16[0][(e / 2)]));
-            t18[0][(e / 2)] += fc::round_to<fc::bf16>(t10[0][j][e]);
+            t17[0][(e / 2)] += fc::round_to<fc::bf16>(t10[0][j][e]);
           }
         }
       }
@@ -201,14 +199,14 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e) {
             if (e == 0 && j % 2 == 0) fc::hold_order();
             t10[0][j][e] = fc::exp2(fc::evaluate_visible_add(small, t10[0][j][e], t16[0][(e / 2)]));
-            t18[0][(e / 2)] += fc::round_to<fc::bf16>(t10[0][j][e]);
+            t17[0][(e / 2)] += fc::round_to<fc::bf16>(t10[0][j][e]);
           }
         }
       }
-      // row_sum = add(row_sum, t18)
+      // row_sum = add(row_sum, t17)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = row_sum[0][e] + t18[0][e];
+        row_sum[0][e] = row_sum[0][e] + t17[0][e];
       // t10_operand: t10 as a left operand
       fc::u32 t10_operand[1][4][4];
       #pragma unroll
@@ -226,13 +224,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
         // product = dot(query, transpose(key)), started
-        float t19[1][8][4];
-        fc::pin(t19);
+        float t18[1][8][4];
+        fc::pin(t18);
         fc::open_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t19[0], a, b, false);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t18[0], a, b, false);
         }
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -246,69 +244,67 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         fc::await_products<1>();
-        fc::pin(t19);
+        fc::pin(t18);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        // whether polynomials serve for tanh(t19 * t3)
+        // whether polynomials serve for tanh(t18 * t3)
         const fc::small_tanh small_2 = fc::small_tanh_of(fc::in_place(t3), 43.28085f);
-        float t19_squares[8] = {};
+        float t18_squares[8] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = t19_squares[(e + 0 * 4 + j * 4) % 8];
-            sum = fc::fma(t19[0][j][e], t19[0][j][e], sum);
+            float& sum = t18_squares[(e + 0 * 4 + j * 4) % 8];
+            sum = fc::fma(t18[0][j][e], t18[0][j][e], sum);
           }
         }
         bool all_small_2 = true;
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-          all_small_2 = all_small_2 && fc::is_small(small_2, t19_squares[i]);
-        float t20[1][2];
-        // t20 = neg(mul_rn(row_max, 43.2808512266689))
+          all_small_2 = all_small_2 && fc::is_small(small_2, t18_squares[i]);
+        float t19[1][2];
+        // t19 = neg(row_max)
         #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const float t21 = fc::mul_rn(0.f, 43.28085f);
-          t20[0][e] = -t21;
-        }
-        // probs = exp2(tanh(t19 * t3), -inf where that is, times 43.28085f plus t20)
+        for (int e = 0; e < 2; ++e)
+          t19[0][e] = -0.f;
+        // probs = exp2(tanh(t18 * t3), -inf where that is, times 43.28085f plus t19)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t22[1][2] = {};
+        float t20[1][2] = {};
         // as rounded where a mask cuts the tile
         if (fc::all_lanes(all_small_2 && !(cols_tile_3 < fc::min(cols_full_begin, cols_tile_2) || cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)))) {
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              t19[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t19[0][j][e], t20[0][(e / 2)]));
-              t22[0][(e / 2)] += t19[0][j][e];
+              t18[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t18[0][j][e], t19[0][(e / 2)]));
+              t20[0][(e / 2)] += t18[0][j][e];
             }
           }
         }
         else {
           if (cols_tile_3 < fc::min(cols_full_begin, cols_tile_2) || cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-            int t23[1][2];
-            // t23 = add(index(rows), t4)
+            int t21[1][2];
+            // t21 = add(index(rows), t4)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t23[0][e] = (rows_begin + rows_lane + e * 8) + t4;
-            int t24[1][2];
-            // t24 = sub(t23, 256)
+              t21[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+            int t22[1][2];
+            // t22 = sub(t21, 256)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t24[0][e] = t23[0][e] - 256;
-            // t19 = where(logical_and(ge(index(cols), t24), le(index(cols), t23)), t19, -inf)
+              t22[0][e] = t21[0][e] - 256;
+            // t18 = where(logical_and(ge(index(cols), t22), le(index(cols), t21)), t18, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t25 = (j * 8 + (e % 2) * 1) >= (t24[0][(e / 2)] - (cols_begin_5 + cols_lane));
-                const bool t26 = (j * 8 + (e % 2) * 1) <= (t23[0][(e / 2)] - (cols_begin_5 + cols_lane));
-                const bool t27 = t25 && t26;
-                t19[0][j][e] = t27 ? t19[0][j][e] : -fc::infinity();
+                const bool t23 = (j * 8 + (e % 2) * 1) >= (t22[0][(e / 2)] - (cols_begin_5 + cols_lane));
+                const bool t24 = (j * 8 + (e % 2) * 1) <= (t21[0][(e / 2)] - (cols_begin_5 + cols_lane));
+                const bool t25 = t23 && t24;
+                t18[0][j][e] = t25 ? t18[0][j][e] : -fc::infinity();
               }
             }
           }
@@ -317,8 +313,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                t19[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t19[0][j][e], t20[0][(e / 2)]));
-                t22[0][(e / 2)] += fc::round_to<fc::bf16>(t19[0][j][e]);
+                t18[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t18[0][j][e], t19[0][(e / 2)]));
+                t20[0][(e / 2)] += fc::round_to<fc::bf16>(t18[0][j][e]);
               }
             }
           }
@@ -328,16 +324,16 @@ attention_forward(const __grid_constant__ Parameters p) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
                 if (e == 0 && j % 2 == 0) fc::hold_order();
-                t19[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t19[0][j][e], t20[0][(e / 2)]));
-                t22[0][(e / 2)] += fc::round_to<fc::bf16>(t19[0][j][e]);
+                t18[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t18[0][j][e], t19[0][(e / 2)]));
+                t20[0][(e / 2)] += fc::round_to<fc::bf16>(t18[0][j][e]);
               }
             }
           }
         }
-        // row_sum = add(argument, t22)
+        // row_sum = add(argument, t20)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = row_sum[0][e] + t22[0][e];
+          row_sum[0][e] = row_sum[0][e] + t20[0][e];
         fc::await_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -345,7 +341,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // t10_operand: t19 as a left operand
+        // t10_operand: t18 as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
@@ -353,7 +349,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             #pragma unroll
             for (int r = 0; r < 4; ++r)
               t10_operand[i][k][r] =
-                  fc::pack<fc::bf16>(t19[i][2 * k + r / 2][r % 2 * 2], t19[i][2 * k + r / 2][r % 2 * 2 + 1]);
+                  fc::pack<fc::bf16>(t18[i][2 * k + r / 2][r % 2 * 2], t18[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
@@ -384,22 +380,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t28 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t28;
+      const float t26 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t26;
     }
-    float t29[1][8][4];
-    // t29 = cast(mul(out, inverse))
+    float t27[1][8][4];
+    // t27 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t30 = out[0][j][e] * inverse[0][(e / 2)];
-        t29[0][j][e] = t30;
+        const float t28 = out[0][j][e] * inverse[0][(e / 2)];
+        t27[0][j][e] = t28;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t29 in shared memory
+    // t27 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -408,7 +404,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t29[i][j][2 * r], t29[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t27[i][j][2 * r], t27[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

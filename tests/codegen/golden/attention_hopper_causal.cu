@@ -128,13 +128,13 @@ attention_forward(const __grid_constant__ Parameters p) {
       const int rows_tile_2_count = (p.Sq + 127) / 128;
       const int rows_tile_2 = rows_tile_2_count - 1 - rest_2;
       const int rows_begin_2 = rows_tile_2 * 128;
+      const float scale_log2 = p.scale * 1.442695f;
       const int t2 = p.Sk - p.Sq;
-      const float t3 = p.scale * 1.442695f;
-      const int t4 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
-      const int t5 = ((((rows_begin_2 - p.Sq) + p.Sk) + -127) >> 7) + 1;
-      const int t6 = fc::min((((t4 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
-      const int cols_end_2 = fc::max(0, t6);
-      const int cols_full_end = fc::max(0, fc::min(t5, cols_end_2));
+      const int t3 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
+      const int t4 = ((((rows_begin_2 - p.Sq) + p.Sk) + -127) >> 7) + 1;
+      const int t5 = fc::min((((t3 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
+      const int cols_end_2 = fc::max(0, t5);
+      const int cols_full_end = fc::max(0, fc::min(t4, cols_end_2));
       fc::await_phase(query_full + query_slot_2 * 8, query_phase_2);
       const fc::u32 query = shared + query_slot_2 * 32768;
 
@@ -167,74 +167,71 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (cols_tile_2 >= cols_full_end) {
-          int t7[1][2];
-          // t7 = add(index(rows), t2)
+          int t6[1][2];
+          // t6 = add(index(rows), t2)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t7[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-          // scores = where(ge(t7, index(cols)), scores, -inf)
+            t6[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
+          // scores = where(ge(t6, index(cols)), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t8 = (t7[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-              scores[0][j][e] = t8 ? scores[0][j][e] : -fc::infinity();
+              const bool t7 = (t6[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+              scores[0][j][e] = t7 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t9[1][2];
+        float t8[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t9[0][e] = -fc::infinity();
+          t8[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t9[0][(e / 2)] = fc::max(t9[0][(e / 2)], scores[0][j][e]);
+            t8[0][(e / 2)] = fc::max(t8[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t9[0][e] = fc::max(t9[0][e], fc::shuffle_xor(t9[0][e], 1));
-          t9[0][e] = fc::max(t9[0][e], fc::shuffle_xor(t9[0][e], 2));
+          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 1));
+          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 2));
         }
-        // new_max = max(row_max, t9)
-        float t10[1][2];
-        // t10 = limit_scale(t3, new_max)
+        float new_max[1][2];
+        // new_max = max(row_max, mul(t8, scale_log2))
         float decay[1][2];
-        // decay = exp2(sub(mul_rn(row_max, t10), mul_rn(new_max, t10)))
-        float t11[1][2];
-        // t11 = neg(mul_rn(new_max, t10))
+        // decay = exp2(sub(row_max, new_max))
+        float t9[1][2];
+        // t9 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t9[0][e] = fc::max(row_max[0][e], t9[0][e]);
-          t10[0][e] = fc::limit_scale(t3, t9[0][e]);
-          const float t12 = fc::mul_rn(t9[0][e], t10[0][e]);
-          const float t13 = fc::mul_rn(row_max[0][e], t10[0][e]);
-          const float t14 = t13 - t12;
-          decay[0][e] = fc::exp2(t14);
-          t11[0][e] = -t12;
+          const float t10 = t8[0][e] * scale_log2;
+          new_max[0][e] = fc::max(row_max[0][e], t10);
+          const float t11 = row_max[0][e] - new_max[0][e];
+          decay[0][e] = fc::exp2(t11);
+          t9[0][e] = -new_max[0][e];
         }
         float probs[1][16][4];
-        // probs = exp2(fma(scores, t10, t11))
+        // probs = exp2(fma(scores, scale_log2, t9))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t15 = fc::fma(scores[0][j][e], t10[0][(e / 2)], t11[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t15);
+            const float t12 = fc::fma(scores[0][j][e], scale_log2, t9[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t12);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t16[1][2] = {};
+        float t13[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16[0][(e / 2)] = t16[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t16)
+            t13[0][(e / 2)] = t13[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t13)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t16[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][8][4];
         #pragma unroll
@@ -285,74 +282,71 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-            int t17[1][2];
-            // t17 = add(index(rows), t2)
+            int t14[1][2];
+            // t14 = add(index(rows), t2)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t17[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-            // scores = where(ge(t17, index(cols)), scores, -inf)
+              t14[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
+            // scores = where(ge(t14, index(cols)), scores, -inf)
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t18 = (t17[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t18 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t15 = (t14[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t15 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores, cols)
-          float t19[1][2];
+          float t16[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t19[0][e] = -fc::infinity();
+            t16[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t19[0][(e / 2)] = fc::max(t19[0][(e / 2)], scores_2[0][j][e]);
+              t16[0][(e / 2)] = fc::max(t16[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t19[0][e] = fc::max(t19[0][e], fc::shuffle_xor(t19[0][e], 1));
-            t19[0][e] = fc::max(t19[0][e], fc::shuffle_xor(t19[0][e], 2));
+            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 1));
+            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
           }
-          // new_max = max(new_max, t19)
-          float t20[1][2];
-          // t20 = limit_scale(t3, new_max)
+          float new_max_2[1][2];
+          // new_max = max(new_max, mul(t16, scale_log2))
           float decay_2[1][2];
-          // decay = exp2(sub(mul_rn(new_max, t20), mul_rn(new_max, t20)))
-          float t21[1][2];
-          // t21 = neg(mul_rn(new_max, t20))
+          // decay = exp2(sub(new_max, new_max))
+          float t17[1][2];
+          // t17 = neg(new_max)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t19[0][e] = fc::max(t9[0][e], t19[0][e]);
-            t20[0][e] = fc::limit_scale(t3, t19[0][e]);
-            const float t22 = fc::mul_rn(t19[0][e], t20[0][e]);
-            const float t23 = fc::mul_rn(t9[0][e], t20[0][e]);
-            const float t24 = t23 - t22;
-            decay_2[0][e] = fc::exp2(t24);
-            t21[0][e] = -t22;
+            const float t18 = t16[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t18);
+            const float t19 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t19);
+            t17[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][16][4];
-          // probs = exp2(fma(scores, t20, t21))
+          // probs = exp2(fma(scores, scale_log2, t17))
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t25 = fc::fma(scores_2[0][j][e], t20[0][(e / 2)], t21[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t25);
+              const float t20 = fc::fma(scores_2[0][j][e], scale_log2, t17[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t20);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t26[1][2] = {};
+          float t21[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t26[0][(e / 2)] = t26[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t26)
+              t21[0][(e / 2)] = t21[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t21)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t26[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t21[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -377,7 +371,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t9[0][e] = t19[0][e];
+            new_max[0][e] = new_max_2[0][e];
         }
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 131072 + value_slot_2 * 32768;
@@ -398,7 +392,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_max[0][e] = t9[0][e];
+          row_max[0][e] = new_max[0][e];
       }
       if (thread % 128 == 0) fc::arrive(query_empty + query_slot_2 * 8);
       if (++query_slot_2 == 2) {
@@ -416,21 +410,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t27 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t27;
+        const float t22 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t22;
       }
-      float t28[1][16][4];
-      // t28 = cast(mul(out, inverse))
+      float t23[1][16][4];
+      // t23 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t29 = out[0][j][e] * inverse[0][(e / 2)];
-          t28[0][j][e] = t29;
+          const float t24 = out[0][j][e] * inverse[0][(e / 2)];
+          t23[0][j][e] = t24;
         }
       }
       fc::bf16* const o_at = p.o + batch_2 * p.o_stride_0 + head_2 * p.o_stride_1;
-      // store o = t28, each lane 8 columns
+      // store o = t23, each lane 8 columns
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = rows_begin_2 + rows_lane + r * 8;
@@ -440,7 +434,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::u32 word[4];
           #pragma unroll
           for (int n = 0; n < 4; ++n)
-            word[n] = fc::pack<fc::bf16>(t28[0][j * 4 + n][2 * r], t28[0][j * 4 + n][2 * r + 1]);
+            word[n] = fc::pack<fc::bf16>(t23[0][j * 4 + n][2 * r], t23[0][j * 4 + n][2 * r + 1]);
           fc::transpose_quad(word, lane);
           const int column = j * 32 + lane % 4 * 8;
           if (row < p.Sq) {

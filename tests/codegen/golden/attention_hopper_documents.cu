@@ -173,8 +173,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     int query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
+    const float scale_log2 = p.scale * 1.442695f;
     const int t22 = p.Sk - p.Sq;
-    const float t23 = p.scale * 1.442695f;
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared + 2048;
 
@@ -205,19 +205,19 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::commit_products();
       const bool masked = fc::tile_is_masked<512>(shared, cols_tile_3);
-      int t24[1][2];
-      int t25[8][2];
+      int t23[1][2];
+      int t24[8][2];
       if (masked) {
-        // t24 = gather(index(batch), index(rows))
+        // t23 = gather(index(batch), index(rows))
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t24[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-        // t25 = gather(index(batch), index(cols))
+          t23[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+        // t24 = gather(index(batch), index(cols))
         #pragma unroll
         for (int i = 0; i < 8; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t25[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
+            t24[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
       }
       fc::await_products<0>();
       fc::pin(scores);
@@ -227,76 +227,73 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_phase_2 ^= 1;
       }
       if (masked) {
-        int t26[1][2];
-        // t26 = add(index(rows), t22)
+        int t25[1][2];
+        // t25 = add(index(rows), t22)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t26[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-        // scores = where(logical_and(eq(t24, t25), ge(t26, index(cols))), scores, -inf)
+          t25[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
+        // scores = where(logical_and(eq(t23, t24), ge(t25, index(cols))), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t27 = t24[0][(e / 2)] == t25[j][(e % 2)];
-            const bool t28 = (t26[0][(e / 2)] - (cols_begin_3 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-            const bool t29 = t27 && t28;
-            scores[0][j][e] = t29 ? scores[0][j][e] : -fc::infinity();
+            const bool t26 = t23[0][(e / 2)] == t24[j][(e % 2)];
+            const bool t27 = (t25[0][(e / 2)] - (cols_begin_3 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+            const bool t28 = t26 && t27;
+            scores[0][j][e] = t28 ? scores[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t30[1][2];
+      float t29[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t30[0][e] = -fc::infinity();
+        t29[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t30[0][(e / 2)] = fc::max(t30[0][(e / 2)], scores[0][j][e]);
+          t29[0][(e / 2)] = fc::max(t29[0][(e / 2)], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 1));
-        t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 2));
+        t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 1));
+        t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 2));
       }
-      // new_max = max(row_max, t30)
-      float t31[1][2];
-      // t31 = limit_scale(t23, new_max)
+      float new_max[1][2];
+      // new_max = max(row_max, mul(t29, scale_log2))
       float decay[1][2];
-      // decay = exp2(sub(mul_rn(row_max, t31), mul_rn(new_max, t31)))
-      float t32[1][2];
-      // t32 = neg(mul_rn(new_max, t31))
+      // decay = exp2(sub(row_max, new_max))
+      float t30[1][2];
+      // t30 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t30[0][e] = fc::max(row_max[0][e], t30[0][e]);
-        t31[0][e] = fc::limit_scale(t23, t30[0][e]);
-        const float t33 = fc::mul_rn(t30[0][e], t31[0][e]);
-        const float t34 = fc::mul_rn(row_max[0][e], t31[0][e]);
-        const float t35 = t34 - t33;
-        decay[0][e] = fc::exp2(t35);
-        t32[0][e] = -t33;
+        const float t31 = t29[0][e] * scale_log2;
+        new_max[0][e] = fc::max(row_max[0][e], t31);
+        const float t32 = row_max[0][e] - new_max[0][e];
+        decay[0][e] = fc::exp2(t32);
+        t30[0][e] = -new_max[0][e];
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, t31, t32))
+      // probs = exp2(fma(scores, scale_log2, t30))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t36 = fc::fma(scores[0][j][e], t31[0][(e / 2)], t32[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t36);
+          const float t33 = fc::fma(scores[0][j][e], scale_log2, t30[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t33);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t37[1][2] = {};
+      float t34[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t37[0][(e / 2)] = t37[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t37)
+          t34[0][(e / 2)] = t34[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t34)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t37[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t34[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][4][4];
       #pragma unroll
@@ -350,19 +347,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_4);
-        int t38[1][2];
-        int t39[8][2];
+        int t35[1][2];
+        int t36[8][2];
         if (masked_2) {
-          // t38 = gather(index(batch), index(rows))
+          // t35 = gather(index(batch), index(rows))
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t38[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-          // t39 = gather(index(batch), index(cols))
+            t35[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+          // t36 = gather(index(batch), index(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t39[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
+              t36[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
         }
         fc::await_products<1>();
         fc::pin(scores_2);
@@ -372,76 +369,73 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (masked_2) {
-          int t40[1][2];
-          // t40 = add(index(rows), t22)
+          int t37[1][2];
+          // t37 = add(index(rows), t22)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t40[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-          // scores = where(logical_and(eq(t38, t39), ge(t40, index(cols))), scores, -inf)
+            t37[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
+          // scores = where(logical_and(eq(t35, t36), ge(t37, index(cols))), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t41 = t38[0][(e / 2)] == t39[j][(e % 2)];
-              const bool t42 = (t40[0][(e / 2)] - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-              const bool t43 = t41 && t42;
-              scores_2[0][j][e] = t43 ? scores_2[0][j][e] : -fc::infinity();
+              const bool t38 = t35[0][(e / 2)] == t36[j][(e % 2)];
+              const bool t39 = (t37[0][(e / 2)] - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+              const bool t40 = t38 && t39;
+              scores_2[0][j][e] = t40 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t44[1][2];
+        float t41[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t44[0][e] = -fc::infinity();
+          t41[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t44[0][(e / 2)] = fc::max(t44[0][(e / 2)], scores_2[0][j][e]);
+            t41[0][(e / 2)] = fc::max(t41[0][(e / 2)], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t44[0][e] = fc::max(t44[0][e], fc::shuffle_xor(t44[0][e], 1));
-          t44[0][e] = fc::max(t44[0][e], fc::shuffle_xor(t44[0][e], 2));
+          t41[0][e] = fc::max(t41[0][e], fc::shuffle_xor(t41[0][e], 1));
+          t41[0][e] = fc::max(t41[0][e], fc::shuffle_xor(t41[0][e], 2));
         }
-        // new_max = max(new_max, t44)
-        float t45[1][2];
-        // t45 = limit_scale(t23, new_max)
+        float new_max_2[1][2];
+        // new_max = max(new_max, mul(t41, scale_log2))
         float decay_2[1][2];
-        // decay = exp2(sub(mul_rn(new_max, t45), mul_rn(new_max, t45)))
-        float t46[1][2];
-        // t46 = neg(mul_rn(new_max, t45))
+        // decay = exp2(sub(new_max, new_max))
+        float t42[1][2];
+        // t42 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t44[0][e] = fc::max(t30[0][e], t44[0][e]);
-          t45[0][e] = fc::limit_scale(t23, t44[0][e]);
-          const float t47 = fc::mul_rn(t44[0][e], t45[0][e]);
-          const float t48 = fc::mul_rn(t30[0][e], t45[0][e]);
-          const float t49 = t48 - t47;
-          decay_2[0][e] = fc::exp2(t49);
-          t46[0][e] = -t47;
+          const float t43 = t41[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t43);
+          const float t44 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t44);
+          t42[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][8][4];
-        // probs = exp2(fma(scores, t45, t46))
+        // probs = exp2(fma(scores, scale_log2, t42))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t50 = fc::fma(scores_2[0][j][e], t45[0][(e / 2)], t46[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t50);
+            const float t45 = fc::fma(scores_2[0][j][e], scale_log2, t42[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t45);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t51[1][2] = {};
+        float t46[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t51[0][(e / 2)] = t51[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(argument, decay, t51)
+            t46[0][(e / 2)] = t46[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(argument, decay, t46)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t51[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t46[0][e]);
         fc::await_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -466,7 +460,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t30[0][e] = t44[0][e];
+          new_max[0][e] = new_max_2[0][e];
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 32768 + value_slot_2 * 10240;
@@ -491,7 +485,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[0][e] = t30[0][e];
+        row_max[0][e] = new_max[0][e];
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -504,22 +498,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t52 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t52;
+      const float t47 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t47;
     }
-    float t53[1][10][4];
-    // t53 = cast(mul(out, inverse))
+    float t48[1][10][4];
+    // t48 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 10; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t54 = out[0][j][e] * inverse[0][(e / 2)];
-        t53[0][j][e] = t54;
+        const float t49 = out[0][j][e] * inverse[0][(e / 2)];
+        t48[0][j][e] = t49;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t53 in shared memory
+    // t48 in shared memory
     const fc::u32 o_staged = shared + 2048;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -528,7 +522,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 80>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t53[i][j][2 * r], t53[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t48[i][j][2 * r], t48[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

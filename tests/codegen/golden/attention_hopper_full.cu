@@ -97,10 +97,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
     if (warp / 4 == 2) fc::signal(5, 256);
-    const float t1 = p.scale * 1.442695f;
-    const int t2 = p.Sk + -1;
-    const int cols_end_2 = fc::max(0, fc::min(((t2 >> 7) + 1), ((p.Sk + 127) / 128)));
-    const int cols_full_end = fc::max(0, fc::min((((t2 + -127) >> 7) + 1), cols_end_2));
+    const float scale_log2 = p.scale * 1.442695f;
+    const int t1 = p.Sk + -1;
+    const int cols_end_2 = fc::max(0, fc::min(((t1 >> 7) + 1), ((p.Sk + 127) / 128)));
+    const int cols_full_end = fc::max(0, fc::min((((t1 + -127) >> 7) + 1), cols_end_2));
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
 
@@ -133,77 +133,74 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_phase_2 ^= 1;
       }
       if (cols_tile_2 >= cols_full_end) {
-        bool t3[16][2];
-        // t3 = lt(index(cols), extent(cols))
+        bool t2[16][2];
+        // t2 = lt(index(cols), extent(cols))
         #pragma unroll
         for (int i = 0; i < 16; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t3[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
-        // scores = where(t3, scores, -inf)
+            t2[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
+        // scores = where(t2, scores, -inf)
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores[0][j][e] = t3[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+            scores[0][j][e] = t2[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
       }
       // reduce_max = reduce_max(scores, cols)
-      float t4[1][2];
-      float t4_parts[1][2][2];
+      float t3[1][2];
+      float t3_parts[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t4_parts[0][e][c] = -fc::infinity();
+          t3_parts[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t4_parts[0][(e / 2)][j % 2] = fc::max(t4_parts[0][(e / 2)][j % 2], scores[0][j][e]);
+          t3_parts[0][(e / 2)][j % 2] = fc::max(t3_parts[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t4[0][e] = fc::max(t4_parts[0][e][0], t4_parts[0][e][1]);
-        t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 1));
-        t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
+        t3[0][e] = fc::max(t3_parts[0][e][0], t3_parts[0][e][1]);
+        t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 1));
+        t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 2));
       }
-      // new_max = max(row_max, t4)
-      float t5[1][2];
-      // t5 = limit_scale(t1, new_max)
+      float new_max[1][2];
+      // new_max = max(row_max, mul(t3, scale_log2))
       float decay[1][2];
-      // decay = exp2(sub(mul_rn(row_max, t5), mul_rn(new_max, t5)))
-      float t6[1][2];
-      // t6 = neg(mul_rn(new_max, t5))
+      // decay = exp2(sub(row_max, new_max))
+      float t4[1][2];
+      // t4 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t4[0][e] = fc::max(row_max[0][e], t4[0][e]);
-        t5[0][e] = fc::limit_scale(t1, t4[0][e]);
-        const float t7 = fc::mul_rn(t4[0][e], t5[0][e]);
-        const float t8 = fc::mul_rn(row_max[0][e], t5[0][e]);
-        const float t9 = t8 - t7;
-        decay[0][e] = fc::exp2(t9);
-        t6[0][e] = -t7;
+        const float t5 = t3[0][e] * scale_log2;
+        new_max[0][e] = fc::max(row_max[0][e], t5);
+        const float t6 = row_max[0][e] - new_max[0][e];
+        decay[0][e] = fc::exp2(t6);
+        t4[0][e] = -new_max[0][e];
       }
       float probs[1][16][4];
-      // probs = exp2(fma(scores, t5, t6))
+      // probs = exp2(fma(scores, scale_log2, t4))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t10 = fc::fma(scores[0][j][e], t5[0][(e / 2)], t6[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t10);
+          const float t7 = fc::fma(scores[0][j][e], scale_log2, t4[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t7);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t11[1][2] = {};
+      float t8[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t11[0][(e / 2)] = t11[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t11)
+          t8[0][(e / 2)] = t8[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t8)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t11[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t8[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][8][4];
       #pragma unroll
@@ -258,77 +255,74 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-          bool t12[16][2];
-          // t12 = lt(index(cols), extent(cols))
+          bool t9[16][2];
+          // t9 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 16; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t12[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-          // scores = where(t12, scores, -inf)
+              t9[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
+          // scores = where(t9, scores, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              scores_2[0][j][e] = t12[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+              scores_2[0][j][e] = t9[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
         }
         // reduce_max = reduce_max(scores, cols)
-        float t13[1][2];
-        float t13_parts[1][2][2];
+        float t10[1][2];
+        float t10_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t13_parts[0][e][c] = -fc::infinity();
+            t10_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t13_parts[0][(e / 2)][j % 2] = fc::max(t13_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t10_parts[0][(e / 2)][j % 2] = fc::max(t10_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t13[0][e] = fc::max(t13_parts[0][e][0], t13_parts[0][e][1]);
-          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
-          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
+          t10[0][e] = fc::max(t10_parts[0][e][0], t10_parts[0][e][1]);
+          t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 1));
+          t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 2));
         }
-        // new_max = max(new_max, t13)
-        float t14[1][2];
-        // t14 = limit_scale(t1, new_max)
+        float new_max_2[1][2];
+        // new_max = max(new_max, mul(t10, scale_log2))
         float decay_2[1][2];
-        // decay = exp2(sub(mul_rn(new_max, t14), mul_rn(new_max, t14)))
-        float t15[1][2];
-        // t15 = neg(mul_rn(new_max, t14))
+        // decay = exp2(sub(new_max, new_max))
+        float t11[1][2];
+        // t11 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t13[0][e] = fc::max(t4[0][e], t13[0][e]);
-          t14[0][e] = fc::limit_scale(t1, t13[0][e]);
-          const float t16 = fc::mul_rn(t13[0][e], t14[0][e]);
-          const float t17 = fc::mul_rn(t4[0][e], t14[0][e]);
-          const float t18 = t17 - t16;
-          decay_2[0][e] = fc::exp2(t18);
-          t15[0][e] = -t16;
+          const float t12 = t10[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t12);
+          const float t13 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t13);
+          t11[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][16][4];
-        // probs = exp2(fma(scores, t14, t15))
+        // probs = exp2(fma(scores, scale_log2, t11))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t19 = fc::fma(scores_2[0][j][e], t14[0][(e / 2)], t15[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t19);
+            const float t14 = fc::fma(scores_2[0][j][e], scale_log2, t11[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t14);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t20[1][2] = {};
+        float t15[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t20[0][(e / 2)] = t20[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(argument, decay, t20)
+            t15[0][(e / 2)] = t15[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(argument, decay, t15)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t20[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t15[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           fc::settle(row_sum[0][e]);
@@ -350,7 +344,7 @@ attention_forward(const __grid_constant__ Parameters p) {
                   fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t4[0][e] = t13[0][e];
+          new_max[0][e] = new_max_2[0][e];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           decay[0][e] = decay_2[0][e];
@@ -382,7 +376,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[0][e] = t4[0][e];
+        row_max[0][e] = new_max[0][e];
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -390,32 +384,29 @@ attention_forward(const __grid_constant__ Parameters p) {
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
     }
-    float t21[1][2];
-    // t21 = mul(row_max, scale)
     bool empty[1][2];
     // empty = eq(row_sum, 0)
     float inverse[1][2];
     // inverse = where(empty, 0, div(1, row_sum))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t21[0][e] = row_max[0][e] * p.scale;
       empty[0][e] = row_sum[0][e] == 0.f;
-      const float t22 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty[0][e] ? 0.f : t22;
+      const float t16 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty[0][e] ? 0.f : t16;
     }
-    float t23[1][8][4];
-    // t23 = cast(mul(out, inverse))
+    float t17[1][8][4];
+    // t17 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t24 = out[0][j][e] * inverse[0][(e / 2)];
-        t23[0][j][e] = t24;
+        const float t18 = out[0][j][e] * inverse[0][(e / 2)];
+        t17[0][j][e] = t18;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t23 in shared memory
+    // t17 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -424,7 +415,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<192, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t23[i][j][2 * r], t23[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t17[i][j][2 * r], t17[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
@@ -436,24 +427,24 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    float t25[1][2];
-    // t25 = where(empty, -inf, where(eq(t21, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
+    float t19[1][2];
+    // t19 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t26 = fc::log2(row_sum[0][e]);
-      const float t27 = t26 * 0.6931472f;
-      const float t28 = fc::fma(row_max[0][e], p.scale, t27);
-      const bool t29 = t21[0][e] == fc::infinity();
-      const float t30 = t29 ? fc::infinity() : t28;
-      t25[0][e] = empty[0][e] ? -fc::infinity() : t30;
+      const float t20 = fc::log2(row_sum[0][e]);
+      const float t21 = row_max[0][e] + t20;
+      const float t22 = t21 * 0.6931472f;
+      const bool t23 = row_max[0][e] == fc::infinity();
+      const float t24 = t23 ? fc::infinity() : t22;
+      t19[0][e] = empty[0][e] ? -fc::infinity() : t24;
     }
     float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-    // store lse = t25
+    // store lse = t19
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t25[0][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t19[0][e]);
         }
     }
     if (warp / 4 == 0) fc::meet(5, 256);

@@ -183,7 +183,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
     for (int head_2 = head_begin; head_2 < head_end; ++head_2) {
-      const float t15 = p.scale * 1.442695f;
+      const float scale_log2 = p.scale * 1.442695f;
       fc::await_phase(query_full, query_phase_2);
       const fc::u32 query = shared + 2048;
 
@@ -209,19 +209,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         const bool masked = fc::tile_is_masked<512>(shared, cols_tile_5);
-        int t16[1][2];
-        int t17[8][2];
+        int t15[1][2];
+        int t16[8][2];
         if (masked) {
-          // t16 = gather(index(rows))
+          // t15 = gather(index(rows))
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t16[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-          // t17 = gather(index(cols))
+            t15[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+          // t16 = gather(index(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t17[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
+              t16[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
         }
         fc::await_products<0>();
         fc::pin(scores);
@@ -231,77 +231,74 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (masked) {
-          bool t18[8][2];
-          // t18 = lt(index(cols), extent(cols))
+          bool t17[8][2];
+          // t17 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t18[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
-          // scores = where(logical_and(eq(t16, t17), t18), scores, -inf)
+              t17[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
+          // scores = where(logical_and(eq(t15, t16), t17), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t19 = t16[0][(e / 2)] == t17[j][(e % 2)];
-              const bool t20 = t19 && t18[j][(e % 2)];
-              scores[0][j][e] = t20 ? scores[0][j][e] : -fc::infinity();
+              const bool t18 = t15[0][(e / 2)] == t16[j][(e % 2)];
+              const bool t19 = t18 && t17[j][(e % 2)];
+              scores[0][j][e] = t19 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t21[1][2];
+        float t20[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t21[0][e] = -fc::infinity();
+          t20[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t21[0][(e / 2)] = fc::max(t21[0][(e / 2)], scores[0][j][e]);
+            t20[0][(e / 2)] = fc::max(t20[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 1));
-          t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 2));
+          t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 1));
+          t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 2));
         }
-        // new_max = max(row_max, t21)
-        float t22[1][2];
-        // t22 = limit_scale(t15, new_max)
+        float new_max[1][2];
+        // new_max = max(row_max, mul(t20, scale_log2))
         float decay[1][2];
-        // decay = exp2(sub(mul_rn(row_max, t22), mul_rn(new_max, t22)))
-        float t23[1][2];
-        // t23 = neg(mul_rn(new_max, t22))
+        // decay = exp2(sub(row_max, new_max))
+        float t21[1][2];
+        // t21 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t21[0][e] = fc::max(row_max[0][e], t21[0][e]);
-          t22[0][e] = fc::limit_scale(t15, t21[0][e]);
-          const float t24 = fc::mul_rn(t21[0][e], t22[0][e]);
-          const float t25 = fc::mul_rn(row_max[0][e], t22[0][e]);
-          const float t26 = t25 - t24;
-          decay[0][e] = fc::exp2(t26);
-          t23[0][e] = -t24;
+          const float t22 = t20[0][e] * scale_log2;
+          new_max[0][e] = fc::max(row_max[0][e], t22);
+          const float t23 = row_max[0][e] - new_max[0][e];
+          decay[0][e] = fc::exp2(t23);
+          t21[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, t22, t23))
+        // probs = exp2(fma(scores, scale_log2, t21))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t27 = fc::fma(scores[0][j][e], t22[0][(e / 2)], t23[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t27);
+            const float t24 = fc::fma(scores[0][j][e], scale_log2, t21[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t24);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t28[1][2] = {};
+        float t25[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t28[0][(e / 2)] = t28[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t28)
+            t25[0][(e / 2)] = t25[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t25)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t28[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t25[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][4][4];
         #pragma unroll
@@ -346,19 +343,19 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
           fc::commit_products();
           const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_6);
-          int t29[1][2];
-          int t30[8][2];
+          int t26[1][2];
+          int t27[8][2];
           if (masked_2) {
-            // t29 = gather(index(rows))
+            // t26 = gather(index(rows))
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t29[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-            // t30 = gather(index(cols))
+              t26[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+            // t27 = gather(index(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t30[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
+                t27[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
           }
           fc::await_products<1>();
           fc::pin(scores_2);
@@ -368,77 +365,74 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (masked_2) {
-            bool t31[8][2];
-            // t31 = lt(index(cols), extent(cols))
+            bool t28[8][2];
+            // t28 = lt(index(cols), extent(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t31[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
-            // scores = where(logical_and(eq(t29, t30), t31), scores, -inf)
+                t28[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
+            // scores = where(logical_and(eq(t26, t27), t28), scores, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t32 = t29[0][(e / 2)] == t30[j][(e % 2)];
-                const bool t33 = t32 && t31[j][(e % 2)];
-                scores_2[0][j][e] = t33 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t29 = t26[0][(e / 2)] == t27[j][(e % 2)];
+                const bool t30 = t29 && t28[j][(e % 2)];
+                scores_2[0][j][e] = t30 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores, cols)
-          float t34[1][2];
+          float t31[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t34[0][e] = -fc::infinity();
+            t31[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t34[0][(e / 2)] = fc::max(t34[0][(e / 2)], scores_2[0][j][e]);
+              t31[0][(e / 2)] = fc::max(t31[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 1));
-            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 2));
+            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 1));
+            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 2));
           }
-          // new_max = max(new_max, t34)
-          float t35[1][2];
-          // t35 = limit_scale(t15, new_max)
+          float new_max_2[1][2];
+          // new_max = max(new_max, mul(t31, scale_log2))
           float decay_2[1][2];
-          // decay = exp2(sub(mul_rn(new_max, t35), mul_rn(new_max, t35)))
-          float t36[1][2];
-          // t36 = neg(mul_rn(new_max, t35))
+          // decay = exp2(sub(new_max, new_max))
+          float t32[1][2];
+          // t32 = neg(new_max)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t34[0][e] = fc::max(t21[0][e], t34[0][e]);
-            t35[0][e] = fc::limit_scale(t15, t34[0][e]);
-            const float t37 = fc::mul_rn(t34[0][e], t35[0][e]);
-            const float t38 = fc::mul_rn(t21[0][e], t35[0][e]);
-            const float t39 = t38 - t37;
-            decay_2[0][e] = fc::exp2(t39);
-            t36[0][e] = -t37;
+            const float t33 = t31[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t33);
+            const float t34 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t34);
+            t32[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs = exp2(fma(scores, t35, t36))
+          // probs = exp2(fma(scores, scale_log2, t32))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t40 = fc::fma(scores_2[0][j][e], t35[0][(e / 2)], t36[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t40);
+              const float t35 = fc::fma(scores_2[0][j][e], scale_log2, t32[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t35);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t41[1][2] = {};
+          float t36[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t41[0][(e / 2)] = t41[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t41)
+              t36[0][(e / 2)] = t36[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t36)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t41[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t36[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -463,7 +457,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t21[0][e] = t34[0][e];
+            new_max[0][e] = new_max_2[0][e];
         }
         if (thread % 128 == 0) fc::arrive(query_empty);
         query_phase_2 ^= 1;
@@ -486,7 +480,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_max[0][e] = t21[0][e];
+          row_max[0][e] = new_max[0][e];
       }
       if (!(fc::tile_before<512>(shared, cols_end, 0) >= 0)) {
         if (thread % 128 == 0) fc::arrive(query_empty);
@@ -503,22 +497,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t42 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t42;
+        const float t37 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t37;
       }
-      float t43[1][8][4];
-      // t43 = cast(mul(out, inverse))
+      float t38[1][8][4];
+      // t38 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t44 = out[0][j][e] * inverse[0][(e / 2)];
-          t43[0][j][e] = t44;
+          const float t39 = out[0][j][e] * inverse[0][(e / 2)];
+          t38[0][j][e] = t39;
         }
       }
       if (thread % 128 == 0) fc::await_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t43 in shared memory
+      // t38 in shared memory
       const fc::u32 o_staged = shared + 43008;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -527,7 +521,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t43[i][j][2 * r], t43[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t38[i][j][2 * r], t38[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

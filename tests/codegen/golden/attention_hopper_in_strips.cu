@@ -94,12 +94,12 @@ attention_forward(const __grid_constant__ Parameters p) {
     int query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
-    const float t1 = p.scale * 1.442695f;
-    const int t2 = p.Sk + -1;
-    const int t3 = fc::min((fc::floor_div(t2, 80) + 1), ((p.Sk + 79) / 80));
-    const int cols_end_2 = fc::max(0, t3);
-    const int t4 = fc::min((fc::floor_div((t2 + -79), 80) + 1), cols_end_2);
-    const int cols_full_end = fc::max(0, t4);
+    const float scale_log2 = p.scale * 1.442695f;
+    const int t1 = p.Sk + -1;
+    const int t2 = fc::min((fc::floor_div(t1, 80) + 1), ((p.Sk + 79) / 80));
+    const int cols_end_2 = fc::max(0, t2);
+    const int t3 = fc::min((fc::floor_div((t1 + -79), 80) + 1), cols_end_2);
+    const int cols_full_end = fc::max(0, t3);
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
 
@@ -131,62 +131,59 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      const int t5 = fc::min(cols_full_end, cols_tile_2);
+      const int t4 = fc::min(cols_full_end, cols_tile_2);
       if (cols_tile_2 >= cols_full_end) {
-        bool t6[10][2];
-        // t6 = lt(index(cols), extent(cols))
+        bool t5[10][2];
+        // t5 = lt(index(cols), extent(cols))
         #pragma unroll
         for (int i = 0; i < 10; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t6[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
-        // scores = where(t6, scores, -inf)
+            t5[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
+        // scores = where(t5, scores, -inf)
         #pragma unroll
         for (int j = 0; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores[0][j][e] = t6[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+            scores[0][j][e] = t5[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
       }
       // reduce_max = reduce_max(scores, cols)
-      float t7[1][2];
-      float t7_parts[1][2][2];
+      float t6[1][2];
+      float t6_parts[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t7_parts[0][e][c] = -fc::infinity();
+          t6_parts[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 10; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t7_parts[0][(e / 2)][j % 2] = fc::max(t7_parts[0][(e / 2)][j % 2], scores[0][j][e]);
+          t6_parts[0][(e / 2)][j % 2] = fc::max(t6_parts[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t7[0][e] = fc::max(t7_parts[0][e][0], t7_parts[0][e][1]);
-        t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 1));
-        t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 2));
+        t6[0][e] = fc::max(t6_parts[0][e][0], t6_parts[0][e][1]);
+        t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 1));
+        t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 2));
       }
-      // new_max = max(row_max, t7)
-      float t8[1][2];
-      // t8 = limit_scale(t1, new_max)
+      float new_max[1][2];
+      // new_max = max(row_max, mul(t6, scale_log2))
       float decay[1][2];
-      // decay = exp2(sub(mul_rn(row_max, t8), mul_rn(new_max, t8)))
-      float t9[1][2];
-      // t9 = neg(mul_rn(new_max, t8))
+      // decay = exp2(sub(row_max, new_max))
+      float t7[1][2];
+      // t7 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t7[0][e] = fc::max(row_max[0][e], t7[0][e]);
-        t8[0][e] = fc::limit_scale(t1, t7[0][e]);
-        const float t10 = fc::mul_rn(t7[0][e], t8[0][e]);
-        const float t11 = fc::mul_rn(row_max[0][e], t8[0][e]);
-        const float t12 = t11 - t10;
-        decay[0][e] = fc::exp2(t12);
-        t9[0][e] = -t10;
+        const float t8 = t6[0][e] * scale_log2;
+        new_max[0][e] = fc::max(row_max[0][e], t8);
+        const float t9 = row_max[0][e] - new_max[0][e];
+        decay[0][e] = fc::exp2(t9);
+        t7[0][e] = -new_max[0][e];
       }
-      // scores = fma(scores, t8, t9)
+      // scores = fma(scores, scale_log2, t7)
       // probs = exp2(scores)
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t13[1][2] = {};
+      float t10[1][2] = {};
       // scores_operand: scores as a left operand
       fc::u32 scores_operand[1][5][4];
       // out = mul(out, decay)
@@ -195,14 +192,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = fc::fma(scores[0][j][e], t8[0][(e / 2)], t9[0][(e / 2)]);
+          scores[0][j][e] = fc::fma(scores[0][j][e], scale_log2, t7[0][(e / 2)]);
       fc::hold_order();
       // scores, strip 2 of 3
       #pragma unroll
       for (int j = 4; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = fc::fma(scores[0][j][e], t8[0][(e / 2)], t9[0][(e / 2)]);
+          scores[0][j][e] = fc::fma(scores[0][j][e], scale_log2, t7[0][(e / 2)]);
       // probs, strip 1 of 3
       #pragma unroll
       for (int j = 0; j < 4; ++j)
@@ -215,19 +212,19 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 8; j < 10; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = fc::fma(scores[0][j][e], t8[0][(e / 2)], t9[0][(e / 2)]);
+          scores[0][j][e] = fc::fma(scores[0][j][e], scale_log2, t7[0][(e / 2)]);
       // probs, strip 2 of 3
       #pragma unroll
       for (int j = 4; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           scores[0][j][e] = fc::exp2(scores[0][j][e]);
-      // t13, strip 1 of 3
+      // t10, strip 1 of 3
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t13[0][(e / 2)] = t13[0][(e / 2)] + scores[0][j][e];
+          t10[0][(e / 2)] = t10[0][(e / 2)] + scores[0][j][e];
       // scores_operand, strip 1 of 3
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -250,12 +247,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           scores[0][j][e] = fc::exp2(scores[0][j][e]);
-      // t13, strip 2 of 3
+      // t10, strip 2 of 3
       #pragma unroll
       for (int j = 4; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t13[0][(e / 2)] = t13[0][(e / 2)] + scores[0][j][e];
+          t10[0][(e / 2)] = t10[0][(e / 2)] + scores[0][j][e];
       // scores_operand, strip 2 of 3
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -272,12 +269,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
       fc::hold_order();
-      // t13, strip 3 of 3
+      // t10, strip 3 of 3
       #pragma unroll
       for (int j = 8; j < 10; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t13[0][(e / 2)] = t13[0][(e / 2)] + scores[0][j][e];
+          t10[0][(e / 2)] = t10[0][(e / 2)] + scores[0][j][e];
       // scores_operand, strip 3 of 3
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -293,13 +290,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
-      // row_sum = fma(row_sum, decay, t13)
+      // row_sum = fma(row_sum, decay, t10)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t10[0][e]);
 
       // cols tiles of 80
-      for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= t5; --cols_tile_3) {
+      for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= t4; --cols_tile_3) {
         const int cols_begin_3 = cols_tile_3 * 80;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 10240;
@@ -330,82 +327,79 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        bool t14[10][2];
-        // t14 = lt(index(cols), extent(cols))
+        bool t11[10][2];
+        // t11 = lt(index(cols), extent(cols))
         #pragma unroll
         for (int i = 0; i < 10; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t14[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-        // scores = where(t14, scores, -inf)
+            t11[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
+        // scores = where(t11, scores, -inf)
         // reduce_max = reduce_max(scores, cols)
-        float t15[1][2];
-        float t15_parts[1][2][2];
+        float t12[1][2];
+        float t12_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t15_parts[0][e][c] = -fc::infinity();
+            t12_parts[0][e][c] = -fc::infinity();
         // scores, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = t14[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        // t15, strip 1 of 3
+            scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+        // t12, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t15_parts[0][(e / 2)][j % 2] = fc::max(t15_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         fc::hold_order();
         // scores, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = t14[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        // t15, strip 2 of 3
+            scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+        // t12, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t15_parts[0][(e / 2)][j % 2] = fc::max(t15_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         fc::hold_order();
         // scores, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = t14[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        // t15, strip 3 of 3
+            scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+        // t12, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t15_parts[0][(e / 2)][j % 2] = fc::max(t15_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t15[0][e] = fc::max(t15_parts[0][e][0], t15_parts[0][e][1]);
-          t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 1));
-          t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 2));
+          t12[0][e] = fc::max(t12_parts[0][e][0], t12_parts[0][e][1]);
+          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 1));
+          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 2));
         }
-        // new_max = max(new_max, t15)
-        float t16[1][2];
-        // t16 = limit_scale(t1, new_max)
+        float new_max_2[1][2];
+        // new_max = max(new_max, mul(t12, scale_log2))
         float decay_2[1][2];
-        // decay = exp2(sub(mul_rn(new_max, t16), mul_rn(new_max, t16)))
-        float t17[1][2];
-        // t17 = neg(mul_rn(new_max, t16))
+        // decay = exp2(sub(new_max, new_max))
+        float t13[1][2];
+        // t13 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t15[0][e] = fc::max(t7[0][e], t15[0][e]);
-          t16[0][e] = fc::limit_scale(t1, t15[0][e]);
-          const float t18 = fc::mul_rn(t15[0][e], t16[0][e]);
-          const float t19 = fc::mul_rn(t7[0][e], t16[0][e]);
-          const float t20 = t19 - t18;
-          decay_2[0][e] = fc::exp2(t20);
-          t17[0][e] = -t18;
+          const float t14 = t12[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t14);
+          const float t15 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t15);
+          t13[0][e] = -new_max_2[0][e];
         }
         fc::await_products<0>();
         fc::pin(out);
@@ -414,10 +408,10 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // scores_2 = fma(scores, t16, t17)
+        // scores_2 = fma(scores, scale_log2, t13)
         // probs = exp2(scores_2)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t21[1][2] = {};
+        float t16[1][2] = {};
         // scores_operand: scores_2 as a left operand
         // out = mul(out, decay)
         // scores_2, strip 1 of 3
@@ -425,14 +419,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t16[0][(e / 2)], t17[0][(e / 2)]);
+            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], scale_log2, t13[0][(e / 2)]);
         fc::hold_order();
         // scores_2, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t16[0][(e / 2)], t17[0][(e / 2)]);
+            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], scale_log2, t13[0][(e / 2)]);
         // probs, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -445,19 +439,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], t16[0][(e / 2)], t17[0][(e / 2)]);
+            scores_2[0][j][e] = fc::fma(scores_2[0][j][e], scale_log2, t13[0][(e / 2)]);
         // probs, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_2[0][j][e] = fc::exp2(scores_2[0][j][e]);
-        // t21, strip 1 of 3
+        // t16, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_2[0][j][e];
+            t16[0][(e / 2)] = t16[0][(e / 2)] + scores_2[0][j][e];
         // scores_operand, strip 1 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -480,12 +474,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_2[0][j][e] = fc::exp2(scores_2[0][j][e]);
-        // t21, strip 2 of 3
+        // t16, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_2[0][j][e];
+            t16[0][(e / 2)] = t16[0][(e / 2)] + scores_2[0][j][e];
         // scores_operand, strip 2 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -502,12 +496,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
         fc::hold_order();
-        // t21, strip 3 of 3
+        // t16, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_2[0][j][e];
+            t16[0][(e / 2)] = t16[0][(e / 2)] + scores_2[0][j][e];
         // scores_operand, strip 3 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -523,17 +517,17 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
-        // row_sum = fma(argument, decay, t21)
+        // row_sum = fma(argument, decay, t16)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t21[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t16[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t7[0][e] = t15[0][e];
+          new_max[0][e] = new_max_2[0][e];
       }
 
       // cols tiles of 80
-      for (int cols_tile_4 = t5 - 1; cols_tile_4 >= 0; --cols_tile_4) {
+      for (int cols_tile_4 = t4 - 1; cols_tile_4 >= 0; --cols_tile_4) {
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_3 = shared + 16384 + key_slot_2 * 10240;
         // scores = dot(query, transpose(key)), started
@@ -564,40 +558,37 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         // reduce_max = reduce_max(scores, cols)
-        float t22[1][2];
-        float t22_parts[1][2][2];
+        float t17[1][2];
+        float t17_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t22_parts[0][e][c] = -fc::infinity();
+            t17_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t22_parts[0][(e / 2)][j % 2] = fc::max(t22_parts[0][(e / 2)][j % 2], scores_3[0][j][e]);
+            t17_parts[0][(e / 2)][j % 2] = fc::max(t17_parts[0][(e / 2)][j % 2], scores_3[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t22[0][e] = fc::max(t22_parts[0][e][0], t22_parts[0][e][1]);
-          t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 1));
-          t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 2));
+          t17[0][e] = fc::max(t17_parts[0][e][0], t17_parts[0][e][1]);
+          t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 1));
+          t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 2));
         }
-        // new_max = max(new_max, t22)
-        float t23[1][2];
-        // t23 = limit_scale(t1, new_max)
+        float new_max_3[1][2];
+        // new_max = max(new_max, mul(t17, scale_log2))
         float decay_3[1][2];
-        // decay = exp2(sub(mul_rn(new_max, t23), mul_rn(new_max, t23)))
-        float t24[1][2];
-        // t24 = neg(mul_rn(new_max, t23))
+        // decay = exp2(sub(new_max, new_max))
+        float t18[1][2];
+        // t18 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t22[0][e] = fc::max(t7[0][e], t22[0][e]);
-          t23[0][e] = fc::limit_scale(t1, t22[0][e]);
-          const float t25 = fc::mul_rn(t22[0][e], t23[0][e]);
-          const float t26 = fc::mul_rn(t7[0][e], t23[0][e]);
-          const float t27 = t26 - t25;
-          decay_3[0][e] = fc::exp2(t27);
-          t24[0][e] = -t25;
+          const float t19 = t17[0][e] * scale_log2;
+          new_max_3[0][e] = fc::max(new_max[0][e], t19);
+          const float t20 = new_max[0][e] - new_max_3[0][e];
+          decay_3[0][e] = fc::exp2(t20);
+          t18[0][e] = -new_max_3[0][e];
         }
         fc::await_products<0>();
         fc::pin(out);
@@ -606,10 +597,10 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // scores_3 = fma(scores, t23, t24)
+        // scores_3 = fma(scores, scale_log2, t18)
         // probs = exp2(scores_3)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t28[1][2] = {};
+        float t21[1][2] = {};
         // scores_operand: scores_3 as a left operand
         // out = mul(out, decay)
         // scores_3, strip 1 of 3
@@ -617,14 +608,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t23[0][(e / 2)], t24[0][(e / 2)]);
+            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], scale_log2, t18[0][(e / 2)]);
         fc::hold_order();
         // scores_3, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t23[0][(e / 2)], t24[0][(e / 2)]);
+            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], scale_log2, t18[0][(e / 2)]);
         // probs, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -637,19 +628,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], t23[0][(e / 2)], t24[0][(e / 2)]);
+            scores_3[0][j][e] = fc::fma(scores_3[0][j][e], scale_log2, t18[0][(e / 2)]);
         // probs, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_3[0][j][e] = fc::exp2(scores_3[0][j][e]);
-        // t28, strip 1 of 3
+        // t21, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t28[0][(e / 2)] = t28[0][(e / 2)] + scores_3[0][j][e];
+            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_3[0][j][e];
         // scores_operand, strip 1 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -672,12 +663,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_3[0][j][e] = fc::exp2(scores_3[0][j][e]);
-        // t28, strip 2 of 3
+        // t21, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t28[0][(e / 2)] = t28[0][(e / 2)] + scores_3[0][j][e];
+            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_3[0][j][e];
         // scores_operand, strip 2 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -694,12 +685,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
         fc::hold_order();
-        // t28, strip 3 of 3
+        // t21, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t28[0][(e / 2)] = t28[0][(e / 2)] + scores_3[0][j][e];
+            t21[0][(e / 2)] = t21[0][(e / 2)] + scores_3[0][j][e];
         // scores_operand, strip 3 of 3
         #pragma unroll
         for (int i = 0; i < 1; ++i)
@@ -715,13 +706,13 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
-        // row_sum = fma(argument, decay, t28)
+        // row_sum = fma(argument, decay, t21)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t28[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t21[0][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t7[0][e] = t22[0][e];
+          new_max[0][e] = new_max_3[0][e];
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_3 = shared + 36864 + value_slot_2 * 10240;
@@ -742,7 +733,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[0][e] = t7[0][e];
+        row_max[0][e] = new_max[0][e];
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -755,22 +746,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t29 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t29;
+      const float t22 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t22;
     }
-    float t30[1][8][4];
-    // t30 = cast(mul(out, inverse))
+    float t23[1][8][4];
+    // t23 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t31 = out[0][j][e] * inverse[0][(e / 2)];
-        t30[0][j][e] = t31;
+        const float t24 = out[0][j][e] * inverse[0][(e / 2)];
+        t23[0][j][e] = t24;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t30 in shared memory
+    // t23 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -779,7 +770,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t30[i][j][2 * r], t30[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t23[i][j][2 * r], t23[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -94,17 +94,17 @@ attention_forward(const __grid_constant__ Parameters p) {
     int query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
+    const float scale_log2 = p.scale * 1.442695f;
     const int t2 = p.Sk - p.Sq;
-    const float t3 = p.scale * 1.442695f;
-    const int t4 = fc::min((rows_begin + 64), p.Sq) - 1;
-    const int t5 = -63 - ((((rows_begin * -1) + p.Sq) - p.Sk) + 256);
-    const int t6 = (0 - ((((t4 * -1) + p.Sq) - p.Sk) + 256)) + 63;
-    const int t7 = ((((rows_begin - p.Sq) + p.Sk) + -63) >> 6) + 1;
-    const int cols_begin_3 = fc::max(0, fc::min(((t5 + 63) >> 6), ((p.Sk + 63) / 64)));
-    const int t8 = fc::min(((((t4 - p.Sq) + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
-    const int cols_end_2 = fc::max(cols_begin_3, t8);
-    const int cols_full_begin = fc::max(cols_begin_3, fc::min((t6 >> 6), cols_end_2));
-    const int cols_full_end = fc::max(cols_full_begin, fc::min(t7, cols_end_2));
+    const int t3 = fc::min((rows_begin + 64), p.Sq) - 1;
+    const int t4 = -63 - ((((rows_begin * -1) + p.Sq) - p.Sk) + 256);
+    const int t5 = (0 - ((((t3 * -1) + p.Sq) - p.Sk) + 256)) + 63;
+    const int t6 = ((((rows_begin - p.Sq) + p.Sk) + -63) >> 6) + 1;
+    const int cols_begin_3 = fc::max(0, fc::min(((t4 + 63) >> 6), ((p.Sk + 63) / 64)));
+    const int t7 = fc::min(((((t3 - p.Sq) + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+    const int cols_end_2 = fc::max(cols_begin_3, t7);
+    const int cols_full_begin = fc::max(cols_begin_3, fc::min((t5 >> 6), cols_end_2));
+    const int cols_full_end = fc::max(cols_full_begin, fc::min(t6, cols_end_2));
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
 
@@ -137,81 +137,78 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_phase_2 ^= 1;
       }
       if (cols_tile_2 < cols_full_begin || cols_tile_2 >= cols_full_end) {
+        int t8[1][2];
+        // t8 = add(index(rows), t2)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t8[0][e] = (rows_begin + rows_lane + e * 8) + t2;
         int t9[1][2];
-        // t9 = add(index(rows), t2)
+        // t9 = sub(t8, 256)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t9[0][e] = (rows_begin + rows_lane + e * 8) + t2;
-        int t10[1][2];
-        // t10 = sub(t9, 256)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t10[0][e] = t9[0][e] - 256;
-        // scores = where(logical_and(ge(index(cols), t10), le(index(cols), t9)), scores, -inf)
+          t9[0][e] = t8[0][e] - 256;
+        // scores = where(logical_and(ge(index(cols), t9), le(index(cols), t8)), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t11 = (j * 8 + (e % 2) * 1) >= (t10[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t12 = (j * 8 + (e % 2) * 1) <= (t9[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t13 = t11 && t12;
-            scores[0][j][e] = t13 ? scores[0][j][e] : -fc::infinity();
+            const bool t10 = (j * 8 + (e % 2) * 1) >= (t9[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t11 = (j * 8 + (e % 2) * 1) <= (t8[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t12 = t10 && t11;
+            scores[0][j][e] = t12 ? scores[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t14[1][2];
+      float t13[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t14[0][e] = -fc::infinity();
+        t13[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t14[0][(e / 2)] = fc::max(t14[0][(e / 2)], scores[0][j][e]);
+          t13[0][(e / 2)] = fc::max(t13[0][(e / 2)], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 1));
-        t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 2));
+        t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
+        t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
       }
-      // new_max = max(row_max, t14)
-      float t15[1][2];
-      // t15 = limit_scale(t3, new_max)
+      float new_max[1][2];
+      // new_max = max(row_max, mul(t13, scale_log2))
       float decay[1][2];
-      // decay = exp2(sub(mul_rn(row_max, t15), mul_rn(new_max, t15)))
-      float t16[1][2];
-      // t16 = neg(mul_rn(new_max, t15))
+      // decay = exp2(sub(row_max, new_max))
+      float t14[1][2];
+      // t14 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t14[0][e] = fc::max(row_max[0][e], t14[0][e]);
-        t15[0][e] = fc::limit_scale(t3, t14[0][e]);
-        const float t17 = fc::mul_rn(t14[0][e], t15[0][e]);
-        const float t18 = fc::mul_rn(row_max[0][e], t15[0][e]);
-        const float t19 = t18 - t17;
-        decay[0][e] = fc::exp2(t19);
-        t16[0][e] = -t17;
+        const float t15 = t13[0][e] * scale_log2;
+        new_max[0][e] = fc::max(row_max[0][e], t15);
+        const float t16 = row_max[0][e] - new_max[0][e];
+        decay[0][e] = fc::exp2(t16);
+        t14[0][e] = -new_max[0][e];
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, t15, t16))
+      // probs = exp2(fma(scores, scale_log2, t14))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t20 = fc::fma(scores[0][j][e], t15[0][(e / 2)], t16[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t20);
+          const float t17 = fc::fma(scores[0][j][e], scale_log2, t14[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t17);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t21[1][2] = {};
+      float t18[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t21[0][(e / 2)] = t21[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t21)
+          t18[0][(e / 2)] = t18[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t18)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t21[0][e]);
+        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t18[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][4][4];
       #pragma unroll
@@ -228,16 +225,16 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
-      const int t22 = fc::min(cols_full_begin, cols_tile_2);
-      const int t23 = fc::min(cols_full_end, cols_tile_2);
+      const int t19 = fc::min(cols_full_begin, cols_tile_2);
+      const int t20 = fc::min(cols_full_end, cols_tile_2);
 
       // what a mask cuts on either side of the tiles between
       #pragma unroll 1
       for (int cols_part = 0; cols_part < 2; ++cols_part) {
-        const bool t24 = cols_part == 0;
+        const bool t21 = cols_part == 0;
 
         // cols tiles of 64
-        for (int cols_tile_3 = (t24 ? cols_tile_2 : t22) - 1; cols_tile_3 >= (t24 ? t23 : cols_begin_3); --cols_tile_3) {
+        for (int cols_tile_3 = (t21 ? cols_tile_2 : t19) - 1; cols_tile_3 >= (t21 ? t20 : cols_begin_3); --cols_tile_3) {
           const int cols_begin_5 = cols_tile_3 * 64;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 8192 + key_slot_2 * 8192;
@@ -268,79 +265,76 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          int t25[1][2];
-          // t25 = add(index(rows), t2)
-          int t26[1][2];
-          // t26 = sub(t25, 256)
+          int t22[1][2];
+          // t22 = add(index(rows), t2)
+          int t23[1][2];
+          // t23 = sub(t22, 256)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t25[0][e] = (rows_begin + rows_lane + e * 8) + t2;
-            t26[0][e] = t25[0][e] - 256;
+            t22[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+            t23[0][e] = t22[0][e] - 256;
           }
-          // scores = where(logical_and(ge(index(cols), t26), le(index(cols), t25)), scores, -inf)
+          // scores = where(logical_and(ge(index(cols), t23), le(index(cols), t22)), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t27 = (j * 8 + (e % 2) * 1) >= (t26[0][(e / 2)] - (cols_begin_5 + cols_lane));
-              const bool t28 = (j * 8 + (e % 2) * 1) <= (t25[0][(e / 2)] - (cols_begin_5 + cols_lane));
-              const bool t29 = t27 && t28;
-              scores_2[0][j][e] = t29 ? scores_2[0][j][e] : -fc::infinity();
+              const bool t24 = (j * 8 + (e % 2) * 1) >= (t23[0][(e / 2)] - (cols_begin_5 + cols_lane));
+              const bool t25 = (j * 8 + (e % 2) * 1) <= (t22[0][(e / 2)] - (cols_begin_5 + cols_lane));
+              const bool t26 = t24 && t25;
+              scores_2[0][j][e] = t26 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
           // reduce_max = reduce_max(scores, cols)
-          float t30[1][2];
+          float t27[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t30[0][e] = -fc::infinity();
+            t27[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t30[0][(e / 2)] = fc::max(t30[0][(e / 2)], scores_2[0][j][e]);
+              t27[0][(e / 2)] = fc::max(t27[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 1));
-            t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 2));
+            t27[0][e] = fc::max(t27[0][e], fc::shuffle_xor(t27[0][e], 1));
+            t27[0][e] = fc::max(t27[0][e], fc::shuffle_xor(t27[0][e], 2));
           }
-          // new_max = max(new_max, t30)
-          float t31[1][2];
-          // t31 = limit_scale(t3, new_max)
+          float new_max_2[1][2];
+          // new_max = max(new_max, mul(t27, scale_log2))
           float decay_2[1][2];
-          // decay = exp2(sub(mul_rn(new_max, t31), mul_rn(new_max, t31)))
-          float t32[1][2];
-          // t32 = neg(mul_rn(new_max, t31))
+          // decay = exp2(sub(new_max, new_max))
+          float t28[1][2];
+          // t28 = neg(new_max)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t30[0][e] = fc::max(t14[0][e], t30[0][e]);
-            t31[0][e] = fc::limit_scale(t3, t30[0][e]);
-            const float t33 = fc::mul_rn(t30[0][e], t31[0][e]);
-            const float t34 = fc::mul_rn(t14[0][e], t31[0][e]);
-            const float t35 = t34 - t33;
-            decay_2[0][e] = fc::exp2(t35);
-            t32[0][e] = -t33;
+            const float t29 = t27[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t29);
+            const float t30 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t30);
+            t28[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs = exp2(fma(scores, t31, t32))
+          // probs = exp2(fma(scores, scale_log2, t28))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t36 = fc::fma(scores_2[0][j][e], t31[0][(e / 2)], t32[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t36);
+              const float t31 = fc::fma(scores_2[0][j][e], scale_log2, t28[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t31);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t37[1][2] = {};
+          float t32[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t37[0][(e / 2)] = t37[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t37)
+              t32[0][(e / 2)] = t32[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(argument, decay, t32)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t37[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t32[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -365,11 +359,11 @@ attention_forward(const __grid_constant__ Parameters p) {
               out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t14[0][e] = t30[0][e];
+            new_max[0][e] = new_max_2[0][e];
         }
 
         // cols tiles of 64
-        for (int cols_tile_4 = (t24 ? t23 : t22) - 1; cols_tile_4 >= t22; --cols_tile_4) {
+        for (int cols_tile_4 = (t21 ? t20 : t19) - 1; cols_tile_4 >= t19; --cols_tile_4) {
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_3 = shared + 8192 + key_slot_2 * 8192;
           // scores = dot(query, transpose(key)), started
@@ -400,58 +394,55 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           // reduce_max = reduce_max(scores, cols)
-          float t38[1][2];
+          float t33[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t38[0][e] = -fc::infinity();
+            t33[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t38[0][(e / 2)] = fc::max(t38[0][(e / 2)], scores_3[0][j][e]);
+              t33[0][(e / 2)] = fc::max(t33[0][(e / 2)], scores_3[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t38[0][e] = fc::max(t38[0][e], fc::shuffle_xor(t38[0][e], 1));
-            t38[0][e] = fc::max(t38[0][e], fc::shuffle_xor(t38[0][e], 2));
+            t33[0][e] = fc::max(t33[0][e], fc::shuffle_xor(t33[0][e], 1));
+            t33[0][e] = fc::max(t33[0][e], fc::shuffle_xor(t33[0][e], 2));
           }
-          // new_max = max(new_max, t38)
-          float t39[1][2];
-          // t39 = limit_scale(t3, new_max)
+          float new_max_3[1][2];
+          // new_max = max(new_max, mul(t33, scale_log2))
           float decay_3[1][2];
-          // decay = exp2(sub(mul_rn(new_max, t39), mul_rn(new_max, t39)))
-          float t40[1][2];
-          // t40 = neg(mul_rn(new_max, t39))
+          // decay = exp2(sub(new_max, new_max))
+          float t34[1][2];
+          // t34 = neg(new_max)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t38[0][e] = fc::max(t14[0][e], t38[0][e]);
-            t39[0][e] = fc::limit_scale(t3, t38[0][e]);
-            const float t41 = fc::mul_rn(t38[0][e], t39[0][e]);
-            const float t42 = fc::mul_rn(t14[0][e], t39[0][e]);
-            const float t43 = t42 - t41;
-            decay_3[0][e] = fc::exp2(t43);
-            t40[0][e] = -t41;
+            const float t35 = t33[0][e] * scale_log2;
+            new_max_3[0][e] = fc::max(new_max[0][e], t35);
+            const float t36 = new_max[0][e] - new_max_3[0][e];
+            decay_3[0][e] = fc::exp2(t36);
+            t34[0][e] = -new_max_3[0][e];
           }
           float probs_3[1][8][4];
-          // probs = exp2(fma(scores, t39, t40))
+          // probs = exp2(fma(scores, scale_log2, t34))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t44 = fc::fma(scores_3[0][j][e], t39[0][(e / 2)], t40[0][(e / 2)]);
-              probs_3[0][j][e] = fc::exp2(t44);
+              const float t37 = fc::fma(scores_3[0][j][e], scale_log2, t34[0][(e / 2)]);
+              probs_3[0][j][e] = fc::exp2(t37);
             }
           }
           // reduce_sum = reduce_sum(probs, cols), each lane its share
-          float t45[1][2] = {};
+          float t38[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t45[0][(e / 2)] = t45[0][(e / 2)] + probs_3[0][j][e];
-          // row_sum = fma(argument, decay, t45)
+              t38[0][(e / 2)] = t38[0][(e / 2)] + probs_3[0][j][e];
+          // row_sum = fma(argument, decay, t38)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t45[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t38[0][e]);
           fc::await_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -476,7 +467,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t14[0][e] = t38[0][e];
+            new_max[0][e] = new_max_3[0][e];
         }
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -498,7 +489,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[0][e] = t14[0][e];
+        row_max[0][e] = new_max[0][e];
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -511,22 +502,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t46 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t46;
+      const float t39 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t39;
     }
-    float t47[1][8][4];
-    // t47 = cast(mul(out, inverse))
+    float t40[1][8][4];
+    // t40 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t48 = out[0][j][e] * inverse[0][(e / 2)];
-        t47[0][j][e] = t48;
+        const float t41 = out[0][j][e] * inverse[0][(e / 2)];
+        t40[0][j][e] = t41;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t47 in shared memory
+    // t40 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -535,7 +526,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t47[i][j][2 * r], t47[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t40[i][j][2 * r], t40[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

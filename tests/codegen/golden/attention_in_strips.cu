@@ -42,6 +42,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = p.Sk + -1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
   const int cols_full_end = fc::max(0, fc::min((((t0 + -63) >> 6) + 1), cols_end));
@@ -174,27 +175,24 @@ attention_forward(const __grid_constant__ Parameters p) {
       t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 1));
       t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 2));
     }
-    // new_max = max(row_max, t5)
-    float t6[1][2];
-    // t6 = limit_scale((p.scale * 1.442695f), new_max)
+    float new_max[1][2];
+    // new_max = max(row_max, mul(t5, scale_log2))
     float decay[1][2];
-    // decay = exp2(sub(mul_rn(row_max, t6), mul_rn(new_max, t6)))
-    float t7[1][2];
-    // t7 = neg(mul_rn(new_max, t6))
+    // decay = exp2(sub(row_max, new_max))
+    float t6[1][2];
+    // t6 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t5[0][e] = fc::max(row_max[0][e], t5[0][e]);
-      t6[0][e] = fc::limit_scale((p.scale * 1.442695f), t5[0][e]);
-      const float t8 = fc::mul_rn(t5[0][e], t6[0][e]);
-      const float t9 = fc::mul_rn(row_max[0][e], t6[0][e]);
-      const float t10 = t9 - t8;
-      decay[0][e] = fc::exp2(t10);
-      t7[0][e] = -t8;
+      const float t7 = t5[0][e] * scale_log2;
+      new_max[0][e] = fc::max(row_max[0][e], t7);
+      const float t8 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t8);
+      t6[0][e] = -new_max[0][e];
     }
-    // scores = fma(scores, t6, t7)
+    // scores = fma(scores, scale_log2, t6)
     // probs = exp2(scores)
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t11[1][2] = {};
+    float t9[1][2] = {};
     // scores_operand: scores as a left operand
     fc::u32 scores_operand[1][4][4];
     // out = mul(out, decay)
@@ -203,19 +201,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        scores[0][j][e] = fc::fma(scores[0][j][e], t6[0][(e / 2)], t7[0][(e / 2)]);
+        scores[0][j][e] = fc::fma(scores[0][j][e], scale_log2, t6[0][(e / 2)]);
     // probs, strip 1 of 2
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
         scores[0][j][e] = fc::exp2(scores[0][j][e]);
-    // t11, strip 1 of 2
+    // t9, strip 1 of 2
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t11[0][(e / 2)] = t11[0][(e / 2)] + scores[0][j][e];
+        t9[0][(e / 2)] = t9[0][(e / 2)] + scores[0][j][e];
     // scores_operand, strip 1 of 2
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -237,19 +235,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int j = 4; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        scores[0][j][e] = fc::fma(scores[0][j][e], t6[0][(e / 2)], t7[0][(e / 2)]);
+        scores[0][j][e] = fc::fma(scores[0][j][e], scale_log2, t6[0][(e / 2)]);
     // probs, strip 2 of 2
     #pragma unroll
     for (int j = 4; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
         scores[0][j][e] = fc::exp2(scores[0][j][e]);
-    // t11, strip 2 of 2
+    // t9, strip 2 of 2
     #pragma unroll
     for (int j = 4; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t11[0][(e / 2)] = t11[0][(e / 2)] + scores[0][j][e];
+        t9[0][(e / 2)] = t9[0][(e / 2)] + scores[0][j][e];
     // scores_operand, strip 2 of 2
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -265,10 +263,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 4; ++e)
         out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
-    // row_sum = fma(row_sum, decay, t11)
+    // row_sum = fma(row_sum, decay, t9)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t11[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t9[0][e]);
     // product = out + dot(scores_operand, value)
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -283,7 +281,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int next_slot = 1 - slot;
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_max[0][e] = t5[0][e];
+      row_max[0][e] = new_max[0][e];
     slot = next_slot;
   }
   fc::wait_copies<0>();
@@ -293,31 +291,28 @@ attention_forward(const __grid_constant__ Parameters p) {
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
   }
-  float t12[1][2];
-  // t12 = mul(row_max, scale)
   bool empty[1][2];
   // empty = eq(row_sum, 0)
   float inverse[1][2];
   // inverse = where(empty, 0, div(1, row_sum))
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
-    t12[0][e] = row_max[0][e] * p.scale;
     empty[0][e] = row_sum[0][e] == 0.f;
-    const float t13 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty[0][e] ? 0.f : t13;
+    const float t10 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty[0][e] ? 0.f : t10;
   }
-  float t14[1][4][4];
-  // t14 = cast(mul(out, inverse))
+  float t11[1][4][4];
+  // t11 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 4; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t15 = out[0][j][e] * inverse[0][(e / 2)];
-      t14[0][j][e] = t15;
+      const float t12 = out[0][j][e] * inverse[0][(e / 2)];
+      t11[0][j][e] = t12;
     }
   }
   fc::barrier();
-  // t14 in shared memory
+  // t11 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -326,7 +321,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 32>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t11[i][j][2 * r], t11[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
@@ -343,24 +338,24 @@ attention_forward(const __grid_constant__ Parameters p) {
       out_pointer += 32 * static_cast<int>(p.o_stride_2);
     }
   }
-  float t16[1][2];
-  // t16 = where(empty, -inf, where(eq(t12, inf), inf, fma(row_max, scale, mul(log2(row_sum), 0.6931471805599453))))
+  float t13[1][2];
+  // t13 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
-    const float t17 = fc::log2(row_sum[0][e]);
-    const float t18 = t17 * 0.6931472f;
-    const float t19 = fc::fma(row_max[0][e], p.scale, t18);
-    const bool t20 = t12[0][e] == fc::infinity();
-    const float t21 = t20 ? fc::infinity() : t19;
-    t16[0][e] = empty[0][e] ? -fc::infinity() : t21;
+    const float t14 = fc::log2(row_sum[0][e]);
+    const float t15 = row_max[0][e] + t14;
+    const float t16 = t15 * 0.6931472f;
+    const bool t17 = row_max[0][e] == fc::infinity();
+    const float t18 = t17 ? fc::infinity() : t16;
+    t13[0][e] = empty[0][e] ? -fc::infinity() : t18;
   }
   float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-  // store lse = t16
+  // store lse = t13
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int e = 0; e < 2; ++e)
       if (rows_begin + rows_lane + e * 8 < p.Sq) {
-        fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t16[0][e]);
+        fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t13[0][e]);
       }
   }
 }

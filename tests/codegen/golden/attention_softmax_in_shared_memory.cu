@@ -43,6 +43,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = p.Sk + -1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 5) + 1), ((p.Sk + 31) / 32)));
   const int cols_full_end = fc::max(0, fc::min((((t0 + -31) >> 5) + 1), cols_end));
@@ -183,39 +184,36 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int e = 0; e < 4; ++e)
         t5[0][0] = fc::max(t5[0][0], scores_2[0][j][e]);
     t5[0][0] = fc::max(t5[0][0], fc::shuffle_xor(t5[0][0], 1));
-    // new_max = max(row_max, t5)
-    float t6[1][1];
-    // t6 = limit_scale((p.scale * 1.442695f), new_max)
+    float new_max[1][1];
+    // new_max = max(row_max, mul(t5, scale_log2))
     float decay[1][1];
-    // decay = exp2(sub(mul_rn(row_max, t6), mul_rn(new_max, t6)))
-    float t7[1][1];
-    // t7 = neg(mul_rn(new_max, t6))
-    t5[0][0] = fc::max(row_max[0][0], t5[0][0]);
-    t6[0][0] = fc::limit_scale((p.scale * 1.442695f), t5[0][0]);
-    const float t8 = fc::mul_rn(t5[0][0], t6[0][0]);
-    const float t9 = fc::mul_rn(row_max[0][0], t6[0][0]);
-    const float t10 = t9 - t8;
-    decay[0][0] = fc::exp2(t10);
-    t7[0][0] = -t8;
+    // decay = exp2(sub(row_max, new_max))
+    float t6[1][1];
+    // t6 = neg(new_max)
+    const float t7 = t5[0][0] * scale_log2;
+    new_max[0][0] = fc::max(row_max[0][0], t7);
+    const float t8 = row_max[0][0] - new_max[0][0];
+    decay[0][0] = fc::exp2(t8);
+    t6[0][0] = -new_max[0][0];
     float probs[1][4][4];
-    // probs = exp2(fma(scores, t6, t7))
+    // probs = exp2(fma(scores, scale_log2, t6))
     #pragma unroll
     for (int j = 0; j < 4; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t11 = fc::fma(scores_2[0][j][e], t6[0][0], t7[0][0]);
-        probs[0][j][e] = fc::exp2(t11);
+        const float t9 = fc::fma(scores_2[0][j][e], scale_log2, t6[0][0]);
+        probs[0][j][e] = fc::exp2(t9);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t12[1][1] = {};
+    float t10[1][1] = {};
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t12[0][0] = t12[0][0] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t12)
-    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t12[0][0]);
+        t10[0][0] = t10[0][0] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t10)
+    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t10[0][0]);
     // probs = cast(probs)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -282,7 +280,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int e = 0; e < 4; ++e)
         out[0][j][e] = out[0][j][e] + product_2[0][j][e];
     const int next_slot = 1 - slot;
-    row_max[0][0] = t5[0][0];
+    row_max[0][0] = new_max[0][0];
     slot = next_slot;
   }
   // row_sum: the lanes' shares meet
@@ -290,27 +288,27 @@ attention_forward(const __grid_constant__ Parameters p) {
   float inverse[1][1];
   // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))
   const bool empty = row_sum[0][0] == 0.f;
-  const float t13 = fc::divide(1.f, row_sum[0][0]);
-  inverse[0][0] = empty ? 0.f : t13;
-  float t14[1][4][4];
-  // t14 = cast(mul(out, inverse))
+  const float t11 = fc::divide(1.f, row_sum[0][0]);
+  inverse[0][0] = empty ? 0.f : t11;
+  float t12[1][4][4];
+  // t12 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 4; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t15 = out[0][j][e] * inverse[0][0];
-      t14[0][j][e] = t15;
+      const float t13 = out[0][j][e] * inverse[0][0];
+      t12[0][j][e] = t13;
     }
   }
   fc::barrier();
-  // t14 in shared memory
+  // t12 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       fc::store_shared(o_staged + fc::chunk_offset<64, 32>(rows_lane + i * 16, j * 8) + lane % 2 * 8,
-                       fc::pack<fc::bf16>(t14[i][j][0], t14[i][j][1]), fc::pack<fc::bf16>(t14[i][j][2], t14[i][j][3]));
+                       fc::pack<fc::bf16>(t12[i][j][0], t12[i][j][1]), fc::pack<fc::bf16>(t12[i][j][2], t12[i][j][3]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
