@@ -41,17 +41,16 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
   const Tile query = load(t.at(q, t.head, rows, d)).named("query");
-  const bool modified = !spec.score.text.empty();
-  const Tile one = b.constant(1, DType::f32), scale_log2 = (scale * log2e).named("scale_log2");
-  Exponents exponents;
-  if (spec.large_scores) exponents.factor = modified ? one * log2e : scale_log2;
-  // Scores without a factor are products, or what the score expression makes of them.
-  const Tile& scale_before = spec.large_scores && !modified ? one : scale;
+  // Without a factor scores are products, or what the score expression makes of them.
+  const bool products_alone = spec.large_scores && spec.score.text.empty();
   const double unit = spec.large_scores ? 1 : log2e;
-  const Tile sink_unit =
-      spec.large_scores && !modified ? one / scale : one * (spec.large_scores ? 1 : log2e);
+  Exponents exponents;
+  if (spec.large_scores)
+    exponents.factor = products_alone ? (scale * log2e).named("scale_log2") : b.constant(log2e);
+  const Tile scale_before = products_alone ? b.constant(1) : scale;
 
-  const SoftmaxStart softmax = start_softmax(b, spec, t, rows, cols, sink_unit);
+  const SoftmaxStart softmax =
+      start_softmax(b, spec, t, rows, cols, unit, products_alone ? scale : Tile());
   const State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum"),
                     b.fill({rows, dv}, 0).named("out")};
   const State last = b.loop(cols, start, [&](const State& s) {

@@ -139,13 +139,15 @@ Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
 }
 
 SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
-                           const AttentionTensors& t, Axis rows, Axis cols, const Tile& unit) {
+                           const AttentionTensors& t, Axis rows, Axis cols, double unit,
+                           const Tile& divisor) {
   const Tile nothing = builder.fill({rows}, lowest);
   if (spec.sink.text.empty()) return {nothing, builder.fill({rows}, 0)};
   const Tile sink =
       apply(spec.sink,
             {index(t.batch), index(t.head), index(rows), {}, t.query_length(rows), length(cols)});
-  return {maximum(nothing, sink * unit), builder.fill({rows}, 1)};
+  const Tile start = sink * unit;
+  return {maximum(nothing, divisor.owner() ? start / divisor : start), builder.fill({rows}, 1)};
 }
 
 }  // namespace flashcore

@@ -49,13 +49,14 @@ inline constexpr double ln2 = 0.6931471805599453;
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
                const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit);
 
-/// The maximum and the sum that the softmax of every row starts from: that of the spec's sink, or
-/// of nothing.
+/// The maximum and the sum that the softmax of every row starts from: that of the spec's sink
+/// times `unit`, and over `divisor` if there is one, or of nothing.
 struct SoftmaxStart {
   Tile row_max, row_sum;
 };
 SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
-                           const AttentionTensors& t, Axis rows, Axis cols, const Tile& unit);
+                           const AttentionTensors& t, Axis rows, Axis cols, double unit,
+                           const Tile& divisor = {});
 
 /// Checks the spec and declares the axes batch and head. Throws SpecError with every reason.
 AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec);

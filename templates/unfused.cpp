@@ -74,8 +74,7 @@ Program unfused_softmax(const AttentionSpec& spec) {
   const Tensor scores = b.input("scores", DType::f32, s.dims());
   const Tensor probs = b.output("probs", spec.dtype, s.dims());
 
-  const SoftmaxStart softmax =
-      start_softmax(b, spec, s.t, s.rows, s.cols, b.constant(1, DType::f32));
+  const SoftmaxStart softmax = start_softmax(b, spec, s.t, s.rows, s.cols, 1);
   const State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum")};
   const State last = b.loop(s.cols, start, [&](const State& state) {
     const Tile x = load(s.at(scores)).named("x");

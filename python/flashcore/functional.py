@@ -298,9 +298,9 @@ def sdpa(
             fix = "attn_mask.astype(bool) (torch: .bool()) for conditions, or floats to add"
             raise arguments.refusal("attn_mask of sdpa", attn_mask, why, fix)
         # Masks of floats hide by the smallest number.
-    return attention(
-        query, key, value, mask=mask, score=bias(attn_mask), scale=scale, large_scores=True
-    )
+        return attention(
+            query, key, value, mask=mask, score=bias(attn_mask), scale=scale, large_scores=True
+        )
     except Exception as error:
         found = arguments.blamed("sdpa", locals(), error)
         if found is None:
