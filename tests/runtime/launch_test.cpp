@@ -6,6 +6,7 @@
 
 #include "dsl/error.h"
 #include "runtime/emulator/emulated_tensor_map.h"
+#include "runtime/launch_errors.h"
 #include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/kernels.h"
 #include "tests/runtime/support/timing.h"

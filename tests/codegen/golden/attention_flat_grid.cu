@@ -45,6 +45,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   const fc::u32 query = shared;
+  const float scale_log2 = p.scale * 1.442695f;
   const int t0 = ((fc::min((rows_begin + 64), p.Sq) - 1) - p.Sq) + p.Sk;
   const int t1 = ((((rows_begin - p.Sq) + p.Sk) + -63) >> 6) + 1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
@@ -179,44 +180,41 @@ attention_forward(const __grid_constant__ Parameters p) {
       t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 1));
       t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 2));
     }
-    // new_max = max(row_max, t7)
-    float t8[1][2];
-    // t8 = limit_scale((p.scale * 1.442695f), new_max)
+    float new_max[1][2];
+    // new_max = max(row_max, mul(t7, scale_log2))
     float decay[1][2];
-    // decay = exp2(sub(mul_rn(row_max, t8), mul_rn(new_max, t8)))
-    float t9[1][2];
-    // t9 = neg(mul_rn(new_max, t8))
+    // decay = exp2(sub(row_max, new_max))
+    float t8[1][2];
+    // t8 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t7[0][e] = fc::max(row_max[0][e], t7[0][e]);
-      t8[0][e] = fc::limit_scale((p.scale * 1.442695f), t7[0][e]);
-      const float t10 = fc::mul_rn(t7[0][e], t8[0][e]);
-      const float t11 = fc::mul_rn(row_max[0][e], t8[0][e]);
-      const float t12 = t11 - t10;
-      decay[0][e] = fc::exp2(t12);
-      t9[0][e] = -t10;
+      const float t9 = t7[0][e] * scale_log2;
+      new_max[0][e] = fc::max(row_max[0][e], t9);
+      const float t10 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t10);
+      t8[0][e] = -new_max[0][e];
     }
     float probs[1][8][4];
-    // probs = exp2(fma(scores, t8, t9))
+    // probs = exp2(fma(scores, scale_log2, t8))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t13 = fc::fma(scores[0][j][e], t8[0][(e / 2)], t9[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t13);
+        const float t11 = fc::fma(scores[0][j][e], scale_log2, t8[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t11);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t14[1][2] = {};
+    float t12[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t14[0][(e / 2)] = t14[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t14)
+        t12[0][(e / 2)] = t12[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t12)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t14[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t12[0][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[1][4][4];
     #pragma unroll
@@ -247,7 +245,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int next_slot = 1 - slot;
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_max[0][e] = t7[0][e];
+      row_max[0][e] = new_max[0][e];
     slot = next_slot;
   }
   fc::wait_copies<0>();
@@ -262,21 +260,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t15 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t15;
+    const float t13 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t13;
   }
-  float t16[1][8][4];
-  // t16 = cast(mul(out, inverse))
+  float t14[1][8][4];
+  // t14 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t17 = out[0][j][e] * inverse[0][(e / 2)];
-      t16[0][j][e] = t17;
+      const float t15 = out[0][j][e] * inverse[0][(e / 2)];
+      t14[0][j][e] = t15;
     }
   }
   fc::barrier();
-  // t16 in shared memory
+  // t14 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -285,7 +283,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t16[i][j][2 * r], t16[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
