@@ -235,6 +235,10 @@ def attention(
         raise found from None
 
 
+# As torch is: for masks that hide by the smallest number as well.
+_of_any_size = partial(attention, large_scores=True)
+
+
 def sdpa(
     query: Any,
     key: Any,
@@ -278,29 +282,26 @@ def sdpa(
             )
         mask = _TOP_LEFT if is_causal else _FULL
         if corner is not None:
-            return attention(query, key, value, mask=corner, scale=scale)
+            return _of_any_size(query, key, value, mask=corner, scale=scale)
         if attn_mask is None:
             try:
-                kernel = _kernel_for(query, key, value, mask, None, None, "bhsd")
+                kernel = _kernel_for(query, key, value, mask, None, None, "bhsd", large_scores=True)
                 if kernel is not None:
                     return kernel(query, key, value, scale=scale)
             except SpecError:
                 if shared(query, key, value, "bhsd") is None:
                     raise
-            return attention(query, key, value, mask=mask, scale=scale)
+            return _of_any_size(query, key, value, mask=mask, scale=scale)
         attn_mask = flat_mask(attn_mask, query, key, value)
         dtype = stored_dtype(attn_mask)
         if dtype == "i1":
             seen = mask & dense_mask(attn_mask) if is_causal else dense_mask(attn_mask)
-            return attention(query, key, value, mask=seen, scale=scale)
+            return _of_any_size(query, key, value, mask=seen, scale=scale)
         if dtype in _WHOLE_NUMBERS:
             why = "whole numbers are neither conditions nor what is added to scores"
             fix = "attn_mask.astype(bool) (torch: .bool()) for conditions, or floats to add"
             raise arguments.refusal("attn_mask of sdpa", attn_mask, why, fix)
-        # Masks of floats hide by the smallest number.
-        return attention(
-            query, key, value, mask=mask, score=bias(attn_mask), scale=scale, large_scores=True
-        )
+        return _of_any_size(query, key, value, mask=mask, score=bias(attn_mask), scale=scale)
     except Exception as error:
         found = arguments.blamed("sdpa", locals(), error)
         if found is None:

@@ -136,7 +136,9 @@ def _nested_sdpa(
             "enable_gqa=True, if each key head serves several query heads",
         )
     mask = causal("top_left") if is_causal else None
-    return torch_nested.attention(functional.attention, query, key, value, mask=mask, scale=scale)
+    return torch_nested.attention(
+        functional.attention, query, key, value, mask=mask, scale=scale, large_scores=True
+    )
 
 
 def _is_nested(array: Any) -> bool:

@@ -27,6 +27,7 @@ NOT_SEARCHED = {
     "instruction": "each family has its own",
     "copy": "each family has its own",
     "fixed_maximum": "it leaves work out and adds none",
+    "flat_grid": "a call asks for it where its grid is too large for another",
     "register_limit": "a budget that the author sets, not a way to be faster",
     "shared_limit": "a budget that the author sets, not a way to be faster",
 }

@@ -199,7 +199,7 @@ def test_outside_of_an_array_is_zero():
     check(
         score=(
             lambda s, b, h, q, k: s + short[k - q],
-            lambda s, b, h, i, j: s + 2.0 * ((j - i >= 0) & (j - i < 30)),
+            lambda s, b, h, i, j: s + 2.0 * ((j - i >= -30) & (j - i < 30)),
         )
     )
 
