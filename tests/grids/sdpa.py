@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from backend import Arrays
 from cases import Family, Sizes
 from judge import Problem
@@ -47,6 +48,9 @@ def _problem(
             return x
         return x[None] if ranks == 3 else x.reshape(-1, *x.shape[-3:])
 
+    # A batch of 1 and, but for groups, one head stand for all.
+    own = 3 if enable_gqa else 2
+    leading = (*np.broadcast_shapes(*(x.shape[:-own] for x in (q, k, v))), *q.shape[-own:-2])
     boolean = attn_mask is not None and attn_mask.dtype == arrays.dtype("bool")
     mask = score = None
     if boolean or is_causal:
@@ -58,7 +62,7 @@ def _problem(
         dtype=dtype,
         q=canonical(q), k=canonical(k), v=canonical(v),
         scale=scale, mask=mask, score=score, heads_first=canonical,
-        shape=(*q.shape[:-1], v.shape[-1]),
+        shape=(*leading, q.shape[-2], v.shape[-1]),
     )  # fmt: skip
 
 
