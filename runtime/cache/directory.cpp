@@ -97,13 +97,18 @@ std::optional<CacheDirectory> CacheDirectory::open(const std::string& path, std:
   return CacheDirectory(std::move(name), std::move(descriptor));
 }
 
-std::optional<std::string> CacheDirectory::read(const std::string& name) const {
+std::optional<std::string> CacheDirectory::read(const std::string& name, Owner owner) const {
+  const auto is_strange = [&](const struct stat& of) {
+    return !distrust(of).empty() || (owner == Owner::user && of.st_uid != geteuid());
+  };
+  struct stat directory {};
+  if (fstat(descriptor_.number(), &directory) != 0 || is_strange(directory)) return std::nullopt;
   // O_NONBLOCK: opening a pipe that somebody put there must not hang.
   const Descriptor file(
       ::openat(descriptor_.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file.is_open() || fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      status.st_size > largest_file || !distrust(status).empty()) {
+      status.st_size > largest_file || is_strange(status)) {
     return std::nullopt;
   }
   std::string content(static_cast<std::size_t>(status.st_size), '\0');

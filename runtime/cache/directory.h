@@ -52,8 +52,15 @@ class CacheDirectory {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
+  /// Whose files are read. Root may own a cache that is baked into an image.
+  enum class Owner {
+    user_or_root,
+    user,  ///< the directory has to be this user's as well
+  };
+
   /// The content of a regular file that passes the same policy; nothing when there is none.
-  [[nodiscard]] std::optional<std::string> read(const std::string& name) const;
+  [[nodiscard]] std::optional<std::string> read(const std::string& name,
+                                                Owner owner = Owner::user_or_root) const;
 
   /// Writes aside, then renames: readers see the old content or the new one, also after a crash.
   /// Returns the reason of a failure, or an empty text.

@@ -1,5 +1,5 @@
 // One compiled kernel as one file: a header that tells what it is, the key it was made from, the
-// machine code. No host code is ever stored, so a cache cannot make the host run anything.
+// machine code. It is a GPU's: such a file cannot make the host run anything.
 #pragma once
 
 #include <optional>

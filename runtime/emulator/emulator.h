@@ -45,6 +45,7 @@ class EmulatedKernel {
                                     std::span<const TensorView> tensors,
                                     const EmulationOptions& options = {}) const;
 
+  /// 0 when another process has compiled it.
   [[nodiscard]] double compile_ms() const { return kernel_->compile_ms; }
 
  private:

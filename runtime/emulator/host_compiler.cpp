@@ -6,19 +6,25 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 #include <dlfcn.h>
 
 #include "dsl/error.h"
+#include "runtime/cache/cache.h"
 #include "runtime/cache/digest.h"
+#include "runtime/emulator/host_code.h"
 #include "runtime/emulator/host_prelude.h"
 #include "runtime/emulator/host_toolchain.h"
 #include "runtime/emulator/machine.h"
 #include "runtime/environment.h"
+#include "runtime/log.h"
 #include "runtime/no_fork.h"
 
 namespace flashcore {
@@ -74,50 +80,56 @@ constexpr const char* host_flags[] = {
 // GCC has it from version 12 on. Arrays of float get a NaN besides.
 constexpr const char* poison_flag = "-ftrivial-auto-var-init=pattern";
 
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 template <class T>
 T symbol(void* library, const char* name) {
   return reinterpret_cast<T>(dlsym(library, name));
 }
 
-std::shared_ptr<const HostKernel> compile(const KernelSource& source,
-                                          const HostCompileOptions& options,
-                                          const std::string& compiler, const std::string& text) {
-  const auto start = std::chrono::steady_clock::now();
-  const PrivateDirectory directory(options.keep_dir);
-  // A name of its own for every text: the loader takes a path it knows for the library it has.
-  const std::string name = fmt::format("{}-{:016x}", source.name, std::hash<std::string>()(text));
-  const fs::path code = directory.path() / (name + ".cpp"),
-                 library = directory.path() / (name + ".so"),
-                 log = directory.path() / (name + ".log");
-  std::ofstream(code, std::ios::binary) << text;
-  std::vector<std::string> command = {compiler};
-  for (const char* flag : host_flags) command.emplace_back(flag);
+// What follows the compiler's name, but for the files.
+std::vector<std::string> command_of(const HostCompileOptions& options) {
+  std::vector<std::string> command(std::begin(host_flags), std::end(host_flags));
   if (!options.keep_dir.empty()) command.emplace_back("-g");
-  command.insert(command.end(), {"-o", library.string(), code.string(), "-lm", "-lc", poison_flag});
-  bool refused = run_program(command, log) != 0;
-  if (refused && read_file(log).find(poison_flag) != std::string::npos) {
+  command.insert(command.end(), {"-lm", "-lc", poison_flag});
+  return command;
+}
+
+/// The files of one compile.
+struct Files {
+  // A name of its own for every text: the loader takes a path it knows for the library it has.
+  Files(const fs::path& directory, const std::string& kernel, const std::string& text)
+      : stem(directory / fmt::format("{}-{:016x}", kernel, std::hash<std::string>()(text))) {}
+
+  [[nodiscard]] fs::path code() const { return stem.string() + ".cpp"; }
+  [[nodiscard]] fs::path library() const { return stem.string() + ".so"; }
+  [[nodiscard]] fs::path log() const { return stem.string() + ".log"; }
+
+  fs::path stem;
+};
+
+void compile(const std::string& kernel, const std::string& compiler,
+             const std::vector<std::string>& flags, const std::string& text, const Files& files) {
+  std::ofstream(files.code(), std::ios::binary) << text;
+  std::vector<std::string> command = {compiler, "-o", files.library().string(),
+                                      files.code().string()};
+  command.insert(command.end(), flags.begin(), flags.end());
+  bool refused = run_program(command, files.log()) != 0;
+  if (refused && read_file(files.log()).find(poison_flag) != std::string::npos) {
     command.pop_back();
-    refused = run_program(command, log) != 0;
+    refused = run_program(command, files.log()) != 0;
   }
   if (refused) {
-    throw CompileError({.what = fmt::format("the host compiler refuses kernel {}", source.name),
-                        .why = fmt::format("{} says:\n{}", compiler, read_file(log)),
+    throw CompileError({.what = fmt::format("the host compiler refuses kernel {}", kernel),
+                        .why = fmt::format("{} says:\n{}", compiler, read_file(files.log())),
                         .fix = fmt::format("a C++20 compiler; set {} to choose another",
                                            name_of(EnvironmentVariable::cxx)),
                         .where = {}});
   }
+}
+
+/// Null if the loader refuses it; dlerror() says why.
+std::shared_ptr<HostKernel> load(const KernelSource& source, const fs::path& library) {
   void* loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (loaded == nullptr) {
-    throw CompileError({.what = fmt::format("kernel {} cannot be loaded on the CPU", source.name),
-                        .why = dlerror(),
-                        .fix = "if the directory forbids programs (noexec), set TMPDIR to another",
-                        .where = {}});
-  }
+  if (loaded == nullptr) return nullptr;
   auto kernel = std::make_shared<HostKernel>();
   kernel->library = loaded;
   const auto* size = symbol<const unsigned*>(loaded, "flashcore_parameter_bytes");
@@ -127,14 +139,59 @@ std::shared_ptr<const HostKernel> compile(const KernelSource& source,
   }
   symbol<void (*)(const FlashcoreMachine*)>(loaded, "flashcore_attach")(&emulated_machine());
   kernel->enter = symbol<void (*)(const void*)>(loaded, "flashcore_enter");
+  return kernel;
+}
+
+std::shared_ptr<const HostKernel> compile_and_load(const KernelSource& source,
+                                                   const std::string& compiler,
+                                                   const std::vector<std::string>& flags,
+                                                   const std::string& text, const Files& files) {
+  const auto start = std::chrono::steady_clock::now();
+  compile(source.name, compiler, flags, text, files);
+  const auto kernel = load(source, files.library());
+  if (kernel == nullptr) {
+    throw CompileError({.what = fmt::format("kernel {} cannot be loaded on the CPU", source.name),
+                        .why = dlerror(),
+                        .fix = "if the directory forbids programs (noexec), set TMPDIR to another",
+                        .where = {}});
+  }
   kernel->compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return kernel;
 }
 
-}  // namespace
+std::shared_ptr<const HostKernel> find_or_compile(const KernelSource& source,
+                                                  const HostCompileOptions& options,
+                                                  const std::string& compiler,
+                                                  const std::string& text) {
+  const std::vector<std::string> flags = command_of(options);
+  const PrivateDirectory directory(options.keep_dir);
+  const Files files(directory.path(), source.name, text);
+  const bool is_shared = options.keep_dir.empty() && !boot_of_machine().empty();
+  if (!is_shared) return compile_and_load(source, compiler, flags, text, files);
 
-namespace {
+  const CacheKey key = host_code_key({.boot = boot_of_machine(),
+                                      .compiler = identity_of_compiler(compiler),
+                                      .flags = flags,
+                                      .text = text},
+                                     source.name);
+  std::shared_ptr<const HostKernel> kernel;
+  KernelCache::shared().entries().find_or_build(
+      EntryKind::host_code, key,
+      [&](std::string_view file) {
+        const std::optional<std::string_view> library = decode_host_code(key, file);
+        if (!library) return false;
+        // The bytes that were checked, in a directory of this process: nobody can exchange them.
+        std::ofstream(files.library(), std::ios::binary) << *library;
+        kernel = load(source, files.library());
+        return kernel != nullptr;
+      },
+      [&] {
+        kernel = compile_and_load(source, compiler, flags, text, files);
+        return encode_host_code(key, read_file(files.library()));
+      });
+  return kernel;
+}
 
 /// Behind each declaration of an array of float without a value, on its line: fc::forget().
 std::string with_unwritten_arrays(const std::string& body) {
@@ -178,6 +235,7 @@ std::shared_ptr<const HostKernel> compile_for_host(const KernelSource& source,
 
   const std::string compiler = find_host_compiler(options.compiler), text = host_text(source),
                     key = digest_of(compiler + '\n' + options.keep_dir + '\n' + text);
+  const LogDeferral messages_after_the_lock;
   const NoFork whole;
   std::promise<std::shared_ptr<const HostKernel>> mine;
   Result result;
@@ -195,7 +253,7 @@ std::shared_ptr<const HostKernel> compile_for_host(const KernelSource& source,
   }
   if (first) {
     try {
-      mine.set_value(compile(source, options, compiler, text));
+      mine.set_value(find_or_compile(source, options, compiler, text));
     } catch (...) {
       mine.set_exception(std::current_exception());
       const std::lock_guard lock(mutex);

@@ -1,8 +1,8 @@
 // Compiles an emitted body with the host's C++ compiler and loads it.
 //
-// Host code is never kept: it is built in a private directory, loaded, and deleted at once. A cache
-// of it would let whoever can write there run code in this process. Within a process equal bodies
-// share their code, and so do those that come back soon.
+// It is built in a private directory, loaded, and deleted at once. Within a process equal bodies
+// share their code, and so do those that come back soon; other processes of this user share it
+// through the cache's directory (host_code.h), unless there is none or it stays for a debugger.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ struct HostKernel {
 
   void* library = nullptr;
   void (*enter)(const void* parameters) = nullptr;
-  double compile_ms = 0;
+  double compile_ms = 0;  ///< 0 when another process has compiled it
 };
 
 /// Thread-safe. Throws CompileError. The last `host_kernels_kept` are kept, whoever else holds

@@ -3,11 +3,16 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <sstream>
 #include <system_error>
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +69,11 @@ std::string find_host_compiler(std::string wanted) {
        .where = {}});
 }
 
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 PrivateDirectory::PrivateDirectory(const std::string& keep_dir) : keep_(!keep_dir.empty()) {
   std::error_code error;
   path_ = keep_dir;
@@ -82,6 +92,24 @@ PrivateDirectory::PrivateDirectory(const std::string& keep_dir) : keep_(!keep_di
 PrivateDirectory::~PrivateDirectory() {
   std::error_code ignored;
   if (!keep_) fs::remove_all(path_, ignored);
+}
+
+std::string identity_of_compiler(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, std::string> known;  // by what needs no program to be run
+  struct stat status {};
+  stat(path.c_str(), &status);
+  const std::string stamp = fmt::format("{}\n{} {} {}.{}\n", path, status.st_ino, status.st_size,
+                                        status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  const std::lock_guard lock(mutex);
+  std::string& identity = known[stamp];
+  if (identity.empty()) {
+    const PrivateDirectory directory("");
+    const fs::path said = directory.path() / "version";
+    run_program({path, "--version"}, said);
+    identity = stamp + read_file(said);
+  }
+  return identity;
 }
 
 int run_program(const std::vector<std::string>& command, const fs::path& log) {

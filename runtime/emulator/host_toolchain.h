@@ -11,9 +11,17 @@ namespace flashcore {
 /// clang++. Throws CompileError that says what to install.
 std::string find_host_compiler(std::string wanted);
 
+/// Changes whenever another compiler answers to that path: the path, the time and size of the file
+/// it leads to, and what it says of its version. Asked once in a process. Throws CompileError when
+/// it cannot be started.
+std::string identity_of_compiler(const std::string& path);
+
 /// Runs a program to its end and returns its exit status; what it prints goes to `log`. No shell is
 /// involved.
 int run_program(const std::vector<std::string>& command, const std::filesystem::path& log);
+
+/// All of it; empty when it cannot be read.
+std::string read_file(const std::filesystem::path& path);
 
 /// A directory that only this user can enter, removed with all that is in it at the end of the
 /// scope; or `keep_dir`, when that is not empty, which stays.

@@ -107,6 +107,22 @@ TEST_F(KernelCacheTest, TheLeastRecentlyUsedLeave) {
   EXPECT_TRUE(fs::exists(file_of("d")));
 }
 
+TEST_F(KernelCacheTest, EntriesOfEveryKindShareOneSize) {
+  KernelCache cache({.directory = directory, .max_bytes = 100'000});
+  get(cache, "a", 60'000);
+  fs::last_write_time(file_of("a"), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const auto keep = [&](const CacheKey& key) {
+    return cache.entries().find_or_build(
+        EntryKind::host_code, key, [](std::string_view) { return true; },
+        [] { return std::string(60'000, 'h'); });
+  };
+  EXPECT_FALSE(keep(key_of("b")));
+  EXPECT_TRUE(keep(key_of("b")));
+  EXPECT_FALSE(keep(key_of("a")));  // a kernel's key is no host code's
+  EXPECT_FALSE(fs::exists(file_of("a")));
+  EXPECT_TRUE(fs::exists(directory + "/" + key_of("a").name + ".host"));
+}
+
 TEST_F(KernelCacheTest, AWarmLoadIsQuick) {
   const std::string body(40'000, 's');  // a long source
   {

@@ -116,6 +116,35 @@ TEST(CacheDirectory, ReadsOnlyTrustedFiles) {
   EXPECT_FALSE(directory->read("pipe"));  // and does not wait for a writer
 }
 
+TEST(CacheDirectory, MayReadWhatTheUserAloneHasWritten) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make files of root's and read them as another";
+  using Owner = CacheDirectory::Owner;
+  const TemporaryDirectory temporary;
+  const auto directory = opened(temporary / "cache");
+  ASSERT_EQ(directory->write("mine", "a"), "");
+  ASSERT_EQ(directory->write("roots", "b"), "");
+  fs::permissions(temporary / "cache/mine", fs::perms(0644));
+  fs::permissions(temporary / "cache/roots", fs::perms(0644));
+  fs::permissions(temporary / "cache", fs::perms(0755));
+  fs::permissions(temporary.path(), fs::perms(0755));
+  EXPECT_EQ(directory->read("mine", Owner::user), "a");
+
+  constexpr uid_t user = 12345;
+  const auto read_as_user = [&](const char* name, Owner owner) {
+    EXPECT_EQ(seteuid(user), 0);
+    const auto content = directory->read(name, owner);
+    EXPECT_EQ(seteuid(0), 0);
+    return content;
+  };
+  ASSERT_EQ(chown((temporary / "cache/mine").c_str(), user, user), 0);
+  EXPECT_EQ(read_as_user("mine", Owner::user_or_root), "a");
+  EXPECT_FALSE(read_as_user("mine", Owner::user));  // root's directory
+  ASSERT_EQ(chown((temporary / "cache").c_str(), user, user), 0);
+  EXPECT_EQ(read_as_user("mine", Owner::user), "a");
+  EXPECT_EQ(read_as_user("roots", Owner::user_or_root), "b");
+  EXPECT_FALSE(read_as_user("roots", Owner::user));
+}
+
 TEST(CacheDirectory, ReplacesALinkInsteadOfFollowingIt) {
   const TemporaryDirectory temporary;
   const auto directory = opened(temporary / "cache");

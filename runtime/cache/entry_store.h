@@ -1,0 +1,54 @@
+// The files of the cache, whatever they hold: each is made once among all processes, read back only
+// where its owner can be trusted, and they stay within one size together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/cache/directory.h"
+#include "runtime/cache/key.h"
+#include "runtime/cache/settings.h"
+
+namespace flashcore {
+
+enum class EntryKind {
+  kernel,     ///< for a GPU: it cannot make this process run anything
+  host_code,  ///< this process will run it, so only what its own user has written is read
+};
+
+/// Thread-safe.
+class EntryStore {
+ public:
+  explicit EntryStore(CacheSettings settings);
+
+  /// The directory in use; null when nothing is on disk.
+  [[nodiscard]] const CacheDirectory* directory() const { return disk_ ? &*disk_ : nullptr; }
+
+  /// Takes what it needs from an entry's file; false if that is damaged or foreign.
+  using Accept = std::function<bool(std::string_view file)>;
+  /// Makes the entry, and returns its file.
+  using Build = std::function<std::string()>;
+
+  /// Whether `accept` took the file of that key. If not, `build` has been called, and what it
+  /// returned is kept for others where that is possible. Processes that ask for one key at the same
+  /// time wait for the first. Passes on what the two throw.
+  bool find_or_build(EntryKind kind, const CacheKey& key, const Accept& accept, const Build& build);
+
+ private:
+  bool load(EntryKind kind, const CacheKey& key, const Accept& accept) const;
+  void store(EntryKind kind, const CacheKey& key, std::string_view file);
+  void trim() const;
+
+  CacheSettings settings_;
+  std::optional<CacheDirectory> disk_;
+
+  std::mutex mutex_;
+  std::uint64_t written_since_trim_;
+  bool write_failure_told_ = false;
+};
+
+}  // namespace flashcore

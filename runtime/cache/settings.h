@@ -1,0 +1,21 @@
+// What the environment says of the cache: where it is, how large it may get, how long to wait.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace flashcore {
+
+/// Where kernels are kept unless that is turned off; empty where there is no home directory.
+std::string cache_directory_path();
+
+struct CacheSettings {
+  std::string directory;  ///< empty: nothing on disk
+  std::uint64_t max_bytes = std::uint64_t{1} << 30;
+  std::chrono::milliseconds lock_timeout{60'000};
+
+  static CacheSettings from_environment();
+};
+
+}  // namespace flashcore
