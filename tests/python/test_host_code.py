@@ -1,4 +1,4 @@
-"""The emulator's host code: compiled once for all processes of a user, loaded only where it is safe."""
+"""The emulator's host code: compiled once for all processes of a user, loaded where it is safe."""
 
 import os
 import subprocess
