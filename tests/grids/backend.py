@@ -38,6 +38,9 @@ class NumpyArrays:
     def full(self, shape: tuple[int, ...], value: float, dtype: str) -> Any:
         return np.full(shape, value, self.dtype(dtype))
 
+    def count(self, start: int, size: int) -> Any:
+        return np.arange(start, start + size)
+
     def array(self, values: Any, dtype: str) -> Any:
         return np.asarray(values, self.dtype(dtype))
 
@@ -59,8 +62,9 @@ class NumpyArrays:
         steps = [stride * memory.itemsize for stride in strides]
         return np.lib.stride_tricks.as_strided(memory[offset:], shape, steps)
 
-    def largest(self, array: Any) -> float:
-        return float(np.abs(array).max(initial=0.0))
+    def largest(self, array: Any) -> Any:
+        """Of the absolute values, in fp64."""
+        return np.abs(array).max(initial=0.0).astype(np.float64)
 
     def synchronize(self) -> None:
         pass
@@ -95,6 +99,9 @@ class TorchArrays:
     def full(self, shape: tuple[int, ...], value: float, dtype: str) -> Any:
         return self.xp.full(shape, value, dtype=self.dtype(dtype), device=self.device)
 
+    def count(self, start: int, size: int) -> Any:
+        return self.xp.arange(start, start + size, device=self.device)
+
     def array(self, values: Any, dtype: str) -> Any:
         return self.xp.as_tensor(values, dtype=self.dtype(dtype), device=self.device)
 
@@ -114,8 +121,8 @@ class TorchArrays:
         memory = self.normal((_reach(shape, strides, offset),), dtype)
         return memory.as_strided(shape, strides, offset)
 
-    def largest(self, array: Any) -> float:
-        return array.abs().max().item() if array.numel() else 0.0
+    def largest(self, array: Any) -> Any:
+        return self.cast(array.abs().max(), "f64") if array.numel() else self.full((), 0.0, "f64")
 
     def synchronize(self) -> None:
         if self.device == "cuda":

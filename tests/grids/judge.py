@@ -20,6 +20,8 @@ from backend import EPSILON, Arrays
 
 import flashcore as fc
 
+_MOST_SCORES = 2**24  # at a time; about ten arrays of so many
+
 
 @dataclass
 class Problem:
@@ -61,36 +63,75 @@ class Expected:
     bound: float
 
 
-def _dims(arrays: Arrays, *sizes: int) -> list[Any]:
-    xp = arrays.xp
-    more = {} if xp is np else {"device": arrays.device}
-    places = [[-1 if i == at else 1 for i in range(4)] for at in range(4)]
-    return [xp.arange(n, **more).reshape(place) for n, place in zip(sizes, places, strict=True)]
-
-
 def expect(arrays: Arrays, problem: Problem, q: Any, k: Any, v: Any) -> Expected:
+    """A few heads at a time: scores in fp64 are large."""
+    batch, heads = max(q.shape[0], k.shape[0], v.shape[0]), q.shape[1]
+    rows, keys = q.shape[2], k.shape[2]
+    if 0 in (batch, heads, rows, keys):
+        out = arrays.full((batch, heads, rows, v.shape[-1]), 0.0, "f64")
+        return Expected(out, out.sum(-1) - math.inf, 0.0)
+    most = max(1, _MOST_SCORES // (rows * keys))
+    of_batch, of_heads = max(1, most // heads), min(heads, most)
+    q_heads, scale = range(heads), problem.scale
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    outs, lses, sizes = [], [], []
+    for b in range(0, batch, of_batch):
+        at_batch = range(b, min(b + of_batch, batch))
+        parts = []
+        for h in range(0, heads, of_heads):
+            at_heads = q_heads[h : h + of_heads]
+            own = (_heads(arrays, x, at_batch, at_heads, heads) for x in (q, k, v))
+            part = _expect(arrays, problem, *own, (at_batch.start, h), scale)
+            parts.append(part[:2])
+            sizes.append(arrays.xp.stack(part[2]))
+        outs.append(_joined(arrays, [part[0] for part in parts], 1))
+        lses.append(_joined(arrays, [part[1] for part in parts], 1))
+    apart, exact, root, score, value = _most(arrays, sizes)
+    u = EPSILON[problem.dtype] / 2
+    lost = 2.0**-20 * score * value
+    bound = 2 * apart + lost + 1e-6 + u * (exact + 2 * root)
+    return Expected(_joined(arrays, outs, 0), _joined(arrays, lses, 0), bound)
+
+
+def _most(arrays: Arrays, sizes: list[Any]) -> list[float]:
+    """Of each column."""
+    found = arrays.xp.stack(sizes).max(0)
+    return (found if arrays.xp is np else found.values).tolist()
+
+
+def _joined(arrays: Arrays, parts: list[Any], axis: int) -> Any:
+    return parts[0] if len(parts) == 1 else arrays.xp.concatenate(parts, axis)
+
+
+def _heads(arrays: Arrays, x: Any, batch: range, heads: range, of: int) -> Any:
+    """Those of q, in fp64; a batch or a head of k and v may stand for several."""
+    if x.shape[0] > 1:
+        x = x[batch.start : batch.stop]
+    if x.shape[1] == of:
+        x = x[:, heads.start : heads.stop]
+    elif x.shape[1] > 1:
+        x = x[:, [h * x.shape[1] // of for h in heads]]
+    return arrays.cast(x, "f64")
+
+
+def _expect(
+    arrays: Arrays, problem: Problem, q: Any, k: Any, v: Any, first: tuple[int, int], scale: float
+) -> tuple[Any, Any, Any]:
+    """The output and the log-sum-exp of heads that begin at `first`, and the largest of what the
+    bound is made of: how far off `plain` is, the output, R, the scores and v."""
     xp = arrays.xp
     batch = max(q.shape[0], k.shape[0], v.shape[0])
-    q, k, v = (arrays.cast(x, "f64") for x in (q, k, v))
-    k, v = (
-        arrays.repeat(x, q.shape[1] // x.shape[1], 1) if x.shape[1] else x[:, : q.shape[1]]
-        for x in (k, v)
-    )
-    q, k, v = (arrays.expand(x, (batch, *x.shape[1:])) for x in (q, k, v))
-    scale = 1 / math.sqrt(q.shape[-1]) if problem.scale is None else problem.scale
     scores = xp.matmul(q, xp.swapaxes(k, -1, -2)) * scale
-    positions = _dims(arrays, *scores.shape)
+    positions = _positions(arrays, (batch, *scores.shape[1:]), first)
     largest = arrays.largest(scores)
     if problem.score is not None:
         scores = arrays.cast(problem.score(scores, *positions), "f64")
         finite = xp.isfinite(scores)
-        largest = max(largest, arrays.largest(xp.where(finite, scores, 0 * positions[0])))
+        finite = arrays.largest(xp.where(finite, scores, 0 * positions[0]))
+        largest = xp.maximum(largest, finite)
     if problem.mask is not None:
         minus = arrays.full((1,), -math.inf, "f64")
         scores = xp.where(problem.mask(*positions), scores, minus)
-    if scores.shape[-1] == 0:
-        out = arrays.full((*scores.shape[:-1], v.shape[-1]), 0.0, "f64")
-        return Expected(out, out.sum(-1) - math.inf, 0.0)
     top = scores.max(-1)
     top = (top if xp is np else top.values)[..., None]
     lowest = arrays.full((1,), np.finfo(np.float64).min, "f64")
@@ -102,13 +143,20 @@ def expect(arrays: Arrays, problem: Problem, q: Any, k: Any, v: Any) -> Expected
     rounded = arrays.cast(arrays.cast(probs, problem.dtype), "f64")
     plain = xp.matmul(rounded, v) / safe
     plain = arrays.cast(arrays.cast(plain, problem.dtype), "f64")
-    u = EPSILON[problem.dtype] / 2
-    lost = 2.0**-20 * largest * arrays.largest(v)
-    bound = 2 * arrays.largest(plain - exact) + lost + 1e-6
-    bound += u * (arrays.largest(exact) + 2 * arrays.largest(root))
     minus = arrays.full((1,), -math.inf, "f64")
     lse = xp.where(sums > 0, top + xp.log(safe), minus)[..., 0]
-    return Expected(exact, lse, bound)
+    shape = (batch, *exact.shape[1:])
+    sizes = [*(arrays.largest(x) for x in (plain - exact, exact, root)), largest, arrays.largest(v)]
+    return arrays.expand(exact, shape), arrays.expand(lse, shape[:-1]), sizes
+
+
+def _positions(arrays: Arrays, shape: Any, first: tuple[int, int]) -> list[Any]:
+    """Batch, head, row and key, one dimension each."""
+    found = []
+    for axis, (size, start) in enumerate(zip(shape, (*first, 0, 0), strict=True)):
+        place = [size if i == axis else 1 for i in range(4)]
+        found.append(arrays.count(start, size).reshape(place))
+    return found
 
 
 def _compare(arrays: Arrays, name: str, given: Any, exact: Any, bound: float) -> str | None:
@@ -120,7 +168,7 @@ def _compare(arrays: Arrays, name: str, given: Any, exact: Any, bound: float) ->
         return f"{name} has NaN"
     apart = xp.abs(xp.where(given == exact, exact * 0, given - exact))
     if bool((~(apart <= bound) & xp.isfinite(exact)).any()):
-        return f"{name} is off by {arrays.largest(apart):.3e}, allowed are {bound:.3e}"
+        return f"{name} is off by {float(arrays.largest(apart)):.3e}, allowed are {bound:.3e}"
     if bool((xp.isinf(exact) & (given != exact)).any()):
         return f"{name} is finite where it should be infinite"
     return None
@@ -141,7 +189,7 @@ def _wrong(arrays: Arrays, problem: Problem, result: Any) -> str | None:
             nothing = arrays.full((1,), 0, "f64")
             seen = arrays.xp.where(arrays.xp.isfinite(expected.lse), expected.lse, nothing)
             # Scores are f32, and so is what they are relative to.
-            rounded = 2.0**-22 * arrays.largest(seen)
+            rounded = 2.0**-22 * float(arrays.largest(seen))
             found = _compare(arrays, "lse", lse, expected.lse, 1e-4 + 1e-5 * len(parts) + rounded)
         if found is not None:
             return found

@@ -23,6 +23,13 @@ def _causal(b: Any, h: Any, i: Any, j: Any) -> Any:
     return j <= i
 
 
+def _of_heads(mask: Any, b: Any, h: Any) -> Any:
+    """Its part for these batches and heads, where it has such."""
+    mask = mask.reshape((*(1,) * (4 - len(mask.shape)), *mask.shape))
+    mask = mask[b.reshape(-1)] if mask.shape[0] > 1 else mask
+    return mask[:, h.reshape(-1)] if mask.shape[1] > 1 else mask
+
+
 def _problem(
     arrays: Arrays,
     dtype: str,
@@ -54,9 +61,9 @@ def _problem(
     boolean = attn_mask is not None and attn_mask.dtype == arrays.dtype("bool")
     mask = score = None
     if boolean or is_causal:
-        mask = _causal if not boolean else lambda *_: attn_mask
+        mask = _causal if not boolean else lambda b, h, *_: _of_heads(attn_mask, b, h)
     if attn_mask is not None and not boolean:
-        score = lambda s, *_: s + arrays.cast(attn_mask, "f64")  # noqa: E731
+        score = lambda s, b, h, *_: s + arrays.cast(_of_heads(attn_mask, b, h), "f64")  # noqa: E731
     return Problem(
         call=lambda: fc.sdpa(q, k, v, **given),
         dtype=dtype,

@@ -8,7 +8,8 @@ import collections
 from pathlib import Path
 
 import pytest
-from run import SUITES, run_all, sample, suite
+from cases import SUITES, sample, suite
+from run import run_all
 
 CASES = {"sdpa": 90, "flex": 50, "flash": 45}
 MISSING = "missing"  # the family of what a peer has and FlashCore has not
@@ -26,11 +27,11 @@ def rows(heading):
 def test_call_sites_of_peers(name):
     chosen = [case for case in suite(name, torch=False) if case.family.name != MISSING]
     chosen = sample(chosen, CASES[name], seed=1)
-    counts, refusals, failures = run_all(chosen, "cpu", torch=False, small=True, report=False)
-    wrong = [f"{outcome.kind} {case}: {outcome.text}" for case, outcome in failures]
+    tally = run_all(chosen, torch=False)
+    wrong = [f"{outcome.kind} {case}: {outcome.text}" for case, outcome in tally.failures]
     assert not wrong, "\n".join(wrong)
-    assert not refusals
-    assert counts["right"] == len(chosen)
+    assert not tally.refusals
+    assert tally.counts["right"] == len(chosen)
 
 
 def test_what_is_refused_is_listed_with_its_reason():
@@ -41,10 +42,10 @@ def test_what_is_refused_is_listed_with_its_reason():
     found = collections.Counter()
     for name in SUITES:
         cases = [case for case in suite(name, torch=False) if case.family.name == MISSING]
-        counts, refusals, failures = run_all(cases, "cpu", torch=False, small=True, report=False)
-        assert not failures
-        assert counts["refused"] == len(cases)
-        for text, count in refusals.items():
+        tally = run_all(cases, torch=False)
+        assert not tally.failures
+        assert tally.counts["refused"] == len(cases)
+        for text, count in tally.refusals.items():
             found[name, text.split(": ", 1)[1]] = count
     assert found == listed
 

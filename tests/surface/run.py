@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import argparse
 import collections
-import concurrent.futures
 import dataclasses
-import json
 import os
-import queue
 import re
-import subprocess
 import sys
-import threading
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+import workers
 
 SECONDS = 60  # of one draw, after which it counts as hanging
 CHUNK = 500
@@ -128,86 +127,18 @@ def judge(index: int, show: bool = False) -> tuple[str, str]:
     return ("right", "") if wrong is None else failed(f"wrong: {wrong}")
 
 
-def child(first: int, count: int) -> None:
-    """Says what it begins, and how it ended, a line each."""
-    import faulthandler
-
-    faulthandler.enable()
-    said = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what others print is not for the parent
-    for index in range(first, first + count):
-        said.write(f"{index}\n")
-        try:
-            outcome = judge(index)
-        except Exception:
-            outcome = ("failed", "the test itself: " + traceback.format_exc(limit=-3))
-        said.write(json.dumps(outcome) + "\n")
-
-
-def _lines(stream: Any, into: queue.Queue[str | None]) -> None:
-    for line in stream:
-        into.put(line)
-    into.put(None)
-
-
-def supervise(first: int, count: int) -> tuple[collections.Counter[str], list[Failure]]:
-    """Draws in a child, and in another after each that takes its process with it."""
-    counts: collections.Counter[str] = collections.Counter()
-    failures: list[Failure] = []
-    end = first + count
-    while first < end:
-        command = [sys.executable, __file__, "--child", str(first), str(end - first)]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        lines: queue.Queue[str | None] = queue.Queue()
-        errors: queue.Queue[str | None] = queue.Queue()
-        for stream, into in ((process.stdout, lines), (process.stderr, errors)):
-            threading.Thread(target=_lines, args=(stream, into), daemon=True).start()
-        index, ended = first, "crashed"
-        while True:
-            try:
-                begun = lines.get(timeout=SECONDS)
-                if begun is None:
-                    break
-                index = int(begun)
-                told = lines.get(timeout=SECONDS)
-            except queue.Empty:
-                ended = f"hangs for {SECONDS} s"
-                process.kill()
-                break
-            if told is None:
-                break
-            kind, text = json.loads(told)
-            counts[kind] += 1
-            if kind == "failed":
-                failures.append(Failure(index, text))
-            first = index + 1
-        process.wait()
-        if first < end:
-            said = []
-            while True:
-                line = errors.get(timeout=SECONDS)
-                if line is None:
-                    break
-                said.append(line)
-            counts[ended] += 1
-            text = f"{ended}, exit {process.returncode}: {''.join(said[-12:])}"
-            failures.append(Failure(index, text))
-            first = index + 1
-    return counts, failures
-
-
 def run(first: int, count: int, jobs: int) -> tuple[collections.Counter[str], list[Failure]]:
     counts: collections.Counter[str] = collections.Counter()
     failures: list[Failure] = []
-    starts = range(first, first + count, CHUNK)
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        sizes = [min(CHUNK, first + count - start) for start in starts]
-        for own, found in pool.map(supervise, starts, sizes):
-            counts += own
-            failures += found
-    return counts, failures
+    draws = range(first, first + count)
+    shares = [draws[i : i + CHUNK] for i in range(0, count, CHUNK)]
+    command = [sys.executable, __file__, "--child"]
+    for answer in workers.run(command, shares, jobs, SECONDS, renew=True):
+        kind, text = ("failed", answer.error) if answer.error else answer.outcome
+        counts[kind] += 1
+        if kind == "failed":
+            failures.append(Failure(answer.task, text))
+    return counts, sorted(failures, key=lambda failure: failure.index)
 
 
 def main() -> int:
@@ -223,10 +154,10 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--show", action="store_true", help="in this process, and what comes out")
-    parser.add_argument("--child", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(*options.child)
+        workers.serve(judge)
         return 0
     if options.show:
         outcomes = [judge(options.first + i, True) for i in range(options.cases)]
