@@ -85,16 +85,19 @@ class TorchArrays:
         return getattr(self.xp, _NAMES[name])
 
     def normal(self, shape: tuple[int, ...], dtype: str, size: float = 1.0) -> Any:
-        drawn = self.xp.randn(shape, generator=self._generator, device=self.device)
+        drawn = self._drawn(self.xp.randn, shape)
         return (drawn * size).to(self.dtype(dtype))
 
     def uniform(self, shape: tuple[int, ...], dtype: str) -> Any:
-        drawn = self.xp.rand(shape, generator=self._generator, device=self.device)
-        return drawn.to(self.dtype(dtype))
+        return self._drawn(self.xp.rand, shape).to(self.dtype(dtype))
 
     def integers(self, low: int, high: int, shape: tuple[int, ...], dtype: str = "i32") -> Any:
-        drawn = self.xp.randint(low, high, shape, generator=self._generator, device=self.device)
-        return drawn.to(self.dtype(dtype))
+        return self._drawn(self.xp.randint, low, high, shape).to(self.dtype(dtype))
+
+    def _drawn(self, draw: Any, *arguments: Any) -> Any:
+        if self._generator is None:
+            return self.xp.empty(arguments[-1], device=self.device)
+        return draw(*arguments, generator=self._generator, device=self.device)
 
     def full(self, shape: tuple[int, ...], value: float, dtype: str) -> Any:
         return self.xp.full(shape, value, dtype=self.dtype(dtype), device=self.device)

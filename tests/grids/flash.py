@@ -90,10 +90,15 @@ def _how(
     return given, mask, score if scores else None, slopes
 
 
-def _window(local: bool, causal: bool, kv_len: int, ends: str) -> tuple[int, int] | None:
+def _part(kv_len: int, of: int) -> int:
+    """About so many keys, of few values: a window of another size is another kernel."""
+    return max(n for n in (1, 8, 21, 67, 341) if n <= max(1, kv_len // of))
+
+
+def _window(local: bool, kv_len: int, ends: str) -> tuple[int, int] | None:
     if not local:
         return None
-    left, right = max(1, kv_len // 3), kv_len // 5
+    left, right = _part(kv_len, 3), _part(kv_len, 5)
     return {"both": (left, right), "left": (left, -1), "right": (-1, right)}[ends]
 
 
@@ -118,7 +123,7 @@ def _output(
         else:
             k, v = (arrays.normal((b, m, kv_heads, d), dtype) for _ in range(2))
     given, mask, score, slopes = _how(
-        arrays, q_len=n, kv_len=m, causal=causal, window=_window(local, causal, m, ends),
+        arrays, q_len=n, kv_len=m, causal=causal, window=_window(local, m, ends),
         softcap=softcap, alibi=alibi, heads=heads, batch=b,
     )  # fmt: skip
     first = lambda x: arrays.permute(x, (0, 2, 1, 3))  # noqa: E731
@@ -128,7 +133,7 @@ def _output(
             return fc.attention(q, k, v, layout="bshd", return_lse=True, **_made(given))
         options = {
             "causal": causal, "softcap": softcap, "alibi_slopes": slopes, "return_attn_probs": True,
-            "window_size": _window(local, causal, m, ends) or (-1, -1),
+            "window_size": _window(local, m, ends) or (-1, -1),
         }  # fmt: skip
         if packed == "qkv":
             made = flash_attn.flash_attn_qkvpacked_func(qkv, **options)
@@ -162,7 +167,7 @@ def _varlen(
     q = arrays.normal((sum(rows), heads, d), dtype, softcap or 1.0)
     k, v = (arrays.normal((sum(keys), kv_heads, d), dtype) for _ in range(2))
     given: dict[str, Callable[[], Any]] = {}
-    left = max(1, m // 3)
+    left = _part(m, 3)
     if local:
         given["mask"] = lambda: fc.sliding_window(left, 0)
     elif causal:
@@ -226,7 +231,7 @@ def _cache(
     b = len(full)
     q = arrays.normal((b, n, heads, d), dtype)
     k, v = (arrays.normal((b, m, kv_heads, d), dtype) for _ in range(2))
-    left = max(1, m // 3)
+    left = _part(m, 3)
     given: dict[str, Callable[[], Any]] = {}
     if local:
         given["mask"] = lambda: fc.sliding_window(left, 0)
