@@ -46,9 +46,13 @@ def empty(like: Any, shape: Sequence[int], dtype: str) -> Any:
 def output_like(q: Any, width: int, dtype: str) -> Any:
     """An uninitialised array [..., width] beside q whose dimensions lie in memory in q's order, the
     last one innermost: what is free for q, such as a transpose back, is free for it."""
-    shape = (*q.shape[:-1], width)
     numpys = isinstance(q, numpy.ndarray)
-    if q.flags.c_contiguous if numpys else not is_torch_tensor(q) or q.is_contiguous():
+    torchs = not numpys and is_torch_tensor(q)
+    dense = q.flags.c_contiguous if numpys else not torchs or q.is_contiguous()
+    if torchs and dense and q.size(-1) == width:
+        return sys.modules["torch"].empty_like(q)  # a q of another dtype is refused
+    shape = (*q.shape[:-1], width)
+    if dense:
         return empty(q, shape, dtype)
     strides = q.strides if numpys else q.stride()
     if 0 in strides:

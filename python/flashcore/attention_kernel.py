@@ -70,10 +70,11 @@ class AttentionKernel(Kernel):
         if spec.head_dim % _STEP or self._value_dim % _STEP:
             dims = spec.head_dim, self._value_dim
             self._widths = (dims[0], dims[0], dims[1], dims[1])
-            self._launch = self._launch_with_copies
         fitting = Fitting(spec, [name for name in self._captured if self._ranks[name]])
         self._fitting = fitting if fitting else None
         self._checked = False
+        # What calls launch once their shapes were met: without and with the log-sum-exp.
+        self._launches: list[_core.LaunchTable | None] = [None, None]
 
     @classmethod
     def first_fitting(
@@ -286,97 +287,96 @@ class AttentionKernel(Kernel):
             if captured is not None or given is None:
                 given = self._with({} if captured is None else captured)
             arrays, numbers = given
-            kernel = self
-            if self._variants is not None or self._fitting is not None:
-                sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-                kernel = self._for_shapes(q, k, sequences, arrays, max_q_len)
             if scale is None:
                 scale = self._scale
             elif type(scale) is not float or not _LEAST_SCALE <= scale <= _MOST_SCALE:
                 q, scale = copies.with_sign_of(scale, q, stream)
-            scalars: tuple[Any, ...] = (scale,)
+            scalars: tuple[Any, ...] = (scale, *numbers) if numbers else (scale,)
             # Most specs need no lengths, and most calls give none: those look no further.
             none_given = cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens is None
+            every = arrays
             if self._needs_lengths or not none_given:
                 own = lengths(
                     self._spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens
                 )
-                arrays, scalars = own.arrays + arrays, scalars + own.scalars
-            if numbers:
-                scalars += numbers
+                every, scalars = own.arrays + arrays, (scale, *own.scalars, *numbers)
             if self._checked if checked is None else checked:
                 values = self._captured | dict(captured or {})
                 check_indices(self._spec, q, k, values, cu_seqlens_q, cu_seqlens_k, q_lens, kv_lens)
-            if return_lse or self._spec.lse:
-                return kernel._call_with_lse(q, k, v, out, arrays, scalars, return_lse, stream)
             if out is None:
                 out = output_like(q, self._value_dim, self._spec.dtype)
-            if self._probe:
-                return kernel._launch_with_probes((q, k, v, out, *arrays), scalars, stream)
-            try:
-                kernel._launch((q, k, v, out, *arrays), scalars, stream)
-            except LayoutError:
-                kernel._launch_with_copies((q, k, v, out, *arrays), scalars, stream)
-            return out
+            with_lse = return_lse or self._spec.lse
+            written = (out, self._empty_lse(q)) if with_lse else (out,)
+            every = (q, k, v, *written, *every)
+            longest = -1 if max_q_len is None else max_q_len
+            launches = self._launches[with_lse]
+            probes = None
+            if launches is None or not launches.launch(every, scalars, stream, longest):
+                sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+                kernel = self._for_shapes(q, k, sequences, arrays, max_q_len)
+                probes = self._launch_first(kernel, with_lse, every, scalars, stream, longest)
+            if probes is not None:
+                return (*written, probes) if return_lse else (out, probes)
+            return written if return_lse else out
         except Exception as error:
             found = arguments.blamed(self.name, locals(), error)
             if found is None:
                 raise
             raise found from None
 
-    def _launch_with_copies(
-        self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any
-    ) -> None:
-        # Whether captured arrays are dense was told when the spec was made.
-        captured = [name for name, rank in self._ranks.items() if rank]
-        # Of packed sequences, rows that belong to none are left as they are.
-        packed = self._spec.layout == "thd"
-        copies.launch(self._core, arrays, scalars, stream, self._widths, captured, packed)
-
-    def _launch_with_probes(
-        self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any, returned: int = 1
-    ) -> tuple[Any, ...]:
-        probes = self._probe_arrays(arrays, stream)
-        try:
-            self._launch(arrays + probes, scalars, stream)
-        except LayoutError:
-            self._launch_with_copies(arrays + probes, scalars, stream)
-        return (*arrays[3 : 3 + returned], dict(zip(self._probe, probes, strict=True)))
-
-    def _call_with_lse(
+    def _launch_first(
         self,
-        q: Any,
-        k: Any,
-        v: Any,
-        out: Any,
+        kernel: AttentionKernel,
+        with_lse: bool,
         arrays: tuple[Any, ...],
         scalars: tuple[Any, ...],
-        return_lse: bool,
         stream: Any,
-    ) -> Any:
-        kernel = self._with_lse
-        if kernel is None:
+        longest: int,
+    ) -> dict[str, Any] | None:
+        """A launch of `kernel`, or of its like with the log-sum-exp, that calls of the same shapes
+        will find in the table; what probes saw."""
+        if with_lse:
+            kernel = kernel._returning_lse()
+        probes = kernel._probe_arrays(arrays, stream) if kernel._probe else ()
+        every = arrays + probes
+        try:
+            fits = not self._widths
+            if fits:
+                kernel._launch(every, scalars, stream)
+        except LayoutError:
+            fits = False
+        if not fits:
+            # Whether captured arrays are dense was told when the spec was made.
+            captured = [name for name, rank in self._ranks.items() if rank]
+            # Of packed sequences, rows that belong to none are left as they are.
+            packed = self._spec.layout == "thd"
+            copies.launch(kernel._core, every, scalars, stream, self._widths, captured, packed)
+        if kernel._probe:
+            return dict(zip(kernel._probe, probes, strict=True))
+        if fits:
+            launches = self._launches[with_lse]
+            if launches is None:
+                of_any_shape = self._variants is None and self._fitting is None
+                launches = _core.LaunchTable(kernel._core, of_any_shape)
+                self._launches[with_lse] = launches
+            launches.add(every, scalars, longest, kernel._core)
+        return None
+
+    def _empty_lse(self, q: Any) -> Any:
+        *batch, a, b, _ = q.shape
+        heads, length = (a, b) if self._spec.layout == "bhsd" else (b, a)
+        return empty(q, (*batch, heads, length), "f32")
+
+    def _returning_lse(self) -> AttentionKernel:
+        """The kernel under the same schedule that writes the log-sum-exp as well."""
+        if self._with_lse is None:
             spec = dataclasses.replace(self._spec, lse=True)
             if self._safer:
                 schedules = (self._schedule, *self._safer)
-                kernel = AttentionKernel.first_fitting(spec, schedules, self._target)
+                self._with_lse = AttentionKernel.first_fitting(spec, schedules, self._target)
             else:
-                kernel = AttentionKernel(spec, self._schedule, self._target, self._probe)
-            self._with_lse = kernel
-        if out is None:
-            out = output_like(q, self._value_dim, self._spec.dtype)
-        *batch, a, b, _ = q.shape
-        heads, length = (a, b) if self._spec.layout == "bhsd" else (b, a)
-        lse = empty(q, (*batch, heads, length), "f32")
-        if self._probe:
-            returned = 2 if return_lse else 1
-            every = (q, k, v, out, lse, *arrays)
-            return kernel._launch_with_probes(every, scalars, stream, returned)
-        try:
-            kernel._launch((q, k, v, out, lse, *arrays), scalars, stream)
-        except LayoutError:
-            kernel._launch_with_copies((q, k, v, out, lse, *arrays), scalars, stream)
-        return (out, lse) if return_lse else out
+                self._with_lse = AttentionKernel(spec, self._schedule, self._target, self._probe)
+        return self._with_lse
 
     def _apart(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
         """Captured arrays, and captured numbers, in their order, or None if one is missing. A lone

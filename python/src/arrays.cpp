@@ -21,13 +21,16 @@ namespace py = pybind11;
 struct ArrayType {
   PyTypeObject* type = nullptr;
   const dlpack::ExchangeApi* api = nullptr;
-  bool has_requires_grad = false;
-  PyObject* is_neg = nullptr;  ///< torch's method; nobody else negates lazily
+  PyObject* is_recording = nullptr;  ///< torch's function: whether gradients are, of a tensor of it
+  PyObject* is_neg = nullptr;        ///< torch's method; nobody else negates lazily
 };
 
 ArrayType describe(py::handle type) {
   ArrayType entry{.type = reinterpret_cast<PyTypeObject*>(type.ptr())};
-  entry.has_requires_grad = py::hasattr(type, "requires_grad");
+  const py::dict modules = py::module_::import("sys").attr("modules");
+  if (py::hasattr(type, "requires_grad") && modules.contains("torch")) {
+    entry.is_recording = py::object(modules["torch"].attr("is_grad_enabled")).release().ptr();
+  }
   if (py::hasattr(type, "is_neg")) entry.is_neg = py::object(type.attr("is_neg")).release().ptr();
   if (!py::hasattr(type, "__dlpack_c_exchange_api__")) return entry;
   const py::object capsule = type.attr("__dlpack_c_exchange_api__");
@@ -129,14 +132,19 @@ TensorView read_numpy(const py::array& array, const char* name, int at, bool out
   return view;
 }
 
+bool calls_to_true(PyObject* function, PyObject* const* arguments, std::size_t count) {
+  const auto result =
+      py::reinterpret_steal<py::object>(PyObject_Vectorcall(function, arguments, count, nullptr));
+  if (!result) throw py::error_already_set();
+  return result.ptr() == Py_True;
+}
+
 // A kernel records nothing for a backward pass, so silence would cost the caller their gradients.
 void refuse_lost_gradient(py::handle array, const char* name) {
   static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
-  const py::object wanted =
-      py::reinterpret_steal<py::object>(PyObject_GetAttr(array.ptr(), attribute));
+  const auto wanted = py::reinterpret_steal<py::object>(PyObject_GetAttr(array.ptr(), attribute));
   if (!wanted) throw py::error_already_set();
   if (wanted.ptr() != Py_True) return;
-  if (!py::module_::import("torch").attr("is_grad_enabled")().cast<bool>()) return;
   refuse_array(name, "it requires a gradient, and kernels have no backward pass",
                "call under torch.no_grad(), or pass .detach()");
 }
@@ -144,18 +152,10 @@ void refuse_lost_gradient(py::handle array, const char* name) {
 // A view such as z.conj().imag: torch negates when it reads, a kernel would not.
 void refuse_lazy_negation(py::handle array, const ArrayType& type, const char* name) {
   PyObject* const self = array.ptr();
-  const auto negated =
-      py::reinterpret_steal<py::object>(PyObject_Vectorcall(type.is_neg, &self, 1, nullptr));
-  if (!negated) throw py::error_already_set();
-  if (negated.ptr() == Py_True) {
+  if (calls_to_true(type.is_neg, &self, 1)) {
     refuse_array(name, "it is negated lazily: its memory holds the opposite numbers",
                  "pass .resolve_neg()");
   }
-}
-
-void check_tensor_of_torch(py::handle array, const ArrayType& type, const char* name) {
-  if (type.has_requires_grad) refuse_lost_gradient(array, name);
-  if (type.is_neg != nullptr) refuse_lazy_negation(array, type, name);
 }
 
 // A tensor whose memory cannot be had: one on torch's meta device has a shape all the same, of
@@ -203,11 +203,20 @@ CudaStream stream_of(py::handle stream) {
 
 }  // namespace
 
+// Asked once a launch, since nothing of Python runs in between that could change it.
+bool ArrayReader::is_recording(PyObject* ask) {
+  if (!is_recording_) is_recording_ = calls_to_true(ask, nullptr, 0);
+  return *is_recording_;
+}
+
 TensorView ArrayReader::read(py::handle array, const char* name, int at, bool output) {
   const ArrayType& type = type_of(array);
+  if (type.is_recording != nullptr && is_recording(type.is_recording)) {
+    refuse_lost_gradient(array, name);
+  }
+  if (type.is_neg != nullptr) refuse_lazy_negation(array, type, name);
   TensorView view;
   if (type.api != nullptr) {
-    check_tensor_of_torch(array, type, name);
     dlpack::Tensor tensor;
     view = type.api->borrow(array.ptr(), &tensor) == 0
                ? view_of(tensor, name)
@@ -215,7 +224,6 @@ TensorView ArrayReader::read(py::handle array, const char* name, int at, bool ou
   } else if (py::isinstance<py::array>(array)) {
     view = read_numpy(py::reinterpret_borrow<py::array>(array), name, at, output);
   } else if (py::hasattr(array, "__dlpack__")) {
-    check_tensor_of_torch(array, type, name);
     view = read_capsule(array, name, output);
   } else if (py::hasattr(array, "__cuda_array_interface__")) {
     const CudaInterfaceArray given = read_cuda_interface(array, name, at, output);

@@ -2,6 +2,7 @@
 // them, as NumPy arrays, through __dlpack__, or through __cuda_array_interface__.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <pybind11/pybind11.h>
@@ -33,12 +34,14 @@ class ArrayReader {
 
  private:
   TensorView read_capsule(pybind11::handle array, const char* name, bool output);
+  bool is_recording(PyObject* ask);
   CudaStream choose_stream();
   [[nodiscard]] pybind11::object exporter_stream(pybind11::handle array) const;
 
   pybind11::handle given_stream_;
   pybind11::handle first_gpu_array_;
   int device_ = cpu_device;
+  std::optional<bool> is_recording_;  ///< whether torch records gradients
   std::vector<pybind11::object> owners_;
   std::vector<CudaStream> producers_;  ///< streams of arrays' __cuda_array_interface__
 };

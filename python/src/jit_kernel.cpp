@@ -1,7 +1,6 @@
 #include "python/src/jit_kernel.h"
 
 #include <chrono>
-#include <cmath>
 
 #include <fmt/ranges.h>
 
@@ -10,62 +9,16 @@
 #include "dsl/ir/print.h"
 #include "dsl/json.h"
 #include "dsl/shortened.h"
-#include "python/src/array_checks.h"
-#include "python/src/arrays.h"
 #include "python/src/emulation_watch.h"
+#include "python/src/launch_arguments.h"
 #include "runtime/launch_errors.h"
 #include "runtime/log.h"
 #include "runtime/no_fork.h"
-#include "runtime/overlap.h"
 
 namespace flashcore::python {
 namespace {
 
 namespace py = pybind11;
-
-// The values of a launch, on the stack of the call.
-template <class Value, int capacity>
-class Inline {
- public:
-  Inline() = default;
-  void push(const Value& value) { new (&slots_[count_++]) Value(value); }
-  [[nodiscard]] std::span<const Value> span() const {
-    return {reinterpret_cast<const Value*>(slots_), static_cast<std::size_t>(count_)};
-  }
-
- private:
-  static_assert(std::is_trivially_destructible_v<Value>);
-  struct alignas(Value) Slot {
-    std::byte bytes[sizeof(Value)];
-  };
-  Slot slots_[capacity];
-  int count_ = 0;
-};
-
-void check_count(std::size_t given, std::size_t expected, const char* what) {
-  if (given == expected) return;
-  throw SpecError({.what = fmt::format("a launch with {} {}", given, what),
-                   .why = fmt::format("the program has {}", expected),
-                   .fix = {},
-                   .where = {}});
-}
-
-ScalarValue scalar_of(py::handle number, const ScalarArgument& expected) {
-  const bool real = expected.dtype == DType::f32;
-  try {
-    if (!real) return number.cast<std::int32_t>();
-    const auto value = number.cast<double>();
-    // An infinite number may be meant; one that only becomes infinite is not.
-    const auto single = static_cast<float>(value);
-    if (std::isfinite(single) || !std::isfinite(value)) return single;
-  } catch (const py::cast_error&) {  // no number at all
-  }
-  throw SpecError({.what = fmt::format("{} = {}", expected.name, described(number)),
-                   .why = real ? "it is no number that fits 32 bits"
-                               : "it is no whole number that fits 32 bits",
-                   .fix = fmt::format("{}={}", expected.name, real ? "0.125, say" : "1, say"),
-                   .where = {}});
-}
 
 }  // namespace
 
@@ -75,14 +28,16 @@ JitKernel::JitKernel(const Program& program, const std::string& schedule, const 
   source_ = std::make_shared<const KernelSource>(generate(program_, schedule_, target_));
   generate_ms_ =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  if (source_->tensors.size() > max_tensors || source_->scalars.size() > max_scalars) {
-    throw SpecError({.what = source_->name,
-                     .why = fmt::format("it has {} tensors and {} scalars", source_->tensors.size(),
-                                        source_->scalars.size()),
-                     .fix = fmt::format("from Python a kernel takes at most {} and {}", max_tensors,
-                                        max_scalars),
-                     .where = {}});
+  constexpr int tensors = LaunchArguments::max_tensors, scalars = LaunchArguments::max_scalars;
+  if (source_->tensors.size() > tensors || source_->scalars.size() > scalars) {
+    throw SpecError(
+        {.what = source_->name,
+         .why = fmt::format("it has {} tensors and {} scalars", source_->tensors.size(),
+                            source_->scalars.size()),
+         .fix = fmt::format("from Python a kernel takes at most {} and {}", tensors, scalars),
+         .where = {}});
   }
+  plan_.emplace(source_);
 }
 
 std::string JitKernel::ir_after(const std::string& pass) const {
@@ -130,31 +85,13 @@ const EmulatedKernel& JitKernel::emulated() {
   return *emulated_;
 }
 
-void JitKernel::launch(const py::tuple& arrays, const py::tuple& scalars, py::handle stream) {
-  check_count(arrays.size(), source_->tensors.size(), "arrays");
-  check_count(scalars.size(), source_->scalars.size(), "scalars");
-  ArrayReader reader(stream);
-  Inline<TensorView, max_tensors> views;
-  for (std::size_t i = 0; i < source_->tensors.size(); ++i) {
-    const TensorArgument& tensor = source_->tensors[i];
-    views.push(reader.read(PyTuple_GET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i)),
-                           tensor.name.c_str(), static_cast<int>(i), tensor.output));
-  }
-  Inline<ScalarValue, max_scalars> numbers;
-  for (std::size_t i = 0; i < source_->scalars.size(); ++i) {
-    numbers.push(scalar_of(PyTuple_GET_ITEM(scalars.ptr(), static_cast<Py_ssize_t>(i)),
-                           source_->scalars[i]));
-  }
-  check_outputs_apart(*source_, views.span());
-  const bool on_gpu = !views.span().empty() && views.span()[0].device >= 0;
-  if (!on_gpu) reader.check_stream();
-  const CudaStream queue = on_gpu ? reader.stream() : nullptr;
+void JitKernel::launch(const LaunchArguments& arguments) {
   // A full launch queue blocks until the GPU has caught up; a host callback in it may need the GIL.
   const py::gil_scoped_release release;
   try {
-    run(views.span(), numbers.span(), queue);
+    run(arguments.tensors(), arguments.scalars(), arguments.stream());
   } catch (const GridError&) {
-    flat().run(views.span(), numbers.span(), queue);
+    flat().run(arguments.tensors(), arguments.scalars(), arguments.stream());
   }
 }
 
@@ -179,9 +116,8 @@ JitKernel& JitKernel::flat() {
 }
 
 void JitKernel::emulate(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars) {
-  const LaunchPlan plan(source_);
   ParameterBlock block;
-  const LaunchPlan::Bound bound = plan.bind(tensors, scalars, block);
+  const LaunchPlan::Bound bound = plan_->bind(tensors, scalars, block);
   if (bound.grid.count() == 0 || bound.device == no_device) return;
   const std::span<const std::byte> bytes(block.bytes,
                                          static_cast<std::size_t>(source_->parameter_bytes));

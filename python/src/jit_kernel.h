@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include <pybind11/pybind11.h>
@@ -13,14 +14,14 @@
 #include "codegen/generate.h"
 #include "runtime/emulator/emulator.h"
 #include "runtime/kernel.h"
+#include "runtime/launch.h"
 
 namespace flashcore::python {
 
+class LaunchArguments;
+
 class JitKernel {
  public:
-  static constexpr int max_tensors = 16;
-  static constexpr int max_scalars = 16;
-
   JitKernel(const Program& program, const std::string& schedule, const std::string& target);
 
   [[nodiscard]] const KernelSource& source() const { return *source_; }
@@ -34,9 +35,8 @@ class JitKernel {
   /// Needs no GPU. Compiles on first use.
   [[nodiscard]] const CompiledKernel& compiled() const;
 
-  /// Arrays and numbers in the order of the program. `stream` may be None.
-  void launch(const pybind11::tuple& arrays, const pybind11::tuple& scalars,
-              pybind11::handle stream);
+  /// On a GPU or in the emulator, as the arrays lie. Releases the GIL.
+  void launch(const LaunchArguments& arguments);
 
   /// Loads the code for a GPU, so that launches can be captured into a graph.
   void prepare(int device) { loaded().prepare(device); }
@@ -56,6 +56,7 @@ class JitKernel {
   const Target& target_;
   std::shared_ptr<const KernelSource> source_;
   double generate_ms_ = 0;
+  std::optional<LaunchPlan> plan_;  ///< of launches in the emulator
 
   mutable std::mutex mutex_;  ///< taken without the GIL only
   mutable std::shared_ptr<const CompiledKernel> compiled_;

@@ -1,6 +1,8 @@
 #include <pybind11/stl.h>
 
 #include "python/src/jit_kernel.h"
+#include "python/src/launch_arguments.h"
+#include "python/src/launch_table.h"
 #include "python/src/module.h"
 
 namespace flashcore::python {
@@ -68,7 +70,13 @@ void bind_kernels(py::module_& m) {
       .def(py::init<const Program&, const std::string&, const std::string&>(), py::arg("program"),
            py::arg("schedule"), py::arg("target"), py::call_guard<py::gil_scoped_release>())
       .def("explain", &JitKernel::explain, py::arg("names"))
-      .def("launch", &JitKernel::launch, py::arg("arrays"), py::arg("scalars"), py::arg("stream"))
+      .def(
+          "launch",
+          [](JitKernel& kernel, const py::tuple& arrays, const py::tuple& scalars,
+             const py::object& stream) {
+            kernel.launch(LaunchArguments(kernel.source(), arrays, scalars, stream));
+          },
+          py::arg("arrays"), py::arg("scalars"), py::arg("stream"))
       .def("prepare", &JitKernel::prepare, py::arg("device"),
            py::call_guard<py::gil_scoped_release>())
       .def("compile", [](const JitKernel& kernel) { (void)compiled(kernel); })
@@ -94,6 +102,12 @@ void bind_kernels(py::module_& m) {
                              [](const JitKernel& k) { return compiled(k).from_cache(); })
       .def_property_readonly("compile_ms",
                              [](const JitKernel& k) { return compiled(k).compile_ms(); });
+  py::class_<LaunchTable>(m, "LaunchTable")
+      .def(py::init<py::object, bool>(), py::arg("first"), py::arg("for_all"))
+      .def("launch", &LaunchTable::launch, py::arg("arrays"), py::arg("scalars"), py::arg("stream"),
+           py::arg("also"))
+      .def("add", &LaunchTable::add, py::arg("arrays"), py::arg("scalars"), py::arg("also"),
+           py::arg("kernel"));
 }
 
 }  // namespace flashcore::python
