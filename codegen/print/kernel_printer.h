@@ -127,6 +127,8 @@ class KernelPrinter {
   std::optional<SplitPosition> split_positions(ir::ValueId value, const Cursor& cursor);
   std::string gathered_element(const ir::Op& op, const std::vector<std::string>& operands,
                                const Cursor& cursor);
+  void print_loops(ir::BlockId block, const std::vector<std::size_t>& positions,
+                   const std::set<ir::ValueId>& locals);
   [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
   [[nodiscard]] bool is_source(ir::ValueId value) const;
   std::string carried_array(ir::ValueId value) const;
@@ -139,6 +141,19 @@ class KernelPrinter {
   [[nodiscard]] bool dies_at(ir::ValueId value, std::size_t position) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
+
+  // print_lookups.cpp: lookups that a test of the tile answers for
+  /// An index, its least and greatest value in the tile, and the variable that holds what is added
+  /// to one that counts from the end.
+  struct TestedIndex {
+    std::string low, high, length, shift;
+    bool wraps = false;
+  };
+  std::optional<std::pair<std::string, std::string>> range_in_tile(ir::ValueId index);
+  std::optional<std::vector<TestedIndex>> tested_indices(const ir::Op& op);
+  std::string print_test_of_lookups(ir::BlockId block, const std::vector<std::size_t>& positions);
+  std::string tested_element(const ir::Op& op, const std::vector<TestedIndex>& indices,
+                             const std::vector<std::string>& operands, const Cursor& cursor);
 
   // print_masks.cpp: what stands behind a test of the tile
   void find_guarded_masks(const ir::Op& loop, bool behind_first);
@@ -376,7 +391,9 @@ class KernelPrinter {
   std::map<ir::ValueId, Tanh> tanhs_;  ///< by what each leaves
   std::set<ir::ValueId> folded_;       ///< values that are a part of one
   std::optional<Strip> strip_;         ///< of the columns being printed, if not all of them
-  std::set<ir::ValueId> inlined_;      ///< values that are locals of the loops being printed
+  /// Lookups of the loops being printed that a test around them has found inside.
+  std::map<ir::ValueId, std::vector<TestedIndex>> tested_;
+  std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed
 };
 
 }  // namespace flashcore

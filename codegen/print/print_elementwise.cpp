@@ -284,6 +284,8 @@ std::optional<std::string> KernelPrinter::compare_positions(
 /// index is taken as it is.
 std::string KernelPrinter::gathered_element(const Op& op, const std::vector<std::string>& operands,
                                             const Cursor& cursor) {
+  if (const auto tested = tested_.find(op.results[0]); tested != tested_.end())
+    return tested_element(op, tested->second, operands, cursor);
   std::vector<SplitPosition> indices;
   for (std::size_t d = 0; d < operands.size(); ++d) {
     const Op* index = f_.definition(op.operands[d]);
@@ -298,6 +300,19 @@ std::string KernelPrinter::gathered_element(const Op& op, const std::vector<std:
 /// The loops over a group's elements, those of a strip where one is being printed.
 void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& positions,
                                const std::set<ValueId>& locals) {
+  const std::string test = print_test_of_lookups(block, positions);
+  if (test.empty()) return print_loops(block, positions, locals);
+  {
+    auto tested = out_.block("if ({})", test);
+    print_loops(block, positions, locals);
+  }
+  tested_.clear();
+  auto others = out_.block("else");
+  print_loops(block, positions, locals);
+}
+
+void KernelPrinter::print_loops(BlockId block, const std::vector<std::size_t>& positions,
+                                const std::set<ValueId>& locals) {
   Writer::Scopes scopes;
   const ValueId first = f_[f_[block].ops[positions[0]]].results[0];
   print_elements(block, positions, locals,

@@ -73,6 +73,13 @@ const Golden kernels[] = {
        schedule.stages = 1;
        return attention(spec, schedule, "sm_90");
      }},
+    {"attention_bias_by_distance",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.score = Score("score + table[h, wrap(q_idx - kv_idx)]", {{"table", DType::f32, 2}});
+       return attention(spec, schedule_of({{"rows", 64}, {"cols", 64}}, 4), "sm_80");
+     }},
     {"attention_grouped_bshd",
      [] {
        AttentionSpec spec;
