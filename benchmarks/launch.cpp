@@ -60,7 +60,7 @@ int measure(int repetitions) {
   CudaModule module = nullptr;
   CudaFunction function = nullptr;
   driver.check(driver.cuModuleLoadData(&module, compiled->cubin().data()), "cuModuleLoadData");
-  driver.check(driver.cuModuleGetFunction(&function, module, compiled->source()->name.c_str()),
+  driver.check(driver.cuModuleGetFunction(&function, module, compiled->source()->entry.c_str()),
                "cuModuleGetFunction");
   const auto shared = static_cast<unsigned>(compiled->source()->shared_bytes);
   const auto threads = static_cast<unsigned>(compiled->source()->threads);

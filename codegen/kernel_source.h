@@ -81,7 +81,8 @@ struct GridAxis {
 /// A generated kernel. `text` is complete CUDA C++ without includes; `prelude` is the part of it
 /// before the kernel, `body` the rest, which the emulator compiles behind its own prelude.
 struct KernelSource {
-  std::string name;  ///< the extern "C" entry point
+  std::string name;   ///< the program's, which messages say
+  std::string entry;  ///< what the text calls the kernel, extern "C"
   std::string prelude;
   std::string body;
   [[nodiscard]] std::string text() const { return prelude + body; }

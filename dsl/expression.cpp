@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "dsl/expression_text.h"
-#include "dsl/ir/verify_declarations.h"
 #include "dsl/program_builder.h"
 
 namespace flashcore {
@@ -15,14 +14,41 @@ namespace {
 
 using Names = std::map<std::string, Tile, std::less<>>;
 
-// Every name an expression or the kernel around it may give a meaning to.
-constexpr std::array reserved{
-    "score", "b",     "h",     "q_idx", "kv_idx", "q_len",     "kv_len", "inf",   "true",
-    "false", "abs",   "min",   "max",   "where",  "exp",       "exp2",   "log",   "log2",
-    "sqrt",  "tanh",  "floor", "float", "int",    "q",         "k",      "v",     "o",
-    "sin",   "cos",   "tan",   "atan",  "erf",    "expm1",     "log1p",  "round", "lse",
-    "scale", "batch", "head",  "rows",  "cols",   "d",         "dv",     "B",     "H",
-    "Hk",    "Sq",    "Sk",    "Tq",    "Tk",     "max_q_len", "wrap"};
+// The values of an expression and the axes and arguments of the kernel around it.
+constexpr std::array taken_names{
+    "score", "b",    "h",    "q_idx", "kv_idx", "q_len",  "kv_len",  "inf",      "true",
+    "false", "wrap", "q",    "k",     "v",      "o",      "lse",     "scale",    "batch",
+    "head",  "rows", "cols", "d",     "dv",     "q_lens", "kv_lens", "max_q_len"};
+// What reads better under another name beside it: functions, and lengths of the kernel.
+constexpr std::array other_meanings{"abs",  "min",  "max",   "where", "exp",   "exp2",  "log",
+                                    "log2", "sqrt", "tanh",  "floor", "sin",   "cos",   "tan",
+                                    "atan", "erf",  "expm1", "log1p", "round", "float", "int",
+                                    "B",    "H",    "Hk",    "Sq",    "Sk",    "Tq",    "Tk"};
+
+template <class List>
+bool contains(const List& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+bool is_taken(std::string_view name) {
+  return contains(taken_names, name) || name.starts_with("probe_") ||
+         name.starts_with("cu_seqlens");
+}
+
+/// As near to the wish as letters, digits and underscores are, a letter first, and not too long.
+std::string as_word(std::string_view wish) {
+  // The end of a long name tells it from others that begin alike.
+  constexpr std::size_t longest = 64, tail = 16;
+  std::string name(wish.substr(std::min(wish.find_first_not_of('_'), wish.size())));
+  if (name.size() > longest) name.erase(longest - tail, name.size() - longest);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (char& c : name)
+    if (!is_letter(c) && !is_digit(c)) c = '_';
+  name.erase(0, std::min(name.find_first_not_of('_'), name.size()));
+  if (name.empty() || !is_letter(name[0])) name = fmt::format("t{}", name);
+  return name;
+}
 
 /// A program that holds one expression over scalars: what lambdas are traced in and texts checked
 /// in.
@@ -145,7 +171,7 @@ template <class Kind, class Apply>
 std::vector<std::string> reasons_against(const Kind& expression, Apply apply) {
   try {
     for (const Captured& tensor : expression.tensors)
-      if (captured_name(tensor.name) != tensor.name)
+      if (is_taken(tensor.name) || as_word(tensor.name) != tensor.name)
         return {
             fmt::format("a captured tensor named {}: the name has a meaning already; rename it, "
                         "for example to {}",
@@ -243,26 +269,8 @@ void declare_captured(ProgramBuilder& builder, const std::vector<Captured>& tens
 }
 
 std::string captured_name(std::string_view wish) {
-  // The end of a long name tells it from others that begin alike.
-  constexpr std::size_t longest = 64, tail = 16;
-  std::string name(wish.substr(std::min(wish.find_first_not_of('_'), wish.size())));
-  if (name.size() > longest) name.erase(longest - tail, name.size() - longest);
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  for (char& c : name)
-    if (!is_letter(c) && !is_digit(c)) c = '_';
-  name.erase(0, std::min(name.find_first_not_of('_'), name.size()));
-  if (name.empty() || !is_letter(name[0])) name = fmt::format("t{}", name);
-  // What a kernel calls the lengths and the strides of another tensor.
-  const std::size_t stem = name.find_last_not_of("0123456789") + 1;
-  const bool numbered = stem < name.size();
-  const std::string_view front = std::string_view(name).substr(0, stem);
-  const bool taken = (numbered && (front.ends_with("_stride_") || front.ends_with("_n"))) ||
-                     name == "tile_counter" ||
-                     std::find(reserved.begin(), reserved.end(), name) != reserved.end() ||
-                     ir::is_reserved_word(name) || name.starts_with("probe_") ||
-                     name.starts_with("cu_seqlens") || name == "q_lens" || name == "kv_lens";
-  return taken ? name + "_" : name;
+  const std::string name = as_word(wish);
+  return is_taken(name) || contains(other_meanings, name) ? name + "_" : name;
 }
 
 }  // namespace flashcore

@@ -63,7 +63,7 @@ void require_support(const Nvrtc& nvrtc, const std::string& architecture) {
        .where = {}});
 }
 
-std::string file_name_of(const KernelSource& source) { return source.name + ".cu"; }
+std::string file_name_of(const KernelSource& source) { return source.entry + ".cu"; }
 
 // Writes the text into the directory the user named; the name holds a digest, so that two kernels
 // of one name do not overwrite each other and one kernel is kept once.
@@ -71,7 +71,7 @@ void keep_source(const KernelSource& source, const std::string& architecture) {
   const auto directory = value_of(EnvironmentVariable::keep_source);
   if (!directory) return;
   const std::string text = source.text();
-  const std::string path = fmt::format("{}/{}.{}.{}.cu", *directory, source.name, architecture,
+  const std::string path = fmt::format("{}/{}.{}.{}.cu", *directory, source.entry, architecture,
                                        digest_of(text).substr(0, 8));
   std::error_code error;
   std::filesystem::create_directories(*directory, error);
@@ -88,7 +88,7 @@ void keep_source(const KernelSource& source, const std::string& architecture) {
 std::string keep_refused(const KernelSource& source) {
   std::string folder = system_variable("TMPDIR");
   if (folder.empty()) folder = "/tmp";
-  std::string path = fmt::format("{}/flashcore_{}_XXXXXX.cu", folder, source.name);
+  std::string path = fmt::format("{}/flashcore_{}_XXXXXX.cu", folder, source.entry);
   const int file = mkstemps(path.data(), 3);
   if (file < 0) return "";
   close(file);
@@ -180,7 +180,7 @@ std::vector<std::string> compile_options(const std::string& architecture, NvrtcV
 Cubin compile_cubin(const Nvrtc& nvrtc, const KernelSource& source,
                     const std::string& architecture) {
   Nvrtc::Result result = run(nvrtc, source, architecture, Nvrtc::Output::cubin);
-  const std::optional<Resources> resources = read_compiler_report(result.log, source.name);
+  const std::optional<Resources> resources = read_compiler_report(result.log, source.entry);
   if (!resources) {
     result.failure = fmt::format(
         "the log has no report about {}, so its registers and spills are "

@@ -25,7 +25,7 @@ constexpr int shared_bytes_without_asking = 48 * 1024;
 std::string identity_of(const CompiledKernel& compiled) {
   const KernelSource& source = *compiled.source();
   return fmt::format("{} {} {} {} {} {}", digest_of(compiled.cubin()), compiled.architecture(),
-                     source.name, source.shared_bytes, source.min_blocks,
+                     source.entry, source.shared_bytes, source.min_blocks,
                      source.tensor_maps.empty());
 }
 
@@ -179,7 +179,7 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
   into->device = device;
   driver.check(driver.cuModuleLoadData(&into->module, compiled.cubin().data()), what);
   try {
-    driver.check(driver.cuModuleGetFunction(&into->function, into->module, source.name.c_str()),
+    driver.check(driver.cuModuleGetFunction(&into->function, into->module, source.entry.c_str()),
                  what);
     if (source.shared_bytes > shared_bytes_without_asking) {
       driver.check(driver.cuFuncSetAttribute(into->function, attribute_dynamic_shared_bytes,

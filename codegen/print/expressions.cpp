@@ -30,9 +30,10 @@ std::string KernelPrinter::number(double value, DType dtype) {
 }
 
 /// The length of a tensor dimension.
-std::string KernelPrinter::extent_text(const Extent& extent) {
+std::string KernelPrinter::extent_text(const Extent& extent) const {
   if (extent.is_static()) return std::to_string(extent.value);
-  return extent.plus ? fmt::format("(p.{} + {})", extent.name, extent.plus) : "p." + extent.name;
+  const std::string& field = fields_.extent(extent.name);
+  return extent.plus ? fmt::format("(p.{} + {})", field, extent.plus) : "p." + field;
 }
 
 std::string KernelPrinter::extent(AxisId axis) const {
@@ -64,7 +65,7 @@ std::string KernelPrinter::scalar(ValueId value) {
       case OpCode::constant:
         return number(op->number, f_[value].type.dtype);
       case OpCode::parameter:
-        return "p." + f_[op->parameter].name;
+        return "p." + fields_.scalar(op->parameter.index);
       case OpCode::extent:
         return extent(op->axis);
       case OpCode::part:
@@ -156,7 +157,7 @@ std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitPositio
     inside += rest == "0" ? fmt::format("fc::within({}, {})", base, length)
                           : fmt::format("{} < {} - {}", rest, length, base);
   }
-  return fmt::format("fc::gather(p.{}, {}, {})", tensor.name, offset, inside);
+  return fmt::format("fc::gather(p.{}, {}, {})", fields_.tensor(op.tensor), offset, inside);
 }
 
 /// Which power of two a number is that is known here; -1 for any other.

@@ -32,7 +32,7 @@ KernelSource KernelPrinter::print() {
   out_.line("extern \"C\" __global__ void {}__launch_bounds__({}, {})", cluster, source_.threads,
             source_.min_blocks);
   {
-    auto kernel = out_.block("{}(const __grid_constant__ Parameters p)", source_.name);
+    auto kernel = out_.block("{}(const __grid_constant__ Parameters p)", source_.entry);
     print_grid();
     // All lanes of a warp have one number; that the compiler knows it keeps addresses out of their
     // registers.

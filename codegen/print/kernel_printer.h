@@ -16,6 +16,7 @@
 #include "codegen/analysis/ring_barriers.h"
 #include "codegen/kernel_source.h"
 #include "codegen/layout/register_split.h"
+#include "codegen/print/fields.h"
 #include "codegen/print/names.h"
 #include "codegen/print/writer.h"
 #include "dsl/ir/function.h"
@@ -106,7 +107,7 @@ class KernelPrinter {
   std::string begin(ir::AxisId axis) const;
   std::string extent(ir::AxisId axis) const;
   std::string tile_count(ir::AxisId axis) const;
-  static std::string extent_text(const Extent& extent);
+  std::string extent_text(const Extent& extent) const;
   static std::string number(double value, DType dtype);
 
   // print_elementwise.cpp: groups of elementwise ops, packing
@@ -265,7 +266,6 @@ class KernelPrinter {
     std::string next;
   };
   void collect_tensor_maps();
-  std::string map_name(std::size_t map) const;
   std::string map_of(const ir::Op& op, int rows, int width) const;
   std::string box_coordinates(const ir::Op& op, const std::string& row, const std::string& column);
   [[nodiscard]] bool has_roles() const;
@@ -346,7 +346,8 @@ class KernelPrinter {
   const Schedule& schedule_;
   KernelSource source_;
   Writer out_;
-  Names names_;
+  Names names_ = names_of_body();
+  Fields fields_;
 
   RingBarriers rings_;
   std::map<ir::BufferId, Ring> ring_names_;

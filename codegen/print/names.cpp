@@ -1,25 +1,54 @@
 #include "codegen/print/names.h"
 
+#include <cctype>
+
 #include <fmt/format.h>
 
-#include "dsl/ir/verify_declarations.h"
+#include "codegen/print/reserved_names.h"
 
 namespace flashcore {
+namespace {
 
-Names::Names() {
-  // What the body uses itself; the words of C++ are taken besides.
-  for (const char* word : {"p", "shared", "thread", "lane", "warp", "block", "row", "column",
-                           "chunk", "at", "a", "b", "i", "j", "k", "e", "r"})
-    taken_.insert(word);
+// Files that hold a kernel are named after it, and their names may have 255 characters.
+constexpr std::size_t longest_entry = 128;
+
+std::string identifier(std::string_view wanted) {
+  std::string name(wanted);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  if (!name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) != 0)
+    name.insert(0, 1, 't');
+  return name;
 }
 
+}  // namespace
+
 std::string Names::unique(std::string_view wanted) {
-  if (!wanted.empty() && !ir::is_reserved_word(wanted) && taken_.emplace(wanted).second)
-    return std::string(wanted);
-  for (int n = wanted.empty() ? 0 : 2;; ++n) {
-    std::string numbered = wanted.empty() ? fmt::format("t{}", n) : fmt::format("{}_{}", wanted, n);
+  const std::string name = identifier(wanted);
+  if (!name.empty() && !is_reserved(name) && taken_.insert(name).second) return name;
+  for (int n = name.empty() ? 0 : 2;; ++n) {
+    std::string numbered = name.empty() ? fmt::format("t{}", n) : fmt::format("{}_{}", name, n);
     if (taken_.insert(numbered).second) return numbered;
   }
+}
+
+void Names::release(std::string_view name) { taken_.erase(taken_.find(name)); }
+
+Names names_of_body() {
+  Names names;
+  for (const char* word :
+       {"p",     "shared", "thread", "lane",  "warp",  "block", "row",    "column",
+        "chunk", "line",   "word",   "panel", "other", "zeros", "source", "out_pointer",
+        "tile",  "first",  "turn",   "at",    "a",     "b",     "c",      "e",
+        "i",     "j",      "k",      "n",     "r"})
+    names.unique(word);
+  return names;
+}
+
+std::string entry_name(std::string_view program) {
+  std::string name = identifier(program.substr(0, longest_entry));
+  if (name.empty() || is_reserved(name) || is_declared_outside(name)) name += "_kernel";
+  return name;
 }
 
 }  // namespace flashcore

@@ -1,4 +1,5 @@
-// Identifiers of the generated kernel: the author's names, made unique.
+// Identifiers of the generated kernel: the author's names, made unique and of letters that C++
+// takes. All identifiers come from here, so a program may call its parts whatever it likes.
 #pragma once
 
 #include <set>
@@ -9,13 +10,20 @@ namespace flashcore {
 
 class Names {
  public:
-  Names();
-
   /// `wanted`, or the first of wanted_2, wanted_3, ... that is free. Empty asks for a short name.
   std::string unique(std::string_view wanted);
+
+  /// The scope of the name has ended.
+  void release(std::string_view name);
 
  private:
   std::set<std::string, std::less<>> taken_;
 };
+
+/// The names of a kernel's body, where some are what the printer always calls things.
+Names names_of_body();
+
+/// What the kernel of a program is called in its file, and by the driver.
+std::string entry_name(std::string_view program);
 
 }  // namespace flashcore

@@ -46,6 +46,7 @@ std::size_t stride_count(const Tensor& tensor) {
 
 void KernelPrinter::collect_arguments() {
   source_.name = f_.name;
+  source_.entry = entry_name(f_.name);
   source_.threads = schedule_.threads();
   source_.cluster = schedule_.loop_blocks;
   source_.min_blocks = schedule_.blocks_per_processor;
@@ -76,6 +77,7 @@ void KernelPrinter::collect_arguments() {
     for (const Extent& dim : tensor.dims) add_extent(dim);
 
   collect_tensor_maps();
+  fields_ = Fields(f_, source_);
 
   int offset = 0;
   const auto add = [&](ParameterField::Kind kind, int index, int dim, int bytes) {
@@ -111,26 +113,27 @@ void KernelPrinter::print_parameters() {
   Writer::Scope scope(out_, "};");
   for (std::size_t m = 0; m < source_.tensor_maps.size(); ++m) {
     const TensorMapArgument& map = source_.tensor_maps[m];
-    out_.line("fc::tensor_map {};  // of {} x {}", map_name(m), map.rows, map.width);
+    out_.line("fc::tensor_map {};  // of {} x {}", fields_.map(m), map.rows, map.width);
   }
-  for (const Tensor& tensor : f_.tensors)
-    out_.line("{}{}* {};", tensor.output ? "" : "const ", device_type(tensor.dtype), tensor.name);
-  for (const Tensor& tensor : f_.tensors) {
-    if (stride_count(tensor) == 0) continue;
+  for (std::size_t t = 0; t < f_.tensors.size(); ++t)
+    out_.line("{}{}* {};", f_.tensors[t].output ? "" : "const ", device_type(f_.tensors[t].dtype),
+              fields_.tensor(TensorId(t)));
+  for (std::size_t t = 0; t < f_.tensors.size(); ++t) {
+    if (stride_count(f_.tensors[t]) == 0) continue;
     std::string fields;
-    for (std::size_t d = 0; d < stride_count(tensor); ++d)
-      fields += fmt::format("{}{}_stride_{}", d ? ", " : "", tensor.name, d);
+    for (std::size_t d = 0; d < stride_count(f_.tensors[t]); ++d)
+      fields += (d ? ", " : "") + fields_.stride(TensorId(t), d);
     out_.line("fc::i64 {};  // elements", fields);
   }
-  for (const std::string& extent : source_.extents) out_.line("int {};", extent);
-  for (const Parameter& parameter : f_.parameters)
-    out_.line("{} {};", device_type(parameter.dtype), parameter.name);
+  for (const std::string& extent : source_.extents) out_.line("int {};", fields_.extent(extent));
+  for (std::size_t i = 0; i < f_.parameters.size(); ++i)
+    out_.line("{} {};", device_type(f_.parameters[i].dtype), fields_.scalar(i));
   if (draws_tiles()) out_.line("int tile_counter;");
 }
 
 std::string KernelPrinter::stride(TensorId tensor, std::size_t dim) const {
   if (dim >= stride_count(f_[tensor])) return "1";
-  return fmt::format("p.{}_stride_{}", f_[tensor].name, dim);
+  return "p." + fields_.stride(tensor, dim);
 }
 
 /// The parallel axes, fastest first, noted for the launch.
@@ -154,7 +157,9 @@ std::vector<AxisId> KernelPrinter::plan_grid() {
 
 std::string KernelPrinter::blocks_along(AxisId id) const {
   const Axis& axis = f_[id];
-  const std::string length = axis.longest.empty() ? extent_text(axis.extent) : "p." + axis.longest;
+  const int longest = scalar_named(axis.longest);
+  const std::string length = longest < 0 ? extent_text(axis.extent)
+                                         : "p." + fields_.scalar(static_cast<std::size_t>(longest));
   if (id == walked_axis())
     return fmt::format("({} + {}) / {}", length, schedule_.positions_per_block - 1,
                        schedule_.positions_per_block);
@@ -174,8 +179,9 @@ void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool 
   std::string count = blocks_along(id);
   if (needs_count || axis.descending) {
     // Unsigned numbers divide in half the instructions.
-    out_.line("const {} {}_count = {};", needs_count ? "fc::u32" : "int", name, count);
-    count = name + "_count";
+    const std::string known = names_.unique(name + "_count");
+    out_.line("const {} {} = {};", needs_count ? "fc::u32" : "int", known, count);
+    count = known;
   }
   std::string text = needs_count ? fmt::format("{} % {}", index, count) : index;
   if (axis.descending) text = fmt::format("{} - 1 - {}", count, text);

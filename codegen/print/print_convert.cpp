@@ -165,9 +165,12 @@ void KernelPrinter::print_from_shared(const Op& op) {
   const std::string at = names_.unique("share_at");
   out_.line("const fc::u32 {} = {} + {};", at, base, offset);
   out_.line("fc::load_shared<{}>(&{}, {});", count, first, at);
-  auto others = out_.unrolled("share", shares - 1);
+  // No other variable is called inside than what the shares become.
+  const std::string share = first.starts_with("share[") ? "next" : "share";
+  auto others = out_.unrolled(share, shares - 1);
   out_.line("float other[{}];", count);
-  out_.line("fc::load_shared<{}>(other, {} + (share + 1) * {});", count, at, buffer.slot_stride());
+  out_.line("fc::load_shared<{}>(other, {} + ({} + 1) * {});", count, at, share,
+            buffer.slot_stride());
   for (int c = 0; c < count; ++c) {
     const std::string mine = vector ? element : c ? fmt::format("{} + {}]", element, c) : first;
     out_.line("{} = {};", mine, combined(op.reduction, mine, fmt::format("other[{}]", c)));

@@ -47,7 +47,7 @@ void KernelPrinter::print_place(const Op& op) {
 /// one variable for equal accesses.
 std::string KernelPrinter::source_pointer(const Op& op) {
   const Tensor& tensor = f_[op.tensor];
-  std::string text = fmt::format("p.{}", tensor.name);
+  std::string text = "p." + fields_.tensor(op.tensor);
   for (std::size_t d = 0; d < op.coordinates.size(); ++d)
     if (op.coordinates[d].value)
       text += fmt::format(" + {} * {}", scalar(op.coordinates[d].value), stride(op.tensor, d));
@@ -113,7 +113,8 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
     const std::string first = loop.first_column ? fmt::format(" + {}", loop.first_column) : "";
     out_.line("const int row = thread / {}, column = thread % {} * 8;", chunks, chunks);
     out_.line("{} {} = {} + row * {} + column{};", pointer_type, walker, start, row_stride, first);
-    if (!rows_left.empty()) out_.line("const int rows_left = {} - row;", rows_left);
+    const std::string left = names_.unique("rows_left");
+    if (!rows_left.empty()) out_.line("const int {} = {} - row;", left, rows_left);
     Writer::Scopes guard;
     if (rows > buffer.rows) guard.push_back(out_.block("if (row < {})", buffer.rows));
     auto down = out_.unrolled("i", rounds);
@@ -135,10 +136,11 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
                              loop.panels > 1 ? across : first);
         if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * 2);
       }
-      body(Chunk{rounds > 1 ? fmt::format("i * {} < rows_left", rows) : "rows_left > 0",
+      body(Chunk{rounds > 1 ? fmt::format("i * {} < {}", rows, left) : left + " > 0",
                  "column" + first + across, walker + across, offset});
     }
     if (rounds > 1) out_.line("{} += {} * {};", walker, rows, row_stride);
+    names_.release(left);
   }
 }
 

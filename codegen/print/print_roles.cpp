@@ -67,22 +67,12 @@ void KernelPrinter::collect_tensor_maps() {
   });
 }
 
-/// "q_tiles", and with the width of a panel that is not the first.
-std::string KernelPrinter::map_name(std::size_t map) const {
-  const auto& maps = source_.tensor_maps;
-  std::string name = f_.tensors[static_cast<std::size_t>(maps[map].tensor)].name + "_tiles";
-  const bool first =
-      std::none_of(maps.begin(), maps.begin() + static_cast<std::ptrdiff_t>(map),
-                   [&](const TensorMapArgument& m) { return m.tensor == maps[map].tensor; });
-  return first ? name : fmt::format("{}_{}x{}", name, maps[map].rows, maps[map].width);
-}
-
 std::string KernelPrinter::map_of(const Op& op, int rows, int width) const {
   for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i) {
     const TensorMapArgument& map = source_.tensor_maps[i];
     if (map.tensor == static_cast<int>(op.tensor.index) && map.rows == rows && map.width == width &&
         map.row_dim == static_cast<int>(row_dimension(op)))
-      return "p." + map_name(i);
+      return "p." + fields_.map(i);
   }
   throw InternalError("no tensor map for a copy");
 }
@@ -142,15 +132,18 @@ void KernelPrinter::print_ring_barriers() {
   {
     auto one = out_.block("if (thread == 0)");
     for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
-      out_.line("fc::prefetch_map(p.{});", map_name(i));
+      out_.line("fc::prefetch_map(p.{});", fields_.map(i));
+    const std::string slot = names_.unique("slot");
     for (const auto& [ring, stages, releases] : rings) {
       Writer::Scopes loop;
-      if (stages > 1) loop.push_back(out_.block("for (int slot = 0; slot < {}; ++slot)", stages));
-      const std::string step = stages > 1 ? " + slot * 8" : "";
+      if (stages > 1)
+        loop.push_back(out_.block("for (int {0} = 0; {0} < {1}; ++{0})", slot, stages));
+      const std::string step = stages > 1 ? " + " + slot + " * 8" : "";
       out_.line("fc::init_mbarrier({}{}, 1);", ring->full, step);
       if (schedule_.producer)
         out_.line("fc::init_mbarrier({}{}, {});", ring->empty, step, releases);
     }
+    names_.release(slot);
     out_.line("fc::publish_mbarriers();");
   }
   if (source_.cluster > 1) out_.line("fc::enter_cluster();");

@@ -217,8 +217,10 @@ void KernelPrinter::print_test(Tanh& tanh, ValueId from) {
     const Cursor cursor = open_loops(shape_of(from), scopes, /*braces=*/true);
     std::string chain = cursor.element;
     for (const std::string& fragment : cursor.fragments) chain += " + " + fragment + " * 4";
-    out_.line("float& sum = {}[({}) % {}];", tanh.squares, chain, chains_of_squares);
-    out_.line("sum = fc::fma({0}, {0}, sum);", element(from, cursor));
+    const std::string sum = names_.unique("sum");
+    out_.line("float& {} = {}[({}) % {}];", sum, tanh.squares, chain, chains_of_squares);
+    out_.line("{0} = fc::fma({1}, {1}, {0});", sum, element(from, cursor));
+    names_.release(sum);
   }
   tanh.test = print_verdict(tanh, "small");
 }

@@ -58,7 +58,13 @@ class Writer {
   void blank() {
     if (!text_.ends_with("\n\n") && !text_.ends_with("{\n")) text_ += '\n';
   }
-  void comment(std::string_view words) { line("// {}", words); }
+  /// One line, whatever names of the author's are in it.
+  void comment(std::string_view words) {
+    std::string text(words);
+    for (char& c : text)
+      if (c < ' ' || c == '\\') c = ' ';
+    line("// {}", text);
+  }
 
   /// `head {` ... `}`
   template <class... Args>

@@ -10,141 +10,6 @@
 namespace flashcore::ir {
 namespace {
 
-// Words of C++ with the macros of its headers, of CUDA, and the two names that every generated file
-// has.
-const std::set<std::string_view> reserved_words = {"CHAR_BIT",
-                                                   "EOF",
-                                                   "FLT_EPSILON",
-                                                   "FLT_MAX",
-                                                   "FLT_MIN",
-                                                   "HUGE_VAL",
-                                                   "INFINITY",
-                                                   "INT_MAX",
-                                                   "INT_MIN",
-                                                   "LONG_MAX",
-                                                   "LONG_MIN",
-                                                   "M_E",
-                                                   "M_PI",
-                                                   "NAN",
-                                                   "NULL",
-                                                   "Parameters",
-                                                   "RAND_MAX",
-                                                   "UINT_MAX",
-                                                   "alignas",
-                                                   "alignof",
-                                                   "and",
-                                                   "and_eq",
-                                                   "asm",
-                                                   "assert",
-                                                   "auto",
-                                                   "bitand",
-                                                   "bitor",
-                                                   "blockDim",
-                                                   "blockIdx",
-                                                   "bool",
-                                                   "break",
-                                                   "case",
-                                                   "catch",
-                                                   "char",
-                                                   "char16_t",
-                                                   "char32_t",
-                                                   "char8_t",
-                                                   "class",
-                                                   "clock_t",
-                                                   "co_await",
-                                                   "co_return",
-                                                   "co_yield",
-                                                   "compl",
-                                                   "concept",
-                                                   "const",
-                                                   "const_cast",
-                                                   "consteval",
-                                                   "constexpr",
-                                                   "constinit",
-                                                   "continue",
-                                                   "decltype",
-                                                   "default",
-                                                   "defined",
-                                                   "delete",
-                                                   "dim3",
-                                                   "do",
-                                                   "double",
-                                                   "dynamic_cast",
-                                                   "else",
-                                                   "enum",
-                                                   "errno",
-                                                   "explicit",
-                                                   "export",
-                                                   "extern",
-                                                   "false",
-                                                   "fc",
-                                                   "float",
-                                                   "for",
-                                                   "friend",
-                                                   "goto",
-                                                   "gridDim",
-                                                   "half",
-                                                   "half2",
-                                                   "if",
-                                                   "inline",
-                                                   "int",
-                                                   "linux",
-                                                   "long",
-                                                   "mutable",
-                                                   "namespace",
-                                                   "new",
-                                                   "noexcept",
-                                                   "not",
-                                                   "not_eq",
-                                                   "nullptr",
-                                                   "offsetof",
-                                                   "operator",
-                                                   "or",
-                                                   "or_eq",
-                                                   "printf",
-                                                   "private",
-                                                   "protected",
-                                                   "public",
-                                                   "register",
-                                                   "reinterpret_cast",
-                                                   "requires",
-                                                   "return",
-                                                   "short",
-                                                   "signed",
-                                                   "size_t",
-                                                   "sizeof",
-                                                   "static",
-                                                   "static_assert",
-                                                   "static_cast",
-                                                   "stderr",
-                                                   "stdin",
-                                                   "stdout",
-                                                   "struct",
-                                                   "switch",
-                                                   "template",
-                                                   "this",
-                                                   "threadIdx",
-                                                   "thread_local",
-                                                   "throw",
-                                                   "true",
-                                                   "try",
-                                                   "typedef",
-                                                   "typeid",
-                                                   "typename",
-                                                   "union",
-                                                   "unix",
-                                                   "unsigned",
-                                                   "using",
-                                                   "virtual",
-                                                   "void",
-                                                   "volatile",
-                                                   "warpSize",
-                                                   "wchar_t",
-                                                   "while",
-                                                   "xor",
-                                                   "xor_eq"};
-
-/// The names that stand in the generated kernel as they are.
 void check_name(std::string_view kind, const std::string& name) {
   bool word = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0;
   for (const char c : name)
@@ -154,12 +19,6 @@ void check_name(std::string_view kind, const std::string& name) {
                      "names become identifiers of the generated kernel",
                      "use letters, digits and underscores, a letter first",
                      {}});
-  if (reserved_words.contains(name))
-    throw SpecError(
-        {fmt::format("{} named \"{}\"", kind, name),
-         "names become identifiers of the generated kernel, and this one has a meaning there",
-         fmt::format("for example {}_", name),
-         {}});
 }
 
 void check_ragged(const Function& f, const Axis& axis) {
@@ -201,32 +60,7 @@ void check_axis(const Function& f, const Axis& axis) {
        {}});
 }
 
-/// Arguments, lengths and strides are fields of one struct of the generated kernel.
-void check_fields(const Function& f) {
-  std::set<std::string> fields{"tile_counter"}, lengths;
-  const auto declare = [&](const std::string& name) {
-    if (!fields.insert(name).second)
-      throw SpecError(
-          {fmt::format("two arguments named {}", name),
-           "tensors, their lengths and strides (<tensor>_stride_0, ...) and scalars are "
-           "arguments of one kernel",
-           "rename one",
-           {}});
-  };
-  for (const Tensor& tensor : f.tensors) {
-    declare(tensor.name);
-    for (std::size_t d = 0; d < tensor.dims.size(); ++d) {
-      declare(fmt::format("{}_stride_{}", tensor.name, d));
-      const Extent& dim = tensor.dims[d];
-      if (!dim.is_static() && lengths.insert(dim.name).second) declare(dim.name);
-    }
-  }
-  for (const Parameter& parameter : f.parameters) declare(parameter.name);
-}
-
 }  // namespace
-
-bool is_reserved_word(std::string_view name) { return reserved_words.contains(name); }
 
 void verify_declarations(const Function& f) {
   std::set<std::string> arguments, buffers;
@@ -273,7 +107,6 @@ void verify_declarations(const Function& f) {
            "use one of them",
            {}});
   }
-  check_fields(f);
   for (const Buffer& buffer : f.buffers) {
     declare(buffers, buffer.name);
     if (buffer.rows < 1 || buffer.columns < 1 || buffer.stages < 1)

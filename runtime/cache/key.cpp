@@ -27,7 +27,7 @@ CacheKey make_key(const KernelSource& source, const std::string& architecture,
                     text = source.text();
   std::vector<std::string_view> fields = {schema, version, toolchain.digest, architecture, count};
   fields.insert(fields.end(), options.begin(), options.end());
-  fields.insert(fields.end(), {source.name, text});
+  fields.insert(fields.end(), {source.entry, text});
   return make_key(fields, fmt::format("{} for {}", source.name, architecture));
 }
 

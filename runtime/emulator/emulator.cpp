@@ -39,7 +39,7 @@ EmulatorError explain(const Fault& fault, const KernelSource& source, int cluste
                                     thread % lanes),
                 .why = fmt::format("{}\n  code: {}", fault.why, line_of(source.body, fault.line)),
                 .fix = fault.fix,
-                .where = {source.name + ".cu", fault.line}}};
+                .where = {source.entry + ".cu", fault.line}}};
 }
 
 void check(const KernelSource& source, std::size_t parameter_bytes, std::size_t tensors,

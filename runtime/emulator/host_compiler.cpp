@@ -166,7 +166,7 @@ std::shared_ptr<const HostKernel> find_or_compile(const KernelSource& source,
                                                   const std::string& text) {
   const std::vector<std::string> flags = command_of(options);
   const PrivateDirectory directory(options.keep_dir);
-  const Files files(directory.path(), source.name, text);
+  const Files files(directory.path(), source.entry, text);
   const bool is_shared = options.keep_dir.empty() && !boot_of_machine().empty();
   if (!is_shared) return compile_and_load(source, compiler, flags, text, files);
 
@@ -219,7 +219,7 @@ HostKernel::~HostKernel() {
 
 std::string host_text(const KernelSource& source) {
   return fmt::format("{0}#line 1 \"{1}.cu\"\n{2}\n#define FC_KERNEL {1}\n{3}",
-                     expand_prelude("prelude.h"), source.name, with_unwritten_arrays(source.body),
+                     expand_prelude("prelude.h"), source.entry, with_unwritten_arrays(source.body),
                      entry);
 }
 

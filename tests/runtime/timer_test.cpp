@@ -30,7 +30,7 @@ class LaunchTimerTest : public testing::Test {
 
   static std::shared_ptr<const CompiledKernel> kernel(const char* name) {
     KernelSource source = test::scale_kernel();
-    source.name = name;
+    source.name = source.entry = name;
     return CompiledKernel::from_cubin(source, "sm_80",
                                       {.bytes = "code", .resources = {.registers = 32}});
   }

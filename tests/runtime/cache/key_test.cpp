@@ -23,7 +23,7 @@ struct Inputs {
 TEST(CacheKey, EveryFieldThatReachesTheCompilerChangesIt) {
   const std::vector<std::function<void(Inputs&)>> changes{
       [](Inputs&) {},
-      [](Inputs& i) { i.source.name = "scaled"; },
+      [](Inputs& i) { i.source.entry = "scaled"; },
       [](Inputs& i) { i.source.prelude.push_back(' '); },
       [](Inputs& i) { i.source.body.push_back(' '); },
       [](Inputs& i) { i.architecture = "sm_86"; },
@@ -60,7 +60,7 @@ TEST(CacheKey, WhatOnlyTheLaunchNeedsDoesNotChangeIt) {
 TEST(CacheKey, FieldsCannotFlowIntoOneAnother) {
   const auto name = [](std::string entry, std::string prelude, std::string body) {
     Inputs inputs;
-    inputs.source.name = std::move(entry);
+    inputs.source.entry = std::move(entry);
     inputs.source.prelude = std::move(prelude);
     inputs.source.body = std::move(body);
     return inputs.key().name;

@@ -138,7 +138,7 @@ TEST(HostCompiler, NamesDoNotMeetTheLibrarys) {
   KernelSource source =
       small_kernel("float one = 1;\nfc::store_global<1>(p.y + thread * p.y_stride_0, &one);\n");
   source = with(source, "small(", "remainder(");
-  source.name = "remainder";
+  source.name = source.entry = "remainder";
   SmallRun run;
   run(source);
   EXPECT_EQ(run.y[8], 1.f);

@@ -83,7 +83,7 @@ TEST_P(Products, EqualTheSumInDoublePrecision) {
   const int depth = width * 2, columns = turned ? (n + width - 1) / width * width : n;
   const auto N = static_cast<std::size_t>(n), K = static_cast<std::size_t>(depth);
   KernelSource source;
-  source.name = "product";
+  source.name = source.entry = "product";
   source.body = fmt::format(
       "constexpr int n = {}, width = {}, depth = {}, columns = {};\n"
       "constexpr bool turned = {}, in_registers = {}, a_turned = {};\nusing T = fc::{};\n{}",

@@ -13,7 +13,7 @@ Extent named(const char* name) { return Extent(std::string(name)); }
 
 KernelSource scale_kernel() {
   KernelSource source;
-  source.name = "scale";
+  source.name = source.entry = "scale";
   source.prelude = "using i64 = long long;\n";
   source.body = R"(
 struct Parameters { const float* x; float* y; i64 x_stride_0; i64 y_stride_0; int rows; float factor; };
@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(64) scale(const __grid_constant__ P
 
 KernelSource drawing_kernel() {
   KernelSource source = scale_kernel();
-  source.name = "drawing";
+  source.name = source.entry = "drawing";
   source.persistent = true;
   source.parameters.push_back({Kind::tile_counter, 0, 0, 40});
   source.parameter_bytes = 48;
@@ -54,7 +54,7 @@ KernelSource drawing_kernel() {
 
 KernelSource attention_like_kernel() {
   KernelSource source;
-  source.name = "attention_like";
+  source.name = source.entry = "attention_like";
   source.prelude = "using i64 = long long;\nstruct bf16 { unsigned short bits; };\n";
   source.body = R"(
 struct Parameters {
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_like(const __grid_co
 
 KernelSource mapped_kernel() {
   KernelSource source;
-  source.name = "mapped";
+  source.name = source.entry = "mapped";
   const auto tensor = [&](const char* name, bool output, const char* length) {
     source.tensors.push_back({.name = name,
                               .dtype = DType::bf16,
@@ -132,7 +132,7 @@ KernelSource mapped_kernel() {
 
 KernelSource copy_boxes_kernel() {
   KernelSource source;
-  source.name = "copy_boxes";
+  source.name = source.entry = "copy_boxes";
   source.prelude = "using u32 = unsigned; using u64 = unsigned long long;\n";
   source.body = R"(
 struct alignas(64) Map { u64 words[16]; };
@@ -178,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(32) copy_boxes(const __grid_constan
 
 KernelSource spilling_kernel() {
   KernelSource source = scale_kernel();
-  source.name = "spilling";
+  source.name = source.entry = "spilling";
   source.threads = 1024;
   source.min_blocks = 2;
   source.body = R"(
@@ -201,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(1024, 2) spilling(const __grid_cons
 
 KernelSource serialised_kernel() {
   KernelSource source = scale_kernel();
-  source.name = "serialised";
+  source.name = source.entry = "serialised";
   source.threads = 128;
   source.body = R"(
 extern "C" __global__ void __launch_bounds__(128) serialised(float* out, i64 a, i64 b, int steps) {
@@ -223,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(128) serialised(float* out, i64 a, 
 
 KernelSource crowded_kernel() {
   KernelSource source = scale_kernel();
-  source.name = "crowded";
+  source.name = source.entry = "crowded";
   source.threads = 1024;
   std::string sums, operands;
   for (int i = 0; i < 64; ++i) {
@@ -248,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(1024) crowded(float* out, i64 a, i6
 
 KernelSource unbounded_split_kernel() {
   KernelSource source = scale_kernel();
-  source.name = "unbounded";
+  source.name = source.entry = "unbounded";
   source.threads = 256;
   source.body = R"(
 extern "C" __global__ void __launch_bounds__(256) unbounded(float* out) {

@@ -214,7 +214,7 @@ extern "C" __global__ void small(const __grid_constant__ Parameters p) {
 
 KernelSource matrix_product() {
   KernelSource source;
-  source.name = "matrix_product";
+  source.name = source.entry = "matrix_product";
   source.body = matrix_product_body;
   source.tensors = {{"a", DType::f16, false, {}, 16},
                     {"b", DType::f16, false, {}, 16},
@@ -227,7 +227,7 @@ KernelSource matrix_product() {
 
 KernelSource attention() {
   KernelSource source;
-  source.name = "attention";
+  source.name = source.entry = "attention";
   source.body = attention_body;
   for (const char* name : {"q", "k", "v", "o"})
     source.tensors.push_back({name, DType::f16, *name == 'o', {}, 16});
@@ -239,7 +239,7 @@ KernelSource attention() {
 
 KernelSource small_kernel(std::string_view statements, int threads, int shared_bytes) {
   KernelSource source;
-  source.name = "small";
+  source.name = source.entry = "small";
   source.body = fmt::format("{}{}\n}}\n", small_head, statements);
   source.tensors = {{"x", DType::f32, false, {}, 4}, {"y", DType::f32, true, {}, 4}};
   source.parameter_bytes = 32;

@@ -190,7 +190,7 @@ MapParameters& MapParameters::map(const EmulatedTensorMap& map) {
 
 KernelSource warpgroup_attention() {
   KernelSource source;
-  source.name = "attention";
+  source.name = source.entry = "attention";
   source.body = attention_body;
   for (const char* name : {"q", "k", "v", "o"})
     source.tensors.push_back({name, DType::bf16, *name == 'o', {}, 16});
@@ -237,7 +237,7 @@ EmulationReport WarpgroupAttentionRun::operator()(const KernelSource& source) {
 
 KernelSource box_kernel(std::string_view statements, int threads) {
   KernelSource source;
-  source.name = "small";
+  source.name = source.entry = "small";
   source.body = fmt::format("{}{}\n}}\n", box_head, statements);
   source.tensors = {{"x", DType::bf16, false, {}, 16},
                     {"y", DType::f32, true, {}, 4},
