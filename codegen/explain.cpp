@@ -41,8 +41,9 @@ class LoopExplanation {
 
   std::string text() {
     const Axis& axis = f_[loop_.axis];
-    line("loop over {}: tiles of {}, {}", axis.name, axis.tile,
-         loop_.descending ? "from the last to the first" : "from the first to the last");
+    line("loop over {}: tiles of {}, {}{}", axis.name, axis.tile,
+         loop_.descending ? "from the last to the first" : "from the first to the last",
+         schedule_.descending && !loop_.descending ? ", whose order may matter" : "");
     const std::vector<LoopMask> masks = loop_masks(f_, loop_);
     if (masks.empty()) line("  no mask: every tile is visited");
     bool dropped = false;

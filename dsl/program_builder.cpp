@@ -118,8 +118,8 @@ Tile ProgramBuilder::fill(const std::vector<Axis>& axes, double value, DType dty
   return {this, ops_.at(at).constant(value, dtype, std::move(ids))};
 }
 
-std::vector<Tile> ProgramBuilder::run_loop(Axis axis, std::vector<Tile> initial, const At& at,
-                                           const Run& body) {
+std::vector<Tile> ProgramBuilder::run_loop(Axis axis, std::vector<Tile> initial, LoopOrder order,
+                                           const At& at, const Run& body) {
   require_own(this, axis.owner, "axis", at);
   for (const Tile& tile : initial) require_own(this, tile.owner(), "tile", at);
   if (function_[axis.id].kind != ir::AxisKind::tiles)
@@ -142,7 +142,10 @@ std::vector<Tile> ProgramBuilder::run_loop(Axis axis, std::vector<Tile> initial,
   ops_.at(at).append(std::move(yield), {});
   ops_.set_block(outer);
 
-  ir::Op loop{.code = ir::OpCode::loop, .axis = axis.id, .body = region};
+  ir::Op loop{.code = ir::OpCode::loop,
+              .axis = axis.id,
+              .body = region,
+              .unordered = order == LoopOrder::unordered};
   std::vector<ir::TileType> types;
   for (std::size_t i = 0; i < initial.size(); ++i) {
     loop.operands.push_back(initial[i].id());
@@ -164,8 +167,9 @@ std::vector<Tile> ProgramBuilder::run_loop(Axis axis, std::vector<Tile> initial,
   return results;
 }
 
-void ProgramBuilder::loop(Axis axis, const std::function<void()>& body, const At& at) {
-  run_loop(axis, {}, at, [&](const std::vector<Tile>&) {
+void ProgramBuilder::loop(Axis axis, const std::function<void()>& body, LoopOrder order,
+                          const At& at) {
+  run_loop(axis, {}, order, at, [&](const std::vector<Tile>&) {
     body();
     return std::vector<Tile>{};
   });

@@ -18,6 +18,13 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 /// -inf.
 inline constexpr double lowest = -3.4028234663852886e+38;
 
+/// In which order the rounds of a loop may come.
+enum class LoopOrder {
+  sequential,  ///< from the first tile to the last, unless the compiler proves that no order
+               ///< matters
+  unordered,   ///< in any: the program promises a result that is as good
+};
+
 /// One thread block computes one position of every parallel axis and one tile of every
 /// parallel_tiles axis. All handles belong to their builder and die with it.
 class ProgramBuilder {
@@ -68,14 +75,15 @@ class ProgramBuilder {
   Tile fill(const std::vector<Axis>& axes, double value, DType dtype = DType::f32,
             const At& at = At::current());
 
-  /// Runs `body` once a tile of `axis`, in an order the schedule chooses. `initial` is a Tile or a
-  /// struct of Tiles; the body takes the state and returns the next one.
+  /// Runs `body` once a tile of `axis`. `initial` is a Tile or a struct of Tiles; the body takes
+  /// the state and returns the next one.
   template <class State, class Body>
-  State loop(Axis axis, const State& initial, Body&& body, const At& at = At::current()) {
+  State loop(Axis axis, const State& initial, Body&& body, LoopOrder order = LoopOrder::sequential,
+             const At& at = At::current()) {
     State state = initial;
     std::vector<Tile> tiles;
     detail::for_each_tile(state, [&](Tile& tile) { tiles.push_back(tile); });
-    tiles = run_loop(axis, tiles, at, [&](const std::vector<Tile>& arguments) {
+    tiles = run_loop(axis, tiles, order, at, [&](const std::vector<Tile>& arguments) {
       scatter(state, arguments);
       State next = body(static_cast<const State&>(state));
       std::vector<Tile> results;
@@ -86,7 +94,8 @@ class ProgramBuilder {
     return state;
   }
   /// A loop that carries nothing and only stores.
-  void loop(Axis axis, const std::function<void()>& body, const At& at = At::current());
+  void loop(Axis axis, const std::function<void()>& body, LoopOrder order = LoopOrder::sequential,
+            const At& at = At::current());
 
   /// Checks the program and hands it over. The builder is spent afterwards.
   Program finish(const At& at = At::current());
@@ -96,7 +105,8 @@ class ProgramBuilder {
 
  private:
   using Run = std::function<std::vector<Tile>(const std::vector<Tile>&)>;
-  std::vector<Tile> run_loop(Axis axis, std::vector<Tile> initial, const At& at, const Run& body);
+  std::vector<Tile> run_loop(Axis axis, std::vector<Tile> initial, LoopOrder order, const At& at,
+                             const Run& body);
   Axis add_axis(ir::Axis axis, const At& at);
   void check_name(const std::string& name, const At& at);
 

@@ -10,6 +10,7 @@ namespace flashcore {
 using namespace ir;
 
 bool order_matters(const Function& f, const Op& loop) {
+  if (loop.unordered) return false;
   if (std::ranges::any_of(carried_values(f, loop), [](const auto& value) { return !value; }))
     return true;
   const std::vector<ValueId>& arguments = f[loop.body].arguments;

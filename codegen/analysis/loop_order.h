@@ -5,9 +5,9 @@
 
 namespace flashcore {
 
-/// False only where it is known that order does not matter: the loop carries maxima, sums, and sums
-/// scaled as a maximum grows, and what a round stores is the round's own. A moving average, or a
-/// running sum that every round stores, depends on the order.
+/// False only where the program says that order does not matter, or it is known: the loop carries
+/// maxima, sums, and sums scaled as a maximum grows, and what a round stores is the round's own. A
+/// moving average, or a running sum that every round stores, depends on the order.
 bool order_matters(const ir::Function& f, const ir::Op& loop);
 
 }  // namespace flashcore

@@ -72,6 +72,7 @@ struct Op {
   BlockId body;
   int bounds = 0;
   bool descending = false;  ///< loop, next_tile
+  bool unordered = false;   ///< loop: the program says that its rounds may come in any order
   bool once = false;        ///< loop: it visits its first tile, if there is one, and no other
   bool parts =
       false;  ///< loop: over parts of the tiles, in which loops over the same axis may stand

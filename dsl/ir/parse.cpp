@@ -225,6 +225,7 @@ class Parser {
     }
     if (in_.take("in")) op.buffer = names_.buffer();
     op.descending = in_.take("descending");
+    op.unordered = in_.take("unordered");
     op.once = in_.take("once");
     op.parts = in_.take("parts");
     if (in_.take("ahead")) op.count = names_.integer("a number of rounds");

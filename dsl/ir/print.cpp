@@ -181,8 +181,9 @@ class Printer {
       text += fmt::format(" from {} to {}", list(op.operands, 0, bounds / 2),
                           list(op.operands, bounds / 2, bounds));
     if (op.buffer) text += " in " + f_[op.buffer].name;
-    return text + (op.descending ? " descending" : "") + (op.once ? " once" : "") +
-           (op.parts ? " parts" : "") + (op.count ? fmt::format(" ahead {}", op.count) : "");
+    return text + (op.descending ? " descending" : "") + (op.unordered ? " unordered" : "") +
+           (op.once ? " once" : "") + (op.parts ? " parts" : "") +
+           (op.count ? fmt::format(" ahead {}", op.count) : "");
   }
 
   std::string head(const Op& op) {

@@ -23,6 +23,7 @@ class OpVerifier {
       fail("only a reduction or a product is done by warp");
     if (op_.started && op_.code != OpCode::dot) fail("only a product is started");
     if (op_.lazy && op_.code != OpCode::mul) fail("only a product of elements is lazy");
+    if (op_.unordered && op_.code != OpCode::loop) fail("only a loop has rounds to order");
     if (op_.once && op_.code != OpCode::loop) fail("only a loop runs once");
     if (op_.parts && (op_.code != OpCode::loop || op_.bounds != 2))
       fail("only a loop with two bounds is over parts");

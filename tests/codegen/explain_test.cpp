@@ -44,6 +44,17 @@ TEST(Explain, OtherMasksAreSurveyed) {
             "  full tiles run without the mask, after one test a tile\n");
 }
 
+TEST(Explain, AnOrderThatIsKept) {
+  const std::string first = "loop over cols: tiles of 32, from the first to the last";
+  const auto begins = [](const Program& program, bool descending, const std::string& line) {
+    EXPECT_EQ(explained(program, false, descending).substr(0, line.size()), line);
+  };
+  begins(last_part(LoopOrder::sequential), true, first + ", whose order may matter\n");
+  begins(last_part(LoopOrder::sequential), false, first + "\n");
+  begins(last_part(LoopOrder::unordered), true,
+         "loop over cols: tiles of 32, from the last to the first\n");
+}
+
 TEST(Explain, AMaskByDataOfTheLoopSaysNothingAhead) {
   ProgramBuilder b("by_data");
   const Axis rows = b.parallel_tiles("rows", Extent("M")), cols = b.tiles("cols", Extent("N"));

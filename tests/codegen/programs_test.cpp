@@ -2,6 +2,7 @@
 // warp grids, depths and lengths each.
 #include "tests/codegen/support/programs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -206,6 +207,38 @@ TEST(Programs, ATileForAProductAndForItself) {
     schedule.stages = stages;
     expect_right(mixed_use(), schedule, {{.extents = {{"M", 50}, {"N", 80}}}});
   }
+}
+
+TEST(Programs, PartsInAnyOrder) {
+  for (const bool descending : {false, true})
+    for (const int stages : {1, 3}) {
+      Schedule schedule = schedule_of({{"rows", 32}, {"cols", 32}}, 2);
+      schedule.descending = descending;
+      schedule.stages = stages;
+      expect_right(deviations(), schedule,
+                   {{.extents = {{"M", 50}, {"N", 77}}}, {.extents = {{"M", 3}, {"N", 1}}}});
+    }
+}
+
+// A schedule that runs loops from the last tile to the first does so where the program lets it.
+TEST(Programs, OrderIsKeptUnlessTheProgramGivesItFree) {
+  constexpr int columns = 77, tile = 32;
+  const auto expect_part = [&](LoopOrder order, bool descending, int begin, int end) {
+    Schedule schedule = schedule_of({{"rows", 16}, {"cols", tile}}, 1);
+    schedule.descending = descending;
+    const Program program = last_part(order);
+    KernelRun run(program, {.extents = {{"M", 2}, {"N", columns}}});
+    run.emulate(generate(program, schedule, find_target("sm_80")));
+    const std::vector<double> x = run.values(0), y = run.values(1);
+    for (std::ptrdiff_t row = 0; row < 2; ++row) {
+      const auto first = x.begin() + row * columns;
+      EXPECT_EQ(y[row], *std::max_element(first + begin, first + end));
+    }
+  };
+  expect_part(LoopOrder::sequential, true, 64, columns);
+  expect_part(LoopOrder::sequential, false, 64, columns);
+  expect_part(LoopOrder::unordered, true, 0, tile);
+  expect_part(LoopOrder::unordered, false, 64, columns);
 }
 
 TEST(Programs, ColumnReductions) {

@@ -134,6 +134,38 @@ Program exchanging() {
   return b.finish();
 }
 
+Program deviations() {
+  struct Moments {
+    Tile count, mean, squares;
+  };
+  ProgramBuilder b("deviations");
+  const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N"));
+  const Tensor x = b.input("x", DType::f32, {named("M"), named("N")});
+  const Tensor y = b.output("y", DType::f32, {named("M")});
+  const Moments none{b.fill({rows}, 0), b.fill({rows}, 0), b.fill({rows}, 0)};
+  const auto put_together = [&](const Moments& s) {
+    const Tile values = load(x(rows, cols));
+    const Tile count = reduce_sum(b.fill({rows, cols}, 1), cols);
+    const Tile mean = reduce_sum(values, cols) / count, off = values - mean;
+    const Tile all = s.count + count, apart = mean - s.mean;
+    return Moments{all, s.mean + apart * count / all,
+                   s.squares + reduce_sum(off * off, cols) + apart * apart * s.count * count / all};
+  };
+  const Moments whole = b.loop(cols, none, put_together, LoopOrder::unordered);
+  store(y(rows), whole.squares / whole.count);
+  return b.finish();
+}
+
+Program last_part(LoopOrder order) {
+  ProgramBuilder b("last_part");
+  const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N"));
+  const Tensor x = b.input("x", DType::f32, {named("M"), named("N")});
+  const Tensor y = b.output("y", DType::f32, {named("M")});
+  const auto largest = [&](const Tile&) { return reduce_max(load(x(rows, cols)), cols); };
+  store(y(rows), b.loop(cols, b.fill({rows}, 0), largest, order));
+  return b.finish();
+}
+
 Program integers() {
   ProgramBuilder b("integers");
   const Axis rows = b.parallel_tiles("rows", named("N")), d = b.whole("d", 48);

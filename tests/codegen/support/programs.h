@@ -21,6 +21,10 @@ Program column_reductions();
 Program layer_norm();
 /// A loop whose carried values change places every round.
 Program exchanging();
+/// The mean squared deviation of every row of x, of parts that are put together in any order.
+Program deviations();
+/// The largest element of every row in the part of x that a loop visits last.
+Program last_part(LoopOrder order);
 /// y = i32 arithmetic on positions and on x.
 Program integers();
 /// The sum of every row of x, how far its elements lie apart, and the last position of a row:

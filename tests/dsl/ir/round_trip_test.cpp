@@ -155,7 +155,7 @@ axis cols: tiles N
 input x: f32 [N]
 output y: f32 [N]
 {
-  loop cols {
+  loop cols descending unordered once {
     tile %0 : i32
     %1 = load x[cols] : f32[cols]
     store y[cols], %1
