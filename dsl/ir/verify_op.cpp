@@ -244,9 +244,10 @@ class OpVerifier {
   }
 
   void result_is(const TileType& type) {
-    if (!(f_[op_.results[0]].type == type))
-      fail(fmt::format("its result is {} and should be {}", describe(f_, f_[op_.results[0]].type),
-                       describe(f_, type)));
+    if (f_[op_.results[0]].type == type) return;
+    const std::string given = describe(f_, f_[op_.results[0]].type), right = describe(f_, type);
+    fail(fmt::format("its result is {} and should be {}", given, right),
+         fmt::format("{} as its type, or what gives {}", right, given));
   }
 
   void scalars(std::size_t begin, std::size_t end) {
@@ -271,6 +272,7 @@ class OpVerifier {
 void verify_op(const Function& f, const Op& op) { OpVerifier(f, op).run(); }
 
 void refuse_op(const Function& f, const Op& op, std::string why, std::string fix) {
+  if (fix.empty()) fix = fmt::format("docs/language.md says what {} takes", name_of(op.code));
   throw SpecError({fmt::format("invalid operation: {}", print(f, op)), std::move(why),
                    std::move(fix), op.where});
 }

@@ -139,7 +139,14 @@ def flat_mask(mask: Any, *arrays: Any) -> Any:
     """An array that broadcasts to [..., heads, q_len, kv_len], with the batch dimensions of
     `arrays` as one."""
     shape = tuple(getattr(mask, "shape", ()))
-    if len(shape) <= _CORE or max(len(array.shape) for array in (mask, *arrays)) == _CORE + 1:
+    most = max(len(array.shape) for array in arrays)
+    if len(shape) > max(most, 2):
+        raise SpecError(
+            f"attn_mask of shape {shape}",
+            f"it has {len(shape)} dimensions, and the inputs have {most}",
+            "a mask that broadcasts to [..., heads, q_len, kv_len] of the inputs",
+        )
+    if len(shape) <= _CORE or most == _CORE + 1:
         return mask
     lead = shape[:-_CORE]
     if math.prod(lead) == 1:

@@ -68,7 +68,8 @@ def lengths(
     check_starts("cu_seqlens_q" if keys is starts else "cu_seqlens_k", keys, k.shape[0], "k")
     if max_q_len is not None:
         check_longest(starts, max_q_len)
-    longest = q.shape[0] if max_q_len is None else max_q_len
+    # No sequence has more rows than all of them: blocks for more would have nothing to do.
+    longest = q.shape[0] if max_q_len is None else min(max_q_len, q.shape[0])
     return Lengths((starts, keys), (longest,))
 
 

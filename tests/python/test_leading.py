@@ -81,6 +81,15 @@ def test_a_mask_and_causal_both_hide(rng, as_bias):
     np.testing.assert_allclose(out.astype(float), expected, atol=2e-2)
 
 
+@pytest.mark.parametrize(
+    ("rank", "shape"), [(4, (1, 2, 1, 5, 7)), (4, (1, 1, 1, 5, 7)), (3, (1, 2, 5, 7))]
+)
+def test_a_mask_has_no_more_dimensions_than_the_inputs(rng, rank, shape):
+    q, k, v = (random(rng, (2,) * (rank - 2) + (n, 16), "f16") for n in (5, 7, 7))
+    with pytest.raises(fc.SpecError, match=f"{len(shape)} dimensions, and the inputs have {rank}"):
+        fc.sdpa(q, k, v, attn_mask=np.ones(shape, bool))
+
+
 def test_what_does_not_go_together(rng):
     q, k, v = (random(rng, (2, 4, 9, 16), "bf16") for _ in range(3))
     with pytest.raises(fc.SpecError, match="dimension 0 of k is 3"):

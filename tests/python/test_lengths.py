@@ -152,6 +152,14 @@ def test_starts_in_cpu_memory_have_to_be_starts(cu, why):
     assert why in refusal(cu_seqlens_q=good, cu_seqlens_k=np.array(cu, np.int32))
 
 
+@pytest.mark.parametrize("longest", [6, 2**31 - 1, 2**40])
+def test_a_bound_on_lengths_may_be_any_larger_number(rng, longest):
+    q, k, v = (random(rng, (5, 2, 16), "f16") for _ in range(3))
+    how = {"layout": "thd", "cu_seqlens_q": np.array([0, 2, 5], np.int32)}
+    out = fc.attention(q, k, v, max_q_len=longest, **how)
+    assert (out == fc.attention(q, k, v, max_q_len=3, **how)).all()
+
+
 def test_no_row_is_left_out():
     cu = np.array([0, 3, 8], np.int32)
     assert refusal(cu_seqlens_q=cu, max_q_len=4) == (

@@ -168,8 +168,10 @@ def four(arrays: Any, layout: str = "bhsd") -> tuple[list[np.ndarray], Callable[
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float,
     mask: Callable[..., Any], score: Callable[..., Any], sink: Callable[..., Any] | None = None,
+    first: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """(out, lse) of [batch, heads, length, dim]; k and v broadcast over batches and heads."""
+    """(out, lse) of [batch, heads, length, dim], whose batches count from `first`; k and v
+    broadcast over batches and heads."""
     _need(k.shape[2] == v.shape[2], "lengths of k and v differ")
     _need(k.shape[3] == q.shape[3] > 0, "head_dim differs")
     (batch,) = together("batches", *(x.shape[:1] for x in (q, k, v)))
@@ -185,6 +187,7 @@ def attention(
             np.arange(n).reshape([-1 if i == axis else 1 for i in range(4)])
             for axis, n in enumerate(scores.shape)
         ]
+        at[0] = at[0] + first
         scores = np.broadcast_to(score(scores, *at), scores.shape)
         if np.abs(scores[np.isfinite(scores)]).max(initial=0.0) > 1e6:
             raise TooLarge
@@ -211,7 +214,8 @@ def close(found: Any, exact: np.ndarray, dtype: Any, largest: float) -> str | No
         return f"shape {found.shape}, not {exact.shape}"
     if found.dtype != dtype:
         return f"dtype {found.dtype}, not {dtype}"
-    epsilon = {np.dtype(np.float16): 2**-10, BF16: 2**-7}.get(np.dtype(dtype), 1e-5)
+    native = np.dtype(dtype).newbyteorder("=")
+    epsilon = {np.dtype(np.float16): 2**-10, BF16: 2**-7}.get(native, 1e-5)
     given = found.astype(np.float64)
     with np.errstate(all="ignore"):
         finite = np.isfinite(exact)
@@ -261,7 +265,7 @@ def _lengths(value: Any, count: int | None, name: str) -> np.ndarray:
     _need(value.dtype.kind in "iu", f"{name} is of {value.dtype}")
     _need(count is None or len(value) == count, f"{name} has {len(value)} of {count}")
     _need(bool((value >= 0).all()), f"{name} has negative lengths")
-    return value.astype(np.int64)
+    return np.asarray(value, np.int64)
 
 
 def _packed(q: Any, k: Any, v: Any, scale: float, mask: Any, score: Any, sink: Any, given: Any):  # noqa: ANN202
@@ -282,11 +286,7 @@ def _packed(q: Any, k: Any, v: Any, scale: float, mask: Any, score: Any, sink: A
     for i in range(len(starts) - 1):
         rows, keys = slice(*starts[i : i + 2]), slice(*key_starts[i : i + 2])
         parts = (x.swapaxes(0, 1)[None] for x in (q[rows], k[keys], v[keys]))
-
-        def at(function: Any, i: int = i) -> Any:
-            return lambda *given: function(*given)
-
-        found, own = attention(*parts, scale, at(mask), at(score), sink)
+        found, own = attention(*parts, scale, mask, score, sink, first=i)
         out[rows], lse[:, rows] = found[0].swapaxes(0, 1), own[0]
     return out, lse
 
@@ -298,14 +298,15 @@ def _padded(q: Any, k: Any, v: Any, scale: float, mask: Any, score: Any, sink: A
         own = np.full(batch, x.shape[2]) if value is None else _lengths(value, batch, name)
         _need(bool((own <= x.shape[2]).all()), f"{name} is beyond the array")
         lengths.append(own)
-    out = np.zeros((*q.shape[:-1], v.shape[-1]))
-    lse = np.full(q.shape[:-1], -np.inf)
+    heads = q.shape[1] if q.shape[1] > 1 else max(k.shape[1], v.shape[1])
+    out = np.zeros((batch, heads, q.shape[2], v.shape[-1]))
+    lse = np.full(out.shape[:-1], -np.inf)
     for i in range(batch):
         n, m = lengths[0][i], lengths[1][i]
         at = slice(i, i + 1)
         part = slice(0, 1) if k.shape[0] == 1 else at
         found, own = attention(
-            q[at, :, :n], k[part, :, :m], v[part, :, :m], scale, mask, score, sink
+            q[at, :, :n], k[part, :, :m], v[part, :, :m], scale, mask, score, sink, first=i
         )
         out[i, :, :n], lse[i, :, :n] = found[0], own[0]
     return out, lse

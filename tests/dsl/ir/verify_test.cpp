@@ -78,10 +78,11 @@ TEST(Verify, RaggedAxes) {
             "  why: rows is used before it is placed\n  try: place rows at the top of the program");
   EXPECT_EQ(ragged(rows, place + place),
             "invalid operation: place %begin, %end along rows\n  at:  t:16\n"
-            "  why: rows is placed twice");
+            "  why: rows is placed twice\n  try: docs/language.md says what place takes");
   EXPECT_EQ(ragged(rows, "  %zero = constant 0 : f32[d]\n" + place),
             "invalid operation: place %begin, %end along rows\n  at:  t:16\n"
-            "  why: a place stands above everything that is not a scalar");
+            "  why: a place stands above everything that is not a scalar\n  try: docs/language.md "
+            "says what place takes");
   EXPECT_EQ(ragged("axis rows: parallel_tiles N\n", place),
             "invalid operation: place %begin, %end along rows\n  at:  t:15\n"
             "  why: rows is not ragged\n  try: declare the axis ragged");
@@ -148,12 +149,14 @@ TEST(Verify, DefinitionsAreUnique) {
   Function f = parse(head + tail, "t");
   f[f.body].ops.insert(f[f.body].ops.begin() + 1, f[f.body].ops[0]);
   EXPECT_EQ(complaint(f),
-            "invalid operation: %b = index batch : i32\n  at:  t:13\n  why: %b is defined twice");
+            "invalid operation: %b = index batch : i32\n  at:  t:13\n  why: %b is defined twice\n  "
+            "try: docs/language.md says what index takes");
   f = parse(head + tail, "t");
   f[ValueId(0)].definition = OpId(1);
   EXPECT_EQ(complaint(f),
             "invalid operation: %b = index batch : i32\n  at:  t:13\n"
-            "  why: %b names another op as its definition");
+            "  why: %b names another op as its definition\n  try: docs/language.md says what index "
+            "takes");
 }
 
 TEST(Verify, OperandsAndResultsAreThere) {
@@ -162,57 +165,67 @@ TEST(Verify, OperandsAndResultsAreThere) {
   EXPECT_EQ(with("  %a = dot %x : f32[rows, d]\n"),
             "dot with 1 operands\n  at:  t:16\n  why: it takes 2");
   EXPECT_EQ(with("  %a = neg : f32\n"),
-            "invalid operation: %a = neg : f32\n  at:  t:16\n  why: it has no operand");
-  EXPECT_EQ(with("  neg %x\n"),
-            "invalid operation: neg %x\n  at:  t:16\n"
-            "  why: it has 0 results and should have 1");
-  EXPECT_EQ(with("  %a = barrier : f32\n"),
-            "invalid operation: %a = barrier : f32\n  at:  t:16\n"
-            "  why: it has 1 results and should have 0");
+            "invalid operation: %a = neg : f32\n  at:  t:16\n  why: it has no operand\n  try: "
+            "docs/language.md says what neg takes");
+  EXPECT_EQ(
+      with("  neg %x\n"),
+      "invalid operation: neg %x\n  at:  t:16\n"
+      "  why: it has 0 results and should have 1\n  try: docs/language.md says what neg takes");
+  EXPECT_EQ(
+      with("  %a = barrier : f32\n"),
+      "invalid operation: %a = barrier : f32\n  at:  t:16\n"
+      "  why: it has 1 results and should have 0\n  try: docs/language.md says what barrier takes");
 }
 
 TEST(Verify, WhatAnOpNamesIsThere) {
   EXPECT_EQ(with("  %a = index : i32\n"),
-            "invalid operation: %a = index : i32\n  at:  t:16\n  why: it names no axis");
+            "invalid operation: %a = index : i32\n  at:  t:16\n  why: it names no axis\n  try: "
+            "docs/language.md says what index takes");
   EXPECT_EQ(with("  %a = reduce_max %x : f32[rows]\n"),
             "invalid operation: %a = reduce_max %x : f32[rows]\n  at:  t:16\n"
-            "  why: it names no axis");
+            "  why: it names no axis\n  try: docs/language.md says what reduce_max takes");
   EXPECT_EQ(with("  %a = parameter : f32\n"),
-            "invalid operation: %a = parameter : f32\n  at:  t:16\n  why: it names no parameter");
+            "invalid operation: %a = parameter : f32\n  at:  t:16\n  why: it names no parameter\n  "
+            "try: docs/language.md says what parameter takes");
   EXPECT_EQ(with("  %a = load : f32\n"),
-            "invalid operation: %a = load : f32\n  at:  t:16\n  why: it names no tensor");
+            "invalid operation: %a = load : f32\n  at:  t:16\n  why: it names no tensor\n  try: "
+            "docs/language.md says what load takes");
   EXPECT_EQ(with("  copy_async h[rows, d]\n"),
-            "invalid operation: copy_async h[rows, d]\n  at:  t:16\n  why: it names no buffer");
+            "invalid operation: copy_async h[rows, d]\n  at:  t:16\n  why: it names no buffer\n  "
+            "try: docs/language.md says what copy_async takes");
 }
 
 TEST(Verify, ResultsHaveTheTypeThatFollows) {
   EXPECT_EQ(with("  %a = reduce_max %x along d : f32\n"),
             "invalid operation: %a = reduce_max %x along d : f32\n  at:  t:16\n"
-            "  why: its result is f32 and should be f32[rows]");
+            "  why: its result is f32 and should be f32[rows]\n"
+            "  try: f32[rows] as its type, or what gives f32");
   EXPECT_EQ(with("  %a = cast %x : bf16[rows]\n"),
             "invalid operation: %a = cast %x : bf16[rows]\n  at:  t:16\n"
-            "  why: its result is bf16[rows] and should be bf16[rows, d]");
+            "  why: its result is bf16[rows] and should be bf16[rows, d]\n"
+            "  try: bf16[rows, d] as its type, or what gives bf16[rows]");
   EXPECT_EQ(with("  %a = read_slot in slot : f32[rows, d]\n"),
             "invalid operation: %a = read_slot in slot : f32[rows, d]\n  at:  t:16\n"
-            "  why: buffer slot holds bf16");
+            "  why: buffer slot holds bf16\n  try: docs/language.md says what read_slot takes");
   EXPECT_EQ(with("  %a = read_slot %x in slot : bf16[rows, d]\n"),
             "invalid operation: %a = read_slot %x in slot : bf16[rows, d]\n  at:  t:16\n"
-            "  why: %x is f32[rows, d] and should be an i32 scalar");
+            "  why: %x is f32[rows, d] and should be an i32 scalar\n  try: docs/language.md says "
+            "what read_slot takes");
 }
 
 TEST(Verify, Attributes) {
   EXPECT_EQ(with("  %a = neg %x masking : f32[rows, d]\n"),
             "invalid operation: %a = neg %x masking : f32[rows, d]\n  at:  t:16\n"
-            "  why: only a where is masking");
+            "  why: only a where is masking\n  try: docs/language.md says what neg takes");
   EXPECT_EQ(with("  %a = neg %x by lane : f32[rows, d]\n"),
             "invalid operation: %a = neg %x by lane : f32[rows, d]\n  at:  t:16\n"
-            "  why: only a reduction is done by lane");
+            "  why: only a reduction is done by lane\n  try: docs/language.md says what neg takes");
 }
 
 TEST(Verify, LoadsAndStores) {
   EXPECT_EQ(with("  %a = load y[%b, rows, d] : f32[rows, d]\n"),
             "invalid operation: %a = load y[%b, rows, d] : f32[rows, d]\n  at:  t:16\n"
-            "  why: y is an output");
+            "  why: y is an output\n  try: docs/language.md says what load takes");
   EXPECT_EQ(with("  store x[%b, rows, d], %x\n"),
             "store to x\n  at:  t:16\n  why: it is an input\n  try: declare an output");
   EXPECT_EQ(with("  store y[%b, %i, d], %x\n"),
@@ -225,25 +238,29 @@ TEST(Verify, Copies) {
   EXPECT_EQ(with("  copy_async h[rows, d] in slot\n"), "valid");
   EXPECT_EQ(with("  copy_async y[%b, rows, d] in slot\n"),
             "invalid operation: copy_async y[%b, rows, d] in slot\n  at:  t:16\n"
-            "  why: y is an output");
+            "  why: y is an output\n  try: docs/language.md says what copy_async takes");
   EXPECT_EQ(with("  copy_async h[rows, d], %i in slot\n"),
             "invalid operation: copy_async h[rows, d], %i in slot\n  at:  t:16\n"
             "  why: it has 1 operands\n"
             "  try: a copy takes none, or the tile and the slot, or both and a condition");
   EXPECT_EQ(with("  copy_async h[rows, d], %i, %i, %i in slot\n"),
             "invalid operation: copy_async h[rows, d], %i, %i, %i in slot\n  at:  t:16\n"
-            "  why: %i is i32 and should be an i1 scalar");
+            "  why: %i is i32 and should be an i1 scalar\n  try: docs/language.md says what "
+            "copy_async takes");
 }
 
 TEST(Verify, SlotsHoldTheTile) {
   const std::string why = "  at:  t:16\n  why: a slot of slot is 64 x 16, the tile is ";
   EXPECT_EQ(with("  %a = read_slot in slot : bf16[d, rows]\n"),
-            "invalid operation: %a = read_slot in slot : bf16[d, rows]\n" + why + "0 x 64");
+            "invalid operation: %a = read_slot in slot : bf16[d, rows]\n" + why +
+                "0 x 64\n  try: docs/language.md says what read_slot takes");
   EXPECT_EQ(with("  copy_async h[cols, d], %i, %i in slot\n"),
-            "invalid operation: copy_async h[cols, d], %i, %i in slot\n" + why + "32 x 0");
+            "invalid operation: copy_async h[cols, d], %i, %i in slot\n" + why +
+                "32 x 0\n  try: docs/language.md says what copy_async takes");
   EXPECT_EQ(with("  %t = transpose %x : f32[d, rows]\n  %a = convert %t in slot : f32[d, rows]\n"),
             "invalid operation: %a = convert %t in slot : f32[d, rows]\n"
-            "  at:  t:17\n  why: a slot of slot is 64 x 16, the tile is 0 x 64");
+            "  at:  t:17\n  why: a slot of slot is 64 x 16, the tile is 0 x 64\n  try: "
+            "docs/language.md says what convert takes");
 }
 
 TEST(Verify, BlocksWriteDifferentElements) {
@@ -280,22 +297,28 @@ TEST(Verify, TheTileOfALoopAxisNeedsTheLoop) {
 TEST(Verify, Regions) {
   EXPECT_EQ(with("  yield\n"),
             "invalid operation: yield\n  at:  t:16\n"
-            "  why: a yield ends the region of a loop and stands nowhere else");
+            "  why: a yield ends the region of a loop and stands nowhere else\n  try: "
+            "docs/language.md says what yield takes");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    yield\n    barrier\n  }\n"),
             "invalid operation: yield\n  at:  t:18\n"
-            "  why: a yield ends the region of a loop and stands nowhere else");
+            "  why: a yield ends the region of a loop and stands nowhere else\n  try: "
+            "docs/language.md says what yield takes");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    barrier\n  }\n"),
             "invalid operation: barrier\n  at:  t:18\n"
-            "  why: the region of a loop ends with a yield");
+            "  why: the region of a loop ends with a yield\n  try: docs/language.md says what "
+            "barrier takes");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n  }\n"),
             "invalid operation: loop cols\n  at:  t:16\n"
-            "  why: the region of a loop ends with a yield");
+            "  why: the region of a loop ends with a yield\n  try: docs/language.md says what loop "
+            "takes");
   EXPECT_EQ(with("  loop d {\n    tile %t : i32\n    yield\n  }\n"),
-            "invalid operation: loop d\n  at:  t:16\n  why: d is not an axis of kind tiles");
-  EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    loop cols {\n      tile %u : i32\n"
-                 "      yield\n    }\n    yield\n  }\n"),
-            "invalid operation: loop cols\n  at:  t:18\n"
-            "  why: it is inside another loop over cols");
+            "invalid operation: loop d\n  at:  t:16\n  why: d is not an axis of kind tiles\n  try: "
+            "docs/language.md says what loop takes");
+  EXPECT_EQ(
+      with("  loop cols {\n    tile %t : i32\n    loop cols {\n      tile %u : i32\n"
+           "      yield\n    }\n    yield\n  }\n"),
+      "invalid operation: loop cols\n  at:  t:18\n"
+      "  why: it is inside another loop over cols\n  try: docs/language.md says what loop takes");
 }
 
 TEST(Verify, BoundsAndCarriedValues) {
@@ -307,25 +330,31 @@ TEST(Verify, BoundsAndCarriedValues) {
             "  why: it has 6 bounds\n  try: a loop has none, two or four");
   EXPECT_EQ(with("  %l = loop cols from %i to %x {\n" + body),
             "invalid operation: %l = loop cols from %i to %x\n  at:  t:16\n"
-            "  why: %x is f32[rows, d] and should be an i32 scalar");
-  EXPECT_EQ(with("  %l = loop cols {\n    tile %t : f32\n    carry %c = %x : f32[rows, d]\n"
-                 "    yield %c\n  }\n"),
-            "invalid operation: %l = loop cols\n  at:  t:16\n"
-            "  why: the number of a tile is an i32 scalar");
+            "  why: %x is f32[rows, d] and should be an i32 scalar\n  try: docs/language.md says "
+            "what loop takes");
+  EXPECT_EQ(
+      with("  %l = loop cols {\n    tile %t : f32\n    carry %c = %x : f32[rows, d]\n"
+           "    yield %c\n  }\n"),
+      "invalid operation: %l = loop cols\n  at:  t:16\n"
+      "  why: the number of a tile is an i32 scalar\n  try: docs/language.md says what loop takes");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : i32\n    carry %c = %i : f32[rows, d]\n"
                  "    yield %c\n  }\n"),
             "invalid operation: %l = loop cols\n  at:  t:16\n"
-            "  why: %i is i32, the carried %c is f32[rows, d]");
+            "  why: %i is i32, the carried %c is f32[rows, d]\n  try: docs/language.md says what "
+            "loop takes");
   EXPECT_EQ(with("  %l = loop cols : f32 {\n" + body),
             "invalid operation: %l = loop cols : f32\n  at:  t:16\n"
-            "  why: %l is f32, the carried %c is f32[rows, d]");
+            "  why: %l is f32, the carried %c is f32[rows, d]\n  try: docs/language.md says what "
+            "loop takes");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : i32\n    carry %c = %x : f32[rows, d]\n"
                  "    yield %t\n  }\n"),
             "invalid operation: yield %t\n  at:  t:19\n"
-            "  why: %t is i32, the carried %c is f32[rows, d]");
+            "  why: %t is i32, the carried %c is f32[rows, d]\n  try: docs/language.md says what "
+            "yield takes");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : i32\n    carry %c = %x : f32[rows, d]\n"
                  "    yield\n  }\n"),
-            "invalid operation: yield\n  at:  t:19\n  why: it yields 0 values, the loop carries 1");
+            "invalid operation: yield\n  at:  t:19\n  why: it yields 0 values, the loop carries "
+            "1\n  try: docs/language.md says what yield takes");
 }
 
 TEST(Verify, ArgumentsAndMissingOperands) {
@@ -333,24 +362,27 @@ TEST(Verify, ArgumentsAndMissingOperands) {
   f.add_argument(f[OpId(4)].body, {DType::i32, {}});
   EXPECT_EQ(complaint(f),
             "invalid operation: loop cols\n  at:  t:16\n"
-            "  why: its region takes 2 values; a tile's number and 0 carried ones come in");
+            "  why: its region takes 2 values; a tile's number and 0 carried ones come in\n  try: "
+            "docs/language.md says what loop takes");
   f = parse(head + tail, "t");
   f[OpId(3)].operands[0] = {};
   EXPECT_EQ(complaint(f),
             "invalid operation: store y[%b, rows, d], %?\n  at:  t:16\n"
-            "  why: an operand is missing");
+            "  why: an operand is missing\n  try: docs/language.md says what store takes");
 }
 
 TEST(Verify, HomesCoverTheTile) {
   EXPECT_EQ(with("  %a = neg %x : f32[rows, d] @ rows(2w 4f 8l) d(16s)\n"), "valid");
   EXPECT_EQ(with("  %a = neg %x : f32[rows, d] @ rows(2w 8l) d(16s)\n"),
             "invalid operation: %a = neg %x : f32[rows, d] @ rows(2w 8l) d(16s)\n  at:  t:16\n"
-            "  why: the home of %a lays out 16 elements of rows, a tile has 64");
+            "  why: the home of %a lays out 16 elements of rows, a tile has 64\n  try: "
+            "docs/language.md says what neg takes");
   Function f = parse(head + tail, "t");
   f[f[OpId(2)].results[0]].home = {Space::registers, {AxisLayout{}}};
-  EXPECT_EQ(complaint(f),
-            "invalid operation: %x = load x[%b, rows, d] : f32[rows, d] @ rows()\n  at:  t:15\n"
-            "  why: the home of %x has 1 axes, its type 2");
+  EXPECT_EQ(
+      complaint(f),
+      "invalid operation: %x = load x[%b, rows, d] : f32[rows, d] @ rows()\n  at:  t:15\n"
+      "  why: the home of %x has 1 axes, its type 2\n  try: docs/language.md says what load takes");
 }
 
 TEST(Verify, BetweenPassesABrokenProgramIsABug) {
@@ -363,7 +395,8 @@ TEST(Verify, BetweenPassesABrokenProgramIsABug) {
     EXPECT_EQ(error.complaint().what,
               "FlashCore met a bug of its own: pass simplify left an invalid program\n"
               "invalid operation: yield\n  at:  t:16\n"
-              "  why: a yield ends the region of a loop and stands nowhere else");
+              "  why: a yield ends the region of a loop and stands nowhere else\n"
+              "  try: docs/language.md says what yield takes");
   }
 }
 
