@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from . import expression, functional, torch_nested, torch_ops
 from .attention_kernel import AttentionKernel
@@ -93,9 +94,17 @@ def sdpa(
     scale: float | None,
     enable_gqa: bool,
 ) -> Any:
-    if torch.compiler.is_compiling() and (_has_to_run(query, key, value) or dropout_p != 0.0):
-        return _untraced(functional.sdpa, query, key, value, attn_mask, dropout_p, is_causal, scale,
-                         enable_gqa)  # fmt: skip
+    if torch.compiler.is_compiling():
+        corner = None
+        has_to_run = _has_to_run(query, key, value) or dropout_p != 0.0
+        if not has_to_run and isinstance(attn_mask, CausalBias):
+            corner = _traced_corner(attn_mask, query, key, is_causal, enable_gqa)
+            has_to_run = corner is None
+        if has_to_run:
+            return _untraced(functional.sdpa, query, key, value, attn_mask, dropout_p, is_causal,
+                             scale, enable_gqa)  # fmt: skip
+        if corner is not None:
+            return attention(query, key, value, mask=causal(corner), scale=scale, large_scores=True)
     if query.is_nested or _is_nested(key) or _is_nested(value):
         return _nested_sdpa(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     query, key, value = _cast(query, key, value)
@@ -108,6 +117,19 @@ def sdpa(
     what = torch_ops.text_of_sdpa(is_causal, enable_gqa)
     arrays = [] if attn_mask is None else torch_ops.as_tensors([attn_mask])
     return _operator(query, key, value, what, "bhsd", arrays, scale=scale)
+
+
+def _traced_corner(
+    mask: CausalBias, query: Any, key: Any, is_causal: bool, enable_gqa: bool
+) -> Literal["top_left", "bottom_right"] | None:
+    """Of a mask of torch.nn.attention.bias, whose memory holds nothing; None where the call is
+    refused, which has to be run."""
+    if is_causal or (not enable_gqa and query.shape[:-2] != key.shape[:-2]):
+        return None
+    if mask.variant == CausalVariant.UPPER_LEFT:
+        return "top_left"
+    fits = mask.seq_len_q == query.shape[-2] and mask.seq_len_kv == key.shape[-2]
+    return "bottom_right" if fits else None
 
 
 def _nested_sdpa(

@@ -106,6 +106,44 @@ def test_a_layout_keeps_its_strides(causal):
     assert compiled(q).stride() == fc.sdpa(q, q, q).stride()
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_causal_mask_of_torch_is_known_by_its_corner(dynamic):
+    from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+
+    compiled = torch.compile(
+        lambda q, k, mask: fc.sdpa(q * 2, k, k, attn_mask=mask) + 1,
+        backend="eager", fullgraph=True, dynamic=dynamic,
+    )  # fmt: skip
+    for q_len, kv_len in ((5, 7), (7, 9)):
+        q, k = random(1, 2, q_len, 64), random(1, 2, kv_len, 64)
+        for make, align in ((causal_lower_right, "bottom_right"), (causal_upper_left, "top_left")):
+            expected = fc.attention(q * 2, k, k, mask=fc.causal(align), large_scores=True) + 1
+            assert torch.equal(compiled(q, k, make(q_len, kv_len)), expected)
+
+
+def test_a_causal_mask_of_torch_may_be_made_in_the_function():
+    from torch.nn.attention.bias import causal_lower_right
+
+    q, k = random(1, 2, 5, 64), random(1, 2, 7, 64)
+    compiled = torch.compile(
+        lambda q, k: fc.sdpa(q, k, k, attn_mask=causal_lower_right(5, 7)) + 1, backend="eager"
+    )
+    assert torch.equal(
+        compiled(q, k), fc.attention(q, k, k, mask=fc.causal(), large_scores=True) + 1
+    )
+
+
+def test_what_a_causal_mask_of_torch_does_not_go_with_is_refused_in_a_compiled_call():
+    from torch.nn.attention.bias import causal_lower_right
+
+    q, mask = random(1, 2, 5, 64), causal_lower_right(5, 7)
+    compiled = torch.compile(lambda q, **how: fc.sdpa(q, q, q, mask, **how), backend="eager")
+    with pytest.raises(fc.SpecError, match="lengths of"):
+        compiled(q)
+    with pytest.raises(fc.SpecError, match="it is a causal mask itself"):
+        compiled(q, is_causal=True)
+
+
 BREAKS = {
     "a function that reads": lambda q: fc.attention(q, q, q, mask=window_function),
     "an array of NumPy": lambda q: fc.attention(q, q, q, score=OF_NUMPY),
