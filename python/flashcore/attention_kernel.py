@@ -52,6 +52,7 @@ class AttentionKernel(Kernel):
         self._spec = spec
         self._scale = 1.0 / math.sqrt(spec.head_dim)
         self._value_dim = spec.head_dim_v or spec.head_dim
+        self._lse = spec.lse
         self._needs_lengths = spec.layout == "thd" or spec.q_lens or spec.kv_lens
         self._with_lse: AttentionKernel | None = self if spec.lse else None
         self._safer: tuple[Schedule, ...] = ()
@@ -295,7 +296,7 @@ class AttentionKernel(Kernel):
             # Most specs need no lengths, and most calls give none: those look no further.
             none_given = cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens is None
             every = arrays
-            if self._needs_lengths or not none_given:
+            if not none_given or self._needs_lengths:
                 own = lengths(
                     self._spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens
                 )
@@ -305,9 +306,12 @@ class AttentionKernel(Kernel):
                 check_indices(self._spec, q, k, values, cu_seqlens_q, cu_seqlens_k, q_lens, kv_lens)
             if out is None:
                 out = output_like(q, self._value_dim, self._spec.dtype)
-            with_lse = return_lse or self._spec.lse
-            written = (out, self._empty_lse(q)) if with_lse else (out,)
-            every = (q, k, v, *written, *every)
+            with_lse = return_lse or self._lse
+            if with_lse:
+                lse = self._empty_lse(q)
+                every = (q, k, v, out, lse, *every)
+            else:
+                every = (q, k, v, out, *every) if every else (q, k, v, out)
             longest = -1 if max_q_len is None else max_q_len
             launches = self._launches[with_lse]
             probes = None
@@ -315,9 +319,9 @@ class AttentionKernel(Kernel):
                 sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
                 kernel = self._for_shapes(q, k, sequences, arrays, max_q_len)
                 probes = self._launch_first(kernel, with_lse, every, scalars, stream, longest)
-            if probes is not None:
-                return (*written, probes) if return_lse else (out, probes)
-            return written if return_lse else out
+            if return_lse:
+                return (out, lse) if probes is None else (out, lse, probes)
+            return out if probes is None else (out, probes)
         except Exception as error:
             found = arguments.blamed(self.name, locals(), error)
             if found is None:
