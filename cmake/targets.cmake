@@ -5,6 +5,10 @@ include(embed)
 function(flashcore_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror=switch
                          -Wno-missing-field-initializers)
+  # GCC 12 sees an overlap in every text + std::string (https://gcc.gnu.org/PR105651).
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-restrict)
+  endif()
   if(FLASHCORE_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
