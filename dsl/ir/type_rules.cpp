@@ -20,7 +20,7 @@ struct Rule {
   void takes(std::size_t count) const {
     if (op.operands.size() != count)
       refuse(fmt::format("{} with {} operands", name_of(op.code), op.operands.size()),
-             fmt::format("it takes {}", count), "");
+             fmt::format("it takes {}", count), "as many operands as that");
   }
 };
 
@@ -147,7 +147,8 @@ TileType transpose_type(const Rule& rule) {
   rule.takes(1);
   TileType type = rule.type(0);
   if (type.axes.size() != 2)
-    rule.refuse(fmt::format("transpose of {}", rule.text(0)), "it takes a tile with two axes", "");
+    rule.refuse(fmt::format("transpose of {}", rule.text(0)), "it takes a tile with two axes",
+                "leave it out: a vector has no order of axes");
   std::swap(type.axes[0], type.axes[1]);
   return type;
 }
@@ -158,7 +159,8 @@ TileType dot_type(const Rule& rule) {
   const TileType &a = rule.type(0), &b = rule.type(1);
   const std::string what = fmt::format("dot of {} and {}", rule.text(0), rule.text(1));
   if (a.axes.size() != 2 || b.axes.size() != 2)
-    rule.refuse(what, "both operands need two axes", "");
+    rule.refuse(what, "both operands need two axes",
+                "load vectors over a second axis of length 1, or multiply elements and reduce_sum");
   if (a.axes[1] != b.axes[0])
     rule.refuse(
         what, fmt::format("the inner axes differ: {} and {}", f[a.axes[1]].name, f[b.axes[0]].name),
@@ -172,7 +174,7 @@ TileType dot_type(const Rule& rule) {
   const TileType type{DType::f32, {a.axes[0], b.axes[1]}};
   if (rule.op.operands.size() == 3 && rule.type(2) != type)
     rule.refuse(fmt::format("{} added to {}", what, rule.text(2)),
-                fmt::format("the product is {}", describe(f, type)), "");
+                fmt::format("the product is {}", describe(f, type)), "add a tile of this type");
   return type;
 }
 
@@ -244,7 +246,9 @@ std::vector<AxisId> accessed_axes(const Function& f, const Op& op) {
       rule.refuse(fmt::format("{} with an index of type {}", what, describe(f, f[c.value].type)),
                   "a position is an i32 scalar", "name the axis, or reduce and cast the index");
     if (!c.axis) {
-      if (!c.value) rule.refuse(what, fmt::format("dimension {} has no index", i), "");
+      if (!c.value)
+        rule.refuse(what, fmt::format("dimension {} has no index", i),
+                    "give it an axis or an i32 scalar");
       continue;
     }
     const Axis& axis = f[c.axis];

@@ -50,29 +50,35 @@ class Verifier {
       op_ = &f_[ops[i]];
       const bool last = i + 1 == ops.size();
       if (op_->code == OpCode::yield && (!has_region(parent) || !last))
-        fail("a yield ends the region of a loop and stands nowhere else");
+        fail("a yield ends the region of a loop and stands nowhere else",
+             "make it the last line before the brace that closes a loop");
       if (last && has_region(parent) && op_->code != OpCode::yield)
-        fail(fmt::format("the region of a {} ends with a yield", name_of(parent)));
+        fail(
+            fmt::format("the region of a {} ends with a yield", name_of(parent)),
+            "write yield and the next values of what it carries, if any, before its closing brace");
       if (parent == OpCode::survey && !last && !is_pure(*op_))
         fail("a survey only looks at positions", "move it in front of the survey");
       if (op_->code == OpCode::release_slot && op_->axis) skipped_loop(ops, i);
       one(ops[i]);
     }
     if (ops.empty() && has_region(parent))
-      fail(fmt::format("the region of a {} ends with a yield", name_of(parent)));
+      fail(fmt::format("the region of a {} ends with a yield", name_of(parent)),
+           "write yield and the next values of what it carries, if any, before its closing brace");
   }
 
   /// A slot that a loop of one round releases is released behind it where that does not run.
   void skipped_loop(const std::vector<OpId>& ops, std::size_t position) {
     for (std::size_t i = 0; i < position; ++i)
       if (f_[ops[i]].once && f_[ops[i]].axis == op_->axis) return;
-    fail(fmt::format("no loop over {} in front of it runs once", f_[op_->axis].name));
+    fail(fmt::format("no loop over {} in front of it runs once", f_[op_->axis].name),
+         "leave out \"unless\"");
   }
 
   void one(OpId id) {
     const Op& op = *op_;
     for_each_use(op, [&](const ValueId& value) {
-      if (!value || value.index >= f_.values.size()) fail("an operand is missing");
+      if (!value || value.index >= f_.values.size())
+        fail("an operand is missing", "use values that operations before it have made");
       if (!defined_[value.index])
         fail(fmt::format("{} is not defined here", name(value)),
              "a value is used after the op that makes it, in the same region or one inside");
@@ -110,9 +116,11 @@ class Verifier {
              fmt::format("place {} at the top of the program", f_[axis].name));
     };
     if (op.code == OpCode::place) {
-      if (works_) fail("a place stands above everything that is not a scalar");
+      if (works_)
+        fail("a place stands above everything that is not a scalar",
+             "move it up, behind the scalars that it needs");
       if (!placed_.insert(op.axis).second)
-        fail(fmt::format("{} is placed twice", f_[op.axis].name));
+        fail(fmt::format("{} is placed twice", f_[op.axis].name), "leave one of them out");
       std::set<AxisId>& from = part_depends_[op.axis];
       for (const ValueId operand : op.operands)
         from.insert(depends_[operand.index].begin(), depends_[operand.index].end());
@@ -156,9 +164,12 @@ class Verifier {
 
   void over_tiles(const Op& op) {
     if (f_[op.axis].kind != AxisKind::tiles)
-      fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name));
+      fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name),
+           fmt::format("declare it: axis {}: tiles {}", f_[op.axis].name,
+                       f_[op.axis].extent.text()));
     if (loops_.contains(op.axis) && !may_hold_rest_)
-      fail(fmt::format("it is inside another loop over {}", f_[op.axis].name));
+      fail(fmt::format("it is inside another loop over {}", f_[op.axis].name),
+           "declare a second axis of that length for one of them");
   }
 
   /// What one role makes the other does not see.
@@ -185,16 +196,19 @@ class Verifier {
     over_tiles(op);
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     if (arguments.size() != 1 || !(f_[arguments[0]].type == TileType{DType::i32, {}}))
-      fail("its region takes the number of a tile, an i32 scalar");
+      fail("its region takes the number of a tile, an i32 scalar", "begin it with tile %t : i32");
     region(op);
     op_ = &f_[f_[op.body].ops.back()];
     const TileType scalar{DType::i1, {}}, tile{DType::i1, {op.axis}};
     const std::vector<ValueId>& found = op_->operands;
-    if (found.size() != 2) fail(fmt::format("it yields {} conditions, a survey two", found.size()));
+    if (found.size() != 2)
+      fail(fmt::format("it yields {} conditions, a survey two", found.size()),
+           "yield what may hold somewhere in the tile, and what surely holds everywhere");
     for (const ValueId value : found)
       if (!(f_[value].type == scalar) && !(f_[value].type == tile))
         fail(fmt::format("{} is {} and should be {}", name(value), describe(f_, f_[value].type),
-                         describe(f_, tile)));
+                         describe(f_, tile)),
+             "yield comparisons of scalars and of positions along the axis");
     op_ = &f_[id];
   }
 
@@ -206,9 +220,10 @@ class Verifier {
     const std::size_t carried = op.operands.size() - bounds;
     if (arguments.size() != carried + 1)
       fail(fmt::format("its region takes {} values; a tile's number and {} carried ones come in",
-                       arguments.size(), carried));
+                       arguments.size(), carried),
+           "declare one tile, and one carry for each of them");
     if (!(f_[arguments[0]].type == TileType{DType::i32, {}}))
-      fail("the number of a tile is an i32 scalar");
+      fail("the number of a tile is an i32 scalar", "write tile %t : i32");
     for (std::size_t i = 0; i < carried; ++i) {
       same(op.operands[bounds + i], arguments[i + 1]);
       same(op.results[i], arguments[i + 1]);
@@ -219,7 +234,8 @@ class Verifier {
 
     op_ = &f_[f_[op.body].ops.back()];
     if (op_->operands.size() != carried)
-      fail(fmt::format("it yields {} values, the loop carries {}", op_->operands.size(), carried));
+      fail(fmt::format("it yields {} values, the loop carries {}", op_->operands.size(), carried),
+           "yield the next value of each, in the order of the carries");
     for (std::size_t i = 0; i < carried; ++i) same(op_->operands[i], arguments[i + 1]);
     op_ = &f_[id];
   }
@@ -227,10 +243,13 @@ class Verifier {
   // Values.
 
   void define(ValueId value, OpId by) {
-    if (!value || value.index >= f_.values.size()) fail("a result is missing");
-    if (ever_defined_.contains(value)) fail(fmt::format("{} is defined twice", name(value)));
+    if (!value || value.index >= f_.values.size())
+      fail("a result is missing", "give every result a name");
+    if (ever_defined_.contains(value))
+      fail(fmt::format("{} is defined twice", name(value)), "give one of them another name");
     if (f_[value].definition != by)
-      fail(fmt::format("{} names another op as its definition", name(value)));
+      fail(fmt::format("{} names another op as its definition", name(value)),
+           "let the value name the op that makes it");
     defined_[value.index] = true;
     ever_defined_.insert(value);
     home(value);
@@ -249,12 +268,14 @@ class Verifier {
     if (value.home.axes.empty()) return;
     if (value.home.axes.size() != value.type.axes.size())
       fail(fmt::format("the home of {} has {} axes, its type {}", name(id), value.home.axes.size(),
-                       value.type.axes.size()));
+                       value.type.axes.size()),
+           "lay out every axis of the type, in its order");
     for (std::size_t i = 0; i < value.home.axes.size(); ++i) {
       const Axis& axis = f_[value.type.axes[i]];
       if (axis.tile && value.home.axes[i].length() != axis.tile)
         fail(fmt::format("the home of {} lays out {} elements of {}, a tile has {}", name(id),
-                         value.home.axes[i].length(), axis.name, axis.tile));
+                         value.home.axes[i].length(), axis.name, axis.tile),
+             "let warps, fragments, slots and lanes multiply to the tile");
     }
   }
 
@@ -265,12 +286,13 @@ class Verifier {
   void same(ValueId value, ValueId argument) {
     if (!(f_[value].type == f_[argument].type))
       fail(fmt::format("{} is {}, the carried {} is {}", name(value), describe(f_, f_[value].type),
-                       name(argument), describe(f_, f_[argument].type)));
+                       name(argument), describe(f_, f_[argument].type)),
+           "start, carry and yield values of one type; cast one of them");
   }
 
   std::string name(ValueId value) const { return print(f_, value); }
 
-  [[noreturn]] void fail(std::string why, std::string fix = {}) const {
+  [[noreturn]] void fail(std::string why, std::string fix) const {
     refuse_op(f_, *op_, std::move(why), std::move(fix));
   }
 

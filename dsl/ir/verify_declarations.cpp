@@ -113,7 +113,7 @@ void verify_declarations(const Function& f) {
       throw SpecError({fmt::format("buffer {} of {} slots of {} x {}", buffer.name, buffer.stages,
                                    buffer.rows, buffer.columns),
                        "every number is at least 1",
-                       "",
+                       "give it the rows and columns of a tile, and one stage or more",
                        {}});
   }
 }

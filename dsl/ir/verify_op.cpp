@@ -15,20 +15,25 @@ class OpVerifier {
   OpVerifier(const Function& f, const Op& op) : f_(f), op_(op) {}
 
   void run() {
-    if (op_.masking && op_.code != OpCode::where) fail("only a where is masking");
+    if (op_.masking && op_.code != OpCode::where)
+      fail("only a where is masking", "leave \"masking\" out");
     if (op_.scope == ReductionScope::lane && kind_of(op_.code) != OpKind::reduction)
-      fail("only a reduction is done by lane");
+      fail("only a reduction is done by lane", "leave \"by lane\" out");
     if (op_.scope == ReductionScope::warp && kind_of(op_.code) != OpKind::reduction &&
         op_.code != OpCode::dot)
-      fail("only a reduction or a product is done by warp");
-    if (op_.started && op_.code != OpCode::dot) fail("only a product is started");
-    if (op_.lazy && op_.code != OpCode::mul) fail("only a product of elements is lazy");
-    if (op_.unordered && op_.code != OpCode::loop) fail("only a loop has rounds to order");
-    if (op_.once && op_.code != OpCode::loop) fail("only a loop runs once");
+      fail("only a reduction or a product is done by warp", "leave \"by warp\" out");
+    if (op_.started && op_.code != OpCode::dot)
+      fail("only a product is started", "leave \"started\" out");
+    if (op_.lazy && op_.code != OpCode::mul)
+      fail("only a product of elements is lazy", "leave \"lazy\" out");
+    if (op_.unordered && op_.code != OpCode::loop)
+      fail("only a loop has rounds to order", "leave \"unordered\" out");
+    if (op_.once && op_.code != OpCode::loop) fail("only a loop runs once", "leave \"once\" out");
     if (op_.parts && (op_.code != OpCode::loop || op_.bounds != 2))
-      fail("only a loop with two bounds is over parts");
+      fail("only a loop with two bounds is over parts",
+           "give it from %a, %b to %c, %d, or leave it out");
     if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey && !is_role(op_.code))
-      fail("only a loop or a role has a region");
+      fail("only a loop or a role has a region", "leave out what stands in braces behind it");
     named();
     types();
   }
@@ -41,23 +46,23 @@ class OpVerifier {
                           is_copy(op_.code) || op_.code == OpCode::fill_slot ||
                           op_.code == OpCode::gather;
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
-      fail("it names no tensor");
+      fail("it names no tensor", "name an input or output with its indices, as in x[rows, d]");
     if (op_.code == OpCode::parameter &&
         (!op_.parameter || op_.parameter.index >= f_.parameters.size()))
-      fail("it names no parameter");
+      fail("it names no parameter", "declare one, parameter scale: f32, and name it");
     const bool buffered = is_copy(op_.code) || op_.code == OpCode::read_slot ||
                           op_.code == OpCode::survey || op_.code == OpCode::next_tile ||
                           op_.code == OpCode::fill_slot || op_.code == OpCode::await_slot ||
                           op_.code == OpCode::release_slot;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
-      fail("it names no buffer");
+      fail("it names no buffer", "declare a buffer, and name it behind \"in\"");
     const bool along = kind == OpKind::reduction || op_.code == OpCode::loop ||
                        op_.code == OpCode::survey || op_.code == OpCode::combine_shares ||
                        op_.code == OpCode::place ||
                        (kind == OpKind::source && op_.code != OpCode::constant &&
                         op_.code != OpCode::parameter && op_.code != OpCode::part);
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
-      fail("it names no axis");
+      fail("it names no axis", "name one that is declared, as in index rows");
   }
 
   void types() {
@@ -80,7 +85,8 @@ class OpVerifier {
         loop();
         break;
       case OpCode::survey:
-        if (!op_.body || op_.body.index >= f_.blocks.size()) fail("it has no region");
+        if (!op_.body || op_.body.index >= f_.blocks.size())
+          fail("it has no region", "write its operations in braces behind it");
         operands(2);
         results(0);
         holds_tiles();
@@ -106,15 +112,19 @@ class OpVerifier {
       case OpCode::producer:
       case OpCode::consumers:
       case OpCode::mergers:
-        if (!op_.body || op_.body.index >= f_.blocks.size()) fail("it has no region");
+        if (!op_.body || op_.body.index >= f_.blocks.size())
+          fail("it has no region", "write its operations in braces behind it");
         operands(0);
         results(0);
         break;
       case OpCode::land_products:
-        if (op_.results.size() > op_.operands.size()) fail("it lands more products than it names");
+        if (op_.results.size() > op_.operands.size())
+          fail("it lands more products than it names", "name one product for each result");
         for (std::size_t i = 0; i < op_.results.size(); ++i)
           if (!(f_[op_.results[i]].type == f_[op_.operands[i]].type))
-            fail(fmt::format("{} lands as {}", name(op_.operands[i]), name(op_.results[i])));
+            fail(fmt::format("{} lands as {}, which is of another type", name(op_.operands[i]),
+                             name(op_.results[i])),
+                 "give results the types of their products");
         break;
       case OpCode::await_slot:
         await_slot();
@@ -123,8 +133,9 @@ class OpVerifier {
         results(1);
         scalars(0, op_.operands.size());
         if (f_[op_.results[0]].type.dtype != f_[op_.buffer].dtype)
-          fail(fmt::format("buffer {} holds {}", f_[op_.buffer].name,
-                           name_of(f_[op_.buffer].dtype)));
+          fail(
+              fmt::format("buffer {} holds {}", f_[op_.buffer].name, name_of(f_[op_.buffer].dtype)),
+              "give the result the buffer's type");
         fits_buffer(f_[op_.results[0]].type.axes);
         break;
       case OpCode::commit_copies:
@@ -145,7 +156,7 @@ class OpVerifier {
         if (op_.code == OpCode::convert && op_.buffer && !op_.count && !op_.operands.empty())
           fits_buffer(f_[op_.operands[0]].type.axes);
         if (kind_of(op_.code) != OpKind::source && op_.code != OpCode::load && op_.operands.empty())
-          fail("it has no operand");
+          fail("it has no operand", "write what it is applied to behind its name");
         results(1);
         result_is(infer_type(f_, op_));
     }
@@ -174,7 +185,9 @@ class OpVerifier {
   }
 
   void input() {
-    if (f_[op_.tensor].output) fail(fmt::format("{} is an output", f_[op_.tensor].name));
+    if (f_[op_.tensor].output)
+      fail(fmt::format("{} is an output", f_[op_.tensor].name),
+           "read an input; the elements of an output are only written");
   }
 
   void copy() {
@@ -187,7 +200,8 @@ class OpVerifier {
     scalars(0, std::min<std::size_t>(op_.operands.size(), 2));
     if (op_.operands.size() == 3 && f_[op_.operands[2]].type != TileType{DType::i1, {}})
       fail(fmt::format("{} is {} and should be an i1 scalar", name(op_.operands[2]),
-                       describe(f_, f_[op_.operands[2]].type)));
+                       describe(f_, f_[op_.operands[2]].type)),
+           "compare two i32 scalars");
   }
 
   /// Slots hold whole tiles, in the order of their axes.
@@ -197,16 +211,19 @@ class OpVerifier {
     const int rows = f_[axes[0]].tile, columns = f_[axes[1]].tile;
     if ((rows && rows != buffer.rows) || (columns && columns != buffer.columns))
       fail(fmt::format("a slot of {} is {} x {}, the tile is {} x {}", buffer.name, buffer.rows,
-                       buffer.columns, rows, columns));
+                       buffer.columns, rows, columns),
+           "declare the buffer as large as the tile, or give the axes its lengths");
   }
 
   void loop() {
-    if (!op_.body || op_.body.index >= f_.blocks.size()) fail("it has no region");
+    if (!op_.body || op_.body.index >= f_.blocks.size())
+      fail("it has no region", "write its operations in braces behind it");
     const auto bounds = static_cast<std::size_t>(op_.bounds);
     if ((bounds != 0 && bounds != 2 && bounds != 4) || bounds > op_.operands.size())
       fail(fmt::format("it has {} bounds", bounds), "a loop has none, two or four");
     if (op_.buffer) {
-      if (bounds != 2) fail("a loop over what a survey found has two bounds");
+      if (bounds != 2)
+        fail("a loop over what a survey found has two bounds", "give it from %begin to %end");
       holds_tiles();
     }
     if (op_.count) runs_ahead();
@@ -229,18 +246,22 @@ class OpVerifier {
   void holds_tiles() {
     if (f_[op_.buffer].dtype != DType::i32)
       fail(fmt::format("buffer {} holds {}, a survey's i32", f_[op_.buffer].name,
-                       name_of(f_[op_.buffer].dtype)));
+                       name_of(f_[op_.buffer].dtype)),
+           "declare the buffer with i32");
   }
 
   void operands(std::size_t count) {
     if (op_.operands.size() != count)
-      fail(fmt::format("it has {} operands and should have {}", op_.operands.size(), count));
+      fail(fmt::format("it has {} operands and should have {}", op_.operands.size(), count),
+           count ? fmt::format("give it {} i32 scalars", count) : "leave them out");
     scalars(0, count);
   }
 
   void results(std::size_t count) {
     if (op_.results.size() != count)
-      fail(fmt::format("it has {} results and should have {}", op_.results.size(), count));
+      fail(fmt::format("it has {} results and should have {}", op_.results.size(), count),
+           count ? "a name for each before the \"=\", and its type behind the \":\""
+                 : "leave them out, with the \"=\"");
   }
 
   void result_is(const TileType& type) {
@@ -254,12 +275,13 @@ class OpVerifier {
     for (std::size_t i = begin; i < end; ++i)
       if (!(f_[op_.operands[i]].type == TileType{DType::i32, {}}))
         fail(fmt::format("{} is {} and should be an i32 scalar", name(op_.operands[i]),
-                         describe(f_, f_[op_.operands[i]].type)));
+                         describe(f_, f_[op_.operands[i]].type)),
+             "take an index, an extent, a constant : i32 or what is computed from them");
   }
 
   std::string name(ValueId value) const { return print(f_, value); }
 
-  [[noreturn]] void fail(std::string why, std::string fix = {}) const {
+  [[noreturn]] void fail(std::string why, std::string fix) const {
     refuse_op(f_, op_, std::move(why), std::move(fix));
   }
 
@@ -272,7 +294,6 @@ class OpVerifier {
 void verify_op(const Function& f, const Op& op) { OpVerifier(f, op).run(); }
 
 void refuse_op(const Function& f, const Op& op, std::string why, std::string fix) {
-  if (fix.empty()) fix = fmt::format("docs/language.md says what {} takes", name_of(op.code));
   throw SpecError({fmt::format("invalid operation: {}", print(f, op)), std::move(why),
                    std::move(fix), op.where});
 }

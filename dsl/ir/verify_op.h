@@ -12,6 +12,6 @@ namespace flashcore::ir {
 void verify_op(const Function& f, const Op& op);
 
 /// "invalid operation: %1 = ...", with the op's place.
-[[noreturn]] void refuse_op(const Function& f, const Op& op, std::string why, std::string fix = {});
+[[noreturn]] void refuse_op(const Function& f, const Op& op, std::string why, std::string fix);
 
 }  // namespace flashcore::ir

@@ -105,8 +105,10 @@ def target_name(value: Any) -> str:
     raise refusal("target", value, "a target is given by its name", fix, ScheduleError)
 
 
-def number(parameter: str, value: Any, fix: str, kind: type[Error] = SpecError) -> float:
-    """A finite number."""
+def number(
+    parameter: str, value: Any, fix: str, kind: type[Error] = SpecError, so: str = ""
+) -> float:
+    """A finite number; `so` says what becomes of others."""
     if not isinstance(value, (bool, str, bytes, bytearray)) and getattr(value, "shape", ()) == ():
         try:
             found = float(value)
@@ -115,6 +117,7 @@ def number(parameter: str, value: Any, fix: str, kind: type[Error] = SpecError) 
         else:
             if math.isfinite(found):
                 return found
+            raise refusal(parameter, value, f"it is not a finite number{so}", fix, kind)
     raise refusal(parameter, value, "it is not a finite number", fix, kind)
 
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy
 
-from . import arguments
+from . import _core, arguments
 from .arrays import empty, full, is_torch_tensor, makes_arrays, stored_dtype
 from .errors import DeviceError, LayoutError, SpecError
 
 _LARGEST, _SMALLEST = 3.4028234663852886e38, 2.0**-149  # of fp32
+_LOST = ", and every score would be infinite or NaN"
 
 
 def launch(
@@ -113,9 +114,9 @@ def with_sign_of(scale: Any, q: Any, stream: Any) -> tuple[Any, float]:
     """q and a positive scale that mean the same as q and `scale`: a kernel moves the scale through
     the maximum of a row, which only a positive one allows."""
     fix = "a number up to 3.4e38, or None: 1/sqrt(head_dim)"
-    number = arguments.number("scale", scale, fix)
+    number = arguments.number("scale", scale, fix, so=_LOST)
     if not abs(number) <= _LARGEST:
-        why = "it is beyond 32 bits, and every score would be infinite or NaN"
+        why = f"it is beyond 32 bits{_LOST}"
         raise arguments.refusal("scale", scale, why, fix)
     if number >= _SMALLEST:
         return q, number
@@ -134,24 +135,16 @@ def on_stream(array: Any, stream: Any) -> contextlib.AbstractContextManager[Any]
             return contextlib.nullcontext()
         cuda = sys.modules["torch"].cuda
         if not isinstance(stream, cuda.Stream):
-            stream = cuda.ExternalStream(_handle(stream), device=array.device)
+            stream = cuda.ExternalStream(_core.stream_handle(stream), device=array.device)
         return cuda.stream(stream)
     if type(array).__module__.partition(".")[0] == "cupy":
-        return sys.modules["cupy"].cuda.ExternalStream(_handle(stream))
+        return sys.modules["cupy"].cuda.ExternalStream(_core.stream_handle(stream))
     raise DeviceError(
         "a launch on a given stream",
         f"an array has to be copied first, and how {type(array).__module__} is told of a stream is "
         "not known",
         "arrays whose rows are dense and start at multiples of 16 bytes, or no stream=",
     )
-
-
-def _handle(stream: Any) -> int:
-    if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    for name in ("cuda_stream", "ptr"):
-        stream = getattr(stream, name, stream)
-    return int(stream)
 
 
 __all__ = ["assign", "launch", "on_stream", "with_sign_of"]

@@ -183,8 +183,10 @@ bool is_module(py::handle type, const char* name) {
 
 CudaStream stream_of(py::handle stream) {
   py::object handle = py::reinterpret_borrow<py::object>(stream);
-  if (py::hasattr(handle, "__cuda_stream__")) {
-    handle = handle.attr("__cuda_stream__")().cast<py::tuple>()[1];
+  if (py::hasattr(handle, "__cuda_stream__")) {  // (version, handle)
+    const py::object described = handle.attr("__cuda_stream__")();
+    if (py::isinstance<py::tuple>(described) && py::len(described) == 2)
+      handle = described[py::int_(1)];
   } else if (py::hasattr(handle, "cuda_stream")) {
     handle = handle.attr("cuda_stream");
   } else if (py::hasattr(handle, "ptr")) {
@@ -202,6 +204,10 @@ CudaStream stream_of(py::handle stream) {
 }
 
 }  // namespace
+
+std::uintptr_t stream_handle(py::handle stream) {
+  return reinterpret_cast<std::uintptr_t>(stream_of(stream));
+}
 
 // Asked once a launch, since nothing of Python runs in between that could change it.
 bool ArrayReader::is_recording(PyObject* ask) {

@@ -2,6 +2,7 @@
 // them, as NumPy arrays, through __dlpack__, or through __cuda_array_interface__.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -45,5 +46,8 @@ class ArrayReader {
   std::vector<pybind11::object> owners_;
   std::vector<CudaStream> producers_;  ///< streams of arrays' __cuda_array_interface__
 };
+
+/// The handle of a stream that a caller gives, of any framework. Throws DeviceError if it is none.
+std::uintptr_t stream_handle(pybind11::handle stream);
 
 }  // namespace flashcore::python

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "dsl/target.h"
+#include "python/src/arrays.h"
 #include "python/src/emulation_watch.h"
 #include "python/src/module.h"
 #include "runtime/cache/cache.h"
@@ -55,6 +56,8 @@ void bind_process(py::module_& m) {
   m.def("set_nvrtc_hint", &set_nvrtc_hint, py::arg("path"));
   m.def("gpu_target", &gpu_target, py::call_guard<py::gil_scoped_release>(),
         "The target of the current GPU, or None without one.");
+  m.def("stream_handle", &stream_handle, py::arg("stream"),
+        "Of a stream of any framework, or a handle; DeviceError for what is neither.");
   m.def(
       "nvrtc_version", [] { return InstalledNvrtc::shared()->nvrtc().version().text(); },
       py::call_guard<py::gil_scoped_release>(),

@@ -106,7 +106,8 @@ TEST_F(ProgramBuilderTest, Operands) {
             "  try: use builder.constant(...)");
   EXPECT_EQ(refused([&] { dot(load(x_(rows_, d_)), 2.0); }),
             "dot with a number\n"
-            "  why: both operands are tiles with two axes");
+            "  why: both operands are tiles with two axes"
+            "\n  try: multiply by it: a * 2");
 }
 
 TEST_F(ProgramBuilderTest, Accesses) {

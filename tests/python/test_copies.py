@@ -1,10 +1,14 @@
 """Arrays that no kernel takes as they lie: the numbers are those of copies made by hand."""
 
+import sys
+from types import SimpleNamespace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import flashcore as fc
+from flashcore import copies
 from reference import assert_close, random
 
 TARGETS = {"sm_75": "f16", "sm_80": "bf16", "sm_90a": "bf16"}
@@ -149,3 +153,42 @@ def test_scales_that_are_no_number(rng, scale):
     with pytest.raises(fc.SpecError, match="scale") as caught:
         fc.sdpa(*inputs(rng, "sm_80", 16), scale=scale)
     assert caught.value.fix
+
+
+class OnGpu:
+    """What a copy is made of where it lies on a GPU: an array of CuPy."""
+
+
+OnGpu.__module__ = "cupy"
+
+
+def test_copies_are_queued_on_streams_and_on_nothing_else(monkeypatch):
+    queued = []
+    cuda = SimpleNamespace(ExternalStream=queued.append)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+
+    class Described:
+        def __cuda_stream__(self):
+            return 0, 7
+
+    streams = [5, SimpleNamespace(cuda_stream=3), SimpleNamespace(ptr=4), Described()]
+    for stream in streams:
+        copies.on_stream(OnGpu(), stream)
+    assert queued == [5, 3, 4, 7]
+
+    class Wrong:
+        def __cuda_stream__(self):
+            return 7
+
+    for stream in ["fast", 7.5, True, -1, 2**64, object(), [], "5", Wrong()]:
+        with pytest.raises(fc.DeviceError, match="is no CUDA stream") as caught:
+            copies.on_stream(OnGpu(), stream)
+        assert "its handle as an int" in caught.value.fix
+
+
+@pytest.mark.parametrize("scale", [np.inf, -np.inf, np.nan, 1e39, -1e300])
+def test_a_scale_that_loses_every_score_says_so(rng, scale):
+    q, k, v = inputs(rng, "sm_80", 64)
+    with pytest.raises(fc.SpecError, match="scale = .*") as caught:
+        kernel_for("sm_80", head_dim=64)(q, k, v, scale=scale)
+    assert caught.value.why.endswith(", and every score would be infinite or NaN")

@@ -93,7 +93,9 @@ TEST_F(TypeRules, DtypesAgree) {
             "mul of bf16 | arithmetic is done in f32; 16-bit types are for memory and products | "
             "cast(x, f32) first");
   EXPECT_EQ(refuses(OpCode::mod, {real, real}), "mod of f32 | it takes integers | cast to i32");
-  EXPECT_EQ(refuses(OpCode::add, {real}), "add with 1 operands | it takes 2 | ");
+  EXPECT_EQ(refuses(OpCode::add, {real}),
+            "add with 1 operands | it takes 2 | "
+            "as many operands as that");
 }
 
 TEST_F(TypeRules, Casts) {
@@ -120,7 +122,8 @@ TEST_F(TypeRules, ReductionsAndTransposes) {
       refusal([&] { b.reduce(OpCode::reduce_max, value(DType::bf16, {rows}), rows); }),
       "reduce_max of bf16[rows] | the extremes of f32 and i32 are taken | cast(x, f32) first");
   EXPECT_EQ(refusal([&] { b.transpose(value(DType::f32, {rows})); }),
-            "transpose of f32[rows] | it takes a tile with two axes | ");
+            "transpose of f32[rows] | it takes a tile with two axes | "
+            "leave it out: a vector has no order of axes");
 }
 
 TEST_F(TypeRules, Products) {
@@ -129,7 +132,8 @@ TEST_F(TypeRules, Products) {
   EXPECT_EQ(type(scores), "f32[rows, cols]");
   EXPECT_EQ(type(b.dot(query, key, scores)), "f32[rows, cols]");
   EXPECT_EQ(refusal([&] { b.dot(query, value(DType::bf16, {d})); }),
-            "dot of bf16[rows, d] and bf16[d] | both operands need two axes | ");
+            "dot of bf16[rows, d] and bf16[d] | both operands need two axes | "
+            "load vectors over a second axis of length 1, or multiply elements and reduce_sum");
   EXPECT_EQ(
       refusal([&] { b.dot(query, b.transpose(key)); }),
       "dot of bf16[rows, d] and bf16[cols, d] | the inner axes differ: d and cols | transpose "
@@ -144,7 +148,8 @@ TEST_F(TypeRules, Products) {
             "type | cast both to f16 or bf16");
   EXPECT_EQ(refusal([&] { b.dot(query, key, value(DType::f32, {rows})); }),
             "dot of bf16[rows, d] and bf16[d, cols] added to f32[rows] | the product is "
-            "f32[rows, cols] | ");
+            "f32[rows, cols] | "
+            "add a tile of this type");
 }
 
 TEST_F(TypeRules, Accesses) {
@@ -162,7 +167,7 @@ TEST_F(TypeRules, Accesses) {
   EXPECT_EQ(refusal([&] {
               b.load(q, {{}, {rows, {}}, {d, {}}});
             }),
-            "load of q | dimension 0 has no index | ");
+            "load of q | dimension 0 has no index | give it an axis or an i32 scalar");
   EXPECT_EQ(refusal([&] {
               b.load(q, {{head, {}}, {rows, {}}, {d, {}}});
             }),

@@ -78,11 +78,12 @@ TEST(Verify, RaggedAxes) {
             "  why: rows is used before it is placed\n  try: place rows at the top of the program");
   EXPECT_EQ(ragged(rows, place + place),
             "invalid operation: place %begin, %end along rows\n  at:  t:16\n"
-            "  why: rows is placed twice\n  try: docs/language.md says what place takes");
+            "  why: rows is placed twice"
+            "\n  try: leave one of them out");
   EXPECT_EQ(ragged(rows, "  %zero = constant 0 : f32[d]\n" + place),
             "invalid operation: place %begin, %end along rows\n  at:  t:16\n"
-            "  why: a place stands above everything that is not a scalar\n  try: docs/language.md "
-            "says what place takes");
+            "  why: a place stands above everything that is not a scalar"
+            "\n  try: move it up, behind the scalars that it needs");
   EXPECT_EQ(ragged("axis rows: parallel_tiles N\n", place),
             "invalid operation: place %begin, %end along rows\n  at:  t:15\n"
             "  why: rows is not ragged\n  try: declare the axis ragged");
@@ -118,7 +119,8 @@ TEST(Verify, Declarations) {
             "parameter p of type bf16\n  why: scalar arguments are f32 or i32\n"
             "  try: use one of them");
   EXPECT_EQ(declaring("buffer k: bf16 [0, 16] stages 2\n"),
-            "buffer k of 2 slots of 0 x 16\n  why: every number is at least 1");
+            "buffer k of 2 slots of 0 x 16\n  why: every number is at least 1"
+            "\n  try: give it the rows and columns of a tile, and one stage or more");
   EXPECT_EQ(declaring("output y: f32 [4]\n"),
             "output y is never stored\n  why: a kernel writes all its outputs\n"
             "  try: store to it or leave it out");
@@ -149,83 +151,90 @@ TEST(Verify, DefinitionsAreUnique) {
   Function f = parse(head + tail, "t");
   f[f.body].ops.insert(f[f.body].ops.begin() + 1, f[f.body].ops[0]);
   EXPECT_EQ(complaint(f),
-            "invalid operation: %b = index batch : i32\n  at:  t:13\n  why: %b is defined twice\n  "
-            "try: docs/language.md says what index takes");
+            "invalid operation: %b = index batch : i32\n  at:  t:13\n  why: %b is defined twice"
+            "\n  try: give one of them another name");
   f = parse(head + tail, "t");
   f[ValueId(0)].definition = OpId(1);
   EXPECT_EQ(complaint(f),
             "invalid operation: %b = index batch : i32\n  at:  t:13\n"
-            "  why: %b names another op as its definition\n  try: docs/language.md says what index "
-            "takes");
+            "  why: %b names another op as its definition"
+            "\n  try: let the value name the op that makes it");
 }
 
 TEST(Verify, OperandsAndResultsAreThere) {
   EXPECT_EQ(with("  %a = add %x : f32[rows, d]\n"),
-            "add with 1 operands\n  at:  t:16\n  why: it takes 2");
+            "add with 1 operands\n  at:  t:16\n  why: it takes 2"
+            "\n  try: as many operands as that");
   EXPECT_EQ(with("  %a = dot %x : f32[rows, d]\n"),
-            "dot with 1 operands\n  at:  t:16\n  why: it takes 2");
+            "dot with 1 operands\n  at:  t:16\n  why: it takes 2"
+            "\n  try: as many operands as that");
   EXPECT_EQ(with("  %a = neg : f32\n"),
-            "invalid operation: %a = neg : f32\n  at:  t:16\n  why: it has no operand\n  try: "
-            "docs/language.md says what neg takes");
-  EXPECT_EQ(
-      with("  neg %x\n"),
-      "invalid operation: neg %x\n  at:  t:16\n"
-      "  why: it has 0 results and should have 1\n  try: docs/language.md says what neg takes");
-  EXPECT_EQ(
-      with("  %a = barrier : f32\n"),
-      "invalid operation: %a = barrier : f32\n  at:  t:16\n"
-      "  why: it has 1 results and should have 0\n  try: docs/language.md says what barrier takes");
+            "invalid operation: %a = neg : f32\n  at:  t:16\n  why: it has no operand"
+            "\n  try: write what it is applied to behind its name");
+  EXPECT_EQ(with("  neg %x\n"),
+            "invalid operation: neg %x\n  at:  t:16\n"
+            "  why: it has 0 results and should have 1"
+            "\n  try: a name for each before the \"=\", and its type behind the \":\"");
+  EXPECT_EQ(with("  %a = barrier : f32\n"),
+            "invalid operation: %a = barrier : f32\n  at:  t:16\n"
+            "  why: it has 1 results and should have 0"
+            "\n  try: leave them out, with the \"=\"");
 }
 
 TEST(Verify, WhatAnOpNamesIsThere) {
   EXPECT_EQ(with("  %a = index : i32\n"),
-            "invalid operation: %a = index : i32\n  at:  t:16\n  why: it names no axis\n  try: "
-            "docs/language.md says what index takes");
+            "invalid operation: %a = index : i32\n  at:  t:16\n  why: it names no axis"
+            "\n  try: name one that is declared, as in index rows");
   EXPECT_EQ(with("  %a = reduce_max %x : f32[rows]\n"),
             "invalid operation: %a = reduce_max %x : f32[rows]\n  at:  t:16\n"
-            "  why: it names no axis\n  try: docs/language.md says what reduce_max takes");
+            "  why: it names no axis"
+            "\n  try: name one that is declared, as in index rows");
   EXPECT_EQ(with("  %a = parameter : f32\n"),
-            "invalid operation: %a = parameter : f32\n  at:  t:16\n  why: it names no parameter\n  "
-            "try: docs/language.md says what parameter takes");
+            "invalid operation: %a = parameter : f32\n  at:  t:16\n  why: it names no parameter"
+            "\n  try: declare one, parameter scale: f32, and name it");
   EXPECT_EQ(with("  %a = load : f32\n"),
-            "invalid operation: %a = load : f32\n  at:  t:16\n  why: it names no tensor\n  try: "
-            "docs/language.md says what load takes");
+            "invalid operation: %a = load : f32\n  at:  t:16\n  why: it names no tensor"
+            "\n  try: name an input or output with its indices, as in x[rows, d]");
   EXPECT_EQ(with("  copy_async h[rows, d]\n"),
-            "invalid operation: copy_async h[rows, d]\n  at:  t:16\n  why: it names no buffer\n  "
-            "try: docs/language.md says what copy_async takes");
+            "invalid operation: copy_async h[rows, d]\n  at:  t:16\n  why: it names no buffer"
+            "\n  try: declare a buffer, and name it behind \"in\"");
 }
 
 TEST(Verify, ResultsHaveTheTypeThatFollows) {
   EXPECT_EQ(with("  %a = reduce_max %x along d : f32\n"),
             "invalid operation: %a = reduce_max %x along d : f32\n  at:  t:16\n"
-            "  why: its result is f32 and should be f32[rows]\n"
-            "  try: f32[rows] as its type, or what gives f32");
+            "  why: its result is f32 and should be f32[rows]"
+            "\n  try: f32[rows] as its type, or what gives f32");
   EXPECT_EQ(with("  %a = cast %x : bf16[rows]\n"),
             "invalid operation: %a = cast %x : bf16[rows]\n  at:  t:16\n"
-            "  why: its result is bf16[rows] and should be bf16[rows, d]\n"
-            "  try: bf16[rows, d] as its type, or what gives bf16[rows]");
+            "  why: its result is bf16[rows] and should be bf16[rows, d]"
+            "\n  try: bf16[rows, d] as its type, or what gives bf16[rows]");
   EXPECT_EQ(with("  %a = read_slot in slot : f32[rows, d]\n"),
             "invalid operation: %a = read_slot in slot : f32[rows, d]\n  at:  t:16\n"
-            "  why: buffer slot holds bf16\n  try: docs/language.md says what read_slot takes");
+            "  why: buffer slot holds bf16"
+            "\n  try: give the result the buffer's type");
   EXPECT_EQ(with("  %a = read_slot %x in slot : bf16[rows, d]\n"),
             "invalid operation: %a = read_slot %x in slot : bf16[rows, d]\n  at:  t:16\n"
-            "  why: %x is f32[rows, d] and should be an i32 scalar\n  try: docs/language.md says "
-            "what read_slot takes");
+            "  why: %x is f32[rows, d] and should be an i32 scalar"
+            "\n  try: take an index, an extent, a constant : i32 or what is computed from them");
 }
 
 TEST(Verify, Attributes) {
   EXPECT_EQ(with("  %a = neg %x masking : f32[rows, d]\n"),
             "invalid operation: %a = neg %x masking : f32[rows, d]\n  at:  t:16\n"
-            "  why: only a where is masking\n  try: docs/language.md says what neg takes");
+            "  why: only a where is masking"
+            "\n  try: leave \"masking\" out");
   EXPECT_EQ(with("  %a = neg %x by lane : f32[rows, d]\n"),
             "invalid operation: %a = neg %x by lane : f32[rows, d]\n  at:  t:16\n"
-            "  why: only a reduction is done by lane\n  try: docs/language.md says what neg takes");
+            "  why: only a reduction is done by lane"
+            "\n  try: leave \"by lane\" out");
 }
 
 TEST(Verify, LoadsAndStores) {
   EXPECT_EQ(with("  %a = load y[%b, rows, d] : f32[rows, d]\n"),
             "invalid operation: %a = load y[%b, rows, d] : f32[rows, d]\n  at:  t:16\n"
-            "  why: y is an output\n  try: docs/language.md says what load takes");
+            "  why: y is an output"
+            "\n  try: read an input; the elements of an output are only written");
   EXPECT_EQ(with("  store x[%b, rows, d], %x\n"),
             "store to x\n  at:  t:16\n  why: it is an input\n  try: declare an output");
   EXPECT_EQ(with("  store y[%b, %i, d], %x\n"),
@@ -238,29 +247,32 @@ TEST(Verify, Copies) {
   EXPECT_EQ(with("  copy_async h[rows, d] in slot\n"), "valid");
   EXPECT_EQ(with("  copy_async y[%b, rows, d] in slot\n"),
             "invalid operation: copy_async y[%b, rows, d] in slot\n  at:  t:16\n"
-            "  why: y is an output\n  try: docs/language.md says what copy_async takes");
+            "  why: y is an output"
+            "\n  try: read an input; the elements of an output are only written");
   EXPECT_EQ(with("  copy_async h[rows, d], %i in slot\n"),
             "invalid operation: copy_async h[rows, d], %i in slot\n  at:  t:16\n"
             "  why: it has 1 operands\n"
             "  try: a copy takes none, or the tile and the slot, or both and a condition");
   EXPECT_EQ(with("  copy_async h[rows, d], %i, %i, %i in slot\n"),
             "invalid operation: copy_async h[rows, d], %i, %i, %i in slot\n  at:  t:16\n"
-            "  why: %i is i32 and should be an i1 scalar\n  try: docs/language.md says what "
-            "copy_async takes");
+            "  why: %i is i32 and should be an i1 scalar"
+            "\n  try: compare two i32 scalars");
 }
 
 TEST(Verify, SlotsHoldTheTile) {
   const std::string why = "  at:  t:16\n  why: a slot of slot is 64 x 16, the tile is ";
   EXPECT_EQ(with("  %a = read_slot in slot : bf16[d, rows]\n"),
             "invalid operation: %a = read_slot in slot : bf16[d, rows]\n" + why +
-                "0 x 64\n  try: docs/language.md says what read_slot takes");
+                "0 x 64"
+                "\n  try: declare the buffer as large as the tile, or give the axes its lengths");
   EXPECT_EQ(with("  copy_async h[cols, d], %i, %i in slot\n"),
             "invalid operation: copy_async h[cols, d], %i, %i in slot\n" + why +
-                "32 x 0\n  try: docs/language.md says what copy_async takes");
+                "32 x 0"
+                "\n  try: declare the buffer as large as the tile, or give the axes its lengths");
   EXPECT_EQ(with("  %t = transpose %x : f32[d, rows]\n  %a = convert %t in slot : f32[d, rows]\n"),
             "invalid operation: %a = convert %t in slot : f32[d, rows]\n"
-            "  at:  t:17\n  why: a slot of slot is 64 x 16, the tile is 0 x 64\n  try: "
-            "docs/language.md says what convert takes");
+            "  at:  t:17\n  why: a slot of slot is 64 x 16, the tile is 0 x 64"
+            "\n  try: declare the buffer as large as the tile, or give the axes its lengths");
 }
 
 TEST(Verify, BlocksWriteDifferentElements) {
@@ -297,28 +309,30 @@ TEST(Verify, TheTileOfALoopAxisNeedsTheLoop) {
 TEST(Verify, Regions) {
   EXPECT_EQ(with("  yield\n"),
             "invalid operation: yield\n  at:  t:16\n"
-            "  why: a yield ends the region of a loop and stands nowhere else\n  try: "
-            "docs/language.md says what yield takes");
+            "  why: a yield ends the region of a loop and stands nowhere else"
+            "\n  try: make it the last line before the brace that closes a loop");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    yield\n    barrier\n  }\n"),
             "invalid operation: yield\n  at:  t:18\n"
-            "  why: a yield ends the region of a loop and stands nowhere else\n  try: "
-            "docs/language.md says what yield takes");
+            "  why: a yield ends the region of a loop and stands nowhere else"
+            "\n  try: make it the last line before the brace that closes a loop");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    barrier\n  }\n"),
             "invalid operation: barrier\n  at:  t:18\n"
-            "  why: the region of a loop ends with a yield\n  try: docs/language.md says what "
-            "barrier takes");
+            "  why: the region of a loop ends with a yield"
+            "\n  try: write yield and the next values of what it carries, if any, before its "
+            "closing brace");
   EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n  }\n"),
             "invalid operation: loop cols\n  at:  t:16\n"
-            "  why: the region of a loop ends with a yield\n  try: docs/language.md says what loop "
-            "takes");
+            "  why: the region of a loop ends with a yield"
+            "\n  try: write yield and the next values of what it carries, if any, before its "
+            "closing brace");
   EXPECT_EQ(with("  loop d {\n    tile %t : i32\n    yield\n  }\n"),
-            "invalid operation: loop d\n  at:  t:16\n  why: d is not an axis of kind tiles\n  try: "
-            "docs/language.md says what loop takes");
-  EXPECT_EQ(
-      with("  loop cols {\n    tile %t : i32\n    loop cols {\n      tile %u : i32\n"
-           "      yield\n    }\n    yield\n  }\n"),
-      "invalid operation: loop cols\n  at:  t:18\n"
-      "  why: it is inside another loop over cols\n  try: docs/language.md says what loop takes");
+            "invalid operation: loop d\n  at:  t:16\n  why: d is not an axis of kind tiles"
+            "\n  try: declare it: axis d: tiles 16");
+  EXPECT_EQ(with("  loop cols {\n    tile %t : i32\n    loop cols {\n      tile %u : i32\n"
+                 "      yield\n    }\n    yield\n  }\n"),
+            "invalid operation: loop cols\n  at:  t:18\n"
+            "  why: it is inside another loop over cols"
+            "\n  try: declare a second axis of that length for one of them");
 }
 
 TEST(Verify, BoundsAndCarriedValues) {
@@ -330,31 +344,31 @@ TEST(Verify, BoundsAndCarriedValues) {
             "  why: it has 6 bounds\n  try: a loop has none, two or four");
   EXPECT_EQ(with("  %l = loop cols from %i to %x {\n" + body),
             "invalid operation: %l = loop cols from %i to %x\n  at:  t:16\n"
-            "  why: %x is f32[rows, d] and should be an i32 scalar\n  try: docs/language.md says "
-            "what loop takes");
-  EXPECT_EQ(
-      with("  %l = loop cols {\n    tile %t : f32\n    carry %c = %x : f32[rows, d]\n"
-           "    yield %c\n  }\n"),
-      "invalid operation: %l = loop cols\n  at:  t:16\n"
-      "  why: the number of a tile is an i32 scalar\n  try: docs/language.md says what loop takes");
+            "  why: %x is f32[rows, d] and should be an i32 scalar"
+            "\n  try: take an index, an extent, a constant : i32 or what is computed from them");
+  EXPECT_EQ(with("  %l = loop cols {\n    tile %t : f32\n    carry %c = %x : f32[rows, d]\n"
+                 "    yield %c\n  }\n"),
+            "invalid operation: %l = loop cols\n  at:  t:16\n"
+            "  why: the number of a tile is an i32 scalar"
+            "\n  try: write tile %t : i32");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : i32\n    carry %c = %i : f32[rows, d]\n"
                  "    yield %c\n  }\n"),
             "invalid operation: %l = loop cols\n  at:  t:16\n"
-            "  why: %i is i32, the carried %c is f32[rows, d]\n  try: docs/language.md says what "
-            "loop takes");
+            "  why: %i is i32, the carried %c is f32[rows, d]"
+            "\n  try: start, carry and yield values of one type; cast one of them");
   EXPECT_EQ(with("  %l = loop cols : f32 {\n" + body),
             "invalid operation: %l = loop cols : f32\n  at:  t:16\n"
-            "  why: %l is f32, the carried %c is f32[rows, d]\n  try: docs/language.md says what "
-            "loop takes");
+            "  why: %l is f32, the carried %c is f32[rows, d]"
+            "\n  try: start, carry and yield values of one type; cast one of them");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : i32\n    carry %c = %x : f32[rows, d]\n"
                  "    yield %t\n  }\n"),
             "invalid operation: yield %t\n  at:  t:19\n"
-            "  why: %t is i32, the carried %c is f32[rows, d]\n  try: docs/language.md says what "
-            "yield takes");
+            "  why: %t is i32, the carried %c is f32[rows, d]"
+            "\n  try: start, carry and yield values of one type; cast one of them");
   EXPECT_EQ(with("  %l = loop cols {\n    tile %t : i32\n    carry %c = %x : f32[rows, d]\n"
                  "    yield\n  }\n"),
-            "invalid operation: yield\n  at:  t:19\n  why: it yields 0 values, the loop carries "
-            "1\n  try: docs/language.md says what yield takes");
+            "invalid operation: yield\n  at:  t:19\n  why: it yields 0 values, the loop carries 1"
+            "\n  try: yield the next value of each, in the order of the carries");
 }
 
 TEST(Verify, ArgumentsAndMissingOperands) {
@@ -362,27 +376,28 @@ TEST(Verify, ArgumentsAndMissingOperands) {
   f.add_argument(f[OpId(4)].body, {DType::i32, {}});
   EXPECT_EQ(complaint(f),
             "invalid operation: loop cols\n  at:  t:16\n"
-            "  why: its region takes 2 values; a tile's number and 0 carried ones come in\n  try: "
-            "docs/language.md says what loop takes");
+            "  why: its region takes 2 values; a tile's number and 0 carried ones come in"
+            "\n  try: declare one tile, and one carry for each of them");
   f = parse(head + tail, "t");
   f[OpId(3)].operands[0] = {};
   EXPECT_EQ(complaint(f),
             "invalid operation: store y[%b, rows, d], %?\n  at:  t:16\n"
-            "  why: an operand is missing\n  try: docs/language.md says what store takes");
+            "  why: an operand is missing"
+            "\n  try: use values that operations before it have made");
 }
 
 TEST(Verify, HomesCoverTheTile) {
   EXPECT_EQ(with("  %a = neg %x : f32[rows, d] @ rows(2w 4f 8l) d(16s)\n"), "valid");
   EXPECT_EQ(with("  %a = neg %x : f32[rows, d] @ rows(2w 8l) d(16s)\n"),
             "invalid operation: %a = neg %x : f32[rows, d] @ rows(2w 8l) d(16s)\n  at:  t:16\n"
-            "  why: the home of %a lays out 16 elements of rows, a tile has 64\n  try: "
-            "docs/language.md says what neg takes");
+            "  why: the home of %a lays out 16 elements of rows, a tile has 64"
+            "\n  try: let warps, fragments, slots and lanes multiply to the tile");
   Function f = parse(head + tail, "t");
   f[f[OpId(2)].results[0]].home = {Space::registers, {AxisLayout{}}};
-  EXPECT_EQ(
-      complaint(f),
-      "invalid operation: %x = load x[%b, rows, d] : f32[rows, d] @ rows()\n  at:  t:15\n"
-      "  why: the home of %x has 1 axes, its type 2\n  try: docs/language.md says what load takes");
+  EXPECT_EQ(complaint(f),
+            "invalid operation: %x = load x[%b, rows, d] : f32[rows, d] @ rows()\n  at:  t:15\n"
+            "  why: the home of %x has 1 axes, its type 2"
+            "\n  try: lay out every axis of the type, in its order");
 }
 
 TEST(Verify, BetweenPassesABrokenProgramIsABug) {
@@ -395,8 +410,8 @@ TEST(Verify, BetweenPassesABrokenProgramIsABug) {
     EXPECT_EQ(error.complaint().what,
               "FlashCore met a bug of its own: pass simplify left an invalid program\n"
               "invalid operation: yield\n  at:  t:16\n"
-              "  why: a yield ends the region of a loop and stands nowhere else\n"
-              "  try: docs/language.md says what yield takes");
+              "  why: a yield ends the region of a loop and stands nowhere else"
+              "\n  try: make it the last line before the brace that closes a loop");
   }
 }
 
