@@ -56,9 +56,9 @@ class AttentionKernel(Kernel):
         self._needs_lengths = spec.layout == "thd" or spec.q_lens or spec.kv_lens
         self._with_lse: AttentionKernel | None = self if spec.lse else None
         self._safer: tuple[Schedule, ...] = ()
-        # Where schedules depend on how much there is to do: kernels by schedule, and by the shapes
-        # of q and k of the calls seen so far.
-        self._variants: dict[str, AttentionKernel] | None = None
+        # Where schedules depend on how much there is to do: kernels by schedule and by whether they
+        # write the log-sum-exp, and by that and the shapes of q and k of the calls seen so far.
+        self._variants: dict[tuple[str, bool], AttentionKernel] | None = None
         self._tuned = False
         self._by_shapes: dict[tuple[Any, ...], AttentionKernel] = {}
         self._describe(schedule.to_json(), probe)
@@ -79,14 +79,16 @@ class AttentionKernel(Kernel):
 
     @classmethod
     def first_fitting(
-        cls, spec: AttentionSpec, schedules: Sequence[Schedule], target: str
+        cls, spec: AttentionSpec, schedules: Sequence[Schedule], target: str, compiled: bool = True
     ) -> AttentionKernel:
-        """Compiled, under the first of the schedules whose code does not spill."""
+        """Under the first of the schedules that can run, and, compiled, whose code does not
+        spill."""
         refusal: CompileError | ScheduleError | None = None
         for i, schedule in enumerate(schedules):
             try:
                 kernel = cls(spec, schedule, target)
-                kernel.compile()
+                if compiled:
+                    kernel.compile()
             except (CompileError, ScheduleError) as error:
                 refusal = refusal or error
             else:
@@ -96,17 +98,22 @@ class AttentionKernel(Kernel):
         raise refusal
 
     @classmethod
-    def shipped(cls, spec: AttentionSpec, target: str, tuned: bool = True) -> AttentionKernel:
-        """Compiled, under the schedules that ship; it takes others for calls that want them.
+    def shipped(
+        cls, spec: AttentionSpec, target: str, tuned: bool = True, compiled: bool = True
+    ) -> AttentionKernel:
+        """Under the schedules that ship; it takes others for calls that want them.
 
-        Unless `tuned` is false, those that the user's searches found go before.
+        Unless `tuned` is false, those that the user's searches found go before. Unless `compiled`,
+        nothing is where calls choose the schedule: the first of them compiles what it launches.
         """
         texts = _schedules(spec, target, tuned)
-        kernel = cls.first_fitting(spec, [Schedule.from_json(text) for text in texts], target)
+        calls_choose = _core.schedules_depend_on_problems(target)
+        schedules = [Schedule.from_json(text) for text in texts]
+        kernel = cls.first_fitting(spec, schedules, target, compiled or not calls_choose)
         kernel._tuned = tuned
         kernel._describe("tuned" if tuned else "shipped")
-        if _core.schedules_depend_on_problems(target):
-            kernel._variants = {texts[0]: kernel}
+        if calls_choose:
+            kernel._variants = {(texts[0], spec.lse): kernel} if compiled else {}
         return kernel
 
     def _describe(self, schedule: str, probe: Sequence[str] = ()) -> None:
@@ -138,10 +145,12 @@ class AttentionKernel(Kernel):
         kernel.compile()
         kernel._tuned = self._tuned
         if self._variants is not None:
-            kernel._variants = {text: kernel for text, own in self._variants.items() if own is self}
+            kernel._variants = {key: kernel for key, own in self._variants.items() if own is self}
         return kernel
 
-    def variant(self, q: Any, k: Any, sequences: int = 1) -> AttentionKernel:
+    def variant(
+        self, q: Any, k: Any, sequences: int = 1, with_lse: bool = False
+    ) -> AttentionKernel:
         """The kernel that a call with these arrays launches: short sequences, and few of them, want
         other schedules than long ones. Compiles it if no call before wanted it. `sequences` is how
         many lie packed in the arrays of layout "thd"; how long each is only the GPU knows."""
@@ -152,18 +161,26 @@ class AttentionKernel(Kernel):
             each = [-(-length // max(1, sequences)) for length in (q_len, k.shape[kv_axis])]
             problem = (math.prod(batch) * sequences, heads, each[0], each[1])
             texts = _schedules(self._spec, self._target, self._tuned, problem)
-            if texts[0] not in self._variants:
+            key = texts[0], with_lse or self._spec.lse
+            if key not in self._variants:
                 schedules = [Schedule.from_json(text) for text in texts]
-                fitting = self.first_fitting(self._spec, schedules, self._target)
-                self._variants[texts[0]] = fitting.with_probes(self._probe)
-            kernel = self._variants[texts[0]]
+                spec = dataclasses.replace(self._spec, lse=key[1])
+                fitting = self.first_fitting(spec, schedules, self._target)
+                self._variants[key] = fitting.with_probes(self._probe)
+            kernel = self._variants[key]
         return kernel
 
     def _for_shapes(
-        self, q: Any, k: Any, sequences: int, arrays: Sequence[Any], max_q_len: int | None
+        self,
+        q: Any,
+        k: Any,
+        sequences: int,
+        arrays: Sequence[Any],
+        max_q_len: int | None,
+        with_lse: bool,
     ) -> AttentionKernel:
         """The same, once captured arrays are found to fit; known for shapes that were met."""
-        shapes: tuple[Any, ...] = (q.shape, k.shape, sequences)
+        shapes: tuple[Any, ...] = (q.shape, k.shape, sequences, with_lse)
         fitting = self._fitting
         if fitting is not None:
             shapes = (*shapes, max_q_len, fitting.shapes(arrays))
@@ -172,7 +189,7 @@ class AttentionKernel(Kernel):
             return known
         if fitting is not None:
             fitting.check(q, k, arrays, sequences, max_q_len)
-        kernel = self.variant(q, k, sequences)
+        kernel = self.variant(q, k, sequences, with_lse)
         if len(self._by_shapes) >= _MOST_SHAPES:
             self._by_shapes.clear()
         self._by_shapes[shapes] = kernel
@@ -317,7 +334,7 @@ class AttentionKernel(Kernel):
             probes = None
             if launches is None or not launches.launch(every, scalars, stream, longest):
                 sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-                kernel = self._for_shapes(q, k, sequences, arrays, max_q_len)
+                kernel = self._for_shapes(q, k, sequences, arrays, max_q_len, with_lse)
                 probes = self._launch_first(kernel, with_lse, every, scalars, stream, longest)
             if return_lse:
                 return (out, lse) if probes is None else (out, lse, probes)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy
 
-from . import arguments, torch_seam
+from . import _core, arguments, torch_seam
 from .arrays import is_torch_tensor, stored_dtype
 from .attention_kernel import AttentionKernel
 from .errors import SpecError
@@ -77,23 +77,26 @@ def _kernel_for(
         head_dim, head_dim_v, heads, kv_heads = key[:4]
         _check_dtypes(q=q, k=k, v=v)
         grouped = heads != kv_heads
-        kernel = jit(
-            AttentionSpec(
-                head_dim=head_dim,
-                head_dim_v=head_dim_v,
-                heads=heads if grouped else None,
-                kv_heads=kv_heads if grouped else None,
-                dtype=dtype_name(dtype),
-                # The arrays are given at every call: this kernel is there for others as well.
-                mask=mask.unbound(),
-                score=score and score.unbound(),
-                sink=sink and sink.unbound(),
-                layout=layout,
-                q_lens=q_lens,
-                kv_lens=kv_lens,
-                large_scores=large_scores,
-            )
+        spec = AttentionSpec(
+            head_dim=head_dim,
+            head_dim_v=head_dim_v,
+            heads=heads if grouped else None,
+            kv_heads=kv_heads if grouped else None,
+            dtype=dtype_name(dtype),
+            # The arrays are given at every call: this kernel is there for others as well.
+            mask=mask.unbound(),
+            score=score and score.unbound(),
+            sink=sink and sink.unbound(),
+            layout=layout,
+            q_lens=q_lens,
+            kv_lens=kv_lens,
+            large_scores=large_scores,
         )
+        target = _core.gpu_target()
+        if target is None:
+            kernel = jit(spec)
+        else:
+            kernel = AttentionKernel.shipped(spec, target, compiled=False)
         _kernels[key] = kernel
         while len(_kernels) > _MOST_KERNELS:
             _kernels.popitem(last=False)

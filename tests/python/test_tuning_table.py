@@ -98,23 +98,39 @@ def test_a_winner_for_some_lengths(tmp_path):
     assert not found(1, 1, 100, 100)
 
 
+class OnGpu(np.ndarray):
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+def arrays_on_gpu(length):
+    q = np.broadcast_to(np.float16(0), (64, 16, length, 64)).view(OnGpu)
+    return q, q
+
+
 def test_calls_of_some_lengths_get_their_winner(tmp_path):
     spec = fc.AttentionSpec(head_dim=64)
     write(tuning_table.user_file(), spec, TARGET, problem=(64, 16, 1000, 1000))
-
-    class OnGpu(np.ndarray):
-        def __dlpack_device__(self):
-            return 2, 0
-
-    def arrays(length):
-        return [np.broadcast_to(np.float16(0), (64, 16, length, 64)).view(OnGpu) for _ in range(2)]
-
     kernel = fc.jit(spec, target=TARGET)
-    assert kernel.variant(*arrays(1024)).schedule == WINNER
-    assert kernel.variant(*arrays(1025)).schedule != WINNER
+    assert kernel.variant(*arrays_on_gpu(1024)).schedule == WINNER
+    assert kernel.variant(*arrays_on_gpu(1025)).schedule != WINNER
     assert kernel.schedule != WINNER
     untuned = fc.AttentionKernel.shipped(spec, TARGET, tuned=False)
-    assert untuned.variant(*arrays(1024)).schedule != WINNER
+    assert untuned.variant(*arrays_on_gpu(1024)).schedule != WINNER
+
+
+@pytest.mark.parametrize("with_lse", [False, True])
+def test_a_call_compiles_the_kernel_that_it_launches_and_no_other(monkeypatch, with_lse):
+    compiled = []
+    monkeypatch.setattr(fc.AttentionKernel, "compile", lambda kernel: compiled.append(kernel))
+    kernel = fc.AttentionKernel.shipped(fc.AttentionSpec(head_dim=64), TARGET, compiled=False)
+    assert compiled == []
+    launched = kernel.variant(*arrays_on_gpu(1024), with_lse=with_lse)
+    assert launched._returning_lse() is launched if with_lse else not launched.spec.lse
+    assert compiled == [launched]
+    assert kernel.variant(*arrays_on_gpu(1024), with_lse=with_lse) is launched
+    fc.AttentionKernel.shipped(fc.AttentionSpec(head_dim=64), "sm_80", compiled=False)
+    assert len(compiled) == 2
 
 
 def test_jit_consults_the_table(tmp_path):
