@@ -129,7 +129,8 @@ Tile transpose(Operand a) {
 Tile dot(Operand a, Operand b) {
   ProgramBuilder& owner = owner_of({&a, &b});
   if (!a.is_tile() || !b.is_tile())
-    throw SpecError({"dot with a number", "both operands are tiles with two axes", "multiply by it: a * 2", a.where});
+    throw SpecError({"dot with a number", "both operands are tiles with two axes",
+                     "multiply by it: a * 2", a.where});
   return {&owner, owner.ops().at(a.where).dot(a.tile.id(), b.tile.id())};
 }
 
