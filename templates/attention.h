@@ -29,7 +29,8 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
 
 /// That schedule and then safer ones, which leave the compiler more registers. The large tiles use
 /// all there are, and another version of the compiler may find one too few: build_first_fitting
-/// takes the first of these whose code keeps its promises.
+/// takes the first of these whose code keeps its promises. Those that a mask's lookups leave too
+/// few registers for are not among them.
 std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
                                           const AttentionProblem& problem = {});
 

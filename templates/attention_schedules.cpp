@@ -7,6 +7,7 @@
 #include "templates/attention_winners.h"
 #include "templates/families.h"
 #include "templates/hopper_schedules.h"
+#include "templates/register_demand.h"
 
 namespace flashcore {
 namespace {
@@ -172,13 +173,13 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
 
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
                             const AttentionProblem& problem) {
-  const std::optional<Schedule> winner = winning_schedule(spec, target, problem);
-  return winner ? *winner : ruled_schedule(spec, target, problem);
+  return attention_schedules(spec, target, problem).front();
 }
 
 std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
                                           const AttentionProblem& problem) {
   std::vector<Schedule> schedules = ruled_schedules(spec, target, problem);
+  leave_out_crowded(schedules, spec, target);
   if (const std::optional<Schedule> winner = winning_schedule(spec, target, problem))
     schedules.insert(schedules.begin(), *winner);
   return schedules;
