@@ -17,8 +17,8 @@ namespace {
        .why = fmt::format("{}=forbid, and {} has no {}", name_of(EnvironmentVariable::compile),
                           directory != nullptr ? directory->path() : "memory", key.name),
        .fix =
-           "compile this kernel once where it is allowed, with the same NVRTC, and bring the cache "
-           "directory along",
+           "flashcore.precompile(spec, targets, lengths=(1, 8192)), say, where compiling is allowed, "
+           "with the same NVRTC, and bring the cache directory along",
        .where = {}});
 }
 

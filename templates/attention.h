@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "dsl/flashcore.h"
@@ -22,6 +23,16 @@ struct AttentionProblem {
                kv_len = 0;  ///< the longest sequence's, of packed ones the mean; 0: not known
 };
 
+/// From the least to the most.
+struct LengthRange {
+  std::int64_t least = 1, most = 1;
+};
+
+/// All problems whose numbers lie in these ranges.
+struct AttentionProblems {
+  LengthRange batch, heads, q_len, kv_len;
+};
+
 /// The schedule that ships for a spec and a target: what a search found (attention_winners.h), else
 /// tile sizes chosen by measurement for head_dim 64, 128 and 256, by the same rules for the others.
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
@@ -33,5 +44,13 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
 /// few registers for are not among them.
 std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
                                           const AttentionProblem& problem = {});
+
+/// Every list that attention_schedules returns for one of the problems, each once, and perhaps
+/// some that it returns for none; first the one for a problem that is not known. `winners` is a
+/// table that was measured besides (attention_winners.h), which goes before.
+std::vector<std::vector<Schedule>> reachable_schedules(const AttentionSpec& spec,
+                                                       const Target& target,
+                                                       const AttentionProblems& problems,
+                                                       std::string_view winners = {});
 
 }  // namespace flashcore

@@ -107,13 +107,13 @@ Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
 
 /// By rule, where no search has found a better one.
 Schedule ruled_schedule(const AttentionSpec& spec, const Target& target,
-                        const AttentionProblem& problem) {
+                        ProblemQuestions& problem) {
   if (target.wgmma) return hopper_schedule(spec, problem);
   return target.mma_m16n8k16 ? warp_schedule(spec, target) : block_schedule(spec, target);
 }
 
 std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& target,
-                                      const AttentionProblem& problem) {
+                                      ProblemQuestions& problem) {
   std::vector<Schedule> schedules{ruled_schedule(spec, target, problem)};
   if (target.wgmma) {
     // Every block on its own, fewer keys a tile, then one block a multiprocessor with small tiles,
@@ -146,7 +146,9 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
     schedules.push_back(std::move(smaller));
     Target older = target;
     older.wgmma = older.tma = false;
-    for (Schedule& other : ruled_schedules(spec, older, {})) schedules.push_back(std::move(other));
+    KnownProblem nothing({});
+    for (Schedule& other : ruled_schedules(spec, older, nothing))
+      schedules.push_back(std::move(other));
     return schedules;
   }
   for (int cols : {64, 32}) {
@@ -169,6 +171,15 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
   return schedules;
 }
 
+std::vector<Schedule> schedules_for(const AttentionSpec& spec, const Target& target,
+                                    ProblemQuestions& problem,
+                                    const std::optional<Schedule>& winner) {
+  std::vector<Schedule> schedules = ruled_schedules(spec, target, problem);
+  leave_out_crowded(schedules, spec, target);
+  if (winner) schedules.insert(schedules.begin(), *winner);
+  return schedules;
+}
+
 }  // namespace
 
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
@@ -178,11 +189,31 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
 
 std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
                                           const AttentionProblem& problem) {
-  std::vector<Schedule> schedules = ruled_schedules(spec, target, problem);
-  leave_out_crowded(schedules, spec, target);
-  if (const std::optional<Schedule> winner = winning_schedule(spec, target, problem))
-    schedules.insert(schedules.begin(), *winner);
-  return schedules;
+  KnownProblem known(problem);
+  return schedules_for(spec, target, known, winning_schedule(spec, target, problem));
+}
+
+std::vector<std::vector<Schedule>> reachable_schedules(const AttentionSpec& spec,
+                                                       const Target& target,
+                                                       const AttentionProblems& problems,
+                                                       std::string_view winners) {
+  const WinnerFinder measured = winners.empty()
+                                    ? [](ProblemQuestions&) { return std::optional<Schedule>(); }
+                                    : winners_of(winners, spec, target);
+  std::vector<std::vector<Schedule>> reachable;
+  const auto add = [&](std::vector<Schedule> schedules, ProblemQuestions& problem) {
+    if (std::optional<Schedule> winner = measured(problem))
+      schedules.insert(schedules.begin(), std::move(*winner));
+    if (std::find(reachable.begin(), reachable.end(), schedules) == reachable.end())
+      reachable.push_back(std::move(schedules));
+  };
+  KnownProblem nothing(as_fixed_by(spec, AttentionProblem{}));
+  add(attention_schedules(spec, target), nothing);
+  ProblemExploration open(as_fixed_by(spec, problems));
+  do {
+    add(schedules_for(spec, target, open, winning_schedule(spec, target, open)), open);
+  } while (open.next());
+  return reachable;
 }
 
 }  // namespace flashcore

@@ -17,9 +17,16 @@ namespace flashcore {
 namespace {
 
 using Json = nlohmann::ordered_json;
+/// What an entry says of the problems that it is for. A length is the power of two that theirs does
+/// not exceed.
+struct Winner {
+  std::optional<std::int64_t> q_len, kv_len;
+  std::string blocks;
+  Schedule schedule;
+};
 struct Winners {
-  std::map<std::string, Schedule> by_key;
-  std::vector<std::string> unusable;  ///< why an entry is left aside
+  std::map<std::string, std::vector<Winner>> by_kind;  ///< by the fields that ask for no problem
+  std::vector<std::string> unusable;                   ///< why an entry is left aside
 };
 
 constexpr bool keep_numbers = true;
@@ -74,12 +81,15 @@ Json length_class(std::int64_t length) {
   return std::bit_ceil(static_cast<std::uint64_t>(length));
 }
 
+constexpr int multiprocessors = 132;
+constexpr int block_rows = 128;
+
 /// How full blocks of 128 rows leave the multiprocessors in their last round counts most where
 /// there are few rounds.
-std::string_view block_class(std::int64_t blocks) {
-  constexpr std::int64_t multiprocessors = 132;
-  if (blocks <= 0 || blocks >= 4 * multiprocessors) return "many";
-  return blocks < multiprocessors ? "few" : "some";
+std::string_view block_class(ProblemQuestions& problem) {
+  if (!problem.knows_rows() || problem.blocks_below(block_rows, 1)) return "many";
+  if (problem.blocks_below(block_rows, multiprocessors)) return "few";
+  return problem.blocks_below(block_rows, 4. * multiprocessors) ? "some" : "many";
 }
 
 /// The fields of a key in their order, with the values of plain full attention.
@@ -89,13 +99,7 @@ Json plain_key() {
           {"kv_len", nullptr}, {"blocks", "many"}};
 }
 
-Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProblem& problem) {
-  const std::int64_t batch = spec.batch.value_or(problem.batch),
-                     heads = spec.heads ? spec.heads : problem.heads;
-  const std::int64_t q_len = spec.q_len.value_or(problem.q_len),
-                     kv_len = spec.kv_len.value_or(problem.kv_len);
-  constexpr std::int64_t rows = 128;
-  const std::int64_t blocks = batch * heads * ((q_len + rows - 1) / rows);
+Json kind_of(const AttentionSpec& spec, const Target& target) {
   Json key = plain_key();
   key["target"] = target.name;
   key["head_dim"] = spec.stored_dim();
@@ -104,9 +108,16 @@ Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProb
   key["score"] = form_of(spec.score, !keep_numbers);
   key["sink"] = form_of(spec.sink, !keep_numbers);
   key["lengths"] = spec.packed() ? "packed" : spec.q_lens || spec.kv_lens ? "padded" : "open";
-  key["q_len"] = length_class(q_len);
-  key["kv_len"] = length_class(kv_len);
-  key["blocks"] = block_class(blocks);
+  return key;
+}
+
+Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProblem& given) {
+  const AttentionProblem problem = as_fixed_by(spec, given);
+  KnownProblem questions(problem);
+  Json key = kind_of(spec, target);
+  key["q_len"] = length_class(problem.q_len);
+  key["kv_len"] = length_class(problem.kv_len);
+  key["blocks"] = block_class(questions);
   return key;
 }
 
@@ -118,6 +129,25 @@ Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProb
            "it is an array of objects with target, head_dim and schedule; python -m flashcore.tune "
            "--write makes one",
        .where = {}});
+}
+
+std::optional<std::int64_t> length_of(const Json& field) {
+  return field.is_number_integer() ? std::optional(field.get<std::int64_t>()) : std::nullopt;
+}
+
+void add(Winners& winners, Json key, Schedule schedule) {
+  Winner winner{.q_len = length_of(key["q_len"]),
+                .kv_len = length_of(key["kv_len"]),
+                .blocks = key["blocks"].is_string() ? key["blocks"].get<std::string>() : "",
+                .schedule = std::move(schedule)};
+  for (const char* of_problem : {"q_len", "kv_len", "blocks"}) key[of_problem] = nullptr;
+  std::vector<Winner>& alike = winners.by_kind[key.dump()];
+  const auto is_same = [&](const Winner& other) {
+    return other.q_len == winner.q_len && other.kv_len == winner.kv_len &&
+           other.blocks == winner.blocks;
+  };
+  std::erase_if(alike, is_same);
+  alike.push_back(std::move(winner));
 }
 
 Winners read_table(std::string_view text) {
@@ -142,7 +172,7 @@ Winners read_table(std::string_view text) {
       if (entry.contains(name)) value = entry[name];
     if (key["head_dim_v"].is_null()) key["head_dim_v"] = key["head_dim"];
     try {
-      winners.by_key.insert_or_assign(key.dump(), schedule_from_json(entry["schedule"].dump()));
+      add(winners, std::move(key), schedule_from_json(entry["schedule"].dump()));
     } catch (const ScheduleError& error) {
       const Complaint& c = error.complaint();
       winners.unusable.push_back(fmt::format("entry {}: {}: {}", i, c.what, c.why));
@@ -152,12 +182,31 @@ Winners read_table(std::string_view text) {
 }
 
 std::optional<Schedule> find(const Winners& winners, const AttentionSpec& spec,
-                             const Target& target, const AttentionProblem& problem) {
+                             const Target& target, ProblemQuestions& problem) {
   // A call that has to choose among kernels comes here: no keys where there is nothing to find.
-  if (winners.by_key.empty()) return std::nullopt;
-  for (const std::string& key : winner_keys(spec, target, problem))
-    if (const auto found = winners.by_key.find(key); found != winners.by_key.end())
-      return found->second;
+  if (winners.by_kind.empty()) return std::nullopt;
+  Json kind = kind_of(spec, target);
+  for (const char* of_problem : {"q_len", "kv_len", "blocks"}) kind[of_problem] = nullptr;
+  const auto alike = winners.by_kind.find(kind.dump());
+  if (alike == winners.by_kind.end()) return std::nullopt;
+  const std::string_view blocks = block_class(problem);
+  const auto in_class = [](std::int64_t length, auto up_to) {
+    return length > 0 && std::has_single_bit(static_cast<std::uint64_t>(length)) && up_to(length) &&
+           !up_to(length / 2);
+  };
+  // The closest first, as in winner_keys.
+  for (const bool any_keys : {false, true})
+    for (const bool any_rows : {false, true})
+      for (const Winner& winner : alike->second) {
+        if (winner.kv_len.has_value() == any_keys || winner.q_len.has_value() == any_rows ||
+            winner.blocks != blocks)
+          continue;
+        const auto rows = [&](std::int64_t length) { return problem.rows_up_to(length); };
+        const auto keys = [&](std::int64_t length) { return problem.keys_up_to(length); };
+        if ((any_rows || in_class(*winner.q_len, rows)) &&
+            (any_keys || in_class(*winner.kv_len, keys)))
+          return winner.schedule;
+      }
   return std::nullopt;
 }
 
@@ -180,13 +229,26 @@ std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& ta
 
 std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
                                          const AttentionProblem& problem, std::string_view table) {
-  return find(read_table(table), spec, target, problem);
+  KnownProblem questions(as_fixed_by(spec, problem));
+  return find(read_table(table), spec, target, questions);
+}
+
+std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
+                                         ProblemQuestions& problem) {
+  static const Winners winners = read_table(shipped_winners().front().text);
+  return find(winners, spec, target, problem);
 }
 
 std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
                                          const AttentionProblem& problem) {
-  static const Winners winners = read_table(shipped_winners().front().text);
-  return find(winners, spec, target, problem);
+  KnownProblem questions(as_fixed_by(spec, problem));
+  return winning_schedule(spec, target, questions);
+}
+
+WinnerFinder winners_of(std::string_view table, const AttentionSpec& spec, const Target& target) {
+  return [winners = read_table(table), spec, &target](ProblemQuestions& problem) {
+    return find(winners, spec, target, problem);
+  };
 }
 
 std::vector<std::string> unusable_winners(std::string_view table) {

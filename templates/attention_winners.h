@@ -3,6 +3,7 @@
 // changes no code.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "templates/attention.h"
+#include "templates/problem_questions.h"
 
 namespace flashcore {
 
@@ -41,6 +43,12 @@ std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target
 /// The same of the table that ships.
 std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
                                          const AttentionProblem& problem);
+
+/// The same for a problem of which no more is known than the answers to questions.
+std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
+                                         ProblemQuestions& problem);
+using WinnerFinder = std::function<std::optional<Schedule>(ProblemQuestions& problem)>;
+WinnerFinder winners_of(std::string_view table, const AttentionSpec& spec, const Target& target);
 
 /// Why entries of the table cannot be used, a sentence each. Throws ScheduleError likewise.
 std::vector<std::string> unusable_winners(std::string_view table);

@@ -61,7 +61,7 @@ ScoreLook look_at_score(AttentionSpec spec) {
 /// What the rules look at.
 struct Look {
   const AttentionSpec& spec;
-  const AttentionProblem& problem;
+  ProblemQuestions& problem;
   int d = padded(spec.head_dim), dv = padded(spec.value_dim());
   int widest = std::max(d, dv);
   bool masked = !spec.mask.is_full();
@@ -87,20 +87,14 @@ struct Look {
   [[nodiscard]] bool few_tiles_a_row() const { return looked_up || several; }
   /// A score by positions in sequences asks for the places of both.
   [[nodiscard]] bool in_sequences() const { return leaning && ragged; }
-  [[nodiscard]] bool keys_up_to(std::int64_t length) const {
-    return problem.kv_len > 0 && problem.kv_len <= length;
-  }
-  /// Blocks of so many query rows.
-  [[nodiscard]] std::int64_t blocks_of(int rows) const {
-    return problem.batch * problem.heads * ((problem.q_len + rows - 1) / rows);
-  }
-  /// Of the multiprocessor that gets most, dealt out in blocks of so many.
-  [[nodiscard]] std::int64_t most_rows(int rows) const {
-    return (blocks_of(rows) + multiprocessors - 1) / multiprocessors * rows;
-  }
+  [[nodiscard]] bool keys_up_to(std::int64_t length) const { return problem.keys_up_to(length); }
   /// Whether blocks of so many rows do not go round the multiprocessors that often.
   [[nodiscard]] bool fewer_rounds(int rows, double rounds) const {
-    return problem.q_len > 0 && static_cast<double>(blocks_of(rows)) < rounds * multiprocessors;
+    return problem.knows_rows() && problem.blocks_below(rows, rounds * multiprocessors);
+  }
+  /// a * x <= b * y, of the rows of the multiprocessor that gets most, in blocks of so many.
+  [[nodiscard]] bool most_rows_up_to(int a, int a_rows, int b, int b_rows) const {
+    return problem.most_rows_up_to(a, a_rows, b, b_rows, multiprocessors);
   }
 };
 
@@ -152,7 +146,8 @@ void share_survey(const Look& look, Schedule& s) {
   s.grid_order = GridOrder::tiles_last;
   const std::int64_t at_once = std::int64_t{multiprocessors} * s.blocks_per_processor;
   if (look.score.caps || (look.score.looks_up && s.blocks_per_processor == 3) || look.by_head ||
-      look.problem.heads % 2 != 0 || look.blocks_of(s.tiles["rows"]) < 10 * at_once)
+      !look.problem.heads_are_even() ||
+      look.problem.blocks_below(s.tiles["rows"], 10. * static_cast<double>(at_once)))
     return;
   s.positions_per_block = 2;
   fetch_ahead(look, s);
@@ -227,7 +222,7 @@ Schedule narrow(const Look& look) {
     const bool short_padded =
         look.spec.q_lens && !look.spec.mask.looks_up() && look.keys_up_to(768);
     if (look.plain && (look.bounded || short_padded)) return alone(look);
-    const bool long_parts = look.looked_up && !look.several && look.problem.kv_len > 8192;
+    const bool long_parts = look.looked_up && !look.several && look.problem.keys_from(8193);
     Schedule s = tiles(64, long_parts ? 128 : 64);
     s.blocks_per_processor = long_parts ? 2 : 3;
     s.reduction_chains = 2;
@@ -240,7 +235,7 @@ Schedule narrow(const Look& look) {
   // Two warpgroups take a fifth longer for a row than three, and come out more even.
   const bool causal = look.masked && look.plain && look.may_persist;
   const bool uneven = causal ? look.keys_up_to(1024) || look.fewer_rounds(192, 1.4)
-                             : !look.masked && 5 * look.most_rows(192) > 6 * look.most_rows(128);
+                             : !look.masked && !look.most_rows_up_to(5, 192, 6, 128);
   const bool two = uneven || look.capped_with_maximum;
   Schedule s = two                   ? tiles(128, 128)
                : look.in_sequences() ? tiles(192, 96)
@@ -276,7 +271,7 @@ Schedule between(const Look& look) {
   const bool room = look.masked ? look.widest <= 96 && look.bounded && !caps
                                 : !caps || !(look.capped_with_maximum || look.spec.lse);
   const bool few = look.keys_up_to(1536) || look.few_tiles_a_row();
-  const bool even = 10 * look.most_rows(192) <= 11 * look.most_rows(128);
+  const bool even = look.most_rows_up_to(10, 192, 11, 128);
   Schedule s = tiles(128, 128);
   if (room && !few && even && !look.score.looks_up) {
     s = tiles(192, look.widest > 96 || look.in_sequences() ? 80 : look.widest > 80 ? 96 : 112);
@@ -314,7 +309,7 @@ Schedule middle(const Look& look) {
   const bool parts = parts_full_tiles(look);
   // Else many keys are worth a tile that leaves no room for an output beside the query.
   if (!look.masked && !parts && look.may_persist && look.d == look.dv &&
-      look.problem.kv_len >= 8192) {
+      look.problem.keys_from(8192)) {
     Schedule s = tiles(128, 144);
     persist(look, s);
     s.scale_late = true;
@@ -326,8 +321,7 @@ Schedule middle(const Look& look) {
   Schedule s = tiles(128, cols);
   // Three warpgroups have room for fewer keys, and are as fast: whichever leaves less of the last
   // round empty.
-  if (!look.masked && look.plain && look.may_persist &&
-      20 * look.most_rows(192) < 19 * look.most_rows(128))
+  if (!look.masked && look.plain && look.may_persist && !look.most_rows_up_to(19, 128, 20, 192))
     s = tiles(192, 80);
   // Long between products, a score that looks things up: one warpgroup computes while the other
   // multiplies.
@@ -353,7 +347,7 @@ Schedule middle(const Look& look) {
     if (drawn) {
       if (caps) s.alternate = s.alternate || look.spec.lse || look.keys_up_to(2048);
       draw_tiles(s);
-    } else if (look.problem.kv_len > 4096) {
+    } else if (look.problem.keys_from(4097)) {
       s.grid_order = GridOrder::tiles_last;
     }
   }
@@ -405,11 +399,12 @@ Schedule wide(const Look& look) {
 /// fit on a multiprocessor. Measured where bounds alone say which keys a block sees.
 void share_keys(const Look& look, Schedule& s) {
   if (!look.may_persist) return;
-  const std::int64_t all = 2 * look.blocks_of(64);
-  if (look.widest > 64 || all > 2 * multiprocessors || look.problem.kv_len < 4 * s.tiles["cols"])
+  if (look.widest > 64 || !look.problem.blocks_below(64, multiprocessors + 1) ||
+      !look.problem.keys_from(4 * s.tiles["cols"]))
     return;
   s.loop_blocks = 2;
-  if (all > multiprocessors) s.blocks_per_processor = 2;
+  // Two blocks a tile are more than there are multiprocessors.
+  if (!look.problem.blocks_below(64, multiprocessors / 2 + 1)) s.blocks_per_processor = 2;
 }
 
 /// Fewer blocks of the usual size than multiprocessors: half the rows, twice the blocks.
@@ -424,9 +419,9 @@ Schedule small(const Look& look) {
 
 }  // namespace
 
-Schedule hopper_schedule(const AttentionSpec& spec, const AttentionProblem& problem) {
+Schedule hopper_schedule(const AttentionSpec& spec, ProblemQuestions& problem) {
   const Look look{spec, problem};
-  const bool few = problem.q_len > 0 && look.blocks_of(128) < multiprocessors;
+  const bool few = look.fewer_rounds(128, 1);
   Schedule s = few                  ? small(look)
                : look.widest <= 64  ? narrow(look)
                : look.widest <= 128 ? middle(look)

@@ -45,6 +45,7 @@ from .kernel import Kernel
 from .log_hook import set_log_hook
 from .program import Library, Program, load
 from .program_kernel import ProgramKernel
+from .reach import precompile
 from .schedule import Schedule
 from .spec import AttentionSpec
 from .tuning import TunedSchedule, autotune
@@ -114,6 +115,7 @@ __all__ = [
     "log2",
     "maximum",
     "minimum",
+    "precompile",
     "prefix",
     "relative_bias",
     "sdpa",

@@ -13,7 +13,7 @@ import numpy
 
 from . import _core, arguments, copies, torch_seam, tuning_table
 from .arrays import empty, on_cuda, output_like
-from .errors import CompileError, LayoutError, ScheduleError, SpecError
+from .errors import CompileError, DeviceError, LayoutError, ScheduleError, SpecError
 from .expression import bound_arrays
 from .index_check import check_indices
 from .kernel import Kernel
@@ -60,6 +60,7 @@ class AttentionKernel(Kernel):
         # write the log-sum-exp, and by that and the shapes of q and k of the calls seen so far.
         self._variants: dict[tuple[str, bool], AttentionKernel] | None = None
         self._tuned = False
+        self._texts: list[str] = []  # the schedules that it is the first fitting one of
         self._by_shapes: dict[tuple[Any, ...], AttentionKernel] = {}
         self._describe(schedule.to_json(), probe)
         self._captured = bound_arrays(*spec.expressions)
@@ -111,6 +112,7 @@ class AttentionKernel(Kernel):
         schedules = [Schedule.from_json(text) for text in texts]
         kernel = cls.first_fitting(spec, schedules, target, compiled or not calls_choose)
         kernel._tuned = tuned
+        kernel._texts = texts
         kernel._describe("tuned" if tuned else "shipped")
         if calls_choose:
             kernel._variants = {(texts[0], spec.lse): kernel} if compiled else {}
@@ -161,14 +163,61 @@ class AttentionKernel(Kernel):
             each = [-(-length // max(1, sequences)) for length in (q_len, k.shape[kv_axis])]
             problem = (math.prod(batch) * sequences, heads, each[0], each[1])
             texts = _schedules(self._spec, self._target, self._tuned, problem)
-            key = texts[0], with_lse or self._spec.lse
-            if key not in self._variants:
-                schedules = [Schedule.from_json(text) for text in texts]
-                spec = dataclasses.replace(self._spec, lse=key[1])
-                fitting = self.first_fitting(spec, schedules, self._target)
-                self._variants[key] = fitting.with_probes(self._probe)
-            kernel = self._variants[key]
+            known = (texts[0], with_lse or self._spec.lse) in self._variants
+            if not known and torch_seam.is_capturing(q):
+                raise DeviceError(
+                    f"{self.name}: the kernel for {problem[2]} query rows and {problem[3]} keys is "
+                    "not compiled, and the stream is being captured",
+                    "compiling during the capture of a graph would take a second, and loading code "
+                    "is not allowed then",
+                    f"kernel.prepare(lengths={problem[3]}), or a call with arrays of these shapes, "
+                    "before the capture begins",
+                )
+            kernel = self._variant_of(texts, with_lse)
         return kernel
+
+    def _variant_of(self, texts: Sequence[str], with_lse: bool) -> AttentionKernel:
+        """The kernel under the first of these schedules that fits."""
+        assert self._variants is not None
+        key = texts[0], with_lse or self._spec.lse
+        if key not in self._variants:
+            self._variants.setdefault(key, self._like(texts, with_lse))
+        return self._variants[key]
+
+    def _like(self, texts: Sequence[str], with_lse: bool) -> AttentionKernel:
+        schedules = [Schedule.from_json(text) for text in texts]
+        spec = dataclasses.replace(self._spec, lse=with_lse or self._spec.lse)
+        made = self.first_fitting(spec, schedules, self._target).with_probes(self._probe)
+        made._texts = list(texts)
+        return made
+
+    def prepare(
+        self,
+        device: int = 0,
+        *,
+        lengths: Any = None,
+        q_lengths: Any = None,
+        batch: Any = None,
+        heads: Any = None,
+        lse: bool | None = None,
+    ) -> None:
+        """Loads on a GPU what calls come to, and compiles what is not in the cache: no call inside
+        the ranges compiles or loads anything then, so that it can be captured into a graph.
+
+        A range is a number or a pair, both ends included. `lengths` are those of k, and of q unless
+        `q_lengths` is given; of packed sequences the means. `batch` is how many sequences there
+        are. None: any length, and any batch and number of heads up to 65,535; several kernels then,
+        some seconds each unless they are in the cache. `lse` is whether calls ask for the
+        log-sum-exp; None: some do. Raises DeviceError and CompileError.
+        """
+        from . import reach
+
+        fix = "the number of a GPU, from 0 on"
+        number = arguments.whole("device of prepare", device, fix)
+        wanted = reach.problems(lengths, q_lengths, batch, heads)
+        if lse is not None:
+            lse = arguments.flag("lse", lse)
+        reach.kernels(self, wanted, lse, number)
 
     def _for_shapes(
         self,

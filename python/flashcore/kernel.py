@@ -59,7 +59,8 @@ class Kernel:
         self._core.compile()
 
     def prepare(self, device: int = 0) -> None:
-        """Loads the code on a GPU now, so that the first launch can be captured into a graph."""
+        """Loads the code on a GPU now, so that the first launch can be captured into a graph.
+        Raises DeviceError and CompileError."""
         fix = "the number of a GPU, from 0 on"
         self._core.prepare(whole("device of prepare", device, fix))
 

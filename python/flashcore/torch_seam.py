@@ -6,6 +6,7 @@ The bodies live in torch_calls, which imports torch: a call with one of its tens
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,14 @@ def program(self: Any, **arguments: Any) -> Any:
     from . import torch_calls
 
     return torch_calls.program(self, **arguments)
+
+
+def is_capturing(array: Any) -> bool:
+    """Whether torch's current stream is being captured into a graph, if the array is torch's."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(array, torch.Tensor):
+        return False
+    return bool(torch.cuda.is_current_stream_capturing())
 
 
 def core_text(function: str, *arguments: Any) -> str:

@@ -299,7 +299,7 @@ class _Long:
 
     def _graph(self, kernel: AttentionKernel) -> Callable[[], None]:
         cuda = self._owner.torch.cuda
-        kernel.prepare(cuda.current_device())
+        kernel._core.prepare(cuda.current_device())
         graph = cuda.CUDAGraph()
         with cuda.graph(graph):
             for call in range(GRAPH_CALLS):

@@ -85,6 +85,17 @@ def winner_for(
         return None
 
 
+def text() -> str:
+    """The user's whole table; empty if there is none that can be used."""
+    file = user_file()
+    if file is None:
+        return ""
+    try:
+        return _text(file) or ""
+    except (OSError, UnicodeDecodeError):
+        return ""  # winner_for says so
+
+
 def _text(file: Path) -> str | None:
     try:
         status = file.stat()
@@ -177,4 +188,4 @@ def _alone(file: Path) -> Iterator[None]:
         yield
 
 
-__all__ = ["ANY", "Problem", "key_for", "user_file", "winner_for", "write"]
+__all__ = ["ANY", "Problem", "key_for", "text", "user_file", "winner_for", "write"]

@@ -104,6 +104,12 @@ void JitKernel::run(std::span<const TensorView> tensors, std::span<const ScalarV
   }
 }
 
+void JitKernel::prepare_flat(int device) {
+  JitKernel& other = flat();
+  (void)other.compiled();
+  if (device >= 0) other.prepare(device);
+}
+
 JitKernel& JitKernel::flat() {
   const NoFork whole;
   const std::lock_guard lock(mutex_);

@@ -40,6 +40,9 @@ class JitKernel {
 
   /// Loads the code for a GPU, so that launches can be captured into a graph.
   void prepare(int device) { loaded().prepare(device); }
+  /// Compiles what launches of more blocks along an axis than CUDA's grid has take, and loads it
+  /// unless `device` is -1.
+  void prepare_flat(int device);
 
  private:
   /// Arguments that are checked, on one device.

@@ -79,6 +79,13 @@ void bind_kernels(py::module_& m) {
           py::arg("arrays"), py::arg("scalars"), py::arg("stream"))
       .def("prepare", &JitKernel::prepare, py::arg("device"),
            py::call_guard<py::gil_scoped_release>())
+      .def(
+          "prepare_flat",
+          [](JitKernel& kernel, int device) {
+            const py::gil_scoped_release release;
+            kernel.prepare_flat(device);
+          },
+          py::arg("device"))
       .def("compile", [](const JitKernel& kernel) { (void)compiled(kernel); })
       .def("ir_after", &JitKernel::ir_after, py::arg("pass_name"))
       .def_property_readonly("tensors", &tensors_of)

@@ -14,6 +14,8 @@ namespace {
 
 namespace py = pybind11;
 
+using LengthPair = std::pair<std::int64_t, std::int64_t>;
+
 std::vector<std::string> reasons_against(const std::string& json, const std::string& target_name,
                                          const std::optional<std::string>& schedule_json) {
   std::vector<std::string> reasons;
@@ -68,6 +70,24 @@ void bind_specs(py::module_& m) {
       py::arg("q_len") = 0, py::arg("kv_len") = 0);
   m.def("schedules_depend_on_problems",
         [](const std::string& target) { return find_target(target).wgmma; });
+  m.def(
+      "reachable_schedules",
+      [](const std::string& json, const std::string& target, const std::vector<LengthPair>& ranges,
+         const std::string& winners) {
+        const auto range = [&](std::size_t i) {
+          return LengthRange{ranges.at(i).first, ranges.at(i).second};
+        };
+        std::vector<std::vector<std::string>> texts;
+        for (const std::vector<Schedule>& schedules : reachable_schedules(
+                 attention_spec_from_json(json), find_target(target),
+                 {.batch = range(0), .heads = range(1), .q_len = range(2), .kv_len = range(3)},
+                 winners)) {
+          std::vector<std::string>& list = texts.emplace_back();
+          for (const Schedule& schedule : schedules) list.push_back(to_json(schedule));
+        }
+        return texts;
+      },
+      py::arg("json"), py::arg("target"), py::arg("ranges"), py::arg("winners"));
   m.def(
       "winner_keys",
       [](const std::string& json, const std::string& target, std::int64_t batch, std::int64_t heads,

@@ -1,5 +1,6 @@
 """Kernels on a real GPU, beside torch. Skipped where there is none."""
 
+import numpy as np
 import pytest
 
 import flashcore as fc
@@ -95,3 +96,44 @@ def test_loading_during_capture_is_refused():
     assert "prepare()" in refused.fix
     fresh.prepare()
     assert_close(host(fresh(q, k, v)), None, *map(host, (q, k, v)))
+
+
+@pytest.mark.parametrize("mask", [None, fc.causal(), fc.sliding_window(100, 0)])
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_what_is_prepared_is_captured_without_a_launch_before(dim, mask):
+    spec = fc.AttentionSpec(head_dim=dim, mask=mask or fc.full())
+    kernel = fc.jit(spec)
+    kernel.prepare(lengths=(1, 5000), batch=(1, 16), heads=(1, 16))
+    rng = np.random.default_rng(dim)
+    launched = set()
+    for _ in range(24):
+        batch, heads, length = (int(2 ** rng.uniform(0, top)) for top in (4, 4, 12))
+        q, k, v = torch.randn(3, batch, heads, length, dim, device="cuda", dtype=torch.bfloat16)
+        out = torch.zeros_like(q)
+        graph = torch.cuda.CUDAGraph()
+        lse = bool(rng.integers(2))
+        with torch.cuda.graph(graph):
+            kernel(q, k, v, out=out, return_lse=lse)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(out, kernel(q, k, v))
+        launched.add(kernel.variant(q, k, with_lse=lse))
+    assert len(launched) > (2 if kernel.target == "sm_90a" else 1)
+
+
+@pytest.mark.skipif(fc._core.gpu_target() != "sm_90a", reason="one kernel serves all lengths")
+def test_compiling_during_capture_is_refused():
+    # One kernel for many blocks, which jit compiles, and another for few.
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, score=fc.softcap(29.5)), target="sm_90a")
+    q, k, v = qkv(dim=64)
+    out = torch.zeros_like(q)
+    refused = None
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        q.add_(0)
+        try:
+            kernel(q, k, v, out=out)
+        except fc.DeviceError as error:
+            refused = error
+    assert refused is not None
+    assert "compiling during the capture" in refused.why
+    assert "prepare(" in refused.fix

@@ -1,0 +1,150 @@
+"""Every kernel that calls of a spec can come to, for whole ranges of lengths.
+
+Which schedule a call takes depends on how much there is to do. The rules that choose are run here
+for all problems of a range at once, so that nothing inside it is left out; some kernels may be
+listed that no problem of the range takes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core, arguments, tuning_table
+from .arguments import is_array
+from .attention_kernel import AttentionKernel
+from .errors import SpecError
+from .just_in_time import default_target
+from .spec import AttentionSpec
+
+Range = int | tuple[int, int] | None
+_LONGEST = 2**31 - 1
+_MOST_IN_A_GRID = 65_535  # of blocks along a dimension of CUDA's grid that is not the first
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Problems whose numbers lie in these ranges, both ends included. `batch` is that of the
+    arrays, or how many sequences are packed in them; of those, lengths are the mean."""
+
+    batch: tuple[int, int]
+    heads: tuple[int, int]
+    q_lengths: tuple[int, int]
+    lengths: tuple[int, int]
+
+    @property
+    def fill_grids(self) -> bool:
+        """Whether some are more than a grid has room for, which is another kernel."""
+        return max(self.batch[1], self.heads[1]) > _MOST_IN_A_GRID
+
+    def as_list(self) -> list[tuple[int, int]]:
+        return [self.batch, self.heads, self.q_lengths, self.lengths]
+
+
+def problems(
+    lengths: Range = None, q_lengths: Range = None, batch: Range = None, heads: Range = None
+) -> Problems:
+    """Ranges as callers write them; None: any length that q may have is that of k as well, and any
+    batch or number of heads that fits a grid."""
+    keys = _range("lengths", lengths, _LONGEST)
+    return Problems(
+        _range("batch", batch, _MOST_IN_A_GRID),
+        _range("heads", heads, _MOST_IN_A_GRID),
+        keys if q_lengths is None else _range("q_lengths", q_lengths, _LONGEST),
+        keys,
+    )
+
+
+def _range(name: str, given: Any, most: int) -> tuple[int, int]:
+    fix = f"{name}=4096, or {name}=(1, 8192) from the least to the most"
+    if given is None:
+        return 1, most
+    pair = tuple(given) if isinstance(given, (list, tuple)) else (given, given)
+    if len(pair) != 2 or any(is_array(end) for end in pair):
+        raise arguments.refusal(name, given, "it is neither a number nor a pair of them", fix)
+    least, greatest = (arguments.whole(name, end, fix) for end in pair)
+    if not 1 <= least <= greatest:
+        raise arguments.refusal(name, given, f"nothing lies from {least} to {greatest}", fix)
+    return least, greatest
+
+
+def kernels(
+    kernel: AttentionKernel, wanted: Problems, lse: bool | None, device: int | None = None
+) -> list[AttentionKernel]:
+    """Those that calls of `kernel` come to, compiled, and loaded on a device if one is given. `lse`
+    is whether calls ask for the log-sum-exp; None: some do."""
+    table = tuning_table.text() if kernel._tuned else ""
+    lists: Sequence[list[str] | None] = [None]
+    if kernel._variants is not None:
+        lists = _core.reachable_schedules(
+            kernel.spec.to_json(), kernel.target, wanted.as_list(), table
+        )
+    asked = [False, True] if lse is None and not kernel.spec.lse else [bool(lse)]
+
+    def make(texts: list[str] | None, with_lse: bool) -> AttentionKernel:
+        if texts is None:
+            made = kernel._returning_lse() if with_lse else kernel
+        else:
+            made = kernel._variant_of(texts, with_lse)
+            if made._texts != texts:
+                # It begins with the same schedule. Which of the two lists a process meets first,
+                # and with it what is tried where that one does not fit, nobody knows.
+                made = kernel._like(texts, with_lse)
+        made._core.compile()
+        if device is not None:
+            made._core.prepare(device)
+        if wanted.fill_grids:
+            made._core.prepare_flat(-1 if device is None else device)
+        return made
+
+    every = [(texts, with_lse) for texts in lists for with_lse in asked]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(dict.fromkeys(pool.map(make, *zip(*every, strict=True))))
+
+
+def precompile(
+    spec: AttentionSpec,
+    targets: str | Sequence[str] | None = None,
+    *,
+    lengths: Range = None,
+    q_lengths: Range = None,
+    batch: Range = None,
+    heads: Range = None,
+    lse: bool | None = None,
+) -> list[AttentionKernel]:
+    """Compiles every kernel that calls of the spec can come to, into the cache; needs no GPU.
+
+    Afterwards no call inside the ranges compiles anything, here or wherever the cache is brought
+    to. A range is a number or a pair, both ends included. `lengths` are those of k, and of q unless
+    `q_lengths` is given; of packed sequences the means. `batch` is how many sequences there are.
+    None: any length, and any batch and number of heads up to 65,535. `lse` is whether calls ask for
+    the log-sum-exp; None: some do. `targets` are names, of the current GPU if none are given.
+
+    Returns the kernels. Raises SpecError, ScheduleError for an unknown target, and CompileError.
+    """
+    if not isinstance(spec, AttentionSpec):
+        raise arguments.refusal("spec of precompile", spec, "it is no AttentionSpec",
+                                "flashcore.AttentionSpec(head_dim=64)")  # fmt: skip
+    wanted = problems(lengths, q_lengths, batch, heads)
+    if lse is not None:
+        lse = arguments.flag("lse", lse)
+    if targets is None:
+        targets = [default_target()]
+    elif isinstance(targets, str):
+        targets = [targets]
+    elif not isinstance(targets, (list, tuple)) or not targets:
+        raise SpecError(
+            f"targets = {arguments.described(targets)}",
+            "they are neither a name nor a list of names",
+            'targets="sm_90a", or targets=["sm_80", "sm_90a"]',
+        )
+    found: list[AttentionKernel] = []
+    for target in [arguments.target_name(target) for target in targets]:
+        found += kernels(AttentionKernel.shipped(spec, target, compiled=False), wanted, lse)
+    return found
+
+
+__all__ = ["Problems", "kernels", "precompile", "problems"]

@@ -1,0 +1,138 @@
+// No problem of a range takes a schedule that is not among those listed for the range.
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "dsl/json.h"
+#include "dsl/variants.h"
+#include "templates/attention.h"
+#include "templates/attention_winners.h"
+
+namespace flashcore {
+namespace {
+
+class Draw {
+ public:
+  explicit Draw(unsigned seed) : engine_(seed) {}
+  std::int64_t number(std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(engine_);
+  }
+  /// As many short ones as long ones.
+  std::int64_t length(std::int64_t least, std::int64_t most) {
+    const auto bits = [](std::int64_t value) { return std::log2(static_cast<double>(value)); };
+    const double drawn =
+        std::exp2(std::uniform_real_distribution<double>(bits(least), bits(most))(engine_));
+    return std::clamp(static_cast<std::int64_t>(drawn), least, most);
+  }
+  LengthRange range(std::int64_t most) {
+    const std::int64_t a = length(1, most), b = length(1, most);
+    return {std::min(a, b), std::max(a, b)};
+  }
+  template <class T>
+  const T& one_of(const std::vector<T>& values) {
+    return values[static_cast<std::size_t>(
+        number(0, static_cast<std::int64_t>(values.size()) - 1))];
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+AttentionSpec draw_spec(Draw& draw) {
+  const std::vector<Mask> masks{full(),
+                                causal(),
+                                causal(Align::top_left),
+                                sliding_window(100, 0),
+                                documents({"ids", DType::i32, 2}),
+                                documents({"ids", DType::i32, 2}) & causal(),
+                                prefix(1000) | causal(),
+                                chunked(512)};
+  const std::vector<Score> scores{Score(), Score(), softcap(30), alibi({"slopes", DType::f32, 1}),
+                                  relative_bias({"table", DType::f32, 2}, 128)};
+  AttentionSpec spec;
+  spec.head_dim = draw.one_of<int>({32, 64, 80, 96, 112, 128, 160, 192, 256});
+  spec.dtype = draw.one_of<DType>({DType::bf16, DType::f16});
+  spec.mask = draw.one_of(masks);
+  spec.score = draw.one_of(scores);
+  spec.lse = draw.number(0, 1) == 1;
+  spec.kv_lens = draw.number(0, 4) == 0;
+  if (draw.number(0, 4) == 0) spec.heads = static_cast<int>(draw.number(1, 64));
+  if (draw.number(0, 8) == 0) spec.kv_len = static_cast<int>(draw.number(1, 9000));
+  return spec;
+}
+
+TEST(ReachableSchedules, HoldThoseOfEveryProblemOfARange) {
+  Draw draw(1);
+  int problems = 0;
+  for (int round = 0; round < 200; ++round) {
+    const AttentionSpec spec = draw_spec(draw);
+    const Target& target =
+        find_target(draw.one_of<const char*>({"sm_90a", "sm_90a", "sm_90a", "sm_80", "sm_75"}));
+    const AttentionProblems range{.batch = draw.range(64),
+                                  .heads = draw.range(64),
+                                  .q_len = draw.range(1 << 17),
+                                  .kv_len = draw.range(1 << 17)};
+    const auto reachable = reachable_schedules(spec, target, range);
+    EXPECT_EQ(reachable.front(), attention_schedules(spec, target));
+    for (int i = 0; i < 50; ++i, ++problems) {
+      const auto within = [&](const LengthRange& r) { return draw.length(r.least, r.most); };
+      const AttentionProblem problem{.batch = within(range.batch),
+                                     .heads = spec.heads ? spec.heads : within(range.heads),
+                                     .q_len = within(range.q_len),
+                                     .kv_len = spec.kv_len.value_or(within(range.kv_len))};
+      const auto taken = attention_schedules(spec, target, problem);
+      ASSERT_NE(std::find(reachable.begin(), reachable.end(), taken), reachable.end())
+          << to_json(spec) << " on " << target.name << ": batch " << problem.batch << ", heads "
+          << problem.heads << ", q_len " << problem.q_len << ", kv_len " << problem.kv_len;
+    }
+  }
+  EXPECT_EQ(problems, 10000);
+}
+
+TEST(ReachableSchedules, OfOneProblemAreItsOwn) {
+  Draw draw(2);
+  for (int round = 0; round < 300; ++round) {
+    AttentionSpec spec = draw_spec(draw);
+    const AttentionProblem problem{.batch = draw.length(1, 64),
+                                   .heads = spec.heads ? spec.heads : draw.length(1, 64),
+                                   .q_len = draw.length(1, 20000),
+                                   .kv_len = spec.kv_len.value_or(draw.length(1, 20000))};
+    const auto one = [](std::int64_t number) { return LengthRange{number, number}; };
+    const Target& target = find_target("sm_90a");
+    const auto reachable = reachable_schedules(spec, target,
+                                               {.batch = one(problem.batch),
+                                                .heads = one(problem.heads),
+                                                .q_len = one(problem.q_len),
+                                                .kv_len = one(problem.kv_len)});
+    const auto taken = attention_schedules(spec, target, problem);
+    EXPECT_EQ(reachable.back(), taken);
+    EXPECT_LE(reachable.size(), 2u);
+  }
+}
+
+// What was measured goes before what ships, for the problems that it was measured for and no other.
+TEST(ReachableSchedules, HoldThoseOfATableBesides) {
+  const AttentionSpec spec{.head_dim = 64};
+  const Target& target = find_target("sm_90a");
+  Schedule measured = attention_schedule(spec, target);
+  measured.tiles["cols"] = 48;
+  const std::string table =
+      R"([{"target": "sm_90a", "head_dim": 64, "kv_len": 1024, "schedule": )" + to_json(measured) +
+      "}]";
+  const auto begins_with = [&](const AttentionProblems& range) {
+    const auto lists = reachable_schedules(spec, target, range, table);
+    return std::count_if(lists.begin(), lists.end(),
+                         [&](const auto& list) { return list.front() == measured; });
+  };
+  const LengthRange many{.least = 8, .most = 64};
+  EXPECT_GE(begins_with({many, many, {1000, 5000}, {600, 700}}), 1);
+  EXPECT_GE(begins_with({many, many, {1000, 5000}, {1, 100000}}), 1);
+  EXPECT_EQ(begins_with({many, many, {1000, 5000}, {1025, 100000}}), 0);
+  EXPECT_EQ(begins_with({many, many, {1000, 5000}, {1, 512}}), 0);
+}
+
+}  // namespace
+}  // namespace flashcore
