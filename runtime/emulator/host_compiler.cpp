@@ -167,7 +167,9 @@ std::shared_ptr<const HostKernel> find_or_compile(const KernelSource& source,
   const std::vector<std::string> flags = command_of(options);
   const PrivateDirectory directory(options.keep_dir);
   const Files files(directory.path(), source.entry, text);
-  const bool is_shared = options.keep_dir.empty() && !boot_of_machine().empty();
+  EntryStore& entries = KernelCache::shared().entries();
+  const bool is_shared =
+      entries.directory() != nullptr && options.keep_dir.empty() && !boot_of_machine().empty();
   if (!is_shared) return compile_and_load(source, compiler, flags, text, files);
 
   const CacheKey key = host_code_key({.boot = boot_of_machine(),
@@ -176,7 +178,7 @@ std::shared_ptr<const HostKernel> find_or_compile(const KernelSource& source,
                                       .text = text},
                                      source.name);
   std::shared_ptr<const HostKernel> kernel;
-  KernelCache::shared().entries().find_or_build(
+  entries.find_or_build(
       EntryKind::host_code, key,
       [&](std::string_view file) {
         const std::optional<std::string_view> library = decode_host_code(key, file);

@@ -121,8 +121,15 @@ int run_program(const std::vector<std::string>& command, const fs::path& log) {
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&files, 1, 2);
+  // In a group of its own, for Ctrl-C ends a terminal's whole group: a compile that it cut off
+  // would look like one that the compiler refuses.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
   pid_t child = 0;
-  const int error = posix_spawn(&child, argv[0], &files, nullptr, argv.data(), environ);
+  const int error = posix_spawn(&child, argv[0], &files, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (error != 0) {
     throw CompileError({.what = fmt::format("{} cannot be started", command[0]),

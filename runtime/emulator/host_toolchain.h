@@ -17,7 +17,7 @@ std::string find_host_compiler(std::string wanted);
 std::string identity_of_compiler(const std::string& path);
 
 /// Runs a program to its end and returns its exit status; what it prints goes to `log`. No shell is
-/// involved.
+/// involved, and Ctrl-C at a terminal does not reach it.
 int run_program(const std::vector<std::string>& command, const std::filesystem::path& log);
 
 /// All of it; empty when it cannot be read.

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -37,6 +38,41 @@ def test_an_interrupt_ends_a_run_within_a_second(target):
     assert time.perf_counter() - sent[0] < 1
     thread.join()
     assert (kernel(*long_arrays(20)) == 0).all()  # the next run is whole
+
+
+INTERRUPTED = """
+import sys
+import ml_dtypes, numpy as np
+import flashcore as fc
+
+q = np.ones((1, 1, 20, 64), ml_dtypes.bfloat16)
+print("ready", flush=True)
+try:
+    fc.attention(q, q, q)
+except KeyboardInterrupt:
+    print("interrupted")
+assert (fc.attention(q, q, q) == 1).all()
+"""
+
+
+def test_an_interrupt_at_a_terminal_does_not_spoil_a_compile(tmp_path):
+    compiler, begun = tmp_path / "compiler", tmp_path / "begun"
+    compiler.write_text(f'#!/bin/sh\ntouch "{begun}"\nsleep 0.5\nexec c++ "$@"\n')
+    compiler.chmod(0o755)
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        env={**os.environ, "FLASHCORE_CXX": str(compiler), "FLASHCORE_CACHE": "off"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    while not begun.exists():
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    assert process.communicate() == ("interrupted\n", "")
+    assert process.returncode == 0
 
 
 def test_a_long_run_is_told_once(monkeypatch):
