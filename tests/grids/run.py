@@ -12,7 +12,8 @@ are smaller than the peer's; the meta device computes nothing. Arrays are torch'
 
 Cases run in child processes, so that a crash or a hang is one case's failure. Those that share a
 kernel run in one process, and the order goes round the families; a run that --seconds cuts off says
-at which place in that order to go on. On a GPU a process takes less than 4 GB of its memory.
+at which place in that order to go on. Processes share a GPU's memory alike: 16 want 110 GB for the
+largest cases, and 8 will do on a smaller one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from judge import Outcome, judge
 
 SECONDS = 180  # of one case, after which it counts as hanging; it may compile several kernels
 PROGRESS_SECONDS = 30
-GPU_BYTES = 2.5 * 2**30  # of torch's arrays in one process; its context takes about another 1
+CONTEXT_BYTES = 2**30  # of a GPU's memory, in each process beside its arrays
 
 
 class Tally:
@@ -68,7 +69,7 @@ def run_all(chosen: Iterable[Case], torch: bool) -> Tally:
     return tally
 
 
-def child(device: str, torch: bool, small: bool) -> None:
+def child(device: str, torch: bool, small: bool, jobs: int) -> None:
     if torch:
         import torch as framework
 
@@ -76,7 +77,8 @@ def child(device: str, torch: bool, small: bool) -> None:
         if device == "cuda":
             framework.zeros(1, device=device)
             everything = framework.cuda.mem_get_info()[1]
-            framework.cuda.set_per_process_memory_fraction(min(1.0, GPU_BYTES / everything))
+            share = (0.95 * everything / jobs - CONTEXT_BYTES) / everything
+            framework.cuda.set_per_process_memory_fraction(max(0.01, share))
     known = {(name, case.index): case for name in SUITES for case in suite(name, torch)}
 
     def answer(task: list[str | int]) -> list[str]:
@@ -124,11 +126,12 @@ def main() -> int:
     torch = options.device != "cpu" or options.arrays == "torch"
     small = options.device != "cuda" and not options.whole
     if options.child:
-        child(options.device, torch, small)
+        child(options.device, torch, small, options.jobs)
         return 0
     began = time.monotonic()
     how = ["--device", options.device, *(["--arrays", "torch"] if torch else [])]
     how += ["--whole"] if options.whole else []
+    jobs = ["--jobs", str(options.jobs)]
     parts = shares(choose(options, torch))
     order = [case for part in parts for case in part]
     place = {(case.suite, case.index): i for i, case in enumerate(order)}
@@ -137,7 +140,7 @@ def main() -> int:
     ran = set()
     said = began
     until = float("inf") if options.seconds is None else began + options.seconds
-    command = [sys.executable, __file__, "--child", *how]
+    command = [sys.executable, __file__, "--child", *how, *jobs]
     for answer in workers.run(command, tasks, options.jobs, SECONDS, until):
         at = place[tuple(answer.task)]
         outcome = Outcome("crashed", answer.error) if answer.error else Outcome(*answer.outcome)
