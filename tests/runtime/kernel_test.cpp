@@ -306,10 +306,9 @@ TEST_F(LoadedKernelTest, AsksForLargeSharedMemory) {
 TEST_F(LoadedKernelTest, RefusesTooMuchSharedMemory) {
   KernelSource source = test::attention_like_kernel();
   source.shared_bytes = 149504;
-  fake_cuda().shared_per_block = 101376;
   LoadedKernel large(compiled(source));
-  EXPECT_EQ(message_of<DeviceError>([&] { large.prepare(0); }),
-            "attention_like cannot run on GPU 0 (Fake GPU, sm_80)\n"
+  EXPECT_EQ(message_of<DeviceError>([&] { large.prepare(test::ampere_with_little_shared_memory); }),
+            "attention_like cannot run on GPU 3 (Fake GPU, sm_80)\n"
             "  why: it needs 149504 bytes of shared memory a block, the GPU allows 101376\n"
             "  try: a schedule with smaller tiles or fewer stages");
 }
@@ -375,18 +374,15 @@ TEST_F(LoadedKernelTest, IsFast) {
 
 class MappedKernelTest : public LoadedKernelTest {
  protected:
-  MappedKernelTest() {
-    fake_cuda().major = 9;
-    fake_cuda().parameter_bytes = 448;
-  }
+  MappedKernelTest() { fake_cuda().parameter_bytes = 448; }
   static std::array<TensorView, 3> tensors(std::int64_t queries, std::int64_t keys,
                                            std::uintptr_t address = 0x10000) {
     const auto at = [&](std::uintptr_t offset) {
       return reinterpret_cast<void*>(address + offset);
     };
-    return {TensorView::dense(at(0), DType::bf16, {2, 8, queries, 128}, 0),
-            TensorView::dense(at(0x10000), DType::bf16, {2, 8, keys, 128}, 0),
-            TensorView::dense(at(0x20000), DType::bf16, {2, 8, queries, 128}, 0)};
+    return {TensorView::dense(at(0), DType::bf16, {2, 8, queries, 128}, test::hopper),
+            TensorView::dense(at(0x10000), DType::bf16, {2, 8, keys, 128}, test::hopper),
+            TensorView::dense(at(0x20000), DType::bf16, {2, 8, queries, 128}, test::hopper)};
   }
   static test::FakeTensorMap map(int index) {
     test::FakeTensorMap map;
@@ -501,8 +497,8 @@ TEST_F(MappedKernelTest, PersistentBlocksFillTheGpu) {
 }
 
 TEST_F(MappedKernelTest, IsFast) {
-  fake_cuda().push_new_context(0);
-  mapped.prepare(0);
+  fake_cuda().push_new_context(test::hopper);
+  mapped.prepare(test::hopper);
   fake_cuda().recording = false;
   const auto one = tensors(100, 300), other = tensors(90, 200);
   const double same = test::fastest_nanoseconds([&] { mapped.launch(one, {}); });

@@ -20,7 +20,6 @@ class LaunchTimerTest : public testing::Test {
     fake_cuda().launches.clear();
     fake_cuda().recording = true;
     fake_cuda().capture_status = 0;
-    fake_cuda().major = 8;
     fake_cuda().launch_milliseconds = [this](const std::string& function) {
       const int call = calls++;
       return (function == "slow" ? 0.5 : 0.25) + (call < 4 ? 10 : 0) + (call == 9 ? 50 : 0);

@@ -1,6 +1,7 @@
 #include "runtime/cuda/driver.h"
 
 #include <filesystem>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -43,9 +44,9 @@ TEST_F(DriverTest, NoDevice) {
               AllOf(HasSubstr("the driver does not start: CUDA_ERROR_FAKE (100)"),
                     HasSubstr("CUDA_VISIBLE_DEVICES"), HasSubstr("work without a GPU")));
   fake_cuda().failures.clear();
-  fake_cuda().devices = 0;
+  const auto gpus = std::exchange(fake_cuda().gpus, {});
   EXPECT_THAT(refusal(test::fake_cuda_file()), HasSubstr("the driver sees no GPU"));
-  fake_cuda().devices = 2;
+  fake_cuda().gpus = gpus;
 }
 
 TEST_F(DriverTest, TooOld) {

@@ -30,11 +30,17 @@ struct FakeTensorMap {
 };
 static_assert(sizeof(FakeTensorMap) <= 128);
 
-struct FakeCuda {
-  int devices = 2;
-  int version = 13000;
+struct FakeGpu {
   int major = 8, minor = 0;
   int shared_per_block = 166912;
+};
+
+/// The GPUs of a fake driver, for all tests of a process: what a GPU is like is asked once.
+enum : std::uint8_t { ampere, other_ampere, hopper, ampere_with_little_shared_memory };
+
+struct FakeCuda {
+  std::vector<FakeGpu> gpus{{}, {}, {.major = 9}, {.shared_per_block = 101376}};
+  int version = 13000;
   int capture_status = 0;
   unsigned long long streams_before = 0;  ///< numbers of streams go on where handles come back
   std::size_t parameter_bytes = 0;        ///< how much of a parameter block to record

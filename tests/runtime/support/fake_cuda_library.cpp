@@ -6,6 +6,7 @@
 #include "tests/runtime/support/fake_cuda.h"
 
 using flashcore::test::FakeCuda;
+using flashcore::test::FakeGpu;
 
 namespace {
 
@@ -86,19 +87,17 @@ FAKE(cuDeviceGet, int* device, int ordinal) {
   return 0;
 }
 FAKE(cuDeviceGetCount, int* count) {
-  *count = state().devices;
+  *count = static_cast<int>(state().gpus.size());
   return 0;
 }
 FAKE(cuDeviceGetName, char* name, int length, int) {
   std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
   return 0;
 }
-FAKE(cuDeviceGetAttribute, int* value, int attribute, int) {
-  const std::map<int, int> values{{16, 108},
-                                  {38, 40 << 20},
-                                  {75, state().major},
-                                  {76, state().minor},
-                                  {97, state().shared_per_block}};
+FAKE(cuDeviceGetAttribute, int* value, int attribute, int device) {
+  const FakeGpu& gpu = state().gpus.at(static_cast<std::size_t>(device));
+  const std::map<int, int> values{
+      {16, 108}, {38, 40 << 20}, {75, gpu.major}, {76, gpu.minor}, {97, gpu.shared_per_block}};
   *value = values.at(attribute);
   return 0;
 }
