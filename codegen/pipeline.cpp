@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 25> passes{{
+  static constexpr std::array<Pass, 26> passes{{
       {"apply_schedule", apply_schedule, "everything below asks for tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -15,6 +15,9 @@ std::span<const Pass> pipeline() {
        "behind bound_masks, which looks for what a maximum makes of hidden scores"},
       {"round_weights", round_weights, "behind fix_maximum, which leaves such weights"},
       {"share_loops", share_loops, "behind bound_masks, whose bounds it shares out"},
+      {"precise_tanh", precise_tanh,
+       "behind simplify, which brings the factors of a cap together; commute_tanh leaves such "
+       "alone"},
       {"commute_tanh", commute_tanh,
        "behind bound_masks, for which its `where` would be one more mask"},
       {"lift_row_terms", lift_row_terms,

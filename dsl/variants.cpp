@@ -89,11 +89,10 @@ Score alibi(const Captured& slopes, Align align) {
 }
 
 Score softcap(double cap) {
-  // A hyperbolic tangent is right to 2e-7 of 1, which the limit multiplies.
-  constexpr double most = 1e6;
-  require(cap > 0 && std::isfinite(static_cast<float>(1 / cap)) && cap <= most, "a softcap",
-          fmt::format("its limit is {}", cap),
-          "a limit above 0 and up to 1e6; scores far below a larger one would stay as they are");
+  require(cap > 0 && std::isfinite(static_cast<float>(1 / cap)) &&
+              std::isfinite(static_cast<float>(cap)),
+          "a softcap", fmt::format("its limit is {}", cap),
+          "a limit above 3e-39 and up to 3.4e38, which an f32 holds");
   return Score([=](const Tile& score, const ScoreSite&) { return tanh(score * (1 / cap)) * cap; });
 }
 

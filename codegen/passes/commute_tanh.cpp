@@ -7,7 +7,8 @@
 //   r = reduce_max w                                 w  = where s' != -inf, tanh (s' k), -inf
 //
 // Then nothing waits for the tanh of a tile before the one operation that reads it, which can take
-// it in. A mask moves likewise where nobody asks for a maximum.
+// it in. Not where its error is multiplied (precise_tanh): a maximum below its own scores would let
+// their exponentials overflow. A mask moves likewise where nobody asks for a maximum.
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -50,7 +51,8 @@ class Commutation {
 
   [[nodiscard]] std::optional<Capped> find(BlockId block, OpId id) const {
     const Op& tanh = f_[id];
-    if (tanh.code != OpCode::tanh || f_[tanh.results[0]].type.axes.size() != 2 || of_probe(id))
+    if (tanh.code != OpCode::tanh || tanh.precise || f_[tanh.results[0]].type.axes.size() != 2 ||
+        of_probe(id))
       return std::nullopt;
     Capped found{.scores = tanh.operands[0], .value = tanh.results[0]};
     if (const Op* scaled = f_.definition(found.scores); scaled && scaled->code == OpCode::mul)

@@ -13,7 +13,8 @@
 // weights are one for what equals the maximum and nothing for all else. A row that has seen nothing
 // yet, whose maximum is the smallest number, is large as well, and what is hidden from it stays
 // minus infinity. The scale is k throughout where bounds say that scores are small, as for capped
-// ones.
+// ones. Scores that are products are rounded as their maximum is: no multiply-add takes it from
+// them.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -52,7 +53,8 @@ class ExponentFusion {
 
  private:
   struct Exponent {
-    ValueId value, row, scale;  ///< (value - row) scale
+    ValueId value, row, scale;          ///< (value - row) scale
+    std::vector<ValueId> factors = {};  ///< of the value, if a multiply-add has made the difference
   };
   /// What the exponents of a row refer to.
   struct Reference {
@@ -67,12 +69,19 @@ class ExponentFusion {
     for (std::size_t k : {0, 1}) {
       const ValueId scale = product->operands[k];
       const Op* difference = f_.definition(product->operands[1 - k]);
-      if (!f_[scale].type.is_scalar() || !is_positive(f_, scale) || !difference ||
-          difference->code != OpCode::sub)
-        continue;
-      const ValueId value = difference->operands[0], row = difference->operands[1];
-      if (f_[value].type == f_[op.results[0]].type && f_[row].type.axes.size() == 1)
-        return Exponent{value, row, scale};
+      if (!f_[scale].type.is_scalar() || !is_positive(f_, scale) || !difference) continue;
+      if (difference->code == OpCode::sub) {
+        const ValueId value = difference->operands[0], row = difference->operands[1];
+        if (f_[value].type == f_[op.results[0]].type && f_[row].type.axes.size() == 1)
+          return Exponent{value, row, scale};
+      } else if (difference->code == OpCode::fma && !is_small(*difference, scale)) {
+        const ValueId value = difference->results[0];
+        const Op* minus = f_.definition(difference->operands[2]);
+        if (f_[value].type.axes.size() > 1 && minus && minus->code == OpCode::neg &&
+            f_[minus->operands[0]].type.axes.size() == 1)
+          return Exponent{
+              value, minus->operands[0], scale, {difference->operands[0], difference->operands[1]}};
+      }
     }
     return std::nullopt;
   }
@@ -81,12 +90,22 @@ class ExponentFusion {
     return f_[e.value].type.axes.size() > f_[e.row].type.axes.size();
   }
 
+  /// Whether the product of a multiply-add is so small as an exponent that it need not be rounded.
+  [[nodiscard]] bool is_small(const Op& product, ValueId scale) const {
+    double most = 1;
+    for (ValueId factor : {product.operands[0], product.operands[1], scale}) {
+      const Bounds bounds = ValueBounds(f_).of(factor);
+      most *= bounds.finite() ? std::max(std::abs(bounds.low), std::abs(bounds.high)) : INFINITY;
+    }
+    return most < large_exponent;
+  }
+
   /// The lower bound of scores whose exponents are small: what is subtracted from them is one of
   /// them, or so much more that nothing is left.
   [[nodiscard]] std::optional<double> least_of_small(const Exponent& e) const {
     const double* scale = constant_of(f_, e.scale);
     const Bounds bounds = ValueBounds(f_).of(e.value);
-    if (!scale || !bounds.finite()) return std::nullopt;
+    if (!scale || !bounds.finite() || !e.factors.empty()) return std::nullopt;
     const double most = std::max(std::abs(bounds.low), std::abs(bounds.high));
     return most * std::abs(*scale) < large_exponent ? std::optional(bounds.low) : std::nullopt;
   }
@@ -116,10 +135,12 @@ class ExponentFusion {
           auto [reference, fresh] = references_.try_emplace({e.row, e.scale});
           if (fresh) reference->second = make_reference(b, e);
           const auto [scale, product] = reference->second;
+          const ValueId value =
+              e.factors.empty() ? e.value : b.elementwise(OpCode::mul_rn, e.factors);
           exponent = is_by_element(e)
                          ? b.elementwise(OpCode::fma,
-                                         {e.value, scale, b.elementwise(OpCode::neg, {product})})
-                         : b.sub(b.elementwise(OpCode::mul_rn, {e.value, scale}), product);
+                                         {value, scale, b.elementwise(OpCode::neg, {product})})
+                         : b.sub(b.elementwise(OpCode::mul_rn, {value, scale}), product);
         });
     f_[exponential].operands[0] = exponent;
   }

@@ -34,6 +34,9 @@ void round_weights(ir::Function& f, const PassContext& context);
 /// its end.
 void share_loops(ir::Function& f, const PassContext& context);
 
+/// Has a tanh computed in proportion to itself where what is made of it multiplies its error.
+void precise_tanh(ir::Function& f, const PassContext& context);
+
 /// Takes the maximum and the mask of a tanh from its argument, and puts the tanh where it is read.
 void commute_tanh(ir::Function& f, const PassContext& context);
 

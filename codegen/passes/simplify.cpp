@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numbers>
 #include <optional>
@@ -116,7 +117,14 @@ ValueId divide_by_number(Site& s) {
   return s.b.mul(s.op.operands[0], s.b.constant(1 / *k, DType::f32));
 }
 
-// (x k) l is x (k l) for scalars k and l, whose product is taken once a block.
+bool fits_in_f32(double number) {
+  const double size = std::abs(number);
+  return size == 0 ||
+         (size >= std::numeric_limits<float>::min() && size <= std::numeric_limits<float>::max());
+}
+
+// (x k) l is x (k l) for scalars k and l, whose product is taken once a block. Two numbers may have
+// none that an f32 holds, as a large cap and what makes powers of two of it.
 ValueId gather_scalings(Site& s) {
   if (s.op.code != OpCode::mul || s.f[s.op.results[0]].type.is_scalar()) return {};
   if (s.f[s.op.results[0]].type.dtype != DType::f32) return {};
@@ -126,7 +134,10 @@ ValueId gather_scalings(Site& s) {
     if (!s.f[l].type.is_scalar() || !inner || inner->code != OpCode::mul || !s.once(i)) continue;
     for (std::size_t n : {0, 1}) {
       const ValueId k = inner->operands[n], x = inner->operands[1 - n];
-      if (s.f[k].type.is_scalar() && !s.f[x].type.is_scalar()) return s.b.mul(x, s.b.mul(k, l));
+      if (!s.f[k].type.is_scalar() || s.f[x].type.is_scalar()) continue;
+      const double *number = constant_of(s.f, k), *factor = constant_of(s.f, l);
+      if (number && factor && !fits_in_f32(*number * *factor)) continue;
+      return s.b.mul(x, s.b.mul(k, l));
     }
   }
   return {};

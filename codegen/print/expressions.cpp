@@ -183,7 +183,7 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
     case OpCode::sqrt:
       return fmt::format("fc::sqrt({})", x[0]);
     case OpCode::tanh:
-      return fmt::format("fc::tanh({})", x[0]);
+      return fmt::format("fc::{}tanh({})", op.precise ? "precise_" : "", x[0]);
     case OpCode::sin:
     case OpCode::cos:
     case OpCode::tan:

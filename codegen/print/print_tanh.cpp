@@ -39,7 +39,7 @@ void KernelPrinter::find_tanhs(BlockId block) {
   };
   for (OpId id : ops) {
     const Op& op = f_[id];
-    if (op.code != OpCode::tanh || f_[op.results[0]].type.axes.size() < 2 ||
+    if (op.code != OpCode::tanh || op.precise || f_[op.results[0]].type.axes.size() < 2 ||
         f_[op.results[0]].home.space != Space::registers || !stays(&op))
       continue;
     Tanh tanh{.from = op.operands[0], .value = op.results[0]};

@@ -78,6 +78,7 @@ struct Op {
       false;  ///< loop: over parts of the tiles, in which loops over the same axis may stand
 
   bool lazy = false;     ///< mul: left out in warps where all factors are one
+  bool precise = false;  ///< tanh: right in proportion to itself, however small
   bool started = false;  ///< dot: its sum may be read behind `land_products` only
 };
 

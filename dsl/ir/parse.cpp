@@ -195,6 +195,8 @@ class Parser {
       op.started = true;
     } else if (in_.take("lazy")) {
       op.lazy = true;
+    } else if (in_.take("precise")) {
+      op.precise = true;
     } else if (in_.take("descending")) {
       op.descending = true;
     } else {

@@ -170,6 +170,7 @@ class Printer {
     if (op.masking) text += " masking";
     if (op.started) text += " started";
     if (op.lazy) text += " lazy";
+    if (op.precise) text += " precise";
     if (op.descending) text += " descending";
     return text;
   }

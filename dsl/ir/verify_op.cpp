@@ -26,6 +26,8 @@ class OpVerifier {
       fail("only a product is started", "leave \"started\" out");
     if (op_.lazy && op_.code != OpCode::mul)
       fail("only a product of elements is lazy", "leave \"lazy\" out");
+    if (op_.precise && op_.code != OpCode::tanh)
+      fail("only a tanh is precise", "leave \"precise\" out");
     if (op_.unordered && op_.code != OpCode::loop)
       fail("only a loop has rounds to order", "leave \"unordered\" out");
     if (op_.once && op_.code != OpCode::loop) fail("only a loop runs once", "leave \"once\" out");

@@ -130,3 +130,13 @@ def test_an_infinite_score_makes_its_lse_infinite(target):
     assert (lse[:, :, 2] == np.inf).all()
     rest = np.delete(lse, 2, axis=2)
     assert np.isfinite(rest).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("size", [1, 1e4])
+def test_a_score_that_ends_in_a_product(family, size):
+    """What is subtracted is the largest product, rounded, and so is every other."""
+    q, k, v = arrays(dtype_of(family), size)
+    expected, _ = attention(q, k, v, score=lambda s, b, h, i, j: s * 1000.7)
+    out = run(family, q, k, v, score=lambda s, b, h, i, j: s * 1000.7)
+    assert np.abs(out.astype(np.float64) - expected).max() < 0.02

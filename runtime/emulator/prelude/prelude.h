@@ -15,6 +15,7 @@
 #include "mma_m16n8k16.h"
 #include "order.h"
 #include "polynomial_exp2.cuh"
+#include "precise_tanh.cuh"
 #include "quad.cuh"
 #include "shared_tile.cuh"
 #include "small_tanh.cuh"

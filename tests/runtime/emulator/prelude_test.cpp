@@ -138,6 +138,33 @@ TEST(Math, SmallTanhIsAsCloseAsItSays) {
   EXPECT_EQ(run.y[3], 0);
 }
 
+// In proportion to the true one, however small; of the other, which is not, the same of 1.
+TEST(Math, PreciseTanhIsAsCloseAsItSays) {
+  SmallRun run;
+  run(small_kernel(R"(
+  if (thread != 0) return;
+  float worst = 0, coarse = 0;
+  for (float x = 1e-37f; x <= 20.f; x *= 1.001f) {
+    const double tanh = __builtin_tanh(static_cast<double>(x));
+    for (const float sign : {-1.f, 1.f}) {
+      const double error = __builtin_fabs(fc::precise_tanh(sign * x) / (sign * tanh) - 1);
+      if (error > worst) worst = static_cast<float>(error);
+    }
+    const double off = __builtin_fabs(fc::tanh(x) - tanh);
+    if (off > coarse) coarse = static_cast<float>(off);
+  }
+  const bool ends = fc::precise_tanh(fc::infinity()) == 1.f && fc::precise_tanh(-fc::infinity()) == -1.f;
+  const float not_a_number = fc::infinity() - fc::infinity();
+  float found[4] = {worst, coarse, ends ? 1.f : 0.f, fc::precise_tanh(not_a_number)};
+  fc::store_global<4>(p.y, found);
+)"));
+  EXPECT_LT(run.y[0], 5e-7);
+  EXPECT_GT(run.y[1], 2e-8);
+  EXPECT_LT(run.y[1], 2.5e-7);
+  EXPECT_EQ(run.y[2], 1.F);
+  EXPECT_TRUE(std::isnan(run.y[3]));
+}
+
 TEST(Math, ModerateTanhIsAsCloseAsItSays) {
   SmallRun run;
   run(small_kernel(R"(
