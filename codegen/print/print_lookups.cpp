@@ -108,7 +108,7 @@ std::string KernelPrinter::tested_element(const Op& op, const std::vector<Tested
                         shift.empty() ? "" : " + " + shift, times);
     if (parts.rest != "0") rest += fmt::format(" + {}{}", parts.rest, times);
   }
-  return fmt::format("fc::gather(p.{} + ({}), {}, true)", f_[op.tensor].name, base,
+  return fmt::format("fc::gather(p.{} + ({}), {}, true)", fields_.tensor(op.tensor), base,
                      rest.empty() ? "0" : rest.substr(3));
 }
 

@@ -55,3 +55,16 @@ def test_texts_name_captured_arrays_as_they_like(rng):
     np.testing.assert_allclose(
         out.astype(np.float32), fc.attention(q, k, v).astype(np.float32), atol=0.03
     )
+
+
+def test_arrays_that_are_looked_up_for_whole_tiles_keep_their_names(rng):
+    """By distance: where a tile lies inside the array, nothing looks whether an index does."""
+    q, k, v = rng.standard_normal((3, 1, 2, 200, 32)).astype(ml_dtypes.bfloat16)
+    short = rng.standard_normal((2, 401)).astype(np.float32)
+
+    def score(score, b, h, q_idx, kv_idx):
+        return score + short[h, q_idx - kv_idx + 200]
+
+    out = fc.attention(q, k, v, score=score)
+    expected = fc.attention(q, k, v, score=fc.relative_bias(short[:, ::-1]))
+    np.testing.assert_allclose(out.astype(np.float32), expected.astype(np.float32), atol=0.03)
