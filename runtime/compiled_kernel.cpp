@@ -16,9 +16,9 @@ namespace {
       {.what = fmt::format("{} is not in the cache and compiling is forbidden", key.kernel),
        .why = fmt::format("{}=forbid, and {} has no {}", name_of(EnvironmentVariable::compile),
                           directory != nullptr ? directory->path() : "memory", key.name),
-       .fix =
-           "flashcore.precompile(spec, targets, lengths=(1, 8192)), say, where compiling is allowed, "
-           "with the same NVRTC, and bring the cache directory along",
+       .fix = "flashcore.precompile(spec, targets, lengths=(1, 8192)), say, where compiling is "
+              "allowed, "
+              "by this version of FlashCore and any NVRTC, and bring the cache directory along",
        .where = {}});
 }
 
@@ -41,8 +41,9 @@ std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
   const CacheKey key =
       make_key(source, architecture, compile_options(architecture, toolchain.version), toolchain);
   double compile_ms = 0;
-  const KernelCache::Outcome outcome = KernelCache::shared().get(key, [&] {
-    if (value_of(EnvironmentVariable::compile) == "forbid") refuse_to_compile(key);
+  const bool forbidden = value_of(EnvironmentVariable::compile) == "forbid";
+  const auto compile = [&] {
+    if (forbidden) refuse_to_compile(key);
     const auto start = std::chrono::steady_clock::now();
     Cubin cubin = compile_cubin(installed->nvrtc(), source, architecture);
     compile_ms =
@@ -50,7 +51,11 @@ std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
     log_message(LogLevel::info, "compiled {} in {:.0f} ms: {} registers, {} bytes", key.kernel,
                 compile_ms, cubin.resources.registers, cubin.bytes.size());
     return cubin;
-  });
+  };
+  // What cannot be compiled here may come from any compiler.
+  const bool can_compile = !forbidden && installed->is_present();
+  const KernelCache::Outcome outcome =
+      KernelCache::shared().get(key, compile, can_compile ? Compiler::this_one : Compiler::any);
   std::shared_ptr<CompiledKernel> kernel(
       new CompiledKernel(std::move(source), std::move(architecture), outcome.cubin));
   kernel->from_cache_ = outcome.from_cache;

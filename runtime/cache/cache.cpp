@@ -12,7 +12,7 @@ KernelCache& KernelCache::shared() {
   return *instance;
 }
 
-KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build) {
+KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, Compiler compiler) {
   const LogDeferral messages_after_the_flight;
   const NoFork whole;
   std::promise<Outcome> promise;
@@ -30,7 +30,7 @@ KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build) {
     slot->second = promise.get_future().share();
   }
   try {
-    Outcome outcome = find_or_build(key, build);
+    Outcome outcome = find_or_build(key, build, compiler);
     {
       const std::lock_guard lock(mutex_);
       alive_[key.name] = outcome.cubin;
@@ -49,22 +49,25 @@ KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build) {
   }
 }
 
-KernelCache::Outcome KernelCache::find_or_build(const CacheKey& key, const Build& build) {
+KernelCache::Outcome KernelCache::find_or_build(const CacheKey& key, const Build& build,
+                                                Compiler compiler) {
   Outcome outcome;
   const auto take = [&](Cubin cubin) {
     outcome.cubin = std::make_shared<const Cubin>(std::move(cubin));
   };
-  outcome.from_cache = entries_.find_or_build(
-      EntryKind::kernel, key,
-      [&](std::string_view file) {
-        std::optional<Cubin> cubin = decode_entry(key, file);
-        if (cubin) take(std::move(*cubin));
-        return cubin.has_value();
-      },
-      [&] {
-        take(build());
-        return encode_entry(key, *outcome.cubin);
-      });
+  const auto accept = [&](std::string_view file) {
+    std::optional<Cubin> cubin = decode_entry(key, file, compiler);
+    if (cubin) take(std::move(*cubin));
+    return cubin.has_value();
+  };
+  if (compiler == Compiler::any && entries_.find_alike(EntryKind::kernel, key, accept)) {
+    outcome.from_cache = true;
+    return outcome;
+  }
+  outcome.from_cache = entries_.find_or_build(EntryKind::kernel, key, accept, [&] {
+    take(build());
+    return encode_entry(key, *outcome.cubin);
+  });
   return outcome;
 }
 

@@ -30,7 +30,7 @@ class KernelCache {
 
   /// The kernel of that key, from memory or disk, else from `build`. Threads that ask for one key
   /// meanwhile wait and get the same object; an exception of `build` reaches all of them.
-  Outcome get(const CacheKey& key, const Build& build);
+  Outcome get(const CacheKey& key, const Build& build, Compiler compiler = Compiler::this_one);
 
   /// Where they are kept on disk, beside what else is.
   [[nodiscard]] EntryStore& entries() { return entries_; }
@@ -38,7 +38,7 @@ class KernelCache {
   [[nodiscard]] const CacheDirectory* directory() const { return entries_.directory(); }
 
  private:
-  Outcome find_or_build(const CacheKey& key, const Build& build);
+  Outcome find_or_build(const CacheKey& key, const Build& build, Compiler compiler);
 
   EntryStore entries_;
 

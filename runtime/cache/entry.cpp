@@ -43,9 +43,12 @@ std::string encode_entry(const CacheKey& key, const Cubin& cubin) {
   return seal(std::array<std::string_view, 3>{header, key.preimage, cubin.bytes});
 }
 
-std::optional<Cubin> decode_entry(const CacheKey& key, std::string_view file) {
+std::optional<Cubin> decode_entry(const CacheKey& key, std::string_view file, Compiler compiler) {
   const auto sections = unseal(file, 3);
-  if (!sections || (*sections)[1] != key.preimage) return std::nullopt;
+  if (!sections) return std::nullopt;
+  const std::string_view preimage = (*sections)[1];
+  if (preimage != key.preimage && !(compiler == Compiler::any && key.asks_for(preimage)))
+    return std::nullopt;
   const auto header = nlohmann::json::parse((*sections)[0], nullptr, false);
   try {
     return Cubin{.bytes = std::string((*sections)[2]),

@@ -13,7 +13,15 @@ namespace flashcore {
 
 std::string encode_entry(const CacheKey& key, const Cubin& cubin);
 
-/// Nothing unless the file is undamaged and was made from exactly this key.
-std::optional<Cubin> decode_entry(const CacheKey& key, std::string_view file);
+/// Whose entries serve.
+enum class Compiler {
+  this_one,
+  any,  ///< where nothing can be compiled
+};
+
+/// Nothing unless the file is undamaged and was made from exactly this key, or, by any compiler,
+/// from one that asks for the same.
+std::optional<Cubin> decode_entry(const CacheKey& key, std::string_view file,
+                                  Compiler compiler = Compiler::this_one);
 
 }  // namespace flashcore

@@ -61,20 +61,38 @@ EntryStore::EntryStore(CacheSettings settings)
 
 bool EntryStore::find_or_build(EntryKind kind, const CacheKey& key, const Accept& accept,
                                const Build& build) {
-  if (load(kind, key, accept)) return true;
+  const std::string name = file_of(kind, key);
+  if (load(kind, name, key, accept)) return true;
   FileLock lock;
   if (disk_) {
     lock = disk_->lock(lock_of(key), settings_.lock_timeout);
-    if (load(kind, key, accept)) return true;  // another process has compiled it meanwhile
+    if (load(kind, name, key, accept)) return true;  // another process has compiled it meanwhile
   }
   // What was built is used as it is, whether or not it could be stored and read back.
   store(kind, key, build());
   return false;
 }
 
-bool EntryStore::load(EntryKind kind, const CacheKey& key, const Accept& accept) const {
+bool EntryStore::find_alike(EntryKind kind, const CacheKey& key, const Accept& accept) const {
   if (!disk_) return false;
-  const std::string name = file_of(kind, key);
+  const std::string own = file_of(kind, key);
+  if (load(kind, own, key, accept)) return true;
+  if (key.asked_name == 0) return false;
+  const std::string_view asked = std::string_view(key.name).substr(0, key.asked_name);
+  std::vector<CacheDirectory::File> files = disk_->files();
+  std::erase_if(files, [&](const CacheDirectory::File& file) {
+    return file.name == own || !file.name.starts_with(asked) || !is_entry(file);
+  });
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return a.last_use > b.last_use; });
+  return std::any_of(files.begin(), files.end(), [&](const CacheDirectory::File& file) {
+    return load(kind, file.name, key, accept);
+  });
+}
+
+bool EntryStore::load(EntryKind kind, const std::string& name, const CacheKey& key,
+                      const Accept& accept) const {
+  if (!disk_) return false;
   const std::optional<std::string> file = disk_->read(name, owner_of(kind));
   if (!file) return false;
   if (!accept(*file)) {

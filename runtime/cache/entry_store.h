@@ -38,8 +38,13 @@ class EntryStore {
   /// time wait for the first. Passes on what the two throw.
   bool find_or_build(EntryKind kind, const CacheKey& key, const Accept& accept, const Build& build);
 
+  /// Whether `accept` took the file of that key or of one that asks for the same, those of the
+  /// latest use first.
+  bool find_alike(EntryKind kind, const CacheKey& key, const Accept& accept) const;
+
  private:
-  bool load(EntryKind kind, const CacheKey& key, const Accept& accept) const;
+  bool load(EntryKind kind, const std::string& name, const CacheKey& key,
+            const Accept& accept) const;
   void store(EntryKind kind, const CacheKey& key, std::string_view file);
   void trim() const;
 

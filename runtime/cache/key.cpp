@@ -10,12 +10,18 @@
 
 namespace flashcore {
 
-CacheKey make_key(std::span<const std::string_view> fields, std::string kernel) {
+CacheKey make_key(std::span<const std::string_view> fields, std::string kernel, std::size_t asked) {
   CacheKey key;
   // The length in front keeps ("ab", "c") and ("a", "bc") apart.
-  for (const std::string_view field : fields)
-    key.preimage += fmt::format("{}:{}\n", field.size(), field);
-  key.name = digest_of(key.preimage);
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    key.preimage += fmt::format("{}:{}\n", fields[i].size(), fields[i]);
+    if (i + 1 == asked) key.asked_preimage = key.preimage.size();
+  }
+  if (asked > 0) {
+    key.name = digest_of(std::string_view(key.preimage).substr(0, key.asked_preimage)) + "-";
+    key.asked_name = key.name.size();
+  }
+  key.name += digest_of(key.preimage);
   key.kernel = std::move(kernel);
   return key;
 }
@@ -25,10 +31,12 @@ CacheKey make_key(const KernelSource& source, const std::string& architecture,
   const std::string schema = fmt::format("flashcore kernel {}", cache_schema),
                     version = toolchain.version.text(), count = std::to_string(options.size()),
                     text = source.text();
-  std::vector<std::string_view> fields = {schema, version, toolchain.digest, architecture, count};
+  // Options go by the compiler's version: they are part of how, not of what.
+  std::vector<std::string_view> fields = {schema, architecture, source.entry, text};
+  const std::size_t asked = fields.size();
+  fields.insert(fields.end(), {version, toolchain.digest, count});
   fields.insert(fields.end(), options.begin(), options.end());
-  fields.insert(fields.end(), {source.entry, text});
-  return make_key(fields, fmt::format("{} for {}", source.name, architecture));
+  return make_key(fields, fmt::format("{} for {}", source.name, architecture), asked);
 }
 
 }  // namespace flashcore

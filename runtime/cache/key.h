@@ -20,12 +20,24 @@ struct Toolchain {
 
 struct CacheKey {
   std::string preimage;  ///< the fields, each behind its length; kept in the entry and compared
-  std::string name;      ///< its digest: the name of the file
+  std::string name;      ///< what the file is called: the digest of what was asked for, if that is
+                         ///< told apart, and that of the preimage
   std::string kernel;    ///< entry point and architecture, for messages
+  /// The bytes at the beginning of the preimage, and of the name, that say what was asked for and
+  /// not which compiler made it; 0 where those are not told apart.
+  std::size_t asked_preimage = 0, asked_name = 0;
+
+  /// Whether an entry of that preimage is what this key asks for, whichever compiler made it.
+  [[nodiscard]] bool asks_for(std::string_view other_preimage) const {
+    return asked_preimage > 0 && other_preimage.size() > asked_preimage &&
+           other_preimage.substr(0, asked_preimage) ==
+               std::string_view(preimage).substr(0, asked_preimage);
+  }
 };
 
-/// `kernel` is for messages alone.
-CacheKey make_key(std::span<const std::string_view> fields, std::string kernel);
+/// `kernel` is for messages alone. The first `asked` fields say what was asked for.
+CacheKey make_key(std::span<const std::string_view> fields, std::string kernel,
+                  std::size_t asked = 0);
 
 CacheKey make_key(const KernelSource& source, const std::string& architecture,
                   std::span<const std::string> options, const Toolchain& toolchain);

@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore import _core, reach
+from flashcore import _core, reach, toolchain
 
 CALLS = """
 import json, sys
@@ -125,3 +126,26 @@ def test_a_batch_beyond_the_grid_is_another_kernel():
     assert len(made) == 1
     x = np.zeros((1, 1, 16, 16), ml_dtypes.bfloat16)
     made[0](x, x, x)
+
+
+def test_kernels_of_another_compiler_serve_where_compiling_is_forbidden(folder, tmp_path):
+    spec = fc.AttentionSpec(head_dim=16)
+    precompile_into(folder, spec, "sm_80")
+    files = [
+        file
+        for place in toolchain.wheel_places()
+        for file in Path(place).glob("nvidia/c*/lib/libnvrtc*.so.*")
+    ]
+    if not files:
+        pytest.skip("NVRTC comes from elsewhere")
+    for file in files:
+        (tmp_path / file.name).symlink_to(file)
+    installed = min(files, key=lambda file: len(file.name))
+    other = tmp_path / installed.name
+    other.unlink()
+    other.write_bytes(installed.read_bytes() + b"another patch level")
+    ranges = [(1, 1)] * 4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLASHCORE_NVRTC", str(other))
+        calls = run_where_compiling_is_forbidden(spec, "sm_80", ranges, 3, folder)
+    assert calls.returncode == 0, calls.stderr

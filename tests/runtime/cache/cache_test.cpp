@@ -35,6 +35,32 @@ TEST_F(KernelCacheTest, KeepsKernelsBetweenRuns) {
   EXPECT_THAT(warnings, IsEmpty());
 }
 
+TEST_F(KernelCacheTest, WhereNothingCanBeCompiledAnyCompilersKernelServes) {
+  const auto made_by = [](const char* digest, const std::string& body = "a") {
+    KernelSource source = test::scale_kernel();
+    source.body = body;
+    return make_key(source, "sm_80", {}, {.version = {13, 0}, .digest = digest});
+  };
+  const auto refuse = []() -> Cubin { throw CompileError({.what = "no", .why = "compiler"}); };
+  {
+    KernelCache cache({.directory = directory});
+    (void)cache.get(made_by("one"), [] { return Cubin{.bytes = "of one", .resources = {}}; });
+  }
+  KernelCache cache({.directory = directory});
+  EXPECT_THROW((void)cache.get(made_by("two"), refuse), CompileError);
+  EXPECT_THROW((void)cache.get(made_by("two", "b"), refuse, Compiler::any), CompileError);
+  const auto outcome = cache.get(made_by("two"), refuse, Compiler::any);
+  EXPECT_TRUE(outcome.from_cache);
+  EXPECT_EQ(outcome.cubin->bytes, "of one");
+  EXPECT_THAT(warnings, IsEmpty());
+
+  // A damaged one is passed over.
+  KernelCache later({.directory = directory});
+  fs::resize_file(directory + "/" + made_by("one").name + ".kernel", 40);
+  EXPECT_THROW((void)later.get(made_by("two"), refuse, Compiler::any), CompileError);
+  EXPECT_EQ(warnings.size(), 1U);
+}
+
 TEST_F(KernelCacheTest, ThreadsCompileOnce) {
   for (const std::string& place : {directory, std::string()}) {
     KernelCache cache({.directory = place});

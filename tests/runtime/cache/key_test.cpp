@@ -47,6 +47,25 @@ TEST(CacheKey, EveryFieldThatReachesTheCompilerChangesIt) {
   EXPECT_EQ(preimages.size(), changes.size());
 }
 
+TEST(CacheKey, TellsWhatWasAskedForApartFromTheCompiler) {
+  const CacheKey key = Inputs().key();
+  const auto asks_the_same = [&](const std::function<void(Inputs&)>& change) {
+    Inputs inputs;
+    change(inputs);
+    const CacheKey other = inputs.key();
+    const bool by_name =
+        other.name.substr(0, other.asked_name) == key.name.substr(0, key.asked_name);
+    EXPECT_EQ(by_name, key.asks_for(other.preimage));
+    return by_name;
+  };
+  EXPECT_TRUE(asks_the_same([](Inputs& i) { i.toolchain = {.version = {12, 9}, .digest = "9"}; }));
+  EXPECT_TRUE(asks_the_same([](Inputs& i) { i.options.emplace_back("--no-cache"); }));
+  EXPECT_FALSE(asks_the_same([](Inputs& i) { i.architecture = "sm_86"; }));
+  EXPECT_FALSE(asks_the_same([](Inputs& i) { i.source.entry = "scaled"; }));
+  EXPECT_FALSE(asks_the_same([](Inputs& i) { i.source.body.push_back(' '); }));
+  EXPECT_FALSE(make_key(std::vector<std::string_view>{"a"}, "").asks_for("1:a\n"));
+}
+
 TEST(CacheKey, WhatOnlyTheLaunchNeedsDoesNotChangeIt) {
   const std::string name = Inputs().key().name;
   Inputs inputs;
