@@ -41,7 +41,7 @@ std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
   const CacheKey key =
       make_key(source, architecture, compile_options(architecture, toolchain.version), toolchain);
   double compile_ms = 0;
-  const bool forbidden = value_of(EnvironmentVariable::compile) == "forbid";
+  const bool forbidden = choice_of(EnvironmentVariable::compile) == "forbid";
   const auto compile = [&] {
     if (forbidden) refuse_to_compile(key);
     const auto start = std::chrono::steady_clock::now();

@@ -17,11 +17,12 @@ constexpr std::array table{
     EnvironmentEntry{Id::libcuda, "FLASHCORE_LIBCUDA", "libcuda.so.1",
                      "file of the driver library to use and no other"},
     EnvironmentEntry{Id::compile, "FLASHCORE_COMPILE", "allow",
-                     "forbid: a kernel that is not in the cache is an error, never a compile"},
+                     "forbid: a kernel that is not in the cache is an error, never a compile",
+                     "allow forbid"},
     EnvironmentEntry{Id::keep_source, "FLASHCORE_KEEP_SOURCE", "not kept",
                      "directory that receives the CUDA source of every kernel compiled"},
     EnvironmentEntry{Id::cache, "FLASHCORE_CACHE", "on",
-                     "off: kernels are neither read from nor written to disk"},
+                     "off: kernels are neither read from nor written to disk", "on off"},
     EnvironmentEntry{Id::cache_dir, "FLASHCORE_CACHE_DIR",
                      "$XDG_CACHE_HOME/flashcore or ~/.cache/flashcore",
                      "directory of compiled kernels; it must be private to its owner"},
@@ -34,7 +35,7 @@ constexpr std::array table{
                      "file of schedules that autotune found and jit uses; off: none"},
     EnvironmentEntry{Id::cxx, "FLASHCORE_CXX", "c++, g++ or clang++ on PATH",
                      "C++ compiler of kernels for arrays in CPU memory"},
-    EnvironmentEntry{Id::log, "FLASHCORE_LOG", "off",
+    EnvironmentEntry{Id::log, "FLASHCORE_LOG", "warn",
                      "debug, info, warn or off: what is written to the standard error"},
 };
 
@@ -50,6 +51,22 @@ std::optional<std::string> value_of(Id variable) {
   const char* value = std::getenv(entry_of(variable).name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
+}
+
+std::string choice_of(Id variable) {
+  const std::string_view choices = entry_of(variable).choices;
+  const std::string known = fmt::format(" {} ", choices);
+  const std::string value =
+      value_of(variable).value_or(std::string(choices.substr(0, choices.find(' '))));
+  if (value.find(' ') == std::string::npos && known.find(" " + value + " ") != std::string::npos)
+    return value;
+  std::string listed(choices);
+  for (std::size_t at = 0; (at = listed.find(' ', at)) != std::string::npos; at += 4)
+    listed.replace(at, 1, " or ");
+  throw CacheError({.what = fmt::format("{}={}", name_of(variable), value),
+                    .why = fmt::format("it takes {}", listed),
+                    .fix = fmt::format("unset it for the default, {}", entry_of(variable).fallback),
+                    .where = {}});
 }
 
 std::uint64_t number_of(Id variable, std::uint64_t fallback) {

@@ -27,6 +27,8 @@ struct EnvironmentEntry {
   const char* name;
   const char* fallback;  ///< what holds when it is unset, in words
   const char* meaning;
+  const char* choices =
+      "";  ///< of a variable that takes some words alone: these, the default first
 };
 
 /// All of them, in the order of the enumeration: what documentation and tests read.
@@ -36,6 +38,10 @@ const char* name_of(EnvironmentVariable variable);
 
 /// The value; an empty one counts as unset.
 std::optional<std::string> value_of(EnvironmentVariable variable);
+
+/// One of the variable's choices, the first if it is unset. Anything else is a CacheError: what is
+/// misspelled must not silently do nothing.
+std::string choice_of(EnvironmentVariable variable);
 
 /// A whole number that is not negative, or `fallback` when unset. Anything else is a CacheError: a
 /// misspelled limit must not silently become no limit.

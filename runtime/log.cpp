@@ -16,7 +16,7 @@ namespace {
 constexpr int silent = static_cast<int>(LogLevel::warn) + 1;
 
 int level_from_environment() {
-  const std::string value = value_of(EnvironmentVariable::log).value_or("off");
+  const std::string value = value_of(EnvironmentVariable::log).value_or("warn");
   if (value == "off") return silent;
   for (const LogLevel level : {LogLevel::debug, LogLevel::info, LogLevel::warn}) {
     if (value == name_of(level)) return static_cast<int>(level);

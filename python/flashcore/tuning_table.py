@@ -1,24 +1,22 @@
 """Schedules that won, in a file: what autotune writes and jit reads.
 
 The file is a JSON array; templates/attention_winners.h in the sources says what stands in an entry
-and which one is meant for a spec. A schedule changes speed and never meaning, so a file that
-somebody else wrote can do no worse than that.
+and which one is meant for a spec. A schedule changes speed and never meaning; still, the file that
+is read without being asked for is held to what the folder of kernels is.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import _core
+from . import _core, private_files
 from .errors import CacheError, ScheduleError
 from .schedule import Schedule
 from .spec import AttentionSpec
@@ -67,9 +65,9 @@ def winner_for(
     file = user_file() if path is None else Path(path)
     if file is None:
         return None
-    named = path is not None or _core.schedules_variable() is not None
+    named = path is not None or _is_named()
     try:
-        text = _text(file)
+        text = _text(file, named)
         if text is None:
             return None
         found = _core.winning_schedule(spec.to_json(), target, text, *problem)
@@ -91,22 +89,27 @@ def text() -> str:
     if file is None:
         return ""
     try:
-        return _text(file) or ""
+        return _text(file, _is_named()) or ""
     except (OSError, UnicodeDecodeError):
         return ""  # winner_for says so
 
 
-def _text(file: Path) -> str | None:
+def _is_named() -> bool:
+    """Whether the user has chosen the file, rather than where it lies by itself."""
+    return _core.schedules_variable() is not None
+
+
+def _text(file: Path, named: bool) -> str | None:
     try:
         status = file.stat()
+        stamp = status.st_mtime_ns, status.st_size
+        known = _read.get(str(file))
+        if known is None or known[0] != stamp:
+            known = _read[str(file)] = private_files.read(file, private=not named)
+            _core.log_unusable_winners(known[1], str(file))
     except FileNotFoundError:
         # autotune makes the file that the variable names.
         return None
-    stamp = status.st_mtime_ns, status.st_size
-    known = _read.get(str(file))
-    if known is None or known[0] != stamp:
-        known = _read[str(file)] = stamp, file.read_text()
-        _core.log_unusable_winners(known[1], str(file))
     return known[1]
 
 
@@ -134,7 +137,7 @@ def write(
     fields = json.loads(schedule.to_json())
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _alone(file):
+        with private_files.lock(_lock_of(file), f"write the schedules to {file}"):
             there, others = _entries(file)
             entries = [entry for entry in there if _key(entry) not in new]
             entries += [key | {"schedule": fields, "measured": dict(measured)} for key in new]
@@ -177,15 +180,13 @@ def _entries(file: Path) -> tuple[list[dict[str, Any]], list[Any]]:
     )
 
 
-@contextlib.contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Two searches that end at once must not lose an entry."""
-    # Not beside the file, which may lie in a source tree.
+def _lock_of(file: Path) -> Path:
+    """Of two searches that end at once, neither loses an entry."""
+    # Not beside the file, which may lie in a source tree, but with the kernels.
+    folder = Path(_core.cache_directory_path() or file.parent)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
-    name = f"flashcore-{os.getuid()}-{digest}.lock"
-    with open(os.path.join(tempfile.gettempdir(), name), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return folder / f"schedules-{digest}.lock"
 
 
 __all__ = ["ANY", "Problem", "key_for", "text", "user_file", "winner_for", "write"]

@@ -64,6 +64,8 @@ void bind_process(py::module_& m) {
       "Of the compiler in use; CompileError without one.");
   m.def("schedules_file", &schedules_file,
         "Where schedules that autotune found are kept, or None.");
+  m.def("cache_directory_path", &cache_directory_path,
+        "Of compiled kernels; empty where there is no home.");
   m.def(
       "schedules_variable", [] { return value_of(EnvironmentVariable::schedules); },
       "FLASHCORE_SCHEDULES, or None where it is unset.");

@@ -27,7 +27,7 @@ std::string cache_directory_path() {
 
 CacheSettings CacheSettings::from_environment() {
   CacheSettings settings;
-  if (value_of(EnvironmentVariable::cache) != "off") settings.directory = cache_directory_path();
+  if (choice_of(EnvironmentVariable::cache) != "off") settings.directory = cache_directory_path();
   settings.max_bytes = number_of(EnvironmentVariable::cache_max_bytes, settings.max_bytes);
   settings.lock_timeout =
       std::chrono::seconds(number_of(EnvironmentVariable::cache_lock_seconds, 60));

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore import _core, tuning_gpu, tuning_table
+from flashcore import _core, private_files, tuning_gpu, tuning_table
 from made_up_machine import SHAPES, SPEC, TARGET, search
 
 WINNER = fc.Schedule(tiles={"rows": 64, "cols": 48}, stages=1)
@@ -258,3 +259,53 @@ def test_the_table_that_ships():
             problem = (1, heads[entry["blocks"]], *lengths)
             built_in = _core.winning_schedule(spec.to_json(), entry["target"], None, *problem)
             assert fc.Schedule.from_json(built_in) == schedule
+
+
+def table_of_the_user(folder, monkeypatch):
+    """One that is read without being named."""
+    folder.chmod(0o700)
+    monkeypatch.delenv("FLASHCORE_SCHEDULES", raising=False)
+    monkeypatch.setattr(tuning_table, "user_file", lambda: folder / "schedules.json")
+    spec = fc.AttentionSpec(head_dim=64)
+    write(folder / "schedules.json", spec, TARGET)
+    return spec, folder / "schedules.json"
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_table_that_others_can_write_to_is_left_aside(tmp_path, monkeypatch, what):
+    spec, file = table_of_the_user(tmp_path, monkeypatch)
+    assert tuning_table.winner_for(spec, TARGET) == WINNER
+    (file if what == "file" else tmp_path).chmod(0o777)
+    os.utime(file, ns=(1, 1))  # else it is known already
+    with pytest.warns(UserWarning, match="others can write to it"):
+        assert tuning_table.winner_for(spec, TARGET) is None
+    assert tuning_table.winner_for(spec, TARGET, path=file) == WINNER, "it was asked for by name"
+
+
+def test_a_fifo_in_the_place_of_a_table_does_not_hang(tmp_path, monkeypatch):
+    spec, file = table_of_the_user(tmp_path, monkeypatch)
+    file.unlink()
+    os.mkfifo(file, 0o600)
+    with pytest.warns(UserWarning, match="no regular file"):
+        assert tuning_table.winner_for(spec, TARGET) is None
+    with pytest.raises(fc.CacheError, match="no regular file"):
+        tuning_table.winner_for(spec, TARGET, path=file)
+
+
+def test_the_lock_of_a_table_empties_nothing_and_waits_with_a_limit(tmp_path, monkeypatch):
+    precious = tmp_path / "precious"
+    precious.write_text("text")
+    lock = tuning_table._lock_of(tmp_path / "schedules.json")
+    assert lock.parent == Path(_core.cache_directory_path())
+    lock.unlink(missing_ok=True)
+    lock.symlink_to(precious)
+    with pytest.raises(fc.CacheError):
+        write(tmp_path / "schedules.json", fc.AttentionSpec(head_dim=64))
+    assert precious.read_text() == "text"
+    lock.unlink()
+
+    monkeypatch.setattr(private_files, "_LOCK_SECONDS", 0.1)
+    held = private_files.lock(lock, "hold it")
+    with held, pytest.raises(fc.CacheError, match="another process has held the lock"):
+        write(tmp_path / "schedules.json", fc.AttentionSpec(head_dim=64))
+    write(tmp_path / "schedules.json", fc.AttentionSpec(head_dim=64))

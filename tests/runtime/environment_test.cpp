@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "dsl/error.h"
 #include "tests/runtime/support/scoped_environment.h"
 #include "tests/runtime/support/temporary_directory.h"
 
@@ -35,6 +36,27 @@ TEST(Environment, EmptyCountsAsUnset) {
   };
   EXPECT_FALSE(read(""));
   EXPECT_EQ(read("/x"), "/x");
+}
+
+TEST(Environment, AWordThatIsNoChoiceIsAnError) {
+  const auto read = [](const char* value) {
+    const test::ScopedEnvironment environment(
+        test::ScopedEnvironment::Variables{{"FLASHCORE_COMPILE", value}});
+    return choice_of(EnvironmentVariable::compile);
+  };
+  EXPECT_EQ(read(""), "allow");
+  EXPECT_EQ(read("allow"), "allow");
+  EXPECT_EQ(read("forbid"), "forbid");
+  for (const char* wrong : {"never", "Forbid", "for", "allow forbid", " "}) {
+    try {
+      read(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const CacheError& error) {
+      EXPECT_EQ(error.complaint().what, std::string("FLASHCORE_COMPILE=") + wrong);
+      EXPECT_EQ(error.complaint().why, "it takes allow or forbid");
+      EXPECT_EQ(error.complaint().fix, "unset it for the default, allow");
+    }
+  }
 }
 
 // Whoever reads a variable on the side hides it from the table.
