@@ -115,11 +115,6 @@ def test_functions_take_numbers(function, value):
         function(value)
 
 
-def test_a_cap_beyond_what_a_tangent_resolves():
-    with pytest.raises(fc.SpecError, match="a softcap"):
-        fc.softcap(3e8)
-
-
 class TestBiasOfTorch:
     """torch.nn.attention.bias: their memory holds nothing."""
 

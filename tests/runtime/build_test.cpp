@@ -72,8 +72,8 @@ TEST_F(BuildTest, WorksWithoutAPlaceToWrite) {
   EXPECT_THAT(nowhere.output, HasSubstr("from_cache=false compiled=true"));
   EXPECT_THAT(nowhere.output,
               HasSubstr("flashcore warn: the cache directory /proc/flashcore is not used"));
-  const Finished silent = run_worker(
-      {"build"}, {{"FLASHCORE_CACHE_DIR", "/proc/flashcore"}, {"FLASHCORE_LOG", "off"}});
+  const Finished silent =
+      run_worker({"build"}, {{"FLASHCORE_CACHE_DIR", "/proc/flashcore"}, {"FLASHCORE_LOG", "off"}});
   EXPECT_THAT(silent.output, testing::Not(HasSubstr("/proc/flashcore")));
 }
 
