@@ -45,7 +45,6 @@ TEST_F(ProgramBuilderTest, Names) {
 TEST_F(ProgramBuilderTest, HandlesOfAnotherProgram) {
   ProgramBuilder other("other");
   const Axis axis = other.tiles("cols", n_), whole = other.whole("d", 32);
-  const Tensor tensor = other.input("x", DType::f32, {n_, 32});
   const Tile tile = other.fill({axis, whole}, 0), mine = load(x_(rows_, d_));
   const std::string ends =
       " of another program\n"
