@@ -30,7 +30,7 @@ def contenders(torch: Any, fc: Any) -> dict[str, tuple[Any, Callable[[], Any]]]:
     q, k, v = (torch.randn(1, 1, 64, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     out = torch.empty_like(q)
     kernel = fc.jit(fc.AttentionSpec(head_dim=64))
-    kernel.prepare()
+    kernel.prepare(lengths=64, batch=1, heads=1, lse=False)
     sdpa = torch.nn.functional.scaled_dot_product_attention
     found = {
         "kernel(q, k, v, out=out)": (nullcontext, lambda: kernel(q, k, v, out=out)),

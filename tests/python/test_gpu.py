@@ -94,7 +94,7 @@ def test_loading_during_capture_is_refused():
             refused = error
     assert refused is not None
     assert "prepare()" in refused.fix
-    fresh.prepare()
+    fresh.prepare(lengths=300, lse=False)
     assert_close(host(fresh(q, k, v)), None, *map(host, (q, k, v)))
 
 
