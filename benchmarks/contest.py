@@ -34,12 +34,12 @@ def spec_of(fc: Any, dtype: str, head_dim: int, mask: str) -> Any:
 
 
 def build_kernels(fc: Any, specs: Mapping[Key, Any], schedule: Any) -> dict[Key, Any]:
-    """All kernels at once, compiled in parallel and loaded; an error in place of what fails."""
+    """All kernels at once, compiled in parallel; an error in place of what fails."""
 
     def build(spec: Any) -> Any:
         try:
             kernel = fc.jit(spec, schedule=schedule)
-            kernel.prepare()
+            kernel.compile()
         except fc.Error as error:
             return error
         return kernel

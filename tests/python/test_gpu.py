@@ -93,7 +93,7 @@ def test_loading_during_capture_is_refused():
         except fc.DeviceError as error:
             refused = error
     assert refused is not None
-    assert "prepare()" in refused.fix
+    assert "prepare(" in refused.fix
     fresh.prepare(lengths=300, lse=False)
     assert_close(host(fresh(q, k, v)), None, *map(host, (q, k, v)))
 
