@@ -1,0 +1,159 @@
+// What a launch tells the driver, on which device and stream, and what it refuses.
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "dsl/error.h"
+#include "runtime/cuda/device.h"
+#include "tests/runtime/support/expectations.h"
+#include "tests/runtime/support/loaded_kernel.h"
+#include "tests/runtime/support/timing.h"
+
+namespace flashcore {
+namespace {
+
+using test::fake_cuda;
+using test::LoadedKernelTest;
+using test::message_of;
+using testing::HasSubstr;
+
+TEST_F(LoadedKernelTest, Launches) {
+  const auto stream = reinterpret_cast<CudaStream>(0x77);
+  kernel.launch(rows(5, 0), factor, stream);
+  ASSERT_EQ(fake_cuda().launches.size(), 1U);
+  const test::FakeLaunch& launch = fake_cuda().launches[0];
+  EXPECT_EQ(launch.function, "scale");
+  EXPECT_EQ(launch.blocks, 5U);
+  EXPECT_EQ(launch.threads, 64U);
+  EXPECT_EQ(launch.shared_bytes, 0U);
+  EXPECT_EQ(launch.stream, stream);
+  struct {
+    std::uint64_t x = 0x1000, y = 0x2000;
+    std::int64_t x_stride = 64, y_stride = 64;
+    std::int32_t rows = 5;
+    float factor = 2;
+  } expected;
+  EXPECT_EQ(std::memcmp(launch.parameters.data(), &expected, sizeof expected), 0);
+}
+
+TEST_F(LoadedKernelTest, ThreadsOnTwoDevicesLaunchTogether) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, device = i % 2] {
+      fake_cuda().push_new_context(device);
+      for (int launch = 0; launch < 50; ++launch) kernel.launch(rows(device + 1, device), factor);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fake_cuda().launches.size(), 400U);
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 8);
+  for (const test::FakeLaunch& launch : fake_cuda().launches) {
+    EXPECT_EQ(launch.blocks, static_cast<unsigned>(launch.device) + 1);
+  }
+}
+
+TEST_F(LoadedKernelTest, SwitchesToTheDeviceOfTheTensors) {
+  fake_cuda().push_new_context(0);
+  kernel.launch(rows(5, 1), factor);
+  kernel.launch(rows(5, 0), factor);
+  kernel.launch(rows(5, 1), factor);
+  std::vector<int> devices;
+  for (const test::FakeLaunch& launch : fake_cuda().launches) devices.push_back(launch.device);
+  EXPECT_THAT(devices, testing::ElementsAre(1, 0, 1));
+  EXPECT_EQ(current_device(Driver::get()), 0);  // and back
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 2);
+}
+
+TEST_F(LoadedKernelTest, NothingToDoTouchesNothing) {
+  kernel.launch(rows(0, 0), factor);
+  EXPECT_TRUE(fake_cuda().launches.empty());
+  EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 0);
+}
+
+// A counter serves one launch at a time: launches of one stream follow each other, those of a graph
+// may not.
+TEST_F(LoadedKernelTest, EveryStreamDrawsFromACounterOfItsOwn) {
+  LoadedKernel drawing(compiled(test::drawing_kernel()));
+  fake_cuda().parameter_bytes = 48;
+  const auto counter_of = [&](std::uintptr_t stream) {
+    drawing.launch(rows(5, 0), factor, reinterpret_cast<CudaStream>(stream));
+    std::int32_t counter = -1;
+    std::memcpy(&counter, fake_cuda().launches.back().parameters.data() + 40, sizeof counter);
+    return counter;
+  };
+  EXPECT_EQ(counter_of(0x70), 1);
+  EXPECT_EQ(counter_of(0x80), 2);
+  EXPECT_EQ(counter_of(0x70), 1);
+  fake_cuda().capture_status = 1;
+  EXPECT_EQ(counter_of(0x70), 0);
+  EXPECT_EQ(counter_of(0x90), 0);
+  fake_cuda().capture_status = 0;
+  EXPECT_EQ(counter_of(0x80), 2);
+  {
+    LoadedKernel equal(compiled(test::drawing_kernel()));  // the counters are the code's
+    equal.launch(rows(5, 0), factor, reinterpret_cast<CudaStream>(0xa0));
+  }
+  fake_cuda().streams_before = 1000;  // 0x80 was destroyed, with a launch that still runs
+  EXPECT_EQ(counter_of(0x80), 4);
+  fake_cuda().failures["cuStreamGetId"] = 1;
+  EXPECT_EQ(counter_of(0x80), 0);
+}
+
+TEST_F(LoadedKernelTest, StreamsBeyondTheLastCounterGetNone) {
+  StreamCounters counters;
+  for (std::uintptr_t stream = 1; stream <= StreamCounters::counters; ++stream)
+    EXPECT_EQ(counters.counter_for(Driver::get(), reinterpret_cast<CudaStream>(stream)), stream);
+  EXPECT_EQ(counters.counter_for(Driver::get(), reinterpret_cast<CudaStream>(0x1000)), 0);
+  EXPECT_EQ(counters.counter_for(Driver::get(), reinterpret_cast<CudaStream>(7)), 7);
+}
+
+TEST_F(LoadedKernelTest, RefusesCpuMemoryAndUnknownDevices) {
+  EXPECT_THAT(message_of<Error>([&] { kernel.launch(rows(5, cpu_device), factor); }),
+              HasSubstr("run the kernel in the emulator"));
+  kernel.launch(rows(5, 0), factor);
+  EXPECT_THROW(kernel.launch(rows(5, cpu_device), factor), DeviceError);  // loaded or not
+  fake_cuda().clear_contexts();
+  EXPECT_THAT(message_of<DeviceError>([&] { kernel.prepare(7); }), HasSubstr("GPU 7"));
+}
+
+TEST_F(LoadedKernelTest, TellsWhatTheDriverSays) {
+  kernel.prepare(0);
+  fake_cuda().failures["cuLaunchKernel"] = 701;
+  const std::string launch = message_of<Error>([&] { kernel.launch(rows(5, 0), factor); });
+  EXPECT_THAT(launch,
+              HasSubstr("scale cannot be launched with 5 blocks of 64 threads and 0 bytes"));
+  EXPECT_THAT(launch, HasSubstr("CUDA_ERROR_FAKE (701): as the test asked"));
+  EXPECT_THAT(launch, HasSubstr("fewer threads, registers or bytes of shared memory"));
+
+  fake_cuda().failures["cuModuleLoadData"] = 209;
+  LoadedKernel other(compiled(test::scale_kernel(), "sm_80", "other"));
+  EXPECT_THAT(
+      message_of<DeviceError>([&] { other.prepare(0); }),
+      testing::AllOf(HasSubstr("cannot be loaded on GPU 0 (Fake GPU, sm_80) by a driver for "
+                               "CUDA 13.0"),
+                     HasSubstr("with an NVRTC of the driver's CUDA version or older")));
+  fake_cuda().failures.clear();
+  EXPECT_NO_THROW(other.prepare(0));  // a failure is not remembered
+}
+
+TEST_F(LoadedKernelTest, IsFast) {
+  fake_cuda().push_new_context(0);
+  LoadedKernel attention(compiled(test::attention_like_kernel()));
+  const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
+  const std::array<TensorView, 4> tensors{
+      TensorView::dense(at(0x10000), DType::bf16, {2, 8, 100, 64}, 0),
+      TensorView::dense(at(0x20000), DType::bf16, {2, 8, 300, 64}, 0),
+      TensorView::dense(at(0x30000), DType::bf16, {2, 8, 100, 64}, 0),
+      TensorView::dense(at(0x40000), DType::f32, {2, 8, 100}, 0)};
+  attention.prepare(0);
+  fake_cuda().recording = false;
+  const double time = test::fastest_nanoseconds([&] { attention.launch(tensors, factor); });
+  fmt::print("launch beside the driver's own work: {:.0f} ns\n", time);
+  EXPECT_LT(time, test::limit_in_release(1000));
+}
+
+}  // namespace
+}  // namespace flashcore
