@@ -17,8 +17,8 @@ namespace {
        .why = fmt::format("{}=forbid, and {} has no {}", name_of(EnvironmentVariable::compile),
                           directory != nullptr ? directory->path() : "memory", key.name),
        .fix = "flashcore.precompile(spec, targets, lengths=(1, 8192)), say, where compiling is "
-              "allowed, "
-              "by this version of FlashCore and any NVRTC, and bring the cache directory along",
+              "allowed, by this version of FlashCore and any NVRTC; then bring the cache directory "
+              "along",
        .where = {}});
 }
 

@@ -99,6 +99,12 @@ Json plain_key() {
           {"kv_len", nullptr}, {"blocks", "many"}};
 }
 
+/// A key that says nothing of the problem.
+Json without_problem(Json key) {
+  for (const char* field : {"q_len", "kv_len", "blocks"}) key[field] = nullptr;
+  return key;
+}
+
 Json kind_of(const AttentionSpec& spec, const Target& target) {
   Json key = plain_key();
   key["target"] = target.name;
@@ -108,7 +114,7 @@ Json kind_of(const AttentionSpec& spec, const Target& target) {
   key["score"] = form_of(spec.score, !keep_numbers);
   key["sink"] = form_of(spec.sink, !keep_numbers);
   key["lengths"] = spec.packed() ? "packed" : spec.q_lens || spec.kv_lens ? "padded" : "open";
-  return key;
+  return without_problem(std::move(key));
 }
 
 Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProblem& given) {
@@ -140,8 +146,7 @@ void add(Winners& winners, Json key, Schedule schedule) {
                 .kv_len = length_of(key["kv_len"]),
                 .blocks = key["blocks"].is_string() ? key["blocks"].get<std::string>() : "",
                 .schedule = std::move(schedule)};
-  for (const char* of_problem : {"q_len", "kv_len", "blocks"}) key[of_problem] = nullptr;
-  std::vector<Winner>& alike = winners.by_kind[key.dump()];
+  std::vector<Winner>& alike = winners.by_kind[without_problem(std::move(key)).dump()];
   const auto is_same = [&](const Winner& other) {
     return other.q_len == winner.q_len && other.kv_len == winner.kv_len &&
            other.blocks == winner.blocks;
@@ -185,9 +190,7 @@ std::optional<Schedule> find(const Winners& winners, const AttentionSpec& spec,
                              const Target& target, ProblemQuestions& problem) {
   // A call that has to choose among kernels comes here: no keys where there is nothing to find.
   if (winners.by_kind.empty()) return std::nullopt;
-  Json kind = kind_of(spec, target);
-  for (const char* of_problem : {"q_len", "kv_len", "blocks"}) kind[of_problem] = nullptr;
-  const auto alike = winners.by_kind.find(kind.dump());
+  const auto alike = winners.by_kind.find(kind_of(spec, target).dump());
   if (alike == winners.by_kind.end()) return std::nullopt;
   const std::string_view blocks = block_class(problem);
   const auto in_class = [](std::int64_t length, auto up_to) {

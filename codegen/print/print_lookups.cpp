@@ -1,6 +1,6 @@
-// Lookups at sums of positions, such as a bias by the distance of two tokens. One test of the tile
-// says that all of its elements lie inside the tensor, and on which side of its first element those
-// do that may count from its end; they are then read without a look at each.
+// Gathers whose index is a sum of positions, such as a bias by the distance of two tokens. One test
+// of the tile says whether every index lies inside the tensor, and whether negative ones all count
+// from its end; the elements are then read without a bounds check of each.
 #include <cstdlib>
 #include <tuple>
 

@@ -146,6 +146,7 @@ class AttentionKernel(Kernel):
         kernel = AttentionKernel(self._spec, self._schedule, self._target, probe)
         kernel.compile()
         kernel._tuned = self._tuned
+        kernel._texts = self._texts
         if self._variants is not None:
             kernel._variants = {key: kernel for key, own in self._variants.items() if own is self}
         return kernel
@@ -170,8 +171,8 @@ class AttentionKernel(Kernel):
                     "not compiled, and the stream is being captured",
                     "compiling during the capture of a graph would take a second, and loading code "
                     "is not allowed then",
-                    f"kernel.prepare(lengths={problem[3]}), or a call with arrays of these shapes, "
-                    "before the capture begins",
+                    f"kernel.prepare(lengths={problem[3]}, q_lengths={problem[2]}), or a call with "
+                    "arrays of these shapes, before the capture begins",
                 )
             kernel = self._variant_of(texts, with_lse)
         return kernel
@@ -181,10 +182,11 @@ class AttentionKernel(Kernel):
         assert self._variants is not None
         key = texts[0], with_lse or self._spec.lse
         if key not in self._variants:
-            self._variants.setdefault(key, self._like(texts, with_lse))
+            self._variants.setdefault(key, self._with_schedules(texts, with_lse))
         return self._variants[key]
 
-    def _like(self, texts: Sequence[str], with_lse: bool) -> AttentionKernel:
+    def _with_schedules(self, texts: Sequence[str], with_lse: bool) -> AttentionKernel:
+        """A new kernel of the spec under the first of these schedules that fits."""
         schedules = [Schedule.from_json(text) for text in texts]
         spec = dataclasses.replace(self._spec, lse=with_lse or self._spec.lse)
         made = self.first_fitting(spec, schedules, self._target).with_probes(self._probe)
@@ -201,8 +203,9 @@ class AttentionKernel(Kernel):
         heads: Any = None,
         lse: bool | None = None,
     ) -> None:
-        """Loads on a GPU what calls come to, and compiles what is not in the cache: no call inside
-        the ranges compiles or loads anything then, so that it can be captured into a graph.
+        """Loads on a GPU the kernels that calls launch, and compiles those that are not in the
+        cache: no call inside the ranges compiles or loads anything then, so that it can be
+        captured into a graph.
 
         A range is a number or a pair, both ends included. `lengths` are those of k, and of q unless
         `q_lengths` is given; of packed sequences the means. `batch` is how many sequences there
@@ -214,10 +217,10 @@ class AttentionKernel(Kernel):
 
         fix = "the number of a GPU, from 0 on"
         number = arguments.whole("device of prepare", device, fix)
-        wanted = reach.problems(lengths, q_lengths, batch, heads)
+        wanted = reach.read_ranges(lengths, q_lengths, batch, heads)
         if lse is not None:
             lse = arguments.flag("lse", lse)
-        reach.kernels(self, wanted, lse, number)
+        reach.build_kernels(self, wanted, lse, number)
 
     def _for_shapes(
         self,

@@ -1,4 +1,4 @@
-"""Every kernel that calls of a spec can come to, for whole ranges of lengths.
+"""Every kernel that calls of a spec can launch, for whole ranges of lengths.
 
 Which schedule a call takes depends on how much there is to do. The rules that choose are run here
 for all problems of a range at once, so that nothing inside it is left out; some kernels may be
@@ -36,15 +36,16 @@ class Problems:
     lengths: tuple[int, int]
 
     @property
-    def fill_grids(self) -> bool:
-        """Whether some are more than a grid has room for, which is another kernel."""
+    def exceed_grid(self) -> bool:
+        """Whether some problem has more blocks along a dimension than CUDA's grid; those launch
+        the kernel of a schedule with `flat_grid`."""
         return max(self.batch[1], self.heads[1]) > _MOST_IN_A_GRID
 
     def as_list(self) -> list[tuple[int, int]]:
         return [self.batch, self.heads, self.q_lengths, self.lengths]
 
 
-def problems(
+def read_ranges(
     lengths: Range = None, q_lengths: Range = None, batch: Range = None, heads: Range = None
 ) -> Problems:
     """Ranges as callers write them; None: any length that q may have is that of k as well, and any
@@ -71,11 +72,11 @@ def _range(name: str, given: Any, most: int) -> tuple[int, int]:
     return least, greatest
 
 
-def kernels(
+def build_kernels(
     kernel: AttentionKernel, wanted: Problems, lse: bool | None, device: int | None = None
 ) -> list[AttentionKernel]:
-    """Those that calls of `kernel` come to, compiled, and loaded on a device if one is given. `lse`
-    is whether calls ask for the log-sum-exp; None: some do."""
+    """The kernels that calls of `kernel` launch, compiled, and loaded on a device if one is given.
+    `lse` is whether calls ask for the log-sum-exp; None: some do."""
     table = tuning_table.text() if kernel._tuned else ""
     lists: Sequence[list[str] | None] = [None]
     if kernel._variants is not None:
@@ -90,13 +91,13 @@ def kernels(
         else:
             made = kernel._variant_of(texts, with_lse)
             if made._texts != texts:
-                # It begins with the same schedule. Which of the two lists a process meets first,
-                # and with it what is tried where that one does not fit, nobody knows.
-                made = kernel._like(texts, with_lse)
+                # The two lists begin with the same schedule. Another process may meet this one
+                # first, and try the rest of it where the first schedule does not fit.
+                kernel._with_schedules(texts, with_lse)
         made._core.compile()
         if device is not None:
             made._core.prepare(device)
-        if wanted.fill_grids:
+        if wanted.exceed_grid:
             made._core.prepare_flat(-1 if device is None else device)
         return made
 
@@ -115,7 +116,7 @@ def precompile(
     heads: Range = None,
     lse: bool | None = None,
 ) -> list[AttentionKernel]:
-    """Compiles every kernel that calls of the spec can come to, into the cache; needs no GPU.
+    """Compiles every kernel that calls of the spec can launch, into the cache; needs no GPU.
 
     Afterwards no call inside the ranges compiles anything, here or wherever the cache is brought
     to. A range is a number or a pair, both ends included. `lengths` are those of k, and of q unless
@@ -128,7 +129,7 @@ def precompile(
     if not isinstance(spec, AttentionSpec):
         raise arguments.refusal("spec of precompile", spec, "it is no AttentionSpec",
                                 "flashcore.AttentionSpec(head_dim=64)")  # fmt: skip
-    wanted = problems(lengths, q_lengths, batch, heads)
+    wanted = read_ranges(lengths, q_lengths, batch, heads)
     if lse is not None:
         lse = arguments.flag("lse", lse)
     if targets is None:
@@ -143,8 +144,8 @@ def precompile(
         )
     found: list[AttentionKernel] = []
     for target in [arguments.target_name(target) for target in targets]:
-        found += kernels(AttentionKernel.shipped(spec, target, compiled=False), wanted, lse)
+        found += build_kernels(AttentionKernel.shipped(spec, target, compiled=False), wanted, lse)
     return found
 
 
-__all__ = ["Problems", "kernels", "precompile", "problems"]
+__all__ = ["Problems", "build_kernels", "precompile", "read_ranges"]

@@ -120,8 +120,8 @@ def test_what_is_no_range_is_refused(ranges):
 
 
 def test_a_batch_beyond_the_grid_is_another_kernel():
-    assert not reach.problems().fill_grids
-    assert reach.problems(batch=(1, 70_000)).fill_grids
+    assert not reach.read_ranges().exceed_grid
+    assert reach.read_ranges(batch=(1, 70_000)).exceed_grid
     made = fc.precompile(fc.AttentionSpec(head_dim=16), "sm_80", batch=70_000, lse=False)
     assert len(made) == 1
     x = np.zeros((1, 1, 16, 16), ml_dtypes.bfloat16)
@@ -149,3 +149,13 @@ def test_kernels_of_another_compiler_serve_where_compiling_is_forbidden(folder, 
         patch.setenv("FLASHCORE_NVRTC", str(other))
         calls = run_where_compiling_is_forbidden(spec, "sm_80", ranges, 3, folder)
     assert calls.returncode == 0, calls.stderr
+
+
+def test_preparing_compiles_the_very_kernels_that_calls_launch(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(_core.Kernel, "prepare", lambda core, device: loaded.append(core))
+    spec = fc.AttentionSpec(head_dim=128)  # two of its lists begin with the same schedule
+    kernel = fc.jit(spec, target="sm_90a", probe="scores")
+    kernel.prepare(lengths=(1, 20_000), lse=False)
+    assert kernel._variants
+    assert {id(variant._core) for variant in kernel._variants.values()} <= set(map(id, loaded))
