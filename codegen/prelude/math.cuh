@@ -6,6 +6,7 @@
 namespace fc {
 
 constexpr FC_DEVICE float infinity() { return __builtin_bit_cast(float, 0x7f800000u); }
+constexpr FC_DEVICE float not_a_number() { return __builtin_bit_cast(float, 0x7fffffffu); }
 // The most negative finite number: a running maximum starts here, so that -inf - lowest stays -inf.
 constexpr FC_DEVICE float lowest() { return -3.402823466e+38f; }
 

@@ -20,7 +20,7 @@ std::string negated(const std::string& x) { return x.starts_with("-") ? "-(" + x
 std::string KernelPrinter::number(double value, DType dtype) {
   if (dtype == DType::i1) return value != 0 ? "true" : "false";
   if (dtype == DType::i32) return fmt::format("{}", static_cast<long long>(value));
-  if (std::isnan(value)) return "__int_as_float(0x7fffffff)";
+  if (std::isnan(value)) return "fc::not_a_number()";
   if (std::isinf(value)) return value > 0 ? "fc::infinity()" : "-fc::infinity()";
   const auto single = static_cast<float>(value);
   if (single == -3.402823466e+38f) return "fc::lowest()";

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from .errors import SpecError
 from .expression import MaskLike, ScoreLike
 from .functional import attention
+
+# Torch's kernels are right for scores of any size, such as those that a score_mod of -1e9 hides.
+_of_any_size = partial(attention, large_scores=True)
 
 
 def flex_attention(
@@ -51,7 +55,7 @@ def flex_attention(
         return _with_aux(
             return_aux, return_lse, query, key, value, mask=block_mask, score=score_mod, scale=scale
         )
-    return attention(
+    return _of_any_size(
         query, key, value, mask=block_mask, score=score_mod, scale=scale, return_lse=return_lse
     )
 
@@ -70,7 +74,7 @@ def _with_aux(request: Any, return_lse: bool, *arrays: Any, **options: Any) -> A
             "AuxRequest(lse=True), or fc.jit(spec, probe=['row_max'])",
         )
     lse = bool(getattr(request, "lse", False))
-    result = attention(*arrays, return_lse=lse, **options)
+    result = _of_any_size(*arrays, return_lse=lse, **options)
     output = sys.modules[type(request).__module__].AuxOutput
     return (result[0], output(lse=result[1])) if lse else (result, output())
 

@@ -140,3 +140,16 @@ def test_a_score_that_ends_in_a_product(family, size):
     expected, _ = attention(q, k, v, score=lambda s, b, h, i, j: s * 1000.7)
     out = run(family, q, k, v, score=lambda s, b, h, i, j: s * 1000.7)
     assert np.abs(out.astype(np.float64) - expected).max() < 0.02
+
+
+def test_flex_attention_hides_by_large_numbers():
+    q, k, v = arrays(BF16, 1)
+
+    def score(s, b, h, i, j):
+        return np.float32(s) - np.float32(1e9) * (j > i - 9 * (i == 4))
+
+    expected, _ = attention(q, k, v, score=score)
+    out = fc.flex_attention(
+        q, k, v, score_mod=lambda s, b, h, i, j: s - 1e9 * (j > i - 9 * (i == 4))
+    )
+    assert np.abs(out.astype(np.float64) - expected).max() < 0.02

@@ -110,3 +110,28 @@ def test_the_tanh_of_what_is_hidden_is_minus_one():
     y = kernel(x=x)
     np.testing.assert_allclose(y[:, :20], np.tanh(x[:, :20]), rtol=0, atol=3e-7)
     assert (y[:, 20:] == -1).all()
+
+
+NAN_OF_NEGATIVE = """
+program nan_of_negative
+axis rows: parallel_tiles R
+axis cols: whole 32
+input x: f32 [R, 32]
+output y: f32 [R, 32]
+{
+  %x = load x[rows, cols] : f32[rows, cols]
+  %zero = constant 0 : f32
+  %negative = lt %x, %zero : i1[rows, cols]
+  %nan = constant nan : f32
+  %y = where %negative, %nan, %x : f32[rows, cols]
+  store y[rows, cols], %y
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_program_may_write_nan(target):
+    x = np.random.default_rng(3).uniform(-1, 1, (40, 32)).astype(np.float32)
+    kernel = fc.jit(fc.Program(NAN_OF_NEGATIVE), target, fc.Schedule(tiles={"rows": 32}))
+    np.testing.assert_array_equal(kernel(x=x), np.where(x < 0, np.nan, x))
+    assert len(kernel.cubin) > 1000

@@ -9,6 +9,7 @@
 namespace fc {
 
 constexpr FC_DEVICE float infinity() { return __builtin_huge_valf(); }
+constexpr FC_DEVICE float not_a_number() { return __builtin_nanf(""); }
 constexpr FC_DEVICE float lowest() { return -3.402823466e+38f; }
 
 FC_DEVICE float flush_to_zero(float x) {
