@@ -1,5 +1,6 @@
 #include "templates/attention.h"
 
+#include "dsl/score_range.h"
 #include "templates/attention_tensors.h"
 
 namespace flashcore {
@@ -41,11 +42,14 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
   const Tile query = load(t.at(q, t.head, rows, d)).named("query");
+  // Capped scores are small whatever a call brings.
+  const bool any_size =
+      spec.large_scores && !(spec.sink.text.empty() && is_within(spec.score, 1 << 27));
   // Without a factor scores are products, or what the score expression makes of them.
-  const bool products_alone = spec.large_scores && spec.score.text.empty();
-  const double unit = spec.large_scores ? 1 : log2e;
+  const bool products_alone = any_size && spec.score.text.empty();
+  const double unit = any_size ? 1 : log2e;
   Exponents exponents;
-  if (spec.large_scores)
+  if (any_size)
     exponents.factor = products_alone ? (scale * log2e).named("scale_log2") : b.constant(log2e);
   const Tile scale_before = products_alone ? b.constant(1) : scale;
 
