@@ -43,19 +43,28 @@ std::string encode_entry(const CacheKey& key, const Cubin& cubin) {
   return seal(std::array<std::string_view, 3>{header, key.preimage, cubin.bytes});
 }
 
-std::optional<Cubin> decode_entry(const CacheKey& key, std::string_view file, Compiler compiler) {
+std::optional<EntryParts> read_entry(std::string_view file) {
   const auto sections = unseal(file, 3);
   if (!sections) return std::nullopt;
-  const std::string_view preimage = (*sections)[1];
-  if (preimage != key.preimage && !(compiler == Compiler::any && key.asks_for(preimage)))
-    return std::nullopt;
   const auto header = nlohmann::json::parse((*sections)[0], nullptr, false);
   try {
-    return Cubin{.bytes = std::string((*sections)[2]),
-                 .resources = resources_from(header.at("resources"))};
+    return EntryParts{.kernel = header.at("kernel").get<std::string>(),
+                      .key = header.at("key").get<std::string>(),
+                      .resources = resources_from(header.at("resources")),
+                      .preimage = (*sections)[1],
+                      .code = (*sections)[2]};
   } catch (const nlohmann::json::exception&) {  // whole, yet not ours: written by hand
     return std::nullopt;
   }
+}
+
+std::optional<Cubin> decode_entry(const CacheKey& key, std::string_view file, Compiler compiler) {
+  const std::optional<EntryParts> parts = read_entry(file);
+  if (!parts) return std::nullopt;
+  if (parts->preimage != key.preimage &&
+      !(compiler == Compiler::any && key.asks_for(parts->preimage)))
+    return std::nullopt;
+  return Cubin{.bytes = std::string(parts->code), .resources = parts->resources};
 }
 
 }  // namespace flashcore

@@ -13,6 +13,15 @@ namespace flashcore {
 
 std::string encode_entry(const CacheKey& key, const Cubin& cubin);
 
+/// What a whole entry says, unchecked but for the form. Views lead into the file.
+struct EntryParts {
+  std::string kernel, key;
+  Resources resources;
+  std::string_view preimage, code;
+};
+/// Nothing unless the file is an undamaged entry.
+std::optional<EntryParts> read_entry(std::string_view file);
+
 /// Whose entries serve.
 enum class Compiler {
   this_one,

@@ -12,7 +12,7 @@
 namespace flashcore {
 
 /// Counts up when the form or the meaning of a section changes; older files are then misses.
-constexpr std::uint32_t cache_schema = 2;
+constexpr std::uint32_t cache_schema = 3;
 
 std::string seal(std::span<const std::string_view> sections);
 

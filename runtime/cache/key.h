@@ -2,9 +2,11 @@
 // that reaches the compiler is in it, and for a GPU's code nothing that names this machine.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codegen/kernel_source.h"
 #include "runtime/cuda/nvrtc.h"
@@ -38,6 +40,13 @@ struct CacheKey {
 /// `kernel` is for messages alone. The first `asked` fields say what was asked for.
 CacheKey make_key(std::span<const std::string_view> fields, std::string kernel,
                   std::size_t asked = 0);
+
+/// The fields that `make_key` joined; nothing if `preimage` is no such text.
+std::optional<std::vector<std::string_view>> fields_of(std::string_view preimage);
+
+/// Fields of a kernel's key: schema, architecture, entry point, text and launch data say what was
+/// asked for; then the compiler's version, the digest of its libraries, how many options, options.
+constexpr std::size_t kernel_fields_asked = 5;
 
 CacheKey make_key(const KernelSource& source, const std::string& architecture,
                   std::span<const std::string> options, const Toolchain& toolchain);

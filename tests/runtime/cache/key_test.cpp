@@ -66,14 +66,29 @@ TEST(CacheKey, TellsWhatWasAskedForApartFromTheCompiler) {
   EXPECT_FALSE(make_key(std::vector<std::string_view>{"a"}, "").asks_for("1:a\n"));
 }
 
-TEST(CacheKey, WhatOnlyTheLaunchNeedsDoesNotChangeIt) {
-  const std::string name = Inputs().key().name;
+// An entry tells how its kernel is launched, so kernels of one text that differ in that are two.
+TEST(CacheKey, WhatTheLaunchNeedsChangesIt) {
+  const std::vector<std::function<void(KernelSource&)>> changes{
+      [](KernelSource&) {},
+      [](KernelSource& s) { s.register_budget = 64; },
+      [](KernelSource& s) { s.tensors[0].alignment = 16; },
+      [](KernelSource& s) { s.grid.clear(); },
+      [](KernelSource& s) { s.shared_bytes = 1024; },
+      [](KernelSource& s) { s.persistent = true; },
+  };
+  std::set<std::string> names;
+  for (const auto& change : changes) {
+    Inputs inputs;
+    change(inputs.source);
+    names.insert(inputs.key().name);
+  }
+  EXPECT_EQ(names.size(), changes.size());
+}
+
+TEST(CacheKey, TheNameOfTheProgramDoesNotChangeIt) {
   Inputs inputs;
-  inputs.source.register_budget = 64;
-  inputs.source.tensors[0].alignment = 16;
-  inputs.source.grid.clear();
-  inputs.source.shared_bytes = 1024;
-  EXPECT_EQ(inputs.key().name, name);
+  inputs.source.name = "another";
+  EXPECT_EQ(inputs.key().name, Inputs().key().name);
 }
 
 TEST(CacheKey, FieldsCannotFlowIntoOneAnother) {
