@@ -21,6 +21,6 @@ install(DIRECTORY dsl codegen templates runtime DESTINATION ${CMAKE_INSTALL_INCL
 configure_package_config_file(cmake/flashcoreConfig.cmake.in flashcoreConfig.cmake
                               INSTALL_DESTINATION ${package})
 write_basic_package_version_file(flashcoreConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/flashcoreConfig.cmake
+install(FILES cmake/Findsodium.cmake ${CMAKE_CURRENT_BINARY_DIR}/flashcoreConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/flashcoreConfigVersion.cmake
         DESTINATION ${package} COMPONENT development)

@@ -30,6 +30,10 @@ constexpr std::array table{
                      "size of that directory; the least recently used kernels go first"},
     EnvironmentEntry{Id::cache_lock_seconds, "FLASHCORE_CACHE_LOCK_SECONDS", "60",
                      "how long to wait for another process that compiles the same kernel"},
+    EnvironmentEntry{
+        Id::bundle_signers, "FLASHCORE_BUNDLE_SIGNERS", "unsigned bundles are taken too",
+        "public keys, or the path of a file of them: bundles that none of these signed "
+        "are refused"},
     EnvironmentEntry{Id::schedules, "FLASHCORE_SCHEDULES",
                      "schedules.json in the directory of compiled kernels",
                      "file of schedules that autotune found and jit uses; off: none"},

@@ -16,8 +16,8 @@ failed() {
   exit 1
 }
 
-packages=(g++ cmake make ninja-build libfmt-dev libxxhash-dev libboost-context-dev nlohmann-json3-dev
-          python3 python3-venv python3-dev)
+packages=(g++ cmake make ninja-build libfmt-dev libxxhash-dev libboost-context-dev libsodium-dev
+          nlohmann-json3-dev python3 python3-venv python3-dev)
 requirements=tools/requirements.txt
 if [[ "${1:-}" == build ]]; then
   requirements=tools/build_requirements.txt

@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/cache/trusted_file.h"
+
 namespace flashcore {
 namespace {
 
@@ -23,18 +25,6 @@ namespace {
 constexpr off_t largest_file = off_t{256} << 20;
 
 std::string reason(const char* step) { return fmt::format("{}: {}", step, std::strerror(errno)); }
-
-// Why the content cannot be trusted; empty when it can. Root may own it (a cache baked into an
-// image): root could change this process anyway.
-std::string distrust(const struct stat& status) {
-  if (status.st_uid != geteuid() && status.st_uid != 0) {
-    return fmt::format("it belongs to user {}, not to {}", status.st_uid, geteuid());
-  }
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return fmt::format("others may write to it (mode {:04o})", status.st_mode & 07777);
-  }
-  return "";
-}
 
 bool write_all(int file, std::string_view content) {
   while (!content.empty()) {
