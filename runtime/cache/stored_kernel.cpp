@@ -30,6 +30,25 @@ bool is_cuda_elf(std::string_view code) {
          code[machine] == '\xbe' && code[machine + 1] == '\0';
 }
 
+// The number of the architecture, 90 for sm_90a, as its flags say it; nothing where they are of a
+// form that is not known. CUDA 13 moved it.
+std::optional<unsigned> architecture_of(std::string_view code) {
+  constexpr std::size_t abi_version = 8, flags = 48;
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(code[at]); };
+  if (byte(abi_version) == 7) return byte(flags);
+  if (byte(abi_version) == 8) return byte(flags + 1);
+  return std::nullopt;
+}
+
+// 90 of "sm_90a"; 0 of anything else.
+unsigned number_of(std::string_view target) {
+  constexpr std::string_view prefix = "sm_";
+  unsigned number = 0;
+  if (target.starts_with(prefix))
+    std::from_chars(target.data() + prefix.size(), target.data() + target.size(), number);
+  return number;
+}
+
 }  // namespace
 
 StoredKernel read_stored_kernel(std::string_view file, const std::string& path) {
@@ -62,6 +81,10 @@ StoredKernel read_stored_kernel(std::string_view file, const std::string& path) 
   if (f[7] != std::to_string(kernel.options.size())) refuse(path, "its key lacks options");
   kernel.cubin = {.bytes = std::string(parts->code), .resources = parts->resources};
   if (!is_cuda_elf(kernel.cubin.bytes)) refuse(path, "its code is not a GPU's");
+  if (const auto number = architecture_of(kernel.cubin.bytes);
+      number && *number != number_of(kernel.target))
+    refuse(path,
+           fmt::format("its code is for sm_{}, and its key is of {}", *number, kernel.target));
   return kernel;
 }
 

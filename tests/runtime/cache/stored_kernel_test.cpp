@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "dsl/error.h"
+#include "runtime/cache/digest.h"
 #include "runtime/cache/entry.h"
 #include "runtime/cache/envelope.h"
 #include "runtime/cache/launch_data.h"
@@ -135,6 +136,52 @@ TEST(StoredKernel, WhatContradictsItselfIsRefused) {
   const CacheKey without_launch = make_key(fields, key.kernel, kernel_fields_asked);
   EXPECT_THAT(why(sealed(key.kernel, without_launch.name, without_launch.preimage)),
               "it does not say how to launch the kernel");
+}
+
+TEST(StoredKernel, CodeForAnotherTargetIsRefused) {
+  const auto with = [](char abi_version, char low, char high) {
+    std::string elf = code;
+    elf[8] = abi_version;
+    elf[48] = low;
+    elf[49] = high;
+    return encode_entry(key_of(test::scale_kernel()), {.bytes = elf, .resources = {}});
+  };
+  constexpr char up_to_cuda_12 = 7, from_cuda_13 = 8;
+  EXPECT_EQ(why(with(up_to_cuda_12, 90, 5)), "");
+  EXPECT_EQ(why(with(up_to_cuda_12, 80, 5)), "its code is for sm_80, and its key is of sm_90a");
+  EXPECT_EQ(why(with(from_cuda_13, 4, 90)), "");
+  EXPECT_EQ(why(with(from_cuda_13, 4, 120)), "its code is for sm_120, and its key is of sm_90a");
+}
+
+TEST(StoredKernel, EveryFlippedBitAndEveryTruncationIsRefused) {
+  const std::string whole = entry_of(test::scale_kernel());
+  ASSERT_EQ(why(whole), "");
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    ASSERT_NE(why(whole.substr(0, at)), "") << "cut to " << at;
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
+      ASSERT_NE(why(damaged), "") << "byte " << at << ", bit " << bit;
+    }
+  }
+  EXPECT_NE(why(whole + '\0'), "");
+}
+
+// A forger makes the digest right: what is read is then whole, or refused, and nothing crashes.
+TEST(StoredKernel, EveryFlippedBitUnderARightDigestIsReadOrRefused) {
+  const std::string whole = entry_of(test::scale_kernel());
+  int read = 0, refused = 0;
+  for (std::size_t at = 0; at < whole.size() - digest_bytes; ++at) {
+    for (const int bit : {0, 3, 7}) {
+      std::string forged = whole.substr(0, whole.size() - digest_bytes);
+      forged[at] = static_cast<char>(forged[at] ^ (1 << bit));
+      forged += raw_digest_of(forged);
+      ++(why(forged).empty() ? read : refused);
+    }
+  }
+  // What nothing else in the file repeats: most of the code, and what it takes.
+  EXPECT_GT(read, 0);
+  EXPECT_GT(refused, read);
 }
 
 }  // namespace
