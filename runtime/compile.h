@@ -15,6 +15,8 @@ namespace flashcore {
 struct Cubin {
   std::string bytes;
   Resources resources;  ///< without the dynamic shared memory, which belongs to the launch
+  /// Which compiler made it and how: the end of its key, behind what was asked for (cache/key.h).
+  std::string made_by = {};
 };
 
 /// The options of a compile. They are part of the cache's key and name no path of this machine.

@@ -2,6 +2,8 @@
 
 #include "dsl/error.h"
 #include "runtime/cache/cache.h"
+#include "runtime/cache/entry.h"
+#include "runtime/cache/key.h"
 #include "runtime/cache/toolchain.h"
 #include "runtime/environment.h"
 #include "runtime/kernel.h"
@@ -48,6 +50,7 @@ std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
     Cubin cubin = compile_cubin(installed->nvrtc(), source, architecture);
     compile_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    cubin.made_by = key.preimage.substr(key.asked_preimage);
     log_message(LogLevel::info, "compiled {} in {:.0f} ms: {} registers, {} bytes", key.kernel,
                 compile_ms, cubin.resources.registers, cubin.bytes.size());
     return cubin;
@@ -68,6 +71,18 @@ std::shared_ptr<const CompiledKernel> CompiledKernel::from_cubin(KernelSource so
                                                                  Cubin cubin) {
   return std::shared_ptr<const CompiledKernel>(new CompiledKernel(
       std::move(source), std::move(architecture), std::make_shared<const Cubin>(std::move(cubin))));
+}
+
+std::string CompiledKernel::entry() const {
+  if (cubin_->made_by.empty())
+    throw CompileError({.what = fmt::format("the entry of {} for {}", source_->name, architecture_),
+                        .why = "nothing is known of the compiler that made its code",
+                        .fix = "CompiledKernel::build",
+                        .where = {}});
+  const CacheKey asked = make_key(*source_, architecture_, {}, {});
+  const std::string preimage = asked.preimage.substr(0, asked.asked_preimage) + cubin_->made_by;
+  return encode_entry(make_key(fields_of(preimage).value(), asked.kernel, kernel_fields_asked),
+                      *cubin_);
 }
 
 std::string CompiledKernel::ptx() const {

@@ -32,6 +32,10 @@ class CompiledKernel {
   /// Time this process spent in the compiler; 0 when the kernel came from the cache.
   [[nodiscard]] double compile_ms() const { return compile_ms_; }
 
+  /// The file of the cache that keeps it (docs/cache_format.md). Throws CompileError for code that
+  /// the caller brought.
+  [[nodiscard]] std::string entry() const;
+
   /// Compiled on request: a launch has no use for it.
   [[nodiscard]] std::string ptx() const;
 

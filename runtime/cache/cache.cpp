@@ -12,6 +12,43 @@ KernelCache& KernelCache::shared() {
   return *instance;
 }
 
+KernelCache::KernelCache(CacheSettings settings) : entries_(settings) {
+  for (const std::string& path : settings.bundles) {
+    try {
+      bundles_.push_back(Bundle::open(path));
+    } catch (const CacheError& error) {
+      log_message(LogLevel::warn, "{}", error.what());
+    }
+  }
+}
+
+void KernelCache::add_bundle(std::shared_ptr<const Bundle> bundle) {
+  const std::lock_guard lock(mutex_);
+  bundles_.push_back(std::move(bundle));
+}
+
+std::vector<std::shared_ptr<const Bundle>> KernelCache::bundles() const {
+  const std::lock_guard lock(mutex_);
+  return bundles_;
+}
+
+std::shared_ptr<const Cubin> KernelCache::find_in_bundles(const CacheKey& key) const {
+  for (const std::shared_ptr<const Bundle>& bundle : bundles()) {
+    for (const BundledKernel* kernel :
+         bundle->find(std::string_view(key.name).substr(0, key.asked_name))) {
+      try {
+        if (auto cubin = decode_entry(key, bundle->read(*kernel), Compiler::any)) {
+          log_message(LogLevel::debug, "{} from {}", key.kernel, bundle->path());
+          return std::make_shared<const Cubin>(std::move(*cubin));
+        }
+      } catch (const CacheError& error) {
+        log_message(LogLevel::warn, "{}", error.what());
+      }
+    }
+  }
+  return nullptr;
+}
+
 KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, Compiler compiler) {
   const LogDeferral messages_after_the_flight;
   const NoFork whole;
@@ -52,6 +89,11 @@ KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, C
 KernelCache::Outcome KernelCache::find_or_build(const CacheKey& key, const Build& build,
                                                 Compiler compiler) {
   Outcome outcome;
+  if (key.asked_name > 0) outcome.cubin = find_in_bundles(key);
+  if (outcome.cubin) {
+    outcome.from_cache = true;
+    return outcome;
+  }
   const auto take = [&](Cubin cubin) {
     outcome.cubin = std::make_shared<const Cubin>(std::move(cubin));
   };

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/bundle/bundle.h"
 #include "runtime/cache/entry.h"
 #include "runtime/cache/entry_store.h"
 
@@ -20,7 +21,7 @@ class KernelCache {
   /// The cache of this process, set up from the environment at first use.
   static KernelCache& shared();
 
-  explicit KernelCache(CacheSettings settings) : entries_(std::move(settings)) {}
+  explicit KernelCache(CacheSettings settings);
 
   struct Outcome {
     std::shared_ptr<const Cubin> cubin;
@@ -32,6 +33,11 @@ class KernelCache {
   /// meanwhile wait and get the same object; an exception of `build` reaches all of them.
   Outcome get(const CacheKey& key, const Build& build, Compiler compiler = Compiler::this_one);
 
+  /// From now on kernels of this bundle serve, whichever compiler made them, before the directory
+  /// is looked into.
+  void add_bundle(std::shared_ptr<const Bundle> bundle);
+  [[nodiscard]] std::vector<std::shared_ptr<const Bundle>> bundles() const;
+
   /// Where they are kept on disk, beside what else is.
   [[nodiscard]] EntryStore& entries() { return entries_; }
   /// The directory in use; null when everything stays in memory.
@@ -39,12 +45,14 @@ class KernelCache {
 
  private:
   Outcome find_or_build(const CacheKey& key, const Build& build, Compiler compiler);
+  [[nodiscard]] std::shared_ptr<const Cubin> find_in_bundles(const CacheKey& key) const;
 
   EntryStore entries_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<std::string, std::shared_future<Outcome>> in_flight_;
   std::unordered_map<std::string, std::weak_ptr<const Cubin>> alive_;
+  std::vector<std::shared_ptr<const Bundle>> bundles_;
   std::vector<std::shared_ptr<const Cubin>> kept_;  ///< what no directory keeps
 };
 

@@ -64,7 +64,9 @@ std::optional<Cubin> decode_entry(const CacheKey& key, std::string_view file, Co
   if (parts->preimage != key.preimage &&
       !(compiler == Compiler::any && key.asks_for(parts->preimage)))
     return std::nullopt;
-  return Cubin{.bytes = std::string(parts->code), .resources = parts->resources};
+  return Cubin{.bytes = std::string(parts->code),
+               .resources = parts->resources,
+               .made_by = std::string(parts->preimage.substr(key.asked_preimage))};
 }
 
 }  // namespace flashcore

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace flashcore {
 
@@ -15,6 +16,7 @@ struct CacheSettings {
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
   std::chrono::milliseconds lock_timeout{60'000};
 
+  std::vector<std::string> bundles;  ///< paths
   static CacheSettings from_environment();
 };
 

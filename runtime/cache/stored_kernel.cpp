@@ -61,7 +61,8 @@ StoredKernel read_stored_kernel(std::string_view file, const std::string& path) 
   const auto& f = *fields;
 
   StoredKernel kernel;
-  kernel.key = make_key(f, "", kernel_fields_asked).name;
+  const CacheKey key = make_key(f, "", kernel_fields_asked);
+  kernel.key = key.name;
   if (kernel.key != parts->key) refuse(path, "its name is not that of its key");
   kernel.target = f[1];
   std::optional<KernelSource> source = read_launch_data(f[4]);
@@ -79,7 +80,9 @@ StoredKernel read_stored_kernel(std::string_view file, const std::string& path) 
   kernel.compiler_digest = f[6];
   kernel.options.assign(f.begin() + before_options, f.end());
   if (f[7] != std::to_string(kernel.options.size())) refuse(path, "its key lacks options");
-  kernel.cubin = {.bytes = std::string(parts->code), .resources = parts->resources};
+  kernel.cubin = {.bytes = std::string(parts->code),
+                  .resources = parts->resources,
+                  .made_by = std::string(parts->preimage.substr(key.asked_preimage))};
   if (!is_cuda_elf(kernel.cubin.bytes)) refuse(path, "its code is not a GPU's");
   if (const auto number = architecture_of(kernel.cubin.bytes);
       number && *number != number_of(kernel.target))

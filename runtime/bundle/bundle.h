@@ -1,0 +1,65 @@
+// Many kernels in one file, for any number of targets: what a deployment ships in place of a
+// cache's directory. Entries are those of the cache, byte for byte (docs/cache_format.md); in front
+// of them stands a manifest of what they are and, if the maker wants, the signature under it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/bundle/signature.h"
+#include "runtime/cache/directory.h"
+
+namespace flashcore {
+
+/// What the manifest says of one kernel.
+struct BundledKernel {
+  std::string key;     ///< what the cache calls it
+  std::string kernel;  ///< the program's name and the target
+  std::string target;
+  std::uint64_t offset = 0, bytes = 0;  ///< in the file
+  std::string digest;                   ///< secure_digest_of its entry
+};
+
+/// An open bundle. Thread-safe; a file that is replaced meanwhile is not noticed, one that is
+/// changed in place is damaged.
+class Bundle {
+ public:
+  /// Reads and checks the manifest and its signature, not yet the kernels. The file may be
+  /// anybody's if an accepted signer signed it, else it has to pass the policy of the cache's
+  /// directory. Throws CacheError.
+  static std::shared_ptr<const Bundle> open(const std::string& path);
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// Sorted by key.
+  [[nodiscard]] const std::vector<BundledKernel>& kernels() const { return kernels_; }
+  /// What the maker wrote down about the specs that the kernels are of, as JSON.
+  [[nodiscard]] const std::string& plans() const { return plans_; }
+  [[nodiscard]] const std::optional<PublicKey>& signer() const { return signer_; }
+
+  /// The kernels whose keys begin so.
+  [[nodiscard]] std::vector<const BundledKernel*> find(std::string_view key_prefix) const;
+  /// The entry, checked against the manifest. Throws CacheError if it is damaged.
+  [[nodiscard]] std::string read(const BundledKernel& kernel) const;
+
+ private:
+  explicit Bundle(std::string path) : path_(std::move(path)) {}
+  void read_manifest(std::string_view text, std::uint64_t begin, std::uint64_t end);
+
+  std::string path_;
+  Descriptor file_;
+  std::vector<BundledKernel> kernels_;
+  std::string plans_;
+  std::optional<PublicKey> signer_;
+};
+
+/// The content of a bundle with these entries; twice the same one counts once. `plans` is JSON, for
+/// readers of `Bundle::plans`. Equal contents are equal files. Throws CacheError for what is no
+/// entry, or for JSON that is none.
+std::string write_bundle(const std::vector<std::string>& entries, std::string_view plans,
+                         const SecretKey* signer = nullptr);
+
+}  // namespace flashcore
