@@ -30,6 +30,8 @@ constexpr std::array table{
                      "size of that directory; the least recently used kernels go first"},
     EnvironmentEntry{Id::cache_lock_seconds, "FLASHCORE_CACHE_LOCK_SECONDS", "60",
                      "how long to wait for another process that compiles the same kernel"},
+    EnvironmentEntry{Id::bundles, "FLASHCORE_BUNDLES", "none",
+                     "bundles of kernels, their paths with a colon between two"},
     EnvironmentEntry{
         Id::bundle_signers, "FLASHCORE_BUNDLE_SIGNERS", "unsigned bundles are taken too",
         "public keys, or the path of a file of them: bundles that none of these signed "

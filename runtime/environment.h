@@ -17,6 +17,7 @@ enum class EnvironmentVariable : std::uint8_t {
   cache_dir,
   cache_max_bytes,
   cache_lock_seconds,
+  bundles,
   bundle_signers,
   schedules,
   cxx,

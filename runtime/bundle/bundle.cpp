@@ -16,6 +16,7 @@
 #include "runtime/bundle/signers.h"
 #include "runtime/cache/stored_kernel.h"
 #include "runtime/cache/trusted_file.h"
+#include "runtime/environment.h"
 
 namespace flashcore {
 namespace {

@@ -1,5 +1,6 @@
 #include "runtime/cache/cache.h"
 
+#include "dsl/error.h"
 #include "runtime/log.h"
 #include "runtime/no_fork.h"
 

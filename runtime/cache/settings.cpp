@@ -1,5 +1,7 @@
 #include "runtime/cache/settings.h"
 
+#include <sstream>
+
 #include <pwd.h>
 #include <unistd.h>
 
@@ -31,6 +33,9 @@ CacheSettings CacheSettings::from_environment() {
   settings.max_bytes = number_of(EnvironmentVariable::cache_max_bytes, settings.max_bytes);
   settings.lock_timeout =
       std::chrono::seconds(number_of(EnvironmentVariable::cache_lock_seconds, 60));
+  std::istringstream paths(value_of(EnvironmentVariable::bundles).value_or(""));
+  for (std::string path; std::getline(paths, path, ':');)
+    if (!path.empty()) settings.bundles.push_back(path);
   return settings;
 }
 
