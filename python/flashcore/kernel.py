@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core, sass
 from .arguments import is_text, refusal, whole
@@ -11,6 +12,9 @@ from .arrays import full
 from .errors import DeviceError
 from .program import Program
 from .schedule import Schedule
+
+if TYPE_CHECKING:
+    from .bundle import Bundle
 
 
 class Kernel:
@@ -63,6 +67,16 @@ class Kernel:
         Raises DeviceError and CompileError."""
         fix = "the number of a GPU, from 0 on"
         self._core.prepare(whole("device of prepare", device, fix))
+
+    def save(self, path: str | os.PathLike[str], **ranges: Any) -> Bundle:
+        """Writes the kernel to a file, compiled if need be: a bundle, for :func:`load_kernel`.
+
+        Of an attention kernel whose schedule calls choose, all that they can launch; `ranges` are
+        those of :func:`precompile`. Raises CacheError and CompileError.
+        """
+        from . import bundle
+
+        return bundle.save(self, path, ranges)
 
     @property
     def name(self) -> str:

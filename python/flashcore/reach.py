@@ -77,13 +77,10 @@ def build_kernels(
 ) -> list[AttentionKernel]:
     """The kernels that calls of `kernel` launch, compiled, and loaded on a device if one is given.
     `lse` is whether calls ask for the log-sum-exp; None: some do."""
-    table = tuning_table.text() if kernel._tuned else ""
+    asked = _asked(kernel.spec, lse)
     lists: Sequence[list[str] | None] = [None]
     if kernel._variants is not None:
-        lists = _core.reachable_schedules(
-            kernel.spec.to_json(), kernel.target, wanted.as_list(), table
-        )
-    asked = [False, True] if lse is None and not kernel.spec.lse else [bool(lse)]
+        lists = _reachable(kernel.spec, kernel.target, wanted, kernel._tuned)
 
     def make(texts: list[str] | None, with_lse: bool) -> AttentionKernel:
         if texts is None:
@@ -104,6 +101,42 @@ def build_kernels(
     every = [(texts, with_lse) for texts in lists for with_lse in asked]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(dict.fromkeys(pool.map(make, *zip(*every, strict=True))))
+
+
+def read_targets(targets: str | Sequence[str] | None) -> list[str]:
+    """Names of targets as callers write them; None: that of the current GPU."""
+    if targets is None:
+        return [default_target()]
+    if isinstance(targets, str):
+        targets = [targets]
+    elif not isinstance(targets, (list, tuple)) or not targets:
+        raise SpecError(
+            f"targets = {arguments.described(targets)}",
+            "they are neither a name nor a list of names",
+            'targets="sm_90a", or targets=["sm_80", "sm_90a"]',
+        )
+    return [arguments.target_name(target) for target in targets]
+
+
+def list_schedules(
+    spec: AttentionSpec, target: str, wanted: Problems, lse: bool | None
+) -> list[tuple[list[str], bool]]:
+    """The kernels that calls of a spec launch: each under the first of the schedules that fits, and
+    whether it writes the log-sum-exp. Compiles nothing."""
+    if _core.schedules_depend_on_problems(target):
+        lists = _reachable(spec, target, wanted, True)
+    else:
+        lists = [_core.attention_schedules(spec.to_json(), target, 0, 0, 0, 0)]
+    return [(texts, with_lse) for texts in lists for with_lse in _asked(spec, lse)]
+
+
+def _reachable(spec: AttentionSpec, target: str, wanted: Problems, tuned: bool) -> list[list[str]]:
+    table = tuning_table.text() if tuned else ""
+    return _core.reachable_schedules(spec.to_json(), target, wanted.as_list(), table)
+
+
+def _asked(spec: AttentionSpec, lse: bool | None) -> list[bool]:
+    return [False, True] if lse is None and not spec.lse else [bool(lse)]
 
 
 def precompile(
@@ -132,20 +165,17 @@ def precompile(
     wanted = read_ranges(lengths, q_lengths, batch, heads)
     if lse is not None:
         lse = arguments.flag("lse", lse)
-    if targets is None:
-        targets = [default_target()]
-    elif isinstance(targets, str):
-        targets = [targets]
-    elif not isinstance(targets, (list, tuple)) or not targets:
-        raise SpecError(
-            f"targets = {arguments.described(targets)}",
-            "they are neither a name nor a list of names",
-            'targets="sm_90a", or targets=["sm_80", "sm_90a"]',
-        )
     found: list[AttentionKernel] = []
-    for target in [arguments.target_name(target) for target in targets]:
+    for target in read_targets(targets):
         found += build_kernels(AttentionKernel.shipped(spec, target, compiled=False), wanted, lse)
     return found
 
 
-__all__ = ["Problems", "build_kernels", "precompile", "read_ranges"]
+__all__ = [
+    "Problems",
+    "build_kernels",
+    "list_schedules",
+    "precompile",
+    "read_ranges",
+    "read_targets",
+]

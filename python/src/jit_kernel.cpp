@@ -110,6 +110,8 @@ void JitKernel::prepare_flat(int device) {
   if (device >= 0) other.prepare(device);
 }
 
+std::string JitKernel::entry(bool of_flat) { return (of_flat ? flat() : *this).compiled().entry(); }
+
 JitKernel& JitKernel::flat() {
   const NoFork whole;
   const std::lock_guard lock(mutex_);

@@ -43,6 +43,8 @@ class JitKernel {
   /// Compiles what launches of more blocks along an axis than CUDA's grid has take, and loads it
   /// unless `device` is -1.
   void prepare_flat(int device);
+  /// The file of the cache that keeps it, or its like for more blocks than CUDA's grid has.
+  [[nodiscard]] std::string entry(bool of_flat);
 
  private:
   /// Arguments that are checked, on one device.

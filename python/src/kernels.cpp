@@ -86,6 +86,17 @@ void bind_kernels(py::module_& m) {
             kernel.prepare_flat(device);
           },
           py::arg("device"))
+      .def(
+          "entry",
+          [](JitKernel& kernel, bool of_flat) {
+            std::string file;
+            {
+              const py::gil_scoped_release release;
+              file = kernel.entry(of_flat);
+            }
+            return py::bytes(file);
+          },
+          py::arg("of_flat"))
       .def("compile", [](const JitKernel& kernel) { (void)compiled(kernel); })
       .def("ir_after", &JitKernel::ir_after, py::arg("pass_name"))
       .def_property_readonly("tensors", &tensors_of)

@@ -7,5 +7,6 @@ PYBIND11_MODULE(_core, m) {
   flashcore::python::bind_specs(m);
   flashcore::python::bind_programs(m);
   flashcore::python::bind_kernels(m);
+  flashcore::python::bind_bundles(m);
   flashcore::python::bind_process(m);
 }

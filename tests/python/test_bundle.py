@@ -1,0 +1,177 @@
+"""Bundles: made without a GPU, served where nothing can be compiled."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import flashcore as fc
+
+SPEC = fc.AttentionSpec(head_dim=64, mask=fc.causal())
+CODE = """
+import sys
+import numpy as np
+import flashcore as fc
+"""
+
+
+def run(program, tmp_path, **environment):
+    """In a process that can compile nothing: no cache, no NVRTC."""
+    variables = os.environ | {
+        "FLASHCORE_CACHE_DIR": str(tmp_path / "empty"),
+        "FLASHCORE_COMPILE": "forbid",
+        "FLASHCORE_NVRTC": "",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", CODE + program],
+        env=variables | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundle") / "kernels.fcb"
+    return fc.build_bundle(SPEC, path, ["sm_80", "sm_90a"], lengths=(1, 512), batch=1, heads=8)
+
+
+def test_has_all_that_calls_launch(bundle):
+    planned = fc.plan_bundle(SPEC, ["sm_80", "sm_90a"], lengths=(1, 512), batch=1, heads=8)
+    assert {kernel.target for kernel in bundle.kernels} == {"sm_80", "sm_90a"}
+    assert len(bundle.kernels) == len(planned) >= 4
+    assert bundle.verify() == len(bundle.kernels)
+    (plan,) = bundle.plans
+    assert fc.AttentionSpec.from_json(json.dumps(plan["spec"])).head_dim == 64
+    assert plan["ranges"]["lengths"] == [1, 512]
+    assert plan["kernels"] == [kernel.key for kernel in bundle.kernels]
+    assert bundle.signer is None
+
+
+def test_the_same_kernels_are_the_same_bytes(bundle, tmp_path):
+    again = fc.build_bundle(
+        SPEC, tmp_path / "again.fcb", ["sm_80", "sm_90a"], lengths=(1, 512), batch=1, heads=8
+    )
+    assert again.path.read_bytes() == bundle.path.read_bytes()
+
+
+def test_serves_where_nothing_can_be_compiled(bundle, tmp_path):
+    program = """
+for target in ("sm_80", "sm_90a"):
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, mask=fc.causal()), target=target)
+    print(kernel.from_cache, kernel.compile_ms, len(kernel.cubin) > 1000)
+"""
+    by_name = run(program, tmp_path, FLASHCORE_BUNDLES=str(bundle.path))
+    by_call = run(f"fc.use_bundle({str(bundle.path)!r})" + program, tmp_path)
+    assert by_name.stdout == by_call.stdout == "True 0.0 True\n" * 2, by_name.stderr
+    without = run(program, tmp_path)
+    assert "compiling is forbidden" in without.stderr
+
+
+def test_a_damaged_one_is_refused_and_not_used(bundle, tmp_path):
+    damaged = tmp_path / "damaged.fcb"
+    data = bytearray(bundle.path.read_bytes())
+    data[40] ^= 1
+    damaged.write_bytes(data)
+    with pytest.raises(fc.CacheError, match="is no bundle that can be used"):
+        fc.Bundle(damaged)
+    with pytest.raises(fc.CacheError, match="cannot be opened"):
+        fc.use_bundle(tmp_path / "none.fcb")
+    result = run("print(1)\nfc.jit(fc.AttentionSpec(head_dim=64), target='sm_80')", tmp_path,
+                 FLASHCORE_BUNDLES=str(damaged))  # fmt: skip
+    assert result.stdout == "1\n"
+    assert "damaged.fcb is no bundle that can be used" in result.stderr
+
+
+def test_merge_and_diff(bundle, tmp_path):
+    other = fc.build_bundle(
+        fc.AttentionSpec(head_dim=32), tmp_path / "other.fcb", "sm_80", lengths=64, batch=1, heads=1
+    )
+    both = fc.merge_bundles([bundle, other.path, bundle], tmp_path / "both.fcb")
+    assert len(both.kernels) == len(bundle.kernels) + len(other.kernels)
+    assert len(both.plans) == 2
+    difference = fc.diff_bundles(bundle, both)
+    assert [k.key for k in difference.only_second] == [k.key for k in other.kernels]
+    assert not difference.only_first
+    assert not difference.changed
+    assert not fc.diff_bundles(both, fc.merge_bundles([other, bundle], tmp_path / "again.fcb"))
+
+
+def test_signatures(bundle, tmp_path, monkeypatch):
+    public = fc.make_signing_key(tmp_path / "key")
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    copy = tmp_path / "copy.fcb"
+    copy.write_bytes(bundle.path.read_bytes())
+    assert fc.sign_bundle(copy, tmp_path / "key").signer == public
+    assert not fc.diff_bundles(bundle, copy)
+    monkeypatch.setenv("FLASHCORE_BUNDLE_SIGNERS", public)
+    assert fc.Bundle(copy).verify() == len(bundle.kernels)
+    with pytest.raises(fc.CacheError):
+        fc.Bundle(bundle.path)
+    other = fc.make_signing_key(tmp_path / "other")
+    monkeypatch.setenv("FLASHCORE_BUNDLE_SIGNERS", other)
+    with pytest.raises(fc.CacheError):
+        fc.Bundle(copy)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_saved_kernel_comes_back(target, tmp_path, rng):
+    path = tmp_path / "kernel.fcb"
+    q, k, v = (rng.standard_normal((1, 2, 40, 64)).astype(np.float16) for _ in range(3))
+    spec = fc.AttentionSpec(head_dim=64, dtype="f16", mask=fc.causal())
+    kernel = fc.jit(spec, target=target)
+    kernel.save(path, lengths=(1, 128), batch=1, heads=2)
+    loaded = fc.load_kernel(path, target)
+    assert loaded.target == target
+    out, lse = loaded(q, k, v, return_lse=True)
+    expected, expected_lse = kernel(q, k, v, return_lse=True)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(lse, expected_lse)
+    result = run(
+        f"kernel = fc.load_kernel({str(path)!r}, {target!r})\n"
+        "kernel.compile(); print(kernel.from_cache, len(kernel.cubin))",
+        tmp_path,
+    )
+    assert result.stdout == f"True {len(kernel.cubin)}\n", result.stderr
+
+
+def test_a_kernel_of_a_schedule_or_a_program_comes_back(tmp_path, rng):
+    schedule = {"tiles": {"rows": 64, "cols": 32}, "warps_m": 4}
+    kernel = fc.jit(fc.AttentionSpec(head_dim=32, dtype="f16"), target="sm_80", schedule=schedule)
+    kernel.save(tmp_path / "kernel.fcb")
+    loaded = fc.load_kernel(tmp_path / "kernel.fcb")
+    assert loaded.schedule == kernel.schedule
+    q, k, v = (rng.standard_normal((1, 1, 33, 32)).astype(np.float16) for _ in range(3))
+    np.testing.assert_array_equal(loaded(q, k, v), kernel(q, k, v))
+
+    text = """
+program twice
+axis rows: parallel_tiles R
+axis cols: whole 32
+input x: f32 [R, 32]
+output y: f32 [R, 32]
+{
+  %x = load x[rows, cols] : f32[rows, cols]
+  %y = add %x, %x : f32[rows, cols]
+  store y[rows, cols], %y
+}
+"""
+    program = fc.jit(fc.Program(text), "sm_80", fc.Schedule(tiles={"rows": 32}))
+    program.save(tmp_path / "program.fcb")
+    x = rng.standard_normal((40, 32)).astype(np.float32)
+    np.testing.assert_array_equal(fc.load_kernel(tmp_path / "program.fcb")(x=x), 2 * x)
+
+
+def test_of_what_is_not_there(bundle, tmp_path):
+    with pytest.raises(fc.CacheError, match="made for sm_80, sm_90a, and not for sm_120"):
+        fc.load_kernel(bundle.path, "sm_120")
+    both = fc.merge_bundles([bundle], tmp_path / "both.fcb")
+    assert fc.load_kernel(both.path).target == "sm_80"
+    with pytest.raises(fc.SpecError, match="there are none"):
+        fc.build_bundle([], tmp_path / "none.fcb")
+    with pytest.raises(fc.CacheError, match="cannot be written"):
+        fc.merge_bundles([bundle], tmp_path / "no folder" / "x.fcb")
