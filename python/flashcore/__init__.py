@@ -6,7 +6,7 @@ out = kernel(q, k, v)
 """
 
 from . import emulation, toolchain
-from ._core import environment, targets
+from ._core import __version__, environment, targets
 from .attention_kernel import AttentionKernel
 from .bundle import (
     Bundle,
@@ -101,6 +101,7 @@ __all__ = [
     "Sink",
     "SpecError",
     "TunedSchedule",
+    "__version__",
     "alibi",
     "atan",
     "attention",

@@ -8,6 +8,7 @@ the next one goes on with the log.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import flashcore as fc
@@ -68,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     where = p.add_mutually_exclusive_group()
     where.add_argument("--write", type=Path, help="the table that receives the winner")
     where.add_argument("--no-write", action="store_true")
+    p.add_argument("--json", action="store_true", help="print the result as one JSON value")
     p.add_argument("--quiet", action="store_true", help="no progress, the result only")
     p.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)  # for our own child
     return p
@@ -115,7 +118,7 @@ def search(options: argparse.Namespace) -> int:
             # A hanging kernel would keep an ordinary exit waiting.
             os._exit(AGAIN)
         return 1
-    print(tuned.summary())
+    print(json.dumps(asdict(tuned), default=str, indent=2) if options.json else tuned.summary())
     return 2 if tuned.wrong else 0
 
 

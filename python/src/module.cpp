@@ -1,6 +1,7 @@
 #include "python/src/module.h"
 
 PYBIND11_MODULE(_core, m) {
+  m.attr("__version__") = FLASHCORE_VERSION;
   m.doc() = "The C++ side of flashcore. Private: use the package.";
   flashcore::python::bind_errors(m);
   flashcore::python::bind_expressions(m);
@@ -9,4 +10,5 @@ PYBIND11_MODULE(_core, m) {
   flashcore::python::bind_kernels(m);
   flashcore::python::bind_bundles(m);
   flashcore::python::bind_process(m);
+  flashcore::python::bind_inspection(m);
 }

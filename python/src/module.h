@@ -12,5 +12,6 @@ void bind_programs(pybind11::module_& m);
 void bind_kernels(pybind11::module_& m);
 void bind_bundles(pybind11::module_& m);
 void bind_process(pybind11::module_& m);
+void bind_inspection(pybind11::module_& m);
 
 }  // namespace flashcore::python

@@ -3,7 +3,8 @@
     ```python            run; the blocks of a file share their names
     ```python torch      run where PyTorch is installed
     ```python gpu        run where PyTorch has a GPU
-    ```text output       what the Python block before it prints
+    ```text output       what the block before it prints
+    ```sh run            run by bash, with `flashcore` on PATH, in the folder of the Python blocks
     ```cpp name.cpp      must compile; with FLASHCORE_EXPORT_PROGRAM it becomes libname.so for the
                          Python blocks after it
 

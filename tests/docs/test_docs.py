@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,23 @@ def run_python(block: Block, names: dict[str, object], file: str) -> str:
     return printed.getvalue()
 
 
+def run_shell(block: Block, folder: Path) -> str:
+    programs = folder / ".programs"
+    programs.mkdir(exist_ok=True)
+    command = programs / "flashcore"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flashcore "$@"\n')
+    command.chmod(0o755)
+    package = str(Path(fc.__file__).absolute().parents[1])
+    environment = os.environ | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{package}:{os.environ.get('PYTHONPATH', '')}",
+    }
+    done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", block.text], env=environment,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, f"line {block.line}: {done.stderr}"
+    return done.stdout
+
+
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch) -> Iterator[Path]:
     """An empty current directory, and an environment that may be changed."""
@@ -85,6 +103,8 @@ def test_code_runs_and_prints_what_it_says(name: str, workplace: Path) -> None:
             compile_cpp(block, workplace)
         elif block.language == "python":
             printed = run_python(block, names, str(path)) if can_run(block) else None
+        elif block.language == "sh" and block.words == ("run",):
+            printed = run_shell(block, workplace)
         elif block.language == "text" and "output" in block.words and printed is not None:
             if UPDATE:
                 replacements.append((block.span, printed))
