@@ -9,7 +9,6 @@
 #include "python/src/module.h"
 #include "runtime/cache/directory.h"
 #include "runtime/cache/settings.h"
-#include "runtime/cache/stored_kernel.h"
 #include "runtime/cache/toolchain.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/driver.h"
@@ -46,81 +45,6 @@ std::vector<std::tuple<std::string, std::uint64_t, double>> files_of(const std::
 std::optional<py::bytes> read_file_of(const std::string& path, const std::string& name) {
   const std::optional<std::string> content = open_directory(path).read(name);
   return content ? std::optional(py::bytes(*content)) : std::nullopt;
-}
-
-py::dict resources_of(const Resources& resources) {
-  py::dict d;
-  d["registers"] = resources.registers;
-  d["stack_bytes"] = resources.stack_bytes;
-  d["spill_store_bytes"] = resources.spill_store_bytes;
-  d["spill_load_bytes"] = resources.spill_load_bytes;
-  d["static_shared_bytes"] = resources.static_shared_bytes;
-  d["barriers"] = resources.barriers;
-  return d;
-}
-
-py::dict entry_of(const py::bytes& file, const std::string& path) {
-  const StoredKernel kernel = read_stored_kernel(std::string_view(file), path);
-  const KernelSource& source = kernel.source;
-  py::list tensors;
-  for (const TensorArgument& tensor : source.tensors) {
-    py::dict d;
-    d["name"] = tensor.name;
-    d["dtype"] = std::string(name_of(tensor.dtype));
-    d["output"] = tensor.output;
-    py::list dims;
-    for (const Extent& extent : tensor.dims) {
-      if (extent.is_static()) {
-        dims.append(extent.value);
-      } else {
-        dims.append(extent.plus == 0 ? extent.name
-                                     : extent.name + " + " + std::to_string(extent.plus));
-      }
-    }
-    d["dims"] = std::move(dims);
-    d["alignment"] = tensor.alignment;
-    tensors.append(std::move(d));
-  }
-  py::list scalars;
-  for (const ScalarArgument& scalar : source.scalars) {
-    py::dict d;
-    d["name"] = scalar.name;
-    d["dtype"] = std::string(name_of(scalar.dtype));
-    scalars.append(std::move(d));
-  }
-  py::list grid;
-  for (const GridAxis& axis : source.grid) {
-    py::dict d;
-    d["axis"] = axis.name;
-    d["tile"] = axis.tile;
-    grid.append(std::move(d));
-  }
-  py::dict launch;
-  launch["threads"] = source.threads;
-  launch["dynamic_shared_bytes"] = source.shared_bytes;
-  launch["cluster"] = source.cluster;
-  launch["persistent"] = source.persistent;
-  launch["flat_grid"] = source.flat_grid;
-  launch["min_blocks"] = source.min_blocks;
-  launch["parameter_bytes"] = source.parameter_bytes;
-  launch["tensor_maps"] = source.tensor_maps.size();
-  launch["grid"] = std::move(grid);
-  launch["tensors"] = std::move(tensors);
-  launch["scalars"] = std::move(scalars);
-
-  py::dict entry;
-  entry["name"] = kernel.name;
-  entry["target"] = kernel.target;
-  entry["entry"] = source.entry;
-  entry["key"] = kernel.key;
-  entry["compiler"] = kernel.compiler;
-  entry["compiler_digest"] = kernel.compiler_digest;
-  entry["options"] = kernel.options;
-  entry["resources"] = resources_of(kernel.cubin.resources);
-  entry["launch"] = std::move(launch);
-  entry["source"] = source.body;
-  entry["code"] = py::bytes(kernel.cubin.bytes);
-  return entry;
 }
 
 py::dict compiler_state() {
@@ -180,8 +104,6 @@ void bind_inspection(py::module_& m) {
   m.def(
       "compile_mode", [] { return choice_of(EnvironmentVariable::compile); },
       "What FLASHCORE_COMPILE says; CacheError for a word it does not know.");
-  m.def("read_entry", &entry_of, py::arg("file"), py::arg("path"),
-        "All that a kernel's file says; CompileError where it is none, which calls it `path`.");
   m.def("compiler_state", &compiler_state, "Of NVRTC; CompileError where there is none.");
   m.def("driver_state", &driver_state, "Of the driver and its GPUs; DeviceError without.");
   m.def(

@@ -201,6 +201,15 @@ def test_doctor_says_what_is_missing(folder, monkeypatch):
     assert '"FLASHCORE_CACHE" is close' in finding(report, "FLASHCORE_CAHCE")["fix"]
 
 
+def test_doctor_opens_the_bundles_that_serve(folder, monkeypatch):
+    kernels = folder / "kernels.fcb"
+    call("bundle", "build", folder / "spec.json", "-o", kernels, "--target", "sm_80", "--no-lse")
+    monkeypatch.setenv("FLASHCORE_BUNDLES", str(kernels))
+    assert "kernels.fcb: 1 kernels" in finding(data("doctor"), "bundle")["what"]
+    kernels.write_bytes(b"nothing")
+    assert finding(data("doctor", code=1), "bundle")["state"] == "MISSING"
+
+
 def test_doctor_knows_hosts_that_do_not_compile(folder, monkeypatch):
     monkeypatch.setenv("FLASHCORE_COMPILE", "never")
     assert finding(data("doctor", code=1), "FLASHCORE_COMPILE")["state"] == "MISSING"
@@ -240,3 +249,35 @@ def test_ctrl_c_is_no_traceback(folder, monkeypatch, capsys):
     monkeypatch.setattr(sys.modules["flashcore.cli.cache"], "_folder", interrupted)
     assert cli.main(["cache", "ls"]) == 130
     assert capsys.readouterr().err.strip() == "interrupted"
+
+
+def test_bundles_are_planned_built_signed_and_compared(folder):
+    spec, ranges = folder / "spec.json", ("--target", "sm_80,sm_120", "--lengths", "1..64")
+    planned = data("bundle", "plan", spec, *ranges)["kernels"]
+    assert [(kernel["target"], kernel["lse"]) for kernel in planned] == [
+        ("sm_80", False), ("sm_80", True), ("sm_120", False), ("sm_120", True)]  # fmt: skip
+    assert "4 kernels" in call("bundle", "plan", spec, *ranges).stdout
+
+    public = call("bundle", "keygen", folder / "secret.key").stdout.strip()
+    all_of_it, one = folder / "all.fcb", folder / "one.fcb"
+    made = data("bundle", "build", spec, "-o", all_of_it, *ranges)
+    assert (made["kernels"], made["signer"]) == (4, None)
+    call("bundle", "build", spec, "-o", one, "--target", "sm_80", "--lengths", "64", "--no-lse",
+         "--sign-with", folder / "secret.key")  # fmt: skip
+    assert data("bundle", "verify", one) == {"kernels": 1, "signer": public}
+    assert len(data("bundle", "list", all_of_it)["kernels"]) == 4
+    assert "signed by" in call("bundle", "list", one).stdout
+
+    difference = data("bundle", "diff", all_of_it, one, code=1)
+    counts = [len(difference[name]) for name in ("only_first", "only_second", "changed")]
+    assert counts == [3, 0, 0]
+    merged = folder / "merged.fcb"
+    assert data("bundle", "merge", one, all_of_it, "-o", merged)["kernels"] == 4
+    assert "the same kernels" in call("bundle", "diff", all_of_it, merged).stdout
+    call("bundle", "sign", merged, "--key", folder / "secret.key")
+    assert data("bundle", "verify", merged)["signer"] == public
+
+    content = bytearray(all_of_it.read_bytes())
+    content[len(content) // 2] ^= 1
+    all_of_it.write_bytes(content)
+    assert "all.fcb" in call("bundle", "verify", all_of_it, code=4).stderr

@@ -15,6 +15,7 @@ import click
 
 from .. import __version__
 from .bench import bench
+from .bundle import bundle
 from .cache import cache
 from .compile import compile_specs
 from .doctor import doctor
@@ -33,7 +34,7 @@ def flashcore() -> None:
     """
 
 
-for command in (doctor, compile_specs, show, cache, tune, bench):
+for command in (doctor, compile_specs, show, cache, bundle, tune, bench):
     flashcore.add_command(command)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import datetime
+import json
 import os
 import re
 from pathlib import Path
@@ -47,7 +48,7 @@ def _entry(folder: str, name: str) -> dict[str, Any]:
     file = _core.read_cache_file(folder, name)
     if file is None:
         raise CacheError(path, "it is not there, or others may have written it")
-    entry = _core.read_entry(file, path)
+    entry = _core.describe_entry(file, path)
     if name != entry["key"] + ".kernel":
         raise CacheError(path, f"it holds the kernel {entry['key']}")
     return entry
@@ -88,7 +89,7 @@ def ls(context: click.Context) -> None:
             )
             for row in rows
         ]
-        header = ("kernel", "target", "NVRTC", "size", "last use", "file")
+        header = ("kernel", "target", "compiler", "size", "last use", "file")
         return table(header, lines) if lines else f"{folder} holds no kernels"
 
     emit({"directory": folder, "kernels": rows}, text)
@@ -106,7 +107,7 @@ def show(context: click.Context, file: str, source: bool) -> None:
             content = Path(file).read_bytes()
         except OSError as error:
             raise CacheError(file, str(error.strerror)) from None
-        entry = _core.read_entry(content, file)
+        entry = _core.describe_entry(content, file)
     else:
         folder = _folder(context)
         names = [name for name, _, _ in _core.cache_files(folder) if name.endswith(".kernel")]
@@ -115,8 +116,8 @@ def show(context: click.Context, file: str, source: bool) -> None:
             why = f"{len(fitting)} of {len(names)} names in {folder} begin so"
             raise CacheError(f"the kernel {file!r}", why, "a path, or more of a name")
         entry = _entry(folder, fitting[0])
-    code = entry.pop("code")
-    entry["code_bytes"] = len(code)
+    entry["code_bytes"] = len(entry.pop("cubin"))
+    entry["launch"] = json.loads(entry["launch"])
     body = entry.pop("source")
     entry["source_lines"] = body.count("\n")
     if source:
@@ -127,22 +128,30 @@ def show(context: click.Context, file: str, source: bool) -> None:
         lines = [
             ("kernel", f"{entry['name']} for {entry['target']}, entry point {entry['entry']}"),
             ("key", entry["key"]),
-            ("compiler", f"NVRTC {entry['compiler']}, {entry['compiler_digest']}"),
+            ("compiler", f"{entry['compiler']}, {entry['compiler_digest']}"),
             ("options", " ".join(entry["options"])),
             ("code", f"{size_text(entry['code_bytes'])}, source of {entry['source_lines']} lines"),
             ("resources", _named(entry["resources"])),
             ("launch", _named({k: v for k, v in launch.items() if isinstance(v, (int, bool))})),
-            ("grid", ", ".join(f"{axis['axis']} by {axis['tile']}" for axis in launch["grid"])),
+            ("grid", ", ".join(f"{axis['name']} by {axis['tile']}" for axis in launch["grid"])),
         ]
         for tensor in launch["tensors"]:
             kind = "output" if tensor["output"] else "input"
-            dims = ", ".join(map(str, tensor["dims"]))
+            dims = ", ".join(map(_dimension, tensor["dims"]))
             lines.append((kind, f"{tensor['name']}: {tensor['dtype']} [{dims}]"))
         lines += [("scalar", f"{s['name']}: {s['dtype']}") for s in launch["scalars"]]
         written = "\n".join(f"{name:10} {value}" for name, value in lines)
         return f"{written}\n\n{body}".rstrip("\n") if source else written
 
     emit(entry, text)
+
+
+def _dimension(written: Any) -> str:
+    """A number, or the name of a length and what is added to it."""
+    if isinstance(written, list):
+        name, more = written
+        return f"{name} + {more}" if more else str(name)
+    return str(written)
 
 
 def _named(values: dict[str, Any]) -> str:

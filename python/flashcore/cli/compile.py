@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+from typing import Any
 
 import click
 from tqdm import tqdm
@@ -13,29 +14,17 @@ from .. import _core
 from ..attention_kernel import AttentionKernel
 from ..just_in_time import default_target
 from ..reach import precompile
-from .options import Numbers, Targets, spec_of
-from .output import emit, json_option, table
+from .options import range_options, spec_of
+from .output import emit, json_option, quiet_option, table
 
 
 @click.command("compile")
 @click.argument("specs", metavar="SPEC.json|-...", nargs=-1, required=True)
-@click.option("--target", "targets", type=Targets(), help="As sm_80,sm_90a; default: of the GPU.")
-@click.option("--lengths", type=Numbers(), help="Of k, and of q; default: any.")
-@click.option("--q-lengths", type=Numbers(), help="Of q, where they are others.")
-@click.option("--batch", type=Numbers(), help="How many sequences; default: any.")
-@click.option("--heads", type=Numbers(), help="Default: any.")
-@click.option("--lse/--no-lse", default=None, help="Whether calls ask for the LSE; default: some.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+@range_options
+@quiet_option
 @json_option
 def compile_specs(
-    specs: tuple[str, ...],
-    targets: list[str] | None,
-    lengths: tuple[int, int] | None,
-    q_lengths: tuple[int, int] | None,
-    batch: tuple[int, int] | None,
-    heads: tuple[int, int] | None,
-    lse: bool | None,
-    quiet: bool,
+    specs: tuple[str, ...], targets: list[str] | None, quiet: bool, **ranges: Any
 ) -> None:
     """Compile every kernel that calls of the specs can launch, into the cache.
 
@@ -49,9 +38,7 @@ def compile_specs(
     work = list(itertools.product(zip(specs, read, strict=True), names))
     hidden = quiet or not sys.stderr.isatty()
     for (place, spec), target in tqdm(work, unit="spec", leave=False, disable=hidden):
-        found = precompile(spec, target, lengths=lengths, q_lengths=q_lengths, batch=batch,
-                           heads=heads, lse=lse)  # fmt: skip
-        kernels += [(place, kernel) for kernel in found]
+        kernels += [(place, kernel) for kernel in precompile(spec, target, **ranges)]
     rows = [
         {
             "spec": place,

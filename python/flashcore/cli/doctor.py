@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -14,6 +15,7 @@ import click
 
 from .. import __version__, _core, environment, sass
 from ..arguments import nearest
+from ..bundle import Bundle
 from ..errors import Error
 from .output import NOT_SO, emit, json_option, size_text
 
@@ -105,6 +107,18 @@ def _cache() -> list[Finding]:
     return [found]
 
 
+def _bundles() -> list[Finding]:
+    """Those that FLASHCORE_BUNDLES names: a process that cannot take one says so and goes on."""
+
+    def ask(path: str) -> str:
+        opened = Bundle(path)
+        signed = f"signed by {opened.signer}" if opened.signer else "unsigned"
+        return f"{path}: {len(opened.kernels)} kernels, {signed}"
+
+    paths = os.environ.get("FLASHCORE_BUNDLES", "").split(":")
+    return [_asked("bundle", functools.partial(ask, path), MISSING) for path in paths if path]
+
+
 def _variables() -> list[Finding]:
     findings = []
     known = {name: meaning for name, _, meaning in environment()}
@@ -126,7 +140,7 @@ def findings() -> list[Finding]:
     if compile_word.state != GOOD:
         found.append(compile_word)
     if settings.state == GOOD:
-        found += _nvrtc(compile_word.what != "forbid") + _cache()
+        found += _nvrtc(compile_word.what != "forbid") + _cache() + _bundles()
     else:
         found.append(settings)
     found.append(_asked("host compiler", _core.host_compiler, NOTE))

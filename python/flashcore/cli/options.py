@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from ..just_in_time import read
 from ..spec import AttentionSpec
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Numbers(click.ParamType):
@@ -35,6 +38,22 @@ class Targets(click.ParamType):
     def convert(self, value: Any, param: Any, context: Any) -> list[str]:
         names = value if isinstance(value, list) else str(value).split(",")
         return [name.strip() for name in names if name.strip()]
+
+
+def range_options(function: Function) -> Function:
+    """Adds targets, lengths, q_lengths, batch, heads and lse, as precompile takes them."""
+    options = (
+        click.option("--target", "targets", type=Targets(), help="Default: of the GPU."),
+        click.option("--lengths", type=Numbers(), help="Of k, and of q; default: any."),
+        click.option("--q-lengths", type=Numbers(), help="Of q, where they are others."),
+        click.option("--batch", type=Numbers(), help="How many sequences; default: any."),
+        click.option("--heads", type=Numbers(), help="Default: any."),
+        click.option("--lse/--no-lse", default=None,
+                     help="Whether calls ask for the LSE; default: some do."),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 def spec_of(place: str) -> AttentionSpec:

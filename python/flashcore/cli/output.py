@@ -35,6 +35,10 @@ def json_option(function: Function) -> Function:
     )(function)
 
 
+def quiet_option(function: Function) -> Function:
+    return click.option("-q", "--quiet", is_flag=True, help="No progress bar.")(function)
+
+
 def wants_json() -> bool:
     return bool(click.get_current_context().find_root().meta.get(__name__))
 
