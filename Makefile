@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: demo test module build setup bench wheel check-wheel format tidy clean
+.PHONY: demo test module build setup bench fuzz wheel check-wheel format tidy clean
 
 demo: module
 	@echo; $(PYTHON) examples/python/demo.py
@@ -17,6 +17,10 @@ test: build
 	FLASHCORE_NVRTC="$${FLASHCORE_NVRTC:-$(NVRTC)}" \
 	  ctest --test-dir $(BUILD) --output-on-failure --timeout 300 -j $(shell nproc); cpp=$$?; \
 	$(PYTHON) -m pytest -q && exit $$cpp
+
+# Minutes for each reader of foreign bytes; FUZZ='--seconds 60 --only spec' for less.
+fuzz: setup
+	$(PYTHON) tests/fuzz/run.py $(FUZZ)
 
 bench: module
 	$(PYTHON) benchmarks/attention.py

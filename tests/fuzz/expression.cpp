@@ -1,5 +1,6 @@
 // A mask, a score or a sink as text. The first byte says which.
 #include "dsl/expression.h"
+
 #include "dsl/score_range.h"
 #include "tests/fuzz/fuzz_target.h"
 

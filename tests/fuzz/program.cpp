@@ -1,5 +1,6 @@
 // A program as text.
 #include "dsl/program.h"
+
 #include "tests/fuzz/fuzz_target.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
