@@ -1,10 +1,12 @@
 #include "runtime/cache/entry.h"
 
 #include <array>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
 #include "runtime/cache/envelope.h"
+#include "runtime/cache/strict_fields.h"
 
 namespace flashcore {
 namespace {
@@ -20,14 +22,18 @@ nlohmann::json to_json(const Resources& r) {
 }
 
 Resources resources_from(const nlohmann::json& json) {
+  constexpr int most = std::numeric_limits<int>::max();
   Resources r;
-  json.at("registers").get_to(r.registers);
-  json.at("stack_bytes").get_to(r.stack_bytes);
-  json.at("spill_store_bytes").get_to(r.spill_store_bytes);
-  json.at("spill_load_bytes").get_to(r.spill_load_bytes);
-  json.at("static_shared_bytes").get_to(r.static_shared_bytes);
-  json.at("barriers").get_to(r.barriers);
-  json.at("serialised").get_to(r.serialised);
+  StrictFields fields(json);
+  fields.whole("registers", r.registers, 0, most);
+  fields.whole("stack_bytes", r.stack_bytes, 0, most);
+  fields.whole("spill_store_bytes", r.spill_store_bytes, 0, most);
+  fields.whole("spill_load_bytes", r.spill_load_bytes, 0, most);
+  fields.whole("static_shared_bytes", r.static_shared_bytes, 0, most);
+  fields.whole("barriers", r.barriers, 0, most);
+  fields.list("serialised", r.serialised,
+              [](const nlohmann::json& line) { return line.get<std::string>(); });
+  fields.finish();
   return r;
 }
 
@@ -54,6 +60,8 @@ std::optional<EntryParts> read_entry(std::string_view file) {
                       .preimage = (*sections)[1],
                       .code = (*sections)[2]};
   } catch (const nlohmann::json::exception&) {  // whole, yet not ours: written by hand
+    return std::nullopt;
+  } catch (const std::invalid_argument&) {
     return std::nullopt;
   }
 }

@@ -87,5 +87,19 @@ TEST(CacheEntry, WholeButForeignIsAMiss) {
   EXPECT_FALSE(decode_entry(key, seal(std::array<std::string_view, 2>{"{}", key.preimage})));
 }
 
+TEST(CacheEntry, NumbersThatNoCompilerReportsAreAMiss) {
+  const CacheKey key = example_key();
+  const std::string whole = encode_entry(key, example());
+  const std::string header((*unseal(whole, 3))[0]);
+  const auto with_registers = [&](const std::string& number) {
+    std::string changed = header;
+    changed.replace(changed.find("168"), 3, number);
+    return decode_entry(key, seal(std::array<std::string_view, 3>{changed, key.preimage, "cubin"}));
+  };
+  EXPECT_TRUE(with_registers("40"));
+  for (const char* number : {"1e99", "-1", "2147483648", "0.5", "null"})
+    EXPECT_FALSE(with_registers(number)) << number;
+}
+
 }  // namespace
 }  // namespace flashcore
