@@ -1,6 +1,7 @@
 # How every library of FlashCore is built: sources by pattern, so that a new pass or template is a new
 # file and nothing else.
 include(embed)
+include(source_digest)
 
 function(flashcore_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror=switch

@@ -18,6 +18,10 @@ namespace flashcore {
 KernelSource generate(const Program& program, const Schedule& schedule, const Target& target,
                       const PassObserver& observer = {});
 
+/// Of the sources of this library and of the language: while it stays, the same arguments give the
+/// same code.
+std::string_view generator_digest();
+
 /// The names of the passes, in order.
 std::vector<std::string_view> pass_names();
 

@@ -8,6 +8,7 @@
 #include "runtime/environment.h"
 #include "runtime/kernel.h"
 #include "runtime/log.h"
+#include "runtime/request.h"
 
 namespace flashcore {
 namespace {
@@ -63,6 +64,21 @@ std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
       new CompiledKernel(std::move(source), std::move(architecture), outcome.cubin));
   kernel->from_cache_ = outcome.from_cache;
   kernel->compile_ms_ = compile_ms;
+  return kernel;
+}
+
+std::shared_ptr<const CompiledKernel> CompiledKernel::find(const Program& program,
+                                                           const Schedule& schedule,
+                                                           const Target& target) {
+  const KernelCache& cache = KernelCache::shared();
+  if (cache.bundles().empty()) return nullptr;
+  std::optional<StoredKernel> stored =
+      cache.find_requested(request_of(program, schedule, target), target.name);
+  if (!stored) return nullptr;
+  std::shared_ptr<CompiledKernel> kernel(
+      new CompiledKernel(std::move(stored->source), std::move(stored->target),
+                         std::make_shared<const Cubin>(std::move(stored->cubin))));
+  kernel->from_cache_ = true;
   return kernel;
 }
 

@@ -7,6 +7,9 @@
 #include <string>
 
 #include "codegen/kernel_source.h"
+#include "dsl/program.h"
+#include "dsl/schedule.h"
+#include "dsl/target.h"
 #include "runtime/compile.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/launch.h"
@@ -19,6 +22,12 @@ class CompiledKernel {
   /// From the cache, or compiled with this process's NVRTC. Throws CompileError, also when the code
   /// breaks the schedule's promises (`check_budget`).
   static std::shared_ptr<const CompiledKernel> build(KernelSource source, std::string architecture);
+
+  /// What a bundle in use keeps for such a kernel, found without generating code; null if none
+  /// does. The text of its source is for reading (StoredKernel::source). Throws CompileError when
+  /// the code breaks the schedule's promises.
+  static std::shared_ptr<const CompiledKernel> find(const Program& program,
+                                                    const Schedule& schedule, const Target& target);
 
   /// Code that was compiled before and kept by the caller.
   static std::shared_ptr<const CompiledKernel> from_cubin(KernelSource source,

@@ -153,13 +153,11 @@ def build_bundle(
         raise SpecError("specs of build_bundle", "there are none", "one AttentionSpec, or several")
     ranges = {"lengths": lengths, "q_lengths": q_lengths, "batch": batch, "heads": heads}
     wanted = reach.read_ranges(**ranges)
-    plans, entries = [], []
+    plans, content = [], _Content()
     for spec in given:
         kernels = reach.precompile(spec, targets, **ranges, lse=lse)
-        plan, made = _planned(spec, kernels, wanted)
-        plans.append(plan | {"ranges": ranges, "lse": lse})
-        entries += made
-    return _write(path, entries, plans, sign_with)
+        plans.append(content.planned(spec, kernels, wanted) | {"ranges": ranges, "lse": lse})
+    return _write(path, content, plans, sign_with)
 
 
 def merge_bundles(
@@ -167,9 +165,11 @@ def merge_bundles(
 ) -> Bundle:
     """One bundle of all their kernels."""
     opened = [_opened(bundle) for bundle in bundles]
-    entries = [entry for bundle in opened for entry in bundle.entries()]
+    content = _Content()
+    for bundle in opened:
+        content.add_bundle(bundle)
     plans = {json.dumps(p, sort_keys=True): p for bundle in opened for p in bundle.plans}
-    return _write(path, entries, list(plans.values()), sign_with)
+    return _write(path, content, list(plans.values()), sign_with)
 
 
 def diff_bundles(first: Bundle | PathLike, second: Bundle | PathLike) -> BundleDifference:
@@ -184,8 +184,9 @@ def diff_bundles(first: Bundle | PathLike, second: Bundle | PathLike) -> BundleD
 
 def sign_bundle(path: PathLike, sign_with: PathLike) -> Bundle:
     """Writes the bundle anew, signed, in place of the one that is there."""
-    bundle = Bundle(path)
-    return _write(path, bundle.entries(), bundle.plans, sign_with)
+    bundle, content = Bundle(path), _Content()
+    content.add_bundle(bundle)
+    return _write(path, content, bundle.plans, sign_with)
 
 
 def make_signing_key(path: PathLike) -> str:
@@ -203,9 +204,10 @@ def use_bundle(path: PathLike) -> Bundle:
 
 def save(kernel: Kernel, path: PathLike, ranges: dict[str, Any]) -> Bundle:
     """What :meth:`Kernel.save` does."""
+    content = _Content()
     if isinstance(kernel, AttentionKernel) and kernel._variants is not None:
         kernels = reach.build_kernels(kernel, reach.read_ranges(**ranges), None)
-        plan, entries = _planned(kernel.spec, kernels, reach.read_ranges(**ranges))
+        plan = content.planned(kernel.spec, kernels, reach.read_ranges(**ranges))
         plan["ranges"] = ranges
     else:
         plan = {
@@ -217,10 +219,10 @@ def save(kernel: Kernel, path: PathLike, ranges: dict[str, Any]) -> Bundle:
             plan["spec"] = json.loads(kernel.spec.to_json())
         else:
             plan["program"] = kernel.program.text
-        entries = [kernel._core.entry(False)]
+        content.add(kernel)
         if isinstance(kernel, AttentionKernel) and not kernel._probe:
-            entries.append(kernel._returning_lse()._core.entry(False))
-    return _write(path, entries, [plan], None)
+            content.add(kernel._returning_lse())
+    return _write(path, content, [plan], None)
 
 
 def load_kernel(path: PathLike, target: str | None = None) -> Any:
@@ -259,16 +261,38 @@ def load_kernel(path: PathLike, target: str | None = None) -> Any:
     return AttentionKernel.shipped(spec, wanted, compiled=False)
 
 
-def _planned(
-    spec: AttentionSpec, kernels: Iterable[AttentionKernel], wanted: reach.Problems
-) -> tuple[dict[str, Any], list[bytes]]:
-    entries = []
-    for kernel in kernels:
-        entries.append(kernel._core.entry(False))
-        if wanted.exceed_grid:
-            entries.append(kernel._core.entry(True))
-    keys = sorted({_core.describe_entry(entry, "")["key"] for entry in entries})
-    return {"spec": json.loads(spec.to_json()), "kernels": keys}, entries
+class _Content:
+    """The kernels of a bundle to be, and which of them answers what `jit` asks before it generates
+    code."""
+
+    def __init__(self) -> None:
+        self.entries: list[bytes] = []
+        self.requests: dict[str, str] = {}
+
+    def add(self, kernel: Kernel, of_flat: bool = False) -> str:
+        """Compiles the kernel if need be; its key."""
+        entry = kernel._core.entry(of_flat)
+        key: str = _core.describe_entry(entry, "")["key"]
+        self.entries.append(entry)
+        self._answer(kernel._core.request(of_flat), key)
+        return key
+
+    def add_bundle(self, bundle: Bundle) -> None:
+        self.entries += bundle.entries()
+        for request, key in bundle._core.requests.items():
+            self._answer(request, key)
+
+    def planned(
+        self, spec: AttentionSpec, kernels: Iterable[AttentionKernel], wanted: reach.Problems
+    ) -> dict[str, Any]:
+        """Adds the kernels of a spec; what the bundle says of them."""
+        flat = [False, True] if wanted.exceed_grid else [False]
+        keys = {self.add(kernel, of_flat) for kernel in kernels for of_flat in flat}
+        return {"spec": json.loads(spec.to_json()), "kernels": sorted(keys)}
+
+    def _answer(self, request: str, key: str) -> None:
+        # Of kernels that two compilers made the same one, whatever the order they come in.
+        self.requests[request] = min(key, self.requests.get(request, key))
 
 
 def _opened(bundle: Bundle | PathLike) -> Bundle:
@@ -276,18 +300,19 @@ def _opened(bundle: Bundle | PathLike) -> Bundle:
 
 
 def _write(
-    path: PathLike, entries: list[bytes], plans: list[Any], sign_with: PathLike | None
+    path: PathLike, content: _Content, plans: list[Any], sign_with: PathLike | None
 ) -> Bundle:
     name = arguments.path("the path of a bundle", path, "the path of a file to write")
     key = None if sign_with is None else arguments.path("sign_with", sign_with, "a file")
-    content = _core.write_bundle(entries, json.dumps(plans, sort_keys=True), key)
+    text = json.dumps(plans, sort_keys=True)
+    data = _core.write_bundle(content.entries, text, key, content.requests)
     folder = os.path.dirname(os.path.abspath(name))
     try:
         # Aside, then renamed: a reader sees the old file or all of the new one.
         number, aside = tempfile.mkstemp(dir=folder, prefix=".unfinished.")
         try:
             with open(number, "wb") as file:
-                file.write(content)
+                file.write(data)
                 file.flush()
                 os.fchmod(number, 0o644)
                 os.fsync(number)

@@ -50,10 +50,11 @@ py::dict described(const StoredKernel& kernel) {
 }
 
 py::bytes written(const std::vector<std::string>& entries, const std::string& plans,
-                  const std::optional<std::string>& signer) {
+                  const std::optional<std::string>& signer,
+                  const std::map<std::string, std::string>& requests) {
   std::optional<SecretKey> key;
   if (signer) key.emplace(SecretKey::read(*signer));
-  return write_bundle(entries, plans, key ? &*key : nullptr);
+  return write_bundle(entries, plans, key ? &*key : nullptr, requests);
 }
 
 }  // namespace
@@ -70,6 +71,14 @@ void bind_bundles(py::module_& m) {
               kernels.append(py::make_tuple(k.key, k.kernel, k.target, k.bytes, k.digest));
             return kernels;
           })
+      .def_property_readonly("requests",
+                             [](const OpenBundle& self) {
+                               std::map<std::string, std::string> keys;
+                               for (const BundledKernel& kernel : self.bundle->kernels())
+                                 for (const std::string& request : kernel.requests)
+                                   keys[request] = kernel.key;
+                               return keys;
+                             })
       .def_property_readonly("plans", [](const OpenBundle& self) { return self.bundle->plans(); })
       .def_property_readonly("signer",
                              [](const OpenBundle& self) -> std::optional<std::string> {
@@ -86,7 +95,8 @@ void bind_bundles(py::module_& m) {
         const py::gil_scoped_release release;
         KernelCache::shared().add_bundle(self.bundle);
       });
-  m.def("write_bundle", &written, py::arg("entries"), py::arg("plans"), py::arg("signer"));
+  m.def("write_bundle", &written, py::arg("entries"), py::arg("plans"), py::arg("signer"),
+        py::arg("requests"));
   m.def(
       "make_signing_key",
       [](const std::string& path) {

@@ -14,6 +14,7 @@
 #include "runtime/launch_errors.h"
 #include "runtime/log.h"
 #include "runtime/no_fork.h"
+#include "runtime/request.h"
 
 namespace flashcore::python {
 namespace {
@@ -24,10 +25,15 @@ namespace py = pybind11;
 
 JitKernel::JitKernel(const Program& program, const std::string& schedule, const std::string& target)
     : program_(program), schedule_(schedule_from_json(schedule)), target_(find_target(target)) {
-  const auto start = std::chrono::steady_clock::now();
-  source_ = std::make_shared<const KernelSource>(generate(program_, schedule_, target_));
-  generate_ms_ =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  compiled_ = CompiledKernel::find(program_, schedule_, target_);
+  if (compiled_) {
+    source_ = compiled_->source();
+  } else {
+    const auto start = std::chrono::steady_clock::now();
+    source_ = std::make_shared<const KernelSource>(generate(program_, schedule_, target_));
+    generate_ms_ =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
   constexpr int tensors = LaunchArguments::max_tensors, scalars = LaunchArguments::max_scalars;
   if (source_->tensors.size() > tensors || source_->scalars.size() > scalars) {
     throw SpecError(
@@ -37,7 +43,7 @@ JitKernel::JitKernel(const Program& program, const std::string& schedule, const 
          .fix = fmt::format("from Python a kernel takes at most {} and {}", tensors, scalars),
          .where = {}});
   }
-  plan_.emplace(source_);
+  if (!compiled_) plan_.emplace(source_);
 }
 
 std::string JitKernel::ir_after(const std::string& pass) const {
@@ -77,11 +83,20 @@ LoadedKernel& JitKernel::loaded() {
   return *owned_;
 }
 
+const LaunchPlan& JitKernel::emulated_plan() {
+  const NoFork whole;
+  const std::lock_guard lock(mutex_);
+  if (!plan_)
+    plan_.emplace(std::make_shared<const KernelSource>(generate(program_, schedule_, target_)));
+  return *plan_;
+}
+
 const EmulatedKernel& JitKernel::emulated() {
+  const KernelSource& source = emulated_plan().source();
   const LogDeferral messages_after_the_lock;
   const NoFork whole;
   const std::lock_guard lock(mutex_);
-  if (!emulated_) emulated_ = std::make_unique<EmulatedKernel>(EmulatedKernel::build(*source_));
+  if (!emulated_) emulated_ = std::make_unique<EmulatedKernel>(EmulatedKernel::build(source));
   return *emulated_;
 }
 
@@ -112,6 +127,11 @@ void JitKernel::prepare_flat(int device) {
 
 std::string JitKernel::entry(bool of_flat) { return (of_flat ? flat() : *this).compiled().entry(); }
 
+std::string JitKernel::request(bool of_flat) {
+  const JitKernel& kernel = of_flat ? flat() : *this;
+  return request_of(kernel.program_, kernel.schedule_, kernel.target_);
+}
+
 JitKernel& JitKernel::flat() {
   const NoFork whole;
   const std::lock_guard lock(mutex_);
@@ -125,10 +145,11 @@ JitKernel& JitKernel::flat() {
 
 void JitKernel::emulate(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars) {
   ParameterBlock block;
-  const LaunchPlan::Bound bound = plan_->bind(tensors, scalars, block);
+  const LaunchPlan& plan = emulated_plan();
+  const LaunchPlan::Bound bound = plan.bind(tensors, scalars, block);
   if (bound.grid.count() == 0 || bound.device == no_device) return;
   const std::span<const std::byte> bytes(block.bytes,
-                                         static_cast<std::size_t>(source_->parameter_bytes));
+                                         static_cast<std::size_t>(plan.source().parameter_bytes));
   EmulationWatch watch;
   (void)emulated().run(
       bytes, bound.grid, tensors,

@@ -24,6 +24,7 @@ class JitKernel {
  public:
   JitKernel(const Program& program, const std::string& schedule, const std::string& target);
 
+  /// Its text is for reading: it may come from a bundle.
   [[nodiscard]] const KernelSource& source() const { return *source_; }
   [[nodiscard]] double generate_ms() const { return generate_ms_; }
   /// The program after a pass, or "built" for before the first.
@@ -45,6 +46,8 @@ class JitKernel {
   void prepare_flat(int device);
   /// The file of the cache that keeps it, or its like for more blocks than CUDA's grid has.
   [[nodiscard]] std::string entry(bool of_flat);
+  /// What a bundle answers in place of it (runtime/request.h), or of its like.
+  [[nodiscard]] std::string request(bool of_flat);
 
  private:
   /// Arguments that are checked, on one device.
@@ -53,6 +56,8 @@ class JitKernel {
   /// The same kernel for more blocks along an axis than CUDA's grid has.
   JitKernel& flat();
   LoadedKernel& loaded();
+  /// Of code that this process generated: a bundle's would run on the host.
+  const LaunchPlan& emulated_plan();
   const EmulatedKernel& emulated();
   void emulate(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars);
 

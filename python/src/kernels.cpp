@@ -97,6 +97,8 @@ void bind_kernels(py::module_& m) {
             return py::bytes(file);
           },
           py::arg("of_flat"))
+      .def("request", &JitKernel::request, py::arg("of_flat"),
+           py::call_guard<py::gil_scoped_release>())
       .def("compile", [](const JitKernel& kernel) { (void)compiled(kernel); })
       .def("ir_after", &JitKernel::ir_after, py::arg("pass_name"))
       .def_property_readonly("tensors", &tensors_of)

@@ -14,6 +14,7 @@
 #include "dsl/error.h"
 #include "dsl/json.h"
 #include "runtime/bundle/signers.h"
+#include "runtime/cache/digest.h"
 #include "runtime/cache/stored_kernel.h"
 #include "runtime/cache/trusted_file.h"
 #include "runtime/environment.h"
@@ -49,12 +50,6 @@ Integer take(std::string_view& text) {
   std::memcpy(&value, text.data(), sizeof value);
   text.remove_prefix(sizeof value);
   return value;
-}
-
-std::string hexadecimal(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text;
 }
 
 /// So many bytes from there on; fewer where the file ends, or cannot be read.
@@ -151,6 +146,7 @@ void Bundle::read_manifest(std::string_view text, std::uint64_t begin, std::uint
       json.at("kernel").get_to(kernel.kernel);
       json.at("target").get_to(kernel.target);
       json.at("digest").get_to(kernel.digest);
+      json.at("requests").get_to(kernel.requests);
       if (!json.at("bytes").is_number_unsigned()) refuse(path_, "its manifest has no sizes");
       json.at("bytes").get_to(kernel.bytes);
       kernel.offset = at;
@@ -164,6 +160,12 @@ void Bundle::read_manifest(std::string_view text, std::uint64_t begin, std::uint
   } catch (const Json::exception&) {
     refuse(path_, "its manifest has another form");
   }
+  for (const BundledKernel& kernel : kernels_) {
+    for (const std::string& request : kernel.requests) {
+      if (!requested_.emplace(request, &kernel).second)
+        refuse(path_, "its manifest answers a request with two kernels");
+    }
+  }
   if (at != end) refuse(path_, "it has more bytes than its manifest tells of");
 }
 
@@ -176,6 +178,11 @@ std::vector<const BundledKernel*> Bundle::find(std::string_view key_prefix) cons
   return found;
 }
 
+const BundledKernel* Bundle::find_requested(const std::string& request) const {
+  const auto found = requested_.find(request);
+  return found == requested_.end() ? nullptr : found->second;
+}
+
 std::string Bundle::read(const BundledKernel& kernel) const {
   std::string entry = read_at(file_, kernel.offset, kernel.bytes);
   if (entry.size() < kernel.bytes || hexadecimal(secure_digest_of(entry)) != kernel.digest)
@@ -184,7 +191,8 @@ std::string Bundle::read(const BundledKernel& kernel) const {
 }
 
 std::string write_bundle(const std::vector<std::string>& entries, std::string_view plans,
-                         const SecretKey* signer) {
+                         const SecretKey* signer,
+                         const std::map<std::string, std::string>& requests) {
   std::map<std::string, const std::string*> by_key;
   std::map<std::string, StoredKernel> stored;
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -192,6 +200,8 @@ std::string write_bundle(const std::vector<std::string>& entries, std::string_vi
     by_key.emplace(kernel.key, &entries[i]);
     stored.emplace(kernel.key, std::move(kernel));
   }
+  std::map<std::string, std::vector<std::string>> answered;  // both in order
+  for (const auto& [request, key] : requests) answered[key].push_back(request);
   Json kernels = Json::array();
   for (const auto& [key, entry] : by_key) {
     const StoredKernel& kernel = stored.at(key);
@@ -199,7 +209,8 @@ std::string write_bundle(const std::vector<std::string>& entries, std::string_vi
                        {"kernel", fmt::format("{} for {}", kernel.name, kernel.target)},
                        {"target", kernel.target},
                        {"bytes", entry->size()},
-                       {"digest", hexadecimal(secure_digest_of(*entry))}});
+                       {"digest", hexadecimal(secure_digest_of(*entry))},
+                       {"requests", answered[key]}});
   }
   if (too_deep_for_json(plans) || !Json::accept(plans))
     throw CacheError({.what = "the plans of a bundle",

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/bundle/signature.h"
@@ -22,6 +24,7 @@ struct BundledKernel {
   std::string target;
   std::uint64_t offset = 0, bytes = 0;  ///< in the file
   std::string digest;                   ///< secure_digest_of its entry
+  std::vector<std::string> requests;    ///< that it answers without code generation (request_of)
 };
 
 /// An open bundle. Thread-safe; a file that is replaced meanwhile is not noticed, one that is
@@ -42,6 +45,8 @@ class Bundle {
 
   /// The kernels whose keys begin so.
   [[nodiscard]] std::vector<const BundledKernel*> find(std::string_view key_prefix) const;
+  /// The kernel that answers a request (runtime/request.h); null if the bundle does not say.
+  [[nodiscard]] const BundledKernel* find_requested(const std::string& request) const;
   /// The entry, checked against the manifest. Throws CacheError if it is damaged.
   [[nodiscard]] std::string read(const BundledKernel& kernel) const;
 
@@ -52,14 +57,17 @@ class Bundle {
   std::string path_;
   Descriptor file_;
   std::vector<BundledKernel> kernels_;
+  std::unordered_map<std::string_view, const BundledKernel*> requested_;
   std::string plans_;
   std::optional<PublicKey> signer_;
 };
 
 /// The content of a bundle with these entries; twice the same one counts once. `plans` is JSON, for
-/// readers of `Bundle::plans`. Equal contents are equal files. Throws CacheError for what is no
-/// entry, or for JSON that is none.
+/// readers of `Bundle::plans`. `requests` are answered by the kernels of these keys; those of other
+/// keys are left out. Equal contents are equal files. Throws CompileError for what is no entry, and
+/// CacheError for JSON that is none.
 std::string write_bundle(const std::vector<std::string>& entries, std::string_view plans,
-                         const SecretKey* signer = nullptr);
+                         const SecretKey* signer = nullptr,
+                         const std::map<std::string, std::string>& requests = {});
 
 }  // namespace flashcore

@@ -50,6 +50,23 @@ std::shared_ptr<const Cubin> KernelCache::find_in_bundles(const CacheKey& key) c
   return nullptr;
 }
 
+std::optional<StoredKernel> KernelCache::find_requested(const std::string& request,
+                                                        std::string_view target) const {
+  for (const std::shared_ptr<const Bundle>& bundle : bundles()) {
+    const BundledKernel* const found = bundle->find_requested(request);
+    if (found == nullptr) continue;
+    try {
+      StoredKernel kernel = read_stored_kernel(bundle->read(*found), bundle->path());
+      if (kernel.key != found->key || kernel.target != target) continue;
+      log_message(LogLevel::debug, "{} for {} from {}", kernel.name, target, bundle->path());
+      return kernel;
+    } catch (const Error& error) {
+      log_message(LogLevel::warn, "{}", error.what());
+    }
+  }
+  return std::nullopt;
+}
+
 KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, Compiler compiler) {
   const LogDeferral messages_after_the_flight;
   const NoFork whole;

@@ -6,13 +6,16 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/cache/entry.h"
 #include "runtime/cache/entry_store.h"
+#include "runtime/cache/stored_kernel.h"
 
 namespace flashcore {
 
@@ -37,6 +40,10 @@ class KernelCache {
   /// is looked into.
   void add_bundle(std::shared_ptr<const Bundle> bundle);
   [[nodiscard]] std::vector<std::shared_ptr<const Bundle>> bundles() const;
+
+  /// What a bundle in use keeps for a request (runtime/request.h) of that target.
+  [[nodiscard]] std::optional<StoredKernel> find_requested(const std::string& request,
+                                                           std::string_view target) const;
 
   /// Where they are kept on disk, beside what else is.
   [[nodiscard]] EntryStore& entries() { return entries_; }

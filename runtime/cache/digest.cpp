@@ -17,13 +17,13 @@ std::string raw_digest_of(std::string_view bytes) {
   return {reinterpret_cast<const char*>(canonical.digest), digest_bytes};
 }
 
-std::string digest_of(std::string_view bytes) {
+std::string hexadecimal(std::string_view bytes) {
   std::string text;
-  for (const char byte : raw_digest_of(bytes)) {
-    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  }
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   return text;
 }
+
+std::string digest_of(std::string_view bytes) { return hexadecimal(raw_digest_of(bytes)); }
 
 std::string digest_of_file(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);

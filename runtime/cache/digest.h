@@ -9,6 +9,9 @@ namespace flashcore {
 
 constexpr std::size_t digest_bytes = 16;
 
+/// Two digits a byte.
+std::string hexadecimal(std::string_view bytes);
+
 /// Sixteen raw bytes.
 std::string raw_digest_of(std::string_view bytes);
 

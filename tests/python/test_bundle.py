@@ -72,6 +72,29 @@ for target in ("sm_80", "sm_90a"):
     assert "compiling is forbidden" in without.stderr
 
 
+def test_serves_without_generating_code(bundle, tmp_path):
+    program = """
+spec = fc.AttentionSpec(head_dim=64, mask=fc.causal())
+kernel = fc.jit(spec, target="sm_80")
+print(kernel._core.generate_ms, kernel.source == open("source").read())
+q = np.ones((1, 1, 20, 64), np.float16)
+import ml_dtypes
+print(kernel(*[q.astype(ml_dtypes.bfloat16)] * 3).shape, "wgmma" in kernel.ir())
+"""
+    source = fc.jit(SPEC, target="sm_80").source
+    (tmp_path / "source").write_text(source)
+    program = program.replace('"source"', repr(str(tmp_path / "source")))
+    served = run(program, tmp_path, FLASHCORE_BUNDLES=str(bundle.path))
+    assert served.stdout == "0.0 True\n(1, 1, 20, 64) False\n", served.stderr
+
+    # One that says nothing of requests, or was made by another code generation, serves as well.
+    silent = tmp_path / "silent.fcb"
+    silent.write_bytes(fc._core.write_bundle(bundle.entries(), "[]", None, {}))
+    served = run(program.replace("generate_ms", "generate_ms > 0"), tmp_path,
+                 FLASHCORE_BUNDLES=str(silent))  # fmt: skip
+    assert served.stdout == "True True\n(1, 1, 20, 64) False\n", served.stderr
+
+
 def test_a_damaged_one_is_refused_and_not_used(bundle, tmp_path):
     damaged = tmp_path / "damaged.fcb"
     data = bytearray(bundle.path.read_bytes())

@@ -109,7 +109,8 @@ TEST_F(BundleTest, ForgedManifestsAreRefused) {
     head.append(reinterpret_cast<const char*>(&size), sizeof size);
     return why(head + manifest + secure_digest_of(head + manifest) + '\0');
   };
-  const std::string kernel = R"({"key":"k","kernel":"a","target":"sm_80","digest":"0","bytes":)";
+  const std::string kernel =
+      R"({"key":"k","kernel":"a","target":"sm_80","digest":"0","requests":["r"],"bytes":)";
   EXPECT_EQ(forged(R"({"kernels":[],"plans":[]})"), "");
   EXPECT_THAT(forged(R"({"kernels":[)" + kernel + R"(18446744073709551615}],"plans":[]})"),
               "it is cut short");
@@ -117,6 +118,12 @@ TEST_F(BundleTest, ForgedManifestsAreRefused) {
               "its manifest has no sizes");
   EXPECT_THAT(forged(R"({"kernels":[)" + kernel + "0}," + kernel + R"(0}],"plans":[]})"),
               "the kernels of its manifest are not in order");
+  const std::string twice = R"({"key":"l","kernel":"a","target":"sm_80","digest":"0",)";
+  EXPECT_THAT(forged(R"({"kernels":[)" + kernel + "0}," + twice +
+                     R"("requests":["r"],"bytes":0}],"plans":[]})"),
+              "its manifest answers a request with two kernels");
+  EXPECT_THAT(forged(R"({"kernels":[)" + twice + R"("requests":7,"bytes":0}],"plans":[]})"),
+              "its manifest has another form");
   EXPECT_THAT(forged(R"({"kernels":7})"), "its manifest has another form");
   EXPECT_THAT(forged(std::string(100'000, '[')), "its manifest nests too deep");
 }
@@ -162,6 +169,32 @@ TEST_F(BundleTest, ServesBeforeTheDirectoryAndForAnyCompiler) {
   EXPECT_EQ(outcome.cubin->resources.registers, 40);
   EXPECT_THROW((void)cache.get(key_of("c"), refuse), CompileError);
   EXPECT_THROW((void)cache.get(key_of("b", "sm_80"), refuse), CompileError);
+}
+
+TEST_F(BundleTest, AnswersRequestsWithTheKernelsOfTheirTarget) {
+  const std::string a = read_stored_kernel(entries[0], "").key,
+                    b = read_stored_kernel(entries[1], "").key;
+  const std::string path = written(
+      write_bundle(entries, "[]", nullptr, {{"1", a}, {"2", b}, {"3", a}, {"4", "not in it"}}));
+  const auto bundle = Bundle::open(path);
+  EXPECT_EQ(bundle->find_requested("1")->key, a);
+  EXPECT_EQ(bundle->find_requested("3")->key, a);
+  EXPECT_EQ(bundle->find_requested("2")->key, b);
+  EXPECT_EQ(bundle->find_requested("4"), nullptr);
+
+  KernelCache cache({.directory = ""});
+  EXPECT_FALSE(cache.find_requested("1", "sm_90a"));
+  cache.add_bundle(bundle);
+  EXPECT_EQ(cache.find_requested("1", "sm_90a")->key, a);
+  EXPECT_EQ(cache.find_requested("2", "sm_90a")->key, b);
+  EXPECT_FALSE(cache.find_requested("1", "sm_80"));
+  // Damaged after it was opened: not used, and another bundle's is.
+  std::string content = test::read_file(path);
+  content.back() ^= 1;  // of the last entry
+  const std::string& last = bundle->kernels().back().key;
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+  EXPECT_EQ(cache.find_requested("1", "sm_90a").has_value(), last != a);
+  EXPECT_EQ(cache.find_requested("2", "sm_90a").has_value(), last != b);
 }
 
 // What a process that starts with a hundred kernels pays, without the driver's part.
