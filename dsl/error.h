@@ -57,8 +57,8 @@ class CompileError : public Error {
  public:
   using Error::Error;
 };
-/// A cache directory, a bundle or a key that cannot serve an explicit request. (A damaged cache is a
-/// miss, not an error.)
+/// A cache directory, a bundle or a key that cannot serve an explicit request. (A damaged cache is
+/// a miss, not an error.)
 class CacheError : public Error {
  public:
   using Error::Error;
