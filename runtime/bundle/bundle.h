@@ -14,6 +14,7 @@
 
 #include "runtime/bundle/signature.h"
 #include "runtime/cache/directory.h"
+#include "runtime/cache/stored_kernel.h"
 
 namespace flashcore {
 
@@ -61,6 +62,10 @@ class Bundle {
   std::string plans_;
   std::optional<PublicKey> signer_;
 };
+
+/// All of its kernels in their order, read and checked on as many cores as there are: for a start
+/// of a process, ahead of the first launch. Throws CacheError and CompileError if any is damaged.
+std::vector<StoredKernel> read_all(const Bundle& bundle);
 
 /// The content of a bundle with these entries; twice the same one counts once. `plans` is JSON, for
 /// readers of `Bundle::plans`. `requests` are answered by the kernels of these keys; those of other

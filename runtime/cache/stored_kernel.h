@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "codegen/kernel_source.h"
@@ -25,8 +26,11 @@ struct StoredKernel {
   std::vector<std::string> options;  ///< of the compile
   Cubin cubin;
 
-  [[nodiscard]] std::shared_ptr<const CompiledKernel> compiled() const {
+  [[nodiscard]] std::shared_ptr<const CompiledKernel> compiled() const& {
     return CompiledKernel::from_cubin(source, target, cubin);
+  }
+  [[nodiscard]] std::shared_ptr<const CompiledKernel> compiled() && {
+    return CompiledKernel::from_cubin(std::move(source), std::move(target), std::move(cubin));
   }
 };
 

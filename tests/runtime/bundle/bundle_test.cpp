@@ -197,6 +197,18 @@ TEST_F(BundleTest, AnswersRequestsWithTheKernelsOfTheirTarget) {
   EXPECT_EQ(cache.find_requested("2", "sm_90a").has_value(), last != b);
 }
 
+TEST_F(BundleTest, AllKernelsAreReadInTheirOrderOrNone) {
+  std::string file = write_bundle(entries, "[]");
+  const auto bundle = Bundle::open(written(file));
+  const std::vector<StoredKernel> kernels = read_all(*bundle);
+  ASSERT_THAT(kernels, SizeIs(3));
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    EXPECT_EQ(kernels[i].key, bundle->kernels()[i].key);
+  file[bundle->kernels()[1].offset + 50] ^= 1;
+  EXPECT_THROW((void)read_all(*Bundle::open(written(file))), CacheError);
+  EXPECT_THAT(read_all(*Bundle::open(written(write_bundle({}, "[]")))), SizeIs(0));
+}
+
 // What a process that starts with a hundred kernels pays, without the driver's part.
 TEST_F(BundleTest, AHundredKernelsAreReadyInAMoment) {
   std::vector<std::string> many;
@@ -208,9 +220,8 @@ TEST_F(BundleTest, AHundredKernelsAreReadyInAMoment) {
     const auto start = std::chrono::steady_clock::now();
     const auto bundle = Bundle::open(path);
     std::vector<std::unique_ptr<LoadedKernel>> kernels;
-    for (const BundledKernel& kernel : bundle->kernels())
-      kernels.push_back(std::make_unique<LoadedKernel>(
-          read_stored_kernel(bundle->read(kernel), path).compiled()));
+    for (StoredKernel& kernel : read_all(*bundle))
+      kernels.push_back(std::make_unique<LoadedKernel>(std::move(kernel).compiled()));
     best = std::min(
         best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
                   .count());
