@@ -5,12 +5,14 @@
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "dsl/error.h"
 #include "runtime/cache/cache.h"
 #include "runtime/cache/entry.h"
 #include "runtime/cache/stored_kernel.h"
 #include "tests/runtime/support/kernels.h"
+#include "tests/runtime/support/scoped_environment.h"
 #include "tests/runtime/support/temporary_directory.h"
 
 namespace flashcore {
@@ -39,6 +41,8 @@ class BundleTest : public testing::Test {
  protected:
   std::string written(const std::string& content) const {
     std::string path = directory / "kernels.fcb";
+    unlink(path.c_str());  // a file cut to nothing and written again would be flushed, thousands of
+                           // times
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
     chmod(path.c_str(), 0644);
     return path;
@@ -158,6 +162,41 @@ TEST_F(BundleTest, ASignatureIsOverTheManifestAndSoOverAll) {
   damaged.back() ^= 1;
   EXPECT_THAT(why(damaged), HasSubstr("is damaged"));
   unsetenv("FLASHCORE_BUNDLE_SIGNERS");
+}
+
+// Whether or not signers are listed: what was signed is what is read.
+TEST_F(BundleTest, EveryFlippedByteOfASignedOneIsFound) {
+  const SecretKey secret = SecretKey::generate();
+  const std::string file = write_bundle({entry_of(key_of("a"), 64)}, "[]", &secret, {{"r", "k"}});
+  for (const std::string& listed : {std::string(), secret.public_key().text()}) {
+    const test::ScopedEnvironment environment(
+        test::ScopedEnvironment::Variables{{"FLASHCORE_BUNDLE_SIGNERS", listed}});
+    ASSERT_EQ(why(file), "");
+    for (std::size_t at = 0; at < file.size(); ++at) {
+      std::string damaged = file;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+      ASSERT_NE(why(damaged), "") << "byte " << at;
+    }
+    for (std::size_t size = 0; size < file.size(); ++size)
+      ASSERT_NE(why(file.substr(0, size)), "") << size;
+  }
+}
+
+// Without its signature it is whole, and taken only where nobody is listed.
+TEST_F(BundleTest, ASignatureThatIsTakenOffIsMissed) {
+  const SecretKey secret = SecretKey::generate();
+  const std::string file = write_bundle(entries, "[]", &secret),
+                    plain = write_bundle(entries, "[]");
+  const std::size_t first_entry = file.find("FCKERNEL");
+  std::string without = file;
+  constexpr std::size_t signature = PublicKey::size + Signature::size;
+  without.erase(first_entry - signature, signature);
+  without[first_entry - signature - 1] = 0;
+  EXPECT_EQ(without, plain);
+  EXPECT_EQ(why(without), "");
+  const test::ScopedEnvironment environment(
+      test::ScopedEnvironment::Variables{{"FLASHCORE_BUNDLE_SIGNERS", secret.public_key().text()}});
+  EXPECT_THAT(why(without), HasSubstr("it is not signed"));
 }
 
 TEST_F(BundleTest, ServesBeforeTheDirectoryAndForAnyCompiler) {
