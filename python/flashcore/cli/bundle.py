@@ -11,6 +11,8 @@ import click
 from tqdm import tqdm
 
 from .. import bundle as bundles
+from ..just_in_time import default_target
+from ..reach import precompile
 from .options import range_options, spec_of
 from .output import NOT_SO, emit, json_option, quiet_option, size_text, table
 
@@ -47,7 +49,7 @@ def plan(specs: tuple[str, ...], targets: list[str] | None, **ranges: Any) -> No
         for place in specs
         for kernel in bundles.plan_bundle(spec_of(place), targets, **ranges)
     ]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "spec": place,
             "target": kernel.target,
@@ -87,11 +89,10 @@ def build(
 ) -> None:
     """Compile every kernel that calls of the specs can launch, into one file."""
     read = [spec_of(place) for place in specs]
-    if len(read) * len(targets or [None]) > 1 and not quiet and sys.stderr.isatty():
-        # What is compiled here with a bar, the bundle takes from the cache.
-        from ..reach import precompile
-
-        for spec, target in tqdm(list(itertools.product(read, targets or [None])), unit="spec"):
+    targets = targets or [default_target()]
+    if not quiet and sys.stderr.isatty():
+        # What is compiled here, under a bar, the bundle takes from the cache.
+        for spec, target in tqdm(list(itertools.product(read, targets)), unit="spec", leave=False):
             precompile(spec, target, **ranges)
     _told(bundles.build_bundle(read, output, targets, sign_with=sign_with, **ranges))
 

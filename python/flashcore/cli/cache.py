@@ -32,7 +32,7 @@ def cache(context: click.Context, directory: str | None) -> None:
 
 def _folder(context: click.Context) -> str:
     if context.obj is not None:
-        path = os.path.abspath(context.obj)
+        path = os.path.abspath(str(context.obj))
         if not os.path.isdir(path):
             raise CacheError(f"the cache directory {path}", "there is no such folder")
         return path
@@ -214,7 +214,7 @@ def verify(context: click.Context, remove: bool) -> None:
         context.exit(NOT_SO)
 
 
-class Size(click.ParamType):
+class Size(click.ParamType):  # type: ignore[type-arg]
     """ "500MB", "2GiB", or a number of bytes."""
 
     name = "SIZE"
@@ -241,7 +241,7 @@ def prune(context: click.Context, max_bytes: int | None, days: float | None, dry
     total = sum(size for _, size, _ in files)
     entries = [file for file in files if file[0].endswith((".kernel", ".host"))]
     now = datetime.datetime.now().timestamp()
-    gone = []
+    gone: list[dict[str, Any]] = []
     for name, size, used in sorted(entries, key=lambda file: file[2]):
         if total > limit or (days is not None and now - used > days * 86400):
             gone.append({"file": name, "bytes": size})

@@ -39,7 +39,7 @@ def compile_specs(
     hidden = quiet or not sys.stderr.isatty()
     for (place, spec), target in tqdm(work, unit="spec", leave=False, disable=hidden):
         kernels += [(place, kernel) for kernel in precompile(spec, target, **ranges)]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "spec": place,
             "target": kernel.target,

@@ -15,7 +15,7 @@ from ..spec import AttentionSpec
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Numbers(click.ParamType):
+class Numbers(click.ParamType):  # type: ignore[type-arg]
     """ "4096", or a range "1..8192" with both ends."""
 
     name = "NUMBER|LEAST..MOST"
@@ -30,7 +30,7 @@ class Numbers(click.ParamType):
             self.fail(f"{value!r} is neither a number nor a range such as 1..8192", param, context)
 
 
-class Targets(click.ParamType):
+class Targets(click.ParamType):  # type: ignore[type-arg]
     """Names with commas between them."""
 
     name = "TARGET,..."
