@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from importlib.metadata import files
 from pathlib import Path
 
@@ -37,6 +38,10 @@ def main() -> None:
     assert "flashcore/_core.pyi" in shipped
     strangers = [f for f in shipped if not f.startswith(("flashcore/", "flashcore-"))]
     assert not strangers, strangers
+
+    command = Path(sys.executable).with_name("flashcore")
+    told = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert fc.__version__ in told.stdout, told.stdout
 
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, 1, 20, 64)).astype(np.float16)
     weights = np.exp(q.astype(float) @ k.astype(float).swapaxes(-1, -2) / 8)
