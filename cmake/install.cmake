@@ -14,6 +14,9 @@ foreach(name IN LISTS libraries)
   install(TARGETS flashcore_${name} EXPORT flashcoreTargets COMPONENT development
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endforeach()
+install(TARGETS flashcore_c EXPORT flashcoreTargets COMPONENT development
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES c/flashcore.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(EXPORT flashcoreTargets NAMESPACE flashcore:: DESTINATION ${package} COMPONENT development)
 install(DIRECTORY dsl codegen templates runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/flashcore
         COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN "prelude" EXCLUDE)

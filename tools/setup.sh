@@ -23,6 +23,8 @@ if [[ "${1:-}" == build ]]; then
   requirements=tools/build_requirements.txt
 else
   packages+=(libgtest-dev libgmock-dev)
+  # Whoever has Rust from elsewhere keeps it.
+  command -v cargo >/dev/null || packages+=(cargo)
 fi
 
 missing=()

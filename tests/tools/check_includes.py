@@ -1,4 +1,4 @@
-"""Dependencies point one way: dsl <- codegen <- runtime <- python; templates use the dsl only.
+"""Dependencies point one way: dsl <- codegen <- runtime <- python, c; templates use the dsl only.
 
 Run by pytest, or alone: prints every include that points the other way.
 """
@@ -17,6 +17,7 @@ ALLOWED = {
     "templates": {"dsl"},
     "codegen": {"dsl"},
     "runtime": {"dsl", "codegen"},
+    "c": {"dsl", "codegen", "runtime", "templates"},
     "python": {"dsl", "codegen", "runtime", "templates"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')

@@ -1,0 +1,58 @@
+// What the handles of the C interface stand for.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "c/flashcore.h"
+#include "dsl/program.h"
+#include "dsl/schedule.h"
+#include "dsl/target.h"
+#include "runtime/bundle/bundle.h"
+#include "runtime/emulator/emulator.h"
+#include "runtime/kernel.h"
+#include "runtime/launch.h"
+
+/// A kernel: generated here, with schedules to go on with where code does not fit, or read from a
+/// bundle.
+struct fc_kernel {
+  fc_kernel(flashcore::Program program, std::vector<flashcore::Schedule> schedules,
+            const flashcore::Target& target);
+  explicit fc_kernel(std::shared_ptr<const flashcore::CompiledKernel> stored);
+
+  [[nodiscard]] const flashcore::LaunchPlan& plan() const { return *plan_.load(); }
+  [[nodiscard]] const flashcore::KernelSource& source() const { return plan().source(); }
+  [[nodiscard]] const std::string& target() const { return target_; }
+  /// The whole text, made when it is asked for.
+  const char* text();
+
+  const flashcore::CompiledKernel& compiled();
+  flashcore::LoadedKernel& loaded();
+  void emulate(std::span<const flashcore::TensorView> tensors,
+               std::span<const flashcore::ScalarValue> scalars);
+
+ private:
+  void use(std::shared_ptr<const flashcore::KernelSource> source);
+
+  std::optional<flashcore::Program> program_;  ///< none of a bundle's
+  std::vector<flashcore::Schedule> schedules_;
+  std::string target_;
+
+  std::mutex mutex_;
+  /// What was planned before a safer schedule was taken lives on: others may be using it.
+  std::vector<std::unique_ptr<const flashcore::LaunchPlan>> plans_;
+  std::atomic<const flashcore::LaunchPlan*> plan_ = nullptr;
+  std::string text_;
+  std::shared_ptr<const flashcore::CompiledKernel> compiled_;
+  std::unique_ptr<flashcore::LoadedKernel> loaded_;
+  std::unique_ptr<flashcore::EmulatedKernel> emulated_;
+};
+
+struct fc_bundle {
+  std::shared_ptr<const flashcore::Bundle> open;
+  std::string signer;
+};
