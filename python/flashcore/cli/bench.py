@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from .. import _core
 from ..just_in_time import default_target, jit
 from ..spec import AttentionSpec
 from ..tuning_gpu import GpuEvaluator, machine, problem_of, require_torch
@@ -34,6 +35,7 @@ def bench(head_dim: tuple[int, ...], length: tuple[int, ...], dtype: str) -> Non
     Each row has 16384 tokens and 2048 / head_dim heads. Needs PyTorch with CUDA, which holds the
     arrays. benchmarks/attention.py of the repository compares with others.
     """
+    _core.driver_state()  # says what is missing, if anything is
     target = default_target()
     torch = require_torch(target)
     rows: list[dict[str, Any]] = []
