@@ -57,6 +57,11 @@ class CompileError : public Error {
  public:
   using Error::Error;
 };
+/// A kernel that is not in the cache where nothing may be compiled.
+class CacheMissError : public CompileError {
+ public:
+  using CompileError::CompileError;
+};
 /// A cache directory, a bundle or a key that cannot serve an explicit request. (A damaged cache is
 /// a miss, not an error.)
 class CacheError : public Error {

@@ -1,10 +1,14 @@
 #include <chrono>
+#include <optional>
+
+#include <fmt/ranges.h>
 
 #include "dsl/error.h"
 #include "runtime/cache/cache.h"
 #include "runtime/cache/entry.h"
 #include "runtime/cache/key.h"
 #include "runtime/cache/toolchain.h"
+#include "runtime/compile_mode.h"
 #include "runtime/environment.h"
 #include "runtime/kernel.h"
 #include "runtime/log.h"
@@ -13,15 +17,38 @@
 namespace flashcore {
 namespace {
 
-[[noreturn]] void refuse_to_compile(const CacheKey& key) {
-  const CacheDirectory* directory = KernelCache::shared().directory();
-  throw CompileError(
+// Every place that was looked into, and why it did not help.
+std::vector<std::string> reasons_of_miss(const CacheKey& key) {
+  const KernelCache& cache = KernelCache::shared();
+  std::vector<std::string> reasons;
+  const std::string_view asked = std::string_view(key.name).substr(0, key.asked_name);
+  for (const std::shared_ptr<const Bundle>& bundle : cache.bundles())
+    reasons.push_back(bundle->find(asked).empty()
+                          ? fmt::format("the bundle {} has no such kernel", bundle->path())
+                          : fmt::format("it is damaged in the bundle {}", bundle->path()));
+  for (const std::string& refused : cache.refused_bundles()) reasons.push_back(refused);
+  const CacheDirectory* const directory = cache.directory();
+  if (directory == nullptr) {
+    reasons.push_back(cache.entries().why_no_directory());
+    return reasons;
+  }
+  bool damaged = false;
+  for (const CacheDirectory::File& file : directory->files())
+    damaged |= file.name.starts_with(asked) && file.name.ends_with(".kernel");
+  reasons.push_back(damaged ? fmt::format("it is damaged in {}", directory->path())
+                            : fmt::format("{} has no {}*.kernel", directory->path(), asked));
+  return reasons;
+}
+
+[[noreturn]] void refuse_to_compile(const CacheKey& key, const std::string& architecture) {
+  throw CacheMissError(
       {.what = fmt::format("{} is not in the cache and compiling is forbidden", key.kernel),
-       .why = fmt::format("{}=forbid, and {} has no {}", name_of(EnvironmentVariable::compile),
-                          directory != nullptr ? directory->path() : "memory", key.name),
-       .fix = "flashcore.precompile(spec, targets, lengths=(1, 8192)), say, where compiling is "
-              "allowed, by this version of FlashCore and any NVRTC; then bring the cache directory "
-              "along",
+       .why = fmt::format("{}", fmt::join(reasons_of_miss(key), "; ")),
+       .fix = fmt::format(
+           "where compiling is allowed, `flashcore compile spec.json --target {} --lengths "
+           "1..8192`, say, or flashcore.precompile, and bring the cache directory along; or a "
+           "bundle; by this version of FlashCore and any NVRTC",
+           architecture),
        .where = {}});
 }
 
@@ -39,14 +66,27 @@ CompiledKernel::CompiledKernel(KernelSource source, std::string architecture,
 
 std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
                                                             std::string architecture) {
-  const std::shared_ptr<const InstalledNvrtc> installed = InstalledNvrtc::shared();
-  const Toolchain& toolchain = installed->toolchain();
+  const CompileMode mode = compile_mode();
+  std::shared_ptr<const InstalledNvrtc> installed;
+  std::optional<CompileError> missing;
+  if (mode != CompileMode::forbid) {
+    try {
+      installed = InstalledNvrtc::shared();
+    } catch (const CompileError& error) {
+      missing = error;
+    }
+  }
+  // What cannot be compiled here may come from any compiler.
+  const bool can_compile = installed != nullptr && installed->is_present();
+  const Toolchain toolchain = installed != nullptr ? installed->toolchain() : Toolchain{};
   const CacheKey key =
       make_key(source, architecture, compile_options(architecture, toolchain.version), toolchain);
   double compile_ms = 0;
-  const bool forbidden = choice_of(EnvironmentVariable::compile) == "forbid";
   const auto compile = [&] {
-    if (forbidden) refuse_to_compile(key);
+    if (missing) throw CompileError(*missing);
+    if (installed == nullptr) refuse_to_compile(key, architecture);
+    if (mode == CompileMode::warn)
+      log_message(LogLevel::warn, "{} is not in the cache and is compiled", key.kernel);
     const auto start = std::chrono::steady_clock::now();
     Cubin cubin = compile_cubin(installed->nvrtc(), source, architecture);
     compile_ms =
@@ -56,8 +96,6 @@ std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
                 compile_ms, cubin.resources.registers, cubin.bytes.size());
     return cubin;
   };
-  // What cannot be compiled here may come from any compiler.
-  const bool can_compile = !forbidden && installed->is_present();
   const KernelCache::Outcome outcome =
       KernelCache::shared().get(key, compile, can_compile ? Compiler::this_one : Compiler::any);
   std::shared_ptr<CompiledKernel> kernel(

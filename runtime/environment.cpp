@@ -16,9 +16,11 @@ constexpr std::array table{
                      "file of the CUDA run-time compiler (libnvrtc.so.*) to use and no other"},
     EnvironmentEntry{Id::libcuda, "FLASHCORE_LIBCUDA", "libcuda.so.1",
                      "file of the driver library to use and no other"},
-    EnvironmentEntry{Id::compile, "FLASHCORE_COMPILE", "allow",
-                     "forbid: a kernel that is not in the cache is an error, never a compile",
-                     "allow forbid"},
+    EnvironmentEntry{
+        Id::compile, "FLASHCORE_COMPILE", "allow",
+        "forbid: a kernel that is not in the cache is an error, never a compile; warn: it "
+        "is compiled, and a warning",
+        "allow warn forbid"},
     EnvironmentEntry{Id::keep_source, "FLASHCORE_KEEP_SOURCE", "not kept",
                      "directory that receives the CUDA source of every kernel compiled"},
     EnvironmentEntry{Id::cache, "FLASHCORE_CACHE", "on",

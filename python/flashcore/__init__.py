@@ -21,6 +21,7 @@ from .bundle import (
 )
 from .errors import (
     CacheError,
+    CacheMissError,
     CompileError,
     DeviceError,
     Error,
@@ -31,6 +32,7 @@ from .errors import (
 )
 from .expression import Expression, Mask, Score, Sink
 from .flex import flex_attention
+from .freezing import freeze
 from .functional import attention, sdpa
 from .functions import (
     atan,
@@ -84,6 +86,7 @@ __all__ = [
     "AttentionSpec",
     "Bundle",
     "CacheError",
+    "CacheMissError",
     "CompileError",
     "DeviceError",
     "Error",
@@ -122,6 +125,7 @@ __all__ = [
     "expm1",
     "flex_attention",
     "floor",
+    "freeze",
     "full",
     "jit",
     "load",

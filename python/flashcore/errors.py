@@ -41,6 +41,11 @@ class CompileError(Error, RuntimeError):
     """A compiler that is missing or refuses, or a kernel over its budget."""
 
 
+class CacheMissError(CompileError):
+    """A kernel that is not in the cache where nothing may be compiled; `why` says of every place
+    that was looked into why it did not help."""
+
+
 class CacheError(Error, RuntimeError):
     """A cache directory that cannot serve an explicit request."""
 

@@ -11,6 +11,7 @@ namespace py = pybind11;
 const char* python_name(const Error& error) {
   if (dynamic_cast<const SpecError*>(&error)) return "SpecError";
   if (dynamic_cast<const ScheduleError*>(&error)) return "ScheduleError";
+  if (dynamic_cast<const CacheMissError*>(&error)) return "CacheMissError";
   if (dynamic_cast<const CompileError*>(&error)) return "CompileError";
   if (dynamic_cast<const CacheError*>(&error)) return "CacheError";
   if (dynamic_cast<const LayoutError*>(&error)) return "LayoutError";

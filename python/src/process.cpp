@@ -8,6 +8,7 @@
 #include "python/src/module.h"
 #include "runtime/cache/cache.h"
 #include "runtime/cache/toolchain.h"
+#include "runtime/compile_mode.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/nvrtc_search.h"
 #include "runtime/environment.h"
@@ -53,6 +54,12 @@ std::optional<std::string> schedules_file() {
 }  // namespace
 
 void bind_process(py::module_& m) {
+  m.def(
+      "set_frozen",
+      [](bool frozen) {
+        set_compile_mode(frozen ? std::optional(CompileMode::forbid) : std::nullopt);
+      },
+      py::arg("frozen"));
   m.def("set_nvrtc_hint", &set_nvrtc_hint, py::arg("path"));
   m.def("gpu_target", &gpu_target, py::call_guard<py::gil_scoped_release>(),
         "The target of the current GPU, or None without one.");

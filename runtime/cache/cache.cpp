@@ -19,6 +19,7 @@ KernelCache::KernelCache(CacheSettings settings) : entries_(settings) {
       bundles_.push_back(Bundle::open(path));
     } catch (const CacheError& error) {
       log_message(LogLevel::warn, "{}", error.what());
+      refused_.push_back(error.complaint().what + ": " + error.complaint().why);
     }
   }
 }
@@ -73,10 +74,10 @@ KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, C
   std::promise<Outcome> promise;
   {
     std::unique_lock lock(mutex_);
-    if (const auto known = alive_.find(key.name); known != alive_.end()) {
+    if (const auto known = alive_.find(key.preimage); known != alive_.end()) {
       if (auto cubin = known->second.lock()) return {.cubin = std::move(cubin), .from_cache = true};
     }
-    const auto [slot, first] = in_flight_.try_emplace(key.name);
+    const auto [slot, first] = in_flight_.try_emplace(key.preimage);
     if (!first) {
       const std::shared_future<Outcome> other = slot->second;
       lock.unlock();
@@ -88,16 +89,17 @@ KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, C
     Outcome outcome = find_or_build(key, build, compiler);
     {
       const std::lock_guard lock(mutex_);
-      alive_[key.name] = outcome.cubin;
+      std::erase_if(alive_, [](const auto& known) { return known.second.expired(); });
+      alive_[key.preimage] = outcome.cubin;
       if (directory() == nullptr) kept_.push_back(outcome.cubin);
-      in_flight_.erase(key.name);
+      in_flight_.erase(key.preimage);
     }
     promise.set_value(outcome);
     return outcome;
   } catch (...) {
     {
       const std::lock_guard lock(mutex_);
-      in_flight_.erase(key.name);
+      in_flight_.erase(key.preimage);
     }
     promise.set_exception(std::current_exception());
     throw;

@@ -40,6 +40,8 @@ class KernelCache {
   /// is looked into.
   void add_bundle(std::shared_ptr<const Bundle> bundle);
   [[nodiscard]] std::vector<std::shared_ptr<const Bundle>> bundles() const;
+  /// Why bundles of the environment are not used, a sentence each.
+  [[nodiscard]] const std::vector<std::string>& refused_bundles() const { return refused_; }
 
   /// What a bundle in use keeps for a request (runtime/request.h) of that target.
   [[nodiscard]] std::optional<StoredKernel> find_requested(const std::string& request,
@@ -47,6 +49,7 @@ class KernelCache {
 
   /// Where they are kept on disk, beside what else is.
   [[nodiscard]] EntryStore& entries() { return entries_; }
+  [[nodiscard]] const EntryStore& entries() const { return entries_; }
   /// The directory in use; null when everything stays in memory.
   [[nodiscard]] const CacheDirectory* directory() const { return entries_.directory(); }
 
@@ -57,9 +60,11 @@ class KernelCache {
   EntryStore entries_;
 
   mutable std::mutex mutex_;
+  /// By the whole preimage of their key: digests could be equal.
   std::unordered_map<std::string, std::shared_future<Outcome>> in_flight_;
   std::unordered_map<std::string, std::weak_ptr<const Cubin>> alive_;
   std::vector<std::shared_ptr<const Bundle>> bundles_;
+  std::vector<std::string> refused_;
   std::vector<std::shared_ptr<const Cubin>> kept_;  ///< what no directory keeps
 };
 

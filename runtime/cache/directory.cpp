@@ -150,6 +150,17 @@ void CacheDirectory::remove(const std::string& name) const {
   unlinkat(descriptor_.number(), name.c_str(), 0);
 }
 
+bool CacheDirectory::rename(const std::string& name, const std::string& other) const {
+  return renameat(descriptor_.number(), name.c_str(), descriptor_.number(), other.c_str()) == 0;
+}
+
+bool CacheDirectory::is_at_path() const {
+  struct stat own {
+  }, there{};
+  return fstat(descriptor_.number(), &own) == 0 && stat(path_.c_str(), &there) == 0 &&
+         own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
 std::vector<CacheDirectory::File> CacheDirectory::files() const {
   std::vector<File> found;
   const int again = ::openat(descriptor_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -51,6 +51,8 @@ class CacheDirectory {
   static std::optional<CacheDirectory> open(const std::string& path, std::string& why);
 
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Whether this is still what lies at that path: somebody may have deleted it.
+  [[nodiscard]] bool is_at_path() const;
 
   /// Whose files are read. Root may own a cache that is baked into an image.
   enum class Owner {
@@ -70,6 +72,8 @@ class CacheDirectory {
   /// all write. Does nothing where that is not allowed.
   void touch(const std::string& name, std::chrono::seconds interval) const;
   void remove(const std::string& name) const;
+  /// Whether that went well.
+  bool rename(const std::string& name, const std::string& other) const;
 
   struct File {
     std::string name;

@@ -19,6 +19,7 @@ constexpr std::chrono::hours unfinished_age{1};
 
 constexpr std::string_view kernel_suffix = ".kernel";
 constexpr std::string_view host_code_suffix = ".host";
+constexpr std::string_view damaged_suffix = ".damaged";
 
 std::string file_of(EntryKind kind, const CacheKey& key) {
   return key.name + std::string(kind == EntryKind::host_code ? host_code_suffix : kernel_suffix);
@@ -27,6 +28,8 @@ std::string file_of(EntryKind kind, const CacheKey& key) {
 bool is_entry(const CacheDirectory::File& file) {
   return file.name.ends_with(kernel_suffix) || file.name.ends_with(host_code_suffix);
 }
+
+bool is_damaged(const CacheDirectory::File& file) { return file.name.ends_with(damaged_suffix); }
 
 CacheDirectory::Owner owner_of(EntryKind kind) {
   return kind == EntryKind::host_code ? CacheDirectory::Owner::user
@@ -47,25 +50,53 @@ EntryStore::EntryStore(CacheSettings settings)
     : settings_(std::move(settings)), written_since_trim_(settings_.max_bytes) {
   if (settings_.directory.empty()) {
     log_message(LogLevel::info, "kernels are not cached on disk");
+    why_no_directory_ = "kernels are not kept on disk";
     return;
   }
-  std::string why;
-  disk_ = CacheDirectory::open(settings_.directory, why);
-  if (!disk_) {
+  const std::lock_guard lock(mutex_);
+  open();
+  if (directory() == nullptr) {
     log_message(LogLevel::warn,
-                "the cache directory {} is not used: {}. Every process compiles its kernels anew; "
-                "set {} to a directory that only you can write to",
-                settings_.directory, why, name_of(EnvironmentVariable::cache_dir));
+                "{}. Every process compiles its kernels anew; set {} to a directory that only you "
+                "can write to",
+                why_no_directory_, name_of(EnvironmentVariable::cache_dir));
   }
+}
+
+// Under the lock.
+void EntryStore::open() {
+  tried_ = std::chrono::steady_clock::now();
+  std::string why;
+  if (std::optional<CacheDirectory> opened = CacheDirectory::open(settings_.directory, why)) {
+    opened_.push_back(std::make_unique<const CacheDirectory>(std::move(*opened)));
+    disk_ = opened_.back().get();
+  } else {
+    why_no_directory_ =
+        fmt::format("the cache directory {} is not used: {}", settings_.directory, why);
+  }
+}
+
+void EntryStore::open_again_if_due() {
+  if (directory() != nullptr || settings_.directory.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (directory() == nullptr &&
+      std::chrono::steady_clock::now() - tried_ >= settings_.open_again_after)
+    open();
+}
+
+std::string EntryStore::why_no_directory() const {
+  const std::lock_guard lock(mutex_);
+  return why_no_directory_;
 }
 
 bool EntryStore::find_or_build(EntryKind kind, const CacheKey& key, const Accept& accept,
                                const Build& build) {
   const std::string name = file_of(kind, key);
+  open_again_if_due();
   if (load(kind, name, key, accept)) return true;
   FileLock lock;
-  if (disk_) {
-    lock = disk_->lock(lock_of(key), settings_.lock_timeout);
+  if (const CacheDirectory* const disk = directory()) {
+    lock = disk->lock(lock_of(key), settings_.lock_timeout);
     if (load(kind, name, key, accept)) return true;  // another process has compiled it meanwhile
   }
   // What was built is used as it is, whether or not it could be stored and read back.
@@ -74,12 +105,13 @@ bool EntryStore::find_or_build(EntryKind kind, const CacheKey& key, const Accept
 }
 
 bool EntryStore::find_alike(EntryKind kind, const CacheKey& key, const Accept& accept) const {
-  if (!disk_) return false;
+  const CacheDirectory* const disk = directory();
+  if (disk == nullptr) return false;
   const std::string own = file_of(kind, key);
   if (load(kind, own, key, accept)) return true;
   if (key.asked_name == 0) return false;
   const std::string_view asked = std::string_view(key.name).substr(0, key.asked_name);
-  std::vector<CacheDirectory::File> files = disk_->files();
+  std::vector<CacheDirectory::File> files = disk->files();
   std::erase_if(files, [&](const CacheDirectory::File& file) {
     return file.name == own || !file.name.starts_with(asked) || !is_entry(file);
   });
@@ -92,22 +124,39 @@ bool EntryStore::find_alike(EntryKind kind, const CacheKey& key, const Accept& a
 
 bool EntryStore::load(EntryKind kind, const std::string& name, const CacheKey& key,
                       const Accept& accept) const {
-  if (!disk_) return false;
-  const std::optional<std::string> file = disk_->read(name, owner_of(kind));
+  const CacheDirectory* const disk = directory();
+  if (disk == nullptr) return false;
+  const std::optional<std::string> file = disk->read(name, owner_of(kind));
   if (!file) return false;
   if (!accept(*file)) {
-    log_message(LogLevel::warn, "{}/{} is damaged or foreign; {} is compiled again", disk_->path(),
-                name, key.kernel);
+    // Set aside, for whoever wants to know what happened to it; it is the first to leave.
+    const std::string aside = fmt::format("{}{}", name, damaged_suffix);
+    const bool renamed = disk->rename(name, aside);
+    log_message(LogLevel::warn, "{}/{} is damaged or foreign{}; {} is compiled again", disk->path(),
+                name, renamed ? " and set aside as *" + std::string(damaged_suffix) : "",
+                key.kernel);
     return false;
   }
-  disk_->touch(name, touch_interval);
+  disk->touch(name, touch_interval);
   log_message(LogLevel::debug, "{}: {} from the cache", key.kernel, name);
   return true;
 }
 
+std::string EntryStore::write(EntryKind kind, const CacheKey& key, std::string_view file) {
+  const CacheDirectory* disk = directory();
+  std::string failure = disk->write(file_of(kind, key), file);
+  if (failure.empty() || disk->is_at_path()) return failure;
+  {
+    const std::lock_guard lock(mutex_);
+    if (disk == directory()) open();
+    if (disk == directory()) return failure;
+  }
+  return directory()->write(file_of(kind, key), file);
+}
+
 void EntryStore::store(EntryKind kind, const CacheKey& key, std::string_view file) {
-  if (!disk_) return;
-  const std::string failure = disk_->write(file_of(kind, key), file);
+  if (directory() == nullptr) return;
+  const std::string failure = write(kind, key, file);
   bool tell = false;
   bool full = false;
   {
@@ -122,43 +171,46 @@ void EntryStore::store(EntryKind kind, const CacheKey& key, std::string_view fil
       tell = !std::exchange(write_failure_told_, true);
     }
   }
-  if (full) trim();
+  if (full) trim(*directory());
   if (tell) {
     log_message(LogLevel::warn,
                 "cannot write to the cache directory {} ({}); kernels compiled by this "
                 "process are lost with it",
-                disk_->path(), failure);
+                directory()->path(), failure);
   }
 }
 
-void EntryStore::trim() const {
-  std::vector<CacheDirectory::File> files = disk_->files();
+void EntryStore::trim(const CacheDirectory& disk) const {
+  std::vector<CacheDirectory::File> files = disk.files();
   const auto now = std::chrono::system_clock::now();
   std::uint64_t total = 0;
   for (const CacheDirectory::File& file : files) {
+    // One that was written in the future was written by a clock that went wrong.
+    const auto age = now - file.last_use;
     if (file.name.starts_with(CacheDirectory::unfinished_prefix) &&
-        now - file.last_use > unfinished_age) {
-      disk_->remove(file.name);
+        (age > unfinished_age || age < -unfinished_age)) {
+      disk.remove(file.name);
     } else {
       total += file.bytes;
     }
   }
   if (total <= settings_.max_bytes) return;
-  std::erase_if(files, [](const auto& file) { return !is_entry(file); });
-  std::sort(files.begin(), files.end(),
-            [](const auto& a, const auto& b) { return a.last_use < b.last_use; });
+  std::erase_if(files, [](const auto& file) { return !is_entry(file) && !is_damaged(file); });
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) {
+    return is_damaged(a) != is_damaged(b) ? is_damaged(a) : a.last_use < b.last_use;
+  });
   // Some room, so that the next kernel does not make this necessary again.
   const std::uint64_t goal = settings_.max_bytes / 8 * 7;
   std::size_t removed = 0;
   for (const CacheDirectory::File& file : files) {
     if (total <= goal) break;
-    disk_->remove(file.name);
+    disk.remove(file.name);
     total -= file.bytes;
     ++removed;
   }
   log_message(LogLevel::info,
               "{} of {} kernels left the cache directory {} to keep it below {} bytes", removed,
-              files.size(), disk_->path(), settings_.max_bytes);
+              files.size(), disk.path(), settings_.max_bytes);
 }
 
 }  // namespace flashcore

@@ -2,12 +2,15 @@
 // where its owner can be trusted, and they stay within one size together.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/cache/directory.h"
 #include "runtime/cache/key.h"
@@ -25,8 +28,11 @@ class EntryStore {
  public:
   explicit EntryStore(CacheSettings settings);
 
-  /// The directory in use; null when nothing is on disk.
-  [[nodiscard]] const CacheDirectory* directory() const { return disk_ ? &*disk_ : nullptr; }
+  /// The directory in use; null when nothing is on disk. One that was deleted is made again when
+  /// something is to be kept, and what was returned before stays valid.
+  [[nodiscard]] const CacheDirectory* directory() const { return disk_; }
+  /// In words.
+  [[nodiscard]] std::string why_no_directory() const;
 
   /// Takes what it needs from an entry's file; false if that is damaged or foreign.
   using Accept = std::function<bool(std::string_view file)>;
@@ -46,12 +52,20 @@ class EntryStore {
   bool load(EntryKind kind, const std::string& name, const CacheKey& key,
             const Accept& accept) const;
   void store(EntryKind kind, const CacheKey& key, std::string_view file);
-  void trim() const;
+  /// `file` under the key's name in the directory, which is made again if it was deleted. The
+  /// reason of a failure, or an empty text.
+  std::string write(EntryKind kind, const CacheKey& key, std::string_view file);
+  void open();
+  void open_again_if_due();
+  void trim(const CacheDirectory& disk) const;
 
   CacheSettings settings_;
-  std::optional<CacheDirectory> disk_;
+  std::atomic<const CacheDirectory*> disk_ = nullptr;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<const CacheDirectory>> opened_;
+  std::chrono::steady_clock::time_point tried_;
+  std::string why_no_directory_;
   std::uint64_t written_since_trim_;
   bool write_failure_told_ = false;
 };

@@ -17,6 +17,8 @@ struct CacheSettings {
   std::chrono::milliseconds lock_timeout{60'000};
 
   std::vector<std::string> bundles;  ///< paths
+  /// How long a directory that could not be opened is left alone.
+  std::chrono::milliseconds open_again_after{5'000};
   static CacheSettings from_environment();
 };
 

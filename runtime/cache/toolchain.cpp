@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,14 +19,31 @@ namespace {
 
 constexpr std::string_view record_suffix = ".toolchain";
 
-// Changes whenever one of the files does: path, size and time of every one.
+// The beginning of a file, where an ELF file has its build id, and its end.
+std::string sample_of(const std::string& path, std::uint64_t bytes) {
+  constexpr std::uint64_t sampled = 4096;
+  std::ifstream file(path, std::ios::binary);
+  std::string sample(2 * sampled, '\0');
+  file.read(sample.data(), sampled);
+  if (bytes > sampled) {
+    file.clear();
+    file.seekg(-static_cast<std::streamoff>(std::min(bytes, sampled)), std::ios::end);
+    file.read(sample.data() + sampled, sampled);
+  }
+  return digest_of(sample);
+}
+
+// Changes whenever one of the files does: path, size and time of every one, and a sample of it,
+// since another build may have been put in its place with both. Nothing in it is of one machine:
+// a directory of kernels travels with an image.
 std::string stamp_of(const NvrtcFiles& files) {
   std::string stamp;
   const auto add = [&](const std::string& path) {
     struct stat status {};
     stat(path.c_str(), &status);
-    stamp += fmt::format("{}:{} {} {}.{}\n", path.size(), path, status.st_size,
-                         status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+    stamp += fmt::format("{}:{} {} {}.{} {}\n", path.size(), path, status.st_size,
+                         status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
+                         sample_of(path, static_cast<std::uint64_t>(status.st_size)));
   };
   add(files.library);
   for (const std::string& path : files.builtins) add(path);

@@ -47,13 +47,14 @@ TEST(Environment, AWordThatIsNoChoiceIsAnError) {
   EXPECT_EQ(read(""), "allow");
   EXPECT_EQ(read("allow"), "allow");
   EXPECT_EQ(read("forbid"), "forbid");
+  EXPECT_EQ(read("warn"), "warn");
   for (const char* wrong : {"never", "Forbid", "for", "allow forbid", " "}) {
     try {
       read(wrong);
       ADD_FAILURE() << wrong;
     } catch (const CacheError& error) {
       EXPECT_EQ(error.complaint().what, std::string("FLASHCORE_COMPILE=") + wrong);
-      EXPECT_EQ(error.complaint().why, "it takes allow or forbid");
+      EXPECT_EQ(error.complaint().why, "it takes allow or warn or forbid");
       EXPECT_EQ(error.complaint().fix, "unset it for the default, allow");
     }
   }

@@ -34,8 +34,11 @@ TEST_F(KernelCacheTest, DamageIsAMissAndIsRepaired) {
     EXPECT_TRUE(get(third).from_cache);
     EXPECT_EQ(builds, before + 1);
   }
-  EXPECT_EQ(warnings.size(), 6U);  // once before and once after taking the lock
-  EXPECT_THAT(warnings[0], HasSubstr("is damaged or foreign; scale for sm_80 is compiled again"));
+  EXPECT_EQ(warnings.size(), 3U);
+  EXPECT_THAT(
+      warnings[0],
+      HasSubstr(
+          "is damaged or foreign and set aside as *.damaged; scale for sm_80 is compiled again"));
 }
 
 TEST_F(KernelCacheTest, AKernelUnderAnotherNameIsAMiss) {
@@ -85,6 +88,55 @@ TEST_F(KernelCacheTest, AnUntrustedDirectoryIsSaidOnceAndNotUsed) {
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(warnings[0], HasSubstr("others may write to it (mode 0777)"));
   EXPECT_THAT(warnings[0], HasSubstr("FLASHCORE_CACHE_DIR"));
+}
+
+TEST_F(KernelCacheTest, ADirectoryThatIsDeletedIsMadeAgain) {
+  KernelCache cache({.directory = directory});
+  get(cache, "a");
+  fs::remove_all(directory);
+  EXPECT_FALSE(get(cache, "b").from_cache);
+  EXPECT_TRUE(fs::exists(file_of("b")));
+  EXPECT_TRUE(get(cache, "b").from_cache);
+  fs::remove_all(directory);
+  KernelCache other({.directory = directory});  // another process makes it
+  get(other, "c");
+  EXPECT_FALSE(get(cache, "d").from_cache);
+  EXPECT_TRUE(fs::exists(file_of("c")));
+  EXPECT_TRUE(fs::exists(file_of("d")));
+  EXPECT_TRUE(get(cache, "c").from_cache);
+  EXPECT_THAT(warnings, testing::IsEmpty());
+}
+
+TEST_F(KernelCacheTest, ADirectoryThatCouldNotBeOpenedIsTriedAgain) {
+  fs::create_directory(directory);
+  fs::permissions(directory, fs::perms(0777));
+  KernelCache cache({.directory = directory, .open_again_after = std::chrono::milliseconds(0)});
+  KernelCache patient({.directory = directory});
+  get(cache, "a");
+  EXPECT_EQ(cache.directory(), nullptr);
+  fs::permissions(directory, fs::perms(0700));
+  get(cache, "b");
+  get(patient, "c");
+  EXPECT_TRUE(fs::exists(file_of("b")));
+  EXPECT_FALSE(fs::exists(file_of("c")));  // not before five seconds are over
+}
+
+TEST_F(KernelCacheTest, ADamagedEntryIsSetAsideAndTheFirstToLeave) {
+  {
+    KernelCache cache({.directory = directory});
+    get(cache, "a", 10'000);
+  }
+  fs::resize_file(file_of("a"), 9'000);
+  KernelCache cache({.directory = directory, .max_bytes = 100'000});
+  EXPECT_FALSE(get(cache, "a", 10'000).from_cache);
+  EXPECT_TRUE(fs::exists(file_of("a")));
+  EXPECT_TRUE(fs::exists(file_of("a") + ".damaged"));
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("set aside as *.damaged; "));
+  for (const char* body : {"b", "c", "d", "e", "f", "g", "i", "j", "k", "h"})
+    get(cache, body, 10'000);
+  EXPECT_FALSE(fs::exists(file_of("a") + ".damaged"));
+  EXPECT_TRUE(fs::exists(file_of("h")));
 }
 
 TEST_F(KernelCacheTest, AReadOnlyDirectoryServesAndIsSaidOnce) {
@@ -161,9 +213,13 @@ TEST_F(KernelCacheTest, WhatACrashLeftIsRemoved) {
   test::write_file(directory + "/unfinished.2.1.0", "being written");
   fs::last_write_time(directory + "/unfinished.1.1.0",
                       fs::file_time_type::clock::now() - std::chrono::hours(2));
+  test::write_file(directory + "/unfinished.3.1.0", "half");
+  fs::last_write_time(directory + "/unfinished.3.1.0",
+                      fs::file_time_type::clock::now() + std::chrono::hours(2));
   KernelCache cache({.directory = directory});
   get(cache);
   EXPECT_FALSE(fs::exists(directory + "/unfinished.1.1.0"));
+  EXPECT_FALSE(fs::exists(directory + "/unfinished.3.1.0"));  // of a clock that went wrong
   EXPECT_TRUE(fs::exists(directory + "/unfinished.2.1.0"));
 }
 

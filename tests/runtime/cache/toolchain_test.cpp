@@ -77,6 +77,18 @@ TEST_F(ToolchainTest, AReplacedFileIsNoticed) {
   EXPECT_NE(InstalledNvrtc(other, &*directory).toolchain().digest, first.toolchain().digest);
 }
 
+TEST_F(ToolchainTest, AFileOfEqualSizeAndTimeIsNoticed) {
+  NvrtcFiles other = files;
+  const std::string extra = temporary / "libnvrtc-builtins.so.0.0";
+  test::write_file(extra, "one");
+  const auto written = fs::last_write_time(extra);
+  other.builtins.push_back(extra);
+  const InstalledNvrtc first(other, &*directory);
+  test::write_file(extra, "two");
+  fs::last_write_time(extra, written);
+  EXPECT_NE(InstalledNvrtc(other, &*directory).toolchain().digest, first.toolchain().digest);
+}
+
 // A deployment that ships its kernels needs no compiler, only to know which one made them.
 TEST_F(ToolchainTest, AFilledCacheServesWithoutACompiler) {
   const NvrtcSearch nowhere{
