@@ -61,6 +61,7 @@ from .program_kernel import ProgramKernel
 from .reach import precompile
 from .schedule import Schedule
 from .spec import AttentionSpec
+from .telemetry import CacheStats, cache_stats, prometheus
 from .tuning import TunedSchedule, autotune
 from .variants import (
     alibi,
@@ -87,6 +88,7 @@ __all__ = [
     "Bundle",
     "CacheError",
     "CacheMissError",
+    "CacheStats",
     "CompileError",
     "DeviceError",
     "Error",
@@ -111,6 +113,7 @@ __all__ = [
     "autotune",
     "bias",
     "build_bundle",
+    "cache_stats",
     "causal",
     "chunked",
     "cos",
@@ -140,6 +143,7 @@ __all__ = [
     "plan_bundle",
     "precompile",
     "prefix",
+    "prometheus",
     "relative_bias",
     "sdpa",
     "set_log_hook",

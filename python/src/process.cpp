@@ -60,6 +60,20 @@ void bind_process(py::module_& m) {
         set_compile_mode(frozen ? std::optional(CompileMode::forbid) : std::nullopt);
       },
       py::arg("frozen"));
+  m.def("cache_stats", [] {
+    const CacheStatistics now = KernelCache::shared().statistics();
+    py::dict stats;
+    stats["memory"] = now.memory;
+    stats["bundle"] = now.bundle;
+    stats["directory"] = now.directory;
+    stats["compiled"] = now.compiled;
+    stats["failed"] = now.failed;
+    stats["bytes_loaded"] = now.bytes_loaded;
+    stats["bytes_compiled"] = now.bytes_compiled;
+    stats["load_ms"] = now.load_ms;
+    stats["compile_ms"] = now.compile_ms;
+    return stats;
+  });
   m.def("set_nvrtc_hint", &set_nvrtc_hint, py::arg("path"));
   m.def("gpu_target", &gpu_target, py::call_guard<py::gil_scoped_release>(),
         "The target of the current GPU, or None without one.");

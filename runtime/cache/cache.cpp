@@ -53,6 +53,7 @@ std::shared_ptr<const Cubin> KernelCache::find_in_bundles(const CacheKey& key) c
 
 std::optional<StoredKernel> KernelCache::find_requested(const std::string& request,
                                                         std::string_view target) const {
+  const auto start = CacheCounters::Clock::now();
   for (const std::shared_ptr<const Bundle>& bundle : bundles()) {
     const BundledKernel* const found = bundle->find_requested(request);
     if (found == nullptr) continue;
@@ -60,6 +61,7 @@ std::optional<StoredKernel> KernelCache::find_requested(const std::string& reque
       StoredKernel kernel = read_stored_kernel(bundle->read(*found), bundle->path());
       if (kernel.key != found->key || kernel.target != target) continue;
       log_message(LogLevel::debug, "{} for {} from {}", kernel.name, target, bundle->path());
+      counters_.add(CacheCounters::Source::bundle, start, kernel.cubin.bytes.size());
       return kernel;
     } catch (const Error& error) {
       log_message(LogLevel::warn, "{}", error.what());
@@ -71,17 +73,24 @@ std::optional<StoredKernel> KernelCache::find_requested(const std::string& reque
 KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, Compiler compiler) {
   const LogDeferral messages_after_the_flight;
   const NoFork whole;
+  using Source = CacheCounters::Source;
+  const auto start = CacheCounters::Clock::now();
   std::promise<Outcome> promise;
   {
     std::unique_lock lock(mutex_);
     if (const auto known = alive_.find(key.preimage); known != alive_.end()) {
-      if (auto cubin = known->second.lock()) return {.cubin = std::move(cubin), .from_cache = true};
+      if (auto cubin = known->second.lock()) {
+        counters_.add(Source::memory, start, 0);
+        return {.cubin = std::move(cubin), .from_cache = true};
+      }
     }
     const auto [slot, first] = in_flight_.try_emplace(key.preimage);
     if (!first) {
       const std::shared_future<Outcome> other = slot->second;
       lock.unlock();
-      return {.cubin = other.get().cubin, .from_cache = true};
+      Outcome outcome{.cubin = other.get().cubin, .from_cache = true};
+      counters_.add(Source::memory, start, 0);
+      return outcome;
     }
     slot->second = promise.get_future().share();
   }
@@ -97,6 +106,7 @@ KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, C
     promise.set_value(outcome);
     return outcome;
   } catch (...) {
+    counters_.add(Source::failed, start, 0);
     {
       const std::lock_guard lock(mutex_);
       in_flight_.erase(key.preimage);
@@ -108,12 +118,16 @@ KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, C
 
 KernelCache::Outcome KernelCache::find_or_build(const CacheKey& key, const Build& build,
                                                 Compiler compiler) {
+  using Source = CacheCounters::Source;
+  const auto start = CacheCounters::Clock::now();
   Outcome outcome;
-  if (key.asked_name > 0) outcome.cubin = find_in_bundles(key);
-  if (outcome.cubin) {
-    outcome.from_cache = true;
+  const auto found_in = [&](Source source) {
+    outcome.from_cache = source != Source::compiled;
+    counters_.add(source, start, outcome.cubin->bytes.size());
     return outcome;
-  }
+  };
+  if (key.asked_name > 0) outcome.cubin = find_in_bundles(key);
+  if (outcome.cubin) return found_in(Source::bundle);
   const auto take = [&](Cubin cubin) {
     outcome.cubin = std::make_shared<const Cubin>(std::move(cubin));
   };
@@ -122,15 +136,13 @@ KernelCache::Outcome KernelCache::find_or_build(const CacheKey& key, const Build
     if (cubin) take(std::move(*cubin));
     return cubin.has_value();
   };
-  if (compiler == Compiler::any && entries_.find_alike(EntryKind::kernel, key, accept)) {
-    outcome.from_cache = true;
-    return outcome;
-  }
-  outcome.from_cache = entries_.find_or_build(EntryKind::kernel, key, accept, [&] {
+  if (compiler == Compiler::any && entries_.find_alike(EntryKind::kernel, key, accept))
+    return found_in(Source::directory);
+  const bool found = entries_.find_or_build(EntryKind::kernel, key, accept, [&] {
     take(build());
     return encode_entry(key, *outcome.cubin);
   });
-  return outcome;
+  return found_in(found ? Source::directory : Source::compiled);
 }
 
 }  // namespace flashcore

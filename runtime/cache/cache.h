@@ -15,6 +15,7 @@
 #include "runtime/bundle/bundle.h"
 #include "runtime/cache/entry.h"
 #include "runtime/cache/entry_store.h"
+#include "runtime/cache/statistics.h"
 #include "runtime/cache/stored_kernel.h"
 
 namespace flashcore {
@@ -47,6 +48,8 @@ class KernelCache {
   [[nodiscard]] std::optional<StoredKernel> find_requested(const std::string& request,
                                                            std::string_view target) const;
 
+  [[nodiscard]] CacheStatistics statistics() const { return counters_.read(); }
+
   /// Where they are kept on disk, beside what else is.
   [[nodiscard]] EntryStore& entries() { return entries_; }
   [[nodiscard]] const EntryStore& entries() const { return entries_; }
@@ -58,6 +61,7 @@ class KernelCache {
   [[nodiscard]] std::shared_ptr<const Cubin> find_in_bundles(const CacheKey& key) const;
 
   EntryStore entries_;
+  mutable CacheCounters counters_;
 
   mutable std::mutex mutex_;
   /// By the whole preimage of their key: digests could be equal.

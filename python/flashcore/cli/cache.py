@@ -17,7 +17,7 @@ from ..errors import CacheError, Error
 from .output import NOT_SO, emit, json_option, size_text, table
 
 # What a reader may find there; anything else is left alone.
-OURS = (".kernel", ".host", ".toolchain")
+OURS = (".kernel", ".host", ".toolchain", ".damaged")
 UNFINISHED = "unfinished."
 LOCK = "lock."
 

@@ -32,6 +32,12 @@ TEST_F(KernelCacheTest, KeepsKernelsBetweenRuns) {
   EXPECT_EQ(outcome.cubin->bytes, "a" + std::string(1000, 'c'));
   EXPECT_EQ(builds, 1);
   EXPECT_EQ(get(cache).cubin, outcome.cubin);  // while it is in use, there is one
+  const CacheStatistics did = cache.statistics();
+  EXPECT_EQ(did.directory, 1U);
+  EXPECT_EQ(did.memory, 1U);
+  EXPECT_EQ(did.compiled + did.bundle + did.failed, 0U);
+  EXPECT_EQ(did.bytes_loaded, outcome.cubin->bytes.size());
+  EXPECT_GT(did.load_ms, 0);
   EXPECT_THAT(warnings, IsEmpty());
 }
 
