@@ -20,8 +20,16 @@ def long_arrays(rows=6000):
     return np.zeros((3, 1, 1, rows, 64), ml_dtypes.bfloat16)
 
 
+@pytest.fixture
+def interrupts():
+    """As at a terminal: in the background of a shell, processes begin with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-def test_an_interrupt_ends_a_run_within_a_second(target):
+def test_an_interrupt_ends_a_run_within_a_second(target, interrupts):
     kernel = fc.jit(fc.AttentionSpec(head_dim=64), target=target)
     kernel(*long_arrays(20))  # compiled
     sent = []
