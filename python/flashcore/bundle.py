@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -306,25 +304,7 @@ def _write(
     key = None if sign_with is None else arguments.path("sign_with", sign_with, "a file")
     text = json.dumps(plans, sort_keys=True)
     data = _core.write_bundle(content.entries, text, key, content.requests)
-    folder = os.path.dirname(os.path.abspath(name))
-    try:
-        # Aside, then renamed: a reader sees the old file or all of the new one.
-        number, aside = tempfile.mkstemp(dir=folder, prefix=".unfinished.")
-        try:
-            with open(number, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fchmod(number, 0o644)
-                os.fsync(number)
-            os.replace(aside, name)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(aside)
-            raise
-    except OSError as error:
-        raise CacheError(
-            f"the bundle {name}", f"it cannot be written: {error.strerror}", "another folder"
-        ) from None
+    _core.save_bundle(name, data)
     return Bundle(name)
 
 

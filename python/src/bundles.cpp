@@ -98,6 +98,12 @@ void bind_bundles(py::module_& m) {
   m.def("write_bundle", &written, py::arg("entries"), py::arg("plans"), py::arg("signer"),
         py::arg("requests"));
   m.def(
+      "save_bundle",
+      [](const std::string& path, const py::bytes& content) {
+        save_bundle(path, std::string_view(content));
+      },
+      py::arg("path"), py::arg("content"));
+  m.def(
       "make_signing_key",
       [](const std::string& path) {
         const SecretKey key = SecretKey::generate();

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <future>
 #include <map>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "dsl/json.h"
 #include "runtime/bundle/signers.h"
 #include "runtime/cache/digest.h"
+#include "runtime/cache/files.h"
 #include "runtime/cache/trusted_file.h"
 #include "runtime/environment.h"
 #include "runtime/no_fork.h"
@@ -251,6 +253,23 @@ std::string write_bundle(const std::vector<std::string>& entries, std::string_vi
   }
   for (const auto& [key, entry] : by_key) file += *entry;
   return file;
+}
+
+void save_bundle(const std::string& path, std::string_view content) {
+  const std::filesystem::path place(path);
+  const std::string name = place.filename().string();
+  const std::string above = place.has_parent_path() ? place.parent_path().string() : ".";
+  const std::string unfinished = "." + name + ".unfinished.";
+  const Descriptor folder(::open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string why = folder.is_open()
+                              ? write_whole(folder.number(), name, unfinished, content, 0644)
+                              : fmt::format("its folder: {}", std::strerror(errno));
+  if (!why.empty())
+    throw CacheError({.what = fmt::format("the bundle {}", path),
+                      .why = fmt::format("it cannot be written: {}", why),
+                      .fix = "another folder",
+                      .where = {}});
+  sweep_unfinished(folder.number(), unfinished);
 }
 
 }  // namespace flashcore

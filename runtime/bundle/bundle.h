@@ -75,4 +75,9 @@ std::string write_bundle(const std::vector<std::string>& entries, std::string_vi
                          const SecretKey* signer = nullptr,
                          const std::map<std::string, std::string>& requests = {});
 
+/// Writes a bundle's content to that path: whoever opens it meanwhile, or after a crash, finds the
+/// old file or all of the new one. What a crash left of an earlier attempt goes after an hour.
+/// Throws CacheError.
+void save_bundle(const std::string& path, std::string_view content);
+
 }  // namespace flashcore

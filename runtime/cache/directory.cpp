@@ -1,15 +1,11 @@
 #include "runtime/cache/directory.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <memory>
-#include <random>
 #include <thread>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -24,36 +20,7 @@ namespace {
 // More than any kernel takes; a larger file is not ours.
 constexpr off_t largest_file = off_t{256} << 20;
 
-std::string reason(const char* step) { return fmt::format("{}: {}", step, std::strerror(errno)); }
-
-bool write_all(int file, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(file, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    content.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
-std::chrono::system_clock::time_point time_of(const timespec& time) {
-  return std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::microseconds>(
-          std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec)));
-}
-
-// Another for every file of every process, also of those forked from this one.
-std::string unfinished_name() {
-  static std::atomic<unsigned> counter{0};
-  return fmt::format("{}{}.{}.{:08x}", CacheDirectory::unfinished_prefix, getpid(), ++counter,
-                     std::random_device()());
-}
-
 }  // namespace
-
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
 
 FileLock::~FileLock() {
   // Not left to close(): a child forked meanwhile shares the descriptor and would keep the lock.
@@ -112,36 +79,11 @@ std::optional<std::string> CacheDirectory::read(const std::string& name, Owner o
   return content;
 }
 
-std::string CacheDirectory::write(const std::string& name, std::string_view content) const {
-  const int directory = descriptor_.number();
-  const std::string aside = unfinished_name();
-  std::string why;
-  {
-    const Descriptor file(::openat(directory, aside.c_str(),
-                                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!file.is_open()) return reason("create");
-    if (!write_all(file.number(), content)) {
-      why = reason("write");
-    } else if (fsync(file.number()) != 0) {
-      why = reason("fsync");
-    }
-  }
-  if (why.empty() && renameat(directory, aside.c_str(), directory, name.c_str()) != 0) {
-    why = reason("rename");
-  }
-  if (!why.empty()) {
-    unlinkat(directory, aside.c_str(), 0);
-    return why;
-  }
-  fsync(
-      directory);  // the name too survives a power failure; where not, the next run compiles again
-  return "";
-}
-
 void CacheDirectory::touch(const std::string& name, std::chrono::seconds interval) const {
   struct stat status {};
   if (fstatat(descriptor_.number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
-  if (std::chrono::system_clock::now() - time_of(status.st_mtim) < interval) return;
+  const auto age = std::chrono::system_clock::now() - time_of(status.st_mtim);
+  if (age < interval && age > -clock_tolerance) return;
   constexpr timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
   utimensat(descriptor_.number(), name.c_str(), now, AT_SYMLINK_NOFOLLOW);
 }
@@ -159,26 +101,6 @@ bool CacheDirectory::is_at_path() const {
   }, there{};
   return fstat(descriptor_.number(), &own) == 0 && stat(path_.c_str(), &there) == 0 &&
          own.st_dev == there.st_dev && own.st_ino == there.st_ino;
-}
-
-std::vector<CacheDirectory::File> CacheDirectory::files() const {
-  std::vector<File> found;
-  const int again = ::openat(descriptor_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (again < 0) return found;
-  const std::unique_ptr<DIR, int (*)(DIR*)> list(fdopendir(again), closedir);
-  if (list == nullptr) {
-    ::close(again);
-    return found;
-  }
-  while (const dirent* entry = readdir(list.get())) {
-    struct stat status {};
-    if (fstatat(again, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (!S_ISREG(status.st_mode)) continue;
-    found.push_back({.name = entry->d_name,
-                     .bytes = static_cast<std::uint64_t>(status.st_size),
-                     .last_use = time_of(status.st_mtim)});
-  }
-  return found;
 }
 
 FileLock CacheDirectory::lock(int number, std::chrono::milliseconds timeout) const {

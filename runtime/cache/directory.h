@@ -9,25 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/cache/files.h"
+
 namespace flashcore {
-
-/// Owns a file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor();
-
-  [[nodiscard]] bool is_open() const { return number_ >= 0; }
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 /// An exclusive lock between processes; whoever dies gives it back.
 class FileLock {
@@ -66,7 +50,9 @@ class CacheDirectory {
 
   /// Writes aside, then renames: readers see the old content or the new one, also after a crash.
   /// Returns the reason of a failure, or an empty text.
-  [[nodiscard]] std::string write(const std::string& name, std::string_view content) const;
+  [[nodiscard]] std::string write(const std::string& name, std::string_view content) const {
+    return write_whole(descriptor_.number(), name, unfinished_prefix, content, 0600);
+  }
 
   /// Counts as a use for `files()`, unless one was noted less than `interval` ago: loads should not
   /// all write. Does nothing where that is not allowed.
@@ -75,21 +61,19 @@ class CacheDirectory {
   /// Whether that went well.
   bool rename(const std::string& name, const std::string& other) const;
 
-  struct File {
-    std::string name;
-    std::uint64_t bytes = 0;
-    std::chrono::system_clock::time_point last_use;
-  };
-  [[nodiscard]] std::vector<File> files() const;
+  using File = ListedFile;
+  [[nodiscard]] std::vector<File> files() const { return list_files(descriptor_.number()); }
+
+  /// Removes what writers that died left of their files.
+  void sweep() const { sweep_unfinished(descriptor_.number(), unfinished_prefix); }
 
   /// Waits until this process alone holds the lock of that number. Gives one that is not held
   /// after `timeout`, or where files cannot be locked: it saves work, nothing depends on it.
   [[nodiscard]] FileLock lock(int number, std::chrono::milliseconds timeout) const;
 
-  /// Names of files being written; what a crash left of them is removed by age.
-  static constexpr const char* unfinished_prefix = "unfinished.";
-
  private:
+  static constexpr std::string_view unfinished_prefix = "unfinished.";
+
   CacheDirectory(std::string path, Descriptor descriptor)
       : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
 

@@ -13,9 +13,8 @@ namespace {
 
 constexpr int lock_count = 256;
 
-// How long an entry may be used without its time being renewed, and how long a writer may take.
+// How long an entry may be used without its time being renewed.
 constexpr std::chrono::minutes touch_interval{10};
-constexpr std::chrono::hours unfinished_age{1};
 
 constexpr std::string_view kernel_suffix = ".kernel";
 constexpr std::string_view host_code_suffix = ".host";
@@ -181,19 +180,10 @@ void EntryStore::store(EntryKind kind, const CacheKey& key, std::string_view fil
 }
 
 void EntryStore::trim(const CacheDirectory& disk) const {
+  disk.sweep();
   std::vector<CacheDirectory::File> files = disk.files();
-  const auto now = std::chrono::system_clock::now();
   std::uint64_t total = 0;
-  for (const CacheDirectory::File& file : files) {
-    // One that was written in the future was written by a clock that went wrong.
-    const auto age = now - file.last_use;
-    if (file.name.starts_with(CacheDirectory::unfinished_prefix) &&
-        (age > unfinished_age || age < -unfinished_age)) {
-      disk.remove(file.name);
-    } else {
-      total += file.bytes;
-    }
-  }
+  for (const CacheDirectory::File& file : files) total += file.bytes;
   if (total <= settings_.max_bytes) return;
   std::erase_if(files, [](const auto& file) { return !is_entry(file) && !is_damaged(file); });
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) {

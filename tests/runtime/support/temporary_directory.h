@@ -8,12 +8,21 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 namespace flashcore::test {
 
+/// Where files are in memory, so that flushing thousands of them takes no time; else on disk.
+inline std::filesystem::path quick_place() {
+  constexpr const char* shared_memory = "/dev/shm";
+  return access(shared_memory, W_OK) == 0 ? shared_memory : std::filesystem::temp_directory_path();
+}
+
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() : path_(std::filesystem::temp_directory_path() / "flashcore_test_XXXXXX") {
+  explicit TemporaryDirectory(
+      const std::filesystem::path& place = std::filesystem::temp_directory_path())
+      : path_(place / "flashcore_test_XXXXXX") {
     if (mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "no temporary directory";
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
