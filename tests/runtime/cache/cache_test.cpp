@@ -9,7 +9,6 @@
 
 #include "dsl/error.h"
 #include "tests/runtime/cache/cache_fixture.h"
-#include "tests/runtime/support/processes.h"
 #include "tests/runtime/support/scoped_environment.h"
 #include "tests/runtime/support/timing.h"
 
@@ -65,36 +64,6 @@ TEST_F(KernelCacheTest, WhereNothingCanBeCompiledAnyCompilersKernelServes) {
   fs::resize_file(directory + "/" + made_by("one").name + ".kernel", 40);
   EXPECT_THROW((void)later.get(made_by("two"), refuse, Compiler::any), CompileError);
   EXPECT_EQ(warnings.size(), 1U);
-}
-
-TEST_F(KernelCacheTest, ThreadsCompileOnce) {
-  for (const std::string& place : {directory, std::string()}) {
-    KernelCache cache({.directory = place});
-    builds = 0;
-    std::atomic<int> from_cache = 0;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 16; ++i) {
-      threads.emplace_back([&] {
-        const auto outcome = cache.get(key_of("a"), [&] {
-          ++builds;
-          std::this_thread::sleep_for(std::chrono::milliseconds(50));
-          return Cubin{.bytes = "cubin", .resources = {}};
-        });
-        from_cache += outcome.from_cache ? 1 : 0;
-        EXPECT_EQ(outcome.cubin->bytes, "cubin");
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(builds, 1);
-    EXPECT_EQ(from_cache, 15);
-  }
-}
-
-TEST_F(KernelCacheTest, ProcessesCompileOnce) {
-  const auto workers =
-      test::run_workers(12, {"fake-build", directory, temporary / "builds", "150"});
-  for (const test::Finished& worker : workers) EXPECT_EQ(worker.status, 0) << worker.output;
-  EXPECT_EQ(test::read_file(temporary / "builds"), "built\n");
 }
 
 TEST_F(KernelCacheTest, AFailureReachesAllAndIsNotKept) {

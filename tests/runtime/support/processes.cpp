@@ -50,15 +50,25 @@ Finished finish(const Running& running) {
   return finished;
 }
 
+std::vector<Finished> finish(const std::vector<Running>& running) {
+  std::vector<Finished> finished;
+  for (const Running& one : running) finished.push_back(finish(one));
+  return finished;
+}
+
 }  // namespace
 
 std::vector<Finished> run_workers(int count, const std::vector<std::string>& arguments,
                                   const std::map<std::string, std::string>& environment) {
   std::vector<Running> running;
   for (int i = 0; i < count; ++i) running.push_back(start(arguments, environment));
-  std::vector<Finished> finished;
-  for (const Running& one : running) finished.push_back(finish(one));
-  return finished;
+  return finish(running);
+}
+
+std::vector<Finished> run_workers(const std::vector<std::vector<std::string>>& arguments) {
+  std::vector<Running> running;
+  for (const std::vector<std::string>& of_one : arguments) running.push_back(start(of_one, {}));
+  return finish(running);
 }
 
 }  // namespace flashcore::test

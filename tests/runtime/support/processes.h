@@ -16,6 +16,9 @@ struct Finished {
 std::vector<Finished> run_workers(int count, const std::vector<std::string>& arguments,
                                   const std::map<std::string, std::string>& environment = {});
 
+/// One for each list of arguments, all at once.
+std::vector<Finished> run_workers(const std::vector<std::vector<std::string>>& arguments);
+
 inline Finished run_worker(const std::vector<std::string>& arguments,
                            const std::map<std::string, std::string>& environment = {}) {
   return run_workers(1, arguments, environment).front();
