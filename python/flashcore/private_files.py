@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -22,10 +23,11 @@ def read(file: Path, private: bool) -> tuple[tuple[int, int], str]:
     """When it was written and its size, and its text. Raises OSError, FileNotFoundError if there is
     none, and UnicodeDecodeError.
 
-    Only of a regular file: others may block for ever. A private one, and its folder, must belong to
-    the user or to root, and nobody else may be able to write to them.
+    Only of a regular file: others may block for ever. A private one is no link, and it and its
+    folder must belong to the user or to root, and nobody else may be able to write to them.
     """
-    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if private else 0)
+    with open(_opened(file, flags), "rb") as opened:
         status = os.fstat(opened.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("it is no regular file")
@@ -35,6 +37,15 @@ def read(file: Path, private: bool) -> tuple[tuple[int, int], str]:
         if status.st_size > _LARGEST:
             raise OSError(f"it has {status.st_size} bytes, more than the {_LARGEST} that are read")
         return (status.st_mtime_ns, status.st_size), opened.read(_LARGEST).decode()
+
+
+def _opened(file: Path, flags: int) -> int:
+    try:
+        return os.open(file, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
+            raise OSError("it is a symbolic link") from None
+        raise
 
 
 def _check_owner(status: os.stat_result, what: str) -> None:

@@ -165,7 +165,7 @@ def _entries(file: Path) -> tuple[list[dict[str, Any]], list[Any]]:
     if not file.exists():
         return [], []
     try:
-        there = json.loads(file.read_text())
+        there = json.loads(private_files.read(file, private=False)[1])
         if isinstance(there, list):
             whole = [e for e in there if isinstance(e, dict) and {"target", "head_dim"} <= e.keys()]
             others = [entry for entry in there if entry not in whole]

@@ -282,6 +282,25 @@ def test_a_table_that_others_can_write_to_is_left_aside(tmp_path, monkeypatch, w
     assert tuning_table.winner_for(spec, TARGET, path=file) == WINNER, "it was asked for by name"
 
 
+def test_a_table_of_another_user_is_left_aside(tmp_path, monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    spec, file = table_of_the_user(tmp_path, monkeypatch)
+    os.chown(file, 12345, 12345)
+    with pytest.warns(UserWarning, match="it belongs to user 12345"):
+        assert tuning_table.winner_for(spec, TARGET) is None
+
+
+def test_a_link_in_the_place_of_a_table_is_left_aside(tmp_path, monkeypatch):
+    spec, file = table_of_the_user(tmp_path, monkeypatch)
+    elsewhere = tmp_path / "elsewhere"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    with pytest.warns(UserWarning, match="it is a symbolic link"):
+        assert tuning_table.winner_for(spec, TARGET) is None
+    assert tuning_table.winner_for(spec, TARGET, path=file) == WINNER, "it was asked for by name"
+
+
 def test_a_fifo_in_the_place_of_a_table_does_not_hang(tmp_path, monkeypatch):
     spec, file = table_of_the_user(tmp_path, monkeypatch)
     file.unlink()
@@ -290,6 +309,8 @@ def test_a_fifo_in_the_place_of_a_table_does_not_hang(tmp_path, monkeypatch):
         assert tuning_table.winner_for(spec, TARGET) is None
     with pytest.raises(fc.CacheError, match="no regular file"):
         tuning_table.winner_for(spec, TARGET, path=file)
+    with pytest.raises(fc.CacheError, match="no regular file"):
+        write(file, spec)
 
 
 def test_the_lock_of_a_table_empties_nothing_and_waits_with_a_limit(tmp_path, monkeypatch):
