@@ -154,7 +154,7 @@ std::string EntryStore::write(EntryKind kind, const CacheKey& key, std::string_v
 }
 
 void EntryStore::store(EntryKind kind, const CacheKey& key, std::string_view file) {
-  if (directory() == nullptr) return;
+  if (directory() == nullptr || file.empty()) return;
   const std::string failure = write(kind, key, file);
   bool tell = false;
   bool full = false;

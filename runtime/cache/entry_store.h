@@ -36,7 +36,7 @@ class EntryStore {
 
   /// Takes what it needs from an entry's file; false if that is damaged or foreign.
   using Accept = std::function<bool(std::string_view file)>;
-  /// Makes the entry, and returns its file.
+  /// Makes the entry, and returns its file; empty if that cannot be kept.
   using Build = std::function<std::string()>;
 
   /// Whether `accept` took the file of that key. If not, `build` has been called, and what it

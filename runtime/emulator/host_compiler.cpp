@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <future>
 #include <iterator>
@@ -108,7 +107,7 @@ struct Files {
 
 void compile(const std::string& kernel, const std::string& compiler,
              const std::vector<std::string>& flags, const std::string& text, const Files& files) {
-  std::ofstream(files.code(), std::ios::binary) << text;
+  write_file(files.code(), text);
   std::vector<std::string> command = {compiler, "-o", files.library().string(),
                                       files.code().string()};
   command.insert(command.end(), flags.begin(), flags.end());
@@ -184,13 +183,14 @@ std::shared_ptr<const HostKernel> find_or_compile(const KernelSource& source,
         const std::optional<std::string_view> library = decode_host_code(key, file);
         if (!library) return false;
         // The bytes that were checked, in a directory of this process: nobody can exchange them.
-        std::ofstream(files.library(), std::ios::binary) << *library;
+        write_file(files.library(), *library);
         kernel = load(source, files.library());
         return kernel != nullptr;
       },
       [&] {
         kernel = compile_and_load(source, compiler, flags, text, files);
-        return encode_host_code(key, read_file(files.library()));
+        const std::string library = read_file(files.library());
+        return library.empty() ? "" : encode_host_code(key, library);
       });
   return kernel;
 }

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -70,8 +69,24 @@ std::string find_host_compiler(std::string wanted) {
 }
 
 std::string read_file(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(path, error);
+  if (error) return "";
+  std::string content(bytes, '\0');
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  in.read(content.data(), static_cast<std::streamsize>(content.size()));
+  return in ? content : "";
+}
+
+void write_file(const fs::path& path, std::string_view content) {
+  std::ofstream out(path, std::ios::binary);
+  out << content;
+  out.close();
+  if (!out)
+    throw CompileError({.what = fmt::format("{} cannot be written", path.string()),
+                        .why = std::strerror(errno),
+                        .fix = "make room there, or set TMPDIR to a directory that has some",
+                        .where = {}});
 }
 
 PrivateDirectory::PrivateDirectory(const std::string& keep_dir) : keep_(!keep_dir.empty()) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flashcore {
@@ -20,8 +21,11 @@ std::string identity_of_compiler(const std::string& path);
 /// involved, and Ctrl-C at a terminal does not reach it.
 int run_program(const std::vector<std::string>& command, const std::filesystem::path& log);
 
-/// All of it; empty when it cannot be read.
+/// All of it; empty when it cannot be read to its end.
 std::string read_file(const std::filesystem::path& path);
+
+/// Throws CompileError when not all of it can be written.
+void write_file(const std::filesystem::path& path, std::string_view content);
 
 /// A directory that only this user can enter, removed with all that is in it at the end of the
 /// scope; or `keep_dir`, when that is not empty, which stays.
