@@ -47,7 +47,7 @@ const char* fc_kernel::text() {
 }
 
 const CompiledKernel& fc_kernel::compiled() {
-  const LogDeferral messages_after_the_lock;
+  const HookDeferral messages_after_the_lock;
   const NoFork whole;
   const std::lock_guard lock(mutex_);
   if (!compiled_) {

@@ -33,6 +33,7 @@ constexpr std::string_view smaller =
 
 // From 12.9 on NVRTC has a cache of its own; a hit in it comes without the report of ptxas.
 constexpr NvrtcVersion first_with_cache{12, 9};
+constexpr NvrtcVersion first_with_fast_compile{12, 9};
 
 // "sm_90a" is compute capability 90 with features of exactly that chip.
 int capability_of(const std::string& architecture) {
@@ -127,11 +128,12 @@ void refuse_no_place(const KernelSource& source, const std::string& architecture
 }
 
 Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture,
-                  Nvrtc::Output output) {
+                  Nvrtc::Output output, Effort effort = Effort::optimised) {
   require_support(nvrtc, architecture);
   keep_source(source, architecture);
-  Nvrtc::Result result = nvrtc.compile(source.text(), file_name_of(source),
-                                       compile_options(architecture, nvrtc.version()), output);
+  Nvrtc::Result result =
+      nvrtc.compile(source.text(), file_name_of(source),
+                    compile_options(architecture, nvrtc.version(), effort), output);
   if (!result.failure.empty()) {
     refuse_no_place(source, architecture, result.log);
     fail_to_compile(source, architecture, result, nvrtc);
@@ -164,9 +166,27 @@ Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::str
        .where = {}});
 }
 
+// Warps that hand on registers wait until there are as many as they share out.
+void check_start(const KernelSource& source, const Resources& used, const std::string& kernel) {
+  const bool hands_on = std::none_of(
+      used.serialised.begin(), used.serialised.end(),
+      [](const std::string& line) { return line.find(setmaxnreg_ignored) != std::string::npos; });
+  const int all = used.registers * source.threads;
+  if (!hands_on || all >= source.split_registers) return;
+  throw CompileError(
+      {.what = fmt::format("{} would wait for registers for ever", kernel),
+       .why = fmt::format("its warpgroups share out {}, and ptxas lets {} threads begin with {}",
+                          source.split_registers, source.threads, all),
+       .fix = "producer_registers = 0 and consumer_registers = 0",
+       .where = {}});
+}
+
 }  // namespace
 
-std::vector<std::string> compile_options(const std::string& architecture, NvrtcVersion version) {
+bool compiles_fast(NvrtcVersion version) { return version >= first_with_fast_compile; }
+
+std::vector<std::string> compile_options(const std::string& architecture, NvrtcVersion version,
+                                         Effort effort) {
   std::vector<std::string> options{
       "--gpu-architecture=" + architecture,
       "--std=c++17",
@@ -174,12 +194,14 @@ std::vector<std::string> compile_options(const std::string& architecture, NvrtcV
       "--ptxas-options=-v",
   };
   if (version >= first_with_cache) options.emplace_back("--no-cache");
+  // Not max, which is faster: NVRTC 13.5 compiles every later kernel of the process worse then.
+  if (effort == Effort::fast) options.emplace_back("--Ofast-compile=mid");
   return options;
 }
 
-Cubin compile_cubin(const Nvrtc& nvrtc, const KernelSource& source,
-                    const std::string& architecture) {
-  Nvrtc::Result result = run(nvrtc, source, architecture, Nvrtc::Output::cubin);
+Cubin compile_cubin(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture,
+                    Effort effort) {
+  Nvrtc::Result result = run(nvrtc, source, architecture, Nvrtc::Output::cubin, effort);
   const std::optional<Resources> resources = read_compiler_report(result.log, source.entry);
   if (!resources) {
     result.failure = fmt::format(
@@ -197,10 +219,12 @@ std::string compile_ptx(const Nvrtc& nvrtc, const KernelSource& source,
 }
 
 void check_budget(const KernelSource& source, const Resources& used,
-                  const std::string& architecture) {
+                  const std::string& architecture, Effort effort) {
   const std::string kernel = fmt::format("{} for {}", source.name, architecture);
   const std::string fit(smaller);
-  if (source.has_probes()) return;  // it is to be the kernel that is looked into, at any speed
+  // Probes make it the kernel that is looked into, at any speed.
+  const bool has_to_be_quick = effort == Effort::optimised && !source.has_probes();
+  if (!has_to_be_quick) return check_start(source, used, kernel);
   if (!used.serialised.empty()) refuse_lost_overlap(kernel, used.serialised);
   if (used.spill_store_bytes > 0 || used.spill_load_bytes > 0) {
     throw CompileError(
@@ -222,14 +246,7 @@ void check_budget(const KernelSource& source, const Resources& used,
          .fix = fit,
          .where = {}});
   }
-  if (const int all = used.registers * source.threads; all < source.split_registers) {
-    throw CompileError(
-        {.what = fmt::format("{} would wait for registers for ever", kernel),
-         .why = fmt::format("its warpgroups share out {}, and ptxas lets {} threads begin with {}",
-                            source.split_registers, source.threads, all),
-         .fix = "producer_registers = 0 and consumer_registers = 0",
-         .where = {}});
-  }
+  check_start(source, used, kernel);
   if (used.registers > source.register_budget) {
     throw CompileError({.what = fmt::format("{} exceeds its register budget", kernel),
                         .why = fmt::format("it takes {} registers a thread, the schedule allows {}",

@@ -19,13 +19,21 @@ struct Cubin {
   std::string made_by = {};
 };
 
+enum class Effort {
+  optimised,
+  fast,  ///< in less time, and the code takes longer
+};
+
 /// The options of a compile. They are part of the cache's key and name no path of this machine.
-std::vector<std::string> compile_options(const std::string& architecture, NvrtcVersion version);
+std::vector<std::string> compile_options(const std::string& architecture, NvrtcVersion version,
+                                         Effort effort = Effort::optimised);
+/// Whether that compiler knows how to compile faster.
+bool compiles_fast(NvrtcVersion version);
 
 /// Compiles for "sm_80", "sm_90a", ... on any machine, with or without a GPU. Throws CompileError
 /// with the compiler's log and the path under which the source was kept.
-Cubin compile_cubin(const Nvrtc& nvrtc, const KernelSource& source,
-                    const std::string& architecture);
+Cubin compile_cubin(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture,
+                    Effort effort = Effort::optimised);
 
 /// The same kernel as PTX text.
 std::string compile_ptx(const Nvrtc& nvrtc, const KernelSource& source,
@@ -34,8 +42,8 @@ std::string compile_ptx(const Nvrtc& nvrtc, const KernelSource& source,
 /// Throws CompileError when the code spills, serialises wgmma, keeps the registers that warps
 /// should hand on, or exceeds the register budget. Separate from the compile, because code from the
 /// cache has to pass it as well. A kernel with probes may spill and exceed it: it is for looking,
-/// and has to be the one that is looked into.
+/// and has to be the one that is looked into. Code that was compiled fast only has to run at all.
 void check_budget(const KernelSource& source, const Resources& resources,
-                  const std::string& architecture);
+                  const std::string& architecture, Effort effort = Effort::optimised);
 
 }  // namespace flashcore

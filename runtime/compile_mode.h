@@ -2,14 +2,21 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 namespace flashcore {
 
 enum class CompileMode {
   allow,
   warn,    ///< compile, and say so
+  tiered,  ///< compile fast to serve at once, and beside that as ever (tiered_kernel.h)
   forbid,  ///< a CacheMissError
 };
+
+/// "allow", "warn", "tiered" or "forbid".
+std::string_view name_of(CompileMode mode);
+/// Throws CacheError for any other word.
+CompileMode compile_mode_named(std::string_view name);
 
 /// What `set_compile_mode` said last, else FLASHCORE_COMPILE. Throws CacheError for a word that the
 /// variable does not take.

@@ -12,6 +12,7 @@
 #include "runtime/environment.h"
 #include "runtime/kernel.h"
 #include "runtime/log.h"
+#include "runtime/profiler_range.h"
 #include "runtime/request.h"
 
 namespace flashcore {
@@ -27,16 +28,17 @@ std::vector<std::string> reasons_of_miss(const CacheKey& key) {
                           ? fmt::format("the bundle {} has no such kernel", bundle->path())
                           : fmt::format("it is damaged in the bundle {}", bundle->path()));
   for (const std::string& refused : cache.refused_bundles()) reasons.push_back(refused);
-  const CacheDirectory* const directory = cache.directory();
-  if (directory == nullptr) {
+  if (const CacheDirectory* const directory = cache.directory()) {
+    bool damaged = false;
+    for (const CacheDirectory::File& file : directory->files())
+      damaged |= file.name.starts_with(asked) && file.name.ends_with(".kernel");
+    reasons.push_back(damaged ? fmt::format("it is damaged in {}", directory->path())
+                              : fmt::format("{} has no {}*.kernel", directory->path(), asked));
+  } else {
     reasons.push_back(cache.entries().why_no_directory());
-    return reasons;
   }
-  bool damaged = false;
-  for (const CacheDirectory::File& file : directory->files())
-    damaged |= file.name.starts_with(asked) && file.name.ends_with(".kernel");
-  reasons.push_back(damaged ? fmt::format("it is damaged in {}", directory->path())
-                            : fmt::format("{} has no {}*.kernel", directory->path(), asked));
+  for (std::string& reason : cache.folders().reasons_of_miss(key)) reasons.push_back(reason);
+  if (const auto remote = cache.remote()) reasons.push_back(remote->reason_of_miss(key));
   return reasons;
 }
 
@@ -55,53 +57,109 @@ std::vector<std::string> reasons_of_miss(const CacheKey& key) {
 }  // namespace
 
 CompiledKernel::CompiledKernel(KernelSource source, std::string architecture,
-                               std::shared_ptr<const Cubin> cubin)
+                               std::shared_ptr<const Cubin> cubin, Effort effort)
     : source_(std::make_shared<const KernelSource>(std::move(source))),
       architecture_(std::move(architecture)),
       cubin_(std::move(cubin)),
-      resources_(cubin_->resources) {
-  check_budget(*source_, resources_, architecture_);
+      resources_(cubin_->resources),
+      effort_(effort) {
+  check_budget(*source_, resources_, architecture_, effort);
   resources_.dynamic_shared_bytes = source_->shared_bytes;
 }
 
-std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
-                                                            std::string architecture) {
-  const CompileMode mode = compile_mode();
-  std::shared_ptr<const InstalledNvrtc> installed;
-  std::optional<CompileError> missing;
-  if (mode != CompileMode::forbid) {
-    try {
-      installed = InstalledNvrtc::shared();
-    } catch (const CompileError& error) {
-      missing = error;
+namespace {
+
+/// What the cache is asked, by which compiler, and how what it lacks is made.
+struct Question {
+  Question(const KernelSource& of, const std::string& for_architecture, Effort with)
+      : source(of), architecture(for_architecture), effort(with), mode(compile_mode()) {
+    if (mode != CompileMode::forbid) {
+      try {
+        installed = InstalledNvrtc::shared();
+      } catch (const CompileError& error) {
+        missing = error;
+      }
     }
+    const Toolchain toolchain = installed != nullptr ? installed->toolchain() : Toolchain{};
+    key = make_key(source, architecture, compile_options(architecture, toolchain.version, effort),
+                   toolchain);
   }
-  // What cannot be compiled here may come from any compiler.
-  const bool can_compile = installed != nullptr && installed->is_present();
-  const Toolchain toolchain = installed != nullptr ? installed->toolchain() : Toolchain{};
-  const CacheKey key =
-      make_key(source, architecture, compile_options(architecture, toolchain.version), toolchain);
-  double compile_ms = 0;
-  const auto compile = [&] {
+
+  /// What cannot be compiled here may come from any compiler.
+  [[nodiscard]] Compiler compiler() const {
+    return installed != nullptr && installed->is_present() ? Compiler::this_one : Compiler::any;
+  }
+
+  Cubin compile() {
     if (missing) throw CompileError(*missing);
     if (installed == nullptr) refuse_to_compile(key, architecture);
     if (mode == CompileMode::warn)
       log_message(LogLevel::warn, "{} is not in the cache and is compiled", key.kernel);
+    const ProfilerRange range("compile a kernel");
     const auto start = std::chrono::steady_clock::now();
-    Cubin cubin = compile_cubin(installed->nvrtc(), source, architecture);
+    Cubin cubin = compile_cubin(installed->nvrtc(), source, architecture, effort);
     compile_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     cubin.made_by = key.preimage.substr(key.asked_preimage);
-    log_message(LogLevel::info, "compiled {} in {:.0f} ms: {} registers, {} bytes", key.kernel,
-                compile_ms, cubin.resources.registers, cubin.bytes.size());
+    log_message(LogLevel::info, "compiled {}{} in {:.0f} ms: {} registers, {} bytes", key.kernel,
+                effort == Effort::fast ? " fast" : "", compile_ms, cubin.resources.registers,
+                cubin.bytes.size());
     return cubin;
-  };
-  const KernelCache::Outcome outcome =
-      KernelCache::shared().get(key, compile, can_compile ? Compiler::this_one : Compiler::any);
+  }
+
+  const KernelSource& source;
+  const std::string& architecture;
+  const Effort effort;
+  const CompileMode mode;
+  std::shared_ptr<const InstalledNvrtc> installed;
+  std::optional<CompileError> missing;
+  CacheKey key;
+  double compile_ms = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const CompiledKernel> CompiledKernel::build(KernelSource source,
+                                                            std::string architecture) {
+  Question question(source, architecture, Effort::optimised);
+  const KernelCache::Outcome outcome = KernelCache::shared().get(
+      question.key, [&] { return question.compile(); }, question.compiler());
+  const double compile_ms = question.compile_ms;
   std::shared_ptr<CompiledKernel> kernel(
       new CompiledKernel(std::move(source), std::move(architecture), outcome.cubin));
   kernel->from_cache_ = outcome.from_cache;
   kernel->compile_ms_ = compile_ms;
+  return kernel;
+}
+
+std::shared_ptr<const CompiledKernel> CompiledKernel::build_fast(KernelSource source,
+                                                                 std::string architecture) {
+  Question question(source, architecture, Effort::fast);
+  if (question.installed != nullptr && !compiles_fast(question.installed->toolchain().version))
+    throw CompileError(
+        {.what = fmt::format("{} is not compiled fast", question.key.kernel),
+         .why = fmt::format("NVRTC {} cannot", question.installed->toolchain().version.text()),
+         .fix = "NVRTC 12.9 or newer",
+         .where = {}});
+  const KernelCache::Outcome outcome =
+      KernelCache::shared().get_here(question.key, [&] { return question.compile(); });
+  const double compile_ms = question.compile_ms;
+  std::shared_ptr<CompiledKernel> kernel(
+      new CompiledKernel(std::move(source), std::move(architecture), outcome.cubin, Effort::fast));
+  kernel->from_cache_ = outcome.from_cache;
+  kernel->compile_ms_ = compile_ms;
+  return kernel;
+}
+
+std::shared_ptr<const CompiledKernel> CompiledKernel::find(const KernelSource& source,
+                                                           const std::string& architecture) {
+  const Question question(source, architecture, Effort::optimised);
+  std::shared_ptr<const Cubin> cubin =
+      KernelCache::shared().find(question.key, question.compiler());
+  if (cubin == nullptr) return nullptr;
+  std::shared_ptr<CompiledKernel> kernel(
+      new CompiledKernel(source, architecture, std::move(cubin)));
+  kernel->from_cache_ = true;
   return kernel;
 }
 

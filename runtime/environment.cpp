@@ -19,8 +19,9 @@ constexpr std::array table{
     EnvironmentEntry{
         Id::compile, "FLASHCORE_COMPILE", "allow",
         "forbid: a kernel that is not in the cache is an error, never a compile; warn: it "
-        "is compiled, and a warning",
-        "allow warn forbid"},
+        "is compiled, and a warning; tiered: code that is compiled fast serves until the optimised "
+        "is there",
+        "allow warn tiered forbid"},
     EnvironmentEntry{Id::keep_source, "FLASHCORE_KEEP_SOURCE", "not kept",
                      "directory that receives the CUDA source of every kernel compiled"},
     EnvironmentEntry{Id::cache, "FLASHCORE_CACHE", "on",
@@ -32,12 +33,21 @@ constexpr std::array table{
                      "size of that directory; the least recently used kernels go first"},
     EnvironmentEntry{Id::cache_lock_seconds, "FLASHCORE_CACHE_LOCK_SECONDS", "60",
                      "how long to wait for another process that compiles the same kernel"},
+    EnvironmentEntry{Id::cache_read, "FLASHCORE_CACHE_READ", "none",
+                     "directories of compiled kernels that are read and never written to, their "
+                     "paths with a colon between two"},
     EnvironmentEntry{Id::bundles, "FLASHCORE_BUNDLES", "none",
                      "bundles of kernels, their paths with a colon between two"},
     EnvironmentEntry{
         Id::bundle_signers, "FLASHCORE_BUNDLE_SIGNERS", "unsigned bundles are taken too",
         "public keys, or the path of a file of them: bundles that none of these signed "
         "are refused"},
+    EnvironmentEntry{Id::remote, "FLASHCORE_REMOTE", "none",
+                     "URL of a store of kernels that machines share (Python: through fsspec)"},
+    EnvironmentEntry{Id::remote_mode, "FLASHCORE_REMOTE_MODE", "read",
+                     "write: kernels that are compiled here go to that store", "read write"},
+    EnvironmentEntry{Id::remote_signer, "FLASHCORE_REMOTE_SIGNER", "they are not signed",
+                     "file of the secret key that signs them"},
     EnvironmentEntry{Id::schedules, "FLASHCORE_SCHEDULES",
                      "schedules.json in the directory of compiled kernels",
                      "file of schedules that autotune found and jit uses; off: none"},

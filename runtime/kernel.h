@@ -23,6 +23,16 @@ class CompiledKernel {
   /// breaks the schedule's promises (`check_budget`).
   static std::shared_ptr<const CompiledKernel> build(KernelSource source, std::string architecture);
 
+  /// Compiled fast, whether or not it keeps the schedule's promises (Effort::fast), and kept in
+  /// this process alone. Throws CompileError.
+  static std::shared_ptr<const CompiledKernel> build_fast(KernelSource source,
+                                                          std::string architecture);
+
+  /// From the cache, and nothing where it would have to be compiled, or fetched from a remote
+  /// store.
+  static std::shared_ptr<const CompiledKernel> find(const KernelSource& source,
+                                                    const std::string& architecture);
+
   /// What a bundle in use keeps for such a kernel, found without generating code; null if none
   /// does. The text of its source is for reading (StoredKernel::source). Throws CompileError when
   /// the code breaks the schedule's promises.
@@ -37,6 +47,7 @@ class CompiledKernel {
   [[nodiscard]] const std::string& architecture() const { return architecture_; }
   [[nodiscard]] const std::string& cubin() const { return cubin_->bytes; }
   [[nodiscard]] const Resources& resources() const { return resources_; }
+  [[nodiscard]] bool is_optimised() const { return effort_ == Effort::optimised; }
   [[nodiscard]] bool from_cache() const { return from_cache_; }
   /// Time this process spent in the compiler; 0 when the kernel came from the cache.
   [[nodiscard]] double compile_ms() const { return compile_ms_; }
@@ -49,15 +60,21 @@ class CompiledKernel {
   [[nodiscard]] std::string ptx() const;
 
  private:
-  CompiledKernel(KernelSource source, std::string architecture, std::shared_ptr<const Cubin> cubin);
+  CompiledKernel(KernelSource source, std::string architecture, std::shared_ptr<const Cubin> cubin,
+                 Effort effort = Effort::optimised);
 
   std::shared_ptr<const KernelSource> source_;
   std::string architecture_;
   std::shared_ptr<const Cubin> cubin_;
   Resources resources_;
+  Effort effort_;
   bool from_cache_ = false;
   double compile_ms_ = 0;
 };
+
+/// Whether the stream is captured into a graph; also where the driver has a complaint about the
+/// stream, which a launch will have as well.
+bool is_captured(const Driver& driver, CudaStream stream);
 
 /// Thread-safe. Kernels of equal machine code share what is loaded (runtime/loaded_code.h), and a
 /// graph that captured a launch may be run after this object is gone.
@@ -69,6 +86,7 @@ class LoadedKernel {
   LoadedKernel& operator=(const LoadedKernel&) = delete;
 
   [[nodiscard]] const CompiledKernel& compiled() const { return *compiled_; }
+  [[nodiscard]] std::shared_ptr<const CompiledKernel> shared_compiled() const { return compiled_; }
   [[nodiscard]] const LaunchPlan& plan() const { return plan_; }
 
   /// Loads the code for `device`, so that the first launch does not, and a captured one need not.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <unordered_map>
 #include <utility>
 
@@ -10,9 +11,11 @@
 #include "dsl/error.h"
 #include "runtime/cache/digest.h"
 #include "runtime/cuda/device.h"
+#include "runtime/events.h"
 #include "runtime/kernel.h"
 #include "runtime/log.h"
 #include "runtime/no_fork.h"
+#include "runtime/profiler_range.h"
 
 namespace flashcore {
 namespace {
@@ -33,6 +36,7 @@ std::string identity_of(const CompiledKernel& compiled) {
 // errors of earlier launches, which the next call that asks about them is told as well.
 void unload(const Driver& driver, const LoadedCode::InContext& code) {
   (void)driver.cuModuleUnload(code.module);
+  tell({.kind = KernelEventKind::unloaded, .kernel = code.kernel});
   if (code.zeros != 0) (void)driver.cuMemFree_v2(code.zeros);
 }
 
@@ -134,7 +138,7 @@ const LoadedCode::InContext& LoadedCode::find_or_load(const CompiledKernel& comp
                                                       std::uint64_t context, int device,
                                                       CudaStream stream) {
   if (const InContext* known = find(context)) return *known;
-  const LogDeferral messages_after_the_lock;
+  const HookDeferral messages_after_the_lock;
   const NoFork whole;
   const Driver& driver = Driver::get();
   const std::lock_guard lock(mutex_);
@@ -174,9 +178,12 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
   const std::string what =
       fmt::format("{} cannot be loaded on {} by a driver for CUDA {}.{}", source.name, where,
                   driver.version() / 1000, driver.version() % 1000 / 10);
+  const auto start = std::chrono::steady_clock::now();
+  const ProfilerRange range("load a kernel");
   auto into = std::make_unique<InContext>();
   into->context = context;
   into->device = device;
+  into->kernel = fmt::format("{} for {}", source.name, compiled.architecture());
   driver.check(driver.cuModuleLoadData(&into->module, compiled.cubin().data()), what);
   try {
     driver.check(driver.cuModuleGetFunction(&into->function, into->module, source.entry.c_str()),
@@ -198,6 +205,11 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
     throw;
   }
   log_message(LogLevel::debug, "loaded {} on {}", source.name, where);
+  const auto took = std::chrono::steady_clock::now() - start;
+  tell({.kind = KernelEventKind::loaded,
+        .kernel = into->kernel,
+        .ms = std::chrono::duration<double, std::milli>(took).count(),
+        .bytes = compiled.cubin().size()});
   return into;
 }
 

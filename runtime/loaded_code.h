@@ -30,6 +30,7 @@ class LoadedCode {
   struct InContext {
     std::uint64_t context = 0;
     int device = 0;
+    std::string kernel;  ///< for messages: of the first kernel that it was loaded for
     CudaModule module = nullptr;
     CudaFunction function = nullptr;
     std::uint32_t blocks = 0;                    ///< that run at once, as the schedule promises

@@ -1,17 +1,14 @@
 #include "dsl/error.h"
 #include "runtime/cuda/device.h"
 #include "runtime/kernel.h"
+#include "runtime/profiler_range.h"
 
 namespace flashcore {
-namespace {
 
-// Where the driver has a complaint about the stream, the launch will have it as well.
 bool is_captured(const Driver& driver, CudaStream stream) {
   int status = 0;
   return driver.cuStreamIsCapturing(stream, &status) != 0 || status != 0;
 }
-
-}  // namespace
 
 LoadedKernel::LoadedKernel(std::shared_ptr<const CompiledKernel> compiled)
     : compiled_(std::move(compiled)),
@@ -63,6 +60,7 @@ void LoadedKernel::launch_in_other_context(const LaunchPlan::Bound& bound,
 void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded,
                        const LaunchPlan::Bound& bound, std::span<const TensorView> tensors,
                        ParameterBlock& block, CudaStream stream) const {
+  const ProfilerRange range(plan_.source().name.c_str());
   plan_.encode_maps(driver, tensors, loaded.zeros, block);
   // Asked at every launch: a graph that holds the function is known by nothing else.
   if (is_captured(driver, stream)) {

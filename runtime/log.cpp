@@ -4,9 +4,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "runtime/environment.h"
+#include "runtime/hooks.h"
 #include "runtime/no_fork.h"
 
 namespace flashcore {
@@ -44,11 +44,14 @@ std::shared_ptr<const LogHook> current_hook() {
   return state().hook;
 }
 
-struct Deferred {
-  int depth = 0;
-  std::vector<std::pair<LogLevel, std::string>> messages;
-};
-thread_local Deferred deferred;
+void deliver(LogLevel level, std::string_view text) {
+  // The hook runs outside the lock: it may log, or take a lock of its host (Python's).
+  if (const auto hook = current_hook()) {
+    (*hook)(level, text);
+  } else {
+    fmt::print(stderr, "flashcore {}: {}\n", name_of(level), text);
+  }
+}
 
 }  // namespace
 
@@ -69,26 +72,7 @@ bool log_enabled(LogLevel level) {
 }
 
 void log_text(LogLevel level, std::string_view text) {
-  if (deferred.depth > 0) {
-    deferred.messages.emplace_back(level, text);
-    return;
-  }
-  // The hook runs outside the lock: it may log, or take a lock of its host (Python's).
-  if (const auto hook = current_hook()) {
-    try {
-      (*hook)(level, text);
-    } catch (...) {  // NOLINT(bugprone-empty-catch)
-    }
-    return;
-  }
-  fmt::print(stderr, "flashcore {}: {}\n", name_of(level), text);
-}
-
-LogDeferral::LogDeferral() { ++deferred.depth; }
-
-LogDeferral::~LogDeferral() {
-  if (--deferred.depth > 0) return;
-  for (const auto& [level, text] : std::exchange(deferred.messages, {})) log_text(level, text);
+  call_hook([level, text = std::string(text)] { deliver(level, text); });
 }
 
 }  // namespace flashcore

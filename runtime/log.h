@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/hooks.h"
+
 namespace flashcore {
 
 enum class LogLevel : std::uint8_t { debug, info, warn };
@@ -33,16 +35,5 @@ void log_message(LogLevel level, fmt::format_string<Arguments...> text, Argument
     log_text(level, fmt::format(text, std::forward<Arguments>(arguments)...));
   }
 }
-
-/// Keeps this thread's messages back until it ends. Whoever holds a lock makes one before taking
-/// it: a hook may want a lock of its host (Python's) that another thread holds while waiting for
-/// ours.
-class LogDeferral {
- public:
-  LogDeferral();
-  LogDeferral(const LogDeferral&) = delete;
-  LogDeferral& operator=(const LogDeferral&) = delete;
-  ~LogDeferral();
-};
 
 }  // namespace flashcore

@@ -8,7 +8,7 @@ namespace flashcore {
 /// that are under way, a second or so, and for nothing that begins later.
 ///
 /// Whoever holds one must not wait for a lock of the process that hosts the library (Python's GIL
-/// is held during a fork): log messages have to be deferred, by a LogDeferral in front of it.
+/// is held during a fork): log messages have to be deferred, by a HookDeferral in front of it.
 class NoFork {
  public:
   NoFork();

@@ -5,7 +5,7 @@ kernel = flashcore.jit(spec)
 out = kernel(q, k, v)
 """
 
-from . import emulation, toolchain
+from . import emulation, remote, toolchain
 from ._core import __version__, environment, targets
 from .attention_kernel import AttentionKernel
 from .bundle import (
@@ -19,6 +19,7 @@ from .bundle import (
     sign_bundle,
     use_bundle,
 )
+from .compile_mode import freeze, set_compile_mode
 from .errors import (
     CacheError,
     CacheMissError,
@@ -32,7 +33,6 @@ from .errors import (
 )
 from .expression import Expression, Mask, Score, Sink
 from .flex import flex_attention
-from .freezing import freeze
 from .functional import attention, sdpa
 from .functions import (
     atan,
@@ -59,9 +59,10 @@ from .log_hook import set_log_hook
 from .program import Library, Program, load
 from .program_kernel import ProgramKernel
 from .reach import precompile
+from .remote import flush_remote, use_remote
 from .schedule import Schedule
 from .spec import AttentionSpec
-from .telemetry import CacheStats, cache_stats, prometheus
+from .telemetry import CacheStats, KernelEvent, cache_stats, prometheus, set_event_hook
 from .tuning import TunedSchedule, autotune
 from .variants import (
     alibi,
@@ -81,6 +82,7 @@ from .variants import (
 
 toolchain.offer_wheel()
 emulation.observe()
+remote.use_environment()
 
 __all__ = [
     "AttentionKernel",
@@ -95,6 +97,7 @@ __all__ = [
     "Expression",
     "InternalError",
     "Kernel",
+    "KernelEvent",
     "LayoutError",
     "Library",
     "Mask",
@@ -128,6 +131,7 @@ __all__ = [
     "expm1",
     "flex_attention",
     "floor",
+    "flush_remote",
     "freeze",
     "full",
     "jit",
@@ -146,6 +150,8 @@ __all__ = [
     "prometheus",
     "relative_bias",
     "sdpa",
+    "set_compile_mode",
+    "set_event_hook",
     "set_log_hook",
     "sign_bundle",
     "sin",
@@ -157,5 +163,6 @@ __all__ = [
     "tanh",
     "targets",
     "use_bundle",
+    "use_remote",
     "where",
 ]

@@ -89,6 +89,8 @@ class AttentionKernel(Kernel):
             try:
                 kernel = cls(spec, schedule, target)
                 if compiled:
+                    if _core.compile_mode() == "tiered":
+                        kernel._core.set_safer([other.to_json() for other in schedules[i + 1 :]])
                     kernel.compile()
             except (CompileError, ScheduleError) as error:
                 refusal = refusal or error

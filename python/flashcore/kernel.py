@@ -62,6 +62,16 @@ class Kernel:
         """Compiles now rather than at the first launch. Needs no GPU."""
         self._core.compile()
 
+    @property
+    def is_optimised(self) -> bool:
+        """False while code that was compiled fast serves (:func:`set_compile_mode`)."""
+        return self._core.is_optimised
+
+    def wait_until_optimised(self) -> None:
+        """Waits until the optimised code is there and puts it in place; does nothing where it is.
+        Raises CompileError if it cannot be, and the fast code serves on."""
+        self._core.wait_until_optimised()
+
     def prepare(self, device: int = 0) -> None:
         """Loads the code on a GPU now, so that the first launch can be captured into a graph.
         Raises DeviceError and CompileError."""

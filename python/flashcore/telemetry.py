@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import _core
+from . import _core, arguments
 
-_SOURCES = ("memory", "bundle", "directory", "compiled", "failed")
+_SOURCES = ("memory", "bundle", "directory", "folder", "remote", "compiled", "failed")
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,42 @@ class CacheStats:
     memory: int
     bundle: int
     directory: int
+    folder: int
+    remote: int
     compiled: int
     failed: int
     bytes_loaded: int
     bytes_compiled: int
     load_ms: float
     compile_ms: float
+
+
+@dataclass(frozen=True)
+class KernelEvent:
+    """Something that happened to a kernel.
+
+    `kind` is where one that was asked for was found, "memory", "bundle", "directory", "folder" or
+    "remote"; or "compiled"; or "failed"; or what became of its code on a GPU, "loaded" or
+    "unloaded". `kernel` is the program and the target, `ms` what it took, and `bytes` the size of
+    its machine code (0 where nothing was read).
+    """
+
+    kind: str
+    kernel: str
+    ms: float
+    bytes: int
+
+
+def set_event_hook(hook: Callable[[KernelEvent], None] | None) -> None:
+    """Calls hook(event) whenever a kernel was found, compiled, loaded or unloaded, from the thread
+    that did it; what it raises is swallowed. None: no hook."""
+    if hook is None:
+        _core.set_event_hook(None)
+        return
+    if not callable(hook):
+        fix = "a function, as set_event_hook(lambda event: print(event)), or None"
+        raise arguments.refusal("the hook of events", hook, "it cannot be called", fix)
+    _core.set_event_hook(lambda kind, kernel, ms, size: hook(KernelEvent(kind, kernel, ms, size)))
 
 
 def cache_stats() -> CacheStats:
@@ -54,4 +85,4 @@ def prometheus() -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ["CacheStats", "cache_stats", "prometheus"]
+__all__ = ["CacheStats", "KernelEvent", "cache_stats", "prometheus", "set_event_hook"]

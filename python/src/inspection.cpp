@@ -10,6 +10,7 @@
 #include "runtime/cache/directory.h"
 #include "runtime/cache/settings.h"
 #include "runtime/cache/toolchain.h"
+#include "runtime/compile_mode.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/emulator/host_toolchain.h"
@@ -102,7 +103,7 @@ void bind_inspection(py::module_& m) {
       },
       "The directory of kernels, empty where none is used, and how large it may get.");
   m.def(
-      "compile_mode", [] { return choice_of(EnvironmentVariable::compile); },
+      "compile_mode", [] { return std::string(name_of(compile_mode())); },
       "What FLASHCORE_COMPILE says; CacheError for a word it does not know.");
   m.def("compiler_state", &compiler_state, "Of NVRTC; CompileError where there is none.");
   m.def("driver_state", &driver_state, "Of the driver and its GPUs; DeviceError without.");

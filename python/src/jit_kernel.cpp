@@ -25,9 +25,10 @@ namespace py = pybind11;
 
 JitKernel::JitKernel(const Program& program, const std::string& schedule, const std::string& target)
     : program_(program), schedule_(schedule_from_json(schedule)), target_(find_target(target)) {
-  compiled_ = CompiledKernel::find(program_, schedule_, target_);
-  if (compiled_) {
-    source_ = compiled_->source();
+  if (auto bundled = CompiledKernel::find(program_, schedule_, target_)) {
+    source_ = bundled->source();
+    owned_ = std::make_unique<TieredKernel>(std::move(bundled));
+    code_ = owned_.get();
   } else {
     const auto start = std::chrono::steady_clock::now();
     source_ = std::make_shared<const KernelSource>(generate(program_, schedule_, target_));
@@ -43,7 +44,7 @@ JitKernel::JitKernel(const Program& program, const std::string& schedule, const 
          .fix = fmt::format("from Python a kernel takes at most {} and {}", tensors, scalars),
          .where = {}});
   }
-  if (!compiled_) plan_.emplace(source_);
+  if (!owned_) plan_.emplace(source_);
 }
 
 std::string JitKernel::ir_after(const std::string& pass) const {
@@ -65,22 +66,27 @@ std::string JitKernel::explain(const std::map<std::string, std::string>& names) 
   return flashcore::explain(program_, schedule_, target_, names);
 }
 
-const CompiledKernel& JitKernel::compiled() const {
-  const LogDeferral messages_after_the_lock;
+TieredKernel& JitKernel::code() {
+  if (TieredKernel* ready = code_.load(std::memory_order_acquire)) return *ready;
+  const HookDeferral messages_after_the_lock;
   const NoFork whole;
   const std::lock_guard lock(mutex_);
-  if (!compiled_) compiled_ = CompiledKernel::build(*source_, std::string(target_.name));
-  return *compiled_;
+  if (!owned_) {
+    std::vector<TieredKernel::Generate> safer;
+    for (const std::string& schedule : safer_)
+      safer.emplace_back([program = program_, schedule, &target = target_] {
+        return generate(program, schedule_from_json(schedule), target);
+      });
+    owned_ = TieredKernel::build(*source_, std::string(target_.name), std::move(safer));
+    code_.store(owned_.get(), std::memory_order_release);
+  }
+  return *owned_;
 }
 
-LoadedKernel& JitKernel::loaded() {
-  if (LoadedKernel* ready = loaded_.load(std::memory_order_acquire)) return *ready;
-  (void)compiled();
+void JitKernel::set_safer(std::vector<std::string> schedules) {
   const NoFork whole;
   const std::lock_guard lock(mutex_);
-  if (!owned_) owned_ = std::make_unique<LoadedKernel>(compiled_);
-  loaded_.store(owned_.get(), std::memory_order_release);
-  return *owned_;
+  safer_ = std::move(schedules);
 }
 
 const LaunchPlan& JitKernel::emulated_plan() {
@@ -93,7 +99,7 @@ const LaunchPlan& JitKernel::emulated_plan() {
 
 const EmulatedKernel& JitKernel::emulated() {
   const KernelSource& source = emulated_plan().source();
-  const LogDeferral messages_after_the_lock;
+  const HookDeferral messages_after_the_lock;
   const NoFork whole;
   const std::lock_guard lock(mutex_);
   if (!emulated_) emulated_ = std::make_unique<EmulatedKernel>(EmulatedKernel::build(source));
@@ -113,7 +119,7 @@ void JitKernel::launch(const LaunchArguments& arguments) {
 void JitKernel::run(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
                     CudaStream stream) {
   if (!tensors.empty() && tensors[0].device >= 0) {
-    loaded().launch(tensors, scalars, stream);
+    code().launch(tensors, scalars, stream);
   } else {
     emulate(tensors, scalars);
   }
@@ -121,11 +127,18 @@ void JitKernel::run(std::span<const TensorView> tensors, std::span<const ScalarV
 
 void JitKernel::prepare_flat(int device) {
   JitKernel& other = flat();
-  (void)other.compiled();
+  (void)other.code();
   if (device >= 0) other.prepare(device);
 }
 
-std::string JitKernel::entry(bool of_flat) { return (of_flat ? flat() : *this).compiled().entry(); }
+std::shared_ptr<const CompiledKernel> JitKernel::optimised() {
+  code().wait_until_optimised();
+  return code().compiled();
+}
+
+std::string JitKernel::entry(bool of_flat) {
+  return (of_flat ? flat() : *this).optimised()->entry();
+}
 
 std::string JitKernel::request(bool of_flat) {
   const JitKernel& kernel = of_flat ? flat() : *this;

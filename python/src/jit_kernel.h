@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <pybind11/pybind11.h>
 
@@ -15,6 +16,7 @@
 #include "runtime/emulator/emulator.h"
 #include "runtime/kernel.h"
 #include "runtime/launch.h"
+#include "runtime/tiered_kernel.h"
 
 namespace flashcore::python {
 
@@ -33,14 +35,19 @@ class JitKernel {
   /// What the masks do for the loops, in words; `names` are those of positions and lengths.
   [[nodiscard]] std::string explain(const std::map<std::string, std::string>& names) const;
 
-  /// Needs no GPU. Compiles on first use.
-  [[nodiscard]] const CompiledKernel& compiled() const;
+  /// What launches run now. Needs no GPU. Compiles on first use.
+  [[nodiscard]] std::shared_ptr<const CompiledKernel> compiled() { return code().compiled(); }
+  /// Schedules to take in place of this kernel's where its optimised code does not fit while code
+  /// that was compiled fast serves (TieredKernel). Before the first compile.
+  void set_safer(std::vector<std::string> schedules);
+  [[nodiscard]] bool is_optimised() { return code().is_optimised(); }
+  void wait_until_optimised() { code().wait_until_optimised(); }
 
   /// On a GPU or in the emulator, as the arrays lie. Releases the GIL.
   void launch(const LaunchArguments& arguments);
 
   /// Loads the code for a GPU, so that launches can be captured into a graph.
-  void prepare(int device) { loaded().prepare(device); }
+  void prepare(int device) { code().prepare(device); }
   /// Compiles what launches of more blocks along an axis than CUDA's grid has take, and loads it
   /// unless `device` is -1.
   void prepare_flat(int device);
@@ -55,7 +62,8 @@ class JitKernel {
            CudaStream stream);
   /// The same kernel for more blocks along an axis than CUDA's grid has.
   JitKernel& flat();
-  LoadedKernel& loaded();
+  TieredKernel& code();
+  std::shared_ptr<const CompiledKernel> optimised();
   /// Of code that this process generated: a bundle's would run on the host.
   const LaunchPlan& emulated_plan();
   const EmulatedKernel& emulated();
@@ -68,10 +76,10 @@ class JitKernel {
   double generate_ms_ = 0;
   std::optional<LaunchPlan> plan_;  ///< of launches in the emulator
 
-  mutable std::mutex mutex_;  ///< taken without the GIL only
-  mutable std::shared_ptr<const CompiledKernel> compiled_;
-  std::unique_ptr<LoadedKernel> owned_;
-  std::atomic<LoadedKernel*> loaded_ = nullptr;
+  std::mutex mutex_;  ///< taken without the GIL only
+  std::vector<std::string> safer_;
+  std::unique_ptr<TieredKernel> owned_;
+  std::atomic<TieredKernel*> code_ = nullptr;
   std::unique_ptr<EmulatedKernel> emulated_;
   std::unique_ptr<JitKernel> flat_;
 };

@@ -58,7 +58,7 @@ py::dict resources_of(const Resources& resources) {
 }
 
 // Compiling takes long and may call a Python hook of the log: never with the GIL.
-const CompiledKernel& compiled(const JitKernel& kernel) {
+std::shared_ptr<const CompiledKernel> compiled(JitKernel& kernel) {
   const py::gil_scoped_release release;
   return kernel.compiled();
 }
@@ -99,7 +99,16 @@ void bind_kernels(py::module_& m) {
           py::arg("of_flat"))
       .def("request", &JitKernel::request, py::arg("of_flat"),
            py::call_guard<py::gil_scoped_release>())
-      .def("compile", [](const JitKernel& kernel) { (void)compiled(kernel); })
+      .def("compile", [](JitKernel& kernel) { (void)compiled(kernel); })
+      .def("set_safer", &JitKernel::set_safer, py::arg("schedules"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("wait_until_optimised", &JitKernel::wait_until_optimised,
+           py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("is_optimised",
+                             [](JitKernel& k) {
+                               const py::gil_scoped_release release;
+                               return k.is_optimised();
+                             })
       .def("ir_after", &JitKernel::ir_after, py::arg("pass_name"))
       .def_property_readonly("tensors", &tensors_of)
       .def_property_readonly("unwritten", &unwritten_of)
@@ -108,20 +117,17 @@ void bind_kernels(py::module_& m) {
       .def_property_readonly("source", [](const JitKernel& k) { return k.source().text(); })
       .def_property_readonly("threads", [](const JitKernel& k) { return k.source().threads; })
       .def_property_readonly("generate_ms", &JitKernel::generate_ms)
-      .def_property_readonly("cubin",
-                             [](const JitKernel& k) { return py::bytes(compiled(k).cubin()); })
+      .def_property_readonly("cubin", [](JitKernel& k) { return py::bytes(compiled(k)->cubin()); })
       .def_property_readonly("ptx",
-                             [](const JitKernel& k) {
-                               const CompiledKernel& code = compiled(k);
+                             [](JitKernel& k) {
+                               const auto code = compiled(k);
                                const py::gil_scoped_release release;
-                               return code.ptx();
+                               return code->ptx();
                              })
-      .def_property_readonly(
-          "resources", [](const JitKernel& k) { return resources_of(compiled(k).resources()); })
-      .def_property_readonly("from_cache",
-                             [](const JitKernel& k) { return compiled(k).from_cache(); })
-      .def_property_readonly("compile_ms",
-                             [](const JitKernel& k) { return compiled(k).compile_ms(); });
+      .def_property_readonly("resources",
+                             [](JitKernel& k) { return resources_of(compiled(k)->resources()); })
+      .def_property_readonly("from_cache", [](JitKernel& k) { return compiled(k)->from_cache(); })
+      .def_property_readonly("compile_ms", [](JitKernel& k) { return compiled(k)->compile_ms(); });
   py::class_<LaunchTable>(m, "LaunchTable")
       .def(py::init<py::object, bool>(), py::arg("first"), py::arg("for_all"))
       .def("launch", &LaunchTable::launch, py::arg("arrays"), py::arg("scalars"), py::arg("stream"),

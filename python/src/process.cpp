@@ -6,12 +6,14 @@
 #include "python/src/arrays.h"
 #include "python/src/emulation_watch.h"
 #include "python/src/module.h"
+#include "runtime/background.h"
 #include "runtime/cache/cache.h"
 #include "runtime/cache/toolchain.h"
 #include "runtime/compile_mode.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/nvrtc_search.h"
 #include "runtime/environment.h"
+#include "runtime/events.h"
 #include "runtime/log.h"
 
 namespace flashcore::python {
@@ -26,20 +28,40 @@ std::optional<std::string> gpu_target() {
   return std::string(target_for_device(device.major, device.minor).name);
 }
 
-void set_hook(std::optional<std::function<void(std::string, std::string)>> hook) {
+/// A function of Python's that is called from any thread, also from those that work without the
+/// GIL.
+template <class... Arguments>
+std::function<void(Arguments...)> callable_anywhere(std::function<void(Arguments...)> function) {
+  auto shared = std::shared_ptr<std::function<void(Arguments...)>>(
+      new auto(std::move(function)), [](auto* held) {
+        const py::gil_scoped_acquire gil;
+        delete held;
+      });
+  return [shared](Arguments... arguments) {
+    const py::gil_scoped_acquire gil;
+    (*shared)(std::forward<Arguments>(arguments)...);
+  };
+}
+
+void set_log_function(std::optional<std::function<void(std::string, std::string)>> hook) {
   if (!hook) {
     set_log_hook({});
     return;
   }
-  // Messages come from any thread, also from those that compile without the GIL.
-  auto shared = std::shared_ptr<std::function<void(std::string, std::string)>>(
-      new auto(std::move(*hook)), [](auto* held) {
-        const py::gil_scoped_acquire gil;
-        delete held;
-      });
-  set_log_hook([shared](LogLevel level, std::string_view text) {
-    const py::gil_scoped_acquire gil;
-    (*shared)(std::string(name_of(level)), std::string(text));
+  set_log_hook([call = callable_anywhere(std::move(*hook))](LogLevel level, std::string_view text) {
+    call(std::string(name_of(level)), std::string(text));
+  });
+}
+
+using EventFunction = std::function<void(std::string, std::string, double, std::uint64_t)>;
+
+void set_event_function(std::optional<EventFunction> hook) {
+  if (!hook) {
+    set_event_hook({});
+    return;
+  }
+  set_event_hook([call = callable_anywhere(std::move(*hook))](const KernelEvent& event) {
+    call(std::string(name_of(event.kind)), event.kernel, event.ms, event.bytes);
   });
 }
 
@@ -55,17 +77,21 @@ std::optional<std::string> schedules_file() {
 
 void bind_process(py::module_& m) {
   m.def(
-      "set_frozen",
-      [](bool frozen) {
-        set_compile_mode(frozen ? std::optional(CompileMode::forbid) : std::nullopt);
+      "set_compile_mode",
+      [](const std::optional<std::string>& mode) {
+        set_compile_mode(mode ? std::optional(compile_mode_named(*mode)) : std::nullopt);
       },
-      py::arg("frozen"));
+      py::arg("mode").none(true));
+  m.def("finish_background", &finish_background, py::call_guard<py::gil_scoped_release>(),
+        "At the end of the interpreter: compiles that nobody waits for end now.");
   m.def("cache_stats", [] {
     const CacheStatistics now = KernelCache::shared().statistics();
     py::dict stats;
     stats["memory"] = now.memory;
     stats["bundle"] = now.bundle;
     stats["directory"] = now.directory;
+    stats["folder"] = now.folder;
+    stats["remote"] = now.remote;
     stats["compiled"] = now.compiled;
     stats["failed"] = now.failed;
     stats["bytes_loaded"] = now.bytes_loaded;
@@ -90,7 +116,8 @@ void bind_process(py::module_& m) {
   m.def(
       "schedules_variable", [] { return value_of(EnvironmentVariable::schedules); },
       "FLASHCORE_SCHEDULES, or None where it is unset.");
-  m.def("set_log_hook", &set_hook, py::arg("hook").none(true));
+  m.def("set_log_hook", &set_log_function, py::arg("hook").none(true));
+  m.def("set_event_hook", &set_event_function, py::arg("hook").none(true));
   m.def("set_emulation_observer", &set_emulation_observer, py::arg("make"));
   m.def("environment", [] {
     std::vector<std::tuple<std::string, std::string, std::string>> rows;

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,52 +93,67 @@ std::shared_ptr<const Bundle> Bundle::open(const std::string& path) {
     refuse(path, fmt::format("it cannot be opened: {}", std::strerror(errno)),
            "the path of a file that this user can read");
   if (!S_ISREG(status.st_mode)) refuse(path, "it is not a regular file", "the path of a bundle");
-  const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+  // Who signed it vouches for it; else whoever can write it has to be trusted.
+  if (!bundle->read_head(static_cast<std::uint64_t>(status.st_size))) {
+    if (const std::string why = distrust(status); !why.empty())
+      refuse(path, why,
+             fmt::format("chmod go-w, a copy of your own, or a signed bundle and its signer in {}",
+                         name_of(EnvironmentVariable::bundle_signers)));
+  }
+  return bundle;
+}
 
-  const std::string head = read_at(bundle->file_, 0, head_bytes);
-  if (head.size() < head_bytes || !head.starts_with(magic)) refuse(path, "it has another form");
+std::shared_ptr<const Bundle> Bundle::from_bytes(std::string_view content,
+                                                 const std::string& name) {
+  std::shared_ptr<Bundle> bundle(new Bundle(name));
+  bundle->file_ = Descriptor(memfd_create("bundle", MFD_CLOEXEC));
+  if (!bundle->file_.is_open() || pwrite(bundle->file_.number(), content.data(), content.size(),
+                                         0) != static_cast<ssize_t>(content.size()))
+    refuse(name, fmt::format("it cannot be kept in memory: {}", std::strerror(errno)),
+           "more memory for this process");
+  bundle->read_head(content.size());
+  return bundle;
+}
+
+bool Bundle::read_head(std::uint64_t file_bytes) {
+  const std::string head = read_at(file_, 0, head_bytes);
+  if (head.size() < head_bytes || !head.starts_with(magic)) refuse(path_, "it has another form");
   std::string_view rest = std::string_view(head).substr(magic.size());
   const auto schema = take<std::uint32_t>(rest);
   if (schema != bundle_schema)
-    refuse(path, fmt::format("it has schema {}, and this version reads {}", schema, bundle_schema));
+    refuse(path_,
+           fmt::format("it has schema {}, and this version reads {}", schema, bundle_schema));
   const bool no_flags = take<std::uint32_t>(rest) == 0;
   const auto manifest_bytes = take<std::uint64_t>(rest);
   // Behind the manifest: its digest, and one byte that says whether a signature follows.
   constexpr std::size_t tail_bytes = secure_digest_bytes + 1;
   if (!no_flags || manifest_bytes > largest_manifest ||
       file_bytes < head_bytes + manifest_bytes + tail_bytes)
-    refuse(path, "it is cut short or damaged");
-  const std::string message = read_at(bundle->file_, 0, head_bytes + manifest_bytes);
+    refuse(path_, "it is cut short or damaged");
+  const std::string message = read_at(file_, 0, head_bytes + manifest_bytes);
   std::uint64_t at = message.size();
-  const std::string tail = read_at(bundle->file_, at, tail_bytes);
+  const std::string tail = read_at(file_, at, tail_bytes);
   at += tail_bytes;
   if (message.size() < head_bytes + manifest_bytes || tail.size() < tail_bytes ||
       secure_digest_of(message) != tail.substr(0, secure_digest_bytes) || tail.back() < 0 ||
       tail.back() > 1)
-    refuse(path, "it is cut short or damaged");
+    refuse(path_, "it is cut short or damaged");
 
   std::optional<Signature> signature;
   if (tail.back() == 1) {
-    const std::string bytes = read_at(bundle->file_, at, signature_bytes);
-    if (bytes.size() < signature_bytes) refuse(path, "it is cut short or damaged");
+    const std::string bytes = read_at(file_, at, signature_bytes);
+    if (bytes.size() < signature_bytes) refuse(path_, "it is cut short or damaged");
     at += signature_bytes;
     std::array<unsigned char, PublicKey::size> key{};
     std::memcpy(key.data(), bytes.data(), key.size());
     signature.emplace(Signature{PublicKey(key), {}});
     std::memcpy(signature->bytes.data(), bytes.data() + key.size(), Signature::size);
-    bundle->signer_ = signature->signer;
+    signer_ = signature->signer;
   }
   const std::optional<std::vector<PublicKey>> accepted = accepted_signers();
-  check_signature(path, message, signature, accepted);
-  // Who signed it vouches for it; else whoever can write it has to be trusted.
-  if (!accepted) {
-    if (const std::string why = distrust(status); !why.empty())
-      refuse(path, why,
-             fmt::format("chmod go-w, a copy of your own, or a signed bundle and its signer in {}",
-                         name_of(EnvironmentVariable::bundle_signers)));
-  }
-  bundle->read_manifest(std::string_view(message).substr(head_bytes), at, file_bytes);
-  return bundle;
+  check_signature(path_, message, signature, accepted);
+  read_manifest(std::string_view(message).substr(head_bytes), at, file_bytes);
+  return accepted.has_value();
 }
 
 void Bundle::read_manifest(std::string_view text, std::uint64_t begin, std::uint64_t end) {

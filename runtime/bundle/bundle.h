@@ -36,6 +36,10 @@ class Bundle {
   /// anybody's if an accepted signer signed it, else it has to pass the policy of the cache's
   /// directory. Throws CacheError.
   static std::shared_ptr<const Bundle> open(const std::string& path);
+  /// Of content that came from elsewhere and is called `name` in messages; whoever hands it over
+  /// answers for where it came from, unless signers are listed. Throws CacheError.
+  static std::shared_ptr<const Bundle> from_bytes(std::string_view content,
+                                                  const std::string& name);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Sorted by key.
@@ -53,6 +57,8 @@ class Bundle {
 
  private:
   explicit Bundle(std::string path) : path_(std::move(path)) {}
+  /// Everything in front of the kernels. Returns whether a listed signer vouches for it.
+  bool read_head(std::uint64_t file_bytes);
   void read_manifest(std::string_view text, std::uint64_t begin, std::uint64_t end);
 
   std::string path_;

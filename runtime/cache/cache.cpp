@@ -3,17 +3,34 @@
 #include "dsl/error.h"
 #include "runtime/log.h"
 #include "runtime/no_fork.h"
+#include "runtime/profiler_range.h"
 
 namespace flashcore {
+namespace {
+
+/// Takes the machine code from an entry that is whole and that of the key.
+EntryStore::Accept accepting(const CacheKey& key, Compiler compiler,
+                             std::shared_ptr<const Cubin>& into) {
+  return [&key, compiler, &into](std::string_view file) {
+    if (std::optional<Cubin> cubin = decode_entry(key, file, compiler))
+      into = std::make_shared<const Cubin>(std::move(*cubin));
+    return into != nullptr;
+  };
+}
+
+}  // namespace
 
 KernelCache& KernelCache::shared() {
-  const LogDeferral messages_after_the_lock;  // that of the initialisation
+  const HookDeferral messages_after_the_lock;  // that of the initialisation
   const NoFork whole;
   static auto* const instance = new KernelCache(CacheSettings::from_environment());
   return *instance;
 }
 
-KernelCache::KernelCache(CacheSettings settings) : entries_(settings) {
+KernelCache::KernelCache(CacheSettings settings)
+    : entries_(settings),
+      folders_(settings.read_only),
+      most_kept_bytes_(settings.max_bytes_in_memory) {
   for (const std::string& path : settings.bundles) {
     try {
       bundles_.push_back(Bundle::open(path));
@@ -32,6 +49,20 @@ void KernelCache::add_bundle(std::shared_ptr<const Bundle> bundle) {
 std::vector<std::shared_ptr<const Bundle>> KernelCache::bundles() const {
   const std::lock_guard lock(mutex_);
   return bundles_;
+}
+
+void KernelCache::set_remote(std::shared_ptr<RemoteStore> remote) {
+  std::shared_ptr<RemoteStore> before = std::move(remote);
+  {
+    const std::lock_guard lock(mutex_);
+    remote_.swap(before);
+  }
+  if (before) before->close();
+}
+
+std::shared_ptr<RemoteStore> KernelCache::remote() const {
+  const std::lock_guard lock(mutex_);
+  return remote_;
 }
 
 std::shared_ptr<const Cubin> KernelCache::find_in_bundles(const CacheKey& key) const {
@@ -61,7 +92,8 @@ std::optional<StoredKernel> KernelCache::find_requested(const std::string& reque
       StoredKernel kernel = read_stored_kernel(bundle->read(*found), bundle->path());
       if (kernel.key != found->key || kernel.target != target) continue;
       log_message(LogLevel::debug, "{} for {} from {}", kernel.name, target, bundle->path());
-      counters_.add(CacheCounters::Source::bundle, start, kernel.cubin.bytes.size());
+      counters_.add(CacheCounters::Source::bundle, fmt::format("{} for {}", kernel.name, target),
+                    start, kernel.cubin.bytes.size());
       return kernel;
     } catch (const Error& error) {
       log_message(LogLevel::warn, "{}", error.what());
@@ -71,16 +103,47 @@ std::optional<StoredKernel> KernelCache::find_requested(const std::string& reque
 }
 
 KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, Compiler compiler) {
-  const LogDeferral messages_after_the_flight;
+  return share(key, [&] { return find_or_build(key, build, compiler); });
+}
+
+KernelCache::Outcome KernelCache::get_here(const CacheKey& key, const Build& build) {
+  return share(key, [&] {
+    return Found{std::make_shared<const Cubin>(build()), Source::compiled};
+  });
+}
+
+std::shared_ptr<const Cubin> KernelCache::find(const CacheKey& key, Compiler compiler) {
+  const HookDeferral messages_after_the_lock;
   const NoFork whole;
-  using Source = CacheCounters::Source;
+  const auto start = CacheCounters::Clock::now();
+  if (auto cubin = find_in_memory(key)) {
+    counters_.add(Source::memory, key.kernel, start, 0);
+    return cubin;
+  }
+  const Found found = find_on_disk(key, compiler);
+  if (found.cubin == nullptr) return nullptr;
+  counters_.add(found.source, key.kernel, start, found.cubin->bytes.size());
+  const std::lock_guard lock(mutex_);
+  alive_[key.preimage] = found.cubin;
+  return found.cubin;
+}
+
+std::shared_ptr<const Cubin> KernelCache::find_in_memory(const CacheKey& key) {
+  const std::lock_guard lock(mutex_);
+  const auto known = alive_.find(key.preimage);
+  return known == alive_.end() ? nullptr : known->second.lock();
+}
+
+KernelCache::Outcome KernelCache::share(const CacheKey& key, const std::function<Found()>& make) {
+  const HookDeferral messages_after_the_flight;
+  const NoFork whole;
   const auto start = CacheCounters::Clock::now();
   std::promise<Outcome> promise;
   {
     std::unique_lock lock(mutex_);
     if (const auto known = alive_.find(key.preimage); known != alive_.end()) {
       if (auto cubin = known->second.lock()) {
-        counters_.add(Source::memory, start, 0);
+        counters_.add(Source::memory, key.kernel, start, 0);
         return {.cubin = std::move(cubin), .from_cache = true};
       }
     }
@@ -89,24 +152,26 @@ KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, C
       const std::shared_future<Outcome> other = slot->second;
       lock.unlock();
       Outcome outcome{.cubin = other.get().cubin, .from_cache = true};
-      counters_.add(Source::memory, start, 0);
+      counters_.add(Source::memory, key.kernel, start, 0);
       return outcome;
     }
     slot->second = promise.get_future().share();
   }
   try {
-    Outcome outcome = find_or_build(key, build, compiler);
+    const Found found = make();
+    counters_.add(found.source, key.kernel, start, found.cubin->bytes.size());
+    const Outcome outcome{.cubin = found.cubin, .from_cache = found.source != Source::compiled};
     {
       const std::lock_guard lock(mutex_);
       std::erase_if(alive_, [](const auto& known) { return known.second.expired(); });
       alive_[key.preimage] = outcome.cubin;
-      if (directory() == nullptr) kept_.push_back(outcome.cubin);
+      if (directory() == nullptr) keep(outcome.cubin);
       in_flight_.erase(key.preimage);
     }
     promise.set_value(outcome);
     return outcome;
   } catch (...) {
-    counters_.add(Source::failed, start, 0);
+    counters_.add(Source::failed, key.kernel, start, 0);
     {
       const std::lock_guard lock(mutex_);
       in_flight_.erase(key.preimage);
@@ -116,33 +181,51 @@ KernelCache::Outcome KernelCache::get(const CacheKey& key, const Build& build, C
   }
 }
 
-KernelCache::Outcome KernelCache::find_or_build(const CacheKey& key, const Build& build,
-                                                Compiler compiler) {
-  using Source = CacheCounters::Source;
-  const auto start = CacheCounters::Clock::now();
-  Outcome outcome;
-  const auto found_in = [&](Source source) {
-    outcome.from_cache = source != Source::compiled;
-    counters_.add(source, start, outcome.cubin->bytes.size());
-    return outcome;
-  };
-  if (key.asked_name > 0) outcome.cubin = find_in_bundles(key);
-  if (outcome.cubin) return found_in(Source::bundle);
-  const auto take = [&](Cubin cubin) {
-    outcome.cubin = std::make_shared<const Cubin>(std::move(cubin));
-  };
-  const auto accept = [&](std::string_view file) {
-    std::optional<Cubin> cubin = decode_entry(key, file, compiler);
-    if (cubin) take(std::move(*cubin));
-    return cubin.has_value();
-  };
-  if (compiler == Compiler::any && entries_.find_alike(EntryKind::kernel, key, accept))
-    return found_in(Source::directory);
-  const bool found = entries_.find_or_build(EntryKind::kernel, key, accept, [&] {
-    take(build());
-    return encode_entry(key, *outcome.cubin);
+KernelCache::Found KernelCache::find_on_disk(const CacheKey& key, Compiler compiler) {
+  const ProfilerRange range("look for a kernel");
+  Found found;
+  if (key.asked_name > 0) found = {find_in_bundles(key), Source::bundle};
+  if (found.cubin) return found;
+  const Accept accept = accepting(key, compiler, found.cubin);
+  found.source = Source::directory;
+  if (compiler == Compiler::any ? entries_.find_alike(EntryKind::kernel, key, accept)
+                                : entries_.find(EntryKind::kernel, key, accept))
+    return found;
+  found.source = Source::folder;
+  (void)folders_.find(key, compiler, accept);
+  return found;
+}
+
+KernelCache::Found KernelCache::find_or_build(const CacheKey& key, const Build& build,
+                                              Compiler compiler) {
+  Found found = find_on_disk(key, compiler);
+  if (found.cubin) return found;
+  const Accept accept = accepting(key, compiler, found.cubin);
+  found.source = Source::directory;
+  // Under the lock of the directory, so that one process of a host asks the store, or compiles.
+  entries_.find_or_build(EntryKind::kernel, key, accept, [&] {
+    const std::shared_ptr<RemoteStore> store = remote();
+    if (store) {
+      std::optional<std::string> entry = store->fetch(key, compiler);
+      found.source = Source::remote;
+      if (entry && accept(*entry)) return std::move(*entry);
+    }
+    found = {std::make_shared<const Cubin>(build()), Source::compiled};
+    std::string entry = encode_entry(key, *found.cubin);
+    if (store) store->offer(key, entry);
+    return entry;
   });
-  return found_in(found ? Source::directory : Source::compiled);
+  return found;
+}
+
+// Under the lock.
+void KernelCache::keep(std::shared_ptr<const Cubin> cubin) {
+  kept_bytes_ += cubin->bytes.size();
+  kept_.push_back(std::move(cubin));
+  while (kept_bytes_ > most_kept_bytes_ && kept_.size() > 1) {
+    kept_bytes_ -= kept_.front()->bytes.size();
+    kept_.pop_front();
+  }
 }
 
 }  // namespace flashcore

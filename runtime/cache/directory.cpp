@@ -27,7 +27,8 @@ FileLock::~FileLock() {
   if (file_.is_open()) flock(file_.number(), LOCK_UN);
 }
 
-std::optional<CacheDirectory> CacheDirectory::open(const std::string& path, std::string& why) {
+std::optional<CacheDirectory> CacheDirectory::open(const std::string& path, std::string& why,
+                                                   Missing missing) {
   const std::filesystem::path place = std::filesystem::path(path).lexically_normal();
   if (!place.is_absolute()) {
     why = "it is not an absolute path";
@@ -37,9 +38,11 @@ std::optional<CacheDirectory> CacheDirectory::open(const std::string& path, std:
   std::string name = place.string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
 
-  std::error_code ignored;  // what matters is whether the directory opens
-  std::filesystem::create_directories(std::filesystem::path(name).parent_path(), ignored);
-  mkdir(name.c_str(), 0700);
+  if (missing == Missing::is_made) {
+    std::error_code ignored;  // what matters is whether the directory opens
+    std::filesystem::create_directories(std::filesystem::path(name).parent_path(), ignored);
+    mkdir(name.c_str(), 0700);
+  }
   Descriptor descriptor(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
   if (!descriptor.is_open() || fstat(descriptor.number(), &status) != 0) {

@@ -30,9 +30,11 @@ class FileLock {
 
 class CacheDirectory {
  public:
-  /// Opens, after making it (0700) if need be. It has to be a directory, not a link to one, owned
-  /// by this user or root, and writable by nobody else. Otherwise nothing, and `why` tells.
-  static std::optional<CacheDirectory> open(const std::string& path, std::string& why);
+  enum class Missing { is_made, is_refused };
+  /// Opens; one that is missing may be made (0700). It has to be a directory, not a link to one,
+  /// owned by this user or root, and writable by nobody else. Otherwise nothing, and `why` tells.
+  static std::optional<CacheDirectory> open(const std::string& path, std::string& why,
+                                            Missing missing = Missing::is_made);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Whether this is still what lies at that path: somebody may have deleted it.

@@ -16,17 +16,7 @@ constexpr int lock_count = 256;
 // How long an entry may be used without its time being renewed.
 constexpr std::chrono::minutes touch_interval{10};
 
-constexpr std::string_view kernel_suffix = ".kernel";
-constexpr std::string_view host_code_suffix = ".host";
 constexpr std::string_view damaged_suffix = ".damaged";
-
-std::string file_of(EntryKind kind, const CacheKey& key) {
-  return key.name + std::string(kind == EntryKind::host_code ? host_code_suffix : kernel_suffix);
-}
-
-bool is_entry(const CacheDirectory::File& file) {
-  return file.name.ends_with(kernel_suffix) || file.name.ends_with(host_code_suffix);
-}
 
 bool is_damaged(const CacheDirectory::File& file) { return file.name.ends_with(damaged_suffix); }
 
@@ -103,22 +93,18 @@ bool EntryStore::find_or_build(EntryKind kind, const CacheKey& key, const Accept
   return false;
 }
 
+bool EntryStore::find(EntryKind kind, const CacheKey& key, const Accept& accept) {
+  open_again_if_due();
+  return load(kind, file_of(kind, key), key, accept);
+}
+
 bool EntryStore::find_alike(EntryKind kind, const CacheKey& key, const Accept& accept) const {
   const CacheDirectory* const disk = directory();
   if (disk == nullptr) return false;
-  const std::string own = file_of(kind, key);
-  if (load(kind, own, key, accept)) return true;
-  if (key.asked_name == 0) return false;
-  const std::string_view asked = std::string_view(key.name).substr(0, key.asked_name);
-  std::vector<CacheDirectory::File> files = disk->files();
-  std::erase_if(files, [&](const CacheDirectory::File& file) {
-    return file.name == own || !file.name.starts_with(asked) || !is_entry(file);
-  });
-  std::sort(files.begin(), files.end(),
-            [](const auto& a, const auto& b) { return a.last_use > b.last_use; });
-  return std::any_of(files.begin(), files.end(), [&](const CacheDirectory::File& file) {
-    return load(kind, file.name, key, accept);
-  });
+  if (load(kind, file_of(kind, key), key, accept)) return true;
+  const std::vector<std::string> alike = files_alike(*disk, kind, key);
+  return std::any_of(alike.begin(), alike.end(),
+                     [&](const std::string& name) { return load(kind, name, key, accept); });
 }
 
 bool EntryStore::load(EntryKind kind, const std::string& name, const CacheKey& key,
@@ -185,7 +171,7 @@ void EntryStore::trim(const CacheDirectory& disk) const {
   std::uint64_t total = 0;
   for (const CacheDirectory::File& file : files) total += file.bytes;
   if (total <= settings_.max_bytes) return;
-  std::erase_if(files, [](const auto& file) { return !is_entry(file) && !is_damaged(file); });
+  std::erase_if(files, [](const auto& file) { return !is_entry(file.name) && !is_damaged(file); });
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) {
     return is_damaged(a) != is_damaged(b) ? is_damaged(a) : a.last_use < b.last_use;
   });

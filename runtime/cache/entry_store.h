@@ -13,15 +13,11 @@
 #include <vector>
 
 #include "runtime/cache/directory.h"
+#include "runtime/cache/entry_files.h"
 #include "runtime/cache/key.h"
 #include "runtime/cache/settings.h"
 
 namespace flashcore {
-
-enum class EntryKind {
-  kernel,     ///< for a GPU: it cannot make this process run anything
-  host_code,  ///< this process will run it, so only what its own user has written is read
-};
 
 /// Thread-safe.
 class EntryStore {
@@ -43,6 +39,9 @@ class EntryStore {
   /// returned is kept for others where that is possible. Processes that ask for one key at the same
   /// time wait for the first. Passes on what the two throw.
   bool find_or_build(EntryKind kind, const CacheKey& key, const Accept& accept, const Build& build);
+
+  /// Whether `accept` took the file of that key.
+  bool find(EntryKind kind, const CacheKey& key, const Accept& accept);
 
   /// Whether `accept` took the file of that key or of one that asks for the same, those of the
   /// latest use first.

@@ -16,6 +16,14 @@ std::string home_directory() {
   return user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "";
 }
 
+std::vector<std::string> paths_of(EnvironmentVariable variable) {
+  std::vector<std::string> paths;
+  std::istringstream text(value_of(variable).value_or(""));
+  for (std::string path; std::getline(text, path, ':');)
+    if (!path.empty()) paths.push_back(path);
+  return paths;
+}
+
 }  // namespace
 
 std::string cache_directory_path() {
@@ -33,9 +41,8 @@ CacheSettings CacheSettings::from_environment() {
   settings.max_bytes = number_of(EnvironmentVariable::cache_max_bytes, settings.max_bytes);
   settings.lock_timeout =
       std::chrono::seconds(number_of(EnvironmentVariable::cache_lock_seconds, 60));
-  std::istringstream paths(value_of(EnvironmentVariable::bundles).value_or(""));
-  for (std::string path; std::getline(paths, path, ':');)
-    if (!path.empty()) settings.bundles.push_back(path);
+  settings.bundles = paths_of(EnvironmentVariable::bundles);
+  settings.read_only = paths_of(EnvironmentVariable::cache_read);
   return settings;
 }
 

@@ -105,7 +105,7 @@ std::string content_of(const NvrtcFiles& files) {
 std::shared_ptr<const InstalledNvrtc> InstalledNvrtc::shared() {
   static std::mutex mutex;
   static auto* const known = new std::shared_ptr<const InstalledNvrtc>;
-  const LogDeferral messages_after_the_lock;
+  const HookDeferral messages_after_the_lock;
   const NoFork whole;
   const std::lock_guard lock(mutex);
   if (*known != nullptr) return *known;
@@ -148,7 +148,7 @@ InstalledNvrtc::InstalledNvrtc(Toolchain toolchain, CompileError missing)
 
 const Nvrtc& InstalledNvrtc::nvrtc() const {
   if (missing_) throw CompileError(*missing_);
-  const LogDeferral messages_after_the_lock;
+  const HookDeferral messages_after_the_lock;
   const NoFork whole;
   const std::lock_guard lock(mutex_);
   if (nvrtc_ == nullptr) nvrtc_ = std::make_unique<const Nvrtc>(files_);

@@ -36,7 +36,7 @@ std::string library_name() {
 const Driver& Driver::get() {
   static std::mutex mutex;
   static const Driver* instance = nullptr;
-  const LogDeferral messages_after_the_lock;
+  const HookDeferral messages_after_the_lock;
   const NoFork whole;
   const std::lock_guard lock(mutex);
   if (instance == nullptr) instance = new Driver(library_name());

@@ -237,7 +237,7 @@ std::shared_ptr<const HostKernel> compile_for_host(const KernelSource& source,
 
   const std::string compiler = find_host_compiler(options.compiler), text = host_text(source),
                     key = digest_of(compiler + '\n' + options.keep_dir + '\n' + text);
-  const LogDeferral messages_after_the_lock;
+  const HookDeferral messages_after_the_lock;
   const NoFork whole;
   std::promise<std::shared_ptr<const HostKernel>> mine;
   Result result;

@@ -210,6 +210,21 @@ def test_doctor_opens_the_bundles_that_serve(folder, monkeypatch):
     assert finding(data("doctor", code=1), "bundle")["state"] == "MISSING"
 
 
+def test_doctor_looks_at_folders_and_stores(folder, monkeypatch):
+    process("compile", folder / "spec.json", "--target", "sm_80", "--no-lse")
+    monkeypatch.setenv("FLASHCORE_CACHE_READ", str(folder / "kernels"))
+    monkeypatch.setenv("FLASHCORE_REMOTE", f"file://{folder}")
+    report = data("doctor")
+    assert finding(report, "folder")["what"].endswith("1 kernels, only read")
+    assert finding(report, "store")["what"] == f"file://{folder}: only read"
+    monkeypatch.setenv("FLASHCORE_CACHE_READ", str(folder / "absent"))
+    monkeypatch.setenv("FLASHCORE_REMOTE", "nonsense://kernels")
+    report = data("doctor", code=1)
+    assert finding(report, "folder")["what"].endswith("it is not there")
+    assert not (folder / "absent").exists()
+    assert "pip install flashcore[remote]" in finding(report, "store")["fix"]
+
+
 def test_doctor_knows_hosts_that_do_not_compile(folder, monkeypatch):
     monkeypatch.setenv("FLASHCORE_COMPILE", "never")
     assert finding(data("doctor", code=1), "FLASHCORE_COMPILE")["state"] == "MISSING"

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import flashcore as fc
 
 PROGRAM = """
@@ -66,4 +68,33 @@ def test_prometheus_reads_it():
     now = fc.cache_stats()
     assert samples['flashcore_kernels_total{source="compiled"}'] == now.compiled
     assert samples["flashcore_compile_seconds_total"] == now.compile_ms / 1e3
-    assert len(samples) == 9
+    assert len(samples) == 11
+
+
+def test_events_tell_what_happened_to_kernels():
+    events = []
+    fc.set_event_hook(events.append)
+    try:
+        first = fc.jit(fc.AttentionSpec(head_dim=64), target="sm_80")
+        second = fc.jit(fc.AttentionSpec(head_dim=64), target="sm_80")
+        assert [event.kernel for event in events] == ["attention_forward for sm_80"] * 2
+        assert events[0].kind in ("memory", "bundle", "directory", "compiled")
+        assert events[1].kind in ("memory", "bundle")
+        assert events[0].ms > 0
+        assert first.cubin == second.cubin
+        fc.set_event_hook(lambda event: 1 / 0)  # what it raises is nobody's
+        fc.jit(fc.AttentionSpec(head_dim=64), target="sm_80")
+    finally:
+        fc.set_event_hook(None)
+    with pytest.raises(fc.SpecError, match="it cannot be called"):
+        fc.set_event_hook("print")
+
+
+def test_folders_serve_and_are_counted(tmp_path):
+    run(FLASHCORE_CACHE_DIR=str(tmp_path / "image"))
+    before = sorted(file.name for file in (tmp_path / "image").iterdir())
+    serving = {"FLASHCORE_CACHE_READ": f"{tmp_path / 'absent'}:{tmp_path / 'image'}"}
+    counts, sizes = run(FLASHCORE_CACHE_DIR=str(tmp_path / "own"), **serving)
+    assert counts.split()[:4] == ["1", "0", "0", "0"]
+    assert sizes == "True False True False"
+    assert sorted(file.name for file in (tmp_path / "image").iterdir()) == before

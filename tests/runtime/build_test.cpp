@@ -46,6 +46,18 @@ TEST_F(BuildTest, TheSecondProcessNeitherCompilesNorOpensTheCompiler) {
   EXPECT_EQ(cubin_of(second), cubin_of(first));
 }
 
+#ifdef FLASHCORE_FAKE_PROFILER
+TEST_F(BuildTest, ProfilersAreToldWhatTakesTime) {
+  environment["NVTX_INJECTION64_PATH"] = FLASHCORE_FAKE_PROFILER;
+  EXPECT_THAT(run_worker({"build"}, environment).output,
+              AllOf(HasSubstr("domain flashcore\nbegin look for a kernel\nend\n"),
+                    HasSubstr("begin compile a kernel\nend\n")));
+  EXPECT_THAT(run_worker({"build"}, environment).output,
+              AllOf(HasSubstr("begin look for a kernel\nend\n"),
+                    testing::Not(HasSubstr("compile a kernel"))));
+}
+#endif
+
 TEST_F(BuildTest, SameInputSameFileInTwoProcesses) {
   run_worker({"build"}, environment);
   ASSERT_EQ(kernels().size(), 1U);

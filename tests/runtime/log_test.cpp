@@ -34,9 +34,9 @@ TEST_F(LogTest, TheHookHearsEverything) {
 
 TEST_F(LogTest, WaitsForTheOutermostDeferral) {
   {
-    const LogDeferral outer;
+    const HookDeferral outer;
     {
-      const LogDeferral inner;
+      const HookDeferral inner;
       log_message(LogLevel::info, "one");
     }
     log_message(LogLevel::info, "two");

@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from .. import __version__, _core, environment, sass
+from .. import __version__, _core, environment, remote, sass
 from ..arguments import nearest
 from ..bundle import Bundle
-from ..errors import Error
+from ..errors import CacheError, Error
 from .output import NOT_SO, emit, json_option, size_text
 
 # In the order of severity; only the last one makes the command fail.
@@ -119,6 +119,31 @@ def _bundles() -> list[Finding]:
     return [_asked("bundle", functools.partial(ask, path), MISSING) for path in paths if path]
 
 
+def _folders() -> list[Finding]:
+    """Those that FLASHCORE_CACHE_READ names: a process that cannot take one goes on likewise."""
+
+    def ask(path: str) -> str:
+        if not os.path.isdir(path):
+            fix = "mount it, or leave it out of FLASHCORE_CACHE_READ"
+            raise CacheError(f"the folder {path}", "it is not there", fix)
+        files = _core.cache_files(path)
+        return f"{path}: {sum(name.endswith('.kernel') for name, _, _ in files)} kernels, only read"
+
+    paths = os.environ.get("FLASHCORE_CACHE_READ", "").split(":")
+    return [_asked("folder", functools.partial(ask, path), MISSING) for path in paths if path]
+
+
+def _remote() -> list[Finding]:
+    def ask() -> str:
+        url, writes, signer = _core.remote_variables()
+        assert url is not None
+        remote.check(url)
+        written = "read and written" if writes else "only read"
+        return f"{url}: {written}{', signed' if writes and signer else ''}"
+
+    return [_asked("store", ask, MISSING)] if os.environ.get("FLASHCORE_REMOTE") else []
+
+
 def _variables() -> list[Finding]:
     findings = []
     known = {name: meaning for name, _, meaning in environment()}
@@ -140,7 +165,9 @@ def findings() -> list[Finding]:
     if compile_word.state != GOOD:
         found.append(compile_word)
     if settings.state == GOOD:
-        found += _nvrtc(compile_word.what != "forbid") + _cache() + _bundles()
+        found += (
+            _nvrtc(compile_word.what != "forbid") + _cache() + _folders() + _bundles() + _remote()
+        )
     else:
         found.append(settings)
     found.append(_asked("host compiler", _core.host_compiler, NOTE))

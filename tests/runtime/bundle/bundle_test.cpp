@@ -29,12 +29,7 @@ CacheKey key_of(const std::string& text, const std::string& architecture = "sm_9
 }
 
 std::string entry_of(const CacheKey& key, std::size_t bytes = 100) {
-  std::string elf =
-      "\x7f"
-      "ELF" +
-      std::string(bytes, '\0');
-  elf[18] = '\xbe';
-  return encode_entry(key, {.bytes = elf, .resources = {.registers = 40}});
+  return encode_entry(key, {.bytes = test::empty_code(bytes), .resources = {.registers = 40}});
 }
 
 class BundleTest : public testing::Test {

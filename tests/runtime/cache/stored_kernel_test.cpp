@@ -17,14 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string code = [] {
-  std::string elf =
-      "\x7f"
-      "ELF" +
-      std::string(200, '\0');
-  elf[18] = '\xbe';
-  return elf;
-}();
+const std::string code = test::empty_code(200);
 
 CacheKey key_of(const KernelSource& source, const std::string& architecture = "sm_90a") {
   const std::vector<std::string> options{"--gpu-architecture=" + architecture, "--std=c++17"};

@@ -263,6 +263,15 @@ extern "C" __global__ void __launch_bounds__(256) unbounded(float* out) {
   return source;
 }
 
+std::string empty_code(std::size_t bytes) {
+  std::string elf =
+      "\x7f"
+      "ELF" +
+      std::string(bytes, '\0');
+  elf[18] = '\xbe';
+  return elf;
+}
+
 const Nvrtc* installed_nvrtc() {
   static const Nvrtc* const instance = []() -> const Nvrtc* {
     try {

@@ -1,6 +1,9 @@
 // Small kernels as code generation would hand them over, and the compiler of this machine.
 #pragma once
 
+#include <cstddef>
+#include <string>
+
 #include "codegen/kernel_source.h"
 #include "dsl/error.h"
 #include "runtime/cuda/nvrtc.h"
@@ -27,6 +30,9 @@ KernelSource copy_boxes_kernel();
 
 /// Keeps 200 values a thread where 32 registers are allowed.
 KernelSource spilling_kernel();
+
+/// Machine code of CUDA as far as its header says, with so many bytes behind the first four.
+std::string empty_code(std::size_t bytes);
 
 /// NVRTC as a user without settings would get it, or null where there is none.
 const Nvrtc* installed_nvrtc();
