@@ -38,10 +38,11 @@ std::optional<CacheDirectory> CacheDirectory::open(const std::string& path, std:
   std::string name = place.string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
 
+  std::error_code unmade;  // what matters is whether the directory opens; this says why not
   if (missing == Missing::is_made) {
-    std::error_code ignored;  // what matters is whether the directory opens
-    std::filesystem::create_directories(std::filesystem::path(name).parent_path(), ignored);
-    mkdir(name.c_str(), 0700);
+    std::filesystem::create_directories(std::filesystem::path(name).parent_path(), unmade);
+    if (mkdir(name.c_str(), 0700) != 0 && errno != EEXIST && !unmade)
+      unmade.assign(errno, std::generic_category());
   }
   Descriptor descriptor(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
@@ -49,7 +50,9 @@ std::optional<CacheDirectory> CacheDirectory::open(const std::string& path, std:
     struct stat link {};
     const int error = errno;
     const bool is_link = lstat(name.c_str(), &link) == 0 && S_ISLNK(link.st_mode);
-    why = is_link ? "it is a symbolic link" : std::strerror(error);
+    why = is_link  ? "it is a symbolic link"
+          : unmade ? "it cannot be made: " + unmade.message()
+                   : std::strerror(error);
     return std::nullopt;
   }
   why = distrust(status);

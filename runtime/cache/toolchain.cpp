@@ -20,34 +20,35 @@ namespace {
 constexpr std::string_view record_suffix = ".toolchain";
 
 // The beginning of a file, where an ELF file has its build id, and its end.
-std::string sample_of(const std::string& path, std::uint64_t bytes) {
+std::optional<std::string> sample_of(const std::string& path, std::uint64_t bytes) {
   constexpr std::uint64_t sampled = 4096;
   std::ifstream file(path, std::ios::binary);
   std::string sample(2 * sampled, '\0');
-  file.read(sample.data(), sampled);
+  file.read(sample.data(), static_cast<std::streamsize>(std::min(bytes, sampled)));
   if (bytes > sampled) {
-    file.clear();
-    file.seekg(-static_cast<std::streamoff>(std::min(bytes, sampled)), std::ios::end);
+    file.seekg(-static_cast<std::streamoff>(sampled), std::ios::end);
     file.read(sample.data() + sampled, sampled);
   }
-  return digest_of(sample);
+  return file ? std::optional(digest_of(sample)) : std::nullopt;
 }
 
 // Changes whenever one of the files does: path, size and time of every one, and a sample of it,
 // since another build may have been put in its place with both. Nothing in it is of one machine:
-// a directory of kernels travels with an image.
-std::string stamp_of(const NvrtcFiles& files) {
+// a directory of kernels travels with an image. Nothing if a file cannot be looked at: zeros in its
+// place would be the stamp of any other such file.
+std::optional<std::string> stamp_of(const NvrtcFiles& files) {
   std::string stamp;
   const auto add = [&](const std::string& path) {
     struct stat status {};
-    stat(path.c_str(), &status);
+    if (stat(path.c_str(), &status) != 0) return false;
+    const auto sample = sample_of(path, static_cast<std::uint64_t>(status.st_size));
+    if (!sample) return false;
     stamp += fmt::format("{}:{} {} {}.{} {}\n", path.size(), path, status.st_size,
-                         status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
-                         sample_of(path, static_cast<std::uint64_t>(status.st_size)));
+                         status.st_mtim.tv_sec, status.st_mtim.tv_nsec, *sample);
+    return true;
   };
-  add(files.library);
-  for (const std::string& path : files.builtins) add(path);
-  return stamp;
+  const bool whole = add(files.library) && std::ranges::all_of(files.builtins, add);
+  return whole ? std::optional(stamp) : std::nullopt;
 }
 
 std::optional<Toolchain> toolchain_from(std::string_view text) {
@@ -95,8 +96,19 @@ void write_record(const CacheDirectory& directory, const std::string& name,
 }
 
 std::string content_of(const NvrtcFiles& files) {
-  std::string digests = digest_of_file(files.library);
-  for (const std::string& path : files.builtins) digests += digest_of_file(path);
+  std::string digests;
+  const auto add = [&](const std::string& path) {
+    const std::string digest = digest_of_file(path);
+    if (digest.empty())
+      throw CompileError(
+          {.what = fmt::format("the CUDA run-time compiler {}", files.library),
+           .why = fmt::format("{} cannot be read, and so not be told from others", path),
+           .fix = "try again, or set FLASHCORE_NVRTC to another one",
+           .where = {}});
+    digests += digest;
+  };
+  add(files.library);
+  std::ranges::for_each(files.builtins, add);
   return digest_of(digests);
 }
 
@@ -131,16 +143,17 @@ std::shared_ptr<const InstalledNvrtc> InstalledNvrtc::find(const NvrtcSearch& se
 
 InstalledNvrtc::InstalledNvrtc(NvrtcFiles files, const CacheDirectory* directory)
     : files_(std::move(files)) {
-  const std::string stamp = stamp_of(files_);
-  const std::string record = digest_of(stamp) + std::string(record_suffix);
-  if (directory != nullptr) {
+  const std::optional<std::string> stamp = stamp_of(files_);
+  const bool is_recorded = directory != nullptr && stamp;
+  const std::string record = is_recorded ? digest_of(*stamp) + std::string(record_suffix) : "";
+  if (is_recorded) {
     if (auto known = read_record(*directory, record, stamp)) {
       toolchain_ = std::move(*known);
       return;
     }
   }
   toolchain_ = {.version = nvrtc().version(), .digest = content_of(files_)};
-  if (directory != nullptr) write_record(*directory, record, stamp, toolchain_);
+  if (is_recorded) write_record(*directory, record, *stamp, toolchain_);
 }
 
 InstalledNvrtc::InstalledNvrtc(Toolchain toolchain, CompileError missing)

@@ -93,8 +93,9 @@ TEST(CacheDirectory, RefusesFilesAndImpossiblePlaces) {
   const TemporaryDirectory temporary;
   test::write_file(temporary / "file", "");
   EXPECT_EQ(refusal(temporary / "file"), "Not a directory");
-  EXPECT_EQ(refusal(temporary / "file/flashcore"), "Not a directory");
-  EXPECT_EQ(refusal("/proc/flashcore"), "No such file or directory");
+  EXPECT_EQ(refusal(temporary / "file/flashcore"), "it cannot be made: Not a directory");
+  EXPECT_EQ(refusal("/proc/flashcore"), "it cannot be made: No such file or directory");
+  EXPECT_EQ(refusal("/proc/deep/er/flashcore"), "it cannot be made: No such file or directory");
   EXPECT_EQ(refusal("relative/flashcore"), "it is not an absolute path");
 }
 
