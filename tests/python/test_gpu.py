@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
+from flashcore import reach
 from reference import assert_close
 
 torch = pytest.importorskip("torch")
@@ -120,6 +121,74 @@ def test_what_is_prepared_is_captured_without_a_launch_before(dim, mask):
         assert torch.equal(out, again[0] if lse else again)
         launched.add(kernel.variant(q, k, with_lse=lse))
     assert len(launched) > (2 if kernel.target == "sm_90a" else 1)
+
+
+MASKS = {
+    "full": fc.full(),
+    "causal(bottom_right)": fc.causal(),
+    "window": fc.sliding_window(100, 0),
+}
+
+
+def window(b, h, rows, cols):
+    return (cols <= rows) & (rows - cols <= 100)
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("dim", [32, 64, 96, 128, 192, 256])
+def test_every_shipped_schedule_is_captured_after_prepare_alone(dim, name):
+    mask = MASKS[name]
+    kernel = fc.jit(fc.AttentionSpec(head_dim=dim, mask=mask))
+    kernel.prepare()
+    fc.freeze()
+    try:
+        every = reach.build_kernels(kernel, reach.read_ranges(), None)
+        q, k, v = qkv(length=333, dim=dim)
+        captured = [torch.zeros_like(q) for _ in every]
+        for made, out in zip(every, captured, strict=True):
+            lse = (torch.zeros(q.shape[:3], device="cuda"),) if made.spec.lse else ()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                made._launch((q, k, v, out, *lse), (dim**-0.5,), None)
+            graph.replay()
+        how = {"mask": window if name == "window" else name}
+        assert_close(host(captured[0]), None, *map(host, (q, k, v)), **how)
+        for made, out in zip(every, captured, strict=True):
+            assert (out.float() - captured[0].float()).abs().max() < 0.02, made.schedule
+    finally:
+        fc.freeze(False)
+    assert {made.spec.lse for made in every} == {False, True}
+
+
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("mask", [fc.full(), fc.causal()])
+def test_code_compiled_fast_computes_the_numbers_of_the_optimised(dim, mask):
+    # A number of its own makes a kernel that no cache has. sm_90 has kernels that hand no
+    # registers on, and so are compiled fast.
+    cap = float(np.random.default_rng().uniform(20, 40))
+    fc.set_compile_mode("tiered")
+    try:
+        kernel = fc.jit(
+            fc.AttentionSpec(head_dim=dim, mask=mask, score=fc.softcap(cap)), target="sm_90"
+        )
+        assert not kernel.is_optimised
+        code = kernel.cubin
+        q, k, v = qkv(4, 2, length=777, dim=dim)
+        kernel.prepare(lse=False)
+        graph, captured = torch.cuda.CUDAGraph(), torch.zeros_like(q)
+        with torch.cuda.graph(graph):
+            kernel(q, k, v, out=captured)
+        graph.replay()
+        kernel.wait_until_optimised()
+        assert kernel.cubin != code
+        optimised = kernel(q, k, v)
+        assert torch.equal(captured, optimised)
+        captured.zero_()
+        graph.replay()  # of the code that was in place when it was captured
+        torch.cuda.synchronize()
+        assert torch.equal(captured, optimised)
+    finally:
+        fc.set_compile_mode(None)
 
 
 @pytest.mark.skipif(fc._core.gpu_target() != "sm_90a", reason="one kernel serves all lengths")
