@@ -42,12 +42,13 @@ int measure(int repetitions) {
   LoadedKernel kernel(compiled);
   kernel.prepare(device);
 
-  DeviceMemory memory(4 * 64 * 64 * 2);
+  DeviceMemory memory(8 * 64 * 64 * 2);
   const auto tensor = [&](int index) {
     return TensorView::dense(static_cast<std::byte*>(memory.data()) + index * 64 * 64 * 2,
                              DType::bf16, {1, 1, 64, 64}, device);
   };
   const std::array tensors{tensor(0), tensor(1), tensor(2), tensor(3)};
+  const std::array elsewhere{tensor(4), tensor(5), tensor(6), tensor(7)};
   const std::array scalars{ScalarValue(0.125F)};
 
   ParameterBlock block;
@@ -84,29 +85,35 @@ int measure(int repetitions) {
                  "cuLaunchKernel");
   };
   const auto ours = [&] { kernel.launch(tensors, scalars); };
+  bool other = false;
+  const auto moved = [&] { kernel.launch((other = !other) ? elsewhere : tensors, scalars); };
   const auto bind = [&] {
     kernel.plan().bind(tensors, scalars, block);
     kernel.plan().encode_maps(driver, tensors, /*zeros=*/0, block);
   };
 
-  std::vector<double> bare_times, our_times, bind_times;
+  std::array<std::vector<double>, 4> times;
   for (int i = 0; i < repetitions + 2; ++i) {
     // The contenders take turns; the first two rounds are the warm-up.
-    const bool forward = i % 2 == 0;
-    const double first = forward ? microseconds(bare) : microseconds(ours);
-    const double second = forward ? microseconds(ours) : microseconds(bare);
-    const double packing = microseconds(bind);
+    std::array<double, 4> now{};
+    const auto measure_one = [&](int which) {
+      now[which] = which == 0   ? microseconds(bare)
+                   : which == 1 ? microseconds(ours)
+                   : which == 2 ? microseconds(moved)
+                                : microseconds(bind);
+    };
+    for (int which = 0; which < 4; ++which) measure_one(i % 2 == 0 ? which : 3 - which);
     if (i < 2) continue;
-    bare_times.push_back(forward ? first : second);
-    our_times.push_back(forward ? second : first);
-    bind_times.push_back(packing);
+    for (int which = 0; which < 4; ++which) times[which].push_back(now[which]);
   }
   std::printf("%s on %s, microseconds a call, median of %d batches of %d\n",
               compiled->source()->name.c_str(), std::string(target.name).c_str(), repetitions,
               calls);
-  std::printf("  cuLaunchKernel               %6.3f\n", median(bare_times));
-  std::printf("  LoadedKernel::launch         %6.3f\n", median(our_times));
-  std::printf("  of it, checking and packing  %6.3f\n", median(bind_times));
+  constexpr std::array names{"cuLaunchKernel", "LoadedKernel::launch, same tensors",
+                             "LoadedKernel::launch, other addresses",
+                             "checking and packing other shapes"};
+  for (int which = 0; which < 4; ++which)
+    std::printf("  %-38s %6.3f\n", names[which], median(times[which]));
   return 0;
 }
 

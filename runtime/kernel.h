@@ -99,11 +99,10 @@ class LoadedKernel {
               CudaStream stream = nullptr);
 
  private:
-  void launch_in_other_context(const LaunchPlan::Bound& bound, std::span<const TensorView> tensors,
-                               ParameterBlock& block, CudaStream stream);
+  void launch_in_other_context(std::span<const TensorView> tensors,
+                               std::span<const ScalarValue> scalars, CudaStream stream);
   void run(const Driver& driver, const LoadedCode::InContext& loaded,
-           const LaunchPlan::Bound& bound, std::span<const TensorView> tensors,
-           ParameterBlock& block, CudaStream stream) const;
+           const LaunchPlan::Bound& bound, ParameterBlock& block, CudaStream stream) const;
 
   std::shared_ptr<const CompiledKernel> compiled_;
   LaunchPlan plan_;

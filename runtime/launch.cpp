@@ -1,6 +1,7 @@
 #include "runtime/launch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -47,10 +48,15 @@ std::int64_t emulated_blocks(std::int64_t tiles) {
   return std::min<std::int64_t>(3, (tiles + 1) / 2);
 }
 
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
 }  // namespace
 
 LaunchPlan::LaunchPlan(std::shared_ptr<const KernelSource> source)
-    : source_(std::move(source)), maps_(*source_) {
+    : source_(std::move(source)), maps_(*source_), number_(next_number()) {
   require(source_->parameter_bytes <= max_parameter_bytes, *source_,
           "parameters of over 4096 bytes");
   require(source_->extents.size() <= max_extents, *source_, "more than 32 named extents");
@@ -237,6 +243,17 @@ GridSize LaunchPlan::grid_size(const Extents& extents, std::span<const ScalarVal
 
 void LaunchPlan::set_tile_counter(int counter, ParameterBlock& block) const {
   if (draws_tiles()) put(block, tile_counter_, counter);
+}
+
+bool LaunchPlan::move(const Driver& driver, std::span<const TensorView> before,
+                      std::span<const TensorView> tensors, ParameterBlock& block) const {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto address = reinterpret_cast<std::uintptr_t>(tensors[i].data);
+    if (address == 0 || (address & signatures_[i].address_mask) != 0) [[unlikely]]
+      return false;
+  }
+  for (const Field& f : pointers_) put(block, f.offset, tensors[f.index].data);
+  return maps_.move(driver, before, tensors, block.bytes);
 }
 
 LaunchPlan::Bound LaunchPlan::bind(std::span<const TensorView> tensors,

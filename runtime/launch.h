@@ -46,6 +46,15 @@ class LaunchPlan {
     maps_.encode(driver, *source_, tensors, zeros, block.bytes);
   }
 
+  /// Turns a block that was filled for tensors of the same shapes and strides at other addresses,
+  /// `before`, into that of these, tensor maps of a GPU included; no tensor is empty. False where
+  /// it cannot be, and the block is of no use any more: `bind` tells why.
+  bool move(const Driver& driver, std::span<const TensorView> before,
+            std::span<const TensorView> tensors, ParameterBlock& block) const;
+
+  /// Of no other plan of this process; never 0.
+  [[nodiscard]] std::uint64_t number() const { return number_; }
+
   /// Whether blocks draw their tiles from a counter, and which one: 0, as `bind` leaves it for a
   /// GPU, for none.
   [[nodiscard]] bool draws_tiles() const { return tile_counter_ >= 0; }
@@ -112,6 +121,7 @@ class LaunchPlan {
   std::vector<Field> pointers_, strides_, extents_, scalars_;
   std::vector<Blocks> grid_;
   int tile_counter_ = -1;  ///< offset of its field
+  std::uint64_t number_;
 };
 
 }  // namespace flashcore

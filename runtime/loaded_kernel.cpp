@@ -1,6 +1,7 @@
 #include "dsl/error.h"
 #include "runtime/cuda/device.h"
 #include "runtime/kernel.h"
+#include "runtime/last_launch.h"
 #include "runtime/profiler_range.h"
 
 namespace flashcore {
@@ -23,26 +24,29 @@ void LoadedKernel::prepare(int device) {
 
 void LoadedKernel::launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
                           CudaStream stream) {
-  ParameterBlock block;
-  const LaunchPlan::Bound bound = plan_.bind(tensors, scalars, block);
-  if (bound.grid.count() == 0) return;
   // The steady state: the thread's context is the tensors' and has the code.
-  if (const Driver* driver = code_->driver()) {
+  if (const Driver* driver = code_->driver(); driver != nullptr && !tensors.empty()) {
     unsigned long long context = 0;
     if (driver->cuCtxGetId(nullptr, &context) == 0) {
       const LoadedCode::InContext* loaded = code_->find(context);
-      if (loaded != nullptr && loaded->device == bound.device) {
-        run(*driver, *loaded, bound, tensors, block, stream);
+      if (loaded != nullptr && loaded->device == tensors[0].device) {
+        LastLaunch& last = LastLaunch::of(plan_);
+        const LaunchPlan::Bound& bound = last.bind(plan_, *driver, tensors, scalars, loaded->zeros);
+        if (bound.grid.count() > 0) run(*driver, *loaded, bound, last.block, stream);
         return;
       }
     }
   }
-  launch_in_other_context(bound, tensors, block, stream);
+  launch_in_other_context(tensors, scalars, stream);
 }
 
-void LoadedKernel::launch_in_other_context(const LaunchPlan::Bound& bound,
-                                           std::span<const TensorView> tensors,
-                                           ParameterBlock& block, CudaStream stream) {
+// On a block of its own: loading code tells hooks, and these may launch kernels.
+void LoadedKernel::launch_in_other_context(std::span<const TensorView> tensors,
+                                           std::span<const ScalarValue> scalars,
+                                           CudaStream stream) {
+  ParameterBlock block;
+  const LaunchPlan::Bound bound = plan_.bind(tensors, scalars, block);
+  if (bound.grid.count() == 0) return;
   if (bound.device < 0) {
     throw DeviceError(
         {.what = fmt::format("{}: the tensors lie in CPU memory", plan_.source().name),
@@ -54,20 +58,22 @@ void LoadedKernel::launch_in_other_context(const LaunchPlan::Bound& bound,
   const ContextGuard context(driver, bound.device);
   const LoadedCode::InContext& loaded =
       code_->find_or_load(*compiled_, context.id(), bound.device, stream);
-  run(driver, loaded, bound, tensors, block, stream);
+  plan_.encode_maps(driver, tensors, loaded.zeros, block);
+  run(driver, loaded, bound, block, stream);
 }
 
 void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded,
-                       const LaunchPlan::Bound& bound, std::span<const TensorView> tensors,
-                       ParameterBlock& block, CudaStream stream) const {
+                       const LaunchPlan::Bound& bound, ParameterBlock& block,
+                       CudaStream stream) const {
   const ProfilerRange range(plan_.source().name.c_str());
-  plan_.encode_maps(driver, tensors, loaded.zeros, block);
+  int counter = 0;
   // Asked at every launch: a graph that holds the function is known by nothing else.
   if (is_captured(driver, stream)) {
     loaded.captured.store(true, std::memory_order_relaxed);
   } else if (plan_.draws_tiles()) {
-    plan_.set_tile_counter(loaded.counters.counter_for(driver, stream), block);
+    counter = loaded.counters.counter_for(driver, stream);
   }
+  plan_.set_tile_counter(counter, block);
   void* parameters[] = {block.bytes};
   const KernelSource& source = plan_.source();
   const GridSize grid = plan_.resident(bound.grid, loaded.blocks);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 
@@ -40,6 +41,7 @@ struct TensorView {
 class ScalarValue {
  public:
   // NOLINTBEGIN(google-explicit-constructor)
+  ScalarValue() : ScalarValue(0.F) {}
   ScalarValue(float value) : dtype_(DType::f32), f32_(value) {}
   ScalarValue(double value) : ScalarValue(static_cast<float>(value)) {}
   ScalarValue(std::int32_t value) : dtype_(DType::i32), i32_(value) {}
@@ -48,6 +50,13 @@ class ScalarValue {
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] float f32() const { return f32_; }
   [[nodiscard]] std::int32_t i32() const { return i32_; }
+  /// To the bit: a launch with one is a launch with the other.
+  bool operator==(const ScalarValue& other) const {
+    return dtype_ == other.dtype_ &&
+           (dtype_ == DType::f32
+                ? std::bit_cast<std::uint32_t>(f32_) == std::bit_cast<std::uint32_t>(other.f32_)
+                : i32_ == other.i32_);
+  }
   [[nodiscard]] bool is_positive() const { return dtype_ == DType::f32 ? f32_ > 0 : i32_ > 0; }
 
  private:

@@ -170,6 +170,16 @@ void TensorMaps::describe(std::span<const TensorView> tensors, std::byte* parame
   }
 }
 
+bool TensorMaps::move(const Driver& driver, std::span<const TensorView> before,
+                      std::span<const TensorView> tensors, std::byte* parameters) const {
+  return std::ranges::all_of(maps_, [&](const Map& map) {
+    const void* const address = tensors[map.tensor].data;
+    return address == before[map.tensor].data ||
+           driver.cuTensorMapReplaceAddress(parameters + map.offset,
+                                            reinterpret_cast<CudaAddress>(address)) == 0;
+  });
+}
+
 void TensorMaps::encode(const Driver& driver, const KernelSource& source,
                         std::span<const TensorView> tensors, CudaAddress zeros,
                         std::byte* parameters) const {

@@ -37,6 +37,11 @@ class TensorMaps {
   void encode(const Driver& driver, const KernelSource& source, std::span<const TensorView> tensors,
               CudaAddress zeros, std::byte* parameters) const;
 
+  /// Makes maps that were encoded for the tensors `before` those of tensors that differ from them
+  /// in their addresses alone, and are not empty. False where the driver refuses.
+  bool move(const Driver& driver, std::span<const TensorView> before,
+            std::span<const TensorView> tensors, std::byte* parameters) const;
+
  private:
   struct Map {
     std::int16_t offset = 0;  ///< of the field

@@ -173,7 +173,7 @@ def test_code_compiled_fast_computes_the_numbers_of_the_optimised(dim, mask):
         )
         assert not kernel.is_optimised
         code = kernel.cubin
-        q, k, v = qkv(4, 2, length=777, dim=dim)
+        q, k, v = qkv(4, 4, length=777, dim=dim)
         kernel.prepare(lse=False)
         graph, captured = torch.cuda.CUDAGraph(), torch.zeros_like(q)
         with torch.cuda.graph(graph):

@@ -89,10 +89,18 @@ TEST_F(MappedKernelTest, AThreadKeepsTheLastMaps) {
     mapped.launch(tensors(90, 311), {});
     EXPECT_EQ(map(1).extents[1], 311U);
     for (std::uintptr_t other = 1; other < 100; ++other)
-      mapped.launch(tensors(90, 311, other << 20), {});  // more than are kept
+      mapped.launch(tensors(90, 400 + other, other << 20), {});  // more than are kept
     mapped.launch(tensors(90, 311), {});
     EXPECT_EQ(map(0).address, reinterpret_cast<void*>(0x10000));
     EXPECT_GT(encoded(), 250);
+    fake_cuda().push_new_context(test::hopper);
+    mapped.launch(tensors(90, 311), {});  // loads
+    mapped.launch(tensors(90, 311), {});
+    (void)encoded();
+    for (std::uintptr_t other = 1; other < 100; ++other)
+      mapped.launch(tensors(90, 311, other << 20), {});
+    EXPECT_EQ(map(2).address, reinterpret_cast<void*>((std::uintptr_t{99} << 20) + 0x20000));
+    EXPECT_EQ(encoded(), 0);  // another address makes no other map
   });
   in_a_new_thread([&] { mapped.launch(tensors(90, 311), {}); });
   EXPECT_EQ(encoded(), 3);

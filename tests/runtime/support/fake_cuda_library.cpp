@@ -202,6 +202,14 @@ FAKE(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* address,
   std::memcpy(map, &told, sizeof told);
   return 0;
 }
+FAKE(cuTensorMapReplaceAddress, void* map, void* address) {
+  ENTER(cuTensorMapReplaceAddress)
+  flashcore::test::FakeTensorMap told;
+  std::memcpy(&told, map, sizeof told);
+  told.address = address;
+  std::memcpy(map, &told, sizeof told);
+  return 0;
+}
 FAKE(cuStreamIsCapturing, void*, int* status) {
   if (!state().recording) return 0;
   ENTER(cuStreamIsCapturing)
