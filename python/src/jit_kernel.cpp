@@ -83,6 +83,11 @@ TieredKernel& JitKernel::code() {
   return *owned_;
 }
 
+std::string JitKernel::text() const {
+  const TieredKernel* ready = code_.load(std::memory_order_acquire);
+  return ready == nullptr ? source_->text() : ready->compiled()->source()->text();
+}
+
 void JitKernel::set_safer(std::vector<std::string> schedules) {
   const NoFork whole;
   const std::lock_guard lock(mutex_);

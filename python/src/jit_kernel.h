@@ -28,6 +28,8 @@ class JitKernel {
 
   /// Its text is for reading: it may come from a bundle.
   [[nodiscard]] const KernelSource& source() const { return *source_; }
+  /// The generated CUDA C++ of what launches run; compiles nothing.
+  [[nodiscard]] std::string text() const;
   [[nodiscard]] double generate_ms() const { return generate_ms_; }
   /// The program after a pass, or "built" for before the first.
   [[nodiscard]] std::string ir_after(const std::string& pass) const;

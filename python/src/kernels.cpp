@@ -114,7 +114,7 @@ void bind_kernels(py::module_& m) {
       .def_property_readonly("unwritten", &unwritten_of)
       .def_property_readonly("scalars", &scalars_of)
       .def_property_readonly("name", [](const JitKernel& k) { return k.source().name; })
-      .def_property_readonly("source", [](const JitKernel& k) { return k.source().text(); })
+      .def_property_readonly("source", &JitKernel::text)
       .def_property_readonly("threads", [](const JitKernel& k) { return k.source().threads; })
       .def_property_readonly("generate_ms", &JitKernel::generate_ms)
       .def_property_readonly("cubin", [](JitKernel& k) { return py::bytes(compiled(k)->cubin()); })

@@ -172,7 +172,7 @@ def test_code_compiled_fast_computes_the_numbers_of_the_optimised(dim, mask):
             fc.AttentionSpec(head_dim=dim, mask=mask, score=fc.softcap(cap)), target="sm_90"
         )
         assert not kernel.is_optimised
-        code = kernel.cubin
+        code, text = kernel.cubin, kernel.source
         q, k, v = qkv(4, 4, length=777, dim=dim)
         kernel.prepare(lse=False)
         graph, captured = torch.cuda.CUDAGraph(), torch.zeros_like(q)
@@ -182,11 +182,16 @@ def test_code_compiled_fast_computes_the_numbers_of_the_optimised(dim, mask):
         kernel.wait_until_optimised()
         assert kernel.cubin != code
         optimised = kernel(q, k, v)
-        assert torch.equal(captured, optimised)
+        if kernel.source == text:
+            assert torch.equal(captured, optimised)
+        else:  # the optimised code spills: another schedule's takes its place
+            assert dim == 128
+            assert (captured.float() - optimised.float()).abs().max() < 0.02
+        fast = captured.clone()
         captured.zero_()
         graph.replay()  # of the code that was in place when it was captured
         torch.cuda.synchronize()
-        assert torch.equal(captured, optimised)
+        assert torch.equal(captured, fast)
     finally:
         fc.set_compile_mode(None)
 
