@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 26> passes{{
+  static constexpr std::array<Pass, 27> passes{{
       {"apply_schedule", apply_schedule, "everything below asks for tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -27,6 +27,7 @@ std::span<const Pass> pipeline() {
       {"sum_by_products", sum_by_products, "before the sums it takes are dealt out to lanes"},
       {"defer_reductions", defer_reductions, "before layouts, which need to know who holds a sum"},
       {"separate_homes", separate_homes, "before layouts, which then meet at conversions only"},
+      {"stage_operands", stage_operands, "before layouts: a conversion's sides are laid out apart"},
       {"infer_layouts", infer_layouts, "decides which loads go through shared memory"},
       {"exchange_shares", exchange_shares,
        "knows from the layouts which shares lie in other warps"},

@@ -393,9 +393,10 @@ class LayoutInference {
                        "the cast from f32 is what packs a tile into a product's registers",
                        "compute in f32 and cast last", op.where});
     if (f_[op.operands[1]].home.space != Space::shared)
-      throw SpecError({"a product whose right operand is computed",
-                       "the right operand of a product comes from a tensor through shared memory",
-                       "store it first, or exchange the operands and transpose", op.where});
+      throw ScheduleError(
+          {"a product of wgmma whose right operand is computed",
+           "it goes through shared memory, for which the warpgroups of a block would have to meet",
+           "instruction = mma_m16n8k16 and copy = cp_async", op.where});
   }
 
   Function& f_;

@@ -59,6 +59,9 @@ void defer_reductions(ir::Function& f, const PassContext& context);
 /// else.
 void separate_homes(ir::Function& f, const PassContext& context);
 
+/// Writes computed right operands of products to shared memory, from where products read them.
+void stage_operands(ir::Function& f, const PassContext& context);
+
 /// Gives every value a home (Value::home), by propagation from the products.
 void infer_layouts(ir::Function& f, const PassContext& context);
 

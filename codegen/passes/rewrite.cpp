@@ -194,6 +194,19 @@ void drop_carried(Function& f, OpId loop, std::size_t i) {
   erase(f[op.body].arguments, at + 1);
 }
 
+ValueId move_to_shared(Builder& b, Function& f, ValueId value, const char* otherwise, int pitch) {
+  const TileType type = f[value].type;
+  const std::string name = f[value].name.empty() ? otherwise : f[value].name;
+  const BufferId buffer = f.add_buffer({unused_buffer_name(f, name + "_tile"), type.dtype,
+                                        f[type.axes[0]].tile, f[type.axes[1]].tile, 1, pitch});
+  Op convert{.code = OpCode::convert, .operands = {value}};
+  convert.buffer = buffer;
+  const ValueId shared = f[b.append(std::move(convert), {type})].results[0];
+  f[shared].name = name + "_shared";
+  f[shared].home.space = Space::shared;
+  return shared;
+}
+
 std::string unused_buffer_name(const Function& f, const std::string& wanted) {
   std::string name = wanted;
   const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };

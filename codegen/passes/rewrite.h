@@ -51,6 +51,12 @@ ir::ValueId add_carried(ir::Function& f, ir::OpId loop, ir::ValueId initial, std
 /// Takes a carried value from a loop, whose argument and result nothing reads any more.
 void drop_carried(ir::Function& f, ir::OpId loop, std::size_t i);
 
+/// Appends the conversion of a register tile into a buffer of its own in shared memory, whose rows
+/// lie `pitch` elements apart, or in chunks of 16 bytes for products to read where that is 0.
+/// Returns the tile there. A value without a name gives the buffer the name `otherwise`.
+ir::ValueId move_to_shared(ir::Builder& b, ir::Function& f, ir::ValueId value,
+                           const char* otherwise, int pitch);
+
 /// A name for a buffer that no other has.
 std::string unused_buffer_name(const ir::Function& f, const std::string& wanted);
 

@@ -124,26 +124,13 @@ class HomeSeparator {
     const TileType type = f_[source].type;
     const int columns = f_[type.axes[1]].tile;
     return insert_before(f_, block, position, f_[id].where, [&](Builder& b) {
-      ValueId shared = to_shared(b, source, "operand", operand_pitch(schedule_, columns));
+      ValueId shared = move_to_shared(b, f_, source, "operand", operand_pitch(schedule_, columns));
       if (transposed) {
         shared = b.transpose(shared);
         f_[shared].home.space = Space::shared;
       }
       f_[id].operands[k] = shared;
     });
-  }
-
-  ValueId to_shared(Builder& b, ValueId value, const char* otherwise, int pitch) {
-    const TileType type = f_[value].type;
-    const std::string name = f_[value].name.empty() ? otherwise : f_[value].name;
-    const BufferId buffer = f_.add_buffer({unused_buffer_name(f_, name + "_tile"), type.dtype,
-                                           f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1, pitch});
-    Op convert{.code = OpCode::convert, .operands = {value}};
-    convert.buffer = buffer;
-    const ValueId shared = f_[b.append(std::move(convert), {type})].results[0];
-    f_[shared].name = name + "_shared";
-    f_[shared].home.space = Space::shared;
-    return shared;
   }
 
   /// Everything but products' sums and the loops that carry them reads a conversion.
@@ -159,7 +146,8 @@ class HomeSeparator {
     if (readers.empty()) return 0;
     return insert_before(f_, block, position, where, [&](Builder& b) {
       const TileType type = f_[value].type;
-      const ValueId shared = to_shared(b, value, "product", shared_pitch(f_[type.axes[1]].tile));
+      const ValueId shared =
+          move_to_shared(b, f_, value, "product", shared_pitch(f_[type.axes[1]].tile));
       const ValueId rows =
           f_[b.append({.code = OpCode::convert, .operands = {shared}}, {type})].results[0];
       f_[rows].name = f_[value].name;

@@ -70,6 +70,7 @@ TEST(Compile, EveryKindOfProgram) {
   expect_compiles(matrix_product(DType::bf16, DType::bf16), {{"m", 128}, {"n", 128}, {"k", 32}}, 2,
                   2);
   expect_compiles(transposed_product(), {{"m", 64}, {"n", 64}, {"k", 32}}, 2, 2);
+  expect_compiles(chained_product(), {{"m", 64}, {"n", 64}}, 2, 2);
   expect_compiles(row_softmax(), {{"rows", 32}, {"cols", 64}}, 4);
   expect_compiles(column_reductions(), {{"rows", 32}, {"cols", 32}}, 1);
   expect_compiles(layer_norm(), {{"rows", 32}}, 4);

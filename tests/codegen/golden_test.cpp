@@ -274,6 +274,11 @@ const Golden kernels[] = {
                        schedule_of({{"m", 128}, {"n", 128}, {"k", 32}}, 2, 2),
                        find_target("sm_80"));
      }},
+    {"chained_product",
+     [] {
+       return generate(chained_product(), schedule_of({{"m", 64}, {"n", 64}}, 4),
+                       find_target("sm_80"));
+     }},
     {"row_softmax",
      [] {
        return generate(row_softmax(), schedule_of({{"rows", 32}, {"cols", 128}}, 4),

@@ -130,6 +130,26 @@ TEST(Programs, ProductsOverGroupsOfRows) {
   expect_right(grouped_product(), warpgroups({{"m", 128}, {"n", 80}, {"k", 48}}, 8), {in});
 }
 
+// A right operand that is computed goes through shared memory, which all warps write and read.
+TEST(Programs, ProductsWithAComputedRightOperand) {
+  const std::vector<RunInputs> launches{{.extents = {{"M", 72}, {"N", 104}}},
+                                        {.extents = {{"M", 5}, {"N", 8}}},
+                                        {.extents = {{"M", 64}, {"N", 0}}}};
+  for (const bool turned : {false, true}) {
+    for (const auto& [warps_m, warps_n] : {std::pair{1, 1}, {2, 1}, {4, 1}, {2, 2}}) {
+      Schedule schedule = schedule_of({{"m", 64}, {"n", 64}}, warps_m, warps_n);
+      for (const int stages : {1, 2, 3}) {
+        schedule.stages = stages;
+        expect_right(chained_product(turned), schedule, launches);
+      }
+    }
+    Schedule blocks = schedule_of({{"m", 32}, {"n", 32}}, 2);
+    blocks.instruction = Instruction::wmma;
+    blocks.softmax = Softmax::shared;
+    expect_right(chained_product(turned), blocks, launches);
+  }
+}
+
 TEST(Programs, RowSoftmaxOfTwoLoops) {
   for (const int warps : {1, 4})
     expect_right(row_softmax(), schedule_of({{"rows", 32}, {"cols", 64}}, warps),

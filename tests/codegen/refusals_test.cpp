@@ -228,23 +228,6 @@ struct Pieces {
 const Schedule fine = tiles({{"m", 64}, {"n", 32}});
 
 TEST(Refusals, OperandsOfProducts) {
-  const Refusal right = impossible(
-      [] {
-        Pieces p;
-        store(p.o(p.m, p.k), p.b.loop(p.n, p.b.fill({p.m, p.k}, 0), [&](const Tile& s) {
-          const Tile doubled = cast(cast(load(p.bt(p.n, p.k)), DType::f32) * 2, DType::f16);
-          const Tile probs = dot(load(p.a(p.m, p.k)), transpose(load(p.bt(p.n, p.k))));
-          return s + dot(cast(probs, DType::f16), doubled);
-        }));
-        return p.b.finish();
-      },
-      fine);
-  EXPECT_TRUE(right.own_line);
-  EXPECT_EQ(right.words,
-            "a product whose right operand is computed\n"
-            "  why: the right operand of a product comes from a tensor through shared memory\n"
-            "  try: store it first, or exchange the operands and transpose");
-
   const Refusal twice = impossible(
       [] {
         Pieces p;

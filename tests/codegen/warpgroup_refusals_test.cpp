@@ -46,6 +46,17 @@ TEST(WarpgroupRefusals, WarpgroupsAndTheCopyEngineComeTogether) {
             "  try: both or neither");
 }
 
+TEST(WarpgroupRefusals, ComputedRightOperands) {
+  Schedule schedule = tiles({{"m", 64}, {"n", 64}});
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  EXPECT_EQ(refused(chained_product(), schedule, "sm_90a").words,
+            "a product of wgmma whose right operand is computed\n"
+            "  why: it goes through shared memory, for which the warpgroups of a block would have "
+            "to meet\n"
+            "  try: instruction = mma_m16n8k16 and copy = cp_async");
+}
+
 TEST(WarpgroupRefusals, ShapesOfWarpgroups) {
   const Program program = attention_forward(head_dim(64));
   Schedule schedule = warpgroups(128, 64);

@@ -68,6 +68,23 @@ Program grouped_product() {
   return b.finish();
 }
 
+Program chained_product(bool turned) {
+  ProgramBuilder b("chained_product");
+  const Axis m = b.parallel_tiles("m", named("M")), n = b.tiles("n", named("N"));
+  const Axis k = b.whole("k", 32), p = b.whole("p", 64);
+  const Tensor left = b.input("a", DType::bf16, {named("M"), named("N")});
+  const Tensor middle = b.input("b", DType::bf16, {named("N"), 32});
+  const Tensor right = b.input("c", DType::bf16, {32, 64});
+  const Tensor y = b.output("y", DType::f32, {named("M"), 64});
+  store(y(m, p), b.loop(n, b.fill({m, p}, 0), [&](const Tile& sum) {
+    const Tile rows = load(middle(n, k)), columns = load(right(k, p));
+    const Tile inner = turned ? dot(transpose(columns), transpose(rows)) : dot(rows, columns);
+    const Tile rounded = cast(inner * 0.125, DType::bf16).named("inner");
+    return sum + dot(load(left(m, n)), turned ? transpose(rounded) : rounded);
+  }));
+  return b.finish();
+}
+
 Program row_softmax() {
   struct State {
     Tile max, sum;

@@ -13,6 +13,9 @@ Program matrix_product(DType dtype, DType output);
 Program transposed_product(bool turned = false);
 /// c = a^T b for every group of rows of a and b.
 Program grouped_product();
+/// y = a (b c / 8): a product whose right operand is a product, made the other way round if it is
+/// `turned`.
+Program chained_product(bool turned = false);
 /// y = softmax of every row of x: one loop finds the maximum and the sum, a second one stores.
 Program row_softmax();
 /// Sums and largest elements of the columns of x, by a loop over its rows.
