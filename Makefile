@@ -30,11 +30,19 @@ wheel: build
 	rm -rf dist
 	$(PYTHON) -m pip wheel -q . --no-deps --no-build-isolation -w dist --config-settings=build-dir=$(BUILD)
 
-# As a user has it: a fresh environment, dependencies from PyPI, no source tree in sight.
+# As a user has it: a fresh environment, dependencies from PyPI, no source tree in sight. Without a compiler, with one
+# that makes a bundle, and without it again, where the bundle serves.
+IN_VENV := build/wheel-venv/bin/
+CHECK := cd build && PYTHONPATH= wheel-venv/bin/python ../tests/tools/check_wheel.py
 check-wheel: wheel
 	python3 -m venv --clear build/wheel-venv
-	build/wheel-venv/bin/pip install -q --disable-pip-version-check dist/*.whl
-	cd build && PYTHONPATH= wheel-venv/bin/python ../tests/tools/check_wheel.py
+	rm -f build/shipped.fcb
+	$(IN_VENV)pip install -q --disable-pip-version-check dist/*.whl
+	$(CHECK) --without-compiler --wheel ../dist/*.whl
+	$(IN_VENV)pip install -q --disable-pip-version-check "$$(echo dist/*.whl)[nvrtc]"
+	$(CHECK)
+	$(IN_VENV)pip uninstall -q -y nvidia-cuda-nvrtc
+	$(CHECK) --without-compiler
 
 # The output of a configuration that succeeds interests nobody.
 configure = cmake --preset release -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) $(1) \

@@ -14,7 +14,7 @@ namespace {
   throw CompileError(
       {.what = fmt::format("the CUDA run-time compiler {} cannot be used", files.library),
        .why = std::move(why),
-       .fix = "pip install nvidia-cuda-nvrtc, or set FLASHCORE_NVRTC to another one",
+       .fix = "pip install 'flashcore[nvrtc]', or set FLASHCORE_NVRTC to another one",
        .where = {}});
 }
 

@@ -1,11 +1,18 @@
-"""Checks an installed wheel: needs no library of the distribution, and computes attention."""
+"""Checks an installed wheel: it needs no library of the distribution, and computes attention.
+
+python check_wheel.py --without-compiler   where NVRTC is not installed; leaves nothing behind
+python check_wheel.py                      where it is
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 import subprocess
 import sys
-from importlib.metadata import files
+import tempfile
+from importlib.metadata import files, version
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +30,12 @@ ALLOWED = {
     "libpthread.so.0",
     "libdl.so.2",
 }
+MOST_BYTES = 5_000_000  # of the file that pip downloads
+# Kernels that are compiled on one host and used on another.
+BUNDLE = Path("shipped.fcb")
 
 
-def main() -> None:
+def check_files() -> None:
     assert "site-packages" in fc.__file__, fc.__file__
     dynamic = subprocess.run(
         ["readelf", "-d", _core.__file__], capture_output=True, text=True, check=True
@@ -40,19 +50,65 @@ def main() -> None:
     strangers = [f for f in shipped if not f.startswith(own)]
     assert not strangers, strangers
 
+
+def check_command() -> None:
     command = Path(sys.executable).with_name("flashcore")
     told = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert fc.__version__ in told.stdout, told.stdout
+    assert version("flashcore") == fc.__version__
 
+
+def check_emulator() -> None:
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, 1, 20, 64)).astype(np.float16)
     weights = np.exp(q.astype(float) @ k.astype(float).swapaxes(-1, -2) / 8)
     expected = weights / weights.sum(-1, keepdims=True) @ v.astype(float)
     assert np.abs(fc.attention(q, k, v) - expected).max() < 2e-3
+
+
+def check_without_compiler() -> None:
+    """A kernel is refused by the name of the extra, and a bundle is as good as ever."""
+    spec = fc.AttentionSpec(head_dim=64)
+    why = ""
+    try:
+        fc.jit(spec, target="sm_90")
+    except fc.CompileError as error:
+        why = error.fix
+    assert "pip install 'flashcore[nvrtc]'" in why, why
+    command = Path(sys.executable).with_name("flashcore")
+    told = subprocess.run([command, "doctor"], capture_output=True, text=True, check=False)
+    assert "flashcore[nvrtc]" in told.stdout, told.stdout
+    if BUNDLE.exists():
+        fc.use_bundle(BUNDLE)
+        assert fc.jit(spec, target="sm_90").cubin.startswith(b"\x7fELF")
+
+
+def check_compiler() -> None:
     kernel = fc.jit(fc.AttentionSpec(head_dim=64), target="sm_90")
     assert kernel.cubin.startswith(b"\x7fELF")
-    size = Path(_core.__file__).stat().st_size / 1e6
-    print(f"the wheel computes and compiles; its module has {size:.1f} MB, needs {sorted(needed)}")
+    kernel.save(BUNDLE)
+
+
+def check_size(wheel: Path) -> None:
+    assert wheel.stat().st_size < MOST_BYTES, f"{wheel.name} has {wheel.stat().st_size} bytes"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--without-compiler", action="store_true")
+    parser.add_argument("--wheel", type=Path, help="the file it was installed from")
+    options = parser.parse_args()
+    check_files()
+    check_command()
+    check_emulator()
+    if options.without_compiler:
+        check_without_compiler()
+    else:
+        check_compiler()
+    if options.wheel:
+        check_size(options.wheel)
+    print("the wheel is right", "without a compiler" if options.without_compiler else "with one")
 
 
 if __name__ == "__main__":
+    os.environ["FLASHCORE_CACHE_DIR"] = tempfile.mkdtemp()
     main()

@@ -80,7 +80,7 @@ def _nvrtc(may_compile: bool) -> list[Finding]:
         findings.append(Finding("compiling", NOTE, why))
     elif found.state == GOOD and found.what.startswith("none"):
         why = "nothing can be compiled here: a kernel that any NVRTC made serves, others are errors"
-        findings.append(Finding("compiling", NOTE, why, "pip install nvidia-cuda-nvrtc"))
+        findings.append(Finding("compiling", NOTE, why, "pip install 'flashcore[nvrtc]'"))
     return findings
 
 

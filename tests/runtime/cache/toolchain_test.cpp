@@ -103,7 +103,7 @@ TEST_F(ToolchainTest, AFilledCacheServesWithoutACompiler) {
   EXPECT_FALSE(absent->is_present());
   EXPECT_EQ(absent->toolchain(), filled.toolchain());
   EXPECT_THAT(test::message_of<CompileError>([&] { (void)absent->nvrtc(); }),
-              testing::HasSubstr("pip install nvidia-cuda-nvrtc"));
+              testing::HasSubstr("pip install 'flashcore[nvrtc]'"));
 
   NvrtcSearch named = nowhere;
   named.exact = "/nowhere/libnvrtc.so.13";  // a wish is not replaced by what happens to be there

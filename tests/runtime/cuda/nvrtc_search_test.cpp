@@ -101,7 +101,7 @@ TEST_F(NvrtcSearchTest, MissingNamesEveryPlace) {
                              HasSubstr("(the host program): not a library for this machine"),
                              HasSubstr(temporary / "cuda/lib64/libnvrtc.so.*"),
                              HasSubstr((temporary / "gone") + " (the usual place): no toolkit"),
-                             HasSubstr("pip install nvidia-cuda-nvrtc"), HasSubstr("emulator")));
+                             HasSubstr("pip install 'flashcore[nvrtc]'"), HasSubstr("emulator")));
 }
 
 TEST_F(NvrtcSearchTest, TheEnvironment) {
