@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _core, arguments, errors
+from . import _core, arguments, errors, host_library
 from .errors import ScheduleError, SpecError
 from .schedule import Schedule
 
@@ -77,13 +77,18 @@ class Program:
 
 
 class Library:
-    """Programs that a shared library offers through FLASHCORE_EXPORT_PROGRAM, as attributes."""
+    """Programs that a shared library, or the source of one, offers through
+    FLASHCORE_EXPORT_PROGRAM, as attributes."""
 
     def __init__(self, path: str | os.PathLike[str]):
-        name = arguments.path("the library", path, "a shared library of programs, as ./libmine.so")
+        fix = "programs in C++, as ./mine.cpp, or a shared library of them, as ./libmine.so"
+        name = arguments.path("the library", path, fix)
         self._path = os.path.abspath(name)
         why, fix = _unloadable(self._path)
         if not why:
+            if self._path.endswith(host_library.SOURCES):
+                self._library = host_library.open_source(self._path)
+                return
             try:
                 self._library = ctypes.CDLL(self._path)
                 return
@@ -137,24 +142,19 @@ class Library:
         return f"<flashcore.Library {self._path}>"
 
 
-_BUILD = (
-    "g++ -std=c++20 -O2 -fPIC -shared {source} -o lib{stem}.so -I<prefix>/include/flashcore "
-    "-L<prefix>/lib -lflashcore_dsl -lflashcore_fmt, or examples/cpp/CMakeLists.txt"
-)
-
-
 def _unloadable(path: str) -> tuple[str, str]:
     """Why a path is no library, if that can be told from outside, and what would work."""
-    stem, extension = os.path.splitext(os.path.basename(path))
-    build = "build it: " + _BUILD.format(source=os.path.basename(path), stem=stem)
-    if extension in (".cpp", ".cc", ".cxx", ".h"):
-        return "it is the source of a library, not the library", build
     if os.path.isdir(path):
-        return "it is a directory", "the shared library in it, as libmine.so"
+        return "it is a directory", "a file in it, as mine.cpp or libmine.so"
     if not os.path.exists(path):
-        near = [name for name in _names_beside(path) if ".so" in name]
+        offered = (".so", *host_library.SOURCES)
+        near = [name for name in _names_beside(path) if any(end in name for end in offered)]
         close = arguments.nearest(os.path.basename(path), near)
-        return "there is no such file", f"{close}the path of a shared library that was built"
+        return "there is no such file", f"{close}the path of programs in C++, or of their library"
+    if path.endswith(host_library.SOURCES):
+        return "", ""
+    if path.endswith(".h"):
+        return "it is a header", "the source that includes it, as mine.cpp"
     with open(path, "rb") as file:
         if file.read(4) != b"\x7fELF":
             return "it is a file, but no shared library", "a library built with g++ -shared -fPIC"
@@ -177,5 +177,11 @@ def _as_json(value: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Library:
-    """Opens a shared library of programs: ``load("libmine.so").my_attention(head_dim=64)``."""
+    """Opens programs in C++: ``load("mine.cpp").my_attention(head_dim=64)``.
+
+    A source file is compiled by the host's C++ compiler ($FLASHCORE_CXX, or c++ on PATH), with what
+    it includes; unchanged ones once for all processes, and changed ones anew at the next load. A
+    shared library that was built elsewhere, as ``libmine.so``, is loaded as it is. Raises SpecError
+    for a file that is neither, and CompileError with the line that does not compile.
+    """
     return Library(path)

@@ -45,7 +45,7 @@ std::string find_on_path(const std::string& program) {
 
 }  // namespace
 
-std::string find_host_compiler(std::string wanted) {
+std::string find_host_compiler(std::string wanted, std::string_view whose) {
   if (wanted.empty()) wanted = value_of(EnvironmentVariable::cxx).value_or("");
   if (!wanted.empty()) {
     if (std::string found = find_on_path(wanted); !found.empty()) return found;
@@ -59,7 +59,7 @@ std::string find_host_compiler(std::string wanted) {
   for (const char* name : {"c++", "g++", "clang++"})
     if (std::string found = find_on_path(name); !found.empty()) return found;
   throw CompileError(
-      {.what = "kernels for CPU arrays need a C++ compiler, and this machine has none",
+      {.what = fmt::format("{} a C++ compiler, and this machine has none", whose),
        .why = "neither c++, g++ nor clang++ is on PATH",
        .fix =
            fmt::format("install one (\"apt-get install g++\"), or set {} to its path; GPU arrays "

@@ -9,8 +9,9 @@
 namespace flashcore {
 
 /// The path of `wanted` (a path, or a name on PATH); empty: FLASHCORE_CXX, else c++, g++ or
-/// clang++. Throws CompileError that says what to install.
-std::string find_host_compiler(std::string wanted);
+/// clang++. Throws CompileError that says who needs it and what to install.
+std::string find_host_compiler(std::string wanted,
+                               std::string_view whose = "kernels for CPU arrays need");
 
 /// Changes whenever another compiler answers to that path: the path, the time and size of the file
 /// it leads to, and what it says of its version. Asked once in a process. Throws CompileError when

@@ -5,8 +5,7 @@
     ```python gpu        run where PyTorch has a GPU
     ```text output       what the block before it prints
     ```sh run            run by bash, with `flashcore` on PATH, in the folder of the Python blocks
-    ```cpp name.cpp      must compile; with FLASHCORE_EXPORT_PROGRAM it becomes libname.so for the
-                         Python blocks after it
+    ```cpp name.cpp      must compile; lies there for the Python blocks after it, which load it
 
 Other blocks are not looked at.
 """

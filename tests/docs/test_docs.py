@@ -21,9 +21,6 @@ from documents import ROOT, Block, blocks, files, prose
 
 import flashcore as fc
 
-# The build tree: <build>/python/flashcore/_core.so beside <build>/libflashcore_*.a.
-BUILD = Path(fc._core.__file__).parents[2]
-LIBRARIES = [BUILD / f"libflashcore_{name}.a" for name in ("templates", "dsl")]
 UPDATE = os.environ.get("FLASHCORE_UPDATE", "0") not in ("", "0")
 DOCUMENTS = [path.relative_to(ROOT).as_posix() for path in files()]
 
@@ -44,13 +41,7 @@ def compile_cpp(block: Block, folder: Path) -> None:
         pytest.skip("no C++ compiler")
     source = folder / block.words[0]
     source.write_text(block.text)
-    command = [compiler, "-std=c++20", f"-I{ROOT}", str(source)]
-    if "FLASHCORE_EXPORT_PROGRAM" in block.text and LIBRARIES[0].exists():
-        library = folder / f"lib{source.stem}.so"
-        command += ["-shared", "-fPIC", "-fvisibility=hidden", "-o", str(library)]
-        command += [*map(str, LIBRARIES), "-lfmt"]
-    else:
-        command += ["-fsyntax-only"]
+    command = [compiler, "-std=c++20", f"-I{ROOT}", "-fsyntax-only", str(source)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, f"line {block.line}: {done.stderr}"
 
