@@ -65,8 +65,33 @@ def check_emulator() -> None:
     assert np.abs(fc.attention(q, k, v) - expected).max() < 2e-3
 
 
+PROGRAM = """
+#include "dsl/export.h"
+flashcore::Exported doubled(const flashcore::Arguments&) {
+  flashcore::ProgramBuilder b("doubled");
+  const flashcore::Extent length("N");
+  const flashcore::Axis n = b.parallel_tiles("n", length);
+  const flashcore::Tensor x = b.input("x", flashcore::DType::f32, {length});
+  const flashcore::Tensor y = b.output("y", flashcore::DType::f32, {length});
+  store(y(n), load(x(n)) * 2);
+  return {b.finish(), [](const flashcore::Target&) {
+            return flashcore::Schedule{.tiles = {{"n", 32}}, .warps_m = 1};
+          }};
+}
+FLASHCORE_EXPORT_PROGRAM(doubled)
+"""
+
+
+def own_program() -> fc.Program:
+    """One that is compiled with the headers and libraries of the wheel."""
+    source = Path("doubled.cpp")
+    source.write_text(PROGRAM)
+    return fc.load(source).doubled()
+
+
 def check_without_compiler() -> None:
     """A kernel is refused by the name of the extra, and a bundle is as good as ever."""
+    assert own_program().name == "doubled"
     spec = fc.AttentionSpec(head_dim=64)
     why = ""
     try:
@@ -86,6 +111,8 @@ def check_compiler() -> None:
     kernel = fc.jit(fc.AttentionSpec(head_dim=64), target="sm_90")
     assert kernel.cubin.startswith(b"\x7fELF")
     kernel.save(BUNDLE)
+    x = np.arange(40, dtype=np.float32)
+    assert (fc.jit(own_program(), target="sm_80")(x=x) == 2 * x).all()
 
 
 def check_size(wheel: Path) -> None:
