@@ -1,17 +1,17 @@
 """Checks an installed wheel: it needs no library of the distribution, and computes attention.
 
-python check_wheel.py --without-compiler   where NVRTC is not installed; leaves nothing behind
-python check_wheel.py                      where it is
+python check_wheel.py --without-compiler   where NVRTC is not found
+python check_wheel.py                      where it is; leaves a bundle for the other
+
+Run with FLASHCORE_CACHE=off, so that no kernel comes from elsewhere.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import files, version
 from pathlib import Path
 
@@ -137,5 +137,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ["FLASHCORE_CACHE_DIR"] = tempfile.mkdtemp()
     main()
