@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: demo test module build setup bench fuzz wheel check-wheel format tidy clean
+.PHONY: demo test module build setup bench fuzz wheel wheels check-wheel format tidy clean
 
 demo: module
 	@echo; $(PYTHON) examples/python/demo.py
@@ -29,6 +29,10 @@ bench: module
 wheel: build
 	rm -rf dist
 	$(PYTHON) -m pip wheel -q . --no-deps --no-build-isolation -w dist --config-settings=build-dir=$(BUILD)
+
+# For every CPython on PATH, with a manylinux tag (CONTRIBUTING.md, Releasing).
+wheels: setup
+	$(PYTHON) tools/build_wheels.py $(WHEELS)
 
 # As a user has it: a fresh environment, dependencies from PyPI, no source tree in sight. Without a compiler, with one
 # that makes a bundle, and without it again, where the bundle serves.
