@@ -5,10 +5,8 @@ kernel = flashcore.jit(spec)
 out = kernel(q, k, v)
 """
 
-from . import emulation, remote, toolchain
 from ._core import __version__, environment, targets
-from .attention_kernel import AttentionKernel
-from .bundle import (
+from .ahead_of_time.bundle import (
     Bundle,
     build_bundle,
     diff_bundles,
@@ -19,7 +17,11 @@ from .bundle import (
     sign_bundle,
     use_bundle,
 )
-from .compile_mode import freeze, set_compile_mode
+from .ahead_of_time.reach import precompile
+from .cache import remote
+from .cache.compile_mode import freeze, set_compile_mode
+from .cache.remote import flush_remote, use_remote
+from .cache.telemetry import CacheStats, KernelEvent, cache_stats, prometheus, set_event_hook
 from .errors import (
     CacheError,
     CacheMissError,
@@ -31,10 +33,34 @@ from .errors import (
     ScheduleError,
     SpecError,
 )
-from .expression import Expression, Mask, Score, Sink
-from .flex import flex_attention
-from .functional import attention, sdpa
-from .functions import (
+from .host import emulation, toolchain
+from .host.log_hook import set_log_hook
+from .interfaces.flex import flex_attention
+from .interfaces.functional import attention, sdpa
+from .kernels.attention_kernel import AttentionKernel
+from .kernels.just_in_time import jit
+from .kernels.kernel import Kernel
+from .kernels.program_kernel import ProgramKernel
+from .specs.expression import Expression, Mask, Score, Sink
+from .specs.program import Library, Program, load
+from .specs.schedule import Schedule
+from .specs.spec import AttentionSpec
+from .specs.variants import (
+    alibi,
+    bias,
+    causal,
+    chunked,
+    dense_mask,
+    dilated,
+    documents,
+    full,
+    prefix,
+    relative_bias,
+    sinks,
+    sliding_window,
+    softcap,
+)
+from .tracing.functions import (
     atan,
     cos,
     erf,
@@ -53,32 +79,7 @@ from .functions import (
     tanh,
     where,
 )
-from .just_in_time import jit
-from .kernel import Kernel
-from .log_hook import set_log_hook
-from .program import Library, Program, load
-from .program_kernel import ProgramKernel
-from .reach import precompile
-from .remote import flush_remote, use_remote
-from .schedule import Schedule
-from .spec import AttentionSpec
-from .telemetry import CacheStats, KernelEvent, cache_stats, prometheus, set_event_hook
-from .tuning import TunedSchedule, autotune
-from .variants import (
-    alibi,
-    bias,
-    causal,
-    chunked,
-    dense_mask,
-    dilated,
-    documents,
-    full,
-    prefix,
-    relative_bias,
-    sinks,
-    sliding_window,
-    softcap,
-)
+from .tuning.autotune import TunedSchedule, autotune
 
 toolchain.offer_wheel()
 emulation.observe()

@@ -21,9 +21,9 @@ import numpy
 from .arguments import refusal
 from .arrays import captured, is_array, is_torch_tensor, stored_dtype
 from .errors import SpecError
-from .expression import Mask, Score
-from .functional import attention
-from .variants import alibi, causal, full, sliding_window, softcap
+from .interfaces.functional import attention
+from .specs.expression import Mask, Score
+from .specs.variants import alibi, causal, full, sliding_window, softcap
 
 Window = tuple[int, int]
 _NO_WINDOW: Window = (-1, -1)

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import flashcore as fc
 
-from .just_in_time import read
-from .tuning import autotune, default_shapes
-from .tuning_gpu import Shape
+from .kernels.just_in_time import read
+from .tuning.autotune import autotune, default_shapes
+from .tuning.gpu import Shape
 
 AGAIN = 75  # EX_TEMPFAIL: the GPU of this process is lost, another may go on
 

@@ -162,7 +162,7 @@ void refuse_lazy_negation(py::handle array, const ArrayType& type, const char* n
 // others it is told what they are. `error` is what the framework said.
 TensorView read_without_memory(py::handle array, const char* name,
                                const py::error_already_set& error) {
-  const py::object known = py::module_::import("flashcore.torch_tensors")
+  const py::object known = py::module_::import("flashcore.pytorch.tensors")
                                .attr("without_memory")(array, name, error.value());
   const py::tuple described = known, shape = described[0], strides = described[1];
   check_rank(name, static_cast<std::int64_t>(shape.size()));

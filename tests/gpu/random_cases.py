@@ -28,7 +28,7 @@ from typing import Any
 from draw import FAMILIES, Case, Config, draw_case, draw_config
 
 import flashcore as fc
-from flashcore.just_in_time import default_target
+from flashcore.kernels.just_in_time import default_target
 
 REFUSED = "cases did not run: the kernel that returns lse, too, is refused: "
 

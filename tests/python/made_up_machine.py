@@ -1,10 +1,11 @@
 """A made-up machine whose best schedule is known, for the tuner without a GPU."""
 
 import flashcore as fc
-from flashcore import _core, tuning_gpu
-from flashcore.tuning import autotune
-from flashcore.tuning_log import key_of
-from flashcore.tuning_search import Effort
+from flashcore import _core
+from flashcore.tuning import gpu as tuning_gpu
+from flashcore.tuning.autotune import autotune
+from flashcore.tuning.log import key_of
+from flashcore.tuning.search import Effort
 
 # No shipped winner is for it, and what ships differs between the shapes.
 SPEC = fc.AttentionSpec(head_dim=104)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore import copies
+from flashcore.kernels import copies
 from reference import assert_close, random
 
 TARGETS = {"sm_75": "f16", "sm_80": "bf16", "sm_90a": "bf16"}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore import emulation
+from flashcore.host import emulation
 
 
 def long_arrays(rows=6000):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore.tracer import call
+from flashcore.tracing.tracer import call
 from reference import assert_close
 
 erf = np.vectorize(math.erf)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore import reach
+from flashcore.ahead_of_time import reach
 from reference import assert_close
 
 torch = pytest.importorskip("torch")

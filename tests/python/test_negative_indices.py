@@ -7,7 +7,7 @@ import pytest
 import flashcore as fc
 import reference
 from flashcore.arrays import Captured
-from flashcore.expression import Score
+from flashcore.specs.expression import Score
 
 rng = np.random.default_rng(0)
 B, H, Q, K, D = 2, 2, 50, 70, 64

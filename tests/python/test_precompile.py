@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore import _core, reach, toolchain
+from flashcore import _core
+from flashcore.ahead_of_time import reach
+from flashcore.host import toolchain
 
 CALLS = """
 import json, sys

@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 import flashcore as fc
-from flashcore import sass
+from flashcore.host import sass
 
 
 def test_without_a_disassembler_the_error_says_what_to_install(monkeypatch):

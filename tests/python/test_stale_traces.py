@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import flashcore
-from flashcore import functional, tracing
-from flashcore.expression import as_mask, as_score
+from flashcore.interfaces import functional
+from flashcore.specs.expression import as_mask, as_score
+from flashcore.tracing import trace as tracing
 
 rng = np.random.default_rng(0)
 q, k, v = rng.standard_normal((3, 1, 2, 40, 16)).astype(ml_dtypes.bfloat16)

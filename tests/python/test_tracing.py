@@ -10,7 +10,7 @@ import pytest
 
 import fake_framework
 import flashcore as fc
-from flashcore.expression import as_mask, as_score, as_sink
+from flashcore.specs.expression import as_mask, as_score, as_sink
 
 SLOPES = np.linspace(1, 2, 4, dtype=np.float32)
 WIDTH = 12

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore.expression import as_mask, as_score
+from flashcore.specs.expression import as_mask, as_score
 
 SLOPES = np.linspace(1, 2, 4, dtype=np.float32)
 TABLE = np.zeros((4, 5))

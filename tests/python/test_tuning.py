@@ -16,11 +16,14 @@ import pytest
 
 import fake_torch
 import flashcore as fc
-from flashcore import _core, evaluation, tuning_check, tuning_gpu
-from flashcore.tuning import default_shapes
-from flashcore.tuning_log import key_of
-from flashcore.tuning_search import Effort, ratio_of
-from flashcore.tuning_space import FAMILIES, NOT_SEARCHED, Space, flat, searched_fields
+from flashcore import _core
+from flashcore.specs import evaluation
+from flashcore.tuning import check as tuning_check
+from flashcore.tuning import gpu as tuning_gpu
+from flashcore.tuning.autotune import default_shapes
+from flashcore.tuning.log import key_of
+from flashcore.tuning.search import Effort, ratio_of
+from flashcore.tuning.space import FAMILIES, NOT_SEARCHED, Space, flat, searched_fields
 from made_up_machine import SHAPES, SLOW, SPEC, TARGET, Machine, search, shipped_for
 
 

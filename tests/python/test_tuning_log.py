@@ -6,7 +6,7 @@ import json
 import pytest
 
 import flashcore as fc
-from flashcore.tuning_log import TuningLog
+from flashcore.tuning.log import TuningLog
 from made_up_machine import SHAPES, Machine, search
 
 

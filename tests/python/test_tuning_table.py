@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore import _core, private_files, tuning_gpu, tuning_table
+from flashcore import _core
+from flashcore.cache import private_files, tuning_table
+from flashcore.tuning import gpu as tuning_gpu
 from made_up_machine import SHAPES, SPEC, TARGET, search
 
 WINNER = fc.Schedule(tiles={"rows": 64, "cols": 48}, stages=1)

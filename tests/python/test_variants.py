@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
+from flashcore.interfaces import functional
 from reference import assert_close, random
 
 BATCH, HEADS, Q, K = 2, 4, 70, 100
@@ -272,12 +273,12 @@ class TestKernels:
             kernel(*qkv, captured=captured | {"ids": DOCS.astype(np.int32)})
 
     def test_one_kernel_serves_all_arrays(self, qkv):
-        fc.functional.clear()
+        functional.clear()
         for ids in (DOCS, DOCS[::-1].copy()):
             fc.attention(
                 *qkv, mask=fc.documents(ids), score=lambda s, b, h, q, k, a=ids: s + a[b, k]
             )
-        assert len(fc.functional._kernels) == 1
+        assert len(functional._kernels) == 1
 
     def test_probes_come_beside_captured_arrays(self, qkv):
         spec = fc.AttentionSpec(head_dim=64, score=fc.bias(np.zeros((K, K))))

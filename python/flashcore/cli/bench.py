@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from .. import _core
-from ..just_in_time import default_target, jit
-from ..spec import AttentionSpec
-from ..tuning_gpu import GpuEvaluator, machine, problem_of, require_torch
-from ..variants import causal, full
+from ..kernels.just_in_time import default_target, jit
+from ..specs.spec import AttentionSpec
+from ..specs.variants import causal, full
+from ..tuning.gpu import GpuEvaluator, machine, problem_of, require_torch
 from .output import emit, json_option, table
 
 TOKENS = 16384

@@ -10,9 +10,9 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from .. import bundle as bundles
-from ..just_in_time import default_target
-from ..reach import precompile
+from ..ahead_of_time import bundle as bundles
+from ..ahead_of_time.reach import precompile
+from ..kernels.just_in_time import default_target
 from .options import range_options, spec_of
 from .output import NOT_SO, emit, json_option, quiet_option, size_text, table
 

@@ -11,9 +11,9 @@ import click
 from tqdm import tqdm
 
 from .. import _core
-from ..attention_kernel import AttentionKernel
-from ..just_in_time import default_target
-from ..reach import precompile
+from ..ahead_of_time.reach import precompile
+from ..kernels.attention_kernel import AttentionKernel
+from ..kernels.just_in_time import default_target
 from .options import range_options, spec_of
 from .output import emit, json_option, quiet_option, table
 

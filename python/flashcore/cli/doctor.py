@@ -13,10 +13,12 @@ from typing import Any
 
 import click
 
-from .. import __version__, _core, environment, remote, sass
+from .. import __version__, _core, environment
+from ..ahead_of_time.bundle import Bundle
 from ..arguments import nearest
-from ..bundle import Bundle
+from ..cache import remote
 from ..errors import CacheError, Error
+from ..host import sass
 from .output import NOT_SO, emit, json_option, size_text
 
 # In the order of severity; only the last one makes the command fail.

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ..just_in_time import read
-from ..spec import AttentionSpec
+from ..kernels.just_in_time import read
+from ..specs.spec import AttentionSpec
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ..attention_kernel import AttentionKernel
-from ..just_in_time import default_target, jit
+from ..kernels.attention_kernel import AttentionKernel
+from ..kernels.just_in_time import default_target, jit
 from .options import spec_of
 from .output import emit, json_option
 

@@ -1,0 +1,150 @@
+"""Launches with copies: of arrays that a kernel cannot address where they lie, and of those whose
+rows are shorter than its tiles.
+
+A copy is made in the arrays' own framework, on the stream of the launch, so nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy
+
+from .. import _core, arguments
+from ..arrays import empty, full, is_torch_tensor, makes_arrays, stored_dtype
+from ..errors import DeviceError, LayoutError, SpecError
+
+_LARGEST, _SMALLEST = 3.4028234663852886e38, 2.0**-149  # of fp32
+_LOST = ", and every score would be infinite or NaN"
+
+
+def launch(
+    core: Any,
+    arrays: Sequence[Any],
+    scalars: tuple[Any, ...],
+    stream: Any,
+    widths: Sequence[int] = (),
+    in_place: Collection[str] = (),
+    partly: bool = False,
+) -> None:
+    """`core.launch`, with copies of arrays that it refuses (LayoutError), all but those that
+    `in_place` names.
+
+    `widths` are the last dimensions of the first arrays, as callers have them; where the program
+    has longer ones, inputs are filled up with zeros, and outputs are cut. `partly`: the kernel may
+    leave rows of an output as they are, which a copy then has to hold.
+    """
+    tensors = core.tensors
+
+    def fresh(at: int, width: int) -> Any:
+        _, dtype, output, _ = tensors[at]
+        return _fresh(arrays[at], width, dtype if output and not partly else None)
+
+    with on_stream(arrays[0], stream):
+        given = list(arrays)
+        for at, width in enumerate(widths):
+            name, dtype, _, dims = tensors[at]
+            _check_width(core.name, name, arrays[at], width, dtype)
+            if dims[-1] != width:
+                given[at] = fresh(at, dims[-1])
+        while True:
+            try:
+                core.launch(tuple(given), scalars, stream)
+                break
+            except LayoutError as error:
+                name = tensors[error.tensor][0]
+                array = arrays[error.tensor]
+                copied = given[error.tensor] is not array
+                if copied or name in in_place or not makes_arrays(array):
+                    raise
+                given[error.tensor] = fresh(error.tensor, array.shape[-1])
+        for array, written, (_, _, output, _) in zip(arrays, given, tensors, strict=True):
+            if output and written is not array:
+                assign(array, written[..., : array.shape[-1]])
+
+
+def _check_width(kernel: str, name: str, array: Any, width: int, dtype: str) -> None:
+    shape = tuple(array.shape)
+    if not shape or shape[-1] != width:
+        raise SpecError(
+            f"{kernel}: the last dimension of {name} is {shape[-1] if shape else 'missing'}",
+            f"it is {list(shape)}, and the kernel was compiled for {width}",
+            "pass that length, or compile a spec with the other",
+        )
+    if stored_dtype(array) != dtype:
+        raise SpecError(
+            f"{kernel}: {name} has the wrong element type",
+            f"it holds {stored_dtype(array) or array.dtype}, the kernel was compiled for {dtype}",
+            "convert it",
+        )
+
+
+def _fresh(array: Any, width: int, dtype: str | None) -> Any:
+    """A dense array of these rows, as long as `width` and filled up with zeros; with a dtype, rows
+    that are not filled at all."""
+    shape = (*array.shape[:-1], width)
+    if dtype is not None:
+        return empty(array, shape, dtype)
+    missing = width - array.shape[-1]
+    if isinstance(array, numpy.ndarray):
+        made = numpy.zeros(shape, array.dtype.newbyteorder("="))
+        made[..., : array.shape[-1]] = array
+        return made
+    if is_torch_tensor(array):
+        torch = sys.modules["torch"]
+        if missing:
+            return torch.nn.functional.pad(array, (0, missing)).contiguous()
+        return array.clone(memory_format=torch.contiguous_format)
+    zeros = full(array, (*shape[:-1], missing), stored_dtype(array) or "", 0)
+    return array.__array_namespace__().concat([array, zeros], axis=-1)
+
+
+def assign(array: Any, values: Any) -> None:
+    """Writes values of the same framework into an array."""
+    if is_torch_tensor(array):
+        array.copy_(values)
+    else:
+        array[...] = values
+
+
+def with_sign_of(scale: Any, q: Any, stream: Any) -> tuple[Any, float]:
+    """q and a positive scale that mean the same as q and `scale`: a kernel moves the scale through
+    the maximum of a row, which only a positive one allows."""
+    fix = "a number up to 3.4e38, or None: 1/sqrt(head_dim)"
+    number = arguments.number("scale", scale, fix, so=_LOST)
+    if not abs(number) <= _LARGEST:
+        why = f"it is beyond 32 bits{_LOST}"
+        raise arguments.refusal("scale", scale, why, fix)
+    if number >= _SMALLEST:
+        return q, number
+    with on_stream(q, stream):
+        if number <= -_SMALLEST:
+            return -q, -number
+        return q * 0, 1.0
+
+
+def on_stream(array: Any, stream: Any) -> contextlib.AbstractContextManager[Any]:
+    """Where the array's framework queues its work on `stream`; None: where it does so anyway."""
+    if stream is None or isinstance(array, numpy.ndarray):
+        return contextlib.nullcontext()
+    if is_torch_tensor(array):
+        if not array.is_cuda:
+            return contextlib.nullcontext()
+        cuda = sys.modules["torch"].cuda
+        if not isinstance(stream, cuda.Stream):
+            stream = cuda.ExternalStream(_core.stream_handle(stream), device=array.device)
+        return cuda.stream(stream)
+    if type(array).__module__.partition(".")[0] == "cupy":
+        return sys.modules["cupy"].cuda.ExternalStream(_core.stream_handle(stream))
+    raise DeviceError(
+        "a launch on a given stream",
+        f"an array has to be copied first, and how {type(array).__module__} is told of a stream is "
+        "not known",
+        "arrays whose rows are dense and start at multiples of 16 bytes, or no stream=",
+    )
+
+
+__all__ = ["assign", "launch", "on_stream", "with_sign_of"]

@@ -1,0 +1,101 @@
+"""The shapes that arrays of ready-made masks, scores and sinks must have in a call.
+
+A kernel reads 0 outside an array, so one that is too short would give wrong results without a word.
+What a ready-made part expects is data of its arrays (`Captured.fits`); it is held against the
+shapes of q and k on the host, once for every combination of shapes that a kernel meets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..arrays import Captured, Dim
+from ..errors import SpecError
+from ..specs.spec import AttentionSpec
+
+
+class Fitting:
+    """What one kernel has found to fit."""
+
+    def __init__(self, spec: AttentionSpec, names: Sequence[str]):
+        """`names` are those of the arrays of a call, in their order."""
+        tensors = {t.name: t for part in spec.expressions if part for t in part.tensors}
+        self._spec = spec
+        self._ruled = [(at, tensors[name]) for at, name in enumerate(names) if tensors[name].fits]
+        self._at = [at for at, _ in self._ruled]
+        self._only = self._at[0] if len(self._at) == 1 else None
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to check."""
+        return bool(self._ruled)
+
+    def shapes(self, arrays: Sequence[Any]) -> Any:
+        """All that `check` asks of the arrays, as a key."""
+        if self._only is not None:
+            return arrays[self._only].shape
+        return tuple([arrays[at].shape for at in self._at])
+
+    def check(
+        self, q: Any, k: Any, arrays: Sequence[Any], sequences: int, max_q_len: int | None
+    ) -> None:
+        """Raises SpecError for the first array whose shape does not fit; `sequences` is how many
+        lie packed in arrays of layout "thd"."""
+        packed = self._spec.layout == "thd"
+        if not len(q.shape) == len(k.shape) == (3 if packed else 4):
+            return  # the launch says so
+        sizes = _sizes(self._spec, q, k, sequences, max_q_len)
+        for at, tensor in self._ruled:
+            _check(tensor, tuple(arrays[at].shape), sizes, packed)
+
+
+def _sizes(
+    spec: AttentionSpec, q: Any, k: Any, sequences: int, max_q_len: int | None
+) -> dict[str, int | None]:
+    """What the names of dimensions stand for in a call; None: only the device knows."""
+    if spec.layout == "thd":
+        known = {"batch": sequences, "heads": q.shape[1], "q_len": max_q_len}
+        return {**known, "kv_len": None, "length": max_q_len}
+    heads, rows = (1, 2) if spec.layout == "bhsd" else (2, 1)
+    lengths = {"q_len": q.shape[rows], "kv_len": k.shape[rows]}
+    longer = max(lengths.values())
+    return {"batch": q.shape[0], "heads": q.shape[heads], **lengths, "length": longer}
+
+
+def _check(
+    tensor: Captured, shape: tuple[int, ...], sizes: dict[str, int | None], packed: bool
+) -> None:
+    assert tensor.fits is not None
+    if len(shape) != len(tensor.fits):
+        return  # the launch says so
+    for at, (size, dim) in enumerate(zip(shape, tensor.fits, strict=True)):
+        wanted = sizes[dim] if isinstance(dim, str) else dim
+        # The positions of packed sequences are at most that many: longer arrays are right.
+        at_most = packed and dim in ("q_len", "length")
+        if wanted is None or size == wanted or (at_most and size > wanted):
+            continue
+        name = "max_q_len" if at_most else _WORDS.get(dim, dim)
+        raise SpecError(
+            f"the array {tensor.name} of shape {shape}",
+            f"dimension {at} is {size}, and "
+            + (f"{name} is {wanted}" if isinstance(dim, str) else f"it was made for {wanted}"),
+            _fix(tensor, sizes),
+        )
+
+
+_WORDS: dict[Dim, str] = {"length": "the larger of q_len and kv_len"}
+
+
+def _fix(tensor: Captured, sizes: dict[str, int | None]) -> str:
+    assert tensor.fits is not None
+    dims = [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.fits]
+    shown = [
+        str(dim if size is None else size) for dim, size in zip(tensor.fits, dims, strict=True)
+    ]
+    fix = f"[{', '.join(map(str, tensor.fits))}], here [{', '.join(shown)}]"
+    if 1 in tensor.fits:
+        fix += "; what broadcasts in other dimensions is a bias or mask of its own"
+    return fix
+
+
+__all__ = ["Fitting"]

@@ -1,0 +1,1 @@
+"""What to compute, as data: specs with their masks, scores and sinks, programs, and schedules."""

@@ -1,0 +1,125 @@
+"""How a program is mapped to a GPU, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from .. import _core, arguments
+from ..errors import ScheduleError
+
+
+@arguments.fields_by_name("a schedule", ScheduleError)
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """It may change speed, never meaning. ``dataclasses.replace`` makes a variant of one.
+
+    The fields are those of ``flashcore::Schedule`` in dsl/schedule.h, which says what each does.
+    """
+
+    tiles: Mapping[str, int] = field(default_factory=dict)
+    """Elements of a tile, by axis name; one entry for every tiled axis of the program."""
+    warps_m: int = 4
+    warps_n: int = 1
+    stages: int = 2
+    instruction: Literal["mma_m16n8k16", "wmma", "wgmma"] = "mma_m16n8k16"
+    copy: Literal["cp_async", "vector", "tma"] = "cp_async"
+    softmax: Literal["registers", "shared"] = "registers"
+    keep_operands: bool = False
+    staged_stores: bool = True
+    peel_masks: bool = False
+    descending: bool = True
+    last_tiles_first: bool = False
+    grid_order: Literal["tiles_first", "tiles_last", "sections"] = "tiles_first"
+    flat_grid: bool = False
+    fixed_maximum: bool = True
+    softmax_columns: int = 0
+    softmax_distance: int = 0
+    overlap_products: bool = True
+    scale_late: bool = False
+    wait_late: bool = False
+    lazy_scaling: bool = False
+    reduction_chains: int = 1
+    polynomial_exponentials: int = 0
+    sums_by_products: bool = False
+    alternate: bool = False
+    turns: Literal["products", "scores"] = "products"
+    persistent: bool = False
+    tile_order: Literal["rounds", "counter"] = "rounds"
+    positions_per_block: int = 1
+    outer_stages: int = 1
+    loop_blocks: int = 1
+    producer: bool = True
+    producer_registers: int = 0
+    consumer_registers: int = 0
+    blocks_per_processor: int = 1
+    register_limit: int = 255
+    shared_limit: int = 0
+
+    def __post_init__(self) -> None:
+        for entry in dataclasses.fields(self):
+            object.__setattr__(self, entry.name, _checked(entry, getattr(self, entry.name)))
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Schedule:
+        """Reads what :meth:`to_json` wrote; raises ScheduleError with every field that is wrong."""
+        if not arguments.is_text(text):
+            fix = "the text that to_json() wrote"
+            raise arguments.refusal("the schedule", text, "it is no text", fix, ScheduleError)
+        return cls(**json.loads(_core.normal_schedule(text)))
+
+
+def _checked(entry: dataclasses.Field[Any], value: Any) -> Any:
+    """The value of a field, of its own type."""
+    name = f"{entry.name} of a schedule"
+    if entry.name == "tiles":
+        if not isinstance(value, Mapping) or not all(isinstance(axis, str) for axis in value):
+            fix = 'tiles={"rows": 128, "cols": 64}'
+            raise arguments.refusal(name, value, "it has no sizes by axis", fix, ScheduleError)
+        fix = "a number of elements, as 64"
+        return {
+            axis: arguments.whole(f"the tile along {axis}", size, fix, ScheduleError)
+            for axis, size in value.items()
+        }
+    if isinstance(entry.default, bool):
+        return arguments.flag(name, value, ScheduleError)
+    if isinstance(entry.default, int):
+        fix = f"a whole number; {entry.default} unless given"
+        return arguments.whole(name, value, fix, ScheduleError)
+    return arguments.one_of(name, value, _choices()[entry.name], ScheduleError)
+
+
+@functools.cache
+def _choices() -> dict[str, tuple[str, ...]]:
+    """The texts that each field with texts takes: those of its type."""
+    types = get_type_hints(Schedule)
+    return {name: get_args(of) for name, of in types.items() if get_origin(of) is Literal}
+
+
+def merge(base: Schedule, changes: Mapping[str, Any]) -> Schedule:
+    """The schedule with some fields changed; tiles are merged by axis."""
+    if not isinstance(changes, Mapping):
+        fix = 'the fields to change, as {"stages": 3}, or a flashcore.Schedule'
+        raise arguments.refusal(
+            "schedule", changes, "it is no schedule and names no fields", fix, ScheduleError
+        )
+    known = [f.name for f in dataclasses.fields(Schedule)]
+    unknown = [str(name) for name in changes if name not in known]
+    if unknown:
+        raise ScheduleError(
+            f'the field "{unknown[0]}" of a schedule',
+            "there is no such field",
+            f"{arguments.nearest(unknown[0], known)}the fields are {', '.join(known)}",
+        )
+    changes = dict(changes)
+    if "tiles" in changes:
+        tiles = changes["tiles"]
+        changes["tiles"] = {**base.tiles, **tiles} if isinstance(tiles, Mapping) else tiles
+    return dataclasses.replace(base, **changes)
