@@ -19,10 +19,10 @@ namespace {
 
 // For at most 16 rows time is what it takes to read w: small tiles, many copies in flight.
 fc::Schedule schedule_for_few_rows() {
-  return {.tiles = {{"rows", 16}, {"cols", 32}, {"inner", 128}},
+  return {.tiles = {{"rows", 16}, {"cols", 32}, {"inner", 256}},
           .warps_m = 1,
           .warps_n = 2,
-          .stages = 6};
+          .stages = 4};
 }
 
 fc::Schedule schedule_for(const fc::Target& target, bool reads_residual) {
