@@ -171,10 +171,11 @@ NvrtcFiles find_nvrtc(const NvrtcSearch& search) {
   throw CompileError(
       {.what = "the CUDA run-time compiler (libnvrtc) was not found",
        .why = "looked in" + finder.tried,
-       .fix = fmt::format("pip install 'flashcore[nvrtc]', or nvidia-cuda-nvrtc alone (no toolkit is "
-                          "needed), or set {} to the file; kernels in the emulator, and those "
-                          "that a cache or a bundle has, need neither",
-                          name_of(EnvironmentVariable::nvrtc)),
+       .fix =
+           fmt::format("pip install 'flashcore[nvrtc]', or nvidia-cuda-nvrtc alone (no toolkit is "
+                       "needed), or set {} to the file; kernels in the emulator, and those "
+                       "that a cache or a bundle has, need neither",
+                       name_of(EnvironmentVariable::nvrtc)),
        .where = {}});
 }
 
