@@ -164,6 +164,13 @@ def on_cuda(array: Any) -> bool:
     return hasattr(array, "__cuda_array_interface__")
 
 
+def in_cpu_memory(array: Any) -> bool:
+    """Whether it is NumPy's, or torch's in CPU memory: those can be looked into."""
+    return isinstance(array, numpy.ndarray) or (
+        is_torch_tensor(array) and array.device.type == "cpu"
+    )
+
+
 def is_torch_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)

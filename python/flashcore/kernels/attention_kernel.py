@@ -13,18 +13,18 @@ import numpy
 
 from .. import _core, arguments
 from ..arrays import empty, on_cuda, output_like
-from ..cache import tuning_table
-from ..errors import CompileError, DeviceError, LayoutError, ScheduleError, SpecError
+from ..errors import CompileError, LayoutError, ScheduleError
 from ..pytorch import seam as torch_seam
 from ..pytorch.tensors import is_watched
-from ..specs.expression import bound_arrays
 from ..specs.program import Program
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
+from .captured_values import CapturedValues
 from .index_check import check_indices
 from .kernel import Kernel
 from .lengths import lengths
+from .schedule_choice import not_compiled, problem_of, schedules_for
 from .shapes import Fitting
 
 Array = TypeVar("Array")
@@ -66,16 +66,13 @@ class AttentionKernel(Kernel):
         self._texts: list[str] = []  # the schedules that it is the first fitting one of
         self._by_shapes: dict[tuple[Any, ...], AttentionKernel] = {}
         self._describe(schedule.to_json(), probe)
-        self._captured = bound_arrays(*spec.expressions)
-        tensors = [tensor for part in spec.expressions if part for tensor in part.tensors]
-        self._ranks = {tensor.name: tensor.rank for tensor in tensors}
-        self._dtypes = {tensor.name: tensor.dtype for tensor in tensors}
-        self._given = self._apart(self._captured)
+        self._captured = CapturedValues(self.name, spec)
+        self._given = self._captured.given
         self._widths: tuple[int, ...] = ()
         if spec.head_dim % _STEP or self._value_dim % _STEP:
             dims = spec.head_dim, self._value_dim
             self._widths = (dims[0], dims[0], dims[1], dims[1])
-        fitting = Fitting(spec, [name for name in self._captured if self._ranks[name]])
+        fitting = Fitting(spec, self._captured.arrays)
         self._fitting = fitting if fitting else None
         self._checked = False
         # What calls launch once their shapes were met: without and with the log-sum-exp.
@@ -112,7 +109,7 @@ class AttentionKernel(Kernel):
         Unless `tuned` is false, those that the user's searches found go before. Unless `compiled`,
         nothing is where calls choose the schedule: the first of them compiles what it launches.
         """
-        texts = _schedules(spec, target, tuned)
+        texts = schedules_for(spec, target, tuned)
         calls_choose = _core.schedules_depend_on_problems(target)
         schedules = [Schedule.from_json(text) for text in texts]
         kernel = cls.first_fitting(spec, schedules, target, compiled or not calls_choose)
@@ -164,21 +161,11 @@ class AttentionKernel(Kernel):
         many lie packed in the arrays of layout "thd"; how long each is only the GPU knows."""
         kernel = self
         if self._variants is not None and on_cuda(q):
-            *batch, a, b, _ = q.shape
-            heads, q_len, kv_axis = (a, b, -2) if self._spec.layout == "bhsd" else (b, a, -3)
-            each = [-(-length // max(1, sequences)) for length in (q_len, k.shape[kv_axis])]
-            problem = (math.prod(batch) * sequences, heads, each[0], each[1])
-            texts = _schedules(self._spec, self._target, self._tuned, problem)
+            problem = problem_of(self._spec, q, k, sequences)
+            texts = schedules_for(self._spec, self._target, self._tuned, problem)
             known = (texts[0], with_lse or self._spec.lse) in self._variants
             if not known and torch_seam.is_capturing(q):
-                raise DeviceError(
-                    f"{self.name}: the kernel for {problem[2]} query rows and {problem[3]} keys is "
-                    "not compiled, and the stream is being captured",
-                    "compiling during the capture of a graph would take a second, and loading code "
-                    "is not allowed then",
-                    f"kernel.prepare(lengths={problem[3]}, q_lengths={problem[2]}), or a call with "
-                    "arrays of these shapes, before the capture begins",
-                )
+                raise not_compiled(self.name, problem)
             kernel = self._variant_of(texts, with_lse)
         return kernel
 
@@ -360,7 +347,7 @@ class AttentionKernel(Kernel):
                 max_q_len = arguments.whole("max_q_len", max_q_len, fix)
             given = self._given
             if captured is not None or given is None:
-                given = self._with({} if captured is None else captured)
+                given = self._captured.with_given({} if captured is None else captured)
             arrays, numbers = given
             if scale is None:
                 scale = self._scale
@@ -376,7 +363,7 @@ class AttentionKernel(Kernel):
                 )
                 every, scalars = own.arrays + arrays, (scale, *own.scalars, *numbers)
             if self._checked if checked is None else checked:
-                values = self._captured | dict(captured or {})
+                values = self._captured.own | dict(captured or {})
                 check_indices(self._spec, q, k, values, cu_seqlens_q, cu_seqlens_k, q_lens, kv_lens)
             if out is None:
                 out = output_like(q, self._value_dim, self._spec.dtype)
@@ -425,10 +412,10 @@ class AttentionKernel(Kernel):
             fits = False
         if not fits:
             # Whether captured arrays are dense was told when the spec was made.
-            captured = [name for name, rank in self._ranks.items() if rank]
+            names = self._captured.arrays
             # Of packed sequences, rows that belong to none are left as they are.
             packed = self._spec.layout == "thd"
-            copies.launch(kernel._core, every, scalars, stream, self._widths, captured, packed)
+            copies.launch(kernel._core, every, scalars, stream, self._widths, names, packed)
         if kernel._probe:
             return dict(zip(kernel._probe, probes, strict=True))
         if fits:
@@ -456,63 +443,5 @@ class AttentionKernel(Kernel):
                 self._with_lse = AttentionKernel(spec, self._schedule, self._target, self._probe)
         return self._with_lse
 
-    def _apart(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-        """Captured arrays, and captured numbers, in their order, or None if one is missing. A lone
-        number where an array is expected is an array of one."""
-        if any(value is None for value in values.values()):
-            return None
-        arrays = [a for name, a in values.items() if self._ranks[name]]
-        numbers = tuple(
-            _captured_number(name, value, self._dtypes[name])
-            for name, value in values.items()
-            if not self._ranks[name]
-        )
-        try:
-            return tuple([a.reshape(1) if a.shape == () else a for a in arrays]), numbers
-        except AttributeError:
-            for name, value in values.items():
-                if self._ranks[name]:
-                    arguments.array(f"captured {name}", value)
-            raise
-
-    def _with(self, given: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        if type(given) is not dict and not isinstance(given, Mapping):
-            fix = "a dictionary of arrays by name"
-            raise arguments.refusal("captured", given, "it is no dictionary", fix)
-        unknown = [name for name in given if name not in self._captured]
-        every = self._apart({name: given.get(name, a) for name, a in self._captured.items()})
-        if every is not None and not unknown:
-            return every
-        tensors = {t.name: t for part in self._spec.expressions if part for t in part.tensors}
-        missing = [n for n, a in self._captured.items() if a is None and n not in given]
-        wanted = ", ".join(
-            f"{t.name}: {t.dtype} with {t.rank} dimensions" if t.rank else f"{t.name}: a number"
-            for t in tensors.values()
-        )
-        raise SpecError(
-            f"calling {self.name}",
-            f"it captures no {', '.join(unknown)}" if unknown else f"it needs {', '.join(missing)}",
-            f"captured={{...}} with {wanted}" if wanted else "leave captured out",
-        )
-
 
 torch_seam.instead_of(AttentionKernel.__call__, torch_seam.kernel)
-
-
-def _captured_number(name: str, value: Any, dtype: str) -> int | float:
-    title = f"the captured number {name}"
-    if dtype == "i32":
-        return arguments.whole(title, value, "a whole number of 32 bits")
-    return arguments.number(title, value, "a number that an f32 holds")
-
-
-def _schedules(
-    spec: AttentionSpec,
-    target: str,
-    tuned: bool,
-    problem: tuple[int, int, int, int] = (0, 0, 0, 0),
-) -> list[str]:
-    """The schedules to try for (batch, heads, q_len, kv_len), the best first."""
-    texts = _core.attention_schedules(spec.to_json(), target, *problem)
-    winner = tuning_table.winner_for(spec, target, problem) if tuned else None
-    return texts if winner is None else [winner.to_json(), *texts]

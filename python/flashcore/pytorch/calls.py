@@ -188,8 +188,8 @@ def kernel(
         raise _refusal(self, q)
     if checked:
         raise _unchecked(self.name)
-    self._with(captured or {})
-    arrays = ops.as_tensors((self._captured | dict(captured or {})).values())
+    self._captured.with_given(captured or {})
+    arrays = ops.as_tensors((self._captured.own | dict(captured or {})).values())
     what = ops.text_of_kernel(self)
     return _operator(q, k, v, what, self._spec.layout, arrays, **given)
 

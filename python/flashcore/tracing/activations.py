@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .arithmetic import clamp, maximum, minimum, sigmoid
 from .graph import Graph, Node
-from .operations import TABLE, clamp, infix, maximum, minimum, neg, operation, sigmoid, where
+from .logic import where
+from .operations import TABLE, infix, neg, operation
 from .refusal import refusal
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy
 
-from ..arrays import is_array, is_torch_tensor
+from ..arrays import in_cpu_memory, is_array, is_torch_tensor
 from .graph import Graph, Node
 from .recording import (
     RecordingDict,
@@ -29,7 +29,7 @@ from .recording import (
     is_users,
     object_of,
 )
-from .tracer import Traced, call, in_cpu_memory, index, is_traced
+from .tracer import Traced, call, index, is_traced
 from .watch import Path, Watch
 
 _LONGEST = 1000  # a container that has more is data, and not copied

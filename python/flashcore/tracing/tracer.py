@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy
 
-from ..arrays import is_array, is_torch_tensor
-from . import activations  # noqa: F401  registers its functions
+from ..arrays import in_cpu_memory, is_array
+from . import activations  # noqa: F401  registers its functions, and those they are made of
 from .graph import Graph, Kind, Node
-from .operations import TABLE
+from .operations import OFFERED, TABLE
 from .refusal import refusal
 from .rows import Row, check_length, of_rows
 
@@ -348,12 +348,6 @@ def _lift_array(graph: Graph, array: Any) -> Node:
     return node
 
 
-def in_cpu_memory(array: Any) -> bool:
-    return isinstance(array, numpy.ndarray) or (
-        is_torch_tensor(array) and array.device.type == "cpu"
-    )
-
-
 def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """An operation by the name that Python, NumPy or torch has for it."""
     graph = _graph_of((args, tuple(kwargs.values())))
@@ -372,7 +366,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
         raise refusal(
             graph.title,
             f"it calls {name}, which expressions do not have",
-            f"one of {', '.join(_OFFERED)}",
+            f"one of {', '.join(OFFERED)}",
         )
     args += tuple(lift(graph, kwargs.pop(key)) for key in _OPERANDS if key in kwargs)
     try:
@@ -400,35 +394,3 @@ def _call_of_rows(graph: Graph, word: str, args: tuple[Any, ...], options: dict[
 
 # What torch calls operands, in their order; other keywords are options.
 _OPERANDS = ("condition", "input", "other", "exponent")
-_OFFERED = [
-    "where",
-    "maximum",
-    "minimum",
-    "clamp",
-    "abs",
-    "exp",
-    "exp2",
-    "log",
-    "log2",
-    "sqrt",
-    "rsqrt",
-    "tanh",
-    "sigmoid",
-    "sin",
-    "cos",
-    "tan",
-    "atan",
-    "erf",
-    "expm1",
-    "log1p",
-    "floor",
-    "round",
-    "isnan",
-    "silu",
-    "gelu",
-    "softplus",
-    "pow",
-    "logical_and",
-    "logical_or",
-    "logical_not",
-]
