@@ -5,6 +5,7 @@
 
 #include "templates/attention.h"
 #include "templates/attention_winners.h"
+#include "templates/chosen_schedules.h"
 #include "templates/families.h"
 #include "templates/hopper_schedules.h"
 #include "templates/register_demand.h"
@@ -171,16 +172,16 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
   return schedules;
 }
 
-std::vector<Schedule> schedules_for(const AttentionSpec& spec, const Target& target,
-                                    ProblemQuestions& problem,
-                                    const std::optional<Schedule>& winner) {
+}  // namespace
+
+std::vector<Schedule> chosen_schedules(const AttentionSpec& spec, const Target& target,
+                                       ProblemQuestions& problem, ProblemQuestions& fixed) {
   std::vector<Schedule> schedules = ruled_schedules(spec, target, problem);
   leave_out_crowded(schedules, spec, target);
-  if (winner) schedules.insert(schedules.begin(), *winner);
+  if (std::optional<Schedule> winner = winning_schedule(spec, target, fixed))
+    schedules.insert(schedules.begin(), std::move(*winner));
   return schedules;
 }
-
-}  // namespace
 
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
                             const AttentionProblem& problem) {
@@ -189,8 +190,8 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
 
 std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
                                           const AttentionProblem& problem) {
-  KnownProblem known(problem);
-  return schedules_for(spec, target, known, winning_schedule(spec, target, problem));
+  KnownProblem known(problem), fixed(as_fixed_by(spec, problem));
+  return chosen_schedules(spec, target, known, fixed);
 }
 
 std::vector<std::vector<Schedule>> reachable_schedules(const AttentionSpec& spec,
@@ -211,7 +212,7 @@ std::vector<std::vector<Schedule>> reachable_schedules(const AttentionSpec& spec
   add(attention_schedules(spec, target), nothing);
   ProblemExploration open(as_fixed_by(spec, problems));
   do {
-    add(schedules_for(spec, target, open, winning_schedule(spec, target, open)), open);
+    add(chosen_schedules(spec, target, open, open), open);
   } while (open.next());
   return reachable;
 }

@@ -1,9 +1,11 @@
-"""How many schedules are compiled until one fits."""
+"""Which schedules a call takes, and how many are compiled until one fits."""
 
 import numpy as np
 import pytest
 
 import flashcore as fc
+from flashcore.cache import tuning_table
+from flashcore.kernels.schedule_choice import ScheduleChoice, schedules_for
 
 TABLES = [np.arange(i, 400 + i) % 7 for i in range(6)]
 PLANES = [np.add.outer(table, table) % 3 == 0 for table in TABLES]
@@ -41,3 +43,31 @@ def test_six_masks_that_look_up_compile_once(target, mask):
 
 def test_dense_masks_beyond_what_warpgroups_hold_compile_few():
     assert compiled(fc.AttentionSpec(head_dim=128, mask=DENSE), "sm_90a") <= 2
+
+
+def test_a_choice_is_what_the_rules_and_the_table_say(tmp_path, monkeypatch):
+    table = tmp_path / "schedules.json"
+    monkeypatch.setenv("FLASHCORE_SCHEDULES", str(table))
+    spec = fc.AttentionSpec(head_dim=64, mask=fc.causal())
+    choice = ScheduleChoice(spec, "sm_90a", tuned=True)
+    rng = np.random.default_rng(5)
+
+    def check():
+        chosen = {}
+        for _ in range(200):
+            batch, heads, q_len, k_len = (int(2 ** rng.uniform(0, top)) for top in (5, 5, 14, 14))
+            problem = batch, heads, q_len, k_len
+            key = choice.choose(problem)
+            assert choice.schedules(key) == schedules_for(spec, "sm_90a", True, problem)
+            chosen.setdefault(key, problem)
+        return chosen
+
+    before = check()
+    assert len(before) > 2
+    measured = fc.Schedule.from_json(schedules_for(spec, "sm_90a", True, (8, 8, 900, 900))[-1])
+    problem = 8, 8, 900, 900
+    key = tuning_table.key_for(spec, "sm_90a", problem)
+    tuning_table.write(table, [key], measured, {})
+    after = check()  # the next call goes by the table that was written
+    assert not set(before) & set(after)
+    assert choice.schedules(choice.choose(problem))[0] == measured.to_json()

@@ -10,6 +10,7 @@
 #include "dsl/variants.h"
 #include "templates/attention.h"
 #include "templates/attention_winners.h"
+#include "templates/schedule_chooser.h"
 
 namespace flashcore {
 namespace {
@@ -92,6 +93,32 @@ TEST(ReachableSchedules, HoldThoseOfEveryProblemOfARange) {
   EXPECT_EQ(problems, 10000);
 }
 
+TEST(ScheduleChooser, TakesWhatTheRulesSayWithoutAskingThemAgain) {
+  Draw draw(4);
+  for (int round = 0; round < 60; ++round) {
+    const AttentionSpec spec = draw_spec(draw);
+    const Target& target = find_target(draw.one_of<const char*>({"sm_90a", "sm_90a", "sm_80"}));
+    ScheduleChooser chooser(spec, target);
+    std::size_t lists = 0;
+    for (int i = 0; i < 200; ++i) {
+      const AttentionProblem problem{.batch = draw.length(1, 64),
+                                     .heads = spec.heads ? spec.heads : draw.length(1, 64),
+                                     .q_len = draw.length(1, 1 << 17),
+                                     .kv_len = spec.kv_len.value_or(draw.length(1, 1 << 17))};
+      const std::size_t number = chooser.choose(problem);
+      ASSERT_EQ(chooser.schedules(number), attention_schedules(spec, target, problem))
+          << to_json(spec) << " on " << target.name << ": batch " << problem.batch << ", heads "
+          << problem.heads << ", q_len " << problem.q_len << ", kv_len " << problem.kv_len;
+      lists = std::max(lists, number + 1);
+      const std::size_t ruled = chooser.times_ruled();
+      EXPECT_EQ(chooser.choose(problem), number);
+      EXPECT_EQ(chooser.times_ruled(), ruled);
+    }
+    EXPECT_GE(chooser.times_ruled(), lists);
+    EXPECT_LT(chooser.times_ruled(), 60U);
+  }
+}
+
 TEST(ReachableSchedules, OfOneProblemAreItsOwn) {
   Draw draw(2);
   for (int round = 0; round < 300; ++round) {
@@ -128,6 +155,13 @@ TEST(ReachableSchedules, HoldThoseOfATableBesides) {
                          [&](const auto& list) { return list.front() == measured; });
   };
   const LengthRange many{.least = 8, .most = 64};
+  ScheduleChooser chooser(spec, target, table);
+  const auto first_for = [&](std::int64_t keys) {
+    return chooser.schedules(chooser.choose({16, 16, 2000, keys})).front();
+  };
+  EXPECT_EQ(first_for(700), measured);
+  EXPECT_EQ(first_for(1025), attention_schedule(spec, target, {16, 16, 2000, 1025}));
+  EXPECT_EQ(first_for(1024), measured);
   EXPECT_GE(begins_with({many, many, {1000, 5000}, {600, 700}}), 1);
   EXPECT_GE(begins_with({many, many, {1000, 5000}, {1, 100000}}), 1);
   EXPECT_EQ(begins_with({many, many, {1000, 5000}, {1025, 100000}}), 0);

@@ -24,7 +24,7 @@ from .captured_values import CapturedValues
 from .index_check import check_indices
 from .kernel import Kernel
 from .lengths import lengths
-from .schedule_choice import not_compiled, problem_of, schedules_for
+from .schedule_choice import ScheduleChoice, not_compiled, problem_of, schedules_for
 from .shapes import Fitting
 
 Array = TypeVar("Array")
@@ -63,6 +63,9 @@ class AttentionKernel(Kernel):
         # write the log-sum-exp, and by that and the shapes of q and k of the calls seen so far.
         self._variants: dict[tuple[str, bool], AttentionKernel] | None = None
         self._tuned = False
+        # What chooses among them, and by what it chose, and by whether the log-sum-exp is written.
+        self._choice: ScheduleChoice | None = None
+        self._chosen: dict[tuple[tuple[int, int], bool], AttentionKernel] = {}
         self._texts: list[str] = []  # the schedules that it is the first fitting one of
         self._by_shapes: dict[tuple[Any, ...], AttentionKernel] = {}
         self._describe(schedule.to_json(), probe)
@@ -162,11 +165,18 @@ class AttentionKernel(Kernel):
         kernel = self
         if self._variants is not None and on_cuda(q):
             problem = problem_of(self._spec, q, k, sequences)
-            texts = schedules_for(self._spec, self._target, self._tuned, problem)
-            known = (texts[0], with_lse or self._spec.lse) in self._variants
+            if self._choice is None:
+                self._choice = ScheduleChoice(self._spec, self._target, self._tuned)
+            wanted = self._choice.choose(problem)
+            key = wanted, with_lse or self._spec.lse
+            chosen = self._chosen.get(key)
+            if chosen is not None:
+                return chosen
+            texts = self._choice.schedules(wanted)
+            known = (texts[0], key[1]) in self._variants
             if not known and torch_seam.is_capturing(q):
                 raise not_compiled(self.name, problem)
-            kernel = self._variant_of(texts, with_lse)
+            kernel = self._chosen[key] = self._variant_of(texts, with_lse)
         return kernel
 
     def _variant_of(self, texts: Sequence[str], with_lse: bool) -> AttentionKernel:

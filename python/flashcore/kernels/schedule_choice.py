@@ -8,7 +8,7 @@ from typing import Any
 from .. import _core
 from ..cache import tuning_table
 from ..cache.tuning_table import ANY, Problem
-from ..errors import DeviceError
+from ..errors import DeviceError, ScheduleError
 from ..specs.spec import AttentionSpec
 
 
@@ -20,6 +20,39 @@ def schedules_for(
     texts = _core.attention_schedules(spec.to_json(), target, *problem)
     winner = tuning_table.winner_for(spec, target, problem) if tuned else None
     return texts if winner is None else [winner.to_json(), *texts]
+
+
+class ScheduleChoice:
+    """Chooses for the calls of one kernel, by the user's table of winners as it is at each call."""
+
+    def __init__(self, spec: AttentionSpec, target: str, tuned: bool):
+        self._spec = spec
+        self._target = target
+        self._tuned = tuned
+        self._winners: str | None = None  # the table that the chooser was made with
+        self._made = 0  # choosers so far
+        self._chooser: _core.ScheduleChooser
+
+    def choose(self, problem: Problem) -> tuple[int, int]:
+        """Which list of schedules the problem wants; equal for equal lists of one table."""
+        winners = tuning_table.text() if self._tuned else ""
+        if winners != self._winners:
+            self._chooser = self._choosing_by(winners, problem)
+            self._winners = winners
+            self._made += 1
+        return self._made, self._chooser.choose(*problem)
+
+    def schedules(self, chosen: tuple[int, int]) -> list[str]:
+        """The list, the best first; of what `choose` returned last."""
+        return self._chooser.schedules(chosen[1])
+
+    def _choosing_by(self, winners: str, problem: Problem) -> _core.ScheduleChooser:
+        if self._tuned:  # says what is wrong with the table
+            tuning_table.winner_for(self._spec, self._target, problem)
+        try:
+            return _core.ScheduleChooser(self._spec.to_json(), self._target, winners)
+        except ScheduleError:  # a table that is left aside
+            return _core.ScheduleChooser(self._spec.to_json(), self._target, "")
 
 
 def problem_of(spec: AttentionSpec, q: Any, k: Any, sequences: int) -> Problem:
@@ -43,4 +76,4 @@ def not_compiled(kernel: str, problem: Problem) -> DeviceError:
     )
 
 
-__all__ = ["not_compiled", "problem_of", "schedules_for"]
+__all__ = ["ScheduleChoice", "not_compiled", "problem_of", "schedules_for"]
