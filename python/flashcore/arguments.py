@@ -219,7 +219,7 @@ def fields_by_name(noun: str, kind: type[Error]) -> Callable[[type[Kind]], type[
                     raise kind(f"{noun} without {name}", f"{name} has no default", fix)
             init(self, **given)
 
-        of.__init__ = checked  # type: ignore[misc]
+        of.__init__ = checked  # type: ignore[method-assign]
         return of
 
     return decorate

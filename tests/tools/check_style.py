@@ -1,7 +1,9 @@
-"""Every file is as the formatters leave it (`make format`), and the linter has nothing to say."""
+"""Every file is as the formatters leave it (`make format`), and neither the linter nor the checker of
+types has anything to say."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -38,4 +40,9 @@ def test_python_is_formatted() -> None:
 
 def test_python_has_no_lint() -> None:
     done = run("ruff", "check", "--output-format=concise", ".")
+    assert done.returncode == 0, done.stdout
+
+
+def test_python_types_fit() -> None:
+    done = run("mypy", "--cache-dir", os.devnull)
     assert done.returncode == 0, done.stdout

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _core, arguments
-from ..arguments import is_array
+from ..arrays import is_array
 from ..cache import tuning_table
 from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel

@@ -126,8 +126,9 @@ def with_sign_of(scale: Any, q: Any, stream: Any) -> tuple[Any, float]:
         return q * 0, 1.0
 
 
-def on_stream(array: Any, stream: Any) -> contextlib.AbstractContextManager[Any]:
-    """Where the array's framework queues its work on `stream`; None: where it does so anyway."""
+def on_stream(array: Any, stream: Any) -> Any:
+    """A context in which the array's framework queues its work on `stream`; None: where it does so
+    anyway."""
     if stream is None or isinstance(array, numpy.ndarray):
         return contextlib.nullcontext()
     if is_torch_tensor(array):

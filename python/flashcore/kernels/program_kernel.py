@@ -49,9 +49,9 @@ class ProgramKernel(Kernel):
                 shape = [self._size(name, dim, extents) for dim in dims]
                 arrays[name] = empty(next(iter(arrays.values())), shape, dtype)
                 made.append(arrays[name])
-        given = tuple(arrays[tensor[0]] for tensor in tensors)
-        probes = self._probe_arrays(given, stream) if self._probe else ()
-        self._launch(given + probes, scalars, stream)
+        every = tuple(arrays[tensor[0]] for tensor in tensors)
+        probes = self._probe_arrays(every, stream) if self._probe else ()
+        self._launch(every + probes, scalars, stream)
         result = made[0] if len(made) == 1 else tuple(made) if made else None
         return (result, dict(zip(self._probe, probes, strict=True))) if self._probe else result
 

@@ -20,6 +20,7 @@ from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.program_kernel import ProgramKernel
 from ..specs import expression
 from ..specs.expression import Expression, Mask, Score, Sink, as_mask, as_score, as_sink
+from ..specs.spec import Layout
 from ..specs.variants import causal
 from . import nested, ops
 from .tensors import is_watched
@@ -43,7 +44,7 @@ def attention(
     score: Any = None,
     sink: Any = None,
     scale: float | None = None,
-    layout: str = "bhsd",
+    layout: Layout = "bhsd",
     out: Any = None,
     return_lse: bool = False,
     stream: Any = None,
@@ -52,7 +53,7 @@ def attention(
     max_q_len: int | None = None,
     q_lens: Any = None,
     kv_lens: Any = None,
-    checked: bool | None = False,
+    checked: bool = False,
     large_scores: bool = False,
 ) -> Any:
     given = {"scale": scale, "out": out, "return_lse": return_lse, "stream": stream,
@@ -68,9 +69,9 @@ def attention(
         parts = None if mask is None else as_mask(mask), as_score(score), as_sink(sink)
     if q.is_nested or _is_nested(k) or _is_nested(v):
         mask, score, sink = parts
-        return nested.attention(functional.attention, q, k, v, mask=mask, score=score,
-                                      sink=sink, layout=layout, checked=checked,
-                                      large_scores=large_scores, **given)  # fmt: skip
+        return nested.attention(functional.attention, q, k, v, mask=mask, score=score, sink=sink,
+                                layout=layout, checked=checked, large_scores=large_scores,
+                                **given)  # fmt: skip
     q, k, v = _cast(q, k, v)
     if _is_launch(q):
         mask, score, sink = parts
@@ -253,7 +254,8 @@ def _reads_nothing(function: FunctionType) -> bool:
     """Whether its arguments, numbers it writes out and libraries are all that it knows."""
     if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
         return False
-    pending, names = [function.__code__], set()
+    pending = [function.__code__]
+    names: set[str] = set()
     while pending:
         code = pending.pop()
         names.update(code.co_names)

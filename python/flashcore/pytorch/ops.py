@@ -162,19 +162,17 @@ def _sdpa_of(text: str) -> Callable[..., Any]:
 
 def _attention_of(text: str) -> Callable[..., Any]:
     layout, large, *keys = text.split(_BETWEEN)
-    kinds: tuple[type[Expression], ...] = (Mask, Score, Sink)
+    kinds: dict[str, type[Expression]] = {"mask": Mask, "score": Score, "sink": Sink}
     parts = [taken_apart(key) if key else None for key in keys]
 
     def call(q: Any, k: Any, v: Any, captured: Sequence[Any], **options: Any) -> Any:
         left = iter(captured)
-        mask, score, sink = (
-            None if part is None else kind(*part, [_value(t, next(left)) for t in part[1]])
-            for kind, part in zip(kinds, parts, strict=True)
-        )
-        return functional.attention(
-            q, k, v, mask=mask, score=score, sink=sink, layout=layout,
-            large_scores=large == "1", **options
-        )  # fmt: skip
+        described: dict[str, Any] = {
+            role: None if part is None else kind(*part, [_value(t, next(left)) for t in part[1]])
+            for (role, kind), part in zip(kinds.items(), parts, strict=True)
+        }
+        described |= {"layout": layout, "large_scores": large == "1"}
+        return functional.attention(q, k, v, **described, **options)
 
     return call
 

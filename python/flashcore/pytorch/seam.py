@@ -55,7 +55,8 @@ def is_capturing(array: Any) -> bool:
 def core_text(function: str, *arguments: Any) -> str:
     from . import calls
 
-    return calls.core_text(function, *arguments)
+    text: str = calls.core_text(function, *arguments)
+    return text
 
 
 def instead_of(function: Callable[..., Any], traced: Callable[..., Any]) -> None:

@@ -39,8 +39,8 @@ class Expression:
         self._arrays = (None,) * len(self._tensors) if arrays is None else tuple(arrays)
         # All that a kernel depends on, as one string: a string knows its hash.
         self._names = frozenset(tensor.name for tensor in self._tensors)
-        tensors = (":".join(map(str, (*t.as_tuple(), t.fits))) for t in self._tensors)
-        self._key = "#".join([text, *tensors])
+        parts = (":".join(map(str, (*t.as_tuple(), t.fits))) for t in self._tensors)
+        self._key = "#".join([text, *parts])
 
     @property
     def text(self) -> str:
@@ -210,8 +210,8 @@ def of_core(
 
 def core_text(function: str, *arguments: Any) -> str:
     """The text that a function of the core makes of texts and numbers alone."""
-    text, _ = getattr(_core, function)(*arguments)
-    return text
+    made: tuple[str, Any] = getattr(_core, function)(*arguments)
+    return made[0]
 
 
 torch_seam.instead_of(core_text, torch_seam.core_text)

@@ -13,7 +13,7 @@ from .refusal import refusal
 
 
 def _times(g: Graph, *factors: Any) -> Node:
-    result = factors[0]
+    result: Node = factors[0]
     for factor in factors[1:]:
         result = infix(g, "*", result, factor)
     return result

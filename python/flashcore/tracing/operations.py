@@ -1,4 +1,4 @@
-"""What functions on scores may compute, by the names that Python, NumPy and torch have for it:.
+"""What functions on scores may compute, by the names that Python, NumPy and torch have for it.
 
 Here are the table of them, the operators of the text, and casts. The text knows a handful of
 operators and functions (docs/language.md); everything else is written with those, here, in

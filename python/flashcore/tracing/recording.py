@@ -30,12 +30,13 @@ def _is_special(name: str) -> bool:
 
 def object_of(copier: Copier, value: Any, path: Path) -> Any:
     """An object of a class of the user's, or itself where its class cannot be derived from."""
-    kind = _recording_class(type(value))
+    own: Any = type(value)
+    kind = _recording_class(own)
     if kind is None:
         return value
     try:
         base = SimpleNamespace if isinstance(value, SimpleNamespace) else object
-        stand_in = base.__new__(kind)
+        stand_in: Any = base.__new__(kind)
         object.__setattr__(stand_in, _SOURCE, (copier, value, path))
     except (TypeError, AttributeError):
         return value
@@ -83,7 +84,8 @@ def _attribute(copier: Copier, stand_in: Any, original: Any, name: str, path: Pa
     own = own if isinstance(own, dict) else {}
     owner, found = _of_class(type(original), name)
     if isinstance(found, property) and found.fget is not None:
-        return copier.function(found.fget)(stand_in)
+        getter: Any = found.fget
+        return copier.function(getter)(stand_in)
     if name in own:
         return copier.entry(name, own, name, (*path, name))
     if isinstance(found, FunctionType):

@@ -59,7 +59,7 @@ class _Known:
     made: Any
     watch: Watch
     arrays: list[Any]
-    arguments: list[tuple[int, Callable[[], Any], type]]
+    arguments: list[tuple[int, Callable[[], Any], type[Any]]]
 
     def now(self) -> Any:
         """What was made, with the numbers of now; None if it does not hold any more."""
