@@ -1,5 +1,5 @@
-"""Every file is as the formatters leave it (`make format`), and neither the linter nor the checker of
-types has anything to say."""
+"""Every file is as the formatters leave it (`make format`), and the linter and mypy have nothing to
+say."""
 
 from __future__ import annotations
 
