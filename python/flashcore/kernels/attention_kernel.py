@@ -13,7 +13,7 @@ import numpy
 
 from .. import _core, arguments
 from ..arrays import empty, on_cuda, output_like
-from ..errors import CompileError, LayoutError, ScheduleError
+from ..errors import CompileError, ScheduleError
 from ..pytorch import seam as torch_seam
 from ..pytorch.tensors import is_watched
 from ..specs.program import Program
@@ -23,6 +23,7 @@ from . import copies
 from .captured_values import CapturedValues
 from .index_check import check_indices
 from .kernel import Kernel
+from .launches import Launches
 from .lengths import lengths
 from .schedule_choice import ScheduleChoice, not_compiled, problem_of, schedules_for
 from .shapes import Fitting
@@ -30,7 +31,6 @@ from .shapes import Fitting
 Array = TypeVar("Array")
 
 _MOST_SHAPES = 4096
-_STEP = 8  # of head_dim in memory: AttentionSpec::stored_dim
 _LEAST_SCALE, _MOST_SCALE = 2.0**-149, 3.4028234663852886e38
 _living: weakref.WeakValueDictionary[str, AttentionKernel] = weakref.WeakValueDictionary()
 
@@ -71,15 +71,11 @@ class AttentionKernel(Kernel):
         self._describe(schedule.to_json(), probe)
         self._captured = CapturedValues(self.name, spec)
         self._given = self._captured.given
-        self._widths: tuple[int, ...] = ()
-        if spec.head_dim % _STEP or self._value_dim % _STEP:
-            dims = spec.head_dim, self._value_dim
-            self._widths = (dims[0], dims[0], dims[1], dims[1])
         fitting = Fitting(spec, self._captured.arrays)
         self._fitting = fitting if fitting else None
         self._checked = False
-        # What calls launch once their shapes were met: without and with the log-sum-exp.
-        self._launches: list[_core.LaunchTable | None] = [None, None]
+        self._launches = Launches(spec, self._captured.arrays)
+        self._known_launches = self._launches.known
 
     @classmethod
     def first_fitting(
@@ -384,7 +380,7 @@ class AttentionKernel(Kernel):
             else:
                 every = (q, k, v, out, *every) if every else (q, k, v, out)
             longest = -1 if max_q_len is None else max_q_len
-            launches = self._launches[with_lse]
+            launches = self._known_launches[with_lse]
             probes = None
             if launches is None or not launches.launch(every, scalars, stream, longest):
                 sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
@@ -414,27 +410,12 @@ class AttentionKernel(Kernel):
             kernel = kernel._returning_lse()
         probes = kernel._probe_arrays(arrays, stream) if kernel._probe else ()
         every = arrays + probes
-        try:
-            fits = not self._widths
-            if fits:
-                kernel._launch(every, scalars, stream)
-        except LayoutError:
-            fits = False
-        if not fits:
-            # Whether captured arrays are dense was told when the spec was made.
-            names = self._captured.arrays
-            # Of packed sequences, rows that belong to none are left as they are.
-            packed = self._spec.layout == "thd"
-            copies.launch(kernel._core, every, scalars, stream, self._widths, names, packed)
+        fits = self._launches.launch(kernel, every, scalars, stream)
         if kernel._probe:
             return dict(zip(kernel._probe, probes, strict=True))
         if fits:
-            launches = self._launches[with_lse]
-            if launches is None:
-                of_any_shape = self._variants is None and self._fitting is None
-                launches = _core.LaunchTable(kernel._core, of_any_shape)
-                self._launches[with_lse] = launches
-            launches.add(every, scalars, longest, kernel._core)
+            any_shape = self._variants is None and self._fitting is None
+            self._launches.remember(kernel, with_lse, every, scalars, longest, any_shape)
         return None
 
     def _empty_lse(self, q: Any) -> Any:
