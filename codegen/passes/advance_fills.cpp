@@ -2,10 +2,10 @@
 // the operand that this one keeps for its whole loop, in its only slot. The slots that a loop's
 // first product reads are free before that one is, so the first of their fills comes in front:
 //
-//   fill q                             becomes    once { fill k }
-//   loop { fill k ; fill v }                      fill q
-//                                                 once { fill v ; loop over the other tiles { fill
-//                                                 k ; fill v } }
+//   fill q                       becomes     once { fill k }
+//   loop { fill k ; fill v }                 fill q
+//                                            once { fill v
+//                                                   loop over the other tiles { fill k ; fill v } }
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"

@@ -1,9 +1,10 @@
 // With copies by the copy engine, a block's warps part: the producer fills rings, the consumers
 // compute.
 //
-//   place, surveys and what they need        stay in front: everybody does them, once
-//   producer   { what its loads need: scalars, loops without carried values, fill_slot for every
-//   load } consumers  { everything else, with await_slot where a load's tile is first used }
+//   place, surveys and what they need     stay in front: every warp does them, once
+//   producer   { what its loads need: scalars, loops without carried values,
+//                and fill_slot in the place of every load }
+//   consumers  { everything else, with await_slot where a load's tile is first used }
 //
 // A ring is a queue: the n-th await_slot gets the n-th fill. One that is told the number of its
 // tile clears the rows beyond a ragged axis. A load outside loops has a ring of one slot, so that

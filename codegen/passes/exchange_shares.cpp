@@ -3,10 +3,11 @@
 // its own into a slot, and each reads them all, in the order of the warps, whatever order they
 // arrive in.
 //
-//   %m = reduce_max %s along cols            %share  = reduce_max %s along cols by warp
-//                                            %shares = convert %share along cols(2w) in exchange @
-//                                            shared %m      = combine_shares %shares along cols(2w)
-//                                            of reduce_max
+//   %m = reduce_max %s along cols      becomes
+//
+//   %share  = reduce_max %s along cols by warp
+//   %shares = convert %share along cols(2w) in exchange @ shared
+//   %m      = combine_shares %shares along cols(2w) of reduce_max
 //
 // What blocks of a cluster have carried to the end of a loop (share_loops) meets one level up. Each
 // warp's rows are put together by one block, warp after warp in turn, in whose shared memory every

@@ -1,12 +1,12 @@
 // A softmax subtracts the largest score of a row, so that no exponential overflows. Where scores
 // are bounded, as capped ones are, a number that serves all rows is known beforehand:
 //
-//   loop carry m, l, o { m' = max(m, reduce_max x) ; d = exp2(m - m')               loop carry l, o
-//   {
-//                        p = exp2(x - m')                                               p = exp2(x
-//                        - r) l' = l * d + sum p ; o' = o * d + p v }         becomes        l' = l
-//                        + sum p ; o' = o + p v }
-//   o / l, m + log2 l                                                    o / l, r + log2 l
+//   loop carry m, l, o { m' = max(m, reduce_max x)        becomes     loop carry l, o {
+//                        d = exp2(m - m')
+//                        p = exp2(x - m')                                  p = exp2(x - r)
+//                        l' = l * d + sum p                                l' = l + sum p
+//                        o' = o * d + p v }                                o' = o + p v }
+//   o / l, m + log2 l                                                 o / l, r + log2 l
 //
 // Nothing is left to compare, nothing to scale, and no exponential waits for a whole row. What
 // follows the loop must be the same whatever was subtracted (reference_free.h), and the

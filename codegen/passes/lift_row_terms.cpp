@@ -1,12 +1,12 @@
 // A score with a bias that is linear in positions, as ALiBi's, costs a multiply-add an element for
 // the bias. But what a tile adds to all scores of a row alike need not be added to each:
 //
-//   x = fma s, c, slope * (col - row)           l = slope * (col - begin)        the same in every
-//   tile w = where mask, x, -inf                     r = slope * (begin - row)        one number a
-//   row m = reduce_max w                  becomes   x = fma s, c, l e = fma w, k, -m' w = where
-//   mask, x, -inf
-//                                               m = reduce_max w + r
-//                                               e = fma w, k, fma(r, k, -m')
+//   x = fma s, c, slope * (col - row)   becomes   l = slope * (col - begin)   alike in all tiles
+//                                                 r = slope * (begin - row)   one number a row
+//                                                 x = fma s, c, l
+//   w = where mask, x, -inf                       w = where mask, x, -inf
+//   m = reduce_max w                              m = reduce_max w + r
+//   e = fma w, k, -m'                             e = fma w, k, fma(r, k, -m')
 //
 // where `begin` is the tile's first position. What is left for an element is a number that a thread
 // keeps over the loop, since all rows and all tiles share it.

@@ -3,15 +3,14 @@
 // another, the body is rotated so that one product of the next round and one of the last are in
 // flight while a round computes:
 //
-//   loop { s = dot q, k ; p = f(s) ; acc = dot p, v, acc * d(s) }           becomes
+//   loop { s = dot q, k ; p = f(s) ; acc = dot p, v, acc * d(s) }      becomes
 //
-//   once { s = dot q, k ; land ; p, d = f(s) ; acc = acc * d                 the first round's
-//   first half
-//          loop { start s' = dot q, k          of this round
-//                 start acc = dot p, v, acc    of the last one
-//                 land s' ; p', d' = f(s') ; land acc ; acc = acc * d' }
-//          acc = dot p, v, acc ; land }                                      the last round's
-//          second half
+//   once { s = dot q, k ; land ; p, d = f(s) ; acc = acc * d         the first round's first half
+//          loop { start s' = dot q, k                                of this round
+//                 start acc = dot p, v, acc                          of the round before
+//                 land s' ; p', d' = f(s')
+//                 land acc ; acc = acc * d' }
+//          acc = dot p, v, acc ; land }                              the last round's second half
 //
 // The late product's tile is that of the round before, whose number is handed on where its wait
 // asks for it.

@@ -10,11 +10,14 @@
 // softmax: then what is carried means the same whatever m it was computed with. The pass looks at
 // the terms of the exponents, and refuses what it does not recognise.
 //
-//   %m, %o = loop cols from %b to %e      %part = part among 2, bounds %b2, %e2 of its tiles
-//   store %o                              %m, %o = loop cols from %b2 to %e2
-//                                         %m0 = peer %m from 0, %m1 = peer %m from 1, %all = max
-//                                         %m0, %m1 %o0 = peer %o from 0, ..., %sum = %o0 g(%m0,
-//                                         %all) + %o1 g(%m1, %all) store %sum
+//   %m, %o = loop cols from %b to %e      becomes     %part = part among 2
+//                                                     %b2, %e2 = the bounds of its tiles
+//                                                     %m, %o = loop cols from %b2 to %e2
+//                                                     %m0 = peer %m from 0 ; %m1 = peer %m from 1
+//                                                     %o0 = peer %o from 0 ; %o1 = peer %o from 1
+//                                                     %all = max %m0, %m1
+//                                                     %sum = %o0 g(%m0, %all) + %o1 g(%m1, %all)
+//   store %o                                          store %sum
 //
 // A sum that does not start at zero starts there in the first block alone.
 #include <algorithm>

@@ -263,8 +263,11 @@ std::string KernelPrinter::exponential(const Cursor& cursor, const std::string& 
 
 std::string KernelPrinter::label(ValueId value) const {
   const Op* op = f_.definition(value);
-  if (!f_[value].name.empty()) return f_[value].name;
-  if (!op) return "argument";
+  // Values of two iterations have one name in the program, and here new_max and new_max_2. One that
+  // takes another's array over keeps its name: it says more.
+  const std::string &stored = storage_[value.index], &name = f_[value].name;
+  if (!name.empty()) return stored.starts_with(name) ? stored : name;
+  if (!op) return stored.empty() ? "argument" : stored;
   if (op->code == OpCode::constant) {
     if (f_[value].type.dtype == DType::f32 && op->number == -3.4028234663852886e+38)
       return "lowest";

@@ -242,7 +242,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::commit_copies();
     const fc::u32 key = shared + 15360 + slot * 7680;
     const fc::u32 value = shared + 38912 + slot * 4608;
-    // scores = dot(query, transpose(key))
+    // scores = dot(query_kept, transpose(key))
     float scores[2][6][4] = {};
     #pragma unroll
     for (int k = 0; k < 5; ++k) {
@@ -426,7 +426,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::commit_copies();
     const fc::u32 key_2 = shared + 15360 + slot * 7680;
     const fc::u32 value_2 = shared + 38912 + slot * 4608;
-    // scores = dot(query, transpose(key))
+    // scores = dot(query_kept, transpose(key_2))
     float scores_2[2][6][4] = {};
     #pragma unroll
     for (int k = 0; k < 5; ++k) {
@@ -441,7 +441,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    // scores = where(ge(index(rows), index(cols)), scores, -inf)
+    // scores_2 = where(ge(index(rows), index(cols)), scores_2, -inf)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
@@ -453,7 +453,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    // reduce_max = reduce_max(scores, cols)
+    // reduce_max = reduce_max(scores_2, cols)
     float t15[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
@@ -476,11 +476,11 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     float new_max_2[2][2];
-    // new_max = max(row_max, mul(t15, scale_log2))
+    // new_max_2 = max(row_max, mul(t15, scale_log2))
     float decay_2[2][2];
-    // decay = exp2(sub(row_max, new_max))
+    // decay_2 = exp2(sub(row_max, new_max_2))
     float t16[2][2];
-    // t16 = neg(new_max)
+    // t16 = neg(new_max_2)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
@@ -493,7 +493,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     float probs_2[2][6][4];
-    // probs = exp2(fma(scores, scale_log2, t16))
+    // probs_2 = exp2(fma(scores_2, scale_log2, t16))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
@@ -505,7 +505,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    // reduce_sum = reduce_sum(probs, cols), each lane its share
+    // reduce_sum = reduce_sum(probs_2, cols), each lane its share
     float t20[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
@@ -514,7 +514,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           t20[i][(e / 2)] = t20[i][(e / 2)] + probs_2[i][j][e];
-    // row_sum = fma(row_sum, decay, t20)
+    // row_sum = fma(row_sum, decay_2, t20)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
@@ -530,7 +530,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int r = 0; r < 4; ++r)
           probs_2_operand[i][k][r] =
               fc::pack<fc::f16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-    // out = mul(out, decay)
+    // out = mul(out, decay_2)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
@@ -538,7 +538,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           out[i][j][e] = out[i][j][e] * decay_2[i][(e / 2)];
-    // product = out + dot(probs_2_operand, value)
+    // product = out + dot(probs_2_operand, value_2)
     #pragma unroll
     for (int k = 0; k < 3; ++k) {
       #pragma unroll

@@ -291,7 +291,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       const int cols_begin_6 = cols_tile_3 * 64;
       fc::await_phase(key_full + key_slot * 8, key_phase);
       const fc::u32 key_2 = shared + 10240 + key_slot * 8192;
-      // scores = dot(query, transpose(key)), started
+      // scores = dot(query, transpose(key_2)), started
       float scores_2[1][8][4];
       fc::pin(scores_2);
       fc::open_products();
@@ -303,7 +303,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::await_phase(value_full + value_slot * 8, value_phase);
       const fc::u32 value = shared + 26624 + value_slot * 8192;
-      // product = argument + dot(argument, value), started
+      // product = out + dot(probs_operand, value), started
       fc::pin(out);
       fc::open_products();
       {
@@ -345,7 +345,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           t37[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-        // scores = where(logical_and(eq(t35, t36), ge(t37, index(cols))), scores, -inf)
+        // scores_2 = where(logical_and(eq(t35, t36), ge(t37, index(cols))), scores_2, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
@@ -357,7 +357,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
         }
       }
-      // reduce_max = reduce_max(scores, cols)
+      // reduce_max = reduce_max(scores_2, cols)
       float t41[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
@@ -373,11 +373,11 @@ attention_forward(const __grid_constant__ Parameters p) {
         t41[0][e] = fc::max(t41[0][e], fc::shuffle_xor(t41[0][e], 2));
       }
       float new_max_2[1][2];
-      // new_max = max(new_max, mul(t41, scale_log2))
+      // new_max_2 = max(new_max, mul(t41, scale_log2))
       float decay_2[1][2];
-      // decay = exp2(sub(new_max, new_max))
+      // decay_2 = exp2(sub(new_max, new_max_2))
       float t42[1][2];
-      // t42 = neg(new_max)
+      // t42 = neg(new_max_2)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const float t43 = t41[0][e] * scale_log2;
@@ -387,7 +387,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         t42[0][e] = -new_max_2[0][e];
       }
       float probs_2[1][8][4];
-      // probs = exp2(fma(scores, scale_log2, t42))
+      // probs_2 = exp2(fma(scores_2, scale_log2, t42))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
@@ -396,14 +396,14 @@ attention_forward(const __grid_constant__ Parameters p) {
           probs_2[0][j][e] = fc::exp2(t45);
         }
       }
-      // reduce_sum = reduce_sum(probs, cols), each lane its share
+      // reduce_sum = reduce_sum(probs_2, cols), each lane its share
       float t46[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           t46[0][(e / 2)] = t46[0][(e / 2)] + probs_2[0][j][e];
-      // row_sum = fma(argument, decay, t46)
+      // row_sum = fma(row_sum, decay_2, t46)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t46[0][e]);
@@ -427,7 +427,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int r = 0; r < 4; ++r)
             probs_operand[i][k][r] =
                 fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-      // out = mul(out, decay)
+      // out = mul(out, decay_2)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
@@ -439,7 +439,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     fc::await_phase(value_full + value_slot * 8, value_phase);
     const fc::u32 value_2 = shared + 26624 + value_slot * 8192;
-    // product = out + dot(probs_operand, value), started
+    // product = out + dot(probs_operand, value_2), started
     fc::pin(out);
     fc::open_products();
     {

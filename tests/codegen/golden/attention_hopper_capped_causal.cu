@@ -226,7 +226,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         const int cols_begin_3 = cols_tile_3 * 128;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 20480 + key_slot_2 * 20480;
-        // product = dot(query, transpose(key)), started
+        // product = dot(query, transpose(key_2)), started
         float t12[1][16][4];
         fc::pin(t12);
         fc::open_products();
@@ -243,7 +243,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 61440 + value_slot_2 * 20480;
-        // product = out + dot(argument, value), started
+        // product = out + dot(t7_operand, value), started
         fc::pin(out);
         fc::open_products();
         {
@@ -339,7 +339,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             }
           }
         }
-        // row_sum = add(argument, t14)
+        // row_sum = add(row_sum, t14)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           row_sum[0][e] = row_sum[0][e] + t14[0][e];
@@ -362,7 +362,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 61440 + value_slot_2 * 20480;
-      // product = out + dot(t7_operand, value), started
+      // product = out + dot(t7_operand, value_2), started
       fc::pin(out);
       fc::open_products();
       {

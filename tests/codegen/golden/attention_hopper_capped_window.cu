@@ -223,7 +223,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         const int cols_begin_5 = cols_tile_3 * 64;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
-        // product = dot(query, transpose(key)), started
+        // product = dot(query, transpose(key_2)), started
         float t18[1][8][4];
         fc::pin(t18);
         fc::open_products();
@@ -235,7 +235,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 32768 + value_slot_2 * 8192;
-        // product = out + dot(argument, value), started
+        // product = out + dot(t10_operand, value), started
         fc::pin(out);
         fc::open_products();
         {
@@ -330,7 +330,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             }
           }
         }
-        // row_sum = add(argument, t20)
+        // row_sum = add(row_sum, t20)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           row_sum[0][e] = row_sum[0][e] + t20[0][e];
@@ -353,7 +353,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
-      // product = out + dot(t10_operand, value), started
+      // product = out + dot(t10_operand, value_2), started
       fc::pin(out);
       fc::open_products();
       {

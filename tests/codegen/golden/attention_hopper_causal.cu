@@ -254,7 +254,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           const int cols_begin_3 = cols_tile_3 * 128;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 65536 + key_slot_2 * 32768;
-          // scores = dot(query, transpose(key)), started
+          // scores = dot(query, transpose(key_2)), started
           float scores_2[1][16][4];
           fc::pin(scores_2);
           fc::open_products();
@@ -266,7 +266,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 131072 + value_slot_2 * 32768;
-          // product = argument + dot(argument, value), started
+          // product = out + dot(probs_operand, value), started
           fc::pin(out);
           fc::open_products();
           {
@@ -287,7 +287,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             #pragma unroll
             for (int e = 0; e < 2; ++e)
               t14[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-            // scores = where(ge(t14, index(cols)), scores, -inf)
+            // scores_2 = where(ge(t14, index(cols)), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
@@ -297,7 +297,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               }
             }
           }
-          // reduce_max = reduce_max(scores, cols)
+          // reduce_max = reduce_max(scores_2, cols)
           float t16[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
@@ -313,11 +313,11 @@ attention_forward(const __grid_constant__ Parameters p) {
             t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max = max(new_max, mul(t16, scale_log2))
+          // new_max_2 = max(new_max, mul(t16, scale_log2))
           float decay_2[1][2];
-          // decay = exp2(sub(new_max, new_max))
+          // decay_2 = exp2(sub(new_max, new_max_2))
           float t17[1][2];
-          // t17 = neg(new_max)
+          // t17 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const float t18 = t16[0][e] * scale_log2;
@@ -327,7 +327,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             t17[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][16][4];
-          // probs = exp2(fma(scores, scale_log2, t17))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t17))
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
@@ -336,14 +336,14 @@ attention_forward(const __grid_constant__ Parameters p) {
               probs_2[0][j][e] = fc::exp2(t20);
             }
           }
-          // reduce_sum = reduce_sum(probs, cols), each lane its share
+          // reduce_sum = reduce_sum(probs_2, cols), each lane its share
           float t21[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
               t21[0][(e / 2)] = t21[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t21)
+          // row_sum = fma(row_sum, decay_2, t21)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t21[0][e]);
@@ -363,7 +363,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out = mul(out, decay)
+          // out = mul(out, decay_2)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
@@ -375,7 +375,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 131072 + value_slot_2 * 32768;
-        // product = out + dot(probs_operand, value), started
+        // product = out + dot(probs_operand, value_2), started
         fc::pin(out);
         fc::open_products();
         {

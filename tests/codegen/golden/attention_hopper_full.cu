@@ -218,7 +218,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 24576 + key_slot_2 * 16384;
         fc::meet(5 + warp / 4, 256);
-        // scores = dot(query, transpose(key)), started
+        // scores = dot(query, transpose(key_2)), started
         float scores_2[1][16][4];
         fc::pin(scores_2);
         fc::open_products();
@@ -238,7 +238,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 57344 + value_slot_2 * 16384;
-        // product = out + dot(argument, value), started
+        // product = out + dot(probs_operand, value), started
         fc::pin(out);
         fc::open_products();
         {
@@ -262,14 +262,14 @@ attention_forward(const __grid_constant__ Parameters p) {
             #pragma unroll
             for (int e = 0; e < 2; ++e)
               t9[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-          // scores = where(t9, scores, -inf)
+          // scores_2 = where(t9, scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
               scores_2[0][j][e] = t9[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
         }
-        // reduce_max = reduce_max(scores, cols)
+        // reduce_max = reduce_max(scores_2, cols)
         float t10[1][2];
         float t10_parts[1][2][2];
         #pragma unroll
@@ -289,11 +289,11 @@ attention_forward(const __grid_constant__ Parameters p) {
           t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 2));
         }
         float new_max_2[1][2];
-        // new_max = max(new_max, mul(t10, scale_log2))
+        // new_max_2 = max(new_max, mul(t10, scale_log2))
         float decay_2[1][2];
-        // decay = exp2(sub(new_max, new_max))
+        // decay_2 = exp2(sub(new_max, new_max_2))
         float t11[1][2];
-        // t11 = neg(new_max)
+        // t11 = neg(new_max_2)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const float t12 = t10[0][e] * scale_log2;
@@ -303,7 +303,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           t11[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][16][4];
-        // probs = exp2(fma(scores, scale_log2, t11))
+        // probs_2 = exp2(fma(scores_2, scale_log2, t11))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
@@ -312,14 +312,14 @@ attention_forward(const __grid_constant__ Parameters p) {
             probs_2[0][j][e] = fc::exp2(t14);
           }
         }
-        // reduce_sum = reduce_sum(probs, cols), each lane its share
+        // reduce_sum = reduce_sum(probs_2, cols), each lane its share
         float t15[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             t15[0][(e / 2)] = t15[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(argument, decay, t15)
+        // row_sum = fma(row_sum, decay_2, t15)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t15[0][e]);
@@ -359,7 +359,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 57344 + value_slot_2 * 16384;
-      // product = out + dot(probs_operand, value), started
+      // product = out + dot(probs_operand, value_2), started
       fc::pin(out);
       fc::open_products();
       {

@@ -300,7 +300,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         const int cols_begin_3 = cols_tile_3 * 80;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 10240;
-        // scores = dot(query, transpose(key)), started
+        // scores = dot(query, transpose(key_2)), started
         float scores_2[1][10][4];
         fc::pin(scores_2);
         fc::open_products();
@@ -312,7 +312,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 36864 + value_slot_2 * 10240;
-        // product = argument + dot(argument, value), started
+        // product = out + dot(scores_operand, value), started
         fc::pin(out);
         fc::open_products();
         {
@@ -334,8 +334,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t11[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-        // scores = where(t11, scores, -inf)
-        // reduce_max = reduce_max(scores, cols)
+        // scores_2 = where(t11, scores_2, -inf)
+        // reduce_max = reduce_max(scores_2, cols)
         float t12[1][2];
         float t12_parts[1][2][2];
         #pragma unroll
@@ -343,7 +343,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int c = 0; c < 2; ++c)
             t12_parts[0][e][c] = -fc::infinity();
-        // scores, strip 1 of 3
+        // scores_2, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
@@ -356,7 +356,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         fc::hold_order();
-        // scores, strip 2 of 3
+        // scores_2, strip 2 of 3
         #pragma unroll
         for (int j = 4; j < 8; ++j)
           #pragma unroll
@@ -369,7 +369,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         fc::hold_order();
-        // scores, strip 3 of 3
+        // scores_2, strip 3 of 3
         #pragma unroll
         for (int j = 8; j < 10; ++j)
           #pragma unroll
@@ -388,11 +388,11 @@ attention_forward(const __grid_constant__ Parameters p) {
           t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 2));
         }
         float new_max_2[1][2];
-        // new_max = max(new_max, mul(t12, scale_log2))
+        // new_max_2 = max(new_max, mul(t12, scale_log2))
         float decay_2[1][2];
-        // decay = exp2(sub(new_max, new_max))
+        // decay_2 = exp2(sub(new_max, new_max_2))
         float t13[1][2];
-        // t13 = neg(new_max)
+        // t13 = neg(new_max_2)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const float t14 = t12[0][e] * scale_log2;
@@ -408,12 +408,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // scores_2 = fma(scores, scale_log2, t13)
+        // scores_2 = fma(scores_2, scale_log2, t13)
         // probs = exp2(scores_2)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
         float t16[1][2] = {};
         // scores_operand: scores_2 as a left operand
-        // out = mul(out, decay)
+        // out = mul(out, decay_2)
         // scores_2, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -517,7 +517,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
-        // row_sum = fma(argument, decay, t16)
+        // row_sum = fma(row_sum, decay_2, t16)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t16[0][e]);
@@ -530,7 +530,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int cols_tile_4 = t4 - 1; cols_tile_4 >= 0; --cols_tile_4) {
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_3 = shared + 16384 + key_slot_2 * 10240;
-        // scores = dot(query, transpose(key)), started
+        // scores = dot(query, transpose(key_3)), started
         float scores_3[1][10][4];
         fc::pin(scores_3);
         fc::open_products();
@@ -542,7 +542,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 36864 + value_slot_2 * 10240;
-        // product = argument + dot(argument, value), started
+        // product = out + dot(scores_operand, value_2), started
         fc::pin(out);
         fc::open_products();
         {
@@ -557,7 +557,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        // reduce_max = reduce_max(scores, cols)
+        // reduce_max = reduce_max(scores_3, cols)
         float t17[1][2];
         float t17_parts[1][2][2];
         #pragma unroll
@@ -577,11 +577,11 @@ attention_forward(const __grid_constant__ Parameters p) {
           t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 2));
         }
         float new_max_3[1][2];
-        // new_max = max(new_max, mul(t17, scale_log2))
+        // new_max_3 = max(new_max, mul(t17, scale_log2))
         float decay_3[1][2];
-        // decay = exp2(sub(new_max, new_max))
+        // decay_3 = exp2(sub(new_max, new_max_3))
         float t18[1][2];
-        // t18 = neg(new_max)
+        // t18 = neg(new_max_3)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const float t19 = t17[0][e] * scale_log2;
@@ -597,12 +597,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // scores_3 = fma(scores, scale_log2, t18)
+        // scores_3 = fma(scores_3, scale_log2, t18)
         // probs = exp2(scores_3)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
         float t21[1][2] = {};
         // scores_operand: scores_3 as a left operand
-        // out = mul(out, decay)
+        // out = mul(out, decay_3)
         // scores_3, strip 1 of 3
         #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -706,7 +706,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
-        // row_sum = fma(argument, decay, t21)
+        // row_sum = fma(row_sum, decay_3, t21)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t21[0][e]);
@@ -716,7 +716,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_3 = shared + 36864 + value_slot_2 * 10240;
-      // product = out + dot(scores_operand, value), started
+      // product = out + dot(scores_operand, value_3), started
       fc::pin(out);
       fc::open_products();
       {

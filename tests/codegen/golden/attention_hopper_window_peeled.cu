@@ -238,7 +238,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           const int cols_begin_5 = cols_tile_3 * 64;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 8192 + key_slot_2 * 8192;
-          // scores = dot(query, transpose(key)), started
+          // scores = dot(query, transpose(key_2)), started
           float scores_2[1][8][4];
           fc::pin(scores_2);
           fc::open_products();
@@ -250,7 +250,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 24576 + value_slot_2 * 8192;
-          // product = argument + dot(argument, value), started
+          // product = out + dot(probs_operand, value), started
           fc::pin(out);
           fc::open_products();
           {
@@ -274,7 +274,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             t22[0][e] = (rows_begin + rows_lane + e * 8) + t2;
             t23[0][e] = t22[0][e] - 256;
           }
-          // scores = where(logical_and(ge(index(cols), t23), le(index(cols), t22)), scores, -inf)
+          // scores_2 = where(logical_and(ge(index(cols), t23), le(index(cols), t22)), scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
@@ -285,7 +285,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               scores_2[0][j][e] = t26 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
-          // reduce_max = reduce_max(scores, cols)
+          // reduce_max = reduce_max(scores_2, cols)
           float t27[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
@@ -301,11 +301,11 @@ attention_forward(const __grid_constant__ Parameters p) {
             t27[0][e] = fc::max(t27[0][e], fc::shuffle_xor(t27[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max = max(new_max, mul(t27, scale_log2))
+          // new_max_2 = max(new_max, mul(t27, scale_log2))
           float decay_2[1][2];
-          // decay = exp2(sub(new_max, new_max))
+          // decay_2 = exp2(sub(new_max, new_max_2))
           float t28[1][2];
-          // t28 = neg(new_max)
+          // t28 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const float t29 = t27[0][e] * scale_log2;
@@ -315,7 +315,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             t28[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs = exp2(fma(scores, scale_log2, t28))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t28))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
@@ -324,14 +324,14 @@ attention_forward(const __grid_constant__ Parameters p) {
               probs_2[0][j][e] = fc::exp2(t31);
             }
           }
-          // reduce_sum = reduce_sum(probs, cols), each lane its share
+          // reduce_sum = reduce_sum(probs_2, cols), each lane its share
           float t32[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
               t32[0][(e / 2)] = t32[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(argument, decay, t32)
+          // row_sum = fma(row_sum, decay_2, t32)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t32[0][e]);
@@ -351,7 +351,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out = mul(out, decay)
+          // out = mul(out, decay_2)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
@@ -366,7 +366,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int cols_tile_4 = (t21 ? t20 : t19) - 1; cols_tile_4 >= t19; --cols_tile_4) {
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_3 = shared + 8192 + key_slot_2 * 8192;
-          // scores = dot(query, transpose(key)), started
+          // scores = dot(query, transpose(key_3)), started
           float scores_3[1][8][4];
           fc::pin(scores_3);
           fc::open_products();
@@ -378,7 +378,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value_2 = shared + 24576 + value_slot_2 * 8192;
-          // product = argument + dot(argument, value), started
+          // product = out + dot(probs_operand, value_2), started
           fc::pin(out);
           fc::open_products();
           {
@@ -393,7 +393,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          // reduce_max = reduce_max(scores, cols)
+          // reduce_max = reduce_max(scores_3, cols)
           float t33[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
@@ -409,11 +409,11 @@ attention_forward(const __grid_constant__ Parameters p) {
             t33[0][e] = fc::max(t33[0][e], fc::shuffle_xor(t33[0][e], 2));
           }
           float new_max_3[1][2];
-          // new_max = max(new_max, mul(t33, scale_log2))
+          // new_max_3 = max(new_max, mul(t33, scale_log2))
           float decay_3[1][2];
-          // decay = exp2(sub(new_max, new_max))
+          // decay_3 = exp2(sub(new_max, new_max_3))
           float t34[1][2];
-          // t34 = neg(new_max)
+          // t34 = neg(new_max_3)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const float t35 = t33[0][e] * scale_log2;
@@ -423,7 +423,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             t34[0][e] = -new_max_3[0][e];
           }
           float probs_3[1][8][4];
-          // probs = exp2(fma(scores, scale_log2, t34))
+          // probs_3 = exp2(fma(scores_3, scale_log2, t34))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
@@ -432,14 +432,14 @@ attention_forward(const __grid_constant__ Parameters p) {
               probs_3[0][j][e] = fc::exp2(t37);
             }
           }
-          // reduce_sum = reduce_sum(probs, cols), each lane its share
+          // reduce_sum = reduce_sum(probs_3, cols), each lane its share
           float t38[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
               t38[0][(e / 2)] = t38[0][(e / 2)] + probs_3[0][j][e];
-          // row_sum = fma(argument, decay, t38)
+          // row_sum = fma(row_sum, decay_3, t38)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t38[0][e]);
@@ -459,7 +459,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_3[i][2 * k + r / 2][r % 2 * 2], probs_3[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out = mul(out, decay)
+          // out = mul(out, decay_3)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
@@ -472,7 +472,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_3 = shared + 24576 + value_slot_2 * 8192;
-      // product = out + dot(probs_operand, value), started
+      // product = out + dot(probs_operand, value_3), started
       fc::pin(out);
       fc::open_products();
       {

@@ -125,7 +125,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       int t3[1][1];
       // t3 = add(index(rows), (p.Sk - p.Sq))
       t3[0][0] = (rows_begin + rows_lane) + (p.Sk - p.Sq);
-      // scores = where(ge(t3, index(cols)), scores, -inf)
+      // scores_2 = where(ge(t3, index(cols)), scores_2, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
@@ -135,7 +135,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    // reduce_max = reduce_max(scores, cols)
+    // reduce_max = reduce_max(scores_2, cols)
     float t5[1][1];
     t5[0][0] = -fc::infinity();
     #pragma unroll
@@ -157,7 +157,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     decay[0][0] = fc::exp2(t8);
     t6[0][0] = -new_max[0][0];
     float probs[1][8][2];
-    // probs = exp2(fma(scores, scale_log2, t6))
+    // probs = exp2(fma(scores_2, scale_log2, t6))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
@@ -246,7 +246,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         fc::load_shared<2>(&product_2[i][j][0], product_shared + ((rows_lane + i * 8) * 72 + j * 8 + lane % 4 * 2) * 4);
-    // out = add(out, product)
+    // out = add(out, product_2)
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll

@@ -168,14 +168,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           t4[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane_2));
-      // scores = where(t4, scores, -inf)
+      // scores_2 = where(t4, scores_2, -inf)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           scores_2[0][j][e] = t4[j][e] ? scores_2[0][j][e] : -fc::infinity();
     }
-    // reduce_max = reduce_max(scores, cols)
+    // reduce_max = reduce_max(scores_2, cols)
     float t5[1][1];
     t5[0][0] = -fc::infinity();
     #pragma unroll
@@ -196,7 +196,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     decay[0][0] = fc::exp2(t8);
     t6[0][0] = -new_max[0][0];
     float probs[1][4][4];
-    // probs = exp2(fma(scores, scale_log2, t6))
+    // probs = exp2(fma(scores_2, scale_log2, t6))
     #pragma unroll
     for (int j = 0; j < 4; ++j) {
       #pragma unroll
@@ -273,7 +273,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         fc::load_shared<4>(&product_2[i][j][0], product_shared + ((rows_lane + i * 16) * 40 + j * 8 + lane % 2 * 4) * 4);
-    // out = add(out, product)
+    // out = add(out, product_2)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll

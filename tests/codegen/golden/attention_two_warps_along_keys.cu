@@ -331,7 +331,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   float inverse[1][2];
-  // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))
+  // inverse = where(eq(row_sum_2, 0), 0, div(1, row_sum_2))
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum_2[0][e] == 0.f;
@@ -339,7 +339,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     inverse[0][e] = empty ? 0.f : t13;
   }
   float t14[1][2][4];
-  // t14 = cast(mul(out, inverse))
+  // t14 = cast(mul(out_2, inverse))
   #pragma unroll
   for (int j = 0; j < 2; ++j) {
     #pragma unroll

@@ -163,7 +163,7 @@ chained_product(const __grid_constant__ Parameters p) {
           fc::store_shared(inner_shared + fc::chunk_offset<64, 64>(n_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
                            fc::pack<fc::bf16>(inner[i][j][2 * r], inner[i][j][2 * r + 1]));
     fc::barrier();
-    // product = argument + dot(read_slot_3, inner_shared)
+    // product = t2 + dot(read_slot_3, inner_shared)
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
       fc::u32 a[1][4];

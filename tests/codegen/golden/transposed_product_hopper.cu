@@ -85,7 +85,7 @@ transposed_product(const __grid_constant__ Parameters p) {
       const fc::u32 await_slot = shared + 20480 + a_slot_2 * 16384;
       fc::await_phase(b_full + b_slot_2 * 8, b_phase_2);
       const fc::u32 await_slot_2 = shared + b_slot_2 * 10240;
-      // product = argument + dot(transpose(await_slot), await_slot_2), started
+      // product = t0 + dot(transpose(await_slot), await_slot_2), started
       fc::pin(t0);
       fc::open_products();
       {
