@@ -77,8 +77,7 @@ class LoopExplanation {
     for (ValueId condition : conditions) {
       const AffineCondition linear = affine_condition(f_, condition);
       bool bounds = linear.complete;
-      for (const AffineForm& term : linear.terms)
-        bounds = bounds && term.positions.count(loop_.axis);
+      for (const AffineForm& term : linear.terms) bounds = bounds && bounds_loop(f_, loop_, term);
       if (bounds) {
         for (const AffineForm& term : linear.terms)
           line("  bounded: {}", words_.bound(term, loop_.axis));

@@ -31,6 +31,7 @@ struct Look {
 using Rule = void (*)(const Look&);
 
 bool is_tiled(const Axis& axis) {
+  if (axis.alias_of) return false;  // it has the tiles of another
   return axis.kind == AxisKind::tiles || axis.kind == AxisKind::parallel_tiles;
 }
 
@@ -352,7 +353,13 @@ void resident_blocks(const Look& look) {
 void tiles(const Look& look) {
   for (const auto& [name, size] : look.schedule.tiles) {
     const AxisId axis = look.f.find_axis(name);
-    if (!axis || !is_tiled(look.f[axis])) {
+    if (axis && look.f[axis].alias_of) {
+      const std::string& origin = look.f[look.f.origin(axis)].name;
+      look.refuse(fmt::format("a tile size for \"{}\"", name),
+                  fmt::format("it is another name of {}, and has its tiles", origin),
+                  fmt::format("an entry for {} alone", origin),
+                  [name = name](Schedule& s) { s.tiles.erase(name); });
+    } else if (!axis || !is_tiled(look.f[axis])) {
       look.refuse(fmt::format("a tile size for \"{}\"", name),
                   fmt::format("program {} has no tiled axis of that name", look.f.name),
                   fmt::format("its tiled axes are {}", tiled_axes(look.f)),

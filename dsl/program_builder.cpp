@@ -48,6 +48,19 @@ Axis ProgramBuilder::parallel_tiles(std::string name, Extent extent, const At& a
 Axis ProgramBuilder::tiles(std::string name, Extent extent, const At& at) {
   return add_axis({std::move(name), ir::AxisKind::tiles, std::move(extent)}, at);
 }
+Axis ProgramBuilder::alias(std::string name, Axis axis, const At& at) {
+  require_own(this, axis.owner, "axis", at);
+  ir::Axis other = function_[axis.id];
+  if (other.kind != ir::AxisKind::tiles)
+    throw SpecError({fmt::format("{} as another name of the {} axis {}", name,
+                                 ir::name_of(other.kind), other.name),
+                     "an alias shares the tile that a loop is at, and no loop walks this axis",
+                     "declare a second axis of the same extent, or an alias of an axis of tiles",
+                     at});
+  other.name = std::move(name);
+  other.alias_of = function_.origin(axis.id);
+  return add_axis(std::move(other), at);
+}
 Axis ProgramBuilder::whole(std::string name, int extent, const At& at) {
   return add_axis({std::move(name), ir::AxisKind::whole, Extent(extent)}, at);
 }
@@ -88,8 +101,10 @@ void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const At& at) 
     return ops_.at(at).constant(operand.number, DType::i32);
   };
   const ir::ValueId first = bound(begin), last = bound(end);
-  function_[axis.id].ragged = true;
-  ops_.at(at).place(axis.id, first, last);
+  const ir::AxisId placed = function_.origin(axis.id);
+  for (std::size_t i = 0; i < function_.axes.size(); ++i)
+    if (function_.origin(ir::AxisId(i)) == placed) function_.axes[i].ragged = true;
+  ops_.at(at).place(placed, first, last);
 }
 
 void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const Tile& longest,

@@ -41,6 +41,10 @@ class ProgramBuilder {
   Axis parallel_tiles(std::string name, Extent extent, const At& at = At::current());
   /// Cut into tiles that a loop walks; the schedule says how long.
   Axis tiles(std::string name, Extent extent, const At& at = At::current());
+  /// Another name for an axis of tiles. Inside a loop over that axis both have the same current
+  /// tile, so that a tile may have its positions twice: [t, s] are the scores of a chunk's queries
+  /// t and keys s. The schedule gives both one tile size, by the name of the axis.
+  Axis alias(std::string name, Axis axis, const At& at = At::current());
   /// Always whole in a tile: head_dim.
   Axis whole(std::string name, int extent, const At& at = At::current());
 

@@ -37,7 +37,7 @@ bool IntervalAnalysis::is_pure(ValueId value) {
     const std::vector<ValueId> operands = op->operands;
     for (ValueId operand : operands) pure = pure && is_pure(operand);
   } else if (op && kind_of(op->code) == OpKind::source) {
-    pure = pure && !(op->code == OpCode::tile_begin && op->axis == axis_);
+    pure = pure && !(op->code == OpCode::tile_begin && f_.origin(op->axis) == axis_);
   } else {
     pure = pure && scalar && !(op && kind_of(op->code) == OpKind::control);
   }

@@ -10,7 +10,8 @@ namespace {
 
 using namespace ir;
 
-/// Whether the form is known outside the loop: its scalars are not made inside.
+/// Whether the form is known outside the loop: its scalars are not made inside, and its positions
+/// are those of the loop's axis and of the block. Those of an alias move along with the loop.
 bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
   bool outside = true;
   for_each_op(f, loop.body, [&](const Op& op, BlockId) {
@@ -51,6 +52,10 @@ AffineForm combined(const AffineForm& x, std::int64_t a, const AffineForm& y, st
 
 }  // namespace
 
+bool bounds_loop(const Function& f, const Op& loop, const AffineForm& form) {
+  return known_outside(f, loop, form) && form.positions.count(loop.axis);
+}
+
 std::vector<LoopMask> loop_masks(const Function& f, const Op& loop) {
   const std::vector<bool> observes = ops_of_probes(f);
   std::vector<LoopMask> masks;
@@ -61,7 +66,7 @@ std::vector<LoopMask> loop_masks(const Function& f, const Op& loop) {
     LoopMask mask{id, affine_condition(f, op.operands[0])};
     std::erase_if(mask.condition.terms, [&](const AffineForm& form) {
       // A term that is the same for all tiles of the loop bounds nothing, and is no less in force.
-      const bool drop = !known_outside(f, loop, form) || !form.positions.count(loop.axis);
+      const bool drop = !bounds_loop(f, loop, form);
       mask.condition.complete = mask.condition.complete && !drop;
       return drop;
     });

@@ -27,7 +27,7 @@ bool order_matters(const Function& f, const Op& loop) {
     // Probes show what a round has, in whatever order.
     if (op.code != OpCode::store || f[op.tensor].unwritten) return;
     const bool own = std::ranges::any_of(
-        op.coordinates, [&](const Coordinate& at) { return at.axis == loop.axis; });
+        op.coordinates, [&](const Coordinate& at) { return f.origin(at.axis) == loop.axis; });
     matters = matters || reads || !own;
   });
   return matters;

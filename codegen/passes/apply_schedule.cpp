@@ -40,7 +40,7 @@ void apply_schedule(ir::Function& f, const PassContext& context) {
       }
       case ir::AxisKind::tiles:
       case ir::AxisKind::parallel_tiles:
-        axis.tile = schedule.tiles.at(axis.name);
+        axis.tile = schedule.tiles.at(f[f.origin(ir::AxisId(i))].name);
         break;
     }
     if (axis.kind == ir::AxisKind::parallel_tiles && first_tiles) {

@@ -266,7 +266,7 @@ void hoist_scalars(Function& f, BlockId block) {
       const OpKind kind = kind_of(op.code);
       if (kind != OpKind::source && kind != OpKind::elementwise) return false;
       if (!f[op.results[0]].type.is_scalar()) return false;
-      if (op.code == OpCode::tile_begin && op.axis == f[loop].axis) return false;
+      if (op.code == OpCode::tile_begin && f.origin(op.axis) == f[loop].axis) return false;
       return std::none_of(op.operands.begin(), op.operands.end(),
                           [&](ValueId operand) { return inside.count(operand) > 0; });
     };

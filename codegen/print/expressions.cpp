@@ -38,9 +38,10 @@ std::string KernelPrinter::extent_text(const Extent& extent) const {
 
 std::string KernelPrinter::extent(AxisId axis) const {
   if (!f_[axis].ragged) return extent_text(f_[axis].extent);
-  if (parts_[axis.index].length.empty())
+  const Part& part = parts_[f_.origin(axis).index];
+  if (part.length.empty())
     throw InternalError(fmt::format("no length of axis {} here", f_[axis].name));
-  return parts_[axis.index].length;
+  return part.length;
 }
 
 std::string KernelPrinter::tile_count(AxisId axis) const {
@@ -52,7 +53,7 @@ std::string KernelPrinter::tile_count(AxisId axis) const {
 
 std::string KernelPrinter::begin(AxisId axis) const {
   if (f_[axis].kind == AxisKind::whole) return "0";
-  const auto found = begins_.find(axis.index);
+  const auto found = begins_.find(f_.origin(axis).index);
   if (found == begins_.end())
     throw InternalError(fmt::format("no position of axis {} here", f_[axis].name));
   return found->second;

@@ -364,9 +364,9 @@ void KernelPrinter::print_loop(const Op& loop) {
   bool needs_begin = false;
   for (OpId id : f_[loop.body].ops) {
     const Op& op = f_[id];
-    needs_begin = needs_begin || (op.axis == loop.axis && kind_of(op.code) == OpKind::source) ||
-                  op.code == OpCode::load || op.code == OpCode::store ||
-                  op.code == OpCode::fill_slot;
+    needs_begin =
+        needs_begin || (f_.origin(op.axis) == loop.axis && kind_of(op.code) == OpKind::source) ||
+        op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::fill_slot;
   }
   if (needs_begin) {
     begins_[loop.axis.index] = names_.unique(f_[loop.axis].name + "_begin");

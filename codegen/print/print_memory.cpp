@@ -51,7 +51,8 @@ std::string KernelPrinter::source_pointer(const Op& op) {
   for (std::size_t d = 0; d < op.coordinates.size(); ++d)
     if (op.coordinates[d].value)
       text += fmt::format(" + {} * {}", scalar(op.coordinates[d].value), stride(op.tensor, d));
-    else if (const Part& part = parts_[op.coordinates[d].axis.index]; !part.first.empty())
+    else if (const Part& part = parts_[f_.origin(op.coordinates[d].axis).index];
+             !part.first.empty())
       text += fmt::format(" + {} * {}", part.first, stride(op.tensor, d));
   const auto found = pointers_.find(text);
   if (found != pointers_.end()) return found->second;

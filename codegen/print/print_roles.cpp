@@ -89,7 +89,7 @@ std::string KernelPrinter::box_coordinates(const Op& op, const std::string& row,
     const auto plus = [&](const std::string& term) {
       if (term != "0" && !term.empty()) at = at == "0" ? term : fmt::format("{} + {}", at, term);
     };
-    if (c.axis) plus(parts_[c.axis.index].first);
+    if (c.axis) plus(parts_[f_.origin(c.axis).index].first);
     if (d == row_dim) plus(row);
     if (d + 1 == op.coordinates.size()) plus(column);
     text += (text.empty() ? "" : ", ") + at;

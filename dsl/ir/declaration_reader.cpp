@@ -36,6 +36,14 @@ void DeclarationReader::declare_tensor(bool output) {
 void DeclarationReader::declare_axis() {
   Axis axis;
   axis.name = declared("axis", names_);
+  if (in_.take("alias")) {
+    const AxisId other = this->axis();
+    Axis alias = f_[other];
+    alias.name = axis.name;
+    alias.alias_of = f_.origin(other);
+    f_.add_axis(std::move(alias));
+    return;
+  }
   if (in_.take("parallel"))
     axis.kind = AxisKind::parallel;
   else if (in_.take("parallel_tiles"))
@@ -45,7 +53,7 @@ void DeclarationReader::declare_axis() {
   else if (in_.take("whole"))
     axis.kind = AxisKind::whole;
   else
-    in_.expected("parallel, parallel_tiles, tiles or whole");
+    in_.expected("parallel, parallel_tiles, tiles, whole or alias");
   axis.extent = extent();
   axis.ragged = in_.take("ragged");
   if (in_.take("longest")) axis.longest = in_.word("the name of a parameter").text;

@@ -33,6 +33,9 @@ struct Axis {
   /// Of a ragged axis of parallel_tiles: the i32 parameter that says how long the longest part is,
   /// which sizes the grid. Empty: as long as the dimension.
   std::string longest;
+  /// The axis of tiles that this one is another name of: the same positions, and the same current
+  /// tile in a loop over it. It has all that the other has, but the name.
+  AxisId alias_of = {};
 
   /// The length of the axis, if it is the same in every block and launch.
   [[nodiscard]] std::optional<std::int64_t> fixed_length() const {
@@ -156,6 +159,10 @@ class Function {
   [[nodiscard]] Op* definition(ValueId value);
 
   [[nodiscard]] AxisId find_axis(std::string_view name) const;
+  /// The axis whose positions these are: what an alias is another name of, else the axis itself.
+  [[nodiscard]] AxisId origin(AxisId axis) const {
+    return axis && (*this)[axis].alias_of ? (*this)[axis].alias_of : axis;
+  }
 };
 
 /// Calls `visit(ValueId&)` for everything the op reads: operands and scalar coordinates.

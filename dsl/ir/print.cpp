@@ -40,6 +40,10 @@ class Printer {
   std::string whole() {
     line("program {}", f_.name);
     for (const Axis& axis : f_.axes) {
+      if (axis.alias_of) {
+        line("axis {}: alias {}", axis.name, f_[axis.alias_of].name);
+        continue;
+      }
       std::string text =
           fmt::format("axis {}: {} {}", axis.name, name_of(axis.kind), axis.extent.text());
       if (axis.ragged) text += " ragged";

@@ -18,7 +18,7 @@
 // therefore needs no new syntax. Values carry their author's name, made unique; the others are
 // numbered. Where a value lives follows `@`, once a pass has decided it. An axis layout lists its
 // factors, those that are one left out: warps/divisor, fragments, slots*stride,
-// lanes/divisor*stride. Places in the author's source are not part of the text; parse() puts the
+// lanes/divisor*stride. An axis that is another name of one reads `axis s: alias t`. Places in the author's source are not part of the text; parse() puts the
 // line of the text in their stead.
 #pragma once
 

@@ -28,7 +28,7 @@ class Verifier {
     verify_declarations(f_);
     block(f_.body, no_code);
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
-      if (f_.axes[i].ragged && !placed_.contains(AxisId(i)))
+      if (f_.axes[i].ragged && !placed_.contains(f_.origin(AxisId(i))))
         throw SpecError({fmt::format("axis {} is ragged and never placed", f_.axes[i].name),
                          "a block does not know which part of the dimension it covers",
                          "place it at the top of the program",
@@ -96,9 +96,11 @@ class Verifier {
   /// The current tile of a `tiles` axis exists only inside a loop over it.
   void loop_axes(const Op& op) {
     auto inside = [&](AxisId axis) {
-      if (f_[axis].kind != AxisKind::tiles || loops_.contains(axis)) return;
-      fail(fmt::format("it needs the current tile of {} outside a loop over it", f_[axis].name),
-           fmt::format("move it into loop({}, ...)", f_[axis].name));
+      const AxisId walked = f_.origin(axis);
+      if (f_[axis].kind != AxisKind::tiles || loops_.contains(walked)) return;
+      fail(fmt::format("it needs the current tile of {} outside a loop over {}", f_[axis].name,
+                       walked == axis ? "it" : f_[walked].name),
+           fmt::format("move it into loop({}, ...)", f_[walked].name));
     };
     if (op.code == OpCode::index || op.code == OpCode::tile_begin) inside(op.axis);
     // A copy may name another tile than the current one.
@@ -111,11 +113,12 @@ class Verifier {
   /// beyond the part leaves there, so that nothing it would have to write may be left.
   void ragged_axes(const Op& op) {
     auto placed = [&](AxisId axis) {
-      if (f_[axis].ragged && !placed_.contains(axis))
+      if (f_[axis].ragged && !placed_.contains(f_.origin(axis)))
         fail(fmt::format("{} is used before it is placed", f_[axis].name),
              fmt::format("place {} at the top of the program", f_[axis].name));
     };
     if (op.code == OpCode::place) {
+      if (f_[op.axis].alias_of) another_name(op.axis, "place");
       if (works_)
         fail("a place stands above everything that is not a scalar",
              "move it up, behind the scalars that it needs");
@@ -149,7 +152,8 @@ class Verifier {
     for (const Coordinate& c : op.coordinates) {
       if (c.axis) seen.insert(c.axis);
       if (c.axis && f_[c.axis].ragged)  // parts of different blocks lie apart
-        seen.insert(part_depends_[c.axis].begin(), part_depends_[c.axis].end());
+        seen.insert(part_depends_[f_.origin(c.axis)].begin(),
+                    part_depends_[f_.origin(c.axis)].end());
       if (c.value) seen.insert(depends_[c.value.index].begin(), depends_[c.value.index].end());
     }
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
@@ -162,7 +166,14 @@ class Verifier {
     return kind_of(op.code) == OpKind::source || kind_of(op.code) == OpKind::elementwise;
   }
 
+  [[noreturn]] void another_name(AxisId alias, std::string_view what) const {
+    const std::string& name = f_[f_[alias].alias_of].name;
+    fail(fmt::format("{} is another name of {}, and has its tiles", f_[alias].name, name),
+         fmt::format("{} {}", what, name));
+  }
+
   void over_tiles(const Op& op) {
+    if (f_[op.axis].alias_of) another_name(op.axis, "loop over");
     if (f_[op.axis].kind != AxisKind::tiles)
       fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name),
            fmt::format("declare it: axis {}: tiles {}", f_[op.axis].name,

@@ -42,8 +42,27 @@ void check_ragged(const Function& f, const Axis& axis) {
                    {}});
 }
 
+/// An alias has all that the axis has which it is another name of.
+void check_alias(const Function& f, const Axis& axis) {
+  if (!axis.alias_of) return;
+  const Axis& other = f[axis.alias_of];
+  const auto refuse = [&](std::string why, std::string fix) {
+    throw SpecError({fmt::format("axis {} as an alias of {}", axis.name, other.name),
+                     std::move(why),
+                     std::move(fix),
+                     {}});
+  };
+  if (other.kind != AxisKind::tiles)
+    refuse("an alias shares the tile that a loop is at, and no loop walks this axis",
+           "declare a second axis of the same extent, or an alias of an axis of tiles");
+  if (other.alias_of || axis.kind != other.kind || axis.extent != other.extent ||
+      axis.tile != other.tile || axis.ragged != other.ragged)
+    refuse("they differ in more than their names", "give the alias all that the axis has");
+}
+
 void check_axis(const Function& f, const Axis& axis) {
   check_ragged(f, axis);
+  check_alias(f, axis);
   if (axis.kind == AxisKind::whole && !axis.extent.is_static())
     throw SpecError({fmt::format("axis {} is whole and {} long", axis.name, axis.extent.text()),
                      "a whole axis has a constant length",

@@ -12,7 +12,9 @@ namespace py = pybind11;
 std::vector<std::string> tiled_axes(const Program& program) {
   std::vector<std::string> names;
   for (const ir::Axis& axis : program.function().axes) {
-    if (axis.kind == ir::AxisKind::tiles || axis.kind == ir::AxisKind::parallel_tiles) {
+    const bool tiled =
+        axis.kind == ir::AxisKind::tiles || axis.kind == ir::AxisKind::parallel_tiles;
+    if (tiled && !axis.alias_of) {
       names.push_back(axis.name);
     }
   }

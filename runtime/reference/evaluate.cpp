@@ -42,7 +42,9 @@ class Evaluation {
   }
 
  private:
-  // Axes and blocks.
+  // Axes and blocks. An alias is always where the axis is that it is another name of.
+
+  AxisState& axis_state(AxisId axis) { return axes_[f_.origin(axis).index]; }
 
   AxisState cut(const Axis& axis) const {
     const std::int64_t length = longest(axis);
@@ -69,7 +71,7 @@ class Evaluation {
   /// in it.
   bool place(const Op& op) {
     const Axis& axis = f_[op.axis];
-    AxisState& state = axes_[op.axis.index];
+    AxisState& state = axis_state(op.axis);
     const std::int64_t dimension = arrays_.length(axis.extent);
     const auto bound = [&](std::size_t i, std::int64_t low) {
       const auto value = static_cast<std::int64_t>(operand(op, i).scalar());
@@ -248,7 +250,7 @@ class Evaluation {
 
   void survey(const Op& op) {
     refuse_whole(op);
-    AxisState& axis = axes_[op.axis.index];
+    AxisState& axis = axis_state(op.axis);
     std::vector<Found>& tiles = found_[op.buffer.index];
     tiles.assign(static_cast<std::size_t>(axis.count), {false, false});
     for (std::int64_t tile = integer(op, 0); tile < integer(op, 1); ++tile) {
@@ -274,7 +276,7 @@ class Evaluation {
 
   TileValue source(const Op& op) {
     TileValue value = of_type(type(op.results[0]));
-    const AxisState axis = op.axis ? axes_[op.axis.index] : AxisState{};
+    const AxisState axis = op.axis ? axis_state(op.axis) : AxisState{};
     double number = 0;
     switch (op.code) {
       case OpCode::parameter:
@@ -322,7 +324,7 @@ class Evaluation {
   }
 
   void loop(const Op& op) {
-    AxisState& axis = axes_[op.axis.index];
+    AxisState& axis = axis_state(op.axis);
     const auto bounds = static_cast<std::size_t>(op.bounds);
     if (bounds) refuse_whole(op);
     auto bound = [&](std::size_t i) { return integer(op, i); };
@@ -358,7 +360,7 @@ class Evaluation {
 
   TileValue of_type(const TileType& type) const {
     auto length = [&](std::size_t i) {
-      return i < type.axes.size() ? axes_[type.axes[i].index].tile : 1;
+      return i < type.axes.size() ? axes_[f_.origin(type.axes[i]).index].tile : 1;
     };
     return {length(0), length(1)};
   }

@@ -63,7 +63,7 @@ Memory::Window Memory::window(const Op& op, const std::vector<std::int64_t>& str
     const Coordinate& c = op.coordinates[i];
     const std::int64_t length = arrays_[op.tensor].shape[i];
     if (c.axis) {
-      AxisState axis = axes_[c.axis.index];
+      AxisState axis = axes_[f_.origin(c.axis).index];
       if (tile >= 0 && f_[c.axis].kind == AxisKind::tiles) axis.current = tile;
       const std::int64_t end = axis.length < 0 ? length : axis.length;
       w.offset += axis.first * strides[i];

@@ -71,6 +71,7 @@ TEST(Compile, EveryKindOfProgram) {
                   2);
   expect_compiles(transposed_product(), {{"m", 64}, {"n", 64}, {"k", 32}}, 2, 2);
   expect_compiles(chained_product(), {{"m", 64}, {"n", 64}}, 2, 2);
+  expect_compiles(linear_attention(128, 128), {{"t", 64}, {"dv", 64}}, 4);
   expect_compiles(row_softmax(), {{"rows", 32}, {"cols", 64}}, 4);
   expect_compiles(column_reductions(), {{"rows", 32}, {"cols", 32}}, 1);
   expect_compiles(layer_norm(), {{"rows", 32}}, 4);

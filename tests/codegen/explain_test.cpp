@@ -55,6 +55,16 @@ TEST(Explain, AnOrderThatIsKept) {
          "loop over cols: tiles of 32, from the last to the first\n");
 }
 
+TEST(Explain, PositionsOfOneChunkSayNothingAhead) {
+  Schedule schedule;
+  schedule.tiles = {{"t", 64}, {"dv", 32}};
+  EXPECT_EQ(explain(linear_attention(), schedule, find_target("sm_80")),
+            "loop over t: tiles of 64, from the first to the last, whose order may matter\n"
+            "  not analysed: t >= s\n"
+            "  empty tiles are visited: they change what the loop carries\n"
+            "  every tile that is visited is masked\n");
+}
+
 TEST(Explain, AMaskByDataOfTheLoopSaysNothingAhead) {
   ProgramBuilder b("by_data");
   const Axis rows = b.parallel_tiles("rows", Extent("M")), cols = b.tiles("cols", Extent("N"));

@@ -279,6 +279,11 @@ const Golden kernels[] = {
        return generate(chained_product(), schedule_of({{"m", 64}, {"n", 64}}, 4),
                        find_target("sm_80"));
      }},
+    {"linear_attention",
+     [] {
+       return generate(linear_attention(), schedule_of({{"t", 64}, {"dv", 32}}, 4),
+                       find_target("sm_80"));
+     }},
     {"row_softmax",
      [] {
        return generate(row_softmax(), schedule_of({{"rows", 32}, {"cols", 128}}, 4),

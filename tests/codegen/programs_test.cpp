@@ -150,6 +150,29 @@ TEST(Programs, ProductsWithAComputedRightOperand) {
   }
 }
 
+// A chunk's queries and keys are one tile under two names; the state comes from chunk to chunk.
+TEST(Programs, ChunksOfLinearAttention) {
+  const std::vector<RunInputs> launches{{.extents = {{"H", 2}, {"L", 100}}},
+                                        {.extents = {{"H", 1}, {"L", 1}}},
+                                        {.extents = {{"H", 1}, {"L", 128}}},
+                                        {.extents = {{"H", 2}, {"L", 0}}}};
+  for (const int warps : {1, 2, 4})
+    for (const int stages : {1, 2, 3}) {
+      Schedule schedule = schedule_of({{"t", 64}, {"dv", 32}}, warps);
+      schedule.stages = stages;
+      expect_right(linear_attention(), schedule, launches);
+    }
+  expect_right(linear_attention(48, 40), schedule_of({{"t", 48}, {"dv", 16}}, 1), launches);
+  // Both names are of the part of the positions that a block covers.
+  expect_right(linear_attention(64, 32, 40, 3), schedule_of({{"t", 32}, {"dv", 32}}, 2),
+               {{.extents = {{"H", 2}, {"L", 100}}}, {.extents = {{"H", 1}, {"L", 30}}}});
+  Schedule blocks = schedule_of({{"t", 32}, {"dv", 32}}, 2);
+  blocks.instruction = Instruction::wmma;
+  blocks.softmax = Softmax::shared;
+  blocks.copy = CopyInstruction::vector;
+  expect_right(linear_attention(), blocks, launches);
+}
+
 TEST(Programs, RowSoftmaxOfTwoLoops) {
   for (const int warps : {1, 4})
     expect_right(row_softmax(), schedule_of({{"rows", 32}, {"cols", 64}}, warps),

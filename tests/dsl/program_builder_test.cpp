@@ -78,6 +78,10 @@ TEST_F(ProgramBuilderTest, RaggedAxes) {
 }
 
 TEST_F(ProgramBuilderTest, Declarations) {
+  EXPECT_EQ(refused([&] { b_.alias("more", rows_); }),
+            "more as another name of the parallel_tiles axis rows\n"
+            "  why: an alias shares the tile that a loop is at, and no loop walks this axis\n"
+            "  try: declare a second axis of the same extent, or an alias of an axis of tiles");
   EXPECT_EQ(refused([&] { b_.whole("none", 0); }),
             "axis none of length 0\n"
             "  why: a constant length is at least 1\n"

@@ -85,6 +85,30 @@ Program chained_product(bool turned) {
   return b.finish();
 }
 
+Program linear_attention(int dim, int value_dim, int part, int parts) {
+  ProgramBuilder b("linear_attention");
+  const Extent heads = named("H"), length = named("L");
+  const Tensor q = b.input("q", DType::bf16, {heads, length, dim});
+  const Tensor k = b.input("k", DType::bf16, {heads, length, dim});
+  const Tensor v = b.input("v", DType::bf16, {heads, length, value_dim});
+  const Tensor o = b.output("o", DType::bf16, {heads, length, value_dim});
+  const Axis head = b.parallel("head", heads), t = b.tiles("t", length), s = b.alias("s", t);
+  const Axis d = b.whole("d", dim), dv = b.parallel_tiles("dv", value_dim);
+  if (part > 0) {
+    const Tile begin = index(b.parallel("part", parts)) * part;
+    b.place(s, begin, begin + part);
+  }
+  b.loop(t, b.fill({d, dv}, 0), [&](const Tile& state) {
+    const Tile query = load(q(head, t, d)), key = load(k(head, s, d)), value = load(v(head, s, dv));
+    const Tile scores = where(index(t) >= index(s), dot(query, transpose(key)), 0);
+    const Tile inside = dot(cast(scores, DType::bf16), value);
+    const Tile before = dot(query, cast(state, DType::bf16));
+    store(o(head, t, dv), cast(inside + before, DType::bf16));
+    return state + dot(transpose(key), value);
+  });
+  return b.finish();
+}
+
 Program row_softmax() {
   struct State {
     Tile max, sum;

@@ -16,6 +16,9 @@ Program grouped_product();
 /// y = a (b c / 8): a product whose right operand is a product, made the other way round if it is
 /// `turned`.
 Program chained_product(bool turned = false);
+/// o = tril(q k^T) v, chunk by chunk with the state q meets; keys are an alias of queries. With a
+/// `part`, each block begins anew and covers that many positions; there are so many `parts`.
+Program linear_attention(int dim = 64, int value_dim = 32, int part = 0, int parts = 1);
 /// y = softmax of every row of x: one loop finds the maximum and the sum, a second one stores.
 Program row_softmax();
 /// Sums and largest elements of the columns of x, by a loop over its rows.

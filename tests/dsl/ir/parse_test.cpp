@@ -79,7 +79,7 @@ TEST(Parse, TheFrame) {
 TEST(Parse, Declarations) {
   const std::string p = "program test\n";
   EXPECT_EQ(complaint(p + "axis rows: sideways N\n"),
-            "expected parallel, parallel_tiles, tiles or whole\n  at:  case.fc:2\n"
+            "expected parallel, parallel_tiles, tiles, whole or alias\n  at:  case.fc:2\n"
             "  why: found \"sideways\" in column 12");
   EXPECT_EQ(complaint(p + "axis rows tiles N\n"),
             "expected \":\"\n  at:  case.fc:2\n  why: found \"tiles\" in column 11");
