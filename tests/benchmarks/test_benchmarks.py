@@ -45,7 +45,16 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(has_gpu(), reason="here they run")
 @pytest.mark.parametrize(
-    "script", ["attention.py", "compare_builds.py", "hopper.py", "launch.py", "variants.py"]
+    "script",
+    [
+        "attention.py",
+        "compare_builds.py",
+        "hopper.py",
+        "launch.py",
+        "linear_attention.py",
+        "matmul.py",
+        "variants.py",
+    ],
 )
 def test_without_a_gpu_a_script_says_so(script: str) -> None:
     builds = ("--before", ".", "--after", ".") if script == "compare_builds.py" else ()
@@ -53,6 +62,17 @@ def test_without_a_gpu_a_script_says_so(script: str) -> None:
     assert done.returncode != 0
     assert done.stderr.startswith("this benchmark needs")
     assert "Traceback" not in done.stderr
+
+
+def test_the_peer_of_linear_attention_computes_the_same() -> None:
+    torch = pytest.importorskip("torch")
+    from linear_attention import CHUNKS, in_chunks
+
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 1, 2, 512, 16, dtype=torch.float64)
+    expected = (q @ k.mT).tril() @ v
+    for chunk in CHUNKS:
+        assert torch.allclose(in_chunks(chunk)(q, k, v), expected)
 
 
 def test_the_summary_is_a_geometric_mean_and_a_minimum() -> None:
