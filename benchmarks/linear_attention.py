@@ -49,8 +49,8 @@ class Ours:
         self._torch = torch
         processors = torch.cuda.get_device_properties(0).multi_processor_count
         blocks = batches * heads * -(-dim // TILE)
-        wanted = 1 if blocks >= processors else -(-2 * processors // blocks)
-        self.segments = max(1, min(wanted, length // (4 * TILE)))
+        # Two blocks a multiprocessor run at a time; a few more would take as long again.
+        self.segments = max(1, min(2 * processors // blocks, length // (4 * TILE)))
         library = fc.load(PROGRAM)
         self._attend = fc.jit(library.linear_attention(head_dim=dim, segments=self.segments > 1))
         if self.segments == 1:

@@ -43,7 +43,8 @@ class ProgramBuilder {
   Axis tiles(std::string name, Extent extent, const At& at = At::current());
   /// Another name for an axis of tiles. Inside a loop over that axis both have the same current
   /// tile, so that a tile may have its positions twice: [t, s] are the scores of a chunk's queries
-  /// t and keys s. The schedule gives both one tile size, by the name of the axis.
+  /// t and keys s. The schedule gives both one tile size, by the name of the axis; what lies outside
+  /// the square is for the loop to carry, or results depend on that size.
   Axis alias(std::string name, Axis axis, const At& at = At::current());
   /// Always whole in a tile: head_dim.
   Axis whole(std::string name, int extent, const At& at = At::current());

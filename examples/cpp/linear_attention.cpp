@@ -11,8 +11,8 @@
 //   attend = fc.jit(fc.load("linear_attention.cpp").linear_attention(head_dim=128))
 //   o = attend(q=q, k=k, v=v)
 //
-// Few heads fill a GPU if each is cut into G segments of segment_length positions:
-// linear_attention_sums has the sum of k v^T over each, sums f32 [B, H, G, head_dim, value_dim].
+// Few heads fill a GPU if each is cut into G segments of segment_length positions, G segment_length
+// >= L. linear_attention_sums has the sum of k v^T over each, f32 [B, H, G, head_dim, value_dim].
 // Sums of these from the first on are the states that linear_attention(segments=True) begins with:
 //
 //   sum_up(k=k, v=v, sums=sums, segment_length=n)
