@@ -36,7 +36,7 @@ class RoleAssignment {
     const std::vector<OpId> program = std::move(f_[f_.body].ops);
     in_front_ = slice(program, [](const Op& op) {
       const bool constant =
-          op.code == OpCode::convert && op.count == 0;  // nothing that blocks give each other
+          op.code == OpCode::convert && op.blocks == 0;  // nothing that blocks give each other
       return op.code == OpCode::survey || op.code == OpCode::place || constant;
     });
     const bool placed = std::any_of(in_front_.begin(), in_front_.end(), [&](OpId id) {
@@ -161,7 +161,7 @@ class RoleAssignment {
       loop.operands = {loop.operands.front(), loop.operands.back()};
       loop.bounds = 2;
     }
-    if (!schedule_.producer) loop.count = schedule_.stages;
+    if (!schedule_.producer) loop.ahead = schedule_.stages;
     loop.results.clear();
     loop.body = f_.add_block();
     const ValueId tile =

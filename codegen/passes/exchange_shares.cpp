@@ -186,7 +186,7 @@ class Exchanger {
     const int rows = home.axes[0].length() / warps * ((warps + blocks - 1) / blocks);
     const bool tile = type.axes.size() == 2;
     const int columns = tile ? f_[type.axes[1]].tile : rows;
-    Op convert{.code = OpCode::convert, .operands = {value}, .count = blocks};
+    Op convert{.code = OpCode::convert, .operands = {value}, .blocks = blocks};
     convert.buffer = f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, tile ? rows : 1,
                                     columns, blocks, tile ? shared_pitch(columns) : columns});
     const ValueId slots = f_[b.append(std::move(convert), {type})].results[0];

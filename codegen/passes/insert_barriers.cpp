@@ -47,7 +47,7 @@ class BarrierPlacer {
       if (op.code == OpCode::wait_copies) {
         for (State& s : state_) {
           s.written = s.written || s.in_flight;
-          if (op.count == 0) s.in_flight = false;
+          if (op.pending == 0) s.in_flight = false;
         }
         continue;
       }

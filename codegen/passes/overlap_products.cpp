@@ -71,7 +71,7 @@ class Overlap {
 
 OpId land_products(Function& f, const std::vector<ValueId>& sums, int pending) {
   Op op{.code = OpCode::land_products};
-  op.count = pending;
+  op.pending = pending;
   const OpId id(f.ops.size());
   for (ValueId sum : sums) {
     const ValueId landed = f.add_value(f[sum].type, f[sum].name);

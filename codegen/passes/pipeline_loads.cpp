@@ -143,7 +143,7 @@ class Pipeliner {
   void append_wait(Builder& b, int pending) const {
     if (!asynchronous()) return;
     Op wait{.code = OpCode::wait_copies};
-    wait.count = pending;
+    wait.pending = pending;
     b.append(std::move(wait), {});
   }
 

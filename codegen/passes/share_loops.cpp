@@ -87,7 +87,7 @@ class LoopSharing {
   }
 
   ValueId part(Builder& b) const {
-    return f_[b.append({.code = OpCode::part, .count = blocks_}, {{DType::i32, {}}})].results[0];
+    return f_[b.append({.code = OpCode::part, .blocks = blocks_}, {{DType::i32, {}}})].results[0];
   }
 
   /// Every block would count where a sum starts.
@@ -143,7 +143,7 @@ class LoopSharing {
 
   ValueId peer(Builder& b, ValueId value, int block) const {
     const ValueId theirs =
-        f_[b.append({.code = OpCode::peer, .operands = {value}, .count = block}, {f_[value].type})]
+        f_[b.append({.code = OpCode::peer, .operands = {value}, .peer = block}, {f_[value].type})]
             .results[0];
     f_[theirs].name = f_[value].name;
     return theirs;

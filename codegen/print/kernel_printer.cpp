@@ -231,13 +231,13 @@ void KernelPrinter::print_op(const Op& op) {
       out_.line("fc::commit_copies();");
       break;
     case OpCode::wait_copies:
-      out_.line("fc::wait_copies<{}>();", op.count);
+      out_.line("fc::wait_copies<{}>();", op.pending);
       break;
     case OpCode::barrier:
       out_.line("fc::barrier();");
       break;
     case OpCode::loop:
-      op.count ? print_ahead(op) : print_loop(op);
+      op.ahead ? print_ahead(op) : print_loop(op);
       break;
     case OpCode::survey:
       print_survey(op);

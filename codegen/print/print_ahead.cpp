@@ -31,11 +31,11 @@ void KernelPrinter::print_ahead(const Op& loop) {
   auto one = out_.block("if (thread == 0)");
   Writer::Scopes rounds;
   const std::string slot = names_.unique("slot");
-  if (loop.count > 1)
-    rounds.push_back(out_.block("for (int {0} = 0; {0} < {1}; ++{0})", slot, loop.count));
+  if (loop.ahead > 1)
+    rounds.push_back(out_.block("for (int {0} = 0; {0} < {1}; ++{0})", slot, loop.ahead));
   for (const Ring* ring : rings) {
     out_.line("{};", to_next_tile(loop, ring->next));
-    print_next_fill(*ring, loop.count > 1 ? slot : "", "");
+    print_next_fill(*ring, loop.ahead > 1 ? slot : "", "");
   }
   names_.release(slot);
 }

@@ -32,7 +32,7 @@ std::string KernelPrinter::given_address(const Op& give) const {
 
 std::string KernelPrinter::peer_address(const Op& peer) const {
   const Buffer& buffer = f_[buffer_of(f_, peer.operands[0])];
-  return fmt::format("{} - {}", chunk_base(buffer, std::to_string(peer.count)), moved_rows(buffer));
+  return fmt::format("{} - {}", chunk_base(buffer, std::to_string(peer.peer)), moved_rows(buffer));
 }
 
 void KernelPrinter::print_meeting_of_peers() {

@@ -75,7 +75,7 @@ void KernelPrinter::print_to_shared(const Op& op) {
   out_.comment(fmt::format("{} in shared memory", label(from)));
   const BufferId over = buffer.over;
   out_.line("const fc::u32 {} = {};", storage_[value.index],
-            op.count ? given_address(op)
+            op.blocks ? given_address(op)
             : over   ? chunk_base(f_[over], ring_names_[over].slot)
                      : chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
   Shape held = shape;
@@ -87,7 +87,7 @@ void KernelPrinter::print_to_shared(const Op& op) {
   const std::string address =
       fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape));
   const std::string array = storage_[from.index],
-                    store = op.count ? "fc::store_peer" : "fc::store_shared";
+                    store = op.blocks ? "fc::store_peer" : "fc::store_shared";
   if (shape.axes.size() == 1) {
     scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, false));
     out_.line("{}<1>({}, &{}[i][e]);", store, address, array);
@@ -138,7 +138,7 @@ void KernelPrinter::print_from_shared(const Op& op) {
   const int count = vector ? 1 : shape.layouts[1].slots, shares = op.shares.warps;
   const bool given = op.code == OpCode::peer;
   out_.comment(shares > 1 ? fmt::format("{}: the warps' shares meet", label(value))
-               : given    ? fmt::format("{} of block {}", label(value), op.count)
+               : given    ? fmt::format("{} of block {}", label(value), op.peer)
                           : fmt::format("{} in rows", label(value)));
   declare(value);
   const std::string base = shares > 1 ? chunk_base(buffer, "0")

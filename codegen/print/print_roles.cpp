@@ -319,7 +319,7 @@ void KernelPrinter::print_landing(const Op& op) {
     out_.line("fc::settle({});", element(op.operands[i], cursor));
   }
   print_next_tiles();
-  out_.line("fc::await_products<{}>();", op.count);
+  out_.line("fc::await_products<{}>();", op.pending);
   for (std::size_t i = 0; i < op.results.size(); ++i) {
     storage_[op.results[i].index] = storage_[op.operands[i].index];
     out_.line("fc::pin({});", storage_[op.results[i].index]);

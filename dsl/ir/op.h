@@ -51,8 +51,9 @@ struct Op {
   BufferId buffer;        ///< copies, slots, convert to shared memory; survey and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
   double number = 0;                    ///< constant
-  int count = 0;  ///< wait_copies, land_products; loop that runs ahead; part, peer, convert of
-                  ///< another block's
+  int pending = 0;  ///< wait_copies, land_products: groups that may stay unfinished
+  int blocks = 0;  ///< part, convert: how many of a cluster share out a loop, or get rows of a tile
+  int peer = 0;    ///< peer: the block of the cluster whose value it is
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot
   OpCode reduction{};                            ///< combine_shares: which reduction it finishes
   AxisLayout shares;  ///< combine_shares, convert of shares: the lanes and warps that hold one each
@@ -74,6 +75,7 @@ struct Op {
   bool descending = false;  ///< loop, next_tile
   bool unordered = false;   ///< loop: the program says that its rounds may come in any order
   bool once = false;        ///< loop: it visits its first tile, if there is one, and no other
+  int ahead = 0;  ///< loop that fills slots: how many rounds it is ahead of those who release them
   bool parts =
       false;  ///< loop: over parts of the tiles, in which loops over the same axis may stand
 

@@ -184,11 +184,11 @@ class Parser {
       in_.next();
       op.reduction = *code;
     } else if (in_.take("pending")) {
-      op.count = names_.integer("a number of groups");
+      op.pending = names_.integer("a number of groups");
     } else if (in_.take("among")) {
-      op.count = names_.integer("a number of blocks");
+      op.blocks = names_.integer("a number of blocks");
     } else if (in_.take("from")) {
-      op.count = names_.integer("the number of a block");
+      op.peer = names_.integer("the number of a block");
     } else if (in_.take("masking")) {
       op.masking = true;
     } else if (in_.take("started")) {
@@ -230,7 +230,7 @@ class Parser {
     op.unordered = in_.take("unordered");
     op.once = in_.take("once");
     op.parts = in_.take("parts");
-    if (in_.take("ahead")) op.count = names_.integer("a number of rounds");
+    if (in_.take("ahead")) op.ahead = names_.integer("a number of rounds");
     std::vector<TypedHome> types;
     if (in_.at(":")) types = result_types();
     in_.expect("{");

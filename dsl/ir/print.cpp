@@ -167,10 +167,9 @@ class Printer {
     if (op.scope == ReductionScope::warp) text += " by warp";
     if (op.code == OpCode::combine_shares) text += fmt::format(" of {}", name_of(op.reduction));
     if (op.code == OpCode::wait_copies || op.code == OpCode::land_products)
-      text += fmt::format(" pending {}", op.count);
-    if (op.code == OpCode::part || op.code == OpCode::convert)
-      text += op.count ? fmt::format(" among {}", op.count) : "";
-    if (op.code == OpCode::peer) text += fmt::format(" from {}", op.count);
+      text += fmt::format(" pending {}", op.pending);
+    if (op.blocks) text += fmt::format(" among {}", op.blocks);
+    if (op.code == OpCode::peer) text += fmt::format(" from {}", op.peer);
     if (op.masking) text += " masking";
     if (op.started) text += " started";
     if (op.lazy) text += " lazy";
@@ -188,7 +187,7 @@ class Printer {
     if (op.buffer) text += " in " + f_[op.buffer].name;
     return text + (op.descending ? " descending" : "") + (op.unordered ? " unordered" : "") +
            (op.once ? " once" : "") + (op.parts ? " parts" : "") +
-           (op.count ? fmt::format(" ahead {}", op.count) : "");
+           (op.ahead ? fmt::format(" ahead {}", op.ahead) : "");
   }
 
   std::string head(const Op& op) {

@@ -155,7 +155,7 @@ class OpVerifier {
         if (op_.code == OpCode::load) input();
         if (op_.code == OpCode::part) among();
         // What goes to another block is the rows of some warps only.
-        if (op_.code == OpCode::convert && op_.buffer && !op_.count && !op_.operands.empty())
+        if (op_.code == OpCode::convert && op_.buffer && !op_.blocks && !op_.operands.empty())
           fits_buffer(f_[op_.operands[0]].type.axes);
         if (kind_of(op_.code) != OpKind::source && op_.code != OpCode::load && op_.operands.empty())
           fail("it has no operand", "write what it is applied to behind its name");
@@ -165,8 +165,8 @@ class OpVerifier {
   }
 
   void among() const {
-    if (op_.count < 2)
-      fail(fmt::format("it is one of {} blocks", op_.count),
+    if (op_.blocks < 2)
+      fail(fmt::format("it is one of {} blocks", op_.blocks),
            "blocks that share out a loop are two or more");
   }
 
@@ -228,7 +228,7 @@ class OpVerifier {
         fail("a loop over what a survey found has two bounds", "give it from %begin to %end");
       holds_tiles();
     }
-    if (op_.count) runs_ahead();
+    if (op_.ahead) runs_ahead();
     scalars(0, bounds);
     results(op_.operands.size() - bounds);
   }

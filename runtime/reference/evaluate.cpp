@@ -32,7 +32,7 @@ class Evaluation {
         rings_(f.buffers.size()) {
     for (std::size_t i = 0; i < f.axes.size(); ++i) axes_[i] = cut(f.axes[i]);
     for_each_op(f, f.body, [&](const Op& op, BlockId) {
-      if (op.code == OpCode::part) parts_ = op.count;
+      if (op.code == OpCode::part) parts_ = op.blocks;
     });
   }
 
@@ -115,7 +115,7 @@ class Evaluation {
 
   /// A value as another block has it: its own, until that one's is known.
   TileValue peer(const Op& op) {
-    const std::pair key(op.operands[0], op.count);
+    const std::pair key(op.operands[0], op.peer);
     if (gives_) given_[{op.operands[0], part_}] = operand(op, 0);
     const auto found = given_.find(key);
     return found == given_.end() ? operand(op, 0) : found->second;
