@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 27> passes{{
+  static constexpr std::array<Pass, 28> passes{{
       {"apply_schedule", apply_schedule, "all later passes need tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -24,6 +24,8 @@ std::span<const Pass> pipeline() {
        "behind bound_masks, and behind simplify, which makes one multiply-add of a score"},
       {"fuse_exponents", fuse_exponents,
        "behind lift_row_terms, which changes what is subtracted; before values get layouts"},
+      {"choose_instructions", choose_instructions,
+       "before memory spaces and layouts, which follow from the instructions"},
       {"sum_by_products", sum_by_products, "before those sums are spread over lanes"},
       {"defer_reductions", defer_reductions,
        "before layouts, which need to know who holds a partial"},

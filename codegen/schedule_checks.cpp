@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "codegen/analysis/position_axis.h"
+#include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_split.h"
 
 namespace flashcore {
@@ -42,14 +43,21 @@ std::string tiled_axes(const Function& f) {
   return list;
 }
 
+/// What the schedule's instruction needs of the target and of the rest of the schedule.
+const TensorInstruction& described(const Look& look) { return describe(look.schedule.instruction); }
+
 void instruction(const Look& look) {
-  if (look.schedule.instruction == Instruction::mma_m16n8k16 && !look.target.mma_m16n8k16)
-    look.refuse(fmt::format("instruction mma_m16n8k16 on {}", look.target.name),
+  const TensorInstruction& described_one = described(look);
+  const std::string name(name_of(described_one.name));
+  if (described_one.available && !(look.target.*described_one.available))
+    look.refuse(fmt::format("instruction {} on {}", name, look.target.name),
                 "the target does not have it",
-                "instruction = wmma with softmax = shared, or a target from sm_80 up");
-  if (look.schedule.instruction == Instruction::wmma && look.schedule.softmax == Softmax::registers)
+                described_one.by_copy_engine
+                    ? "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a"
+                    : "instruction = wmma with softmax = shared, or a target from sm_80 up");
+  if (described_one.opaque && look.schedule.softmax == Softmax::registers)
     look.refuse(
-        "instruction wmma with softmax = registers",
+        fmt::format("instruction {} with softmax = registers", name),
         "which lane holds which element of its blocks is not documented", "softmax = shared",
         [](Schedule& s) { s.softmax = Softmax::shared; }, "softmax = shared");
 }
@@ -60,21 +68,19 @@ void copies(const Look& look) {
                 "copy = vector, or a target from sm_80 up");
 }
 
-/// wgmma reads what the copy engine brings, in warpgroups of its own.
+/// The copy engine brings tiles to warpgroups of their own, which read them there.
 void warpgroups(const Look& look) {
   const Schedule& s = look.schedule;
-  const bool products = s.instruction == Instruction::wgmma,
-             copies = s.copy == CopyInstruction::tma;
-  if (products && !look.target.wgmma)
-    look.refuse(fmt::format("instruction wgmma on {}", look.target.name),
-                "the target does not have it",
-                "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a");
+  const TensorInstruction& products = described(look);
+  const std::string name(name_of(products.name));
+  const bool copies = s.copy == CopyInstruction::tma;
   if (copies && !look.target.tma)
     look.refuse(fmt::format("copy tma on {}", look.target.name), "the target does not have it",
                 "copy = cp_async, or target sm_90a");
-  if (products != copies)
+  if (products.by_copy_engine != copies)
     look.refuse(
-        products ? "instruction wgmma without copy = tma" : "copy tma without instruction = wgmma",
+        copies ? "copy tma without instruction = wgmma"
+               : fmt::format("instruction {} without copy = tma", name),
         "tiles come from the copy engine to the warpgroups that multiply them, and no other way",
         "both or neither",
         [](Schedule& other) {
@@ -82,15 +88,16 @@ void warpgroups(const Look& look) {
           other.copy = CopyInstruction::tma;
         },
         "instruction = wgmma and copy = tma");
-  if (!products) return;
+  if (!products.by_copy_engine) return;
   if (s.softmax == Softmax::shared)
     look.refuse(
-        "instruction wgmma with softmax = shared", "its sums are in registers of a known order",
-        "softmax = registers", [](Schedule& other) { other.softmax = Softmax::registers; },
-        "softmax = registers");
-  if (s.warps_n != 1 || s.warps_m % 4 != 0 || s.warps_m < 4 || s.warps_m > 12)
+        fmt::format("instruction {} with softmax = shared", name),
+        "its sums are in registers of a known order", "softmax = registers",
+        [](Schedule& other) { other.softmax = Softmax::registers; }, "softmax = registers");
+  if (s.warps_n != 1 || s.warps_m % products.warps != 0 || s.warps_m < products.warps ||
+      s.warps_m > products.most_warps)
     look.refuse(
-        fmt::format("instruction wgmma with {} x {} warps", s.warps_m, s.warps_n),
+        fmt::format("instruction {} with {} x {} warps", name, s.warps_m, s.warps_n),
         "one to three warpgroups of four warps each lie along the rows",
         "warps_m = 8 and warps_n = 1",
         [](Schedule& other) { other.warps_m = 8, other.warps_n = 1; },
@@ -156,7 +163,7 @@ void no_producer(const Look& look) {
 
 void turns(const Look& look) {
   const Schedule& s = look.schedule;
-  if (!s.alternate || s.instruction != Instruction::wgmma || s.consumer_threads() != 128) return;
+  if (!s.alternate || !described(look).asynchronous || s.consumer_threads() != 128) return;
   look.refuse(
       "alternate = true with one warpgroup", "one warpgroup has nobody to take turns with",
       "alternate = false", [](Schedule& other) { other.alternate = false; }, "alternate = false");
@@ -173,7 +180,7 @@ void outer_stages(const Look& look) {
 }
 
 void sums_by_products(const Look& look) {
-  if (look.schedule.sums_by_products && look.schedule.instruction != Instruction::wgmma)
+  if (look.schedule.sums_by_products && described(look).column_step > 8)
     look.refuse(
         "sums_by_products = true without instruction = wgmma",
         "its tile of ones is eight columns, as only wgmma takes", "sums_by_products = false",

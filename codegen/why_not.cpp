@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "codegen/generate.h"
+#include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/schedule_checks.h"
 #include "dsl/error.h"
@@ -40,11 +41,12 @@ std::vector<Change> nearby(const Schedule& s) {
       with(fmt::format("a tile of {} along {}", size, axis),
            [&](Schedule& c) { c.tiles[axis] = size; });
   };
-  if (s.instruction == Instruction::wgmma) {
+  if (const TensorInstruction& instruction = describe(s.instruction); instruction.rows_once) {
+    const int rows = instruction.rows_of_warp();
     for (const auto& [axis, size] : s.tiles)
-      if (size % 64 == 0 && size <= 192)
-        with(fmt::format("warps_m = {}", size / 16),
-             [size = size](Schedule& c) { c.warps_m = size / 16; });
+      if (size % instruction.rows == 0 && size <= rows * instruction.most_warps)
+        with(fmt::format("warps_m = {}", size / rows),
+             [=, size = size](Schedule& c) { c.warps_m = size / rows; });
   } else {
     for (const int warps : {s.warps_m, s.warps_n, s.warps_m * s.warps_n})
       for (const auto& [axis, size] : s.tiles)

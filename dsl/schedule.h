@@ -6,13 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "dsl/instruction.h"
+
 namespace flashcore {
 
-enum class Instruction {
-  mma_m16n8k16,  ///< mma.sync on f16 and bf16, operands through ldmatrix (sm_80 and up)
-  wmma,          ///< blocks of 16 x 16 x 16 in opaque registers; every target, bf16 from sm_80 up
-  wgmma,         ///< asynchronous products of four warps, operands from shared memory (sm_90a)
-};
 enum class CopyInstruction {
   cp_async,  ///< 16-byte asynchronous copies (sm_80 and up)
   vector,    ///< 16-byte loads and stores; every target
@@ -144,7 +141,6 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-std::string_view name_of(Instruction instruction);
 std::string_view name_of(CopyInstruction copy);
 std::string_view name_of(Softmax softmax);
 std::string_view name_of(GridOrder order);

@@ -6,33 +6,19 @@ namespace flashcore {
 
 using ir::AxisLayout;
 
+AxisLayout spread(AxisLayout fragment, int length, int warps, int warp_divisor) {
+  fragment.warps = warps;
+  fragment.warp_divisor = warp_divisor;
+  fragment.fragments = length / (fragment.fragment_size() * warps);
+  return fragment;
+}
+
 AxisLayout accumulator_rows(int length, int warps_m, int warps_n) {
-  return {.warps = warps_m,
-          .warp_divisor = warps_n,
-          .fragments = length / (16 * warps_m),
-          .slots = 2,
-          .slot_stride = 8,
-          .lanes = 8,
-          .lane_divisor = 4,
-          .lane_stride = 1};
+  return spread(sum_rows, length, warps_m, warps_n);
 }
 
 AxisLayout accumulator_columns(int length, int warps_n) {
-  return {.warps = warps_n,
-          .warp_divisor = 1,
-          .fragments = length / (8 * warps_n),
-          .slots = 2,
-          .slot_stride = 1,
-          .lanes = 4,
-          .lane_divisor = 1,
-          .lane_stride = 2};
-}
-
-AxisLayout block_layout(int length, int warps, int warp_divisor) {
-  return {.warps = warps,
-          .warp_divisor = warp_divisor,
-          .fragments = length / (16 * warps),
-          .slots = 16};
+  return spread(sum_columns, length, warps_n, 1);
 }
 
 PlainLayout row_tile(int rows, int columns, int warps) {
@@ -50,10 +36,6 @@ PlainLayout row_tile(int rows, int columns, int warps) {
 }
 
 int shared_pitch(int columns) { return columns + 8; }
-
-int operand_pitch(const Schedule& schedule, int columns) {
-  return schedule.instruction == Instruction::wmma ? shared_pitch(columns) : 0;
-}
 
 namespace {
 

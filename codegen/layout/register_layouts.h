@@ -1,19 +1,22 @@
-// The register layouts of instructions and of plain tiles, as data (see dsl/ir/layout.h).
+// The register layouts of sums and of plain tiles, as data (see dsl/ir/layout.h).
 #pragma once
 
 #include "dsl/ir/layout.h"
-#include "dsl/schedule.h"
 
 namespace flashcore {
 
-/// Rows and columns of an accumulator of m16n8k16, `length` elements spread over `warps` warps.
-/// Warps are numbered row by row: warp = m * warps_n + n.
+/// An axis of `length` elements, spread over `warps` warps by repeating a fragment.
+ir::AxisLayout spread(ir::AxisLayout fragment, int length, int warps, int warp_divisor);
+
+/// The fragments of 16 rows and 8 columns in which mma.sync and wgmma leave their sums: a lane has
+/// two neighbouring columns of two rows.
+inline constexpr ir::AxisLayout sum_rows{
+    .slots = 2, .slot_stride = 8, .lanes = 8, .lane_divisor = 4};
+inline constexpr ir::AxisLayout sum_columns{.slots = 2, .lanes = 4, .lane_stride = 2};
+
+/// Rows and columns of a tile of such sums. Warps are numbered row by row: warp = m * warps_n + n.
 ir::AxisLayout accumulator_rows(int length, int warps_m, int warps_n);
 ir::AxisLayout accumulator_columns(int length, int warps_n);
-
-/// Rows or columns of a product of opaque 16 x 16 blocks: which warp holds which block is all there
-/// is to know. A block counts as 16 slots along each axis.
-ir::AxisLayout block_layout(int length, int warps, int warp_divisor);
 
 /// Rows and columns of a tile that no product touches: warps share out the rows, the lanes of a
 /// warp lie along the columns, `slots` neighbouring elements each, so that a warp reads whole
@@ -31,10 +34,6 @@ PlainLayout row_tile(int rows, int columns, int warps);
 
 /// Elements from row to row of a shared tile that is not swizzled.
 int shared_pitch(int columns);
-
-/// The same for a tile that feeds products: 0, which is swizzled, where the instruction reads rows
-/// one by one; opaque blocks are read by their first address and a pitch.
-int operand_pitch(const Schedule& schedule, int columns);
 
 /// A vector on its own, spread over the lanes.
 ir::AxisLayout plain_vector(int length, int warps);

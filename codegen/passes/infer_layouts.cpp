@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -216,43 +217,46 @@ class LayoutInference {
       set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, warps), op.where);
     }
     if (op.code != OpCode::dot) return;
+    const TensorInstruction& instruction = instruction_of(op);
     const AxisId rows = f_[op.results[0]].type.axes[0], columns = f_[op.results[0]].type.axes[1];
     const AxisId inner = f_[op.operands[0]].type.axes[1];
     // The warps along the columns of the product share out either them or the terms of its sum.
     const bool cuts_sum = op.scope == ReductionScope::warp;
-    if (schedule_.instruction == Instruction::wgmma) require_warpgroup_shape(op, rows, columns);
-    require_multiple(op, rows, 16 * schedule_.warps_m, "warps_m");
-    const int step = schedule_.instruction == Instruction::wgmma ? 8 : 16 * schedule_.warps_n;
-    require_multiple(op, cuts_sum ? inner : columns, step, "warps_n");
-    if (schedule_.instruction == Instruction::wmma) {
-      set_anchor(op.results[0], rows,
-                 block_layout(f_[rows].tile, schedule_.warps_m, schedule_.warps_n), op.where);
-      set_anchor(op.results[0], columns, block_layout(f_[columns].tile, schedule_.warps_n, 1),
-                 op.where);
-      return;
-    }
+    const int column_warps = cuts_sum ? 1 : schedule_.warps_n,
+              term_warps = cuts_sum ? schedule_.warps_n : 1;
+    require_instruction_shape(op, instruction, rows, columns);
+    require_multiple(op, rows, instruction.rows_of_warp() * schedule_.warps_m, "warps_m");
+    if (cuts_sum)
+      require_multiple(op, inner, 16 * term_warps, "warps_n");
+    else
+      require_multiple(op, columns, instruction.column_step * column_warps, "warps_n");
     set_anchor(op.results[0], rows,
-               accumulator_rows(f_[rows].tile, schedule_.warps_m, schedule_.warps_n), op.where);
+               spread(instruction.sum_rows, f_[rows].tile, schedule_.warps_m, schedule_.warps_n),
+               op.where);
     set_anchor(op.results[0], columns,
-               accumulator_columns(f_[columns].tile, cuts_sum ? 1 : schedule_.warps_n), op.where);
-    set_anchor(op.operands[0], inner,
-               accumulator_columns(f_[inner].tile, cuts_sum ? schedule_.warps_n : 1), op.where);
+               spread(instruction.sum_columns, f_[columns].tile, column_warps, 1), op.where);
+    if (instruction.computed_left == ComputedOperand::registers)
+      set_anchor(op.operands[0], inner,
+                 spread(instruction.left_terms, f_[inner].tile, term_warps, 1), op.where);
   }
 
-  /// A warpgroup makes 64 rows of up to 256 columns at a time, and a loop over instructions of
-  /// other rows would keep their sums in other registers.
-  void require_warpgroup_shape(const Op& op, AxisId rows, AxisId columns) const {
-    const int held = 16 * schedule_.warps_m, tile = f_[rows].tile;
-    if (tile != held)
+  /// Tiles that no loop over instructions would make.
+  void require_instruction_shape(const Op& op, const TensorInstruction& instruction, AxisId rows,
+                                 AxisId columns) const {
+    const int held = instruction.rows_of_warp() * schedule_.warps_m, tile = f_[rows].tile;
+    if (instruction.rows_once && tile != held)
       throw ScheduleError({fmt::format("a tile of {} along {}", tile, f_[rows].name),
-                           fmt::format("each of the {} warpgroups makes 64 rows of a product",
-                                       schedule_.warps_m / 4),
-                           tile % 64 == 0 ? fmt::format("warps_m = {}", tile / 16)
-                                          : fmt::format("a tile of {}", held),
+                           fmt::format("each of the {} warpgroups makes {} rows of a product",
+                                       schedule_.warps_m / instruction.warps, instruction.rows),
+                           tile % instruction.rows == 0
+                               ? fmt::format("warps_m = {}", tile / instruction.rows_of_warp())
+                               : fmt::format("a tile of {}", held),
                            op.where});
-    if (f_[columns].tile > 256)
-      throw ScheduleError({fmt::format("a tile of {} along {}", f_[columns].tile, f_[columns].name),
-                           "a product of wgmma has up to 256 columns", "a tile of 256", op.where});
+    if (const int most = instruction.most_columns; most && f_[columns].tile > most)
+      throw ScheduleError(
+          {fmt::format("a tile of {} along {}", f_[columns].tile, f_[columns].name),
+           fmt::format("a product of {} has up to {} columns", name_of(instruction.name), most),
+           fmt::format("a tile of {}", most), op.where});
   }
 
   void require_multiple(const Op& op, AxisId axis, int step, const char* field) {
@@ -394,7 +398,8 @@ class LayoutInference {
                        "compute in f32 and cast last", op.where});
     if (f_[op.operands[1]].home.space != Space::shared)
       throw ScheduleError(
-          {"a product of wgmma whose right operand is computed",
+          {fmt::format("a product of {} whose right operand is computed",
+                       name_of(instruction_of(op).name)),
            "it goes through shared memory, for which the warpgroups of a block would have to meet",
            "instruction = mma_m16n8k16 and copy = cp_async", op.where});
   }

@@ -1,4 +1,4 @@
-// Products of wgmma run beside the warps that started them. Each is started where it stands and
+// Asynchronous products run beside the warps that started them. Each is started where it stands and
 // lands right behind; in a loop that takes what one product made, computes, and feeds it to
 // another, the body is rotated so that one product of the next round and one of the last are in
 // flight while a round computes:
@@ -17,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "codegen/instructions/instruction.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/products_in_flight.h"
 #include "codegen/passes/rewrite.h"
@@ -53,7 +54,8 @@ class Overlap {
     std::vector<OpId> ops;
     for (OpId op : std::vector(f_[id].ops)) {
       ops.push_back(op);
-      if (f_[op].code == OpCode::dot && !f_[op].started) ops.push_back(start_and_land(op));
+      if (f_[op].code == OpCode::dot && instruction_of(f_[op]).asynchronous && !f_[op].started)
+        ops.push_back(start_and_land(op));
     }
     f_[id].ops = std::move(ops);
   }
@@ -89,7 +91,11 @@ OpId land_products(Function& f, const std::vector<ValueId>& sums, int pending) {
 }
 
 void overlap_products(Function& f, const PassContext& context) {
-  if (context.schedule.instruction == Instruction::wgmma) Overlap(f, context.schedule).run();
+  bool asynchronous = false;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    asynchronous = asynchronous || (op.code == OpCode::dot && instruction_of(op).asynchronous);
+  });
+  if (asynchronous) Overlap(f, context.schedule).run();
 }
 
 }  // namespace flashcore

@@ -48,6 +48,9 @@ void lift_row_terms(ir::Function& f, const PassContext& context);
 /// scores are large.
 void fuse_exponents(ir::Function& f, const PassContext& context);
 
+/// Says which tensor-core instruction makes each product.
+void choose_instructions(ir::Function& f, const PassContext& context);
+
 /// Lets a product with a tile of ones take the sums that a product's weights are divided by.
 void sum_by_products(ir::Function& f, const PassContext& context);
 

@@ -29,6 +29,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -75,6 +76,19 @@ class Pipeliner {
     return f_[value].home.space == Space::shared;
   }
 
+  /// A product that reads a tile, seen through transposes.
+  [[nodiscard]] const Op* product_of(ValueId value) const {
+    const Op* found = nullptr;
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      for (std::size_t i = 0; i < op.operands.size() && !found; ++i) {
+        if (op.operands[i] != value) continue;
+        if (op.code == OpCode::transpose) found = product_of(op.results[0]);
+        if (op.code == OpCode::dot && i < 2) found = &op;
+      }
+    });
+    return found;
+  }
+
   BufferId buffer_for(const Op& load, int stages) {
     const TileType& type = f_[load.results[0]].type;
     std::string name = f_[load.results[0]].name;
@@ -84,9 +98,11 @@ class Pipeliner {
                        "an operand of a product has two axes", "load a tile with two axes",
                        load.where});
     const int columns = f_[type.axes[1]].tile;
+    const Op* product = product_of(load.results[0]);
+    const int pitch = product ? instruction_of(*product).pitch(columns) : 0;
     // Two loops may load the same tensor; each has a buffer of its own.
-    return f_.add_buffer({unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, columns,
-                          stages, operand_pitch(schedule_, columns)});
+    return f_.add_buffer(
+        {unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, columns, stages, pitch});
   }
 
   /// Copies into the only slot of a buffer, or into `slot` when `tile` of the loop's axis exists.
@@ -427,8 +443,10 @@ class Pipeliner {
           Op& op = f_[id];
           if (op.code == OpCode::dot && op.operands[0] == operand) {
             op.operands[0] = copy;
-            f_[copy].home.axes = {f_[op.results[0]].home.axes[0],
-                                  accumulator_columns(f_[f_[operand].type.axes[1]].tile, 1)};
+            f_.definition(copy)->instruction = op.instruction;
+            f_[copy].home.axes = {
+                f_[op.results[0]].home.axes[0],
+                spread(instruction_of(op).left_terms, f_[f_[operand].type.axes[1]].tile, 1, 1)};
           }
         }
       }

@@ -9,6 +9,7 @@
 // A sum that a loop carries from product to product stays where it is. A third operand that is
 // computed in between, as in out * decay + p v, is added after the product instead, which moves its
 // tile once and not twice.
+#include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -20,7 +21,7 @@ using namespace ir;
 
 class HomeSeparator {
  public:
-  HomeSeparator(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+  explicit HomeSeparator(Function& f) : f_(f) {}
 
   void run() {
     for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
@@ -122,9 +123,9 @@ class HomeSeparator {
     }
     if (made_by && made_by->code == OpCode::load) return 0;
     const TileType type = f_[source].type;
-    const int columns = f_[type.axes[1]].tile;
+    const int pitch = instruction_of(f_[id]).pitch(f_[type.axes[1]].tile);
     return insert_before(f_, block, position, f_[id].where, [&](Builder& b) {
-      ValueId shared = move_to_shared(b, f_, source, "operand", operand_pitch(schedule_, columns));
+      ValueId shared = move_to_shared(b, f_, source, "operand", pitch);
       if (transposed) {
         shared = b.transpose(shared);
         f_[shared].home.space = Space::shared;
@@ -170,13 +171,12 @@ class HomeSeparator {
   }
 
   Function& f_;
-  const Schedule& schedule_;
 };
 
 }  // namespace
 
 void separate_homes(Function& f, const PassContext& context) {
-  if (context.schedule.softmax == Softmax::shared) HomeSeparator(f, context.schedule).run();
+  if (context.schedule.softmax == Softmax::shared) HomeSeparator(f).run();
 }
 
 }  // namespace flashcore

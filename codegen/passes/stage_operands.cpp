@@ -4,8 +4,8 @@
 //   out = dot(query, cast(state))      becomes      shared = convert cast(state) in state_tile
 //                                                   out = dot(query, shared)
 //
-// Warpgroups that multiply by themselves (wgmma) would have to meet for that: their programs are
-// refused by infer_layouts.
+// Where the instruction takes no computed operand, infer_layouts refuses the program.
+#include "codegen/instructions/instruction.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -36,12 +36,13 @@ bool is_computed(const Function& f, ValueId value) {
 
 }  // namespace
 
-void stage_operands(Function& f, const PassContext& context) {
-  if (context.schedule.instruction == Instruction::wgmma) return;
+void stage_operands(Function& f, const PassContext&) {
   for (std::size_t block = 0; block < f.blocks.size(); ++block) {
     for (std::size_t i = 0; i < f.blocks[block].ops.size(); ++i) {
       const OpId id = f.blocks[block].ops[i];
-      if (f[id].code != OpCode::dot) continue;
+      if (f[id].code != OpCode::dot ||
+          instruction_of(f[id]).computed_right != ComputedOperand::shared)
+        continue;
       const Root root = root_of(f, f[id].operands[1]);
       if (!is_computed(f, root.value)) continue;
       i += insert_before(f, BlockId(block), i, f[id].where, [&](Builder& b) {

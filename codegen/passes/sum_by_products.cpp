@@ -123,6 +123,7 @@ class SumRewriter {
       f_[view].home.space = Space::shared;
       const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;
       next = b.dot(sum.rounded, view, scaled);
+      f_.definition(next)->instruction = f_[sum.product].instruction;
     });
     yield_of(f_, f_[loop]).operands.push_back(next);
     const ValueId old = f_[loop].results[i], all = f_[loop].results.back();

@@ -46,13 +46,6 @@ KernelSource KernelPrinter::print() {
   return std::move(source_);
 }
 
-/// A warp's number along an axis.
-std::string KernelPrinter::warp_number(const AxisLayout& layout) {
-  std::string warp = "warp";
-  if (layout.warp_divisor > 1) warp += fmt::format(" / {}", layout.warp_divisor);
-  return warp + fmt::format(" % {}", layout.warps);
-}
-
 namespace {
 
 std::string lane_term(const AxisLayout& layout) {

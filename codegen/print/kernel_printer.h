@@ -14,7 +14,9 @@
 
 #include "codegen/analysis/column_steps.h"
 #include "codegen/analysis/ring_barriers.h"
+#include "codegen/instructions/product.h"
 #include "codegen/kernel_source.h"
+#include "codegen/layout/chunk_loops.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/print/fields.h"
 #include "codegen/print/names.h"
@@ -84,7 +86,6 @@ class KernelPrinter {
   void start_carried(const ir::Op& loop, std::size_t i, std::size_t position);
   void prepare_sources(ir::BlockId block);
   void declare_lane_offsets();
-  static std::string warp_number(const ir::AxisLayout& layout);
   static std::string_view element_type(DType dtype);
 
   // expressions.cpp: the text of scalars, elements and positions
@@ -243,18 +244,8 @@ class KernelPrinter {
   // print_dot.cpp
   void print_dot(const ir::Op& op);
   void start_sum(const ir::Op& op);
-  struct SharedOperand {
-    std::string base;
-    const ir::Buffer* buffer;
-    bool transposed;
-  };
-  SharedOperand shared_operand(ir::ValueId value, bool in_place = true);
-  std::string left_address(const SharedOperand& a, const ir::AxisLayout& rows,
-                           const std::string& fragment, const std::string& step) const;
-  static std::string warp_base(const ir::AxisLayout& layout);
-
-  // print_warpgroup_dot.cpp: products of wgmma
-  void print_warpgroup_dot(const ir::Op& op);
+  ProductOperand shared_operand(ir::ValueId value, bool in_place = true);
+  ProductOperand product_operand(const ir::Op& product, std::size_t i);
 
   // print_roles.cpp: producer and consumers, rings, bulk copies
   struct Ring {
@@ -298,11 +289,6 @@ class KernelPrinter {
   void print_meeting_of_peers();
   void print_mergers(const ir::Op& op);
 
-  // print_block_dot.cpp: products of opaque blocks
-  void print_block_dot(const ir::Op& op);
-  std::string left_block(const SharedOperand& a, const ir::AxisLayout& rows,
-                         const std::string& fragment, const std::string& step) const;
-
   // print_convert.cpp: between registers and shared memory
   void print_convert(const ir::Op& op);
   void print_to_shared(const ir::Op& op);
@@ -324,15 +310,11 @@ class KernelPrinter {
   void print_load(const ir::Op& op);
   void print_access(const ir::Op& op, ir::ValueId tile, bool is_store);
   std::string source_pointer(const ir::Op& op);
-  struct ChunkLoop {
-    int first_column, width, panels;
-  };
   /// The text of one chunk: whether its row is inside the tensor, its first column, its address in
   /// global memory, and its offset in the shared tile.
   struct Chunk {
     std::string row_exists, column, pointer, offset;
   };
-  std::vector<ChunkLoop> chunk_loops(const ir::Buffer& buffer) const;
   template <class Body>
   void for_each_chunk(const ir::Buffer& buffer, const std::string& pointer_type,
                       const std::string& walker, const std::string& start,

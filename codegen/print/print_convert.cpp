@@ -1,6 +1,7 @@
 // Conversions: tiles between registers and shared memory, and shares of a reduction that meet
 // there.
 #include "codegen/analysis/shared_use.h"
+#include "codegen/instructions/instruction.h"
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
 
@@ -190,25 +191,15 @@ void KernelPrinter::print_combination(const Op& op) {
 /// A left operand from shared memory into registers, once for all rounds of a loop.
 void KernelPrinter::print_operand_load(const Op& op) {
   const ValueId value = op.results[0];
-  const AxisLayout& rows = f_[value].home.axes[0];
-  const int steps = f_[f_[value].type.axes[1]].tile / 16;
-  const SharedOperand source = shared_operand(op.operands[0]);
+  const ProductOperand source = shared_operand(op.operands[0]);
   storage_[value.index] = names_.unique(label(value) + "_kept");
   out_.comment(fmt::format("{}: {} in registers", storage_[value.index], label(op.operands[0])));
-  const bool blocks = schedule_.instruction == Instruction::wmma;
-  if (blocks)
-    out_.line("fc::left_block<{}, {}> {}[{}][{}];", element_type(f_[value].type.dtype),
-              source.transposed, storage_[value.index], rows.fragments, steps);
-  else
-    out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments, steps);
-  auto i = out_.unrolled("i", rows.fragments, false);
-  auto k = out_.unrolled("k", steps, false);
-  if (blocks)
-    out_.line("fc::load_block({}[i][k], {});", storage_[value.index],
-              left_block(source, rows, "i", "k"));
-  else
-    out_.line("fc::load_matrices{}({}[i][k], {});", source.transposed ? "_transposed" : "",
-              storage_[value.index], left_address(source, rows, "i", "k"));
+  instruction_of(op).print_left_load({.out = out_,
+                                      .element = element_type(f_[value].type.dtype),
+                                      .array = storage_[value.index],
+                                      .source = source,
+                                      .rows = f_[value].home.axes[0],
+                                      .terms = f_[f_[value].type.axes[1]].tile});
 }
 
 }  // namespace flashcore

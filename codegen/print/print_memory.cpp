@@ -77,21 +77,6 @@ std::string_view KernelPrinter::element_type(DType dtype) {
   }
 }
 
-/// A tile cut as prelude/shared_tile.cuh cuts it: panels of 64 columns, then one of 32 and one
-/// of 16. Neighbouring threads take neighbouring chunks of one panel's row, so that they write
-/// whole lines.
-std::vector<KernelPrinter::ChunkLoop> KernelPrinter::chunk_loops(const Buffer& buffer) const {
-  std::vector<ChunkLoop> loops;
-  const auto add = [&](int first_column, int width, int panels) {
-    if (panels) loops.push_back({first_column, width, panels});
-  };
-  const int wide = buffer.columns / 64 * 64;
-  add(0, 64, buffer.columns / 64);
-  add(wide, 32, buffer.columns % 64 / 32);
-  add(buffer.columns - 16, 16, buffer.columns % 32 / 16);
-  return loops;
-}
-
 std::string KernelPrinter::chunk_base(const Buffer& buffer, const std::string& slot) const {
   std::string text = "shared";
   if (buffer.offset) text += fmt::format(" + {}", buffer.offset);
@@ -99,7 +84,8 @@ std::string KernelPrinter::chunk_base(const Buffer& buffer, const std::string& s
   return text;
 }
 
-/// Loops over the thread's chunks of a tile in global memory. The pointer `walker` steps down the
+/// Loops over the thread's chunks of a tile in global memory. Neighbouring threads take neighbouring
+/// chunks of one panel's row, so that they write whole lines. The pointer `walker` steps down the
 /// rows: with one address and one step alive, nothing but them is worth keeping in registers over a
 /// loop. `body` sees `row`, `column`, `i` and, past the first, `panel`.
 template <class Body>
@@ -246,11 +232,11 @@ void KernelPrinter::print_store(const Op& op) {
 }
 
 /// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row.
-/// Only beside wgmma, whose blocks have no place for the tile in shared memory, or are to keep it
-/// for the next one.
+/// Only beside the copy engine, whose blocks have no place for the tile in shared memory, or are to
+/// keep it for the next one.
 bool KernelPrinter::stores_by_quads(const Op& op) const {
   const Value& value = f_[op.operands[0]];
-  if (schedule_.instruction != Instruction::wgmma || !is_half(value.type.dtype) ||
+  if (schedule_.copy != CopyInstruction::tma || !is_half(value.type.dtype) ||
       value.home.axes.size() != 2)
     return false;
   const AxisLayout &rows = value.home.axes[0], &columns = value.home.axes[1];

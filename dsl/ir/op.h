@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "dsl/error.h"
+#include "dsl/instruction.h"
 #include "dsl/ir/ids.h"
 #include "dsl/ir/layout.h"
 
@@ -82,6 +84,9 @@ struct Op {
   bool lazy = false;     ///< mul: left out in warps where all factors are one
   bool precise = false;  ///< tanh: right in proportion to itself, however small
   bool started = false;  ///< dot: its sum may be read behind `land_products` only
+  /// dot, convert to an operand: the instruction that makes the product (set by
+  /// choose_instructions).
+  std::optional<Instruction> instruction;
 };
 
 }  // namespace flashcore::ir

@@ -20,6 +20,12 @@ std::optional<OpCode> find_code(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<Instruction> find_instruction(std::string_view name) {
+  for (int i = 0; name_of(static_cast<Instruction>(i)) != "?"; ++i)
+    if (name_of(static_cast<Instruction>(i)) == name) return static_cast<Instruction>(i);
+  return std::nullopt;
+}
+
 class Parser {
  public:
   Parser(std::string_view text, std::string file_name) : in_(text, std::move(file_name)) {}
@@ -189,6 +195,10 @@ class Parser {
       op.blocks = names_.integer("a number of blocks");
     } else if (in_.take("from")) {
       op.peer = names_.integer("the number of a block");
+    } else if (in_.take("using")) {
+      op.instruction = find_instruction(in_.peek().text);
+      if (!op.instruction) in_.expected("an instruction", "dsl/instruction.h lists them");
+      in_.next();
     } else if (in_.take("masking")) {
       op.masking = true;
     } else if (in_.take("started")) {

@@ -24,6 +24,9 @@ class OpVerifier {
       fail("only a reduction or a product is done by warp", "leave \"by warp\" out");
     if (op_.started && op_.code != OpCode::dot)
       fail("only a product is started", "leave \"started\" out");
+    if (op_.instruction && op_.code != OpCode::dot && op_.code != OpCode::convert)
+      fail("only a product, or the conversion of its operand, uses an instruction",
+           fmt::format("leave \"using {}\" out", name_of(*op_.instruction)));
     if (op_.lazy && op_.code != OpCode::mul)
       fail("only a product of elements is lazy", "leave \"lazy\" out");
     if (op_.precise && op_.code != OpCode::tanh)

@@ -1,0 +1,76 @@
+// What code generation knows of a tensor-core instruction. Passes, checks and the printer ask a
+// description for the property they need, and never for the name: another instruction is another
+// file beside these, with its name in dsl/instruction.h and its line in instructions.cpp.
+#pragma once
+
+#include "dsl/dtype.h"
+#include "dsl/instruction.h"
+#include "dsl/ir/function.h"
+#include "dsl/ir/layout.h"
+#include "dsl/target.h"
+
+namespace flashcore {
+
+struct Product;
+struct LeftOperandLoad;
+
+/// Where an operand that the program computes may be when a product takes it.
+enum class ComputedOperand : std::uint8_t {
+  none,       ///< only what a load brings to shared memory is taken
+  shared,     ///< it is written to shared memory in front of the product
+  registers,  ///< it stays in the registers that hold it
+};
+
+struct TensorInstruction {
+  Instruction name{};
+  bool Target::*available = nullptr;  ///< the fact that a target has it by; none: every target has
+
+  // One instruction adds [rows, terms] times [terms, columns] to sums of [rows, columns].
+  int rows = 16, columns = 8, terms = 16;
+  bool (*takes)(DType) = nullptr;  ///< the elements of both operands; sums are f32
+  int warps = 1;                   ///< that issue it together, and share out its rows
+  bool asynchronous = false;       ///< sums may be read behind a wait only
+
+  // What tiles have to be for a product of them to be made of such instructions.
+  int column_step = 16;    ///< a warp's columns are a multiple of this
+  int most_columns = 0;    ///< of a tile; 0: any number
+  bool rows_once = false;  ///< a tile has the rows that the warps make at once, and no more
+  int most_warps = 0;      ///< along the rows, a multiple of `warps`; 0: any number
+
+  // Registers. Of an opaque instruction it is known which warp holds a block of sums, not which
+  // lane holds which element; a block counts as 16 slots along each axis.
+  bool opaque = false;
+  ir::AxisLayout sum_rows, sum_columns;  ///< one fragment of the sums
+  ir::AxisLayout left_terms;             ///< of a left operand in registers, along the terms
+
+  // Operands. In shared memory both may lie either way round.
+  ComputedOperand computed_left = ComputedOperand::shared;
+  ComputedOperand computed_right = ComputedOperand::shared;
+  bool by_copy_engine = false;  ///< tiles in shared memory come from the copy engine alone
+  /// Elements from row to row of an operand's tile in shared memory; 0: swizzled.
+  int (*pitch)(int columns) = nullptr;
+
+  // Text.
+  bool starts_sums = false;  ///< the first instruction of a product needs no zeros to add to
+  void (*print_product)(const Product&) = nullptr;
+  void (*print_left_load)(const LeftOperandLoad&) = nullptr;
+
+  /// Rows that one warp makes at a time.
+  [[nodiscard]] int rows_of_warp() const { return rows / warps; }
+};
+
+/// Answers that several descriptions give.
+constexpr bool is_half_type(DType dtype) { return is_half(dtype); }
+constexpr int swizzled(int) { return 0; }
+
+const TensorInstruction& describe(Instruction name);
+
+/// Of a product, or of the conversion of an operand.
+const TensorInstruction& instruction_of(const ir::Op& op);
+
+// One function for each file of the folder.
+const TensorInstruction& mma_m16n8k16();
+const TensorInstruction& wmma();
+const TensorInstruction& wgmma();
+
+}  // namespace flashcore

@@ -1,0 +1,20 @@
+// Addresses that the lanes of a warp give ldmatrix.
+#pragma once
+
+#include <string>
+
+#include "codegen/instructions/product.h"
+
+namespace flashcore {
+
+/// One lane's address of the matrices at (row_step, column_step).
+std::string matrix_address(const ProductOperand& operand, const std::string& row,
+                           const std::string& column, const std::string& row_step,
+                           const std::string& column_step);
+
+/// The address a lane gives for the left operand's 16 x 16 block at (fragment, step). The four 8 x
+/// 8 matrices come in the order of the instruction's registers: down first, then right.
+std::string left_address(const ProductOperand& a, const ir::AxisLayout& rows,
+                         const std::string& fragment, const std::string& step);
+
+}  // namespace flashcore

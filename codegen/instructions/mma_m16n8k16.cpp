@@ -1,0 +1,70 @@
+// mma.sync on f16 and bf16: fragments of both operands by ldmatrix, one instruction a 16 x 8 x 16
+// block.
+#include "codegen/instructions/instruction.h"
+#include "codegen/instructions/matrix_address.h"
+#include "codegen/instructions/product.h"
+#include "codegen/layout/register_layouts.h"
+
+namespace flashcore {
+namespace {
+
+void load_left(Writer& out, const ProductOperand& a, const ir::AxisLayout& rows,
+               const std::string& fragment, const std::string& registers) {
+  out.line("fc::load_matrices{}({}, {});", a.transposed ? "_transposed" : "", registers,
+           left_address(a, rows, fragment, "k"));
+}
+
+void print_product(const Product& p) {
+  const std::string i = p.rows.fragments > 1 ? "i" : "0";
+  auto inner = p.out.unrolled("k", p.terms / 16);
+  std::string a = fmt::format("{}[{}][k]", p.left.base, i);
+  if (p.left.buffer) {
+    a = fmt::format("a[{}]", i);
+    p.out.line("fc::u32 a[{}][4];", p.rows.fragments);
+    over_rows(p.out, p.rows, false, [&] { load_left(p.out, p.left, p.rows, i, a); });
+  }
+  auto across = p.out.unrolled("j", p.columns.fragments / 2);
+  p.out.line("fc::u32 b[4];");
+  if (p.right.transposed)
+    p.out.line("fc::load_matrices(b, {});",
+               matrix_address(p.right, plus(warp_base(p.columns), "lane % 8 + lane / 16 * 8"),
+                              "lane / 8 % 2 * 8", "j * 16", plus(p.first_term, "k * 16")));
+  else
+    p.out.line("fc::load_matrices_transposed(b, {});",
+               matrix_address(p.right, plus(p.first_term, "lane % 16"), "lane / 16 * 8", "k * 16",
+                              plus(warp_base(p.columns), "j * 16")));
+  over_rows(p.out, p.rows, true, [&] {
+    p.out.line("fc::multiply<{}>({}[{}][2 * j], {}, b[0], b[1]);", p.element, p.sums, i, a);
+    p.out.line("fc::multiply<{}>({}[{}][2 * j + 1], {}, b[2], b[3]);", p.element, p.sums, i, a);
+  });
+}
+
+void print_left_load(const LeftOperandLoad& load) {
+  load.out.line("fc::u32 {}[{}][{}][4];", load.array, load.rows.fragments, load.terms / 16);
+  auto i = load.out.unrolled("i", load.rows.fragments, false);
+  auto k = load.out.unrolled("k", load.terms / 16, false);
+  load_left(load.out, load.source, load.rows, "i", load.array + "[i][k]");
+}
+
+}  // namespace
+
+const TensorInstruction& mma_m16n8k16() {
+  static constexpr TensorInstruction description{
+      .name = Instruction::mma_m16n8k16,
+      .available = &Target::mma_m16n8k16,
+      .rows = 16,
+      .columns = 8,
+      .terms = 16,
+      .takes = is_half_type,
+      .column_step = 16,  // ldmatrix brings two instructions' columns
+      .sum_rows = sum_rows,
+      .sum_columns = sum_columns,
+      .left_terms = sum_columns,  // two neighbouring fragments of sums, packed in pairs
+      .computed_left = ComputedOperand::registers,
+      .pitch = swizzled,
+      .print_product = print_product,
+      .print_left_load = print_left_load};
+  return description;
+}
+
+}  // namespace flashcore

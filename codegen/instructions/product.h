@@ -1,0 +1,58 @@
+// What the text of one product is made of: the printer has named everything, and the instruction
+// says how it is multiplied.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "codegen/print/writer.h"
+#include "dsl/ir/function.h"
+#include "dsl/ir/layout.h"
+
+namespace flashcore {
+
+struct ProductOperand {
+  std::string base;                    ///< the array of registers, or the address in shared memory
+  const ir::Buffer* buffer = nullptr;  ///< in shared memory; none: in registers
+  bool transposed = false;             ///< shared memory has it the other way round
+};
+
+struct Product {
+  Writer& out;
+  std::string_view element;  ///< type of both operands
+  std::string sums;          ///< the array that they are added to
+  bool adds = false;         ///< it holds what the product is added to
+  ProductOperand left, right;
+  ir::AxisLayout rows, columns;  ///< of the sums
+  int terms = 0;                 ///< that a warp adds up
+  std::string first_term = "0";  ///< where they begin
+};
+
+/// A left operand on its way from shared memory into registers, which keep it for several products.
+struct LeftOperandLoad {
+  Writer& out;
+  std::string_view element;
+  std::string array;      ///< to be declared
+  ProductOperand source;  ///< in shared memory
+  ir::AxisLayout rows;    ///< of the products' sums
+  int terms = 0;
+};
+
+/// The number of a warp along an axis, and where its part of the axis begins.
+std::string warp_number(const ir::AxisLayout& layout);
+std::string warp_base(const ir::AxisLayout& layout);
+
+// Sums and multiples as a reader would write them: without zeros and ones.
+std::string plus(const std::string& a, const std::string& b);
+std::string times(const std::string& index, int step);
+
+/// Opens the loop `i` over the rows' fragments, if there is more than one, around what `body`
+/// writes.
+template <class Body>
+void over_rows(Writer& out, const ir::AxisLayout& rows, bool braces, Body body) {
+  if (rows.fragments == 1) return body();
+  auto scope = out.unrolled("i", rows.fragments, braces);
+  body();
+}
+
+}  // namespace flashcore

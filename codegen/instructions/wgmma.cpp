@@ -1,0 +1,105 @@
+// wgmma: one statement for 64 rows, all columns of a panel or of a tile, and all terms of the sum,
+// or those in panels of one width. Four warps issue it and go on; the tensor core reads shared
+// memory by itself.
+#include "codegen/instructions/instruction.h"
+#include "codegen/instructions/product.h"
+#include "codegen/layout/chunk_loops.h"
+#include "codegen/layout/register_layouts.h"
+
+namespace flashcore {
+namespace {
+
+using ir::Buffer;
+
+/// Bytes from the start of a tile to a panel.
+int panel_offset(const Buffer& buffer, int column) { return 2 * buffer.rows * column; }
+
+std::string plus(int offset) { return offset ? fmt::format(" + {}", offset) : ""; }
+
+void print_product(const Product& p) {
+  const ProductOperand &a = p.left, &b = p.right;
+  const std::string& d = p.sums;
+  const int columns = p.columns.length();
+  p.out.line("fc::pin({});", d);
+  p.out.line("fc::open_products();");
+  // The steps of the sum, panel by panel where an operand's rows run along it.
+  struct Steps {
+    int first, count, width;
+  };
+  std::vector<Steps> steps;
+  const Buffer* with_sum = b.transposed ? b.buffer : a.transposed ? nullptr : a.buffer;
+  if (with_sum)
+    for (const ChunkLoop& loop : chunk_loops(*with_sum))
+      steps.push_back({loop.first_column / 16, loop.width * loop.panels / 16, loop.width});
+  else
+    steps.push_back({0, p.terms / 16, 64});
+  // The columns that one instruction makes: all of them, or a kind of panel of an operand that lies
+  // along them.
+  std::vector<ChunkLoop> parts{{0, columns, 1}};
+  if (!b.transposed) parts = chunk_loops(*b.buffer);
+
+  for (const Steps& step : steps)
+    for (const ChunkLoop& part : parts) {
+      const int n = b.transposed ? columns : part.width * part.panels;
+      auto scope = p.out.block("");
+      // Where the first of the steps finds its 16 lines, in a panel whose lines run across the sum.
+      const auto lines = [&](int width) { return plus(step.first * 16 * width * 2); };
+      if (a.transposed)  // a warpgroup's rows of the product are one panel
+        p.out.line("const fc::u64 a = fc::matrix({} + warp / 4 * {}{}, 64, 0);", a.base,
+                   panel_offset(*a.buffer, 64), lines(64));
+      else if (a.buffer)
+        p.out.line("const fc::u64 a = fc::matrix({}{} + warp / 4 * {}, {}, 0);", a.base,
+                   plus(panel_offset(*a.buffer, step.first * 16)), 64 * step.width * 2, step.width);
+      if (b.transposed)
+        p.out.line("const fc::u64 b = fc::matrix({}{}, {}, 0);", b.base,
+                   plus(panel_offset(*b.buffer, step.first * 16)), step.width);
+      else
+        p.out.line("const fc::u64 b = fc::matrix({}{}{}, {}, {});", b.base,
+                   plus(panel_offset(*b.buffer, part.first_column)), lines(part.width), part.width,
+                   part.panels > 1 ? 2 * b.buffer->rows * part.width : 0);
+      const auto along = [&](const Buffer& buffer) {
+        return fmt::format("fc::along<{}, {}>", step.width, 2 * buffer.rows * step.width);
+      };
+      const auto across = [](int width) { return fmt::format("fc::across<{}>", width); };
+      std::string left_text = "a", walks;
+      if (a.buffer)
+        walks = (a.transposed ? across(64) : along(*a.buffer)) + ", ";
+      else
+        left_text = fmt::format("{}[0]{}", a.base, plus(step.first));
+      walks += b.transposed ? along(*b.buffer) : across(part.width);
+      p.out.line("fc::multiply_warpgroup<{}, {}, {}, {}>({}[0]{}, {}, b, {});", n, p.element,
+                 step.count, walks, d, b.transposed ? "" : plus(part.first_column / 8), left_text,
+                 p.adds || step.first ? "true" : "false");
+    }
+  p.out.line("fc::commit_products();");
+}
+
+}  // namespace
+
+const TensorInstruction& wgmma() {
+  static constexpr TensorInstruction description{
+      .name = Instruction::wgmma,
+      .available = &Target::wgmma,
+      .rows = 64,
+      .columns = 8,
+      .terms = 16,
+      .takes = is_half_type,
+      .warps = 4,
+      .asynchronous = true,
+      .column_step = 8,
+      .most_columns = 256,
+      .rows_once = true,  // a loop over other rows would keep their sums in other registers
+      .most_warps = 12,
+      .sum_rows = sum_rows,
+      .sum_columns = sum_columns,
+      .left_terms = sum_columns,
+      .computed_left = ComputedOperand::registers,
+      .computed_right = ComputedOperand::none,  // the warpgroups of a block would have to meet
+      .by_copy_engine = true,
+      .pitch = swizzled,
+      .starts_sums = true,
+      .print_product = print_product};
+  return description;
+}
+
+}  // namespace flashcore

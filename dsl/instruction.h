@@ -1,0 +1,17 @@
+// The instructions of tensor cores, by name; codegen/instructions/ describes each.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace flashcore {
+
+enum class Instruction : std::uint8_t {
+  mma_m16n8k16,  ///< mma.sync on f16 and bf16, operands through ldmatrix (sm_80 and up)
+  wmma,          ///< blocks of 16 x 16 x 16 in opaque registers; every target, bf16 from sm_80 up
+  wgmma,         ///< asynchronous products of four warps, operands from shared memory (sm_90a)
+};
+
+std::string_view name_of(Instruction instruction);
+
+}  // namespace flashcore
