@@ -77,8 +77,8 @@ void KernelPrinter::print_to_shared(const Op& op) {
   const BufferId over = buffer.over;
   out_.line("const fc::u32 {} = {};", storage_[value.index],
             op.blocks ? given_address(op)
-            : over   ? chunk_base(f_[over], ring_names_[over].slot)
-                     : chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
+            : over    ? chunk_base(f_[over], ring_names_[over].slot)
+                      : chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
   Shape held = shape;
   if (op.shares.warps > 1) held.layouts.push_back(op.shares);
   Writer::Scopes scopes;
