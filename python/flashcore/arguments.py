@@ -1,4 +1,4 @@
-"""What callers pass, held against what a parameter takes: refused in words that name both."""
+"""Checks of callers' arguments: an error names the parameter, its value and what would work."""
 
 from __future__ import annotations
 

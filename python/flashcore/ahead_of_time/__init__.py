@@ -1,1 +1,2 @@
-"""Kernels before the first call: every one that a spec can reach, in the cache or in a bundle."""
+"""Kernels compiled ahead of the first call: every kernel that a spec can need, in the cache or in
+a bundle."""

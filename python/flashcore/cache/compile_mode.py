@@ -1,4 +1,4 @@
-"""What happens to a kernel that is in no cache."""
+"""Whether a kernel that is in no cache may be compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""flashcore compile: kernels into the cache, ahead of the calls that want them."""
+"""flashcore compile: compiles kernels into the cache, ahead of the calls that need them."""
 
 from __future__ import annotations
 

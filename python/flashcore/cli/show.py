@@ -1,4 +1,4 @@
-"""flashcore show: one kernel from all sides."""
+"""flashcore show: everything about one kernel."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What FlashCore finds on a machine and tells its user: compiler, disassembler, emulator, log."""
+"""The host machine: its compilers, NVIDIA's disassembler, runs in the emulator, the log."""

@@ -1,4 +1,4 @@
-"""What a run in the emulator tells its user while it lasts."""
+"""The warning and the progress bar of a run in the emulator."""
 
 from __future__ import annotations
 

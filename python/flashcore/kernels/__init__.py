@@ -1,1 +1,1 @@
-"""Kernels, and what lies between a call of one and its launch: checks, lengths, copies."""
+"""Kernels, and the steps between a call and a launch: checks, lengths, copies."""

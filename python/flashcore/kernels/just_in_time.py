@@ -1,4 +1,4 @@
-"""From a description to a kernel."""
+"""jit: makes a kernel of a spec or a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kernel shows about itself."""
+"""The attributes and methods that all kernels have."""
 
 from __future__ import annotations
 

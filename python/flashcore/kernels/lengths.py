@@ -1,4 +1,4 @@
-"""The lengths of sequences that differ: what a call has to pass beside q, k and v."""
+"""The lengths of sequences, which a call passes besides q, k and v if they differ."""
 
 from __future__ import annotations
 

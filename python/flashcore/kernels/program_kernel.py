@@ -1,4 +1,4 @@
-"""Kernels of programs that FlashCore knows nothing else about."""
+"""Kernels of programs that are not attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which schedules a call wants: short sequences, and few of them, others than long ones."""
+"""The schedules for a call: those for few or short sequences differ from those for long ones."""
 
 from __future__ import annotations
 

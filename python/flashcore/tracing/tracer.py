@@ -1,4 +1,4 @@
-"""The values that a function on scores is called with: they record what is done to them."""
+"""The arguments with which a function is traced: they record the operations applied to them."""
 
 from __future__ import annotations
 

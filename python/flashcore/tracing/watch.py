@@ -1,4 +1,4 @@
-"""What a trace has read, and whether it is still so: asked at every call, so it has to be cheap."""
+"""The values that a trace has read, which every call compares with the present ones, cheaply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tuner may change in a schedule: one table, field by field.
+"""The search space: one table of the fields of a schedule and the values that a search tries.
 
 A new field of :class:`Schedule` gets a row in a family here, or a reason in `NOT_SEARCHED`; a test
 demands one of the two.
