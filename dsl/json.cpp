@@ -139,6 +139,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("tiles", schedule.tiles);
   visit("warps_m", schedule.warps_m);
   visit("warps_n", schedule.warps_n);
+  visit("product_split", schedule.product_split);
   visit("stages", schedule.stages);
   visit("instruction", schedule.instruction);
   visit("copy", schedule.copy);

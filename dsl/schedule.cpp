@@ -24,6 +24,16 @@ std::string_view name_of(Softmax softmax) {
   return "?";
 }
 
+std::string_view name_of(ProductSplit split) {
+  switch (split) {
+    case ProductSplit::terms:
+      return "terms";
+    case ProductSplit::columns:
+      return "columns";
+  }
+  return "?";
+}
+
 std::string_view name_of(GridOrder order) {
   switch (order) {
     case GridOrder::tiles_first:

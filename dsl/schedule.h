@@ -20,6 +20,11 @@ enum class Softmax {
   registers,  ///< on the accumulators themselves, which need a known order of elements
   shared,     ///< on rows that shared memory deals out to the lanes: fewer shuffles, more traffic
 };
+/// What warps along the columns of a product share out where its left operand is computed.
+enum class ProductSplit {
+  terms,    ///< the terms of its sum: the operand stays in registers, partial sums meet in the end
+  columns,  ///< the columns of its result: the operand goes through shared memory
+};
 /// Which parallel axis runs fastest over neighbouring thread blocks.
 enum class GridOrder {
   tiles_first,  ///< the tiles of one head are neighbours and share its keys in L2
@@ -44,6 +49,9 @@ struct Schedule {
 
   int warps_m = 4;  ///< warps along the rows of a product
   int warps_n = 1;  ///< warps along its columns
+  /// What those share out in a product whose left operand is computed. With columns, each warp
+  /// holds a part of a wide result, such as the output of a large head_dim.
+  ProductSplit product_split = ProductSplit::terms;
   int stages = 2;   ///< tiles of a loop in flight or in use; 1 waits for each
 
   Instruction instruction = Instruction::mma_m16n8k16;
@@ -143,6 +151,7 @@ struct Schedule {
 
 std::string_view name_of(CopyInstruction copy);
 std::string_view name_of(Softmax softmax);
+std::string_view name_of(ProductSplit split);
 std::string_view name_of(GridOrder order);
 std::string_view name_of(TileOrder order);
 std::string_view name_of(Turns turns);

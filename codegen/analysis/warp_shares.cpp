@@ -1,14 +1,88 @@
 #include "codegen/analysis/warp_shares.h"
 
+#include <algorithm>
+
+#include "codegen/instructions/instruction.h"
+
 namespace flashcore {
 
 using namespace ir;
 
+namespace {
+
+bool is_computed(const Function& f, ValueId value) {
+  const Op* op = f.definition(value);
+  return !op || (op->code != OpCode::load && op->code != OpCode::convert);
+}
+
+/// Whether anything reads a value but products, as it is, as their left operand.
+bool is_left_operand_alone(const Function& f, ValueId value) {
+  bool alone = true;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    for (std::size_t i = 0; i < op.operands.size(); ++i)
+      if (op.operands[i] == value) alone = alone && op.code == OpCode::dot && i == 0;
+  });
+  return alone;
+}
+
+/// Whether every product that reads a value stands in the block that makes it.
+bool is_read_where_made(const Function& f, ValueId value) {
+  const BlockId home = block_of(f, value);
+  bool here = true;
+  for_each_op(f, f.body, [&](const Op& op, BlockId block) {
+    if (op.code == OpCode::dot && op.operands[0] == value) here = here && block == home;
+  });
+  return here;
+}
+
+/// Whether the instruction reads what threads have written to shared memory, and not only what the
+/// copy engine has brought there.
+bool takes_what_threads_write(const Op& dot, const Schedule& schedule) {
+  const Instruction name = dot.instruction.value_or(schedule.instruction);
+  return describe(name).computed_right == ComputedOperand::shared;
+}
+
+}  // namespace
+
+OperandRoot operand_root(const Function& f, ValueId operand) {
+  OperandRoot root{operand};
+  for (const Op* op = f.definition(operand); op && op->code == OpCode::transpose;
+       op = f.definition(root.value)) {
+    root = {op->operands[0], !root.transposed};
+  }
+  return root;
+}
+
+BlockId block_of(const Function& f, ValueId value) {
+  for (std::size_t b = 0; b < f.blocks.size(); ++b) {
+    const Block& block = f.blocks[b];
+    const auto makes = [&](OpId id) {
+      const auto& results = f[id].results;
+      return std::find(results.begin(), results.end(), value) != results.end();
+    };
+    if (std::find(block.arguments.begin(), block.arguments.end(), value) != block.arguments.end() ||
+        std::any_of(block.ops.begin(), block.ops.end(), makes))
+      return BlockId(b);
+  }
+  return {};
+}
+
+bool goes_through_shared(const Function& f, const Op& dot, std::size_t k,
+                         const Schedule& schedule) {
+  const OperandRoot root = operand_root(f, dot.operands[k]);
+  if (!takes_what_threads_write(dot, schedule) || !is_computed(f, root.value)) return false;
+  if (k == 1 || root.transposed) return true;
+  const Op* made_by = f.definition(root.value);
+  if (!made_by || made_by->code != OpCode::cast) return true;  // what is packed in pairs is a cast
+  if (!is_left_operand_alone(f, root.value)) return true;
+  if (!schedule.keep_operands && !is_read_where_made(f, root.value)) return true;
+  return schedule.warps_n > 1 && schedule.product_split == ProductSplit::columns;
+}
+
 bool cuts_sum(const Function& f, const Op& dot, const Schedule& schedule) {
   if (schedule.warps_n == 1 || schedule.softmax != Softmax::registers) return false;
-  const Op* left = f.definition(dot.operands[0]);
-  while (left && left->code == OpCode::transpose) left = f.definition(left->operands[0]);
-  return !left || left->code != OpCode::load;
+  return is_computed(f, operand_root(f, dot.operands[0]).value) &&
+         !goes_through_shared(f, dot, 0, schedule);
 }
 
 }  // namespace flashcore

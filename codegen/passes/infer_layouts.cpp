@@ -1,9 +1,10 @@
 // Every axis of every register tile is a node. Operations that move nothing between threads join
 // the nodes of an axis: elementwise operations, reductions (for the axes that stay), loops (for
 // what they carry). Products anchor the joined sets with the layouts of their instruction; sets
-// that no product touches get a plain one. A left operand that is itself computed stays in
-// registers, because the accumulator layout, packed in pairs, is the left operand's. A conversion
-// joins nothing: its two sides are laid out apart.
+// that no product touches get a plain one. A left operand that is itself computed, and that
+// stage_operands has not sent through shared memory, stays in registers, because the accumulator
+// layout, packed in pairs, is the left operand's. A conversion joins nothing: its two sides are laid
+// out apart.
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -387,15 +388,18 @@ class LayoutInference {
     if (op.code != OpCode::dot) return;
     if (f_[op.operands[0]].home.space != Space::shared &&
         f_[op.operands[0]].home.space != Space::operand)
-      throw SpecError({"a product whose left operand is also used otherwise",
+      throw SpecError({fmt::format("a product of {} whose left operand is also used otherwise",
+                                   name_of(instruction_of(op).name)),
                        "a computed 16-bit tile is kept in the order a product takes it",
                        "cast the f32 tile once for the product and once for the other use",
                        op.where});
     const Op* left = f_.definition(op.operands[0]);
     if (f_[op.operands[0]].home.space == Space::operand && (!left || left->code != OpCode::cast))
-      throw SpecError({"a product whose left operand is a computed 16-bit tile, but no cast",
-                       "the cast from f32 is what packs a tile into a product's registers",
-                       "compute in f32 and cast last", op.where});
+      throw SpecError(
+          {fmt::format("a product of {} whose left operand is a computed 16-bit tile, but no cast",
+                       name_of(instruction_of(op).name)),
+           "the cast from f32 is what packs a tile into a product's registers",
+           "compute in f32 and cast last", op.where});
     if (f_[op.operands[1]].home.space != Space::shared)
       throw ScheduleError(
           {fmt::format("a product of {} whose right operand is computed",

@@ -16,13 +16,14 @@ struct panel {
   u32 width, offset;  // columns; bytes from the start of the tile
 };
 
-// The panel of a tile that holds a column. Panels of one width follow each other.
+// The panel of a tile that holds a column. Panels of one width follow each other. Where a warp's
+// number decides the column, the compiler does not know that no column lies beyond the tile.
 template <int rows, int columns>
 FC_DEVICE panel panel_at(u32 column) {
   static_assert(columns % 16 == 0, "a shared tile is padded to a multiple of 16 columns");
   constexpr u32 wide = columns / 64 * 64, middle = wide + columns % 64 / 32 * 32;
-  if (column < wide) return {64, 2 * rows * (column / 64 * 64)};
-  if (column < middle) return {32, 2 * rows * wide};
+  if (wide == columns || column < wide) return {64, 2 * rows * (column / 64 * 64)};
+  if (middle == columns || column < middle) return {32, 2 * rows * wide};
   return {16, 2 * rows * middle};
 }
 

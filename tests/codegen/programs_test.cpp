@@ -214,6 +214,20 @@ TEST(Programs, ChainedProducts) {
     }
 }
 
+// One that a loop does not change, one that something else reads too, one read the other way round.
+TEST(Programs, ProductsWithComputedLeftOperands) {
+  const std::vector<RunInputs> launches{{.extents = {{"B", 2}, {"N", 77}}},
+                                        {.extents = {{"B", 1}, {"N", 1}}}};
+  for (const auto& [warps_m, warps_n] : {std::pair{1, 1}, {2, 1}, {2, 2}, {1, 3}})
+    for (const ProductSplit split : {ProductSplit::terms, ProductSplit::columns})
+      for (const bool keep : {false, true}) {
+        Schedule schedule = schedule_of({{"n", 16 * warps_m * warps_n}}, warps_m, warps_n);
+        schedule.product_split = split;
+        schedule.keep_operands = keep;
+        expect_right(computed_left_operands(), schedule, launches);
+      }
+}
+
 // With two warps along the inner axis each holds a share of the second product.
 TEST(Programs, ProductsOverSeveralWarpsAndInSharedMemory) {
   for (const Softmax softmax : {Softmax::registers, Softmax::shared})

@@ -57,6 +57,33 @@ TEST(WarpgroupRefusals, ComputedRightOperands) {
             "  try: instruction = mma_m16n8k16 and copy = cp_async");
 }
 
+TEST(WarpgroupRefusals, ComputedLeftOperands) {
+  ProgramBuilder b("refused");
+  const Axis m = b.parallel_tiles("m", named("M")), n = b.tiles("n", named("N"));
+  const Axis k = b.whole("k", 32);
+  const Tensor q = b.input("a", DType::f16, {named("M"), 32});
+  const Tensor keys = b.input("b", DType::f16, {named("N"), 32});
+  const Tensor o = b.output("o", DType::f32, {named("M"), 32});
+  const Tensor copy = b.output("copy", DType::f16, {named("M"), named("N")});
+  store(o(m, k), b.loop(n, b.fill({m, k}, 0), [&](const Tile& s) {
+    const Tile key = load(keys(n, k));
+    const Tile probs = cast(dot(load(q(m, k)), transpose(key)), DType::f16);
+    store(copy(m, n), probs);
+    return s + dot(probs, key);
+  }));
+  const Program program = b.finish();
+  Schedule schedule = tiles({{"m", 64}, {"n", 64}});
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  const Refusal twice =
+      refusal<SpecError>([&] { generate(program, schedule, find_target("sm_90a")); });
+  EXPECT_TRUE(twice.own_line);
+  EXPECT_EQ(twice.words,
+            "a product of wgmma whose left operand is also used otherwise\n"
+            "  why: a computed 16-bit tile is kept in the order a product takes it\n"
+            "  try: cast the f32 tile once for the product and once for the other use");
+}
+
 TEST(WarpgroupRefusals, ShapesOfWarpgroups) {
   const Program program = attention_forward(head_dim(64));
   Schedule schedule = warpgroups(128, 64);

@@ -25,6 +25,7 @@ class Schedule:
     """Elements of a tile, by axis name; one entry for every tiled axis of the program."""
     warps_m: int = 4
     warps_n: int = 1
+    product_split: Literal["terms", "columns"] = "terms"
     stages: int = 2
     instruction: Literal["mma_m16n8k16", "wmma", "wgmma"] = "mma_m16n8k16"
     copy: Literal["cp_async", "vector", "tma"] = "cp_async"

@@ -133,7 +133,11 @@ FAMILIES = (
             "tiles.rows": Choice((16, 32, 64, 128, 192, 256)),
             "tiles.cols": Choice(range(16, 161, 16)),
             "warps_m": Choice((1, 2, 4, 8)),
-            "warps_n": Choice((1, 2)),
+            "warps_n": Choice((1, 2, 4)),
+            "product_split": Choice(
+                ("terms", "columns"),
+                lambda genes, spec: genes["warps_n"] > 1 and genes["softmax"] == "registers",
+            ),
             "stages": Choice((1, 2, 3, 4)),
             **_ORDER,
             "keep_operands": Choice(_BOOL),

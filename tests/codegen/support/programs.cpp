@@ -262,6 +262,28 @@ Program chained_products() {
   return b.finish();
 }
 
+Program computed_left_operands() {
+  ProgramBuilder b("computed_left_operands");
+  const Axis batch = b.parallel("batch", named("B")), n = b.tiles("n", named("N"));
+  const Axis m = b.whole("m", 32), k = b.whole("k", 48), d = b.whole("d", 40);
+  const Tensor a = b.input("a", DType::bf16, {named("B"), 32, 48});
+  const Tensor bt = b.input("b", DType::bf16, {named("B"), named("N"), 48});
+  const Tensor c = b.input("c", DType::bf16, {named("B"), named("N"), 40});
+  const Tensor w = b.output("w", DType::bf16, {named("B"), 32, named("N")});
+  const Tensor z = b.output("z", DType::f32, {named("B"), named("N"), 48});
+  const Tensor o = b.output("o", DType::bf16, {named("B"), 32, 40});
+  const Tile half = cast(cast(load(a(batch, m, k)), DType::f32) * 0.5, DType::bf16).named("half");
+  const Tile sum = b.loop(n, b.fill({m, d}, 0), [&](const Tile& s) {
+    const Tile product = dot(half, transpose(load(bt(batch, n, k))));
+    const Tile weights = cast(maximum(product, 0), DType::bf16).named("weights");
+    store(w(batch, m, n), weights);
+    store(z(batch, n, k), dot(transpose(weights), half));
+    return s + dot(weights, load(c(batch, n, d)));
+  });
+  store(o(batch, m, d), cast(sum, DType::bf16));
+  return b.finish();
+}
+
 Program two_passes() {
   struct State {
     Tile sum, out;

@@ -40,6 +40,9 @@ Program totals();
 Program gather();
 /// o = (a b) c: the first product is the left operand of the second.
 Program chained_products();
+/// With w = max(0, (a / 2) b^T), a tile that is stored as well: o = w c and z = w^T (a / 2). One left
+/// operand is made in front of the loop, one in it, and one is read the other way round.
+Program computed_left_operands();
 /// Softmax attention without a running maximum: one loop finds it, the next one uses it.
 Program two_passes();
 /// A loaded tile that is both an operand of products and read element by element.

@@ -235,10 +235,11 @@ std::vector<Place> places() {
     }
   }
   // Some fields work only beside others, which no schedule that ships has.
-  Place shared = found.front(), strips = shared;
+  Place shared = found.front(), strips = shared, two_along_columns = shared;
   shared.schedule.softmax = Softmax::shared;
   strips.schedule.softmax_columns = 16;
-  found.insert(found.end(), {shared, strips});
+  two_along_columns.schedule.warps_n = 2;
+  found.insert(found.end(), {shared, strips, two_along_columns});
   return found;
 }
 
@@ -290,7 +291,7 @@ void expect_all_named(const Values& values, const std::map<std::string, std::str
 TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
   // Does not compile when a field is added to the structure.
   const Schedule all;
-  const auto& [tiles, warps_m, warps_n, stages, instruction, copy, softmax, keep_operands,
+  const auto& [tiles, warps_m, warps_n, product_split, stages, instruction, copy, softmax, keep_operands,
                staged_stores, peel_masks, descending, last_tiles_first, grid_order, flat_grid,
                fixed_maximum, softmax_columns, softmax_distance, overlap_products, scale_late,
                wait_late, lazy_scaling, reduction_chains, polynomial_exponentials, sums_by_products,
@@ -302,6 +303,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
       {"tiles", {{{"rows", 64}, {"cols", 64}}, {{"rows", 128}, {"cols", 64}}}},
       {"warps_m", {2, 4, 8}},
       {"warps_n", {2}},
+      {"product_split", {"columns"}},
       {"stages", {1, 2, 3}},
       {"instruction", {"wmma", "mma_m16n8k16"}},
       {"copy", {"vector", "cp_async"}},
