@@ -31,12 +31,17 @@ std::vector<Captured> captured_tensors(const AttentionSpec& spec) {
 
 std::vector<std::string> check(const AttentionSpec& spec) {
   std::vector<std::string> reasons;
-  std::vector<std::pair<const char*, int>> dims = {{"head_dim", spec.head_dim}};
-  if (spec.value_dim() != spec.head_dim) dims.emplace_back("head_dim_v", spec.value_dim());
-  for (const auto& [name, dim] : dims)
-    if (dim > 256)
+  struct Dim {
+    const char* name;
+    int size, most;
+  };
+  const bool differ = spec.value_dim() != spec.head_dim;
+  std::vector<Dim> dims = {{"head_dim", spec.head_dim, differ ? most_head_dim : most_head_dim_v}};
+  if (differ) dims.push_back({"head_dim_v", spec.value_dim(), most_head_dim_v});
+  for (const auto& [name, dim, most] : dims)
+    if (dim > most)
       reasons.push_back(fmt::format(
-          "{} = {}: must be at most 256; there is no schedule for larger ones", name, dim));
+          "{} = {}: must be at most {}; there is no schedule for larger ones", name, dim, most));
     else if (dim < 1)
       reasons.push_back(
           fmt::format("{} = {}: must be at least 1; the last dimension of the arrays", name, dim));
@@ -94,9 +99,9 @@ std::vector<std::string> check(const AttentionSpec& spec) {
 }
 
 AttentionSpec nearest_valid(AttentionSpec spec) {
-  const auto dim = [](int size) { return std::clamp(size, 1, 256); };
-  spec.head_dim = dim(spec.head_dim);
-  if (spec.head_dim_v) spec.head_dim_v = dim(spec.head_dim_v);
+  const bool differ = spec.value_dim() != spec.head_dim;
+  if (spec.head_dim_v) spec.head_dim_v = std::clamp(spec.head_dim_v, 1, most_head_dim_v);
+  spec.head_dim = std::clamp(spec.head_dim, 1, differ ? most_head_dim : most_head_dim_v);
   if (!is_half(spec.dtype)) spec.dtype = DType::bf16;
   if (spec.heads < 1 || spec.kv_heads < 0 || (spec.kv_heads && spec.heads % spec.kv_heads != 0))
     spec.heads = spec.kv_heads = 0;

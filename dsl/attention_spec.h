@@ -18,6 +18,10 @@ enum class TensorLayout {
   thd,   ///< [total, heads, head_dim]: the sequences of a batch one behind the other
 };
 
+/// The widest rows of q and k, beside values of another width, and of v and o: 64 query rows of an
+/// output of 512 columns are half of a multiprocessor's registers.
+constexpr int most_head_dim = 576, most_head_dim_v = 512;
+
 /// Scaled dot-product attention, softmax(score(scale q k^T) + mask) v, computed without storing the
 /// scores (Dao et al., FlashAttention-2, arXiv:2307.08691).
 ///
@@ -38,7 +42,7 @@ enum class TensorLayout {
 /// with an lse of -inf. Expressions see positions within a sequence and its own lengths. Any length
 /// may be 0.
 struct AttentionSpec {
-  int head_dim = 0;    ///< 1 to 256
+  int head_dim = 0;    ///< 1 to 512, with another head_dim_v to 576
   int head_dim_v = 0;  ///< 0: head_dim
   int heads = 0;       ///< 0: read off the tensors, then without grouping
   int kv_heads = 0;    ///< 0: heads

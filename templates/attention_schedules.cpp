@@ -9,6 +9,7 @@
 #include "templates/families.h"
 #include "templates/hopper_schedules.h"
 #include "templates/register_demand.h"
+#include "templates/wide_schedules.h"
 
 namespace flashcore {
 namespace {
@@ -115,6 +116,7 @@ Schedule ruled_schedule(const AttentionSpec& spec, const Target& target,
 
 std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& target,
                                       ProblemQuestions& problem) {
+  if (is_wide(spec) && target.mma_m16n8k16) return wide_schedules(spec, target);
   std::vector<Schedule> schedules{ruled_schedule(spec, target, problem)};
   if (target.wgmma) {
     // Every block on its own, fewer keys a tile, then one block a multiprocessor with small tiles,

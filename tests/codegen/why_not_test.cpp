@@ -241,7 +241,7 @@ TEST(WhyNot, WhatItOffersWorks) {
 
 TEST(NearestSpec, HasNoContradictions) {
   AttentionSpec spec = head_dim(100);
-  spec.head_dim_v = 300;
+  spec.head_dim_v = 600;
   spec.dtype = DType::f32;
   spec.heads = 6;
   spec.kv_heads = 4;
@@ -251,7 +251,7 @@ TEST(NearestSpec, HasNoContradictions) {
   const AttentionSpec near = nearest_valid(spec);
   EXPECT_TRUE(check(near).empty());
   EXPECT_EQ(near.head_dim, 100);
-  EXPECT_EQ(near.head_dim_v, 256);
+  EXPECT_EQ(near.head_dim_v, 512);
   EXPECT_FALSE(near.q_len);
 }
 

@@ -119,9 +119,9 @@ def test_dtypes_of_frameworks_name_themselves(dtype, name):
 
 
 def test_why_not_gives_every_reason_with_its_numbers():
-    spec = fc.AttentionSpec(head_dim=300, head_dim_v=-1, heads=6, kv_heads=4, dtype="f32")
+    spec = fc.AttentionSpec(head_dim=600, head_dim_v=-1, heads=6, kv_heads=4, dtype="f32")
     assert spec.why_not("sm_80") == [
-        "head_dim = 300: must be at most 256; there is no schedule for larger ones",
+        "head_dim = 600: must be at most 576; there is no schedule for larger ones",
         "head_dim_v = -1: must be at least 1; the last dimension of the arrays",
         "dtype = f32: tensor cores take f16 or bf16; cast the tensors",
         "heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "

@@ -234,7 +234,9 @@ def attention_call(args: Mapping[str, Any], known: Known) -> dict[str, Any]:
     q, k, v = (floats16(args[name], name) for name in "qkv")
     dtypes = {args[name].dtype.newbyteorder("=") for name in "qkv"}
     _need(len(dtypes) == 1, "dtypes differ")
-    _need(q.size == 0 or 0 < q.shape[-1] <= 256, "head_dim")
+    most = 512 if q.shape[-1:] == v.shape[-1:] else 576
+    _need(q.size == 0 or 0 < q.shape[-1] <= most, "head_dim")
+    _need(v.size == 0 or v.shape[-1] <= 512, "head_dim_v")
     scale = args.get("scale")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else number(scale, "scale")
     mask, score = mask_of(args.get("mask"), known), score_of(args.get("score"), known)

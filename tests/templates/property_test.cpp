@@ -146,6 +146,8 @@ struct Case {
     schedule = attention_schedule(spec, plain);
     schedule.warps_m = draw.one_of<int>({1, 2, 3, 4, 4, 5, 6, 7, 8, 8});
     schedule.warps_n = draw.one_of<int>({1, 1, 1, 1, 2, 2, 3, 4});
+    schedule.product_split =
+        draw.one_of<ProductSplit>({ProductSplit::terms, ProductSplit::columns});
     if (target->mma_m16n8k16) {
       schedule.softmax =
           draw.one_of<Softmax>({Softmax::registers, Softmax::registers, Softmax::shared});
