@@ -15,16 +15,6 @@ bool is_computed(const Function& f, ValueId value) {
   return !op || (op->code != OpCode::load && op->code != OpCode::convert);
 }
 
-/// Whether anything reads a value but products, as it is, as their left operand.
-bool is_left_operand_alone(const Function& f, ValueId value) {
-  bool alone = true;
-  for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    for (std::size_t i = 0; i < op.operands.size(); ++i)
-      if (op.operands[i] == value) alone = alone && op.code == OpCode::dot && i == 0;
-  });
-  return alone;
-}
-
 /// Whether every product that reads a value stands in the block that makes it.
 bool is_read_where_made(const Function& f, ValueId value) {
   const BlockId home = block_of(f, value);
@@ -67,6 +57,17 @@ BlockId block_of(const Function& f, ValueId value) {
   return {};
 }
 
+bool is_cast_read_elsewhere(const Function& f, ValueId value) {
+  const Op* made_by = f.definition(value);
+  if (!made_by || made_by->code != OpCode::cast) return false;
+  bool elsewhere = false;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    for (std::size_t i = 0; i < op.operands.size(); ++i)
+      if (op.operands[i] == value) elsewhere = elsewhere || op.code != OpCode::dot || i != 0;
+  });
+  return elsewhere;
+}
+
 bool goes_through_shared(const Function& f, const Op& dot, std::size_t k,
                          const Schedule& schedule) {
   const OperandRoot root = operand_root(f, dot.operands[k]);
@@ -74,7 +75,6 @@ bool goes_through_shared(const Function& f, const Op& dot, std::size_t k,
   if (k == 1 || root.transposed) return true;
   const Op* made_by = f.definition(root.value);
   if (!made_by || made_by->code != OpCode::cast) return true;  // what is packed in pairs is a cast
-  if (!is_left_operand_alone(f, root.value)) return true;
   if (!schedule.keep_operands && !is_read_where_made(f, root.value)) return true;
   return schedule.warps_n > 1 && schedule.product_split == ProductSplit::columns;
 }

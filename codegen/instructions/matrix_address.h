@@ -7,10 +7,11 @@
 
 namespace flashcore {
 
-/// One lane's address of the matrices at (row_step, column_step).
+/// One lane's address of the matrices at (row_step, column_step); with `warp_column` so many columns
+/// further, a number that depends on the warp.
 std::string matrix_address(const ProductOperand& operand, const std::string& row,
                            const std::string& column, const std::string& row_step,
-                           const std::string& column_step);
+                           const std::string& column_step, const std::string& warp_column = "0");
 
 /// The address a lane gives for the left operand's 16 x 16 block at (fragment, step). The four 8 x
 /// 8 matrices come in the order of the instruction's registers: down first, then right.

@@ -28,11 +28,11 @@ void print_product(const Product& p) {
   if (p.right.transposed)
     p.out.line("fc::load_matrices(b, {});",
                matrix_address(p.right, plus(warp_base(p.columns), "lane % 8 + lane / 16 * 8"),
-                              "lane / 8 % 2 * 8", "j * 16", plus(p.first_term, "k * 16")));
+                              "lane / 8 % 2 * 8", "j * 16", "k * 16", p.first_term));
   else
     p.out.line("fc::load_matrices_transposed(b, {});",
                matrix_address(p.right, plus(p.first_term, "lane % 16"), "lane / 16 * 8", "k * 16",
-                              plus(warp_base(p.columns), "j * 16")));
+                              "j * 16", warp_base(p.columns)));
   over_rows(p.out, p.rows, true, [&] {
     p.out.line("fc::multiply<{}>({}[{}][2 * j], {}, b[0], b[1]);", p.element, p.sums, i, a);
     p.out.line("fc::multiply<{}>({}[{}][2 * j + 1], {}, b[2], b[3]);", p.element, p.sums, i, a);

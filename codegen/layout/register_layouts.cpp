@@ -48,8 +48,9 @@ int power_of_two_divisor(int length, int limit) {
 
 }  // namespace
 
-PlainLayout plain_tile(int rows, int columns, int warps, int slots) {
-  const int lanes = power_of_two_divisor(columns, 32);
+PlainLayout plain_tile(int rows, int columns, int warps, int slots, bool in_pairs) {
+  const int pairs = in_pairs ? power_of_two_divisor(columns, slots) : 1;
+  const int lanes = power_of_two_divisor(columns / pairs, 32);
   slots = power_of_two_divisor(columns / lanes, slots);
   const int row_lanes = 32 / lanes, row_warps = power_of_two_divisor(rows / row_lanes, warps);
   PlainLayout layout;

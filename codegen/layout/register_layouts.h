@@ -20,11 +20,11 @@ ir::AxisLayout accumulator_columns(int length, int warps_n);
 
 /// Rows and columns of a tile that no product touches: warps share out the rows, the lanes of a
 /// warp lie along the columns, `slots` neighbouring elements each, so that a warp reads whole
-/// lines.
+/// lines. A tile that is packed `in_pairs` has fewer lanes along a row rather than one element each.
 struct PlainLayout {
   ir::AxisLayout rows, columns;
 };
-PlainLayout plain_tile(int rows, int columns, int warps, int slots);
+PlainLayout plain_tile(int rows, int columns, int warps, int slots, bool in_pairs = false);
 
 /// Rows and columns of a tile between products, which shared memory deals out: two lanes share a
 /// row (four, where a warp has eight rows), eight neighbouring elements between them, so that a row

@@ -33,11 +33,13 @@ class LayoutInference {
     parents_.resize(f_.values.size() * 2);
     std::iota(parents_.begin(), parents_.end(), 0u);
     anchors_.resize(parents_.size());
+    in_pairs_.resize(parents_.size());
     for_each_op(f_, f_.body, [&](Op& op, BlockId) {
       join(op);
       has_products_ = has_products_ || op.code == OpCode::dot;
     });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { anchor(op); });
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) { note_pairs(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 2); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_whole_vectors(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 1); });
@@ -271,6 +273,13 @@ class LayoutInference {
          fmt::format("a tile of {}, or fewer warps", (f_[axis].tile / step + 1) * step), op.where});
   }
 
+  /// Tiles of 16 bits go to shared memory in pairs of neighbouring columns.
+  void note_pairs(const Op& op) {
+    if (op.code != OpCode::convert || !op.buffer || !is_half(f_[op.buffer].dtype)) return;
+    if (const auto n = node(op.operands[0], f_[op.operands[0]].type.axes.back()))
+      in_pairs_[*n] = true;
+  }
+
   /// Layouts for tiles (rank 2, then 1) that no product reaches.
   void choose_plain(const Op& op, std::size_t rank) {
     for (ValueId value : op.results) {
@@ -286,11 +295,13 @@ class LayoutInference {
       if (!rows || !columns) continue;
       const Axis &row_axis = f_[type.axes[0]], &column_axis = f_[type.axes[1]];
       // Vector accesses need an alignment that only a constant length promises.
-      const int slots = column_axis.fixed_length().value_or(1) % 4 == 0 ? 4 : 1;
+      const bool in_pairs = in_pairs_[*columns];
+      const int slots = column_axis.fixed_length().value_or(1) % 4 == 0 ? 4 : in_pairs ? 2 : 1;
       const int warps = schedule_.warps_m * schedule_.warps_n;
-      const PlainLayout plain = schedule_.softmax == Softmax::shared && has_products_
-                                    ? row_tile(row_axis.tile, column_axis.tile, warps)
-                                    : plain_tile(row_axis.tile, column_axis.tile, warps, slots);
+      const PlainLayout plain =
+          schedule_.softmax == Softmax::shared && has_products_
+              ? row_tile(row_axis.tile, column_axis.tile, warps)
+              : plain_tile(row_axis.tile, column_axis.tile, warps, slots, in_pairs);
       const bool plain_rows = !anchors_[*rows] || *anchors_[*rows] == plain.rows;
       const bool plain_columns = !anchors_[*columns] || *anchors_[*columns] == plain.columns;
       if (!anchors_[*columns])
@@ -386,15 +397,8 @@ class LayoutInference {
                        "only the operand of a product can be read either way round",
                        "load or build the tile with its axes in the other order", op.where});
     if (op.code != OpCode::dot) return;
-    if (f_[op.operands[0]].home.space != Space::shared &&
-        f_[op.operands[0]].home.space != Space::operand)
-      throw SpecError({fmt::format("a product of {} whose left operand is also used otherwise",
-                                   name_of(instruction_of(op).name)),
-                       "a computed 16-bit tile is kept in the order a product takes it",
-                       "cast the f32 tile once for the product and once for the other use",
-                       op.where});
     const Op* left = f_.definition(op.operands[0]);
-    if (f_[op.operands[0]].home.space == Space::operand && (!left || left->code != OpCode::cast))
+    if (f_[op.operands[0]].home.space != Space::shared && (!left || left->code != OpCode::cast))
       throw SpecError(
           {fmt::format("a product of {} whose left operand is a computed 16-bit tile, but no cast",
                        name_of(instruction_of(op).name)),
@@ -413,6 +417,7 @@ class LayoutInference {
   bool has_products_ = false;
   std::vector<std::uint32_t> parents_;
   std::vector<std::optional<AxisLayout>> anchors_;
+  std::vector<bool> in_pairs_;  ///< by node: columns of tiles that are packed in pairs
 };
 
 }  // namespace

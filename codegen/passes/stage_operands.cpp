@@ -1,16 +1,15 @@
 // An operand of a product that is computed, such as a state that a loop carries, is written to
-// shared memory in front of the product, where it does not stay in registers
+// shared memory as soon as it is made, where it does not stay in registers
 // (analysis/warp_shares.h):
 //
 //   out = dot(query, cast(state))      becomes      shared = convert cast(state) in state_tile
 //                                                   out = dot(query, shared)
 //
-// A tile that several products read is written once, in the block that makes it. Where several
-// tiles are made in front of one product, they are written together, so that one barrier stands
-// between all of them and the products.
+// A tile that several products read is written once. Where the instruction takes no operand that
+// threads have written, infer_layouts refuses the program.
 //
-// Where the instruction takes no operand that threads have written, infer_layouts refuses the
-// program.
+// A left operand that stays in registers is packed in pairs, which nothing else can read: where
+// something else reads the cast as well, the products get a cast of their own.
 #include <algorithm>
 #include <map>
 
@@ -29,28 +28,31 @@ class OperandStaging {
   OperandStaging(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
 
   void run() {
-    struct Staged {
+    struct Use {
       OpId dot;
       std::size_t operand;
+      bool shared;
     };
-    std::vector<Staged> staged;
+    std::vector<Use> uses;
     for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
       if (op.code != OpCode::dot) return;
       for (std::size_t k : {0, 1})
         if (goes_through_shared(f_, op, k, schedule_))
-          staged.push_back({f_[op.results[0]].definition, k});
+          uses.push_back({f_[op.results[0]].definition, k, true});
+        else if (k == 0 && is_cast_read_elsewhere(f_, op.operands[0]))
+          uses.push_back({f_[op.results[0]].definition, k, false});
     });
-    for (const Staged& one : staged) {
-      const OperandRoot root = operand_root(f_, f_[one.dot].operands[one.operand]);
-      ValueId shared = in_shared(root.value, one.dot);
+    for (const Use& use : uses) {
+      const OperandRoot root = operand_root(f_, f_[use.dot].operands[use.operand]);
+      ValueId operand = use.shared ? in_shared(root.value, use.dot) : cast_again(root.value);
       if (root.transposed) {
-        const auto [block, position] = place_of(one.dot);
-        insert_before(f_, block, position, f_[one.dot].where, [&](Builder& b) {
-          shared = b.transpose(shared);
-          f_[shared].home.space = Space::shared;
+        const auto [block, position] = place_of(use.dot);
+        insert_before(f_, block, position, f_[use.dot].where, [&](Builder& b) {
+          operand = b.transpose(operand);
+          f_[operand].home.space = Space::shared;
         });
       }
-      f_[one.dot].operands[one.operand] = shared;
+      f_[use.dot].operands[use.operand] = operand;
     }
   }
 
@@ -68,47 +70,40 @@ class OperandStaging {
     return {};
   }
 
-  /// The tile in shared memory, for the product `first` and those behind it.
-  ValueId in_shared(ValueId value, OpId first) {
+  /// Behind what makes a value: an op, or the start of the region that has it as an argument.
+  [[nodiscard]] Place behind(ValueId value) const {
+    if (!f_.definition(value)) return {block_of(f_, value), 0};
+    const Place made = place_of(f_[value].definition);
+    return {made.block, made.position + 1};
+  }
+
+  ValueId in_shared(ValueId value, OpId product) {
     const auto known = shared_.find(value);
     if (known != shared_.end()) return known->second;
-    const BlockId home = block_of(f_, value);
-    const std::size_t position = front_of(home, value, first);
+    const auto [block, position] = behind(value);
     const int columns = f_[f_[value].type.axes[1]].tile;
-    const int pitch = instruction_of(f_[first]).pitch(columns);
+    const int pitch = instruction_of(f_[product]).pitch(columns);
     ValueId shared;
-    insert_before(f_, home, position, f_[first].where,
+    insert_before(f_, block, position, f_[product].where,
                   [&](Builder& b) { shared = move_to_shared(b, f_, value, "operand", pitch); });
-    conversions_.push_back(f_[shared].definition);
     return shared_[value] = shared;
   }
 
-  /// In front of the product, or of the loop that holds it; beside an earlier conversion, if the
-  /// value is there by then.
-  [[nodiscard]] std::size_t front_of(BlockId home, ValueId value, OpId product) const {
-    const auto& ops = f_[home].ops;
-    std::size_t made = 0, position = ops.size();
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (ops[i] == f_[value].definition) made = i + 1;
-      bool holds = ops[i] == product;
-      if (f_[ops[i]].body)
-        for_each_op(f_, f_[ops[i]].body,
-                    [&](const Op& op, BlockId) { holds = holds || &op == &f_[product]; });
-      if (holds) position = std::min(position, i);
-    }
-    const auto is_conversion = [&](OpId id) {
-      return std::find(conversions_.begin(), conversions_.end(), id) != conversions_.end();
-    };
-    const auto behind = ops.begin() + static_cast<std::ptrdiff_t>(made);
-    const auto front = ops.begin() + static_cast<std::ptrdiff_t>(position);
-    const auto others = std::find_if(behind, front, is_conversion);
-    return static_cast<std::size_t>(std::find_if_not(others, front, is_conversion) - ops.begin());
+  ValueId cast_again(ValueId value) {
+    const auto known = casts_.find(value);
+    if (known != casts_.end()) return known->second;
+    const auto [block, position] = behind(value);
+    const Op made_by = *f_.definition(value);
+    ValueId copy;
+    insert_before(f_, block, position, made_by.where,
+                  [&](Builder& b) { copy = b.cast(made_by.operands[0], f_[value].type.dtype); });
+    f_[copy].name = f_[value].name;
+    return casts_[value] = copy;
   }
 
   Function& f_;
   const Schedule& schedule_;
-  std::map<ValueId, ValueId> shared_;
-  std::vector<OpId> conversions_;
+  std::map<ValueId, ValueId> shared_, casts_;
 };
 
 }  // namespace

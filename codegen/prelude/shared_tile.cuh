@@ -16,14 +16,13 @@ struct panel {
   u32 width, offset;  // columns; bytes from the start of the tile
 };
 
-// The panel of a tile that holds a column. Panels of one width follow each other. Where a warp's
-// number decides the column, the compiler does not know that no column lies beyond the tile.
+// The panel of a tile that holds a column. Panels of one width follow each other.
 template <int rows, int columns>
 FC_DEVICE panel panel_at(u32 column) {
   static_assert(columns % 16 == 0, "a shared tile is padded to a multiple of 16 columns");
   constexpr u32 wide = columns / 64 * 64, middle = wide + columns % 64 / 32 * 32;
-  if (wide == columns || column < wide) return {64, 2 * rows * (column / 64 * 64)};
-  if (middle == columns || column < middle) return {32, 2 * rows * wide};
+  if (column < wide) return {64, 2 * rows * (column / 64 * 64)};
+  if (column < middle) return {32, 2 * rows * wide};
   return {16, 2 * rows * middle};
 }
 
@@ -56,6 +55,27 @@ FC_DEVICE u32 panel_chunk_offset(u32 row, u32 column, u32 panel_column) {
 template <int rows, int columns>
 FC_DEVICE u32 matrix_address(u32 tile, u32 row, u32 column, u32 row_step, u32 column_step) {
   const panel at = panel_at<rows, columns>(column_step);
+  const u32 lane_address = tile + swizzled(at.width, row, column);
+  return (lane_address ^ column_step % at.width * 2) + at.offset + row_step * (at.width * 2);
+}
+
+// The same three where the warp's number decides the column. No column lies beyond the tile, which
+// the compiler cannot know: without that it would choose between panels of several widths.
+template <int rows, int columns>
+FC_DEVICE panel panel_of_warp(u32 column) {
+  if (columns % 64 == 0) return {64, 2 * rows * (column / 64 * 64)};
+  return panel_at<rows, columns>(column);
+}
+
+template <int rows, int columns>
+FC_DEVICE u32 chunk_offset_of_warp(u32 row, u32 column) {
+  const panel at = panel_of_warp<rows, columns>(column);
+  return at.offset + swizzled(at.width, row, column);
+}
+
+template <int rows, int columns>
+FC_DEVICE u32 matrix_address_of_warp(u32 tile, u32 row, u32 column, u32 row_step, u32 column_step) {
+  const panel at = panel_of_warp<rows, columns>(column_step);
   const u32 lane_address = tile + swizzled(at.width, row, column);
   return (lane_address ^ column_step % at.width * 2) + at.offset + row_step * (at.width * 2);
 }

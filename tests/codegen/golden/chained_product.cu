@@ -151,7 +151,6 @@ chained_product(const __grid_constant__ Parameters p) {
         inner[0][j][e] = t5;
       }
     }
-    const fc::u32 read_slot_3 = shared + 16384 + slot * 8192;
     // inner in shared memory
     const fc::u32 inner_shared = shared + 32768;
     #pragma unroll
@@ -162,6 +161,7 @@ chained_product(const __grid_constant__ Parameters p) {
         for (int r = 0; r < 2; ++r)
           fc::store_shared(inner_shared + fc::chunk_offset<64, 64>(n_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
                            fc::pack<fc::bf16>(inner[i][j][2 * r], inner[i][j][2 * r + 1]));
+    const fc::u32 read_slot_3 = shared + 16384 + slot * 8192;
     fc::barrier();
     // product = t2 + dot(read_slot_3, inner_shared)
     #pragma unroll
