@@ -102,7 +102,8 @@ class Commutation {
     for (OpId maximum : found.maxima) {
       f_[maximum].operands[0] = scores;
       const ValueId most = f_[maximum].results[0];
-      std::swap(f_[cap(block, found, most, most, after(maximum), false)].name, f_[most].name);
+      const ValueId capped = cap(block, found, most, most, after(maximum), false);
+      std::swap(f_[capped].name, f_[most].name);
     }
     f_[cap(block, found, scores, found.value, position_of(f_, block, found.reader), false)].name =
         name;
