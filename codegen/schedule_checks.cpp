@@ -51,10 +51,7 @@ void instruction(const Look& look) {
   const std::string name(name_of(described_one.name));
   if (described_one.available && !(look.target.*described_one.available))
     look.refuse(fmt::format("instruction {} on {}", name, look.target.name),
-                "the target does not have it",
-                described_one.by_copy_engine
-                    ? "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a"
-                    : "instruction = wmma with softmax = shared, or a target from sm_80 up");
+                "the target does not have it", std::string(described_one.instead));
   if (described_one.opaque && look.schedule.softmax == Softmax::registers)
     look.refuse(
         fmt::format("instruction {} with softmax = registers", name),

@@ -122,7 +122,8 @@ class Search {
   /// What a schedule is refused for, if it is.
   std::optional<Complaint> attempt(const Schedule& schedule) {
     Target able = target_;
-    if (unmendable_) able.mma_m16n8k16 = able.async_copy = able.bf16 = able.wgmma = able.tma = true;
+    if (unmendable_)
+      able.mma_m16n8k16 = able.tf32 = able.async_copy = able.bf16 = able.wgmma = able.tma = true;
     came_through_ = false;
     try {
       Function lowered;

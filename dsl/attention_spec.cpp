@@ -19,6 +19,16 @@ std::string_view name_of(TensorLayout layout) {
   return "?";
 }
 
+std::string_view name_of(Products products) {
+  switch (products) {
+    case Products::full:
+      return "full";
+    case Products::tf32:
+      return "tf32";
+  }
+  return "?";
+}
+
 std::vector<Captured> captured_tensors(const AttentionSpec& spec) {
   std::vector<Captured> all;
   for (const Expression* expression :
@@ -45,9 +55,18 @@ std::vector<std::string> check(const AttentionSpec& spec) {
     else if (dim < 1)
       reasons.push_back(
           fmt::format("{} = {}: must be at least 1; the last dimension of the arrays", name, dim));
-  if (!is_half(spec.dtype))
-    reasons.push_back(fmt::format("dtype = {}: tensor cores take f16 or bf16; cast the tensors",
-                                  name_of(spec.dtype)));
+  if (spec.dtype != DType::f32 && !is_half(spec.dtype))
+    reasons.push_back(fmt::format(
+        "dtype = {}: tensor cores take f16, bf16 or f32; cast the tensors", name_of(spec.dtype)));
+  else if (spec.dtype == DType::f32 && spec.products == Products::full)
+    reasons.emplace_back(
+        "products = full with dtype = f32: tensor cores round f32 before they multiply; products = "
+        "tf32");
+  else if (spec.dtype != DType::f32 && spec.products == Products::tf32)
+    reasons.push_back(
+        fmt::format("products = tf32 with dtype = {}: 16-bit elements are multiplied as they are; "
+                    "products = full",
+                    name_of(spec.dtype)));
   if (spec.heads < 0 || spec.kv_heads < 0)
     reasons.push_back(fmt::format(
         "heads = {}, kv_heads = {}: must not be negative; leave out what the arrays say",
@@ -102,7 +121,8 @@ AttentionSpec nearest_valid(AttentionSpec spec) {
   const bool differ = spec.value_dim() != spec.head_dim;
   if (spec.head_dim_v) spec.head_dim_v = std::clamp(spec.head_dim_v, 1, most_head_dim_v);
   spec.head_dim = std::clamp(spec.head_dim, 1, differ ? most_head_dim : most_head_dim_v);
-  if (!is_half(spec.dtype)) spec.dtype = DType::bf16;
+  if (spec.dtype != DType::f32 && !is_half(spec.dtype)) spec.dtype = DType::bf16;
+  spec.products = spec.dtype == DType::f32 ? Products::tf32 : Products::full;
   if (spec.heads < 1 || spec.kv_heads < 0 || (spec.kv_heads && spec.heads % spec.kv_heads != 0))
     spec.heads = spec.kv_heads = 0;
   for (std::optional<int>* length : {&spec.batch, &spec.q_len, &spec.kv_len})

@@ -18,6 +18,12 @@ enum class TensorLayout {
   thd,   ///< [total, heads, head_dim]: the sequences of a batch one behind the other
 };
 
+/// How queries are multiplied by keys, and weights by values.
+enum class Products {
+  full,  ///< every element as it is, f32 to its last bit
+  tf32,  ///< f32 elements rounded to tf32, which has ten bits behind the first: several times faster
+};
+
 /// The widest rows of q and k, beside values of another width, and of v and o: 64 query rows of an
 /// output of 512 columns are half of a multiprocessor's registers.
 constexpr int most_head_dim = 576, most_head_dim_v = 512;
@@ -47,6 +53,7 @@ struct AttentionSpec {
   int heads = 0;       ///< 0: read off the tensors, then without grouping
   int kv_heads = 0;    ///< 0: heads
   DType dtype = DType::bf16;
+  Products products = Products::full;  ///< tf32: of dtype f32 only
   Mask mask = {};
   Score score = {};
   Sink sink = {};
@@ -79,5 +86,6 @@ std::vector<std::string> check(const AttentionSpec& spec);
 AttentionSpec nearest_valid(AttentionSpec spec);
 
 std::string_view name_of(TensorLayout layout);
+std::string_view name_of(Products products);
 
 }  // namespace flashcore

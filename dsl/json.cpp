@@ -119,6 +119,7 @@ void for_each_field(Spec& spec, Visit&& visit) {
   visit("heads", spec.heads);
   visit("kv_heads", spec.kv_heads);
   visit("dtype", spec.dtype);
+  visit("products", spec.products);
   visit("mask", spec.mask);
   visit("score", spec.score);
   visit("sink", spec.sink);

@@ -20,6 +20,7 @@ struct Target {
   bool async_copy = true;    ///< cp.async
   bool mma_m16n8k16 = true;  ///< mma.sync on f16 and bf16 with ldmatrix
   bool bf16 = true;          ///< on tensor cores, and conversions from f32
+  bool tf32 = true;          ///< the same: mma.sync on f32 rounded to tf32
   bool tma = false;          ///< tensor maps, boxes moved by the copy engine, mbarriers
   bool wgmma = false;        ///< products of a warpgroup, registers handed from warp to warp
 };

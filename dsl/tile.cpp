@@ -126,12 +126,12 @@ Tile transpose(Operand a) {
   return {&owner, owner.ops().at(a.where).transpose(a.tile.id())};
 }
 
-Tile dot(Operand a, Operand b) {
+Tile dot(Operand a, Operand b, OperandRounding rounding) {
   ProgramBuilder& owner = owner_of({&a, &b});
   if (!a.is_tile() || !b.is_tile())
     throw SpecError({"dot with a number", "both operands are tiles with two axes",
                      "multiply by it: a * 2", a.where});
-  return {&owner, owner.ops().at(a.where).dot(a.tile.id(), b.tile.id())};
+  return {&owner, owner.ops().at(a.where).dot(a.tile.id(), b.tile.id(), {}, rounding)};
 }
 
 Tile index(Axis axis, const std::source_location& at) {

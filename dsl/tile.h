@@ -112,8 +112,9 @@ Tile reduce_min(Operand a, Axis axis);
 Tile reduce_sum(Operand a, Axis axis);
 
 Tile transpose(Operand a);
-/// [m, k] x [k, n] -> [m, n]. Operands are f16 or bf16; products are summed in f32.
-Tile dot(Operand a, Operand b);
+/// [m, k] x [k, n] -> [m, n]. Operands are f16 or bf16, or f32 that the product rounds to tf32;
+/// products are summed in f32.
+Tile dot(Operand a, Operand b, OperandRounding rounding = OperandRounding::none);
 
 /// The positions along an axis: a scalar for a parallel axis, else a vector of i32.
 Tile index(Axis axis, const std::source_location& at = std::source_location::current());

@@ -7,6 +7,7 @@
 #include "templates/attention_winners.h"
 #include "templates/chosen_schedules.h"
 #include "templates/families.h"
+#include "templates/float_schedules.h"
 #include "templates/hopper_schedules.h"
 #include "templates/register_demand.h"
 #include "templates/wide_schedules.h"
@@ -178,7 +179,9 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
 
 std::vector<Schedule> chosen_schedules(const AttentionSpec& spec, const Target& target,
                                        ProblemQuestions& problem, ProblemQuestions& fixed) {
-  std::vector<Schedule> schedules = ruled_schedules(spec, target, problem);
+  std::vector<Schedule> schedules = spec.dtype == DType::f32
+                                        ? float_schedules(spec, target)
+                                        : ruled_schedules(spec, target, problem);
   leave_out_crowded(schedules, spec, target);
   if (std::optional<Schedule> winner = winning_schedule(spec, target, fixed))
     schedules.insert(schedules.begin(), std::move(*winner));

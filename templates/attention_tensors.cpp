@@ -119,6 +119,14 @@ Tile AttentionTensors::or_beyond(const Tile& condition, Axis rows) const {
   return own_q_len.owner() ? condition || index(rows) >= own_q_len : condition;
 }
 
+Tile product_of(const AttentionSpec& spec, const Tile& a, const Tile& b) {
+  const auto operand = [&](const Tile& tile) {
+    return tile.dtype() == spec.dtype ? tile : cast(tile, spec.dtype);
+  };
+  return dot(operand(a), operand(b),
+             spec.products == Products::tf32 ? OperandRounding::tf32 : OperandRounding::none);
+}
+
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
                const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit) {
   const ScoreSite site = t.site(rows, cols);

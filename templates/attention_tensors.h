@@ -44,6 +44,9 @@ struct AttentionTensors {
 inline constexpr double log2e = 1.4426950408889634;
 inline constexpr double ln2 = 0.6931471805599453;
 
+/// The product of two tiles as the spec asks for it. Computed ones are rounded to its dtype.
+Tile product_of(const AttentionSpec& spec, const Tile& a, const Tile& b);
+
 /// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf
 /// where its mask hides a key.
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,

@@ -113,6 +113,7 @@ Json kind_of(const AttentionSpec& spec, const Target& target) {
   key["mask"] = mask_class(spec.mask);
   key["score"] = form_of(spec.score, !keep_numbers);
   key["sink"] = form_of(spec.sink, !keep_numbers);
+  if (spec.dtype == DType::f32) key["products"] = name_of(spec.products);
   key["lengths"] = spec.packed() ? "packed" : spec.q_lens || spec.kv_lens ? "padded" : "open";
   return without_problem(std::move(key));
 }
@@ -175,6 +176,7 @@ Winners read_table(std::string_view text) {
     Json key = plain_key();
     for (auto& [name, value] : key.items())
       if (entry.contains(name)) value = entry[name];
+    if (entry.contains("products")) key["products"] = entry["products"];
     if (key["head_dim_v"].is_null()) key["head_dim_v"] = key["head_dim"];
     try {
       add(winners, std::move(key), schedule_from_json(entry["schedule"].dump()));

@@ -27,9 +27,8 @@ bool is_read_where_made(const Function& f, ValueId value) {
 
 /// Whether the instruction reads what threads have written to shared memory, and not only what the
 /// copy engine has brought there.
-bool takes_what_threads_write(const Op& dot, const Schedule& schedule) {
-  const Instruction name = dot.instruction.value_or(schedule.instruction);
-  return describe(name).computed_right == ComputedOperand::shared;
+bool takes_what_threads_write(const TensorInstruction& instruction) {
+  return instruction.computed_right == ComputedOperand::shared;
 }
 
 }  // namespace
@@ -71,10 +70,12 @@ bool is_cast_read_elsewhere(const Function& f, ValueId value) {
 bool goes_through_shared(const Function& f, const Op& dot, std::size_t k,
                          const Schedule& schedule) {
   const OperandRoot root = operand_root(f, dot.operands[k]);
-  if (!takes_what_threads_write(dot, schedule) || !is_computed(f, root.value)) return false;
+  const TensorInstruction& instruction = describe(dot.instruction.value_or(schedule.instruction));
+  if (!takes_what_threads_write(instruction) || !is_computed(f, root.value)) return false;
   if (k == 1 || root.transposed) return true;
   const Op* made_by = f.definition(root.value);
-  if (!made_by || made_by->code != OpCode::cast) return true;  // what is packed in pairs is a cast
+  // What is packed in pairs is a cast.
+  if (!instruction.takes_sums && (!made_by || made_by->code != OpCode::cast)) return true;
   if (!schedule.keep_operands && !is_read_where_made(f, root.value)) return true;
   return schedule.warps_n > 1 && schedule.product_split == ProductSplit::columns;
 }

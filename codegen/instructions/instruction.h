@@ -3,6 +3,8 @@
 // file beside these, with its name in dsl/instruction.h and its line in instructions.cpp.
 #pragma once
 
+#include <string_view>
+
 #include "dsl/dtype.h"
 #include "dsl/instruction.h"
 #include "dsl/ir/function.h"
@@ -24,6 +26,7 @@ enum class ComputedOperand : std::uint8_t {
 struct TensorInstruction {
   Instruction name{};
   bool Target::*available = nullptr;  ///< the fact that a target has it by; none: every target has
+  std::string_view instead;           ///< what to take where the target lacks it
 
   // One instruction adds [rows, terms] times [terms, columns] to sums of [rows, columns].
   int rows = 16, columns = 8, terms = 16;
@@ -46,6 +49,7 @@ struct TensorInstruction {
   // Operands. In shared memory both may lie either way round.
   ComputedOperand computed_left = ComputedOperand::shared;
   ComputedOperand computed_right = ComputedOperand::shared;
+  bool takes_sums = false;      ///< f32 sums are a left operand without being packed
   bool by_copy_engine = false;  ///< tiles in shared memory come from the copy engine alone
   /// Elements from row to row of an operand's tile in shared memory; 0: swizzled.
   int (*pitch)(int columns) = nullptr;
@@ -70,6 +74,7 @@ const TensorInstruction& instruction_of(const ir::Op& op);
 
 // One function for each file of the folder.
 const TensorInstruction& mma_m16n8k16();
+const TensorInstruction& mma_m16n8k8_tf32();
 const TensorInstruction& wmma();
 const TensorInstruction& wgmma();
 

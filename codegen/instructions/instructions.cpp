@@ -7,6 +7,8 @@ const TensorInstruction& describe(Instruction name) {
   switch (name) {
     case Instruction::mma_m16n8k16:
       return mma_m16n8k16();
+    case Instruction::mma_m16n8k8_tf32:
+      return mma_m16n8k8_tf32();
     case Instruction::wmma:
       return wmma();
     case Instruction::wgmma:

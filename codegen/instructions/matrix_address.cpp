@@ -5,9 +5,10 @@ namespace flashcore {
 std::string matrix_address(const ProductOperand& operand, const std::string& row,
                            const std::string& column, const std::string& row_step,
                            const std::string& column_step, const std::string& warp_column) {
+  const ir::Buffer& tile = *operand.buffer;
   return fmt::format("fc::matrix_address{}<{}, {}>({}, {}, {}, {}, {})",
-                     warp_column == "0" ? "" : "_of_warp", operand.buffer->rows,
-                     operand.buffer->columns, operand.base, row, column, row_step,
+                     warp_column == "0" ? "" : "_of_warp", tile.rows,
+                     tile.columns * size_of(tile.dtype) / 2, operand.base, row, column, row_step,
                      plus(warp_column, column_step));
 }
 

@@ -52,6 +52,7 @@ const TensorInstruction& mma_m16n8k16() {
   static constexpr TensorInstruction description{
       .name = Instruction::mma_m16n8k16,
       .available = &Target::mma_m16n8k16,
+      .instead = "instruction = wmma with softmax = shared, or a target from sm_80 up",
       .rows = 16,
       .columns = 8,
       .terms = 16,

@@ -15,6 +15,7 @@ struct ProductOperand {
   std::string base;                    ///< the array of registers, or the address in shared memory
   const ir::Buffer* buffer = nullptr;  ///< in shared memory; none: in registers
   bool transposed = false;             ///< shared memory has it the other way round
+  bool ordered = false;  ///< registers have it as the instruction takes it; else they are sums
 };
 
 struct Product {

@@ -80,6 +80,7 @@ const TensorInstruction& wgmma() {
   static constexpr TensorInstruction description{
       .name = Instruction::wgmma,
       .available = &Target::wgmma,
+      .instead = "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a",
       .rows = 64,
       .columns = 8,
       .terms = 16,

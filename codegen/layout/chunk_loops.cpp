@@ -7,10 +7,10 @@ std::vector<ChunkLoop> chunk_loops(const ir::Buffer& buffer) {
   const auto add = [&](int first_column, int width, int panels) {
     if (panels) loops.push_back({first_column, width, panels});
   };
-  const int wide = buffer.columns / 64 * 64;
-  add(0, 64, buffer.columns / 64);
-  add(wide, 32, buffer.columns % 64 / 32);
-  add(buffer.columns - 16, 16, buffer.columns % 32 / 16);
+  const int line = 128 / size_of(buffer.dtype), wide = buffer.columns / line * line;
+  add(0, line, buffer.columns / line);
+  add(wide, line / 2, buffer.columns % line / (line / 2));
+  add(buffer.columns - line / 4, line / 4, buffer.columns % (line / 2) / (line / 4));
   return loops;
 }
 

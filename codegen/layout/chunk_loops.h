@@ -1,5 +1,5 @@
-// A tile in shared memory, cut as prelude/shared_tile.cuh cuts it: panels of 64 columns, then one
-// of 32 and one of 16.
+// A tile in shared memory, cut as prelude/shared_tile.cuh cuts it: panels of 128 bytes a row, then
+// one of 64 and one of 32.
 #pragma once
 
 #include <vector>

@@ -18,7 +18,10 @@ void choose_instructions(Function& f, const PassContext& context) {
     if (!instruction.takes(operands))
       throw ScheduleError({fmt::format("a product of two tiles of {}", name_of(operands)),
                            fmt::format("{} does not take them", name_of(instruction.name)),
-                           "another instruction, or a cast of both operands", op.where});
+                           operands == DType::f32
+                               ? "instruction = mma_m16n8k8_tf32 with copy = cp_async"
+                               : "instruction = mma_m16n8k16",
+                           op.where});
     op.instruction = instruction.name;
   });
 }

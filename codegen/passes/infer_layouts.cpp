@@ -398,7 +398,8 @@ class LayoutInference {
                        "load or build the tile with its axes in the other order", op.where});
     if (op.code != OpCode::dot) return;
     const Op* left = f_.definition(op.operands[0]);
-    if (f_[op.operands[0]].home.space != Space::shared && (!left || left->code != OpCode::cast))
+    if (f_[op.operands[0]].home.space != Space::shared && !instruction_of(op).takes_sums &&
+        (!left || left->code != OpCode::cast))
       throw SpecError(
           {fmt::format("a product of {} whose left operand is a computed 16-bit tile, but no cast",
                        name_of(instruction_of(op).name)),

@@ -178,7 +178,7 @@ ValueId accumulate_in_dot(Site& s) {
     const Op* dot = s.operand(i);
     if (!dot || dot->code != OpCode::dot || dot->operands.size() != 2 || !s.once(i)) continue;
     const ValueId other = s.op.operands[1 - i], a = dot->operands[0], b = dot->operands[1];
-    if (s.f[other].type == s.f[s.op.results[0]].type) return s.b.dot(a, b, other);
+    if (s.f[other].type == s.f[s.op.results[0]].type) return s.b.dot(a, b, other, dot->rounding);
   }
   return {};
 }

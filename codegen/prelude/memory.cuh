@@ -71,6 +71,20 @@ FC_DEVICE void copy_chunk(u32 target, const T* source, int valid_bytes) {
                : "memory");
 }
 
+FC_DEVICE void copy_chunk(u32 target, const float* source, int valid_bytes) {
+  chunk value = {};
+  if (valid_bytes == 16) {
+    value = *reinterpret_cast<const chunk*>(source);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (4 * i < valid_bytes) value.word[i] = __float_as_uint(source[i]);
+  }
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(value.word[0]),
+               "r"(value.word[1]), "r"(value.word[2]), "r"(value.word[3])
+               : "memory");
+}
+
 template <class T>
 FC_DEVICE void store_chunk(T* target, const chunk& value) {
   *reinterpret_cast<chunk*>(target) = value;

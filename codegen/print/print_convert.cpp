@@ -46,12 +46,16 @@ std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shap
   if (buffer.pitch)
     return fmt::format("(({}) * {} + {} + {} * {}) * {}", row, buffer.pitch, column, lane,
                        last.lane_stride, size);
-  const std::string chunk = fmt::format(
-      "fc::chunk_offset{}<{}, {}>", last.warps > 1 ? "_of_warp" : "", buffer.rows, buffer.columns);
-  if (last.fragment_size() == 8)  // the lanes share a chunk
+  const int in_chunk = 16 / size;
+  const std::string chunk =
+      fmt::format("fc::chunk_offset{}<{}, {}>", last.warps > 1 ? "_of_warp" : "", buffer.rows,
+                  buffer.columns * size / 2);
+  if (last.fragment_size() == in_chunk && size == 2)  // the lanes share a chunk
     return fmt::format("{}({}, {}) + {} * {}", chunk, row, column, lane, last.lane_stride * size);
-  return fmt::format("{}({}, {} + {} * {}) + lane % {} * {}", chunk, row, column, lane,
-                     last.lane_stride, 8 / last.lane_stride, last.lane_stride * size);
+  std::string halves = fmt::format("{} + {} * {}", column, lane, last.lane_stride);
+  if (size > 2) halves = fmt::format("({}) * {}", halves, size / 2);
+  return fmt::format("{}({}, {}) + lane % {} * {}", chunk, row, halves, in_chunk / last.lane_stride,
+                     last.lane_stride * size);
 }
 
 /// A tile of one number, written once by all threads of the block for products to read.

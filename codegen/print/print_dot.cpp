@@ -27,7 +27,7 @@ ProductOperand KernelPrinter::shared_operand(ValueId value, bool in_place) {
 ProductOperand KernelPrinter::product_operand(const Op& product, std::size_t i) {
   const ValueId value = product.operands[i];
   if (f_[value].home.space == Space::shared) return shared_operand(value, !product.started);
-  return {storage_[value.index]};
+  return {.base = storage_[value.index], .ordered = f_[value].home.space == Space::operand};
 }
 
 /// The array of a product's sums: the third operand's own if that dies here.

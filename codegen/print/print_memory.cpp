@@ -19,6 +19,9 @@ std::size_t dim_of(const Op& op, AxisId axis) {
   throw InternalError("an access without the axis of its tile");
 }
 
+/// Elements in the 16 bytes that a thread copies at a time.
+int chunk_elements(DType dtype) { return 16 / size_of(dtype); }
+
 }  // namespace
 
 /// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since
@@ -94,11 +97,12 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
                                    const std::string& row_stride, const std::string& rows_left,
                                    Body body) {
   for (const ChunkLoop& loop : chunk_loops(buffer)) {
-    const int chunks = loop.width / 8, rows = source_.threads / chunks;
+    const int size = size_of(buffer.dtype), chunk = chunk_elements(buffer.dtype);
+    const int chunks = loop.width / chunk, rows = source_.threads / chunks;
     const int rounds = (buffer.rows + rows - 1) / rows;
     auto scope = out_.block("");
     const std::string first = loop.first_column ? fmt::format(" + {}", loop.first_column) : "";
-    out_.line("const int row = thread / {}, column = thread % {} * 8;", chunks, chunks);
+    out_.line("const int row = thread / {0}, column = thread % {0} * {1};", chunks, chunk);
     out_.line("{} {} = {} + row * {} + column{};", pointer_type, walker, start, row_stride, first);
     const std::string left = names_.unique("rows_left");
     if (!rows_left.empty()) out_.line("const int {} = {} - row;", left, rows_left);
@@ -110,18 +114,23 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
       Writer::Scopes inner;
       if (ragged) inner.push_back(out_.block("if (row + i * {} < {})", rows, buffer.rows));
       if (loop.panels > 1) inner.push_back(out_.unrolled("panel", loop.panels));
-      const std::string across = loop.panels > 1 ? " + panel * 64" : "";
-      // Eight rows down the swizzle repeats, and the offset changes by a constant.
-      const std::string panel = loop.panels > 1 ? "panel * 64" : std::to_string(loop.first_column);
+      const std::string panel = loop.panels > 1 ? fmt::format("panel * {}", loop.width)
+                                                : std::to_string(loop.first_column);
+      const std::string across = loop.panels > 1 ? " + " + panel : "";
+      // The swizzle counts columns of 16 bits. Eight rows down it repeats, and the offset changes by
+      // a constant.
+      const std::string halves = size == 2 ? "" : fmt::format(" * {}", size / 2);
       const bool repeats = rows % 8 == 0 && rounds > 1;
       std::string offset =
-          fmt::format("fc::panel_chunk_offset<{}, {}>({}, column, {})", buffer.rows, buffer.columns,
-                      repeats || rounds == 1 ? "row" : fmt::format("row + i * {}", rows), panel);
-      if (repeats) offset += fmt::format(" + i * {}", rows * loop.width * 2);
+          fmt::format("fc::panel_chunk_offset<{}, {}>({}, column{}, {}{})", buffer.rows,
+                      buffer.columns * size / 2,
+                      repeats || rounds == 1 ? "row" : fmt::format("row + i * {}", rows), halves,
+                      panel, halves);
+      if (repeats) offset += fmt::format(" + i * {}", rows * loop.width * size);
       if (buffer.pitch) {
-        offset = fmt::format("(row * {} + column{}) * 2", buffer.pitch,
-                             loop.panels > 1 ? across : first);
-        if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * 2);
+        offset = fmt::format("(row * {} + column{}) * {}", buffer.pitch,
+                             loop.panels > 1 ? across : first, size);
+        if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * size);
       }
       body(Chunk{rounds > 1 ? fmt::format("i * {} < {}", rows, left) : left + " > 0",
                  "column" + first + across, walker + across, offset});
@@ -161,7 +170,8 @@ void KernelPrinter::print_copy(const Op& op) {
   if (columns.ragged)
     throw SpecError(
         {fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name, columns.name),
-         "16-byte copies need rows that begin at a multiple of 8 elements",
+         fmt::format("16-byte copies need rows that begin at a multiple of {} elements",
+                     chunk_elements(buffer.dtype)),
          "index the last dimension with an axis that is not ragged", op.where});
   require_alignment(op.tensor, 16);
 
@@ -198,10 +208,11 @@ void KernelPrinter::print_copy(const Op& op) {
       buffer, type, "source", tile, step, rows.may_overrun() ? left : "", [&](const Chunk& at) {
         std::string bytes = "16";
         if (columns.may_overrun()) {
-          const bool whole_chunks = columns.fixed_length().value_or(1) % 8 == 0;
-          bytes = whole_chunks
-                      ? fmt::format("{} < {} ? 16 : 0", at.column, right)
-                      : fmt::format("fc::max(0, fc::min(8, {} - ({}))) * 2", right, at.column);
+          const int chunk = chunk_elements(buffer.dtype);
+          const bool whole_chunks = columns.fixed_length().value_or(1) % chunk == 0;
+          bytes = whole_chunks ? fmt::format("{} < {} ? 16 : 0", at.column, right)
+                               : fmt::format("fc::max(0, fc::min({}, {} - ({}))) * {}", chunk,
+                                             right, at.column, size_of(buffer.dtype));
         }
         if (rows.may_overrun()) {
           if (bytes == "16")

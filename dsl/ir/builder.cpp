@@ -73,8 +73,9 @@ ValueId Builder::transpose(ValueId value) {
   return append_inferred({.code = OpCode::transpose, .operands = {value}});
 }
 
-ValueId Builder::dot(ValueId a, ValueId b, ValueId accumulator) {
+ValueId Builder::dot(ValueId a, ValueId b, ValueId accumulator, OperandRounding rounding) {
   Op op{.code = OpCode::dot, .operands = {a, b}};
+  op.rounding = rounding;
   if (accumulator) op.operands.push_back(accumulator);
   return append_inferred(std::move(op));
 }

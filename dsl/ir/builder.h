@@ -40,7 +40,8 @@ class Builder {
   ValueId combine_shares(ValueId value, AxisId axis, OpCode reduction);
   ValueId transpose(ValueId value);
   /// [m, k] x [k, n] -> [m, n] in fp32, added to `accumulator` if there is one.
-  ValueId dot(ValueId a, ValueId b, ValueId accumulator = {});
+  ValueId dot(ValueId a, ValueId b, ValueId accumulator = {},
+              OperandRounding rounding = OperandRounding::none);
   ValueId load(TensorId tensor, std::vector<Coordinate> coordinates);
   void place(AxisId axis, ValueId begin, ValueId end);
   void store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value);

@@ -84,6 +84,7 @@ struct Op {
   bool lazy = false;     ///< mul: left out in warps where all factors are one
   bool precise = false;  ///< tanh: right in proportion to itself, however small
   bool started = false;  ///< dot: its sum may be read behind `land_products` only
+  OperandRounding rounding = OperandRounding::none;  ///< dot
   /// dot, convert to an operand: the instruction that makes the product (set by
   /// choose_instructions).
   std::optional<Instruction> instruction;

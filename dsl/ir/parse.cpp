@@ -195,6 +195,10 @@ class Parser {
       op.blocks = names_.integer("a number of blocks");
     } else if (in_.take("from")) {
       op.peer = names_.integer("the number of a block");
+    } else if (in_.take("as")) {
+      if (!in_.take(name_of(OperandRounding::tf32)))
+        in_.expected("what operands are rounded to: tf32");
+      op.rounding = OperandRounding::tf32;
     } else if (in_.take("using")) {
       op.instruction = find_instruction(in_.peek().text);
       if (!op.instruction) in_.expected("an instruction", "dsl/instruction.h lists them");

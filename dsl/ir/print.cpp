@@ -170,6 +170,7 @@ class Printer {
       text += fmt::format(" pending {}", op.pending);
     if (op.blocks) text += fmt::format(" among {}", op.blocks);
     if (op.code == OpCode::peer) text += fmt::format(" from {}", op.peer);
+    if (op.rounding != OperandRounding::none) text += fmt::format(" as {}", name_of(op.rounding));
     if (op.instruction) text += fmt::format(" using {}", name_of(*op.instruction));
     if (op.masking) text += " masking";
     if (op.started) text += " started";

@@ -168,9 +168,16 @@ TileType dot_type(const Rule& rule) {
   if (a.axes[0] == b.axes[1])
     rule.refuse(what, "the outer axes are the same",
                 "use two axes, also where their lengths agree");
-  if (!is_half(a.dtype) || a.dtype != b.dtype)
+  if (rule.op.rounding == OperandRounding::tf32) {
+    if (a.dtype != DType::f32 || b.dtype != DType::f32)
+      rule.refuse(what + " as tf32", "what is rounded to tf32 is f32",
+                  "leave the rounding out, or cast both to f32");
+  } else if (!is_half(a.dtype) || a.dtype != b.dtype) {
+    const bool floats = a.dtype == DType::f32 && b.dtype == DType::f32;
     rule.refuse(what, "tensor cores take two operands of one 16-bit type",
-                "cast both to f16 or bf16");
+                floats ? "cast both to f16 or bf16, or have them rounded: OperandRounding::tf32"
+                       : "cast both to f16 or bf16");
+  }
   const TileType type{DType::f32, {a.axes[0], b.axes[1]}};
   if (rule.op.operands.size() == 3 && rule.type(2) != type)
     rule.refuse(fmt::format("{} added to {}", what, rule.text(2)),

@@ -27,6 +27,9 @@ class OpVerifier {
     if (op_.instruction && op_.code != OpCode::dot && op_.code != OpCode::convert)
       fail("only a product, or the conversion of its operand, uses an instruction",
            fmt::format("leave \"using {}\" out", name_of(*op_.instruction)));
+    if (op_.rounding != OperandRounding::none && op_.code != OpCode::dot)
+      fail("only a product rounds its operands",
+           fmt::format("leave \"as {}\" out", name_of(op_.rounding)));
     if (op_.lazy && op_.code != OpCode::mul)
       fail("only a product of elements is lazy", "leave \"lazy\" out");
     if (op_.precise && op_.code != OpCode::tanh)

@@ -43,13 +43,14 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     p.add_argument(
-        "--spec", type=Path, help="a spec saved with to_json(), in place of the next six"
+        "--spec", type=Path, help="a spec saved with to_json(), in place of the next seven"
     )
     p.add_argument("--head-dim", type=int)
     p.add_argument("--head-dim-v", type=int)
     p.add_argument("--heads", type=int, help="compiled in; default: read off the arrays")
     p.add_argument("--kv-heads", type=int)
     p.add_argument("--dtype", default="bf16")
+    p.add_argument("--products", default="full", choices=["full", "tf32"])
     p.add_argument("--layout", default="bhsd", choices=["bhsd", "bshd", "thd"])
     mask = p.add_mutually_exclusive_group()
     mask.add_argument("--causal", action="store_true")
@@ -92,6 +93,7 @@ def spec_of(options: argparse.Namespace) -> fc.AttentionSpec:
         heads=options.heads,
         kv_heads=options.kv_heads,
         dtype=options.dtype,
+        products=options.products,
         mask=mask,
         score=None if options.softcap is None else fc.softcap(options.softcap),
         layout=options.layout,

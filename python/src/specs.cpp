@@ -146,6 +146,7 @@ void bind_specs(py::module_& m) {
     facts["capability"] = target.capability;
     facts["async_copy"] = target.async_copy;
     facts["mma_m16n8k16"] = target.mma_m16n8k16;
+    facts["tf32"] = target.tf32;
     facts["tma"] = target.tma;
     facts["wgmma"] = target.wgmma;
     return facts;

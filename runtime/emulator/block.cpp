@@ -241,6 +241,24 @@ void Block::multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::ui
       [is_bf16](Warp& all) { is_bf16 ? multiply_bf16(all.operands) : multiply_f16(all.operands); });
 }
 
+void Block::multiply_tf32(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
+                          int line) {
+  WarpOperands& operands = warp().operands;
+  const std::size_t me = lane();
+  for (std::size_t i = 0; i < 4; ++i) operands.a[i][me] = a[i];
+  operands.b[0][me] = b0;
+  operands.b[1][me] = b1;
+  operands.d[me] = d;
+  // NaNs are exempt: what one is made of is nobody's number.
+  for (const std::uint32_t word : {a[0], a[1], a[2], a[3], b0, b1})
+    if (word & below_tf32 && (word & 0x7fffffff) <= 0x7f800000)
+      throw Fault{FaultKind::bad_operand, line,
+                  fmt::format("the operand {:08x} has bits that tf32 lacks", word),
+                  "round_tf32 every operand: the product cuts such bits off"};
+  meet_in_warp(Primitive::multiply_tf32, line,
+               [](Warp& all) { flashcore::multiply_tf32(all.operands); });
+}
+
 void Block::check_block(const Warp& warp, std::uint32_t element_bytes, int line) {
   const std::uint32_t address = warp.address[0], pitch = warp.pitch[0];
   for (std::size_t l = 1; l < lanes; ++l)

@@ -71,6 +71,8 @@ class Block {
   void commit_copies();
   void wait_copies(int pending);
   void load_matrices(std::uint32_t* fragment, std::uint32_t address, bool transposed, int line);
+  void multiply_tf32(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
+                     int line);
   void multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1, bool is_bf16,
                 int line);
   void load_block(std::uint32_t* held, std::uint32_t address, std::uint32_t pitch, bool right,

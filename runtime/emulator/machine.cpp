@@ -34,6 +34,8 @@ const FlashcoreMachine& emulated_machine() {
           },
       .multiply = [](float* d, const unsigned* a, unsigned b0, unsigned b1, int is_bf16,
                      int line) { Block::current().multiply(d, a, b0, b1, is_bf16 != 0, line); },
+      .multiply_tf32 = [](float* d, const unsigned* a, unsigned b0, unsigned b1,
+                          int line) { Block::current().multiply_tf32(d, a, b0, b1, line); },
       .load_block =
           [](unsigned* held, unsigned address, unsigned pitch, int right, int turned, int line) {
             Block::current().load_block(held, address, pitch, right != 0, turned != 0, line);

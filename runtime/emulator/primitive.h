@@ -12,6 +12,7 @@ enum class Primitive : std::uint8_t {
   load_matrices_transposed,
   multiply_f16,
   multiply_bf16,
+  multiply_tf32,
   load_shared,
   store_shared,
   copy_async,
@@ -30,7 +31,7 @@ enum class Primitive : std::uint8_t {
   uniform,
 };
 
-constexpr int primitive_count = 22;
+constexpr int primitive_count = 23;
 
 constexpr const char* name_of(Primitive primitive) {
   switch (primitive) {
@@ -46,6 +47,8 @@ constexpr const char* name_of(Primitive primitive) {
       return "multiply<f16>";
     case Primitive::multiply_bf16:
       return "multiply<bf16>";
+    case Primitive::multiply_tf32:
+      return "multiply_tf32";
     case Primitive::load_shared:
       return "load_shared";
     case Primitive::store_shared:

@@ -83,4 +83,22 @@ void multiply_blocks(const WarpBlocks& blocks, bool is_bf16) {
 void multiply_f16(const WarpOperands& operands) { multiply<fc::f16>(operands); }
 void multiply_bf16(const WarpOperands& operands) { multiply<fc::bf16>(operands); }
 
+void multiply_tf32(const WarpOperands& operands) {
+  constexpr int terms = 8;
+  float a[m_size][terms], b[terms][n_size];
+  for (int l = 0; l < lanes; ++l) {
+    const int outer = l / 4, k = l % 4;
+    for (int i = 0; i < 4; ++i)
+      a[outer + i % 2 * 8][k + i / 2 * 4] = fc::bits_float(operands.a[i][l] & ~below_tf32);
+    for (int i = 0; i < 2; ++i)
+      b[k + i * 4][outer] = fc::bits_float(operands.b[i][l] & ~below_tf32);
+  }
+  for (int m = 0; m < m_size; ++m) {
+    float sum[n_size] = {};
+    for (int k = 0; k < terms; ++k)
+      for (int n = 0; n < n_size; ++n) sum[n] += a[m][k] * b[k][n];
+    for (int n = 0; n < n_size; ++n) operands.d[m % 8 * 4 + n / 2][m / 8 * 2 + n % 2] += sum[n];
+  }
+}
+
 }  // namespace flashcore

@@ -1,4 +1,4 @@
-// The product of m16n8k16 over the registers of a whole warp.
+// The products of mma.sync over the registers of a whole warp.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,13 @@ struct WarpOperands {
 /// d += a b in fp32, from exact products of 16-bit elements.
 void multiply_f16(const WarpOperands& operands);
 void multiply_bf16(const WarpOperands& operands);
+
+/// The same of m16n8k8 (codegen/prelude/mma_m16n8k8_tf32.cuh): the operands are f32, of which it
+/// takes the bits of tf32.
+void multiply_tf32(const WarpOperands& operands);
+
+/// The bits of an f32 that tf32 lacks.
+constexpr std::uint32_t below_tf32 = 0x1fff;
 
 /// The kinds of opaque blocks of 16 x 16.
 enum class BlockKind { left, right, sum };

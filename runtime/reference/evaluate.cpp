@@ -191,11 +191,20 @@ class Evaluation {
     }
   }
 
+  static TileValue as_tf32(TileValue tile) {
+    for (double& element : tile.data) element = round_to_tf32(element);
+    return tile;
+  }
+
   TileValue tile_op(const Op& op) {
     if (op.code == OpCode::transpose) return transpose(operand(op, 0));
     if (op.code == OpCode::peer) return peer(op);
     if (op.code != OpCode::dot) return operand(op, 0);  // only the home changes
     const TileValue* accumulator = op.operands.size() == 3 ? &operand(op, 2) : nullptr;
+    if (op.rounding == OperandRounding::tf32 && options_.precision == Precision::storage) {
+      const TileValue a = as_tf32(operand(op, 0)), b = as_tf32(operand(op, 1));
+      return dot(a, b, accumulator, options_.precision);
+    }
     return dot(operand(op, 0), operand(op, 1), accumulator, options_.precision);
   }
 

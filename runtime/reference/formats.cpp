@@ -60,6 +60,13 @@ std::uint16_t f16_bits(double value) {
 
 }  // namespace
 
+double round_to_tf32(double value) {
+  const float single = static_cast<float>(value);
+  if (!std::isfinite(single)) return single;
+  constexpr std::uint32_t half = 0x1000, below = 0x1fff;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(single) + half) & ~below);
+}
+
 double round_to(DType dtype, double value) {
   switch (dtype) {
     case DType::f16:

@@ -49,6 +49,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
     [
         "attention.py",
         "compare_builds.py",
+        "float32.py",
         "hopper.py",
         "launch.py",
         "linear_attention.py",
@@ -62,6 +63,27 @@ def test_without_a_gpu_a_script_says_so(script: str) -> None:
     assert done.returncode != 0
     assert done.stderr.startswith("this benchmark needs")
     assert "Traceback" not in done.stderr
+
+
+def test_float32_counts_products_that_are_seen() -> None:
+    from float32 import flops
+
+    shape = (2, 3, 4, 8)
+    assert flops(shape, causal=False) == 2 * 3 * 2 * (2 * 4 * 4 * 8)
+    assert flops(shape, causal=True) == 2 * 3 * 2 * (2 * 10 * 8)
+
+
+def test_float32_holds_errors_against_the_largest_value() -> None:
+    torch = pytest.importorskip("torch")
+    from float32 import error, exact_head
+
+    q, k, v = (torch.randn(1, 1, 5, 8) for _ in range(3))
+    exact = exact_head(torch, q, k, v, causal=True)
+    assert torch.allclose(exact[0], v[0, 0, 0].double())
+    out = exact[None, None].float()
+    assert error(out, exact) < 1e-6
+    out[0, 0, 2, 3] += exact.abs().max()
+    assert abs(error(out, exact) - 1) < 1e-5
 
 
 def test_the_peer_of_linear_attention_computes_the_same() -> None:

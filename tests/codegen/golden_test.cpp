@@ -54,6 +54,17 @@ const Golden kernels[] = {
        spec.head_dim = 128;
        return attention(spec, schedule_of({{"rows", 128}, {"cols", 64}}, 4), "sm_90");
      }},
+    {"attention_float32_by_tf32",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.dtype = DType::f32;
+       spec.products = Products::tf32;
+       spec.mask = causal();
+       Schedule schedule = schedule_of({{"rows", 128}, {"cols", 32}}, 4);
+       schedule.instruction = Instruction::mma_m16n8k8_tf32;
+       return attention(spec, schedule, "sm_80");
+     }},
     {"attention_causal",
      [] {
        AttentionSpec spec;

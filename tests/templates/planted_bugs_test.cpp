@@ -97,6 +97,25 @@ class PlantedBugs : public testing::TestWithParam<Variant> {
   }
 };
 
+/// What is not rounded the product would cut off, and what it reads in another order of terms is
+/// another product.
+TEST(PlantedInTf32, EveryRoundingAndEveryTermIsNeeded) {
+  AttentionSpec spec = small_spec();
+  spec.dtype = DType::f32;
+  spec.products = Products::tf32;
+  Schedule schedule = small_schedule(2);
+  schedule.instruction = Instruction::mma_m16n8k8_tf32;
+  const KernelSource source = generate(attention_forward(spec), schedule, find_target("sm_80"));
+  EXPECT_EQ(outcome_of(spec, source, launches).words, "");
+  EXPECT_GE(expect_missed(spec, source, R"(fc::round_tf32\([^;]*;)", "", {FaultKind::bad_operand}),
+            3);
+  const std::regex second_term(R"(lane % 4 \* 2 \+ 1)");
+  const std::vector<std::smatch> terms = matches(source.body, second_term);
+  EXPECT_GE(terms.size(), 2u);
+  for (const std::smatch& place : terms)
+    EXPECT_NE(outcome_of(spec, replaced(source, place, "lane % 4 * 2"), launches).words, "");
+}
+
 TEST_P(PlantedBugs, TheKernelItselfIsRight) {
   const Outcome outcome = outcome_of(spec_, source_, launches);
   EXPECT_FALSE(outcome.fault);

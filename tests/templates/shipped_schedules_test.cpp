@@ -69,6 +69,32 @@ TEST_P(ShippedSchedules, GiveTheRightValues) {
   }
 }
 
+/// f32 by tf32, on targets of every size of shared memory.
+TEST_P(ShippedSchedules, GiveTheRightValuesInFloat32) {
+  for (const char* target : {"sm_80", "sm_86", "sm_90a", "sm_120"}) {
+    AttentionSpec spec;
+    spec.head_dim = GetParam();
+    spec.dtype = DType::f32;
+    spec.products = Products::tf32;
+    spec.mask = causal();
+    spec.lse = true;
+    const Program program = attention_forward(spec);
+    const std::vector<Schedule> schedules = attention_schedules(spec, find_target(target));
+    EXPECT_FALSE(schedules.empty());
+    for (const Schedule& schedule : schedules) {
+      SCOPED_TRACE(fmt::format("{} with {}", target, to_json(schedule)));
+      const KernelSource source = generate(program, schedule, find_target(target));
+      for (const AttentionInputs& in : {AttentionInputs{.q_len = 150, .kv_len = 200},
+                                        AttentionInputs{.q_len = 70, .kv_len = 3}}) {
+        KernelRun run = attention_run(spec, in);
+        const EmulationReport report = run.emulate(source);
+        EXPECT_EQ(run.compare(), "");
+        EXPECT_EQ(report.banks.conflicts(), 0);
+      }
+    }
+  }
+}
+
 /// What sm_90a gets for launches of several sizes, and the safer schedules behind each.
 TEST_P(ShippedSchedules, GiveTheRightValuesForEveryProblem) {
   const Target& target = find_target("sm_90a");

@@ -14,7 +14,7 @@ from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.just_in_time import jit
 from ..pytorch import seam as torch_seam
-from ..pytorch.tensors import corner_of_bias, is_special
+from ..pytorch.tensors import corner_of_bias, is_special, products_of
 from ..specs.expression import (
     Mask,
     MaskLike,
@@ -28,7 +28,7 @@ from ..specs.expression import (
     bound_arrays,
     in_one_kernel,
 )
-from ..specs.spec import AttentionSpec, dtype_name
+from ..specs.spec import AttentionSpec, ProductsName, dtype_name
 from ..specs.variants import bias, causal, dense_mask, full
 from .leading import flat_mask, in_four, shared
 
@@ -50,6 +50,7 @@ def _kernel_for(
     q_lens: bool = False,
     kv_lens: bool = False,
     large_scores: bool = False,
+    products: ProductsName = "full",
 ) -> AttentionKernel | None:
     # Everything a spec is made of, read off the arrays; lengths and batch are not.
     at_heads = 2 if layout == "bshd" else 1
@@ -71,6 +72,7 @@ def _kernel_for(
         q_lens,
         kv_lens,
         large_scores,
+        products,
         device,
     )
     kernel = _kernels.get(key)
@@ -84,6 +86,7 @@ def _kernel_for(
             heads=heads if grouped else None,
             kv_heads=kv_heads if grouped else None,
             dtype=dtype_name(dtype),
+            products=products,
             # The arrays are given at every call: this kernel is there for others as well.
             mask=mask.unbound(),
             score=score and score.unbound(),
@@ -113,7 +116,7 @@ def _kernel_for(
 def _check_dtypes(**arrays: Any) -> None:
     for name, array in arrays.items():
         dtype = dtype_name(getattr(array, "dtype", ""))
-        if dtype in ("f16", "bf16"):
+        if dtype in ("f16", "bf16", "f32"):
             continue
         shown = str(array.dtype).removeprefix("torch.")
         cast = f"{name}.astype(numpy.float16), or ml_dtypes.bfloat16"
@@ -121,7 +124,7 @@ def _check_dtypes(**arrays: Any) -> None:
             cast = f"{name}.to(torch.bfloat16), or torch.float16"
         raise SpecError(
             f"{shown} inputs",
-            f"{name} holds {shown}, and tensor cores multiply f16 or bf16",
+            f"{name} holds {shown}, and tensor cores multiply f16, bf16 or f32",
             f"{cast}, and the same for the other inputs; the output casts back",
         )
 
@@ -155,6 +158,7 @@ def attention(
     kv_lens: Any = None,
     checked: bool = False,
     large_scores: bool = False,
+    products: ProductsName = "full",
 ) -> Any:
     """softmax(score(scale q k^T) + mask) v; masks, scores and sinks as in :class:`AttentionSpec`.
 
@@ -164,8 +168,8 @@ def attention(
 
     Sequences of different lengths: layout "thd" with cu_seqlens_q, or q_lens and kv_lens of padded
     batches, as in a call of a kernel. `checked` raises SpecError where an expression would read
-    outside an array, at the cost of computing every index on the host. `large_scores` is that of
-    :class:`AttentionSpec`.
+    outside an array, at the cost of computing every index on the host. `large_scores` and
+    `products` are those of :class:`AttentionSpec`.
     """
     try:
         if large_scores is not False:
@@ -175,7 +179,7 @@ def attention(
                 q, k, v, mask=mask, score=score, sink=sink, scale=scale, layout=layout, out=out,
                 return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
                 cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
-                checked=checked, large_scores=large_scores,
+                checked=checked, large_scores=large_scores, products=products,
             )  # fmt: skip
         visible = _FULL if mask is None else as_mask(mask)
         captured = None
@@ -196,6 +200,7 @@ def attention(
                 q_lens=padded and q_lens is not None,
                 kv_lens=padded and kv_lens is not None,
                 large_scores=large_scores,
+                products=products,
             )
             if kernel is not None:
                 return kernel(
@@ -225,7 +230,7 @@ def attention(
             attention, mask=visible, score=score, sink=sink, scale=scale, layout=layout,
             return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
-            checked=checked, large_scores=large_scores,
+            checked=checked, large_scores=large_scores, products=products,
         )  # fmt: skip
         if alike is not None:
             return again(q, k, v, out=out)
@@ -237,10 +242,6 @@ def attention(
         if found is None:
             raise
         raise found from None
-
-
-# As torch is: for masks that hide by the smallest number as well.
-_of_any_size = partial(attention, large_scores=True)
 
 
 def sdpa(
@@ -285,27 +286,42 @@ def sdpa(
                 "enable_gqa=True, if each key head serves several query heads",
             )
         mask = _TOP_LEFT if is_causal else _FULL
-        if corner is not None:
-            return _of_any_size(query, key, value, mask=corner, scale=scale)
-        if attn_mask is None:
+        products = products_of(query)
+        if corner is None and attn_mask is None:
             try:
-                kernel = _kernel_for(query, key, value, mask, None, None, "bhsd", large_scores=True)
+                kernel = _kernel_for(
+                    query,
+                    key,
+                    value,
+                    mask,
+                    None,
+                    None,
+                    "bhsd",
+                    large_scores=True,
+                    products=products,
+                )
                 if kernel is not None:
                     return kernel(query, key, value, scale=scale)
             except SpecError:
                 if shared(query, key, value, "bhsd") is None:
                     raise
-            return _of_any_size(query, key, value, mask=mask, scale=scale)
+        # As torch is: for masks that hide by the smallest number as well.
+        any_size = partial(attention, query, key, value, scale=scale, large_scores=True,
+                           products=products)  # fmt: skip
+        if corner is not None:
+            return any_size(mask=corner)
+        if attn_mask is None:
+            return any_size(mask=mask)
         attn_mask = flat_mask(attn_mask, query, key, value)
         dtype = stored_dtype(attn_mask)
         if dtype == "i1":
             seen = mask & dense_mask(attn_mask) if is_causal else dense_mask(attn_mask)
-            return _of_any_size(query, key, value, mask=seen, scale=scale)
+            return any_size(mask=seen)
         if dtype in _WHOLE_NUMBERS:
             why = "whole numbers are neither conditions nor what is added to scores"
             fix = "attn_mask.astype(bool) (torch: .bool()) for conditions, or floats to add"
             raise arguments.refusal("attn_mask of sdpa", attn_mask, why, fix)
-        return _of_any_size(query, key, value, mask=mask, score=bias(attn_mask), scale=scale)
+        return any_size(mask=mask, score=bias(attn_mask))
     except Exception as error:
         found = arguments.blamed("sdpa", locals(), error)
         if found is None:

@@ -55,6 +55,7 @@ def attention(
     kv_lens: Any = None,
     checked: bool = False,
     large_scores: bool = False,
+    products: str = "full",
 ) -> Any:
     given = {"scale": scale, "out": out, "return_lse": return_lse, "stream": stream,
              "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "max_q_len": max_q_len,
@@ -64,24 +65,24 @@ def attention(
         if checked or _has_to_run(q, k, v, parts, stream):
             return _untraced(functional.attention, q, k, v, mask=mask, score=score, sink=sink,
                              layout=layout, checked=checked, large_scores=large_scores,
-                             **given)  # fmt: skip
+                             products=products, **given)  # fmt: skip
     else:
         parts = None if mask is None else as_mask(mask), as_score(score), as_sink(sink)
     if q.is_nested or _is_nested(k) or _is_nested(v):
         mask, score, sink = parts
         return nested.attention(functional.attention, q, k, v, mask=mask, score=score, sink=sink,
                                 layout=layout, checked=checked, large_scores=large_scores,
-                                **given)  # fmt: skip
+                                products=products, **given)  # fmt: skip
     q, k, v = _cast(q, k, v)
     if _is_launch(q):
         mask, score, sink = parts
         with torch._C._DisableAutocast():
             return functional.attention(q, k, v, mask=mask, score=score, sink=sink, layout=layout,
                                         checked=checked, large_scores=large_scores,
-                                        **given)  # fmt: skip
+                                        products=products, **given)  # fmt: skip
     if checked:
         raise _unchecked("attention")
-    what = ops.text_of_attention(layout, large_scores, *parts)
+    what = ops.text_of_attention(layout, large_scores, products, *parts)
     arrays = [array for part in parts if part is not None for array in part._arrays]
     arrays = ops.as_tensors(arrays)
     return _operator(q, k, v, what, layout, arrays, **given)

@@ -135,12 +135,14 @@ def text_of_kernel(kernel: AttentionKernel) -> str:
     return _BETWEEN.join(["kernel", kernel._description])
 
 
-def text_of_attention(layout: str, large_scores: bool, mask: Any, score: Any, sink: Any) -> str:
+def text_of_attention(
+    layout: str, large_scores: bool, products: str, mask: Any, score: Any, sink: Any
+) -> str:
     """Of expressions, or None; the arrays that they read are passed beside it, in this order."""
     keys = [
         part._key.replace("\n", " ") if part is not None else "" for part in (mask, score, sink)
     ]
-    return _BETWEEN.join(["attention", layout, str(int(large_scores)), *keys])
+    return _BETWEEN.join(["attention", layout, str(int(large_scores)), products, *keys])
 
 
 @functools.lru_cache(maxsize=256)
@@ -161,7 +163,7 @@ def _sdpa_of(text: str) -> Callable[..., Any]:
 
 
 def _attention_of(text: str) -> Callable[..., Any]:
-    layout, large, *keys = text.split(_BETWEEN)
+    layout, large, products, *keys = text.split(_BETWEEN)
     kinds: dict[str, type[Expression]] = {"mask": Mask, "score": Score, "sink": Sink}
     parts = [taken_apart(key) if key else None for key in keys]
 
@@ -171,7 +173,7 @@ def _attention_of(text: str) -> Callable[..., Any]:
             role: None if part is None else kind(*part, [_value(t, next(left)) for t in part[1]])
             for (role, kind), part in zip(kinds.items(), parts, strict=True)
         }
-        described |= {"layout": layout, "large_scores": large == "1"}
+        described |= {"layout": layout, "large_scores": large == "1", "products": products}
         return functional.attention(q, k, v, **described, **options)
 
     return call

@@ -14,6 +14,8 @@ from ..errors import DeviceError
 _plain: set[type] = set()  # torch.Tensor and torch.nn.Parameter, once one was seen
 _dispatch_modes: Callable[[], int]
 _autocast_is_on: Callable[[], bool]
+_float32: Any = None  # torch's, once a tensor of it was seen
+_float32_precision: Callable[[], str]
 
 
 def is_special(array: Any) -> bool:
@@ -42,10 +44,21 @@ def _is_special_kind(array: Any) -> bool:
 
 
 def _learn(torch: Any) -> None:
-    global _dispatch_modes, _autocast_is_on
+    global _dispatch_modes, _autocast_is_on, _float32, _float32_precision
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _autocast_is_on = torch._C._is_any_autocast_enabled
+    _float32, _float32_precision = torch.float32, torch.get_float32_matmul_precision
     _plain.update((torch.Tensor, torch.nn.Parameter))
+
+
+def products_of(array: Any) -> Literal["full", "tf32"]:
+    """How torch has float32 tensors multiplied at the moment (torch.set_float32_matmul_precision);
+    of anything else every bit counts."""
+    if type(array) not in _plain:
+        _is_special_kind(array)
+    if array.dtype is not _float32 or _float32_precision() == "highest":
+        return "full"
+    return "tf32"
 
 
 def corner_of_bias(mask: Any) -> Literal["top_left", "bottom_right"] | None:

@@ -27,7 +27,7 @@ class Schedule:
     warps_n: int = 1
     product_split: Literal["terms", "columns"] = "terms"
     stages: int = 2
-    instruction: Literal["mma_m16n8k16", "wmma", "wgmma"] = "mma_m16n8k16"
+    instruction: Literal["mma_m16n8k16", "wmma", "wgmma", "mma_m16n8k8_tf32"] = "mma_m16n8k16"
     copy: Literal["cp_async", "vector", "tma"] = "cp_async"
     softmax: Literal["registers", "shared"] = "registers"
     keep_operands: bool = False

@@ -43,6 +43,7 @@ def _normal(name: str) -> str | None:
 
 
 Layout = Literal["bhsd", "bshd", "thd"]
+ProductsName = Literal["full", "tf32"]
 
 
 def _dtype(dtype: Any) -> str:
@@ -85,6 +86,9 @@ class AttentionSpec:
     kv_heads: int | None = None
     """None: heads. Query head h reads key head h // (heads // kv_heads)."""
     dtype: str = "bf16"
+    products: ProductsName = "full"
+    """How queries are multiplied by keys, and weights by values. Of dtype f32, "tf32" rounds both
+    to ten bits behind the first, as tensor cores take them; "full" keeps every bit."""
     mask: MaskLike | None = field(default_factory=full)
     """None: every row sees every key."""
     score: ScoreLike | None = None
@@ -116,6 +120,7 @@ class AttentionSpec:
         for name in ("lse", "q_lens", "kv_lens", "large_scores"):
             object.__setattr__(self, name, _flag(name, getattr(self, name)))
         arguments.one_of("layout", self.layout, get_args(Layout))
+        arguments.one_of("products", self.products, get_args(ProductsName))
         seen = full() if self.mask is None else self.mask
         expressions = as_mask(seen), as_score(self.score), as_sink(self.sink)
         mask, score, sink = in_one_kernel(*expressions)
@@ -190,4 +195,4 @@ def _copy_shapes(written: Any, normal: dict[str, Any]) -> None:
                 tensor["fits"] = fits
 
 
-__all__ = ["AttentionSpec", "dtype_name"]
+__all__ = ["AttentionSpec", "ProductsName", "dtype_name"]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -23,7 +24,11 @@ from ..specs.evaluation import Values, evaluate
 from ..specs.expression import Expression, bound_arrays
 from ..specs.spec import AttentionSpec
 
-_DTYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+_DTYPES = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+}
 
 
 def heads_of(spec: AttentionSpec, default: int) -> tuple[int, int]:
@@ -163,6 +168,14 @@ def case(spec: AttentionSpec, shape: tuple[int, int, int], heads: int = 2, seed:
     return Case(title, q, k, v, keywords, exact_out, bound)
 
 
+def _as_multiplied(spec: AttentionSpec, array: Any) -> Any:
+    """What products make of the elements before they multiply them."""
+    if spec.products == "tf32":
+        bits = np.ascontiguousarray(array).view(np.uint32) + np.uint32(0x1000)
+        array = (bits & ~np.uint32(0x1FFF)).view(np.float32)
+    return array.astype(np.float64)
+
+
 def _sequence(
     spec: AttentionSpec, b: int, q: Any, k: Any, v: Any, captured: Values
 ) -> tuple[Any, Any]:
@@ -174,11 +187,11 @@ def _sequence(
     values = {**captured, "b": np.int64(b), "q_idx": rows, "kv_idx": cols}
     values |= {"q_len": np.int64(len(q)), "kv_len": np.int64(len(k))}
     exact, plain = (np.empty((len(q), heads, v.shape[-1])) for _ in range(2))
-    # A head at a time: the scores of all of them would not fit in the caches.
-    for h in range(heads):
-        values["h"] = np.int64(h)
-        keys, content = (x[:, h // group].astype(np.float64) for x in (k, v))
-        scores = q[:, h].astype(np.float64) @ keys.T / math.sqrt(spec.head_dim)
+
+    def weighed(h: int, taken: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
+        """The weights of a head's keys, what they weigh, and their sums."""
+        keys, content = (taken(x[:, h // group]) for x in (k, v))
+        scores = taken(q[:, h]) @ keys.T / math.sqrt(spec.head_dim)
         with np.errstate(all="ignore"):
             if score is not None:
                 scores = evaluate(score.text, values | {"score": scores})
@@ -192,11 +205,20 @@ def _sequence(
                                          else [np.zeros((1, content.shape[1]))])  # fmt: skip
             top = scores.max(-1, keepdims=True, initial=-np.inf)
             probs = np.nan_to_num(np.exp(scores - np.where(np.isfinite(top), top, 0)))
-            total = probs.sum(-1, keepdims=True)
-            rounded = probs.astype(dtype).astype(np.float64)
+            return probs, content, probs.sum(-1, keepdims=True)
+
+    # A head at a time: the scores of all of them would not fit in the caches.
+    for h in range(heads):
+        values["h"] = np.int64(h)
+        probs, content, total = weighed(h, lambda x: x.astype(np.float64))
+        with np.errstate(all="ignore"):
             exact[:, h] = np.nan_to_num((probs @ content) / total)
+        if spec.products != "full":
+            probs, content, total = weighed(h, partial(_as_multiplied, spec))
+        rounded = _as_multiplied(spec, probs.astype(dtype))
+        with np.errstate(all="ignore"):
             out = np.nan_to_num((rounded @ content) / total)
-            plain[:, h] = out.astype(dtype).astype(np.float64)
+        plain[:, h] = out.astype(dtype).astype(np.float64)
     return exact, plain
 
 

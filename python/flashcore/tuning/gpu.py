@@ -153,7 +153,7 @@ class GpuEvaluator:
         return small, [self._on_gpu(x) for x in (small.q, small.k, small.v)], keywords
 
     def _poisoned(self, shape: Sequence[int]) -> Any:
-        dtype = self._torch.bfloat16 if self._spec.dtype == "bf16" else self._torch.float16
+        dtype = _dtype_of(self._torch, self._spec)
         return self._torch.full(tuple(shape), math.nan, dtype=dtype, device="cuda")
 
     def _launch(
@@ -194,13 +194,13 @@ class _Long:
         sizes = [self._size(*parts) for parts in ((batch, q_len, heads, dims[0]),
                  (batch, kv_len, kv_heads, dims[0]), (batch, kv_len, kv_heads, dims[1]),
                  (batch, q_len, heads, dims[1]))]  # fmt: skip
-        set_bytes = 2 * sum(map(math.prod, sizes))
+        set_bytes = (4 if spec.dtype == "f32" else 2) * sum(map(math.prod, sizes))
         # Calls of a graph walk through inputs that the cache cannot hold together.
         self._sets = max(2, min(math.ceil(3 * owner.l2_bytes / set_bytes), GRAPH_CALLS))
         if set_bytes > owner.l2_bytes:
             self._sets = 1
         generator = torch.Generator(device="cuda").manual_seed(seed)
-        dtype = torch.bfloat16 if spec.dtype == "bf16" else torch.float16
+        dtype = _dtype_of(torch, spec)
         self._inputs = [
             [
                 torch.randn(size, generator=generator, device="cuda", dtype=dtype)
@@ -306,6 +306,10 @@ class _Long:
                 self._run(kernel, call % self._sets)
         replay: Callable[[], None] = graph.replay
         return replay
+
+
+def _dtype_of(torch: Any, spec: AttentionSpec) -> Any:
+    return getattr(torch, {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}[spec.dtype])
 
 
 def _small_shapes(spec: AttentionSpec) -> list[tuple[Shape, int]]:

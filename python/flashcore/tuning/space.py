@@ -58,6 +58,8 @@ class Family:
     """Whether a target of these facts has the instructions."""
     rows_per_warp: Sequence[int]
     """What of a tile a warp may own; `tiles.rows` follows the nearest of them."""
+    products: Sequence[tuple[str, str]] = (("f16", "full"), ("bf16", "full"))
+    """The dtypes it multiplies, and how."""
 
 
 _ORDER = {
@@ -78,6 +80,24 @@ _COLUMNS = {
             and genes["softmax_distance"] % genes["softmax_columns"] == 0
         ),
     ),
+}
+
+_MMA = {
+    "tiles.rows": Choice((16, 32, 64, 128, 192, 256)),
+    "tiles.cols": Choice(range(16, 161, 16)),
+    "warps_m": Choice((1, 2, 4, 8)),
+    "warps_n": Choice((1, 2, 4)),
+    "product_split": Choice(
+        ("terms", "columns"),
+        lambda genes, spec: genes["warps_n"] > 1 and genes["softmax"] == "registers",
+    ),
+    "stages": Choice((1, 2, 3, 4)),
+    **_ORDER,
+    "keep_operands": Choice(_BOOL),
+    "reduction_chains": Choice((1, 2, 4)),
+    "softmax": Choice(("registers", "shared")),
+    **_COLUMNS,
+    "blocks_per_processor": Choice((1, 2, 3)),
 }
 
 FAMILIES = (
@@ -129,25 +149,17 @@ FAMILIES = (
     Family(
         "mma",
         {"instruction": "mma_m16n8k16", "copy": "cp_async"},
-        {
-            "tiles.rows": Choice((16, 32, 64, 128, 192, 256)),
-            "tiles.cols": Choice(range(16, 161, 16)),
-            "warps_m": Choice((1, 2, 4, 8)),
-            "warps_n": Choice((1, 2, 4)),
-            "product_split": Choice(
-                ("terms", "columns"),
-                lambda genes, spec: genes["warps_n"] > 1 and genes["softmax"] == "registers",
-            ),
-            "stages": Choice((1, 2, 3, 4)),
-            **_ORDER,
-            "keep_operands": Choice(_BOOL),
-            "reduction_chains": Choice((1, 2, 4)),
-            "softmax": Choice(("registers", "shared")),
-            **_COLUMNS,
-            "blocks_per_processor": Choice((1, 2, 3)),
-        },
+        _MMA,
         lambda facts: bool(facts["mma_m16n8k16"] and facts["async_copy"]),
         rows_per_warp=(16, 32),
+    ),
+    Family(
+        "mma_tf32",
+        {"instruction": "mma_m16n8k8_tf32", "copy": "cp_async", "softmax": "registers"},
+        {name: choice for name, choice in _MMA.items() if name != "softmax"},
+        lambda facts: bool(facts["tf32"] and facts["async_copy"]),
+        rows_per_warp=(16, 32),
+        products=(("f32", "tf32"),),
     ),
     Family(
         "wmma",
@@ -195,7 +207,10 @@ class Space:
         self.target = target
         self._program = _core.attention_program(spec.to_json())
         facts = _core.target_facts(target)
-        self.families = tuple(family for family in FAMILIES if family.runs_on(facts))
+        multiplied = spec.dtype, spec.products
+        self.families = tuple(
+            family for family in FAMILIES if family.runs_on(facts) and multiplied in family.products
+        )
         if not self.families:
             raise ScheduleError(
                 f"a search for {target}",

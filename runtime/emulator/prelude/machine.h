@@ -30,6 +30,7 @@ struct FlashcoreMachine {
 
   void (*load_matrices)(unsigned* fragment, unsigned address, int transposed, int line);
   void (*multiply)(float* d, const unsigned* a, unsigned b0, unsigned b1, int is_bf16, int line);
+  void (*multiply_tf32)(float* d, const unsigned* a, unsigned b0, unsigned b1, int line);
 
   // Opaque blocks of 16 x 16. `right` and `turned` say which operand, and how it lies in memory.
   void (*load_block)(unsigned* held, unsigned address, unsigned pitch, int right, int turned,

@@ -49,6 +49,17 @@ FC_DEVICE void copy_chunk(u32 target, const T* source, int valid_bytes,
   fc_machine->store_shared(target, &value, 16, line);
 }
 
+FC_DEVICE void copy_chunk(u32 target, const float* source, int valid_bytes,
+                          int line = __builtin_LINE()) {
+  chunk value = {};
+  if (valid_bytes == 16) fc_machine->read_global(source, 16, line);
+  for (int i = 0; 4 * i < valid_bytes; ++i) {
+    if (valid_bytes != 16) fc_machine->read_global(source + i, sizeof(float), line);
+    value.word[i] = float_bits(source[i]);
+  }
+  fc_machine->store_shared(target, &value, 16, line);
+}
+
 template <class T>
 FC_DEVICE void store_chunk(T* target, const chunk& value, int line = __builtin_LINE()) {
   fc_machine->write_global(target, 16, line);
