@@ -20,7 +20,7 @@ from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.program_kernel import ProgramKernel
 from ..specs import expression
 from ..specs.expression import Expression, Mask, Score, Sink, as_mask, as_score, as_sink
-from ..specs.spec import Layout
+from ..specs.spec import Layout, ProductsName
 from ..specs.variants import causal
 from . import nested, ops
 from .tensors import is_watched
@@ -55,7 +55,7 @@ def attention(
     kv_lens: Any = None,
     checked: bool = False,
     large_scores: bool = False,
-    products: str = "full",
+    products: ProductsName = "full",
 ) -> Any:
     given = {"scale": scale, "out": out, "return_lse": return_lse, "stream": stream,
              "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "max_q_len": max_q_len,
