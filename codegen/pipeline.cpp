@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 28> passes{{
+  static constexpr std::array<Pass, 27> passes{{
       {"apply_schedule", apply_schedule, "all later passes need tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -41,8 +41,6 @@ std::span<const Pass> pipeline() {
       {"advance_fills", advance_fills, "knows what the producer loads, and into which rings"},
       {"overlap_products", overlap_products,
        "the waits for slots stand in front of the products that read them"},
-      {"order_columns", order_columns,
-       "behind overlap_products, whose landings say what is there together"},
       {"stage_stores", stage_stores, "its buffer has to be in the plan of shared memory"},
       {"plan_shared_memory", plan_shared_memory, "all buffers and their uses are known"},
       {"insert_barriers", insert_barriers, "buffers that overlap are hazards of each other"},

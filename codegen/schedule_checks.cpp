@@ -193,47 +193,12 @@ void chains(const Look& look) {
         [](Schedule& other) { other.reduction_chains = 1; }, "reduction_chains = 1");
 }
 
-void columns(const Look& look) {
-  const int columns = look.schedule.softmax_columns, distance = look.schedule.softmax_distance;
-  const auto refuse = [&](std::string what, std::string why, std::string fix,
-                          bool keep_columns = false) {
-    look.refuse(
-        std::move(what), std::move(why), std::move(fix),
-        [=](Schedule& other) {
-          other.softmax_distance = 0;
-          if (!keep_columns) other.softmax_columns = 0;
-        },
-        keep_columns ? "softmax_distance = 0" : "softmax_columns = 0 and softmax_distance = 0");
-  };
-  if (columns < 0 || columns % 8 != 0)
-    return refuse(fmt::format("softmax_columns = {}", columns),
-                  "a thread holds columns by fragments of eight", "0, or a multiple of 8");
-  if (distance < 0 || (columns == 0 ? distance != 0 : distance % columns != 0))
-    return refuse(fmt::format("softmax_distance = {} with softmax_columns = {}", distance, columns),
-                  "steps run ahead of each other by whole strips",
-                  "0, or a multiple of softmax_columns",
-                  /*keep_columns=*/true);
-  if (columns > 0 && look.schedule.softmax == Softmax::shared)
-    refuse("softmax_columns with softmax = shared",
-           "rows from shared memory lie along the lanes of a warp, all columns of a row at once",
-           "softmax_columns = 0");
-}
-
 void tile_order(const Look& look) {
   if (look.schedule.tile_order == TileOrder::counter && !look.schedule.persistent)
     look.refuse(
         "tile_order = counter without persistent = true",
         "a block that computes one tile draws no other", "tile_order = rounds",
         [](Schedule& other) { other.tile_order = TileOrder::rounds; }, "tile_order = rounds");
-}
-
-void exponentials(const Look& look) {
-  const int share = look.schedule.polynomial_exponentials;
-  if (share < 0 || share > 8)
-    look.refuse(
-        fmt::format("polynomial_exponentials = {}", share), "it counts exponentials of every eight",
-        "0 to 8", [](Schedule& other) { other.polynomial_exponentials = 0; },
-        "polynomial_exponentials = 0");
 }
 
 void persistence(const Look& look) {
@@ -411,7 +376,7 @@ void missing_tiles(const Look& look) {
 
 constexpr Rule rules[] = {
     instruction,     copies,       warpgroups,  register_shares,  no_producer,    chains,
-    columns,         exponentials, turns,       sums_by_products, outer_stages,   persistence,
+    turns,           sums_by_products, outer_stages,   persistence,
     positions,       tile_order,   loop_blocks, number_formats,   register_limit, shared_limit,
     resident_blocks, tiles,        warps,       stages,           missing_tiles};
 

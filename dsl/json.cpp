@@ -153,17 +153,12 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("grid_order", schedule.grid_order);
   visit("flat_grid", schedule.flat_grid);
   visit("fixed_maximum", schedule.fixed_maximum);
-  visit("softmax_columns", schedule.softmax_columns);
-  visit("softmax_distance", schedule.softmax_distance);
   visit("overlap_products", schedule.overlap_products);
   visit("scale_late", schedule.scale_late);
-  visit("wait_late", schedule.wait_late);
   visit("lazy_scaling", schedule.lazy_scaling);
   visit("reduction_chains", schedule.reduction_chains);
-  visit("polynomial_exponentials", schedule.polynomial_exponentials);
   visit("sums_by_products", schedule.sums_by_products);
   visit("alternate", schedule.alternate);
-  visit("turns", schedule.turns);
   visit("persistent", schedule.persistent);
   visit("tile_order", schedule.tile_order);
   visit("positions_per_block", schedule.positions_per_block);

@@ -56,14 +56,4 @@ std::string_view name_of(TileOrder order) {
   return "?";
 }
 
-std::string_view name_of(Turns turns) {
-  switch (turns) {
-    case Turns::products:
-      return "products";
-    case Turns::scores:
-      return "scores";
-  }
-  return "?";
-}
-
 }  // namespace flashcore

@@ -37,12 +37,6 @@ enum class TileOrder {
   rounds,   ///< as many further on as there are blocks; every other round backwards
   counter,  ///< the next that no block has yet, by a counter that all draw from
 };
-/// What warpgroups take turns at starting.
-enum class Turns {
-  products,  ///< all products of a round
-  scores,    ///< those whose results the round itself reads
-};
-
 struct Schedule {
   /// Elements of a tile, by axis name; one entry for every tiled axis of the program.
   std::map<std::string, int> tiles;
@@ -79,14 +73,6 @@ struct Schedule {
   /// subtracts a constant instead of the largest of a row, and no sum is scaled from round to
   /// round.
   bool fixed_maximum = true;
-  /// The steps of a softmax (exponents, exponentials, their sum, packing) go over so many columns
-  /// of a tile at a time, one step behind the other; 0: each step goes over the whole tile before
-  /// the next one begins.
-  int softmax_columns = 0;
-  /// How many columns exponents run ahead of exponentials, and these ahead of what reads them; 0:
-  /// none.
-  int softmax_distance = 0;
-
   // Of wgmma and tma. Four warps are a warpgroup; `warps_m` counts those that compute, and one
   // warpgroup more produces.
 
@@ -96,23 +82,16 @@ struct Schedule {
   /// Where products overlap: a carried sum is scaled before the product that adds to it starts,
   /// rather than behind the one before.
   bool scale_late = false;
-  /// What a round computes is there before the product of the last round is waited for; otherwise
-  /// the compiler puts the wait where it likes, which is as early as it can.
-  bool wait_late = false;
   /// A carried sum is scaled only in warps where some factor is not one.
   bool lazy_scaling = false;
   /// Partial results side by side in a maximum along a tile's columns, each of which waits for no
   /// other.
   int reduction_chains = 1;
-  /// Of every eight exponentials of a tile, how many are a polynomial's values: the special
-  /// function unit is asked for the others.
-  int polynomial_exponentials = 0;
   /// The tensor core adds up what a product weighs its rows by, where that is all a carried sum is
   /// for.
   bool sums_by_products = false;
   /// Warpgroups take turns at starting products, so that one computes while another multiplies.
   bool alternate = false;
-  Turns turns = Turns::products;  ///< where they take any
   /// As many blocks as fit on the GPU work through all tiles; the next one's loads start during a
   /// store.
   bool persistent = false;
@@ -154,6 +133,5 @@ std::string_view name_of(Softmax softmax);
 std::string_view name_of(ProductSplit split);
 std::string_view name_of(GridOrder order);
 std::string_view name_of(TileOrder order);
-std::string_view name_of(Turns turns);
 
 }  // namespace flashcore

@@ -12,6 +12,8 @@ namespace {
 void assume_nowhere(const Function& f, AxisId axis, ValueId condition, NeutralAnalysis& analysis) {
   analysis.assume(condition, Fact::of(0));
   const Op* both = f.definition(condition);
+  if (both && both->code == OpCode::logical_or)
+    for (ValueId either : both->operands) assume_nowhere(f, axis, either, analysis);
   if (!both || both->code != OpCode::logical_and) return;
   const auto is_tail = [&](ValueId value) {
     const Op* lt = f.definition(value);

@@ -38,6 +38,7 @@ SharedUse shared_use(const Function& f, const Op& op) {
       use.writes.push_back(op.buffer);
       break;
     case OpCode::next_tile:
+    case OpCode::tile_is_full:
       use.reads.push_back(op.buffer);
       break;
     case OpCode::loop:

@@ -2,15 +2,16 @@
 // the operand that this one keeps for its whole loop, in its only slot. The slots that a loop's
 // first product reads are free before that one is, so the first of their fills comes in front:
 //
-//   fill q                       becomes     once { fill k }
+//   fill q                       becomes     if any { fill k }
 //   loop { fill k ; fill v }                 fill q
-//                                            once { fill v
-//                                                   loop over the other tiles { fill k ; fill v } }
+//                                            if any { fill v
+//                                                     loop over the other tiles { fill k ; fill v } }
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/first_round.h"
 #include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
 
 namespace flashcore {
 namespace {
@@ -21,47 +22,46 @@ bool fills_only_slot(const Function& f, OpId id) {
   return f[id].code == OpCode::fill_slot && f[f[id].buffer].stages == 1;
 }
 
-/// A loop's first round: the fills from the `begin`-th to in front of the `end`-th, then `behind`.
+/// An `if` that a loop has a first tile, and what is done for that.
 class FirstRound {
  public:
-  FirstRound(Function& f, const Op& loop) : f_(f), loop_(loop), round_(loop) {
-    round_.once = true;
-    round_.body = f_.add_block();
-    const ValueId like = f_[loop.body].arguments[0];
-    const Value value = f_[like];
-    tile_ = f_.add_argument(round_.body, value.type, value.name);
-    f_[tile_].home = value.home;
-    copier_.rename(like, tile_);
+  FirstRound(Function& f, const Op& loop, const FirstTile& tile)
+      : f_(f), loop_(loop), tile_(tile), body_(f.add_block()) {
+    insert_before(f, body_, 0, loop.where, [&](Builder& b) { enter_tile(b, loop, tile.tile); });
+    copier_.rename(f[loop.body].arguments[0], tile.tile);
   }
 
+  /// The loop's fills from the `begin`-th to in front of the `end`-th.
   void take(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const OpId copied = copier_.copy(f_[loop_.body].ops[i]);
-      f_[round_.body].ops.push_back(copied);
+      f_[body_].ops.push_back(copied);
     }
   }
   void take_other_tiles() {
     Op rest = loop_;
-    rest.operands = bounds_behind_first(f_, round_.body, loop_, tile_);
-    rest.bounds = static_cast<int>(rest.operands.size());
+    rest.operands = bounds_behind_first(f_, body_, loop_, tile_.tile);
+    rest.bounds = 2;
     append(std::move(rest));
   }
   OpId finish() {
     append(Op{.code = OpCode::yield});
-    return f_.add_op(std::move(round_), {});
+    Op any{.code = OpCode::if_, .operands = {tile_.exists}};
+    any.body = body_;
+    return f_.add_op(std::move(any), {});
   }
 
  private:
   void append(Op op) {
     const OpId id = f_.add_op(std::move(op), {});
-    f_[round_.body].ops.push_back(id);
+    f_[body_].ops.push_back(id);
   }
 
   Function& f_;
   const Op loop_;
-  Op round_;
+  const FirstTile tile_;
+  const BlockId body_;
   OpCopier copier_{f_};
-  ValueId tile_;
 };
 
 void advance_in(Function& f, BlockId producer) {
@@ -74,13 +74,17 @@ void advance_in(Function& f, BlockId producer) {
   const Op loop = f[ops[at]];
   const std::size_t yield = f[loop.body].ops.size() - 1;
 
-  FirstRound front(f, loop), behind(f, loop);
+  const BlockId scratch = f.add_block();
+  Builder builder(f, scratch);
+  const FirstTile tile = first_tile_of(builder, loop);
+  FirstRound front(f, loop, tile), behind(f, loop, tile);
   front.take(0, 1);
   behind.take(1, yield);
   behind.take_other_tiles();
   std::vector<OpId> changed(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(fill));
   for (std::size_t i = fill; i < at; ++i)  // the loop's bounds, if they stand behind the fill
     if (f[ops[i]].code != OpCode::fill_slot) changed.push_back(ops[i]);
+  changed.insert(changed.end(), f[scratch].ops.begin(), f[scratch].ops.end());
   changed.push_back(front.finish());
   for (std::size_t i = fill; i < at; ++i)
     if (f[ops[i]].code == OpCode::fill_slot) changed.push_back(ops[i]);

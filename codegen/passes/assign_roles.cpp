@@ -156,11 +156,6 @@ class RoleAssignment {
     Op loop = op;
     loop.operands.resize(static_cast<std::size_t>(op.bounds));
     for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
-    // Nothing is masked here, so no part of the tiles gets a loop of its own.
-    if (loop.bounds > 2) {
-      loop.operands = {loop.operands.front(), loop.operands.back()};
-      loop.bounds = 2;
-    }
     if (!schedule_.producer) loop.ahead = schedule_.stages;
     loop.results.clear();
     loop.body = f_.add_block();

@@ -15,6 +15,7 @@
 // block, asks IntervalAnalysis what the condition can be for the block's rows there, and notes two
 // bits a tile: whether it is visited, and whether it needs its mask.
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -172,10 +173,10 @@ bool ends_at_axis(const Function& f, const LoopMask& mask, AxisId axis) {
 }
 
 /// Builds the survey of a loop's tiles between two bounds, where its mask says something about
-/// them. Which masks the tiles found to be visible everywhere can drop is noted in the masks.
+/// them. Which masks the tiles found to be visible everywhere can do without is noted in `guarded`.
 BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
                       const LoopMask& surveyed, const std::vector<LoopMask>& masks, ValueId begin,
-                      ValueId end) {
+                      ValueId end, std::set<OpId>& guarded) {
   f.add_argument(region, {DType::i32, {}}, "tile");
   Builder inside(f, region);
   IntervalAnalysis intervals(b, inside, loop);
@@ -186,10 +187,12 @@ BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
   Known maybe = truth_of(surveyed).maybe;
   if (maybe.always) return {};
   Known surely = Known::of(true);
+  guarded.clear();
   for (const LoopMask& mask : masks) {
     const Known holds = truth_of(mask).surely;
-    f[mask.where].masking = mask.droppable && !holds.is(false);
-    if (f[mask.where].masking) surely = intervals.both(surely, holds);
+    if (!mask.droppable || holds.is(false)) continue;
+    guarded.insert(mask.where);
+    surely = intervals.both(surely, holds);
   }
   const Axis axis = f[loop.axis];
   if (!ends_at_axis(f, surveyed, loop.axis)) {
@@ -209,12 +212,46 @@ BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
   return tiles;
 }
 
+/// Whether no mask cuts the loop's tile: the survey's answer, or the comparison of its number with
+/// the bounds of the tiles that are full. None: no tile is cut.
+ValueId build_guard(Builder& b, const Op& loop, const std::vector<ValueId>& bounds) {
+  Function& f = b.function();
+  const ValueId tile = f[loop.body].arguments[0];
+  if (loop.buffer) {
+    Op full{.code = OpCode::tile_is_full, .operands = {tile}};
+    full.buffer = loop.buffer;
+    return f[b.append(std::move(full), {{DType::i1, {}}})].results[0];
+  }
+  ValueId low, high;
+  if (bounds[1] != bounds[0]) low = b.elementwise(OpCode::ge, {tile, bounds[1]});
+  if (bounds[2] != bounds[3]) high = b.elementwise(OpCode::lt, {tile, bounds[2]});
+  return low && high ? b.elementwise(OpCode::logical_and, {low, high}) : low ? low : high;
+}
+
+/// Lets the guarded masks of a loop hold wherever its tile is full, which changes none of them.
+void guard_masks(Function& f, const Op& loop, const std::set<OpId>& guarded,
+                 const std::vector<ValueId>& bounds) {
+  ValueId guard;
+  for (OpId id : std::vector(f[loop.body].ops)) {
+    if (!guarded.contains(id)) continue;
+    insert_before(f, loop.body, position_of(f, loop.body, id), f[id].where, [&](Builder& b) {
+      if (!guard) guard = build_guard(b, loop, bounds);
+      if (!guard) return;
+      const ValueId seen = b.elementwise(OpCode::logical_or, {guard, f[id].operands[0]});
+      f[id].operands[0] = seen;
+    });
+    if (!guard) replace_uses(f, f[id].results[0], f[id].operands[1]);
+  }
+}
+
 void bound_loop(Function& f, BlockId block, std::size_t position) {
   const OpId id = f[block].ops[position];
   const Op loop = f[id];
   const std::vector<LoopMask> masks = loop_masks(f, loop);
   const LoopMask* surveyed = to_survey(masks);
   const BlockId region = surveyed ? f.add_block() : BlockId{};
+  std::set<OpId> guarded;
+  std::vector<ValueId> bounds;
   insert_before(f, block, position, loop.where, [&](Builder& b) {
     BoundBuilder builder(b, loop.axis);
     for (const LoopMask& mask : masks) {
@@ -222,19 +259,19 @@ void bound_loop(Function& f, BlockId block, std::size_t position) {
       for (const AffineForm& term : mask.condition.terms) builder.narrow(term, mask.skips);
       if (mask.skips)
         for (const AffineForm& term : without_rows(f, mask.condition.terms)) builder.skip(term);
-      f[mask.where].masking = mask.condition.complete && mask.droppable;
+      if (mask.condition.complete && mask.droppable) guarded.insert(mask.where);
     }
-    std::vector<ValueId> bounds = builder.finish();
+    bounds = builder.finish();
     if (surveyed) {
-      const BufferId tiles =
-          build_survey(f, b, region, loop, *surveyed, masks, bounds.front(), bounds.back());
+      const BufferId tiles = build_survey(f, b, region, loop, *surveyed, masks, bounds.front(),
+                                          bounds.back(), guarded);
       f[id].buffer = tiles;
-      if (tiles) bounds = {bounds.front(), bounds.back()};
     }
     Op& bounded = f[id];
-    bounded.operands.insert(bounded.operands.begin(), bounds.begin(), bounds.end());
-    bounded.bounds = static_cast<int>(bounds.size());
+    bounded.operands.insert(bounded.operands.begin(), {bounds.front(), bounds.back()});
+    bounded.bounds = 2;
   });
+  guard_masks(f, f[id], guarded, bounds);
 }
 
 void bound_loops(Function& f, BlockId block) {

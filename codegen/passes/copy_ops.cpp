@@ -11,6 +11,7 @@ OpId OpCopier::copy(OpId source) {
   Op op = f_[source];
   for_each_use(op, [&](ValueId& v) { v = renamed(v); });
   if (op.body) op.body = copy_region(op.body);
+  if (op.otherwise) op.otherwise = copy_region(op.otherwise);
   for (ValueId& result : op.results) result = copy_value(result);
   const OpId copied(f_.ops.size());
   for (ValueId result : op.results) f_[result].definition = copied;

@@ -5,6 +5,7 @@
 // The same goes for out = out * decay + p v when the columns of p are spread over warps: each warp
 // multiplies the keys it holds, and carries its share of out. Where such a product's sum is not
 // carried, the shares meet right behind it.
+#include "codegen/analysis/tile_guard.h"
 #include "codegen/analysis/warp_shares.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -25,7 +26,7 @@ class Deferral {
 
  private:
   /// The reduce_sum that `next = carried * anything + sum` or `next = carried + sum` adds; two
-  /// where a masking `where` chooses; or none.
+  /// where a mask's guard chooses; or none.
   std::vector<Op*> added_sums(ValueId next, ValueId carried) {
     const Op* op = f_.definition(next);
     if (!op || uses_[carried.index] != 1) return {};
@@ -38,7 +39,8 @@ class Deferral {
       sum = op->operands[0];
     if (!sum) return {};
     std::vector<ValueId> sums{sum};
-    if (const Op* chosen = f_.definition(sum); chosen && chosen->masking && uses_[sum.index] == 1)
+    if (const Op* chosen = f_.definition(sum);
+        chosen && guard_of(f_, *chosen) && uses_[sum.index] == 1)
       sums = {chosen->operands[1], chosen->operands[2]};
     std::vector<Op*> found;
     for (ValueId made : sums) {

@@ -6,29 +6,57 @@ namespace flashcore {
 
 using namespace ir;
 
+namespace {
+
+ValueId in_all_lanes(Function& f, ValueId value) {
+  const Op* op = f.definition(value);
+  if (op && kind_of(op->code) != OpKind::source) f[value].home.space = Space::uniform;
+  return value;
+}
+
+struct Ends {
+  ValueId begin, end;
+};
+
+Ends ends_of(Builder& b, const Op& loop) {
+  if (loop.bounds) return {loop.operands[0], loop.operands[1]};
+  return {b.constant(0, DType::i32), b.tile_count(loop.axis)};
+}
+
+}  // namespace
+
+FirstTile first_tile_of(Builder& b, const Op& loop) {
+  Function& f = b.function();
+  const Ends ends = ends_of(b, loop);
+  const ValueId one = b.constant(1, DType::i32);
+  ValueId tile = loop.descending ? in_all_lanes(f, b.sub(ends.end, one))
+                 : !loop.buffer  ? ends.begin
+                                 : in_all_lanes(f, b.sub(ends.begin, one));
+  if (loop.buffer) {
+    Op next{
+        .code = OpCode::next_tile,
+        .operands = {loop.descending ? ends.end : tile, loop.descending ? ends.begin : ends.end}};
+    next.buffer = loop.buffer;
+    next.descending = loop.descending;
+    tile = in_all_lanes(f, f[b.append(std::move(next), {{DType::i32, {}}})].results[0]);
+  }
+  const ValueId exists = loop.descending ? b.elementwise(OpCode::ge, {tile, ends.begin})
+                                         : b.elementwise(OpCode::lt, {tile, ends.end});
+  return {tile, in_all_lanes(f, exists)};
+}
+
+void enter_tile(Builder& b, const Op& loop, ValueId tile) {
+  b.append(Op{.code = OpCode::enter, .operands = {tile}, .axis = loop.axis}, {});
+}
+
 std::vector<ValueId> bounds_behind_first(Function& f, BlockId block, const Op& loop, ValueId tile) {
-  std::vector<ValueId> bounds(loop.operands.begin(), loop.operands.begin() + loop.bounds);
+  std::vector<ValueId> bounds;
   insert_before(f, block, f[block].ops.size(), loop.where, [&](Builder& b) {
-    const auto in_all_lanes = [&](ValueId value) {
-      const Op* op = f.definition(value);
-      if (op && kind_of(op->code) != OpKind::source) f[value].home.space = Space::uniform;
-      return value;
-    };
-    if (bounds.empty())
-      bounds = {in_all_lanes(b.constant(0, DType::i32)), in_all_lanes(b.tile_count(loop.axis))};
-    const ValueId from =
-        loop.descending ? tile : in_all_lanes(b.add(tile, b.constant(1, DType::i32)));
-    const std::vector<ValueId> old = bounds;
-    const std::size_t fixed = loop.descending ? bounds.size() - 1 : 0,
-                      other = bounds.size() - 1 - fixed;
-    bounds[fixed] = from;
-    for (std::size_t i = 1; i + 1 < bounds.size(); ++i) {
-      if (old[i] == old[fixed])
-        bounds[i] = from;
-      else if (old[i] != old[other])
-        bounds[i] = in_all_lanes(
-            b.elementwise(loop.descending ? OpCode::min : OpCode::max, {old[i], from}));
-    }
+    const Ends ends = ends_of(b, loop);
+    if (loop.descending)
+      bounds = {ends.begin, tile};
+    else
+      bounds = {in_all_lanes(f, b.add(tile, b.constant(1, DType::i32))), ends.end};
   });
   return bounds;
 }

@@ -1,14 +1,28 @@
-// A loop whose first round comes apart: `once { first round ; loop over the other tiles }`.
+// A loop whose first iteration comes apart:
+//
+//   %first = the first tile ; %any = whether there is one
+//   if %any { enter %first ; ... ; loop over the other tiles }
 #pragma once
 
 #include <vector>
 
+#include "dsl/ir/builder.h"
 #include "dsl/ir/function.h"
 
 namespace flashcore {
 
-/// Bounds of the loop without `tile`, its first one, computed at the end of `block`: as many as it
-/// has, or two if it has none.
+struct FirstTile {
+  ir::ValueId tile;    ///< its number
+  ir::ValueId exists;  ///< whether the loop has a tile at all
+};
+
+/// The first tile that the loop visits, computed where the builder stands.
+FirstTile first_tile_of(ir::Builder& b, const ir::Op& loop);
+
+/// Lets what follows in the block be at a tile of the loop's axis.
+void enter_tile(ir::Builder& b, const ir::Op& loop, ir::ValueId tile);
+
+/// Bounds of the loop without `tile`, its first one, computed at the end of `block`.
 std::vector<ir::ValueId> bounds_behind_first(ir::Function& f, ir::BlockId block, const ir::Op& loop,
                                              ir::ValueId tile);
 

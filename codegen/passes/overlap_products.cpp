@@ -47,7 +47,7 @@ class Overlap {
       const std::optional<ProductCut> cut =
           schedule_.overlap_products ? find_product_cut(f_, f_[op]) : std::nullopt;
       if (cut)
-        rotate_loop(f_, schedule_, op, *cut);
+        rotate_loop(f_, schedule_, id, op, *cut);
       else
         block(f_[op].body);
     }

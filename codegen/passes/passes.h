@@ -17,7 +17,7 @@ void simplify(ir::Function& f, const PassContext& context);
 void mask_tails(ir::Function& f, const PassContext& context);
 
 /// Turns conditions on positions into loop bounds: tiles where nothing is visible are not visited,
-/// and between full_begin and full_end every masking `where` is known to hold.
+/// and masks get a guard, which holds on tiles that none of them cuts.
 void bound_masks(ir::Function& f, const PassContext& context);
 
 /// Puts the stores of probes (dsl/probes.h) where the values are made, and derives what a tile that
@@ -85,9 +85,6 @@ void advance_fills(ir::Function& f, const PassContext& context);
 /// Starts asynchronous products as early, and waits for them as late, as data and the schedule
 /// allow.
 void overlap_products(ir::Function& f, const PassContext& context);
-
-/// Brings what goes over the columns of tiles together, to go over them strip by strip.
-void order_columns(ir::Function& f, const PassContext& context);
 
 /// Sends 16-bit outputs through shared memory.
 void stage_stores(ir::Function& f, const PassContext& context);

@@ -1,15 +1,16 @@
-// A loop with bounds [begin, full_begin, full_end, end) becomes up to three: between full_begin and
-// full_end every masking `where` holds, so that part is copied without them. A part whose two
-// bounds are the same value is left out. Masked parts on both sides share one copy, in a loop that
-// runs twice:
+// A loop whose masks have a guard (codegen/analysis/tile_guard.h), which holds on the tiles from
+// full_begin to full_end, becomes up to three loops: in the middle one the masks are left out, in
+// the others the guard is. A side on which the guard has no bound gets no loop. Cut tiles on both
+// sides share one copy, in a loop that runs twice:
 //
-//   loop parts { masked tiles of this side ; the first time, those between }
+//   loop from 0 to 2 { cut tiles of this side ; the first time, those between }
 //
-// A schedule that does not peel leaves such a loop whole, and the printer
-// puts the masks behind a test of the tile's number.
+// A schedule that does not peel leaves such a loop whole, and the guard is tested once a tile.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
+#include "codegen/analysis/tile_guard.h"
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -19,11 +20,37 @@ namespace {
 
 using namespace ir;
 
-/// Drops every `where` of the region whose condition is known to hold.
-void drop_masks(Function& f, BlockId region) {
-  for (OpId id : f[region].ops)
-    if (f[id].code == OpCode::where && f[id].masking)
-      replace_uses(f, f[id].results[0], f[id].operands[1]);
+/// Every `where` of the region that has a guard is what it is where that holds, or where not.
+void settle_guards(Function& f, BlockId region, bool holds) {
+  for (OpId id : f[region].ops) {
+    Op& op = f[id];
+    if (!guard_of(f, op)) continue;
+    if (holds)
+      replace_uses(f, op.results[0], op.operands[1]);
+    else if (const ValueId condition = condition_behind_guard(f, op))
+      op.operands[0] = condition;
+    else
+      replace_uses(f, op.results[0], op.operands[2]);
+  }
+}
+
+/// Whether one scalar is known to be no greater than another, by the maxima and minima they are.
+bool at_most(const Function& f, ValueId value, ValueId bound) {
+  if (value == bound) return true;
+  const Op *op = f.definition(value), *limit = f.definition(bound);
+  const auto below = [&](ValueId operand) { return at_most(f, operand, bound); };
+  if (op && op->code == OpCode::min && std::ranges::any_of(op->operands, below)) return true;
+  if (op && op->code == OpCode::max && std::ranges::all_of(op->operands, below)) return true;
+  return limit && limit->code == OpCode::max &&
+         std::ranges::any_of(limit->operands,
+                             [&](ValueId operand) { return at_most(f, value, operand); });
+}
+bool at_least(const Function& f, ValueId value, ValueId bound) {
+  if (value == bound) return true;
+  const Op* op = f.definition(value);
+  return op && op->code == OpCode::max && std::ranges::any_of(op->operands, [&](ValueId operand) {
+           return at_least(f, operand, bound);
+         });
 }
 
 /// Some tiles of a loop, which are next to each other.
@@ -34,53 +61,65 @@ struct Part {
 
 class Peeling {
  public:
-  Peeling(Function& f, const Op& loop)
-      : f_(f), loop_(loop), carried_(loop.operands.begin() + loop.bounds, loop.operands.end()) {}
+  Peeling(Function& f, const Op& loop, const GuardedRange& full)
+      : f_(f),
+        loop_(loop),
+        full_(full),
+        carried_(loop.operands.begin() + loop.bounds, loop.operands.end()) {}
 
   /// Puts the parts in the place of the loop, which stands in `block` at `position`.
   void run(BlockId block, std::size_t position) {
-    const std::vector<Part> parts = parts_of_loop();
+    std::vector<Part> parts;
+    ValueId zero, two;
+    position += insert_before(f_, block, position, loop_.where, [&](Builder& b) {
+      parts = parts_of_loop(b);
+      if (parts.size() == 3) zero = b.constant(0, DType::i32), two = b.constant(2, DType::i32);
+    });
     std::vector<OpId> copies;
-    if (parts.size() == 3) {
-      ValueId zero, two;
-      position += insert_before(f_, block, position, loop_.where, [&](Builder& b) {
-        zero = b.constant(0, DType::i32), two = b.constant(2, DType::i32);
-      });
+    if (parts.size() == 3)
       copies.push_back(loop_over_sides(parts, zero, two));
-    } else {
+    else
       for (const Part& part : parts) copies.push_back(copy(part));
-    }
     auto& ops = f_[block].ops;
     ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position));
     ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), copies.begin(), copies.end());
     for (std::size_t i = 0; i < loop_.results.size(); ++i)
       replace_uses(f_, loop_.results[i], carried_[i]);
-    for (BlockId region : full_) drop_masks(f_, region);
+    for (const auto& [region, full] : settled_) settle_guards(f_, region, full);
   }
 
  private:
   /// In the order of their tiles.
-  [[nodiscard]] std::vector<Part> parts_of_loop() const {
-    const std::vector<ValueId>& bounds = loop_.operands;
+  std::vector<Part> parts_of_loop(Builder& b) const {
+    const ValueId begin = loop_.operands[0], end = loop_.operands[1];
+    const auto inside = [&](ValueId value) {
+      if (!at_most(f_, value, end)) value = in_all_lanes(b.elementwise(OpCode::min, {value, end}));
+      if (!at_least(f_, value, begin))
+        value = in_all_lanes(b.elementwise(OpCode::max, {value, begin}));
+      return value;
+    };
+    Part full{begin, end, true};
     std::vector<Part> parts;
-    for (std::size_t k = 0; k < 3; ++k)
-      if (bounds[k] != bounds[k + 1]) parts.push_back({bounds[k], bounds[k + 1], k == 1});
+    if (full_.begin) {
+      full.begin = inside(full_.begin);
+      parts.push_back({begin, full.begin, false});
+    }
+    if (full_.end) full.end = inside(full_.end);
+    parts.push_back(full);
+    if (full_.end) parts.push_back({full.end, end, false});
     if (loop_.descending) std::reverse(parts.begin(), parts.end());
-    if (parts.empty()) parts.push_back({bounds[0], bounds[3], true});
     return parts;
   }
 
   /// A loop over tiles of one part. What it carries goes on from, and becomes, what is carried now.
   OpId copy(const Part& part) {
-    const OpId copied = append({part.begin, part.end}, OpCopier(f_).copy_region(loop_.body));
-    if (part.full) full_.push_back(f_[copied].body);
+    const OpId copied = append(loop_, part.begin, part.end, OpCopier(f_).copy_region(loop_.body));
+    settled_.push_back({f_[copied].body, part.full});
     return copied;
   }
 
-  OpId append(std::vector<ValueId> bounds, BlockId body) {
-    Op op = loop_;
-    op.bounds = static_cast<int>(bounds.size());
-    op.operands = std::move(bounds);
+  OpId append(Op op, ValueId begin, ValueId end, BlockId body) {
+    op.operands = {begin, end};
     op.operands.insert(op.operands.end(), carried_.begin(), carried_.end());
     op.body = body;
     op.results.clear();
@@ -105,59 +144,73 @@ class Peeling {
       arguments.push_back(f_.add_argument(body, value.type, value.name));
       f_[arguments.back()].home = value.home;
     }
+    f_[arguments[0]].name = "side";
     const std::vector<ValueId> outer =
         std::exchange(carried_, {arguments.begin() + 1, arguments.end()});
-    Part masked{.full = false}, between = parts[1];
+    Part cut{.full = false}, between = parts[1];
     insert_before(f_, body, 0, loop_.where, [&](Builder& b) {
       const ValueId first = in_all_lanes(b.elementwise(OpCode::eq, {arguments[0], zero}));
       const auto either = [&](ValueId now, ValueId then) {
         return in_all_lanes(b.elementwise(OpCode::where, {first, now, then}));
       };
-      masked.begin = either(parts[0].begin, parts[2].begin);
-      masked.end = either(parts[0].end, parts[2].end);
+      cut.begin = either(parts[0].begin, parts[2].begin);
+      cut.end = either(parts[0].end, parts[2].end);
       between.end = either(between.end, between.begin);
     });
-    const OpId side = copy(masked), rest = copy(between);
+    const OpId side = copy(cut), rest = copy(between);
     const OpId yield = f_.add_op(Op{.code = OpCode::yield, .operands = carried_}, {});
     for (OpId id : {side, rest, yield}) f_[body].ops.push_back(id);
     carried_ = outer;
-    const OpId sides = append({zero, two}, body);
-    f_[sides].parts = true;
-    f_[sides].descending = false;
-    return sides;
+    Op sides{.code = OpCode::loop, .where = loop_.where};
+    sides.bounds = 2;
+    return append(std::move(sides), zero, two, body);
   }
 
-  ValueId in_all_lanes(ValueId scalar) {
+  ValueId in_all_lanes(ValueId scalar) const {
     f_[scalar].home.space = Space::uniform;
     return scalar;
   }
 
   Function& f_;
   const Op loop_;
+  const GuardedRange full_;
   std::vector<ValueId> carried_;
-  std::vector<BlockId> full_;  // regions of copies that want no masks
+  struct Settled {
+    BlockId region;
+    bool full;
+  };
+  std::vector<Settled> settled_;
 };
 
-/// Whether some tiles of the loop are masked and others are known to be full.
-bool is_mixed(const Op& loop) {
-  return loop.operands[0] != loop.operands[1] || loop.operands[2] != loop.operands[3];
+/// The range of the guard that a loop's masks have, if it has one.
+std::optional<GuardedRange> guarded_tiles(const Function& f, const Op& loop) {
+  for (OpId id : f[loop.body].ops)
+    if (const ValueId guard = guard_of(f, f[id]))
+      if (const auto range = guarded_range(f, guard, f[loop.body].arguments[0])) return range;
+  return std::nullopt;
 }
 
 /// From the inside out: the parts of a loop are copies of its finished body.
-void peel_block(Function& f, BlockId block, const Schedule& schedule) {
+void peel_block(Function& f, BlockId block) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
-    if (f[id].body && f[id].code != OpCode::survey) peel_block(f, f[id].body, schedule);
-    const Op& op = f[id];
-    if (op.bounds != 4) continue;
-    if (!is_mixed(op) || (schedule.peel_masks && !op.once)) Peeling(f, op).run(block, i);
+    if (f[id].code != OpCode::survey)
+      for (const BlockId region : {f[id].body, f[id].otherwise})
+        if (region) peel_block(f, region);
+    const Op op = f[id];
+    if (op.code != OpCode::loop || op.buffer) continue;
+    if (const auto full = guarded_tiles(f, op)) {
+      const std::size_t before = f[block].ops.size();
+      Peeling(f, op, *full).run(block, i);
+      i += f[block].ops.size() - before;
+    }
   }
 }
 
 }  // namespace
 
 void peel_loops(Function& f, const PassContext& context) {
-  peel_block(f, f.body, context.schedule);
+  if (context.schedule.peel_masks) peel_block(f, f.body);
   remove_dead_ops(f);
 }
 

@@ -65,8 +65,9 @@ class Lives {
         if (block != f_.body && !in_round) whole.insert(id.index);
       }
     ++now_;
-    if (op.body)
-      for (OpId inner : f_[op.body].ops) walk(f_[inner], op.body, whole);
+    for (const BlockId region : {op.body, op.otherwise})
+      if (region)
+        for (OpId inner : f_[region].ops) walk(f_[inner], region, whole);
   }
 
   struct Touched {

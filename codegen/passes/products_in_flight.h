@@ -13,12 +13,12 @@ namespace flashcore {
 /// sums reads what it gives. Up to `pending` groups may be unfinished behind it.
 ir::OpId land_products(ir::Function& f, const std::vector<ir::ValueId>& sums, int pending);
 
-/// Two products in flight while a round of the loop computes.
-void rotate_loop(ir::Function& f, const Schedule& schedule, ir::OpId loop, const ProductCut& cut);
+/// Two products in flight while a round of the loop, which stands in `block`, computes.
+void rotate_loop(ir::Function& f, const Schedule& schedule, ir::BlockId block, ir::OpId loop,
+                 const ProductCut& cut);
 
 /// Behind the landing of the last product of a block that reads a slot; behind the loop, if that is
-/// inside one. `early`: a ring's only slot is released inside a loop that runs once, if that is
-/// earlier.
+/// inside one. `early`: a ring's only slot is released inside both regions of an `if` that reads it.
 void release_slots(ir::Function& f, ir::BlockId block, bool early);
 
 }  // namespace flashcore

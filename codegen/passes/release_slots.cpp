@@ -22,7 +22,8 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
       for_each_use(at, [&](const ValueId& v) { uses = uses || reads.count(v) > 0; });
     };
     look(user);
-    if (user.body) for_each_op(f, user.body, look);
+    for (const BlockId region : {user.body, user.otherwise})
+      if (region) for_each_op(f, region, look);
     if (!uses) continue;
     last = k;
     // A view, or a product in flight, reads on under another name.
@@ -33,11 +34,9 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
   return last;
 }
 
-void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring,
-                    AxisId unless = {}) {
+void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring) {
   Op release{.code = OpCode::release_slot};
   release.buffer = ring;
-  release.axis = unless;
   const OpId id = f.add_op(std::move(release), {});
   auto& ops = f[block].ops;
   ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), id);
@@ -48,16 +47,18 @@ void insert_release(Function& f, BlockId block, std::size_t position, BufferId r
 void release_slots(Function& f, BlockId block, bool early) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const Op op = f[f[block].ops[i]];
-    if (op.body) release_slots(f, op.body, early);
+    for (const BlockId region : {op.body, op.otherwise})
+      if (region) release_slots(f, region, early);
     if (op.code != OpCode::await_slot) continue;
     std::set<ValueId> reads{op.results[0]};
     const std::size_t last = last_reader(f, block, i + 1, reads).value_or(i);
     // The next tile's operand then comes while a last product runs and the output is stored.
     const Op reader = f[f[block].ops[last]];
-    if (early && reader.once && f[op.buffer].stages == 1) {
-      const auto inside = last_reader(f, reader.body, 0, reads);
-      insert_release(f, reader.body, inside.value() + 1, op.buffer);
-      insert_release(f, block, last + 1, op.buffer, reader.axis);
+    if (early && reader.code == OpCode::if_ && f[op.buffer].stages == 1) {
+      for (const BlockId region : {reader.body, reader.otherwise}) {
+        const auto inside = last_reader(f, region, 0, reads);
+        insert_release(f, region, inside ? *inside + 1 : 0, op.buffer);
+      }
     } else {
       insert_release(f, block, last + 1, op.buffer);
     }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/analysis/tile_guard.h"
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -30,7 +31,8 @@ std::vector<bool> ops_of_probes(const Function& f) {
   const auto list = [&](const auto& self, BlockId block) -> void {
     for (OpId id : f[block].ops) {
       ops.push_back(id);
-      if (f[id].body) self(self, f[id].body);
+      for (const BlockId region : {f[id].body, f[id].otherwise})
+        if (region) self(self, region);
     }
   };
   list(list, f.body);
@@ -70,7 +72,8 @@ bool reaches_f32_output(const Function& f, ValueId value) {
       for (ValueId result : op.results)
         if (reads) reached[result.index] = true;
       shows = shows || (reads && op.code == OpCode::store && f[op.tensor].dtype == DType::f32);
-      if (op.body) self(self, op.body);
+      for (const BlockId region : {op.body, op.otherwise})
+        if (region) self(self, region);
     }
   };
   walk(walk, f.body);
@@ -79,7 +82,7 @@ bool reaches_f32_output(const Function& f, ValueId value) {
 
 ValueId on_full_tiles(const Function& f, ValueId value) {
   const Op* op = f.definition(value);
-  return op && op->masking ? on_full_tiles(f, op->operands[1]) : value;
+  return op && guard_of(f, *op) ? on_full_tiles(f, op->operands[1]) : value;
 }
 
 std::vector<OpId> readers_of(const Function& f, BlockId block, ValueId value) {
@@ -90,7 +93,8 @@ std::vector<OpId> readers_of(const Function& f, BlockId block, ValueId value) {
       for_each_use(op, [&](const ValueId& v) { reads = reads || v == value; });
     };
     look(f[id]);
-    if (f[id].body) for_each_op(f, f[id].body, look);
+    for (const BlockId region : {f[id].body, f[id].otherwise})
+      if (region) for_each_op(f, region, look);
     if (reads) found.push_back(id);
   }
   return found;
@@ -133,10 +137,11 @@ bool has_effect(const Function& f, const Op& op) {
     case OpKind::control: {
       if (op.code == OpCode::yield || op.code == OpCode::survey) return true;
       bool effect = false;
-      for_each_op(f, op.body, [&](const Op& inner, BlockId) {
-        effect = effect || (inner.code != OpCode::yield && inner.code != OpCode::loop &&
-                            has_effect(f, inner));
-      });
+      const auto look = [&](const Op& inner, BlockId) {
+        effect = effect || (inner.code != OpCode::yield && !inner.body && has_effect(f, inner));
+      };
+      for (const BlockId region : {op.body, op.otherwise})
+        if (region) for_each_op(f, region, look);
       return effect;
     }
     default:
@@ -152,8 +157,11 @@ bool sweep(Function& f, BlockId block, const std::vector<int>& uses) {
     changed = changed || !used;
     return !used;
   });
-  for (std::size_t i = 0; i < f[block].ops.size(); ++i)
-    if (const BlockId body = f[f[block].ops[i]].body) changed = sweep(f, body, uses) || changed;
+  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
+    const Op op = f[f[block].ops[i]];
+    for (const BlockId region : {op.body, op.otherwise})
+      if (region) changed = sweep(f, region, uses) || changed;
+  }
   return changed;
 }
 

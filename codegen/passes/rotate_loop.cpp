@@ -18,9 +18,10 @@ using namespace ir;
 
 class Rotation {
  public:
-  Rotation(Function& f, const Schedule& schedule, OpId loop, const ProductCut& cut)
+  Rotation(Function& f, const Schedule& schedule, BlockId block, OpId loop, const ProductCut& cut)
       : f_(f),
         schedule_(schedule),
+        block_(block),
         id_(loop),
         loop_(f[loop]),
         ops_(f[loop_.body].ops),
@@ -28,32 +29,51 @@ class Rotation {
         cut_(cut) {}
 
   void run() {
-    Op once = loop_;
-    once.once = true;
-    once.body = f_.add_block();
-    const ValueId tile = copy_argument(once.body, arguments_[0]);
-    std::vector<ValueId> start;
-    for (std::size_t i = 1; i < arguments_.size(); ++i)
-      start.push_back(copy_argument(once.body, arguments_[i]));
-    Handed first = half_round(once.body, tile, start, nullptr);
-    Handed last = other_rounds(once.body, tile, first);
+    FirstTile tile;
+    insert_before(f_, block_, position_of(f_, block_, id_), loop_.where,
+                  [&](Builder& b) { tile = first_tile_of(b, loop_); });
+    const std::vector<ValueId> start(loop_.operands.begin() + loop_.bounds, loop_.operands.end());
+    name_sums();
+    for (std::size_t i = 0; i < start.size(); ++i)
+      homes_.emplace(start[i], f_[arguments_[i + 1]].home);
+    Op any{.code = OpCode::if_, .operands = {tile.exists}, .results = loop_.results};
+    any.where = loop_.where;
+    any.body = f_.add_block();
+    any.otherwise = f_.add_block();
+    append(any.otherwise, Op{.code = OpCode::yield, .operands = start});
+    insert_before(f_, any.body, 0, loop_.where,
+                  [&](Builder& b) { enter_tile(b, loop_, tile.tile); });
+    Handed first = half_round(any.body, tile.tile, start, nullptr);
+    Handed last = other_rounds(any.body, tile.tile, first);
 
     std::vector<ValueId> sums;
     Views views;
     for (std::size_t i = 0; i < cut_.late.size(); ++i)
-      sums.push_back(start_late(i, once.body, last, views));
+      sums.push_back(start_late(i, any.body, last, views));
     const OpId landing = land_products(f_, sums, 0);
-    append(once.body, landing);
+    append(any.body, landing);
     std::vector<ValueId> results(start.size());
     for (std::size_t i = 0, k = 0; i < start.size(); ++i) {
       const std::size_t late = cut_.late_of(i);
       results[i] = late < cut_.late.size() ? f_[landing].results[late] : last.carried[k++];
     }
-    append(once.body, Op{.code = OpCode::yield, .operands = results});
-    f_[id_] = std::move(once);
+    append(any.body, Op{.code = OpCode::yield, .operands = results});
+    f_[id_] = std::move(any);
   }
 
  private:
+  /// What the next round is handed is called what this one was handed, unless it has a name.
+  void name_sums() {
+    const auto give = [&](ValueId value, ValueId argument) {
+      if (f_[value].name.empty()) f_[value].name = f_[argument].name;
+    };
+    const Op& yield = f_[ops_.back()];
+    for (std::size_t i = 0; i < yield.operands.size(); ++i)
+      give(yield.operands[i], arguments_[i + 1]);
+    for (const ProductCut::Late& late : cut_.late)
+      if (late.scaling) give(f_[late.scaling].results[0], arguments_[late.carried + 1]);
+  }
+
   /// What one round leaves for the next: the loop's carried values but the late sums, the number of
   /// its tile if a late wait asks for it, then for every late product its left operand, what it
   /// adds to, and, if that is scaled late, what scales it.
@@ -94,8 +114,14 @@ class Rotation {
   ValueId copy_argument(BlockId block, ValueId like) {
     const Value value = f_[like];
     const ValueId argument = f_.add_argument(block, value.type, value.name);
-    f_[argument].home = value.home;
+    f_[argument].home = home_of(like);
     return argument;
+  }
+
+  /// A constant that the loop starts from has no home of its own; what is carried from there has.
+  [[nodiscard]] Home home_of(ValueId value) const {
+    const auto started = homes_.find(value);
+    return started == homes_.end() ? f_[value].home : started->second;
   }
 
   /// The loop over all tiles but the first; returns what its last round leaves.
@@ -104,7 +130,7 @@ class Rotation {
     inner.operands = bounds_behind_first(f_, target, loop_, tile);
     const std::vector<ValueId> handed = first.all();
     inner.operands.insert(inner.operands.end(), handed.begin(), handed.end());
-    inner.bounds = loop_.bounds == 0 ? 2 : loop_.bounds;
+    inner.bounds = 2;
     inner.body = f_.add_block();
     inner.results.clear();
     const ValueId inner_tile = copy_argument(inner.body, arguments_[0]);
@@ -116,8 +142,9 @@ class Rotation {
     Handed last = first;
     last.for_each([&](ValueId& v) {
       const Value like = f_[v];
+      const Home home = home_of(v);
       v = f_.add_value(like.type, like.name);
-      f_[v].home = like.home;
+      f_[v].home = home;
       f_[v].definition = id;
       inner.results.push_back(v);
     });
@@ -141,11 +168,9 @@ class Rotation {
       }
     }
     const std::vector<ValueId> sums = start_products(target, copier, held);
-    const std::size_t computed = f_[target].ops.size();
     copy_rest(target, copier, /*packed=*/false, held);
     if (held) {
       const OpId landing = land_products(f_, sums, 0);
-      if (schedule_.wait_late) settle_before(landing, target, computed);
       append(target, landing);
       for (std::size_t i = 0; i < cut_.late.size(); ++i)
         copier.rename(arguments_[cut_.late[i].carried + 1], f_[landing].results[i]);
@@ -158,9 +183,6 @@ class Rotation {
   /// the former. Returns the sums of the latter, which are in flight then.
   std::vector<ValueId> start_products(BlockId target, OpCopier& copier, const Handed* held) {
     const bool in_turns = held && schedule_.alternate;
-    const auto pass_turn_behind = [&](Turns products) {
-      if (in_turns && schedule_.turns == products) append(target, Op{.code = OpCode::pass_turn});
-    };
     // Where all warpgroups meet, none has the turn.
     Views views;
     std::set<OpId> early;
@@ -186,11 +208,10 @@ class Rotation {
       }
       append(target, copied);
     }
-    pass_turn_behind(Turns::scores);
     std::vector<ValueId> sums;
     for (std::size_t i = 0; held && i < cut_.late.size(); ++i)
       sums.push_back(start_late(i, target, *held, views));
-    pass_turn_behind(Turns::products);
+    if (in_turns) append(target, Op{.code = OpCode::pass_turn});
     const OpId landing = land_products(f_, started, static_cast<int>(sums.size()));
     append(target, landing);
     for (std::size_t i = 0; i < dots.size(); ++i)  // the copies to come read what has landed
@@ -200,7 +221,7 @@ class Rotation {
 
   /// What a round computes between its products. What is packed for the late ones, and the sum that
   /// they add to, wait for those of the round before to land: the registers are theirs until then.
-  void copy_rest(BlockId target, OpCopier& copier, bool packed, bool marks_lazy) {
+  void copy_rest(BlockId target, OpCopier& copier, bool packed, bool in_flight) {
     for (OpId id : ops_) {
       const bool packs = cut_.is_scaling(id) ||
                          std::any_of(cut_.late.begin(), cut_.late.end(), [&](const auto& late) {
@@ -210,8 +231,11 @@ class Rotation {
           f_[id].code == OpCode::yield || (cut_.is_scaling(id) && schedule_.scale_late))
         continue;
       const OpId copied = copier.copy(id);
-      if (marks_lazy && cut_.is_scaling(id)) mark_lazy(copied);
-      append(target, copied);
+      const ValueId result = f_[id].results[0];
+      if (in_flight && cut_.is_scaling(id))
+        copier.rename(result, append_scaling(target, copied));
+      else
+        append(target, copied);
     }
   }
 
@@ -240,30 +264,40 @@ class Rotation {
     return handed;
   }
 
-  /// Factors that all rows share by lanes, as those of a softmax whose maximum has not grown.
-  void mark_lazy(OpId scaling) {
-    Op& op = f_[scaling];
-    const bool by_vector = op.code == OpCode::mul && (f_[op.operands[0]].type.axes.size() == 1 ||
-                                                      f_[op.operands[1]].type.axes.size() == 1);
-    op.lazy = schedule_.lazy_scaling && by_vector;
+  /// Appends the scaling of a sum, and returns what it makes. With lazy_scaling a warp leaves it out
+  /// where all its rows have the factor one, as those of a softmax whose maximum has not grown.
+  ValueId append_scaling(BlockId target, OpId scaling) {
+    const Op op = f_[scaling];
+    const std::size_t k = f_[op.operands[0]].type.axes.size() == 1 ? 0 : 1;
+    const ValueId factor = op.operands[k], sum = op.operands[1 - k], scaled = op.results[0];
+    if (!schedule_.lazy_scaling || op.code != OpCode::mul || f_[factor].type.axes.size() != 1) {
+      append(target, scaling);
+      return scaled;
+    }
+    Op choice{.code = OpCode::if_, .where = op.where};
+    choice.body = f_.add_block();
+    choice.otherwise = f_.add_block();
+    append(choice.body, Op{.code = OpCode::yield, .operands = {sum}});
+    append(choice.otherwise, scaling);
+    append(choice.otherwise, Op{.code = OpCode::yield, .operands = {scaled}});
+    insert_before(f_, target, f_[target].ops.size(), op.where, [&](Builder& b) {
+      const ValueId one = b.elementwise(OpCode::eq, {factor, b.constant(1, DType::f32)});
+      f_[one].home = f_[factor].home;
+      const ValueId all =
+          f_[b.append({.code = OpCode::all_lanes, .operands = {one}}, {{DType::i1, {}}})]
+              .results[0];
+      f_[all].home.space = Space::uniform;
+      choice.operands = {all};
+    });
+    const OpId id = append(target, std::move(choice), {f_[scaled].type});
+    const ValueId result = f_[id].results[0];
+    f_[result].name = f_[scaled].name;
+    f_[result].home = f_[scaled].home;
+    return result;
   }
 
   [[nodiscard]] bool scales_late(const ProductCut::Late& late) const {
     return schedule_.scale_late && late.scaling;
-  }
-
-  /// What the round has computed for the next is there before anything waits for the late products:
-  /// else they would not run beside it.
-  void settle_before(OpId landing, BlockId block, std::size_t begin) {
-    std::set<ValueId> read;
-    for (std::size_t i = f_[block].ops.size(); i-- > begin;) {
-      const Op& op = f_[f_[block].ops[i]];
-      const bool last = op.results.size() == 1 && f_[op.results[0]].type.dtype == DType::f32 &&
-                        f_[op.results[0]].home.space == Space::registers &&
-                        f_[op.results[0]].type.axes.size() == 1 && !read.count(op.results[0]);
-      if (last) f_[landing].operands.push_back(op.results[0]);
-      for_each_use(op, [&](const ValueId& v) { read.insert(v); });
-    }
   }
 
   /// A wait that clears rows beyond its axis: all warpgroups meet in it.
@@ -294,9 +328,8 @@ class Rotation {
       std::size_t k = 0;
       for (ValueId operand : std::vector(f_[late.scaling].operands))
         if (operand != argument) copier.rename(operand, held.scalings[k++]);
-      const OpId copied = copier.copy(late.scaling);
-      mark_lazy(copied);
-      append(target, copied);
+      const ValueId scaled = append_scaling(target, copier.copy(late.scaling));
+      copier.rename(f_[late.scaling].results[0], scaled);
     } else {
       copier.rename(f_[late.dot].operands[2], held.sum);
     }
@@ -322,17 +355,20 @@ class Rotation {
 
   Function& f_;
   const Schedule& schedule_;
+  const BlockId block_;
   const OpId id_;
   const Op loop_;
   const std::vector<OpId> ops_;
   const std::vector<ValueId> arguments_;
   const ProductCut& cut_;
+  std::map<ValueId, Home> homes_;  // of what the loop starts from
 };
 
 }  // namespace
 
-void rotate_loop(Function& f, const Schedule& schedule, OpId loop, const ProductCut& cut) {
-  Rotation(f, schedule, loop, cut).run();
+void rotate_loop(Function& f, const Schedule& schedule, BlockId block, OpId loop,
+                 const ProductCut& cut) {
+  Rotation(f, schedule, block, loop, cut).run();
 }
 
 }  // namespace flashcore

@@ -5,17 +5,19 @@
 // them:
 //
 //   p = exp2 x                                     p = exp2 x ; r = cast (cast p to 16 bits)
-//   l' = l + sum p                  becomes        l' = l + where(never, sum p, sum r)
+//   l' = l + sum p                  becomes        l' = l + where(full, sum p, sum r)
 //   o' = o + cast p . v                            o' = o + cast p . v
 //
-// The `where` is a masking one. A row that sees few keys sees them in tiles that a mask cuts, and
-// in all others there are so many that their roundings even out: those keep the cheaper sum. A sum
+// `full` is the guard of the loop's masks: the tile is one that no mask cuts. A row that sees few
+// keys sees them in tiles that a mask cuts, and in all others there are so many that their roundings
+// even out: those keep the cheaper sum. A sum
 // that reaches an f32 output, as in a log-sum-exp, stays exact: what rounding adds to it is then
 // summed up apart, for the division alone.
 #include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "codegen/analysis/tile_guard.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -62,10 +64,13 @@ class WeightRounding {
     return std::ranges::any_of(f_[f_[loop].body].ops, [&](OpId id) { return hides(f_[id]); });
   }
 
-  /// Whether some tiles are known to hide nothing.
-  [[nodiscard]] bool has_full_tiles(OpId loop) const {
-    return std::ranges::all_of(f_[f_[loop].body].ops,
-                               [&](OpId id) { return !hides(f_[id]) || f_[id].masking; });
+  /// The scalar that says of a tile that nothing is hidden in it; none where no tile is known to
+  /// hide nothing.
+  [[nodiscard]] ValueId guard_of_masks(OpId loop) const {
+    ValueId guard;
+    for (OpId id : f_[f_[loop].body].ops)
+      if (hides(f_[id]) && !(guard = guard_of(f_, f_[id]))) return {};
+    return guard;
   }
 
   /// Of l' = l + sum p, where p is exponentials and the left operand of o' = o + p v.
@@ -100,12 +105,8 @@ class WeightRounding {
 
   /// `otherwise`, but `full` on tiles that are known to hide nothing.
   ValueId where_hidden(Builder& b, OpId loop, ValueId full, ValueId otherwise) const {
-    if (!has_full_tiles(loop)) return otherwise;
-    const ValueId never = b.constant(0, DType::i1);
-    f_[never].name = "never";
-    const ValueId chosen = b.elementwise(OpCode::where, {never, full, otherwise});
-    f_.definition(chosen)->masking = true;
-    return chosen;
+    const ValueId guard = guard_of_masks(loop);
+    return guard ? b.elementwise(OpCode::where, {guard, full, otherwise}) : otherwise;
   }
 
   std::size_t behind(BlockId body, ValueId value) const {

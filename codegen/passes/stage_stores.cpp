@@ -106,11 +106,11 @@ class StoreStaging {
     return {};
   }
 
-  /// Inside a loop: then the next tile's operand may be there before the store.
+  /// Inside regions of this block: then the next tile's operand may be there before the store.
   [[nodiscard]] bool released_early(BlockId block, BufferId ring) const {
     const auto& ops = f_[block].ops;
-    return std::any_of(ops.begin(), ops.end(), [&](OpId id) {
-      return f_[id].code == OpCode::release_slot && f_[id].buffer == ring && f_[id].axis;
+    return std::none_of(ops.begin(), ops.end(), [&](OpId id) {
+      return f_[id].code == OpCode::release_slot && f_[id].buffer == ring;
     });
   }
 

@@ -55,18 +55,6 @@ FC_DEVICE void await_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-// The compiler would wait for products as early as it can. What a value is made of stays in front
-// of the waits behind this: were the value what it never is, the thread would rest a moment.
-FC_DEVICE void settle(float value) {
-  asm volatile(
-      "{\n"
-      ".reg .pred never;\n"
-      "setp.eq.f32 never, %0, 0fFF7FFFFE;\n"
-      "@never nanosleep.u32 0;\n"
-      "}" ::"f"(value)
-      : "memory");
-}
-
 // Keeps the compiler from moving accesses to a tile over this point.
 template <int rows, int columns>
 FC_DEVICE void pin(float (&d)[rows][columns][4]) {

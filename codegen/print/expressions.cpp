@@ -253,15 +253,6 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
   }
 }
 
-/// exp2 of one of a tile's elements that a thread holds.
-std::string KernelPrinter::exponential(const Cursor& cursor, const std::string& x) const {
-  const int share = schedule_.polynomial_exponentials;
-  if (share == 0 || cursor.axes.size() != 2) return fmt::format("fc::exp2({})", x);
-  const int slots = cursor.layouts[0].slots * cursor.layouts[1].slots;
-  return fmt::format("fc::mixed_exp2<{}>({} * {} + {}, {})", share, cursor.fragments[1], slots,
-                     cursor.element, x);
-}
-
 std::string KernelPrinter::label(ValueId value) const {
   const Op* op = f_.definition(value);
   // Values of two iterations have one name in the program, and here new_max and new_max_2. One that
@@ -283,6 +274,8 @@ std::string KernelPrinter::label(ValueId value) const {
 }
 
 std::string KernelPrinter::describe(ValueId value, const std::set<ValueId>& inlined) const {
+  if (const auto left = behind_guard_.find(value); left != behind_guard_.end())
+    return describe(left->second, inlined);
   const Op* op = f_.definition(value);
   if (!op || !inlined.count(value)) return label(value);
   std::string text = fmt::format("{}(", name_of(op->code));

@@ -95,7 +95,8 @@ void KernelPrinter::note_last_uses(BlockId block) {
       for_each_use(op, [&](const ValueId& v) { last[v] = std::max(last[v], printed_at); });
     };
     note(f_[ops[i]]);
-    if (f_[ops[i]].body) for_each_op(f_, f_[ops[i]].body, [&](const Op& op, BlockId) { note(op); });
+    for (const BlockId region : {f_[ops[i]].body, f_[ops[i]].otherwise})
+      if (region) for_each_op(f_, region, [&](const Op& op, BlockId) { note(op); });
   }
   for (const auto& [value, at] : last) last_use_[value.index] = at;
 }
@@ -115,7 +116,7 @@ void KernelPrinter::print_block(BlockId block) {
       continue;
     }
     if (kind_of(op.code) == OpKind::elementwise) print_tests_of_tanhs();
-    if (op.masking && masks_.own.count(op.results[0])) {
+    if (op.results.size() == 1 && masks_.own.count(op.results[0])) {
       if (!joins_tanh(op.results[0])) print_guarded_mask(block, position_);
       ++position_;
       continue;
@@ -123,14 +124,6 @@ void KernelPrinter::print_block(BlockId block) {
     if (op.results.size() == 1 && tanhs_.count(op.results[0])) {
       print_tanh(tanhs_.at(op.results[0]));
       ++position_;
-      continue;
-    }
-    if (op.lazy) {
-      print_lazy_scaling(block, position_++);
-      continue;
-    }
-    if (const std::vector<ColumnStep> steps = columns_at(block, position_); !steps.empty()) {
-      position_ = print_columns(block, steps);
       continue;
     }
     const bool tile = !op.results.empty() && !f_[op.results[0]].type.is_scalar();
@@ -229,6 +222,15 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::barrier:
       out_.line("fc::barrier();");
       break;
+    case OpCode::if_:
+      print_if(op);
+      break;
+    case OpCode::enter:
+      print_enter(op);
+      break;
+    case OpCode::all_lanes:
+      print_vote(op);
+      break;
     case OpCode::loop:
       op.ahead ? print_ahead(op) : print_loop(op);
       break;
@@ -237,6 +239,11 @@ void KernelPrinter::print_op(const Op& op) {
       break;
     case OpCode::next_tile:
       print_next_tile(op);
+      break;
+    case OpCode::tile_is_full:
+      storage_[op.results[0].index] = names_.unique("full");
+      out_.line("const bool {} = !{};", storage_[op.results[0].index],
+                tile_set_call("tile_is_masked", op, scalar(op.operands[0])));
       break;
     case OpCode::yield:
       break;  // print_loop places it
@@ -271,152 +278,6 @@ void KernelPrinter::print_scalar(const Op& op) {
             : dtype == DType::i1 ? "bool"
                                  : "float",
             storage_[value.index], text);
-}
-
-/// Gives carried value i of a loop its variable: the start's own if the start dies here.
-void KernelPrinter::start_carried(const Op& loop, std::size_t i, std::size_t position) {
-  const ValueId start = loop.operands[static_cast<std::size_t>(loop.bounds) + i];
-  const ValueId argument = f_[loop.body].arguments[i + 1];
-  const Op* made_by = f_.definition(start);
-  const bool constant = made_by && made_by->code == OpCode::constant;
-  std::string& name = storage_[argument.index];
-  if (f_[argument].type.is_scalar()) {
-    const bool reuse =
-        !constant && dies_at(start, position) && carried_.count(storage_[start.index]);
-    if (reuse) {
-      name = storage_[start.index];
-    } else {
-      name = names_.unique(f_[argument].name);
-      out_.line("{} {} = {};", f_[argument].type.dtype == DType::i32 ? "int" : "float", name,
-                scalar(start));
-    }
-  } else if (!constant && dies_at(start, position)) {
-    name = storage_[start.index];
-  } else {
-    const bool zero = constant && made_by->number == 0;
-    name = declare(argument, zero);
-    if (!zero) {
-      Writer::Scopes scopes;
-      const Cursor cursor = open_loops(shape_of(argument), scopes);
-      out_.line("{} = {};", element(argument, cursor), element(start, cursor));
-    }
-  }
-  carried_.insert(name);
-  storage_[loop.results[i].index] = name;
-}
-
-/// The number of the first tile, and that behind the last.
-std::pair<std::string, std::string> KernelPrinter::loop_bounds(const Op& loop) {
-  if (loop.bounds == 0) return {"0", tile_count(loop.axis)};
-  return {scalar(loop.operands[0]),
-          scalar(loop.operands[static_cast<std::size_t>(loop.bounds) - 1])};
-}
-
-/// Where a loop begins; what a tile is as long as the loop has not come to its end; how it comes to
-/// the next.
-std::string KernelPrinter::first_tile(const Op& loop) {
-  const auto [begin, end] = loop_bounds(loop);
-  if (loop.buffer) return tile_behind(loop, loop.descending ? end : begin + " - 1");
-  return loop.descending ? end + " - 1" : begin;
-}
-std::string KernelPrinter::is_tile(const Op& loop, const std::string& tile) {
-  const auto [begin, end] = loop_bounds(loop);
-  return loop.descending ? fmt::format("{} >= {}", tile, begin) : fmt::format("{} < {}", tile, end);
-}
-std::string KernelPrinter::to_next_tile(const Op& loop, const std::string& tile) {
-  if (loop.buffer) return fmt::format("{} = {}", tile, tile_behind(loop, tile));
-  return (loop.descending ? "--" : "++") + tile;
-}
-
-void KernelPrinter::print_loop(const Op& loop) {
-  prepare_sources(loop.body);
-  out_.blank();
-  const std::size_t position = position_;
-  for (std::size_t i = 0; i < loop.results.size(); ++i) start_carried(loop, i, position);
-  const ValueId tile = f_[loop.body].arguments[0];
-  const std::string name = names_.unique(f_[loop.axis].name + (loop.parts ? "_part" : "_tile"));
-  storage_[tile.index] = name;
-  out_.comment(loop.parts ? "what a mask cuts on either side of the tiles between"
-                          : fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
-  const auto& ops = f_[loop.body].ops;
-  const bool fills = std::any_of(ops.begin(), ops.end(),
-                                 [&](OpId id) { return f_[id].code == OpCode::fill_slot; });
-  Writer::Scopes scopes;
-  if (loop.once)
-    scopes.push_back(
-        out_.block("if (const int {} = {}; {})", name, first_tile(loop), is_tile(loop, name)));
-  else if (loop.buffer)
-    open_surveyed_loop(loop, scopes);
-  else {
-    // Copies of such a round cost time to compile, and save none.
-    if (loop.parts || fills) out_.line("#pragma unroll 1");
-    scopes.push_back(out_.block("for (int {} = {}; {}; {})", name, first_tile(loop),
-                                is_tile(loop, name), to_next_tile(loop, name)));
-  }
-  const auto outer_begins = begins_;
-  bool needs_begin = false;
-  for (OpId id : f_[loop.body].ops) {
-    const Op& op = f_[id];
-    needs_begin =
-        needs_begin || (f_.origin(op.axis) == loop.axis && kind_of(op.code) == OpKind::source) ||
-        op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::fill_slot;
-  }
-  if (needs_begin) {
-    begins_[loop.axis.index] = names_.unique(f_[loop.axis].name + "_begin");
-    out_.line("const int {} = {} * {};", begins_[loop.axis.index], name, f_[loop.axis].tile);
-  }
-  // A loop may stand inside another that runs once.
-  const GuardedMasks outer_masks = std::exchange(masks_, {});
-  find_guarded_masks(loop, outer_masks.rounds == GuardedMasks::Rounds::first);
-  print_block(loop.body);
-  masks_ = outer_masks;
-  print_yield(loop, f_[f_[loop.body].ops.back()]);
-  begins_ = outer_begins;
-}
-
-void KernelPrinter::print_yield(const Op& loop, const Op& yield) {
-  std::vector<std::string> targets;
-  for (std::size_t i = 0; i < yield.operands.size(); ++i)
-    targets.push_back(storage_[f_[loop.body].arguments[i + 1].index]);
-  // What an earlier assignment would overwrite is set aside: carried values may change places.
-  const std::vector<std::string> before = storage_;
-  for (std::size_t i = 0; i < yield.operands.size(); ++i)
-    for (std::size_t k = 0; k < i; ++k)
-      if (storage_[yield.operands[i].index] == targets[k] &&
-          storage_[yield.operands[k].index] != targets[k])
-        set_aside(yield.operands[i]);
-  for (std::size_t i = 0; i < yield.operands.size(); ++i) {
-    const ValueId argument = f_[loop.body].arguments[i + 1], next = yield.operands[i];
-    if (storage_[next.index] == targets[i]) continue;
-    if (f_[argument].type.is_scalar()) {
-      out_.line("{} = {};", targets[i], scalar(next));
-      continue;
-    }
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(argument), scopes);
-    const std::string from = element(next, cursor);
-    const std::string aside = std::exchange(storage_[argument.index], targets[i]);
-    out_.line("{} = {};", element(argument, cursor), from);
-    storage_[argument.index] = aside;
-  }
-  storage_ = before;
-}
-
-/// Copies a value to a variable of its own.
-void KernelPrinter::set_aside(ValueId value) {
-  if (f_[value].type.is_scalar()) {
-    const std::string from = scalar(value);
-    storage_[value.index] = names_.unique(f_[value].name);
-    out_.line("const auto {} = {};", storage_[value.index], from);
-    return;
-  }
-  const std::string from = storage_[value.index], to = declare(value);
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(value), scopes);
-  storage_[value.index] = from;
-  const std::string old = element(value, cursor);
-  storage_[value.index] = to;
-  out_.line("{} = {};", element(value, cursor), old);
 }
 
 /// Pointers that a loop's accesses start from are computed before it.

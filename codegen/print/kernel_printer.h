@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "codegen/analysis/column_steps.h"
 #include "codegen/analysis/ring_barriers.h"
 #include "codegen/instructions/product.h"
 #include "codegen/kernel_source.h"
@@ -75,6 +74,16 @@ class KernelPrinter {
   void print_block(ir::BlockId block);
   void print_op(const ir::Op& op);
   void print_scalar(const ir::Op& op);
+
+  // print_control.cpp: loops, and regions behind a condition
+  void print_if(const ir::Op& op);
+  void start_results(const ir::Op& op);
+  void make_in_place(const ir::Op& op, ir::BlockId region);
+  void print_results(const ir::Op& op, ir::BlockId region);
+  void print_enter(const ir::Op& op);
+  void print_position(ir::AxisId axis, const std::string& tile);
+  [[nodiscard]] bool needs_position(ir::BlockId block, ir::AxisId axis) const;
+  void print_vote(const ir::Op& op);
   std::pair<std::string, std::string> loop_bounds(const ir::Op& loop);
   void print_loop(const ir::Op& loop);
   void open_surveyed_loop(const ir::Op& loop, Writer::Scopes& scopes);
@@ -101,7 +110,6 @@ class KernelPrinter {
   std::string gathered(const ir::Op& op, const std::vector<SplitPosition>& indices) const;
   [[nodiscard]] int power_of_two(ir::ValueId value) const;
   std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
-  std::string exponential(const Cursor& cursor, const std::string& x) const;
   std::string describe(ir::ValueId value, const std::set<ir::ValueId>& inlined) const;
   std::string label(ir::ValueId value) const;
   std::string position(ir::AxisId axis, const ir::AxisLayout& layout, const Cursor& cursor);
@@ -117,7 +125,6 @@ class KernelPrinter {
   std::optional<std::string> compare_positions(const ir::Op& op,
                                                const std::vector<std::string>& operands,
                                                const Cursor& cursor);
-  void print_lazy_scaling(ir::BlockId block, std::size_t position);
   void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
                   bool take_over);
   std::set<ir::ValueId> start_group(ir::BlockId block, const std::vector<std::size_t>& positions,
@@ -135,8 +142,6 @@ class KernelPrinter {
   [[nodiscard]] bool is_source(ir::ValueId value) const;
   std::string carried_array(ir::ValueId value) const;
   void print_pack(const ir::Op& op);
-  void start_pack(const ir::Op& op);
-  void pack_elements(const ir::Op& op);
   std::string declare(ir::ValueId value, bool zero = false);
   std::string array_type(ir::ValueId value) const;
   [[nodiscard]] Shape shape_of(ir::ValueId value) const;
@@ -158,24 +163,15 @@ class KernelPrinter {
                              const std::vector<std::string>& operands, const Cursor& cursor);
 
   // print_masks.cpp: what stands behind a test of the tile
-  void find_guarded_masks(const ir::Op& loop, bool behind_first);
+  void find_guarded_masks(ir::BlockId block, int first_side);
+  void keep_other_guards(ir::BlockId block);
+  std::string cut_test(ir::ValueId guard, ir::ValueId tile);
   void begin_lookups_early(ir::BlockId block, std::size_t mask, std::vector<std::size_t>& own);
   void print_early_lookups();
   void print_guarded_mask(ir::BlockId block, std::size_t position);
   void print_mask_of_tile(ir::BlockId block, std::size_t position);
   void print_reduction_of_run(ir::BlockId block, const std::vector<std::size_t>& run,
                               std::size_t position);
-
-  // print_columns.cpp: steps that go over columns strip by strip
-  /// Fragments of all that lie along the columns of the first step's tiles.
-  struct Strip {
-    int first, last, all;
-  };
-  std::vector<ColumnStep> columns_at(ir::BlockId block, std::size_t first);
-  [[nodiscard]] const ir::AxisLayout& columns_of(ir::BlockId block, const ColumnStep& step) const;
-  [[nodiscard]] int fragments_of_strip(ir::BlockId block, const ColumnStep& step) const;
-  [[nodiscard]] std::pair<int, int> in_strip(int count) const;
-  std::size_t print_columns(ir::BlockId block, const std::vector<ColumnStep>& steps);
 
   // print_reduction.cpp
   void print_reduction(const ir::Op& op);
@@ -373,7 +369,8 @@ class KernelPrinter {
   std::set<std::string> carried_;      ///< variables that loops change
   std::map<ir::ValueId, Tanh> tanhs_;  ///< by what each leaves
   std::set<ir::ValueId> folded_;       ///< values that are a part of one
-  std::optional<Strip> strip_;         ///< of the columns being printed, if not all of them
+  /// Conditions of masks in front of which their guard is tested: what is left of each.
+  std::map<ir::ValueId, ir::ValueId> behind_guard_;
   /// Lookups of the loops being printed that a test around them has found inside.
   std::map<ir::ValueId, std::vector<TestedIndex>> tested_;
   std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed

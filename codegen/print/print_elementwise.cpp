@@ -60,11 +60,10 @@ KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape, Writer::Scop
   for (std::size_t k = 0; k < shape.axes.size(); ++k) {
     slots *= shape.layouts[k].slots;
     const int count = shape.layouts[k].fragments;
-    const auto [first, end] = k == 1 ? in_strip(count) : std::pair(0, count);
-    if (end - first == 1) {
-      cursor.fragments.push_back(std::to_string(first));
+    if (count == 1) {
+      cursor.fragments.emplace_back("0");
     } else {
-      scopes.push_back(out_.unrolled(fragment_names[k], first, end, braces));
+      scopes.push_back(out_.unrolled(fragment_names[k], count, braces));
       cursor.fragments.emplace_back(fragment_names[k]);
     }
   }
@@ -94,7 +93,7 @@ std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
     if (kind_of(op.code) == OpKind::source || masks_.printed_at.count(i)) continue;
     if (op.results.size() == 1 && folded_.count(op.results[0])) continue;
     if (kind_of(op.code) != OpKind::elementwise || masks_.own.count(op.results[0]) ||
-        f_[op.results[0]].home.space != Space::registers || tanhs_.count(op.results[0]) || op.lazy)
+        f_[op.results[0]].home.space != Space::registers || tanhs_.count(op.results[0]))
       break;
     run.push_back(i);
   }
@@ -132,26 +131,6 @@ void KernelPrinter::print_run(BlockId block, const std::vector<std::size_t>& run
       emit_group(block, {i}, i + 1, false);
   }
   emit_group(block, group, run.back() + 1, true);
-}
-
-/// A tile times a vector, in place: where all factors of a warp are one it stays as it is.
-void KernelPrinter::print_lazy_scaling(BlockId block, std::size_t position) {
-  const Op& op = f_[f_[block].ops[position]];
-  const std::size_t k = f_[op.operands[0]].type.axes.size() == 1 ? 0 : 1;
-  const ValueId factor = op.operands[k], from = op.operands[1 - k];
-  if (!dies_at(from, position) || storage_[from.index].empty() || is_source(from) ||
-      is_source(factor)) {
-    emit_group(block, {position}, position + 1, true);
-    return;
-  }
-  const Shape shape = shape_of(factor);
-  std::string ones;
-  for (int i = 0; i < shape.layouts[0].fragments; ++i)
-    for (int e = 0; e < shape.layouts[0].slots; ++e)
-      ones += fmt::format("{}{}[{}][{}] == 1.f", ones.empty() ? "" : " && ", storage_[factor.index],
-                          i, e);
-  auto guard = out_.block("if (!fc::all_lanes({}))", ones);
-  emit_group(block, {position}, position + 1, true);
 }
 
 /// Whether every reader of a 16-bit value rounds what it reads: then the cast itself need not.
@@ -297,7 +276,7 @@ std::string KernelPrinter::gathered_element(const Op& op, const std::vector<std:
   return gathered(op, indices);
 }
 
-/// The loops over a group's elements, those of a strip where one is being printed.
+/// The loops over a group's elements.
 void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& positions,
                                const std::set<ValueId>& locals) {
   const std::string test = print_test_of_lookups(block, positions);
@@ -335,14 +314,21 @@ void KernelPrinter::print_elements(BlockId block, const std::vector<std::size_t>
     const Op& op = f_[ops[at]];
     const ValueId value = op.results[0];
     std::vector<std::string> operands;
-    for (ValueId operand : op.operands)
-      operands.push_back(split.count(operand) ? "" : element(operand, cursor));
+    for (ValueId operand : op.operands) {
+      // Behind the test of a guard its masks are what they are without it.
+      if (const auto left = behind_guard_.find(operand); left != behind_guard_.end())
+        operand = left->second;
+      const bool guard = folded_.count(operand) && f_[operand].type.is_scalar();
+      operands.push_back(split.count(operand) || guard ? "" : element(operand, cursor));
+    }
     std::string text =
         op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_consumers(value)
             ? operands[0]
-        : op.code == OpCode::exp2   ? exponential(cursor, operands[0])
         : op.code == OpCode::gather ? gathered_element(op, operands, cursor)
                                     : expression(op, operands);
+    if (op.code == OpCode::where && folded_.count(op.operands[0]) &&
+        !behind_guard_.count(op.operands[0]))
+      text = operands[2];
     if (const auto comparison = compare_positions(op, operands, cursor)) text = *comparison;
     if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
       if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->rest != "0") {
@@ -384,11 +370,6 @@ std::string KernelPrinter::carried_array(ValueId value) const {
 
 /// A computed left operand: neighbouring accumulator fragments, rounded and packed in pairs.
 void KernelPrinter::print_pack(const Op& op) {
-  start_pack(op);
-  pack_elements(op);
-}
-
-void KernelPrinter::start_pack(const Op& op) {
   const ValueId value = op.results[0], from = op.operands[0];
   const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
   const std::string x = storage_[from.index];
@@ -400,16 +381,9 @@ void KernelPrinter::start_pack(const Op& op) {
   if (!takes_over)
     out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments,
               columns.fragments / 2);
-}
-
-void KernelPrinter::pack_elements(const Op& op) {
-  const ValueId value = op.results[0], from = op.operands[0];
-  const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
   const std::string_view type = element_type(f_[value].type.dtype);
-  const std::string x = storage_[from.index];
-  const auto [first, end] = in_strip(columns.fragments / 2);
   auto i = out_.unrolled("i", rows.fragments, false);
-  auto k = out_.unrolled("k", first, end, false);
+  auto k = out_.unrolled("k", columns.fragments / 2, false);
   auto r = out_.unrolled("r", 4, false);
   out_.line("{0}[i][k][r] =", storage_[value.index]);
   out_.line(

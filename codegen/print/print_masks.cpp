@@ -2,33 +2,62 @@
 #include <algorithm>
 #include <ranges>
 
+#include "codegen/analysis/tile_guard.h"
+#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
 
 using namespace ir;
 
-/// In a loop that is not peeled, finds what only its masks need: that is printed behind the same
-/// test. `behind_first`: the loop goes on from a round that stands apart.
-void KernelPrinter::find_guarded_masks(const Op& loop, bool behind_first) {
-  const auto& ops = f_[loop.body].ops;
-  masks_.rounds = loop.once ? GuardedMasks::Rounds::first : GuardedMasks::Rounds::many;
-  masks_.exist = std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].masking; });
-  if (loop.bounds != 4 && !loop.buffer) return;
-  const std::string tile = storage_[f_[loop.body].arguments[0].index];
-  if (loop.buffer) {
-    masks_.test = tile_set_call("tile_is_masked", loop, tile);
-  } else {
-    const bool below = loop.operands[0] != loop.operands[1],
-               above = loop.operands[2] != loop.operands[3];
-    if (below) masks_.test = fmt::format("{} < {}", tile, scalar(loop.operands[1]));
-    if (above)
-      masks_.test += fmt::format("{}{} >= {}", below ? " || " : "", tile, scalar(loop.operands[2]));
-    masks_.at_start = behind_first && below != above && above == loop.descending;
-  }
+/// Whether a mask cuts the tile; empty for a guard that is no comparison with the tile's number and
+/// no question to a survey.
+std::string KernelPrinter::cut_test(ValueId guard, ValueId tile) {
+  const Op* op = f_.definition(guard);
+  if (op && op->code == OpCode::tile_is_full)
+    return tile_set_call("tile_is_masked", *op, scalar(tile));
+  const auto full = guarded_range(f_, guard, tile);
+  if (!full) return {};
+  std::string test;
+  if (full->begin) test = fmt::format("{} < {}", scalar(tile), scalar(full->begin));
+  if (full->end)
+    test += fmt::format("{}{} >= {}", full->begin ? " || " : "", scalar(tile), scalar(full->end));
+  return test;
+}
+
+/// Finds what only the guarded masks of a block need: that is printed behind the guard's test.
+/// `first_side` is where the first round of a loop lies that stands apart: above (1) or below (-1)
+/// the tiles of this block.
+void KernelPrinter::find_guarded_masks(BlockId block, int first_side) {
+  const auto& ops = f_[block].ops;
+  const auto entered =
+      std::ranges::find_if(ops, [&](OpId id) { return f_[id].code == OpCode::enter; });
+  const bool first = entered != ops.end();
+  if (!first && f_[block].arguments.empty()) return;
+  const ValueId tile = first ? f_[*entered].operands[0] : f_[block].arguments[0];
+  masks_.rounds = first ? GuardedMasks::Rounds::first : GuardedMasks::Rounds::many;
+  masks_.exist = std::ranges::any_of(
+      ops, [&](OpId id) { return f_[id].code == OpCode::where && guard_of(f_, f_[id]); });
   for (std::size_t at = 0; at < ops.size(); ++at) {
     const Op& mask = f_[ops[at]];
-    if (!mask.masking) continue;
+    const ValueId guard = guard_of(f_, mask);
+    const std::string test = guard ? cut_test(guard, tile) : "";
+    if (test.empty()) continue;
+    masks_.test = test;
+    if (const auto full = guarded_range(f_, guard, tile))
+      masks_.at_start =
+          first_side != 0 && !full->begin != !full->end && (full->end ? 1 : -1) == first_side;
+    const auto fold = [&](const auto& self, ValueId value) -> void {
+      const Op* op = f_.definition(value);
+      if (home_block_[value.index] != block || !folded_.insert(value).second) return;
+      if (op->code == OpCode::logical_and)
+        for (ValueId operand : op->operands) self(self, operand);
+    };
+    fold(fold, guard);
+    if (const ValueId condition = condition_behind_guard(f_, mask)) {
+      folded_.insert(mask.operands[0]);
+      behind_guard_[mask.operands[0]] = condition;
+    }
     // Backwards from the mask: an op belongs to it if the mask's ops are all that read it.
     std::set<ValueId> own{mask.results[0]};
     std::vector<std::size_t> positions;
@@ -48,11 +77,31 @@ void KernelPrinter::find_guarded_masks(const Op& loop, bool behind_first) {
         }
       if (!inside || !read) continue;
       own.insert(op.results[0]);
+      if (folded_.count(op.results[0])) continue;
       positions.insert(positions.begin(), i);
       masks_.printed_at[i] = at;
     }
-    begin_lookups_early(loop.body, at, positions);
+    begin_lookups_early(block, at, positions);
     masks_.own[mask.results[0]] = std::move(positions);
+  }
+  keep_other_guards(block);
+}
+
+/// Guards, and conditions with a guard, that are read by more than the masks behind its test are
+/// values like any other. From the last op to the first: readers stand behind what they read.
+void KernelPrinter::keep_other_guards(BlockId block) {
+  for (OpId id : f_[block].ops | std::views::reverse) {
+    const Op& op = f_[id];
+    if (op.results.size() != 1 || !folded_.count(op.results[0])) continue;
+    const std::vector<OpId> readers = readers_of(f_, block, op.results[0]);
+    const bool tested = std::ranges::all_of(readers, [&](OpId reader) {
+      const Op& by = f_[reader];
+      return by.results.size() == 1 &&
+             (folded_.count(by.results[0]) || masks_.own.count(by.results[0]));
+    });
+    if (tested) continue;
+    folded_.erase(op.results[0]);
+    behind_guard_.erase(op.results[0]);
   }
 }
 

@@ -296,28 +296,12 @@ void KernelPrinter::print_release(const Op& op) {
     return print_next_slot(f_[op.buffer].stages, ring);
   }
   if (!schedule_.producer) return;  // nobody fills it again
-  Writer::Scopes otherwise;
-  if (op.axis) {
-    const auto& ops = f_[block_].ops;
-    const auto loop = std::find_if(ops.begin(), ops.end(),
-                                   [&](OpId id) { return f_[id].once && f_[id].axis == op.axis; });
-    const auto [first, last] = loop_bounds(f_[*loop]);
-    // Between its bounds a survey may have found nothing.
-    otherwise.push_back(f_[*loop].buffer
-                            ? out_.block("if (!({}))", is_tile(f_[*loop], first_tile(f_[*loop])))
-                            : out_.block("if ({} >= {})", first, last));
-  }
   out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(ring.empty, ring.slot));
   print_next_slot(f_[op.buffer].stages, ring);
 }
 
 void KernelPrinter::print_landing(const Op& op) {
   print_early_lookups();
-  for (std::size_t i = op.results.size(); i < op.operands.size(); ++i) {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(op.operands[i]), scopes);
-    out_.line("fc::settle({});", element(op.operands[i], cursor));
-  }
   print_next_tiles();
   out_.line("fc::await_products<{}>();", op.pending);
   for (std::size_t i = 0; i < op.results.size(); ++i) {

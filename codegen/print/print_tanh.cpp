@@ -8,6 +8,7 @@
 // keep apart.
 #include <algorithm>
 
+#include "codegen/analysis/tile_guard.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
@@ -118,7 +119,7 @@ void KernelPrinter::find_rounding(BlockId block, Tanh& tanh) {
   const Op& sum = f_[tanh.sum];
   for (OpId id : f_[block].ops) {
     const Op& where = f_[id];
-    if (!where.masking || !masks_.own.count(where.results[0])) continue;
+    if (where.results.size() != 1 || !masks_.own.count(where.results[0])) continue;
     const Op* rounded = f_.definition(where.operands[2]);
     if (!rounded || rounded->code != OpCode::reduce_sum || rounded->axis != sum.axis ||
         rounded->scope != ReductionScope::lane)
@@ -168,7 +169,7 @@ bool KernelPrinter::is_local_of_mask(BlockId block, ValueId value) const {
 
 /// where(x != -inf, tanh, -inf), of the x that the tanh is of.
 bool KernelPrinter::keeps_hidden(const Op& where, const Tanh& tanh) const {
-  if (where.code != OpCode::where || where.masking || where.operands[1] != tanh.value ||
+  if (where.code != OpCode::where || guard_of(f_, where) || where.operands[1] != tanh.value ||
       !is_minus_infinity(f_, where.operands[2]))
     return false;
   const Op* seen = f_.definition(where.operands[0]);
@@ -332,7 +333,7 @@ void KernelPrinter::print_tanh_of_each(const Tanh& tanh, Arguments arguments, bo
       tanh.times ? fmt::format("fc::evaluate{}_add({}, {}, {})", which, tanh.small, x, plus)
                  : fmt::format("fc::evaluate{}({}, {})", which, tanh.small, x);
   out_.line("{} = {};", element(tanh.value, cursor),
-            tanh.raised ? exponential(cursor, result) : result);
+            tanh.raised ? fmt::format("fc::exp2({})", result) : result);
   if (tanh.sum) print_sum_of_tanh(tanh, cursor, hides);
 }
 

@@ -3,6 +3,8 @@
 namespace flashcore::ir {
 
 std::string_view name_of(OpCode code) {
+  // The word itself is one of C++.
+  if (code == OpCode::if_) return "if";
   switch (code) {
 #define FC_OP(code, kind, meaning) \
   case OpCode::code:               \

@@ -173,13 +173,14 @@ void for_each_use(OpType& op, Visit&& visit) {
     if (coordinate.value) visit(coordinate.value);
 }
 
-/// Calls `visit(Op&, BlockId)` for every op of a block and, after each op, those of its region.
+/// Calls `visit(Op&, BlockId)` for every op of a block and, after each op, those of its regions.
 template <class FunctionType, class Visit>
 void for_each_op(FunctionType& f, BlockId block, Visit&& visit) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
     visit(f[id], block);
     if (f[id].body) for_each_op(f, f[id].body, visit);
+    if (f[id].otherwise) for_each_op(f, f[id].otherwise, visit);
   }
 }
 

@@ -45,7 +45,7 @@ struct Op {
   std::vector<ValueId> results;
   Location where;
 
-  AxisId axis;      ///< loop, survey, reductions, index, extent, tile_begin, tile_count, place
+  AxisId axis;  ///< loop, enter, survey, reductions, index, extent, tile_begin, tile_count, place
   TensorId tensor;  ///< load, store, copies, gather
   std::uint8_t wraps =
       0;                  ///< gather: a bit a dimension, where a negative index counts from the end
@@ -60,28 +60,22 @@ struct Op {
   OpCode reduction{};                            ///< combine_shares: which reduction it finishes
   AxisLayout shares;  ///< combine_shares, convert of shares: the lanes and warps that hold one each
 
-  /// where: the condition holds for every element of a full tile (set by bound_masks).
-  bool masking = false;
-
   // loop. Operands are the bounds, then the initial values. As built there are no bounds and the
-  // loop covers every tile of the axis; [begin, end) limits it; [begin, full_begin, full_end, end)
-  // also says between which tiles every masking `where` holds. The region's arguments are the
+  // loop covers every tile of the axis; [begin, end) limits it. The region's arguments are the
   // tile's number and the carried values. With a buffer the loop visits those tiles of [begin, end)
-  // that a survey found, and the masking `where`s hold on those that the survey found to be visible
-  // everywhere.
+  // that a survey found. A loop without an axis counts from begin to end.
+  //
+  // if. The operand is the condition. Both regions end with a yield of what the results are.
   //
   // survey. Operands are the bounds. The region yields two conditions on the positions of a tile:
   // whether one may be visible to the block, and whether it surely is visible to all of it.
   BlockId body;
+  BlockId otherwise;  ///< if: the region behind `else`, if there is one
   int bounds = 0;
   bool descending = false;  ///< loop, next_tile
   bool unordered = false;   ///< loop: the program says that its rounds may come in any order
-  bool once = false;        ///< loop: it visits its first tile, if there is one, and no other
   int ahead = 0;  ///< loop that fills slots: how many rounds it is ahead of those who release them
-  bool parts =
-      false;  ///< loop: over parts of the tiles, in which loops over the same axis may stand
 
-  bool lazy = false;     ///< mul: left out in warps where all factors are one
   bool precise = false;  ///< tanh: right in proportion to itself, however small
   bool started = false;  ///< dot: its sum may be read behind `land_products` only
   OperandRounding rounding = OperandRounding::none;  ///< dot

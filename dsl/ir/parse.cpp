@@ -14,7 +14,7 @@ namespace {
 
 std::optional<OpCode> find_code(std::string_view name) {
 #define FC_OP(code, kind, meaning) \
-  if (name == #code) return OpCode::code;
+  if (name == name_of(OpCode::code)) return OpCode::code;
 #include "dsl/ir/ops.def"
 #undef FC_OP
   return std::nullopt;
@@ -76,7 +76,7 @@ class Parser {
                  "every one is a loop or a role; found one more");
     while (!in_.take("}")) statement(id);
     --depth_;
-    in_.line_end();
+    if (!in_.at("else")) in_.line_end();
   }
 
   void statement(BlockId block) {
@@ -99,6 +99,10 @@ class Parser {
     }
     if (is_role(op.code)) {
       role(block, std::move(op));
+      return;
+    }
+    if (op.code == OpCode::if_) {
+      conditional(block, std::move(op), results);
       return;
     }
     items(op);
@@ -179,8 +183,6 @@ class Parser {
       if (in_.at("(")) op.shares = names_.layout();
     } else if (in_.take("in")) {
       op.buffer = names_.buffer();
-    } else if (in_.take("unless")) {
-      op.axis = names_.axis();
     } else if (in_.take("by")) {
       op.scope = in_.take("warp") ? ReductionScope::warp : ReductionScope::lane;
       if (op.scope == ReductionScope::lane) in_.expect("lane");
@@ -203,12 +205,8 @@ class Parser {
       op.instruction = find_instruction(in_.peek().text);
       if (!op.instruction) in_.expected("an instruction", "dsl/instruction.h lists them");
       in_.next();
-    } else if (in_.take("masking")) {
-      op.masking = true;
     } else if (in_.take("started")) {
       op.started = true;
-    } else if (in_.take("lazy")) {
-      op.lazy = true;
     } else if (in_.take("precise")) {
       op.precise = true;
     } else if (in_.take("descending")) {
@@ -228,8 +226,24 @@ class Parser {
     append(outer, std::move(op), {}, {});
   }
 
+  void conditional(BlockId outer, Op op, const std::vector<Token>& results) {
+    op.operands = uses();
+    std::vector<TypedHome> types;
+    if (in_.at(":")) types = result_types();
+    const auto region = [&] {
+      in_.expect("{");
+      in_.line_end();
+      const BlockId body = f_.add_block();
+      block(body);
+      return body;
+    };
+    op.body = region();
+    if (in_.take("else")) op.otherwise = region();
+    append(outer, std::move(op), results, std::move(types));
+  }
+
   void loop(BlockId outer, Op op, const std::vector<Token>& results) {
-    op.axis = names_.axis();
+    if (op.code == OpCode::survey || !in_.at("from")) op.axis = names_.axis();
     if (in_.take("from")) {
       op.operands = uses();
       in_.expect("to");
@@ -242,8 +256,6 @@ class Parser {
     if (in_.take("in")) op.buffer = names_.buffer();
     op.descending = in_.take("descending");
     op.unordered = in_.take("unordered");
-    op.once = in_.take("once");
-    op.parts = in_.take("parts");
     if (in_.take("ahead")) op.ahead = names_.integer("a number of rounds");
     std::vector<TypedHome> types;
     if (in_.at(":")) types = result_types();
@@ -251,7 +263,7 @@ class Parser {
     in_.line_end();
 
     op.body = f_.add_block();
-    in_.expect("tile");
+    in_.expect(op.axis ? "tile" : "count");
     argument(op.body);
     in_.line_end();
     std::vector<TypedHome> carried;

@@ -105,6 +105,7 @@ class Printer {
       if (!op.body) continue;
       for (const ValueId argument : f_[op.body].arguments) name(argument);
       name_everything(op.body);
+      if (op.otherwise) name_everything(op.otherwise);
     }
   }
 
@@ -137,7 +138,7 @@ class Printer {
     auto item = [&](const std::string& t) { text += (text.empty() ? " " : ", ") + t; };
     if (op.code == OpCode::constant) item(number_text(op.number));
     if (op.parameter) item(f_[op.parameter].name);
-    if (op.axis && op.operands.empty() && op.code != OpCode::release_slot) item(f_[op.axis].name);
+    if (op.axis && op.operands.empty()) item(f_[op.axis].name);
     if (op.code == OpCode::gather && op.tensor) {
       std::string indices;
       for (std::size_t d = 0; d < op.operands.size(); ++d)
@@ -162,7 +163,6 @@ class Printer {
     if (op.axis && !op.operands.empty()) text += " along " + f_[op.axis].name;
     if (op.shares != AxisLayout{}) text += fmt::format("({})", layout_text(op.shares));
     if (op.buffer) text += " in " + f_[op.buffer].name;
-    if (op.code == OpCode::release_slot && op.axis) text += " unless " + f_[op.axis].name;
     if (op.scope == ReductionScope::lane) text += " by lane";
     if (op.scope == ReductionScope::warp) text += " by warp";
     if (op.code == OpCode::combine_shares) text += fmt::format(" of {}", name_of(op.reduction));
@@ -172,23 +172,20 @@ class Printer {
     if (op.code == OpCode::peer) text += fmt::format(" from {}", op.peer);
     if (op.rounding != OperandRounding::none) text += fmt::format(" as {}", name_of(op.rounding));
     if (op.instruction) text += fmt::format(" using {}", name_of(*op.instruction));
-    if (op.masking) text += " masking";
     if (op.started) text += " started";
-    if (op.lazy) text += " lazy";
     if (op.precise) text += " precise";
     if (op.descending) text += " descending";
     return text;
   }
 
   std::string loop_head(const Op& op) {
-    std::string text = op.axis ? " " + f_[op.axis].name : " ?";
+    std::string text = op.axis ? " " + f_[op.axis].name : "";
     const std::size_t bounds = static_cast<std::size_t>(op.bounds);
     if (bounds)
       text += fmt::format(" from {} to {}", list(op.operands, 0, bounds / 2),
                           list(op.operands, bounds / 2, bounds));
     if (op.buffer) text += " in " + f_[op.buffer].name;
     return text + (op.descending ? " descending" : "") + (op.unordered ? " unordered" : "") +
-           (op.once ? " once" : "") + (op.parts ? " parts" : "") +
            (op.ahead ? fmt::format(" ahead {}", op.ahead) : "");
   }
 
@@ -197,7 +194,7 @@ class Printer {
     if (!text.empty()) text += " = ";
     text += name_of(op.code);
     if (is_role(op.code)) return text;
-    text += op.body ? loop_head(op) : items(op) + attributes(op);
+    text += op.body && op.code != OpCode::if_ ? loop_head(op) : items(op) + attributes(op);
     if (op.results.empty() || (op.body && results_follow_arguments(op))) return text;
     for (std::size_t i = 0; i < op.results.size(); ++i)
       text += (i ? ", " : " : ") + typed(op.results[i]);
@@ -207,6 +204,7 @@ class Printer {
   /// The results of a loop have the types and homes of its carried values, and need no list of
   /// their own.
   bool results_follow_arguments(const Op& op) {
+    if (op.code == OpCode::if_) return false;
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     if (arguments.size() != op.results.size() + 1) return false;
     for (std::size_t i = 0; i < op.results.size(); ++i) {
@@ -221,7 +219,7 @@ class Printer {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const std::size_t operand = static_cast<std::size_t>(op.bounds) + i - 1;
       if (i == 0)
-        line("tile {} : {}", name(arguments[0]), typed(arguments[0]));
+        line("{} {} : {}", op.axis ? "tile" : "count", name(arguments[0]), typed(arguments[0]));
       else
         line("carry {} = {} : {}", name(arguments[i]),
              operand < op.operands.size() ? name(op.operands[operand]) : "%?", typed(arguments[i]));
@@ -235,9 +233,13 @@ class Printer {
       line("{}{}", head(op), op.body ? " {" : "");
       if (!op.body) continue;
       ++depth_;
-      if (!is_role(op.code)) loop_arguments(op);
+      if (!is_role(op.code) && op.code != OpCode::if_) loop_arguments(op);
       --depth_;
       block(op.body);
+      if (op.otherwise) {
+        line("}} else {{");
+        block(op.otherwise);
+      }
       line("}}");
     }
     --depth_;

@@ -220,6 +220,13 @@ TileType infer_type(const Function& f, const Op& op) {
   if (op.code == OpCode::transpose) return transpose_type(rule);
   if (op.code == OpCode::dot) return dot_type(rule);
   if (op.code == OpCode::load) return {f[op.tensor].dtype, accessed_axes(f, op)};
+  if (op.code == OpCode::all_lanes) {
+    rule.takes(1);
+    if (rule.type(0).dtype != DType::i1)
+      rule.refuse(fmt::format("all_lanes of {}", rule.text(0)), "it asks whether a condition holds",
+                  "compare first");
+    return {DType::i1, {}};
+  }
   if (op.code == OpCode::combine_shares || op.code == OpCode::peer) rule.takes(1);
   return rule.type(
       0);  // convert, combine_shares and peer change where a tile lives, not what it is

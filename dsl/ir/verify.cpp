@@ -17,7 +17,9 @@ namespace {
 
 constexpr OpCode no_code = OpCode::yield;
 
-bool has_region(OpCode code) { return code == OpCode::loop || code == OpCode::survey; }
+bool yields(OpCode code) {
+  return code == OpCode::loop || code == OpCode::survey || code == OpCode::if_;
+}
 
 class Verifier {
  public:
@@ -46,32 +48,25 @@ class Verifier {
 
   void block(BlockId id, OpCode parent) {
     const std::vector<OpId>& ops = f_[id].ops;
+    const std::set<AxisId> outside = entered_;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       op_ = &f_[ops[i]];
       const bool last = i + 1 == ops.size();
-      if (op_->code == OpCode::yield && (!has_region(parent) || !last))
-        fail("a yield ends the region of a loop and stands nowhere else",
-             "make it the last line before the brace that closes a loop");
-      if (last && has_region(parent) && op_->code != OpCode::yield)
+      if (op_->code == OpCode::yield && (!yields(parent) || !last))
+        fail("a yield ends the region of a loop or an if and stands nowhere else",
+             "make it the last line before the brace that closes one");
+      if (last && yields(parent) && op_->code != OpCode::yield)
         fail(
             fmt::format("the region of a {} ends with a yield", name_of(parent)),
             "write yield and the next values of what it carries, if any, before its closing brace");
       if (parent == OpCode::survey && !last && !is_pure(*op_))
         fail("a survey only looks at positions", "move it in front of the survey");
-      if (op_->code == OpCode::release_slot && op_->axis) skipped_loop(ops, i);
       one(ops[i]);
     }
-    if (ops.empty() && has_region(parent))
+    entered_ = outside;
+    if (ops.empty() && yields(parent))
       fail(fmt::format("the region of a {} ends with a yield", name_of(parent)),
            "write yield and the next values of what it carries, if any, before its closing brace");
-  }
-
-  /// A slot that a loop of one round releases is released behind it where that does not run.
-  void skipped_loop(const std::vector<OpId>& ops, std::size_t position) {
-    for (std::size_t i = 0; i < position; ++i)
-      if (f_[ops[i]].once && f_[ops[i]].axis == op_->axis) return;
-    fail(fmt::format("no loop over {} in front of it runs once", f_[op_->axis].name),
-         "leave out \"unless\"");
   }
 
   void one(OpId id) {
@@ -88,7 +83,12 @@ class Verifier {
     ragged_axes(op);
     if (op.code == OpCode::loop) loop(id);
     if (op.code == OpCode::survey) survey(id);
+    if (op.code == OpCode::if_) conditional(id);
     if (is_role(op.code)) role(op);
+    if (op.code == OpCode::enter) {
+      over_tiles(op);
+      entered_.insert(op.axis);
+    }
     if (op.code == OpCode::store) store(op);
     for (const ValueId result : op.results) define(result, id);
   }
@@ -97,7 +97,8 @@ class Verifier {
   void loop_axes(const Op& op) {
     auto inside = [&](AxisId axis) {
       const AxisId walked = f_.origin(axis);
-      if (f_[axis].kind != AxisKind::tiles || loops_.contains(walked)) return;
+      if (f_[axis].kind != AxisKind::tiles || loops_.contains(walked) || entered_.contains(walked))
+        return;
       fail(fmt::format("it needs the current tile of {} outside a loop over {}", f_[axis].name,
                        walked == axis ? "it" : f_[walked].name),
            fmt::format("move it into loop({}, ...)", f_[walked].name));
@@ -178,7 +179,7 @@ class Verifier {
       fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name),
            fmt::format("declare it: axis {}: tiles {}", f_[op.axis].name,
                        f_[op.axis].extent.text()));
-    if (loops_.contains(op.axis) && !may_hold_rest_)
+    if (loops_.contains(op.axis))
       fail(fmt::format("it is inside another loop over {}", f_[op.axis].name),
            "declare a second axis of that length for one of them");
   }
@@ -190,15 +191,31 @@ class Verifier {
     defined_ = std::move(outside);
   }
 
+  /// What one region makes the other does not see, nor what stands behind.
+  void conditional(OpId id) {
+    for (const BlockId region : {f_[id].body, f_[id].otherwise}) {
+      if (!region) continue;
+      std::vector<bool> outside = defined_;
+      block(region, OpCode::if_);
+      defined_ = std::move(outside);
+      op_ = &f_[f_[region].ops.back()];
+      const std::vector<ValueId>& results = f_[id].results;
+      if (op_->operands.size() != results.size())
+        fail(fmt::format("it yields {} values, the if has {} results", op_->operands.size(),
+                         results.size()),
+             "yield a value for each result, in their order, in both regions");
+      for (std::size_t i = 0; i < results.size(); ++i) same(op_->operands[i], results[i], "result");
+      op_ = &f_[id];
+    }
+  }
+
   /// The ops inside, where the tile's number and `arguments` more are defined.
   void region(const Op& op) {
     std::vector<bool> outside = defined_;
     for (const ValueId argument : f_[op.body].arguments) define(argument, {});
-    const bool entered = loops_.insert(op.axis).second;
-    const bool outer = std::exchange(may_hold_rest_, op.once || op.parts);
+    if (op.axis) loops_.insert(op.axis);
     block(op.body, op.code);
-    may_hold_rest_ = outer;
-    if (entered) loops_.erase(op.axis);
+    if (op.axis) loops_.erase(op.axis);
     defined_ = std::move(outside);
   }
 
@@ -225,7 +242,7 @@ class Verifier {
 
   void loop(OpId id) {
     const Op& op = *op_;
-    over_tiles(op);
+    if (op.axis) over_tiles(op);
     const auto bounds = static_cast<std::size_t>(op.bounds);
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     const std::size_t carried = op.operands.size() - bounds;
@@ -271,7 +288,8 @@ class Verifier {
       from.insert(depends_[used.index].begin(), depends_[used.index].end());
     };
     for_each_use(f_[by], inherit);
-    if (f_[by].body) for_each_use(f_[f_[f_[by].body].ops.back()], inherit);
+    for (const BlockId region : {f_[by].body, f_[by].otherwise})
+      if (region) for_each_use(f_[f_[region].ops.back()], inherit);
   }
 
   void home(ValueId id) {
@@ -294,9 +312,9 @@ class Verifier {
     return f_[axis].kind == AxisKind::parallel || f_[axis].kind == AxisKind::parallel_tiles;
   }
 
-  void same(ValueId value, ValueId argument) {
+  void same(ValueId value, ValueId argument, std::string_view what = "carried") {
     if (!(f_[value].type == f_[argument].type))
-      fail(fmt::format("{} is {}, the carried {} is {}", name(value), describe(f_, f_[value].type),
+      fail(fmt::format("{} is {}, the {} {} is {}", name(value), describe(f_, f_[value].type), what,
                        name(argument), describe(f_, f_[argument].type)),
            "start, carry and yield values of one type; cast one of them");
   }
@@ -312,8 +330,7 @@ class Verifier {
   std::vector<bool> defined_;
   std::set<ValueId> ever_defined_;
   std::set<AxisId> loops_;
-  bool may_hold_rest_ =
-      false;  // in a loop of one round, or of parts, which may hold loops over the other tiles
+  std::set<AxisId> entered_;  // axes at a tile that an op in front has entered
   std::set<TensorId> stored_;
   std::set<AxisId> placed_;
   std::map<AxisId, std::set<AxisId>> part_depends_;  // the parallel axes that decide an axis's part

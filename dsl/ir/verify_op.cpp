@@ -15,8 +15,6 @@ class OpVerifier {
   OpVerifier(const Function& f, const Op& op) : f_(f), op_(op) {}
 
   void run() {
-    if (op_.masking && op_.code != OpCode::where)
-      fail("only a where is masking", "leave \"masking\" out");
     if (op_.scope == ReductionScope::lane && kind_of(op_.code) != OpKind::reduction)
       fail("only a reduction is done by lane", "leave \"by lane\" out");
     if (op_.scope == ReductionScope::warp && kind_of(op_.code) != OpKind::reduction &&
@@ -30,18 +28,16 @@ class OpVerifier {
     if (op_.rounding != OperandRounding::none && op_.code != OpCode::dot)
       fail("only a product rounds its operands",
            fmt::format("leave \"as {}\" out", name_of(op_.rounding)));
-    if (op_.lazy && op_.code != OpCode::mul)
-      fail("only a product of elements is lazy", "leave \"lazy\" out");
     if (op_.precise && op_.code != OpCode::tanh)
       fail("only a tanh is precise", "leave \"precise\" out");
     if (op_.unordered && op_.code != OpCode::loop)
       fail("only a loop has rounds to order", "leave \"unordered\" out");
-    if (op_.once && op_.code != OpCode::loop) fail("only a loop runs once", "leave \"once\" out");
-    if (op_.parts && (op_.code != OpCode::loop || op_.bounds != 2))
-      fail("only a loop with two bounds is over parts",
-           "give it from %a, %b to %c, %d, or leave it out");
-    if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey && !is_role(op_.code))
-      fail("only a loop or a role has a region", "leave out what stands in braces behind it");
+    if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey &&
+        op_.code != OpCode::if_ && !is_role(op_.code))
+      fail("only a loop, an if or a role has a region",
+           "leave out what stands in braces behind it");
+    if (op_.otherwise && op_.code != OpCode::if_)
+      fail("only an if has a region behind \"else\"", "leave out the second region");
     named();
     types();
   }
@@ -60,11 +56,11 @@ class OpVerifier {
       fail("it names no parameter", "declare one, parameter scale: f32, and name it");
     const bool buffered = is_copy(op_.code) || op_.code == OpCode::read_slot ||
                           op_.code == OpCode::survey || op_.code == OpCode::next_tile ||
-                          op_.code == OpCode::fill_slot || op_.code == OpCode::await_slot ||
-                          op_.code == OpCode::release_slot;
+                          op_.code == OpCode::tile_is_full || op_.code == OpCode::fill_slot ||
+                          op_.code == OpCode::await_slot || op_.code == OpCode::release_slot;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer", "declare a buffer, and name it behind \"in\"");
-    const bool along = kind == OpKind::reduction || op_.code == OpCode::loop ||
+    const bool along = kind == OpKind::reduction || op_.code == OpCode::enter ||
                        op_.code == OpCode::survey || op_.code == OpCode::combine_shares ||
                        op_.code == OpCode::place ||
                        (kind == OpKind::source && op_.code != OpCode::constant &&
@@ -88,6 +84,10 @@ class OpVerifier {
         break;
       case OpCode::place:
         place();
+        break;
+      case OpCode::enter:
+        operands(1);
+        results(0);
         break;
       case OpCode::loop:
         loop();
@@ -125,9 +125,18 @@ class OpVerifier {
         operands(0);
         results(0);
         break;
+      case OpCode::if_:
+        conditional();
+        break;
+      case OpCode::tile_is_full:
+        scalars(0, operand_count(1));
+        results(1);
+        result_is({DType::i1, {}});
+        holds_tiles();
+        break;
       case OpCode::land_products:
-        if (op_.results.size() > op_.operands.size())
-          fail("it lands more products than it names", "name one product for each result");
+        if (op_.results.size() != op_.operands.size())
+          fail("it lands other products than it names", "name one product for each result");
         for (std::size_t i = 0; i < op_.results.size(); ++i)
           if (!(f_[op_.results[i]].type == f_[op_.operands[i]].type))
             fail(fmt::format("{} lands as {}, which is of another type", name(op_.operands[i]),
@@ -223,12 +232,26 @@ class OpVerifier {
            "declare the buffer as large as the tile, or give the axes its lengths");
   }
 
+  void conditional() {
+    if (!op_.body || op_.body.index >= f_.blocks.size())
+      fail("it has no region", "write its operations in braces behind it");
+    operand_count(1);
+    if (f_[op_.operands[0]].type != TileType{DType::i1, {}})
+      fail(fmt::format("{} is {} and should be an i1 scalar", name(op_.operands[0]),
+                       describe(f_, f_[op_.operands[0]].type)),
+           "compare two scalars, or ask all_lanes of a tile of conditions");
+    if (!op_.results.empty() && !op_.otherwise)
+      fail("it has results and no else", "yield them in a region behind \"else\" as well");
+  }
+
   void loop() {
     if (!op_.body || op_.body.index >= f_.blocks.size())
       fail("it has no region", "write its operations in braces behind it");
     const auto bounds = static_cast<std::size_t>(op_.bounds);
-    if ((bounds != 0 && bounds != 2 && bounds != 4) || bounds > op_.operands.size())
-      fail(fmt::format("it has {} bounds", bounds), "a loop has none, two or four");
+    if ((bounds != 0 && bounds != 2) || bounds > op_.operands.size())
+      fail(fmt::format("it has {} bounds", bounds), "a loop has none or two");
+    if (!op_.axis && bounds == 0)
+      fail("it has neither an axis nor bounds", "name an axis, or give it from %a to %b");
     if (op_.buffer) {
       if (bounds != 2)
         fail("a loop over what a survey found has two bounds", "give it from %begin to %end");
@@ -245,7 +268,7 @@ class OpVerifier {
     const bool fills = std::ranges::all_of(ops, [&](OpId id) {
       return f_[id].code == OpCode::fill_slot || f_[id].code == OpCode::yield;
     });
-    if (!fills || op_.once || static_cast<std::size_t>(op_.bounds) != op_.operands.size())
+    if (!fills || static_cast<std::size_t>(op_.bounds) != op_.operands.size())
       fail("it runs ahead of what stands behind it",
            "such a loop fills slots, and carries nothing");
   }
@@ -263,6 +286,13 @@ class OpVerifier {
       fail(fmt::format("it has {} operands and should have {}", op_.operands.size(), count),
            count ? fmt::format("give it {} i32 scalars", count) : "leave them out");
     scalars(0, count);
+  }
+
+  std::size_t operand_count(std::size_t count) const {
+    if (op_.operands.size() != count)
+      fail(fmt::format("it has {} operands and should have {}", op_.operands.size(), count),
+           "write one value behind its name");
+    return count;
   }
 
   void results(std::size_t count) {

@@ -166,6 +166,8 @@ class Evaluation {
           survey(op);
         else if (is_role(op.code))
           block(op.body);
+        else if (op.code == OpCode::if_)
+          conditional(op);
         else
           loop(op);
         break;
@@ -199,6 +201,10 @@ class Evaluation {
   TileValue tile_op(const Op& op) {
     if (op.code == OpCode::transpose) return transpose(operand(op, 0));
     if (op.code == OpCode::peer) return peer(op);
+    if (op.code == OpCode::all_lanes) {
+      const auto holds = [](double x) { return x != 0; };
+      return TileValue(1, 1, std::ranges::all_of(operand(op, 0).data, holds) ? 1.0 : 0.0);
+    }
     if (op.code != OpCode::dot) return operand(op, 0);  // only the home changes
     const TileValue* accumulator = op.operands.size() == 3 ? &operand(op, 2) : nullptr;
     if (op.rounding == OperandRounding::tf32 && options_.precision == Precision::storage) {
@@ -217,6 +223,10 @@ class Evaluation {
       rings_[op.buffer.index].push_back(memory_.load(op));
     else if (op.code == OpCode::await_slot)
       await_slot(op);
+    else if (op.code == OpCode::enter)
+      axis_state(op.axis).current = integer(op, 0);
+    else if (op.code == OpCode::tile_is_full)
+      set(op, TileValue(1, 1, found(op, integer(op, 0)).everywhere ? 1.0 : 0.0));
     else if (op.code == OpCode::next_tile)
       set(op, TileValue(1, 1, static_cast<double>(next_tile(op, integer(op, 0), integer(op, 1)))));
     else
@@ -324,37 +334,37 @@ class Evaluation {
              value);
       return value;
     }
-    // Between the full bounds of a loop nobody looks at the condition, so that wrong bounds show.
-    if (op.masking && masks_hold_)
-      elementwise(OpCode::cast, {&operands[1], 1}, type(op.results[0]), options_.precision, value);
-    else
-      elementwise(op.code, operands, type(op.results[0]), options_.precision, value);
+    elementwise(op.code, operands, type(op.results[0]), options_.precision, value);
     return value;
   }
 
+  void conditional(const Op& op) {
+    const BlockId region = operand(op, 0).scalar() != 0 ? op.body : op.otherwise;
+    if (!region) return;
+    std::vector<TileValue> yielded = block(region);
+    for (std::size_t i = 0; i < yielded.size(); ++i)
+      values_[op.results[i].index] = std::move(yielded[i]);
+  }
+
   void loop(const Op& op) {
-    AxisState& axis = axis_state(op.axis);
+    AxisState counted;
+    AxisState& axis = op.axis ? axis_state(op.axis) : counted;
     const auto bounds = static_cast<std::size_t>(op.bounds);
-    if (bounds) refuse_whole(op);
+    if (bounds && op.axis) refuse_whole(op);
     auto bound = [&](std::size_t i) { return integer(op, i); };
     const std::int64_t begin = bounds ? bound(0) : 0, end = bounds ? bound(bounds - 1) : axis.count;
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     std::vector<TileValue> carried = take(op.operands, bounds);
-    const bool outer_hold = masks_hold_;
     for (std::int64_t round = begin; round < end; ++round) {
       axis.current = op.descending ? end - 1 - (round - begin) : round;
       if (op.buffer && !found(op, axis.current).visible) continue;
-      masks_hold_ = op.buffer ? found(op, axis.current).everywhere
-                              : bounds == 4 && axis.current >= bound(1) && axis.current < bound(2);
       values_[arguments[0].index] = TileValue(1, 1, static_cast<double>(axis.current));
       for (std::size_t i = 0; i < carried.size(); ++i)
         values_[arguments[i + 1].index] = std::move(carried[i]);
       const std::int64_t tile = axis.current;
       carried = block(op.body);
       axis.current = tile;
-      if (op.once) break;
     }
-    masks_hold_ = outer_hold;
     for (std::size_t i = 0; i < carried.size(); ++i)
       values_[op.results[i].index] = std::move(carried[i]);
   }
@@ -391,7 +401,6 @@ class Evaluation {
   int parts_ = 1, part_ = 0;                  // blocks of a cluster, and the one that runs
   bool gives_ = false;                        // it runs for what it gives the others
   std::map<std::pair<ValueId, int>, TileValue> given_;  // by part
-  bool masks_hold_ = false;  // on a tile that is known to be visible everywhere
 };
 
 }  // namespace

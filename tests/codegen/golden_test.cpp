@@ -126,15 +126,6 @@ const Golden kernels[] = {
        spec.mask = causal();
        return attention(spec, schedule_of({{"rows", 32}, {"cols", 32}}, 2, 2), "sm_80");
      }},
-    {"attention_in_strips",
-     [] {
-       AttentionSpec spec;
-       spec.head_dim = 32;
-       spec.lse = true;
-       Schedule schedule = schedule_of({{"rows", 64}, {"cols", 64}}, 4);
-       schedule.softmax_columns = 32;
-       return attention(spec, schedule, "sm_80");
-     }},
     {"attention_softmax_in_shared_memory",
      [] {
        AttentionSpec spec;
@@ -208,7 +199,6 @@ const Golden kernels[] = {
        Schedule schedule = warpgroups(192, 128);
        schedule.alternate = true;
        schedule.scale_late = true;
-       schedule.wait_late = true;
        schedule.lazy_scaling = true;
        schedule.reduction_chains = 2;
        return attention(spec, schedule, "sm_90a");
@@ -221,21 +211,9 @@ const Golden kernels[] = {
        Schedule schedule = warpgroups(128, 64);
        schedule.persistent = true;
        schedule.alternate = true;
-       schedule.turns = Turns::scores;
        schedule.tile_order = TileOrder::counter;
        schedule.grid_order = GridOrder::sections;
        schedule.last_tiles_first = true;
-       schedule.polynomial_exponentials = 2;
-       return attention(spec, schedule, "sm_90a");
-     }},
-    {"attention_hopper_in_strips",
-     [] {
-       AttentionSpec spec;
-       spec.head_dim = 64;
-       Schedule schedule = warpgroups(128, 80);
-       schedule.softmax_columns = schedule.softmax_distance = 32;
-       schedule.reduction_chains = 2;
-       schedule.peel_masks = true;
        return attention(spec, schedule, "sm_90a");
      }},
     {"attention_hopper_documents",

@@ -294,46 +294,6 @@ TEST(WarpgroupRefusals, ChainsOfReductions) {
             "  try: 1");
 }
 
-TEST(WarpgroupRefusals, ExponentialsOfEight) {
-  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
-  schedule.polynomial_exponentials = 9;
-  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
-            "polynomial_exponentials = 9\n"
-            "  why: it counts exponentials of every eight\n"
-            "  try: 0 to 8");
-}
-
-TEST(WarpgroupRefusals, StripsOfColumns) {
-  const Program program = attention_forward(head_dim(64));
-  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
-  for (const int columns : {-8, 12}) {
-    schedule.softmax_columns = columns;
-    EXPECT_EQ(refused(program, schedule).words,
-              "softmax_columns = " + std::to_string(columns) +
-                  "\n"
-                  "  why: a thread holds columns by fragments of eight\n"
-                  "  try: 0, or a multiple of 8");
-  }
-  schedule.softmax_columns = 16;
-  schedule.softmax_distance = 24;
-  EXPECT_EQ(refused(program, schedule).words,
-            "softmax_distance = 24 with softmax_columns = 16\n"
-            "  why: steps run ahead of each other by whole strips\n"
-            "  try: 0, or a multiple of softmax_columns");
-  schedule.softmax_columns = 0;
-  EXPECT_EQ(refused(program, schedule).words,
-            "softmax_distance = 24 with softmax_columns = 0\n"
-            "  why: steps run ahead of each other by whole strips\n"
-            "  try: 0, or a multiple of softmax_columns");
-  schedule.softmax_columns = schedule.softmax_distance = 16;
-  schedule.softmax = Softmax::shared;
-  EXPECT_EQ(
-      refused(program, schedule).words,
-      "softmax_columns with softmax = shared\n"
-      "  why: rows from shared memory lie along the lanes of a warp, all columns of a row at once\n"
-      "  try: softmax_columns = 0");
-}
-
 TEST(WarpgroupRefusals, BlocksThatShareOutALoop) {
   Schedule schedule = warpgroups(64, 64);
   const Program program = attention_forward(head_dim(64));

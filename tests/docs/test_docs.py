@@ -139,7 +139,8 @@ def test_every_operation_of_the_language_is_documented() -> None:
         r"^FC_OP\((\w+), (\w+),", (ROOT / "dsl/ir/ops.def").read_text(), re.MULTILINE
     )
     assert len(codes) > 40
-    missing = [code for code, _ in codes if f"`{code}`" not in text]
+    # A word of C++ has an underscore there.
+    missing = [code for code, _ in codes if f"`{code.rstrip('_')}`" not in text]
     assert missing == []
 
 

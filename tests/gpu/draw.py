@@ -99,22 +99,15 @@ def draw_schedule(pick: random.Random) -> dict[str, Any]:
         "descending": pick.random() < 0.5,
         "last_tiles_first": pick.random() < 0.5,
         "grid_order": pick.choice(["tiles_first", "tiles_last"]),
-        "polynomial_exponentials": pick.choice([0, 0, 1, 2, 3, 8]),
-        **draw_columns(pick),
     }
     if pick.random() < 0.25:
         changes["warps_n"] = 2
     if pick.random() < 0.3:
-        changes |= {"softmax": "shared", "softmax_columns": 0, "softmax_distance": 0}
+        changes |= {"softmax": "shared"}
         changes["instruction"] = pick.choice(["mma_m16n8k16", "wmma"])
     if pick.random() < 0.2:
         changes["copy"] = "vector"
     return changes
-
-
-def draw_columns(pick: random.Random) -> dict[str, Any]:
-    columns = pick.choice([0, 0, 8, 16, 24, 32, 64])
-    return {"softmax_columns": columns, "softmax_distance": columns * pick.randint(0, 2)}
 
 
 def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, Any]:
@@ -145,9 +138,6 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "grid_order": pick.choice(["tiles_first", "tiles_last"]),
         "flat_grid": pick.choice([False, False, True]),
         "reduction_chains": pick.choice([1, 2, 4]),
-        "polynomial_exponentials": pick.choice([0, 0, 1, 2, 3, 8]),
-        **draw_columns(pick),
-        "turns": pick.choice(["products", "scores"]),
         "tile_order": pick.choice(["rounds", "counter"]) if changes["persistent"] else "rounds",
         "blocks_per_processor": pick.choice([1, 1, 2, 3]) if warps == 4 else 1,
         "positions_per_block": pick.choice([2, 3, 4]) if walks else 1,

@@ -17,8 +17,6 @@ FAMILIES = {
     "wgmma": ("sm_90a", None),
     "two warps along the keys": ("sm_80", {"tiles": {"rows": 32, "cols": 64},
                                            "warps_m": 2, "warps_n": 2}),
-    "strips": ("sm_90a", {"tiles": {"rows": 128, "cols": 64}, "instruction": "wgmma",
-                          "copy": "tma", "warps_m": 8, "stages": 2, "softmax_columns": 16}),
     "blocks that share keys": ("sm_90a", {"tiles": {"rows": 64, "cols": 32}, "instruction": "wgmma",
                                           "copy": "tma", "stages": 2, "loop_blocks": 2}),
 }  # fmt: skip

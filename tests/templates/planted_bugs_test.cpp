@@ -268,19 +268,12 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"two_stages", 2, [](Schedule&) {}},
         Variant{"two_queries", 2, [](Schedule& s) { s.outer_stages = 2, s.staged_stores = false; }},
         Variant{"scaled_late", 3,
-                [](Schedule& s) { s.scale_late = s.lazy_scaling = s.wait_late = true; }},
+                [](Schedule& s) { s.scale_late = s.lazy_scaling = true; }},
         Variant{"in_turns", 2,
                 [](Schedule& s) {
                   s.tiles["rows"] = 128;
                   s.warps_m = 8;
                   s.alternate = s.descending = true;
-                }},
-        Variant{"in_turns_for_scores", 2,
-                [](Schedule& s) {
-                  s.tiles["rows"] = 128;
-                  s.warps_m = 8;
-                  s.alternate = true;
-                  s.turns = Turns::scores;
                 }},
         Variant{"drawn_tiles", 2,
                 [](Schedule& s) {
@@ -374,7 +367,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Variant{"two_stages", 2, [](Schedule&) {}},
         Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
-        Variant{"three_stages", 3, [](Schedule& s) { s.scale_late = s.wait_late = true; }},
+        Variant{"three_stages", 3, [](Schedule& s) { s.scale_late = true; }},
         Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -174,8 +174,6 @@ struct Case {
     schedule.descending = draw.one_in(2);
     schedule.last_tiles_first = draw.one_in(2);
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
-    schedule.polynomial_exponentials = draw.one_of<int>({0, 0, 0, 1, 2, 3, 5, 8});
-    draw_columns(draw);
     draw_float32();
   }
 
@@ -205,14 +203,10 @@ struct Case {
     schedule.last_tiles_first = draw.one_in(2);
     schedule.overlap_products = !draw.one_in(4);
     schedule.scale_late = draw.one_in(2);
-    schedule.wait_late = draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
     schedule.sums_by_products = draw.one_in(3);
     schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
-    schedule.turns = draw.one_of<Turns>({Turns::products, Turns::scores});
-    schedule.polynomial_exponentials = draw.one_of<int>({0, 0, 1, 2, 3, 8});
-    draw_columns(draw);
     schedule.producer = schedule.warps_m > 4 || draw.one_in(2);
     schedule.persistent =
         schedule.producer && !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
@@ -226,12 +220,6 @@ struct Case {
     }
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
     if (schedule.persistent && draw.one_in(3)) schedule.grid_order = GridOrder::sections;
-  }
-
-  void draw_columns(Draw& draw) {
-    if (schedule.softmax == Softmax::shared) return;
-    schedule.softmax_columns = draw.one_of<int>({0, 0, 8, 16, 24, 32, 64});
-    schedule.softmax_distance = schedule.softmax_columns * draw.between(0, 2);
   }
 
   static int draw_dim(Draw& draw) { return 8 * draw.between(1, draw.one_in(4) ? 32 : 14); }

@@ -104,9 +104,6 @@ struct Drawn {
 
   void draw_softmax() {
     schedule.fixed_maximum = !draw.one_in(4);
-    schedule.polynomial_exponentials = draw.one_of<int>({0, 0, 1, 2, 8});
-    schedule.softmax_columns = draw.one_of<int>({0, 0, 8, 16, 32});
-    schedule.softmax_distance = schedule.softmax_columns * draw.between(0, 2);
   }
 
   void draw_warpgroups() {
@@ -120,7 +117,6 @@ struct Drawn {
     schedule.peel_masks = draw.one_in(3);
     schedule.descending = draw.one_in(2);
     schedule.scale_late = draw.one_in(2);
-    schedule.wait_late = draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
     draw_softmax();

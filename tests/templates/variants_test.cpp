@@ -291,11 +291,6 @@ TEST_P(Variants, AreTheirDefinitionInF16) {
   schedule.peel_masks = true;
   run(DType::f16, schedule);
 }
-TEST_P(Variants, AreTheirDefinitionInStrips) {
-  Schedule schedule = small_tiles();
-  schedule.softmax_columns = 8;
-  run(DType::bf16, schedule);
-}
 TEST_P(Variants, AreTheirDefinitionOnHopper) {
   Schedule schedule;
   schedule.instruction = Instruction::wgmma;

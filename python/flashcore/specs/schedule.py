@@ -38,17 +38,12 @@ class Schedule:
     grid_order: Literal["tiles_first", "tiles_last", "sections"] = "tiles_first"
     flat_grid: bool = False
     fixed_maximum: bool = True
-    softmax_columns: int = 0
-    softmax_distance: int = 0
     overlap_products: bool = True
     scale_late: bool = False
-    wait_late: bool = False
     lazy_scaling: bool = False
     reduction_chains: int = 1
-    polynomial_exponentials: int = 0
     sums_by_products: bool = False
     alternate: bool = False
-    turns: Literal["products", "scores"] = "products"
     persistent: bool = False
     tile_order: Literal["rounds", "counter"] = "rounds"
     positions_per_block: int = 1

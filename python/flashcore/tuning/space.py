@@ -68,18 +68,6 @@ _ORDER = {
     "grid_order": Choice(("tiles_first", "tiles_last")),
     "peel_masks": Choice(_BOOL),  # without a mask it parts the tile that ends beyond the keys
     "staged_stores": Choice(_BOOL),
-    "polynomial_exponentials": Choice((0, 1, 2, 3, 4)),
-}
-
-_COLUMNS = {
-    "softmax_columns": Choice((0, 16, 32, 64), lambda genes, spec: genes["softmax"] == "registers"),
-    "softmax_distance": Choice(
-        (0, 16, 32, 64),
-        lambda genes, spec: (
-            bool(genes["softmax_columns"])
-            and genes["softmax_distance"] % genes["softmax_columns"] == 0
-        ),
-    ),
 }
 
 _MMA = {
@@ -96,7 +84,6 @@ _MMA = {
     "keep_operands": Choice(_BOOL),
     "reduction_chains": Choice((1, 2, 4)),
     "softmax": Choice(("registers", "shared")),
-    **_COLUMNS,
     "blocks_per_processor": Choice((1, 2, 3)),
 }
 
@@ -113,16 +100,10 @@ FAMILIES = (
             "grid_order": Choice(("tiles_first", "tiles_last", "sections")),
             "overlap_products": Choice(_BOOL),
             "scale_late": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
-            "wait_late": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
             "lazy_scaling": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
             "reduction_chains": Choice((1, 2, 4)),
-            **_COLUMNS,
             "sums_by_products": Choice(_BOOL),
             "alternate": Choice(_BOOL, lambda genes, spec: genes["warps_m"] > 4),
-            "turns": Choice(
-                ("products", "scores"),
-                lambda genes, spec: genes["alternate"] and genes["overlap_products"],
-            ),
             "persistent": Choice(_BOOL),
             "tile_order": Choice(("rounds", "counter"), lambda genes, spec: genes["persistent"]),
             "positions_per_block": Choice(

@@ -15,7 +15,6 @@
 #include "mma_m16n8k16.h"
 #include "mma_m16n8k8_tf32.h"
 #include "order.h"
-#include "polynomial_exp2.cuh"
 #include "precise_tanh.cuh"
 #include "quad.cuh"
 #include "shared_tile.cuh"

@@ -151,16 +151,11 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int t22 = p.Sk - p.Sq;
   fc::await_phase(query_full, query_phase);
   const fc::u32 query = shared + 2048;
-
-  float row_max[1][2];
-  #pragma unroll
-  for (int e = 0; e < 2; ++e)
-    row_max[0][e] = fc::lowest();
-  float row_sum[1][2] = {};
-  float out[1][8][4] = {};
-  // cols tiles of 64
-  if (const int cols_tile_2 = fc::tile_before<512>(shared, cols_end, 0); cols_tile_2 >= 0) {
-    const int cols_begin_4 = cols_tile_2 * 64;
+  const int t23 = fc::tile_before<512>(shared, cols_end, 0);
+  float row_sum[1][2];
+  float out[1][8][4];
+  if (t23 >= 0) {
+    const int cols_begin_4 = t23 * 64;
     fc::await_phase(key_full + key_slot * 8, key_phase);
     const fc::u32 key = shared + 10240 + key_slot * 8192;
     // scores = dot(query, transpose(key)), started
@@ -173,20 +168,20 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
     }
     fc::commit_products();
-    const bool masked = fc::tile_is_masked<512>(shared, cols_tile_2);
-    int t23[1][2];
-    int t24[8][2];
+    const bool masked = fc::tile_is_masked<512>(shared, t23);
+    int t24[1][2];
+    int t25[8][2];
     if (masked) {
-      // t23 = gather(index(batch), index(rows))
+      // t24 = gather(index(batch), index(rows))
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t23[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-      // t24 = gather(index(batch), index(cols))
+        t24[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+      // t25 = gather(index(batch), index(cols))
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t24[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
+          t25[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
     }
     if (thread == 0) next_key = fc::tile_before<512>(shared, next_key, 0);
     fc::await_products<0>();
@@ -201,73 +196,73 @@ attention_forward(const __grid_constant__ Parameters p) {
       key_phase ^= 1;
     }
     if (masked) {
-      int t25[1][2];
-      // t25 = add(index(rows), t22)
+      int t26[1][2];
+      // t26 = add(index(rows), t22)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t25[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-      // scores = where(logical_and(eq(t23, t24), ge(t25, index(cols))), scores, -inf)
+        t26[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
+      // scores = where(logical_and(eq(t24, t25), ge(t26, index(cols))), scores, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t26 = t23[0][(e / 2)] == t24[j][(e % 2)];
-          const bool t27 = (t25[0][(e / 2)] - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-          const bool t28 = t26 && t27;
-          scores[0][j][e] = t28 ? scores[0][j][e] : -fc::infinity();
+          const bool t27 = t24[0][(e / 2)] == t25[j][(e % 2)];
+          const bool t28 = (t26[0][(e / 2)] - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+          const bool t29 = t27 && t28;
+          scores[0][j][e] = t29 ? scores[0][j][e] : -fc::infinity();
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t29[1][2];
+    float t30[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      t29[0][e] = -fc::infinity();
+      t30[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t29[0][(e / 2)] = fc::max(t29[0][(e / 2)], scores[0][j][e]);
+        t30[0][(e / 2)] = fc::max(t30[0][(e / 2)], scores[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 1));
-      t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 2));
+      t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 1));
+      t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 2));
     }
     float new_max[1][2];
-    // new_max = max(row_max, mul(t29, scale_log2))
+    // new_max = max(row_max, mul(t30, scale_log2))
     float decay[1][2];
     // decay = exp2(sub(row_max, new_max))
-    float t30[1][2];
-    // t30 = neg(new_max)
+    float t31[1][2];
+    // t31 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t31 = t29[0][e] * scale_log2;
-      new_max[0][e] = fc::max(row_max[0][e], t31);
-      const float t32 = row_max[0][e] - new_max[0][e];
-      decay[0][e] = fc::exp2(t32);
-      t30[0][e] = -new_max[0][e];
+      const float t32 = t30[0][e] * scale_log2;
+      new_max[0][e] = fc::max(fc::lowest(), t32);
+      const float t33 = fc::lowest() - new_max[0][e];
+      decay[0][e] = fc::exp2(t33);
+      t31[0][e] = -new_max[0][e];
     }
     float probs[1][8][4];
-    // probs = exp2(fma(scores, scale_log2, t30))
+    // probs = exp2(fma(scores, scale_log2, t31))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t33 = fc::fma(scores[0][j][e], scale_log2, t30[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t33);
+        const float t34 = fc::fma(scores[0][j][e], scale_log2, t31[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t34);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its share
-    float t34[1][2] = {};
+    float t35[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t34[0][(e / 2)] = t34[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t34)
+        t35[0][(e / 2)] = t35[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t35)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t34[0][e]);
+      t35[0][e] = fc::fma(0.f, decay[0][e], t35[0][e]);
     // probs_operand: probs as a left operand
     fc::u32 probs_operand[1][4][4];
     #pragma unroll
@@ -278,17 +273,18 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int r = 0; r < 4; ++r)
           probs_operand[i][k][r] =
               fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-    // out = mul(out, decay)
+    float out_2[1][8][4];
+    // out_2 = mul(out, decay)
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
+        out_2[0][j][e] = 0.f * decay[0][(e / 2)];
 
     // cols tiles of 64
-    for (int cols_tile_3 = fc::tile_before<512>(shared, cols_tile_2, 0), next_tile; cols_tile_3 >= 0; cols_tile_3 = next_tile) {
-      next_tile = fc::tile_before<512>(shared, cols_tile_3, 0);
-      const int cols_begin_6 = cols_tile_3 * 64;
+    for (int cols_tile_2 = fc::tile_before<512>(shared, t23, 0), next_tile; cols_tile_2 >= 0; cols_tile_2 = next_tile) {
+      next_tile = fc::tile_before<512>(shared, cols_tile_2, 0);
+      const int cols_begin_6 = cols_tile_2 * 64;
       fc::await_phase(key_full + key_slot * 8, key_phase);
       const fc::u32 key_2 = shared + 10240 + key_slot * 8192;
       // scores = dot(query, transpose(key_2)), started
@@ -303,28 +299,28 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::await_phase(value_full + value_slot * 8, value_phase);
       const fc::u32 value = shared + 26624 + value_slot * 8192;
-      // product = out + dot(probs_operand, value), started
-      fc::pin(out);
+      // out = out_2 + dot(probs_operand, value), started
+      fc::pin(out_2);
       fc::open_products();
       {
         const fc::u64 b = fc::matrix(value, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
       }
       fc::commit_products();
-      const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_3);
-      int t35[1][2];
-      int t36[8][2];
+      const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_2);
+      int t36[1][2];
+      int t37[8][2];
       if (masked_2) {
-        // t35 = gather(index(batch), index(rows))
+        // t36 = gather(index(batch), index(rows))
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t35[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-        // t36 = gather(index(batch), index(cols))
+          t36[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+        // t37 = gather(index(batch), index(cols))
         #pragma unroll
         for (int i = 0; i < 8; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t36[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_6 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_6 + cols_lane_2));
+            t37[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_6 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_6 + cols_lane_2));
       }
       if (thread == 0) next_key = fc::tile_before<512>(shared, next_key, 0);
       if (thread == 0) next_value = fc::tile_before<512>(shared, next_value, 0);
@@ -340,75 +336,75 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_phase ^= 1;
       }
       if (masked_2) {
-        int t37[1][2];
-        // t37 = add(index(rows), t22)
+        int t38[1][2];
+        // t38 = add(index(rows), t22)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t37[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-        // scores_2 = where(logical_and(eq(t35, t36), ge(t37, index(cols))), scores_2, -inf)
+          t38[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
+        // scores_2 = where(logical_and(eq(t36, t37), ge(t38, index(cols))), scores_2, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t38 = t35[0][(e / 2)] == t36[j][(e % 2)];
-            const bool t39 = (t37[0][(e / 2)] - (cols_begin_6 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-            const bool t40 = t38 && t39;
-            scores_2[0][j][e] = t40 ? scores_2[0][j][e] : -fc::infinity();
+            const bool t39 = t36[0][(e / 2)] == t37[j][(e % 2)];
+            const bool t40 = (t38[0][(e / 2)] - (cols_begin_6 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+            const bool t41 = t39 && t40;
+            scores_2[0][j][e] = t41 ? scores_2[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores_2, cols)
-      float t41[1][2];
+      float t42[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t41[0][e] = -fc::infinity();
+        t42[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t41[0][(e / 2)] = fc::max(t41[0][(e / 2)], scores_2[0][j][e]);
+          t42[0][(e / 2)] = fc::max(t42[0][(e / 2)], scores_2[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t41[0][e] = fc::max(t41[0][e], fc::shuffle_xor(t41[0][e], 1));
-        t41[0][e] = fc::max(t41[0][e], fc::shuffle_xor(t41[0][e], 2));
+        t42[0][e] = fc::max(t42[0][e], fc::shuffle_xor(t42[0][e], 1));
+        t42[0][e] = fc::max(t42[0][e], fc::shuffle_xor(t42[0][e], 2));
       }
       float new_max_2[1][2];
-      // new_max_2 = max(new_max, mul(t41, scale_log2))
+      // new_max_2 = max(new_max, mul(t42, scale_log2))
       float decay_2[1][2];
       // decay_2 = exp2(sub(new_max, new_max_2))
-      float t42[1][2];
-      // t42 = neg(new_max_2)
+      float t43[1][2];
+      // t43 = neg(new_max_2)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t43 = t41[0][e] * scale_log2;
-        new_max_2[0][e] = fc::max(new_max[0][e], t43);
-        const float t44 = new_max[0][e] - new_max_2[0][e];
-        decay_2[0][e] = fc::exp2(t44);
-        t42[0][e] = -new_max_2[0][e];
+        const float t44 = t42[0][e] * scale_log2;
+        new_max_2[0][e] = fc::max(new_max[0][e], t44);
+        const float t45 = new_max[0][e] - new_max_2[0][e];
+        decay_2[0][e] = fc::exp2(t45);
+        t43[0][e] = -new_max_2[0][e];
       }
       float probs_2[1][8][4];
-      // probs_2 = exp2(fma(scores_2, scale_log2, t42))
+      // probs_2 = exp2(fma(scores_2, scale_log2, t43))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t45 = fc::fma(scores_2[0][j][e], scale_log2, t42[0][(e / 2)]);
-          probs_2[0][j][e] = fc::exp2(t45);
+          const float t46 = fc::fma(scores_2[0][j][e], scale_log2, t43[0][(e / 2)]);
+          probs_2[0][j][e] = fc::exp2(t46);
         }
       }
       // reduce_sum = reduce_sum(probs_2, cols), each lane its share
-      float t46[1][2] = {};
+      float t47[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t46[0][(e / 2)] = t46[0][(e / 2)] + probs_2[0][j][e];
-      // row_sum = fma(row_sum, decay_2, t46)
+          t47[0][(e / 2)] = t47[0][(e / 2)] + probs_2[0][j][e];
+      // row_sum = fma(row_sum, decay_2, t47)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t46[0][e]);
+        t35[0][e] = fc::fma(t35[0][e], decay_2[0][e], t47[0][e]);
       fc::await_products<0>();
-      fc::pin(out);
+      fc::pin(out_2);
       if (thread == 0 && next_value >= 0) {
         const int cols_begin_8 = next_value * 64;
         fc::arrive_expecting(value_full + value_slot * 8, 8192);
@@ -427,29 +423,29 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int r = 0; r < 4; ++r)
             probs_operand[i][k][r] =
                 fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-      // out = mul(out, decay_2)
+      // out_2 = mul(out_2, decay_2)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
+          out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         new_max[0][e] = new_max_2[0][e];
     }
     fc::await_phase(value_full + value_slot * 8, value_phase);
     const fc::u32 value_2 = shared + 26624 + value_slot * 8192;
-    // product = out + dot(probs_operand, value_2), started
-    fc::pin(out);
+    // out = out_2 + dot(probs_operand, value_2), started
+    fc::pin(out_2);
     fc::open_products();
     {
       const fc::u64 b = fc::matrix(value_2, 64, 0);
-      fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+      fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
     }
     fc::commit_products();
     if (thread == 0) next_value = fc::tile_before<512>(shared, next_value, 0);
     fc::await_products<0>();
-    fc::pin(out);
+    fc::pin(out_2);
     if (thread == 0 && next_value >= 0) {
       const int cols_begin_9 = next_value * 64;
       fc::arrive_expecting(value_full + value_slot * 8, 8192);
@@ -461,7 +457,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_max[0][e] = new_max[0][e];
+      row_sum[0][e] = t35[0][e];
+    #pragma unroll
+    for (int j = 0; j < 8; ++j)
+      #pragma unroll
+      for (int e = 0; e < 4; ++e)
+        out[0][j][e] = out_2[0][j][e];
+  }
+  else {
+    #pragma unroll
+    for (int e = 0; e < 2; ++e)
+      row_sum[0][e] = 0.f;
+    #pragma unroll
+    for (int j = 0; j < 8; ++j)
+      #pragma unroll
+      for (int e = 0; e < 4; ++e)
+        out[0][j][e] = 0.f;
   }
   // row_sum: the lanes' shares meet
   #pragma unroll
@@ -474,22 +485,22 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t47 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t47;
+    const float t48 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t48;
   }
-  float t48[1][8][4];
-  // t48 = cast(mul(out, inverse))
+  float t49[1][8][4];
+  // t49 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t49 = out[0][j][e] * inverse[0][(e / 2)];
-      t48[0][j][e] = t49;
+      const float t50 = out[0][j][e] * inverse[0][(e / 2)];
+      t49[0][j][e] = t50;
     }
   }
   if (thread % 128 == 0) fc::await_stores_read<0>();
   fc::meet(1 + warp / 4, 128);
-  // t48 in shared memory
+  // t49 in shared memory
   const fc::u32 o_staged = shared + 2048;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -498,7 +509,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t48[i][j][2 * r], t48[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t49[i][j][2 * r], t49[i][j][2 * r + 1]));
   // store o
   fc::fence_async();
   fc::meet(1 + warp / 4, 128);

@@ -115,83 +115,82 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int cols_full_end = fc::max(0, fc::min(t5, cols_end_2));
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
-
-    float row_sum[1][2] = {};
-    float out[1][10][4] = {};
-    // cols tiles of 128
-    if (const int cols_tile_2 = cols_end_2 - 1; cols_tile_2 >= 0) {
-      const int cols_begin_2 = cols_tile_2 * 128;
+    const int t7 = cols_end_2 - 1;
+    float row_sum[1][2];
+    float out[1][10][4];
+    if (t7 >= 0) {
+      const int cols_begin_2 = t7 * 128;
       fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 20480 + key_slot_2 * 20480;
       // product = dot(query, transpose(key)), started
-      float t7[1][16][4];
-      fc::pin(t7);
+      float t8[1][16][4];
+      fc::pin(t8);
       fc::open_products();
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
-        fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t7[0], a, b, false);
+        fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t8[0], a, b, false);
       }
       {
         const fc::u64 a = fc::matrix(query + 16384 + warp / 4 * 2048, 16, 0);
         const fc::u64 b = fc::matrix(key + 16384, 16, 0);
-        fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t7[0], a, b, true);
+        fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t8[0], a, b, true);
       }
       fc::commit_products();
       fc::await_products<0>();
-      fc::pin(t7);
+      fc::pin(t8);
       if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
       if (++key_slot_2 == 2) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      // whether polynomials serve for tanh(t7 * t2)
+      // whether polynomials serve for tanh(t8 * t2)
       const fc::small_tanh small = fc::small_tanh_of(fc::in_place(t2), 43.28085f);
-      float t7_squares[8] = {};
+      float t8_squares[8] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          float& sum = t7_squares[(e + 0 * 4 + j * 4) % 8];
-          sum = fc::fma(t7[0][j][e], t7[0][j][e], sum);
+          float& sum = t8_squares[(e + 0 * 4 + j * 4) % 8];
+          sum = fc::fma(t8[0][j][e], t8[0][j][e], sum);
         }
       }
       bool all_small = true;
       #pragma unroll
       for (int i = 0; i < 8; ++i)
-        all_small = all_small && fc::is_small(small, t7_squares[i]);
-      if (cols_tile_2 >= cols_full_end) {
-        int t8[1][2];
-        // t8 = add(index(rows), t3)
+        all_small = all_small && fc::is_small(small, t8_squares[i]);
+      if (t7 >= cols_full_end) {
+        int t9[1][2];
+        // t9 = add(index(rows), t3)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t8[0][e] = (rows_begin + rows_lane + e * 8) + t3;
-        // t7 = where(ge(t8, index(cols)), t7, -inf)
+          t9[0][e] = (rows_begin + rows_lane + e * 8) + t3;
+        // t8 = where(ge(t9, index(cols)), t8, -inf)
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t9 = (t8[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-            t7[0][j][e] = t9 ? t7[0][j][e] : -fc::infinity();
+            const bool t10 = (t9[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+            t8[0][j][e] = t10 ? t8[0][j][e] : -fc::infinity();
           }
         }
       }
-      float t10[1][2];
-      // t10 = neg(row_max)
+      float t11[1][2];
+      // t11 = neg(row_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t10[0][e] = -0.f;
-      // probs = exp2(tanh(t7 * t2), -inf where that is, times 43.28085f plus t10)
+        t11[0][e] = -0.f;
+      // probs = exp2(tanh(t8 * t2), -inf where that is, times 43.28085f plus t11)
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t11[1][2] = {};
+      float t12[1][2] = {};
       // as rounded where a mask cuts the tile
       if (fc::all_lanes(all_small)) {
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            t7[0][j][e] = fc::exp2(fc::evaluate_add(small, t7[0][j][e], t10[0][(e / 2)]));
-            t11[0][(e / 2)] += fc::round_to<fc::bf16>(t7[0][j][e]);
+            t8[0][j][e] = fc::exp2(fc::evaluate_add(small, t8[0][j][e], t11[0][(e / 2)]));
+            t12[0][(e / 2)] += fc::round_to<fc::bf16>(t8[0][j][e]);
           }
         }
       }
@@ -201,98 +200,99 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             if (e == 0 && j % 2 == 0) fc::hold_order();
-            t7[0][j][e] = fc::exp2(fc::evaluate_visible_add(small, t7[0][j][e], t10[0][(e / 2)]));
-            t11[0][(e / 2)] += fc::round_to<fc::bf16>(t7[0][j][e]);
+            t8[0][j][e] = fc::exp2(fc::evaluate_visible_add(small, t8[0][j][e], t11[0][(e / 2)]));
+            t12[0][(e / 2)] += fc::round_to<fc::bf16>(t8[0][j][e]);
           }
         }
       }
-      // row_sum = add(row_sum, t11)
+      // row_sum = add(row_sum, t12)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = row_sum[0][e] + t11[0][e];
-      // t7_operand: t7 as a left operand
-      fc::u32 t7_operand[1][8][4];
+        t12[0][e] = 0.f + t12[0][e];
+      // t8_operand: t8 as a left operand
+      fc::u32 t8_operand[1][8][4];
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
         for (int k = 0; k < 8; ++k)
           #pragma unroll
           for (int r = 0; r < 4; ++r)
-            t7_operand[i][k][r] =
-                fc::pack<fc::bf16>(t7[i][2 * k + r / 2][r % 2 * 2], t7[i][2 * k + r / 2][r % 2 * 2 + 1]);
+            t8_operand[i][k][r] =
+                fc::pack<fc::bf16>(t8[i][2 * k + r / 2][r % 2 * 2], t8[i][2 * k + r / 2][r % 2 * 2 + 1]);
 
+      float out_2[1][10][4] = {};
       // cols tiles of 128
-      for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= 0; --cols_tile_3) {
-        const int cols_begin_3 = cols_tile_3 * 128;
+      for (int cols_tile_2 = t7 - 1; cols_tile_2 >= 0; --cols_tile_2) {
+        const int cols_begin_3 = cols_tile_2 * 128;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 20480 + key_slot_2 * 20480;
         // product = dot(query, transpose(key_2)), started
-        float t12[1][16][4];
-        fc::pin(t12);
+        float t13[1][16][4];
+        fc::pin(t13);
         fc::open_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t12[0], a, b, false);
+          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t13[0], a, b, false);
         }
         {
           const fc::u64 a = fc::matrix(query + 16384 + warp / 4 * 2048, 16, 0);
           const fc::u64 b = fc::matrix(key_2 + 16384, 16, 0);
-          fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t12[0], a, b, true);
+          fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t13[0], a, b, true);
         }
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 61440 + value_slot_2 * 20480;
-        // product = out + dot(t7_operand, value), started
-        fc::pin(out);
+        // out = out_2 + dot(t8_operand, value), started
+        fc::pin(out_2);
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], t7_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], t8_operand[0], b, true);
         }
         {
           const fc::u64 b = fc::matrix(value + 16384, 16, 0);
-          fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out[0] + 8, t7_operand[0], b, true);
+          fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out_2[0] + 8, t8_operand[0], b, true);
         }
         fc::commit_products();
         fc::await_products<1>();
-        fc::pin(t12);
+        fc::pin(t13);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        // whether polynomials serve for tanh(t12 * t2)
+        // whether polynomials serve for tanh(t13 * t2)
         const fc::small_tanh small_2 = fc::small_tanh_of(fc::in_place(t2), 43.28085f);
-        float t12_squares[8] = {cols_tile_3 >= fc::min(cols_full_end, cols_tile_2) ? fc::infinity() : 0.f};
+        float t13_squares[8] = {cols_tile_2 >= cols_full_end ? fc::infinity() : 0.f};
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = t12_squares[(e + 0 * 4 + j * 4) % 8];
-            sum = fc::fma(t12[0][j][e], t12[0][j][e], sum);
+            float& sum = t13_squares[(e + 0 * 4 + j * 4) % 8];
+            sum = fc::fma(t13[0][j][e], t13[0][j][e], sum);
           }
         }
         bool all_small_2 = true;
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-          all_small_2 = all_small_2 && fc::is_small(small_2, t12_squares[i]);
-        float t13[1][2];
-        // t13 = neg(row_max)
+          all_small_2 = all_small_2 && fc::is_small(small_2, t13_squares[i]);
+        float t14[1][2];
+        // t14 = neg(row_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t13[0][e] = -0.f;
-        // probs = exp2(tanh(t12 * t2), -inf where that is, times 43.28085f plus t13)
+          t14[0][e] = -0.f;
+        // probs = exp2(tanh(t13 * t2), -inf where that is, times 43.28085f plus t14)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t14[1][2] = {};
+        float t15[1][2] = {};
         // as rounded where a mask cuts the tile
         if (fc::all_lanes(all_small_2)) {
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              t12[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t12[0][j][e], t13[0][(e / 2)]));
-              t14[0][(e / 2)] += t12[0][j][e];
+              t13[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t13[0][j][e], t14[0][(e / 2)]));
+              t15[0][(e / 2)] += t13[0][j][e];
             }
           }
         }
@@ -300,31 +300,31 @@ attention_forward(const __grid_constant__ Parameters p) {
           bool all_moderate = true;
           #pragma unroll
           for (int i = 0; i < 8; ++i)
-            all_moderate = all_moderate && fc::is_moderate(small_2, t12_squares[i]);
+            all_moderate = all_moderate && fc::is_moderate(small_2, t13_squares[i]);
           if (fc::all_lanes(all_moderate)) {
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                t12[0][j][e] = fc::exp2(fc::evaluate_moderate_add(small_2, t12[0][j][e], t13[0][(e / 2)]));
-                t14[0][(e / 2)] += t12[0][j][e];
+                t13[0][j][e] = fc::exp2(fc::evaluate_moderate_add(small_2, t13[0][j][e], t14[0][(e / 2)]));
+                t15[0][(e / 2)] += t13[0][j][e];
               }
             }
           }
           else {
-            if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-              int t15[1][2];
-              // t15 = add(index(rows), t3)
+            if (cols_tile_2 >= cols_full_end) {
+              int t16[1][2];
+              // t16 = add(index(rows), t3)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t15[0][e] = (rows_begin + rows_lane + e * 8) + t3;
-              // t12 = where(ge(t15, index(cols)), t12, -inf)
+                t16[0][e] = (rows_begin + rows_lane + e * 8) + t3;
+              // t13 = where(ge(t16, index(cols)), t13, -inf)
               #pragma unroll
               for (int j = 0; j < 16; ++j) {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                  const bool t16 = (t15[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                  t12[0][j][e] = t16 ? t12[0][j][e] : -fc::infinity();
+                  const bool t17 = (t16[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                  t13[0][j][e] = t17 ? t13[0][j][e] : -fc::infinity();
                 }
               }
             }
@@ -333,54 +333,72 @@ attention_forward(const __grid_constant__ Parameters p) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
                 if (e == 0 && j % 2 == 0) fc::hold_order();
-                t12[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t12[0][j][e], t13[0][(e / 2)]));
-                t14[0][(e / 2)] += fc::round_to<fc::bf16>(t12[0][j][e]);
+                t13[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t13[0][j][e], t14[0][(e / 2)]));
+                t15[0][(e / 2)] += fc::round_to<fc::bf16>(t13[0][j][e]);
               }
             }
           }
         }
-        // row_sum = add(row_sum, t14)
+        // row_sum = add(row_sum, t15)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = row_sum[0][e] + t14[0][e];
+          t12[0][e] = t12[0][e] + t15[0][e];
         fc::await_products<0>();
-        fc::pin(out);
+        fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // t7_operand: t12 as a left operand
+        // t8_operand: t13 as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
           for (int k = 0; k < 8; ++k)
             #pragma unroll
             for (int r = 0; r < 4; ++r)
-              t7_operand[i][k][r] =
-                  fc::pack<fc::bf16>(t12[i][2 * k + r / 2][r % 2 * 2], t12[i][2 * k + r / 2][r % 2 * 2 + 1]);
+              t8_operand[i][k][r] =
+                  fc::pack<fc::bf16>(t13[i][2 * k + r / 2][r % 2 * 2], t13[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 61440 + value_slot_2 * 20480;
-      // product = out + dot(t7_operand, value_2), started
-      fc::pin(out);
+      // out = out_2 + dot(t8_operand, value_2), started
+      fc::pin(out_2);
       fc::open_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], t7_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], t8_operand[0], b, true);
       }
       {
         const fc::u64 b = fc::matrix(value_2 + 16384, 16, 0);
-        fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out[0] + 8, t7_operand[0], b, true);
+        fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out_2[0] + 8, t8_operand[0], b, true);
       }
       fc::commit_products();
       fc::await_products<0>();
-      fc::pin(out);
+      fc::pin(out_2);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
         value_phase_2 ^= 1;
       }
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = t12[0][e];
+      #pragma unroll
+      for (int j = 0; j < 10; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = out_2[0][j][e];
+    }
+    else {
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = 0.f;
+      #pragma unroll
+      for (int j = 0; j < 10; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = 0.f;
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -393,22 +411,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t17 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t17;
+      const float t18 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t18;
     }
-    float t18[1][10][4];
-    // t18 = cast(mul(out, inverse))
+    float t19[1][10][4];
+    // t19 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 10; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t19 = out[0][j][e] * inverse[0][(e / 2)];
-        t18[0][j][e] = t19;
+        const float t20 = out[0][j][e] * inverse[0][(e / 2)];
+        t19[0][j][e] = t20;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t18 in shared memory
+    // t19 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -417,7 +435,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 80>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t18[i][j][2 * r], t18[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t19[i][j][2 * r], t19[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -110,85 +110,84 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int cols_full_end = fc::max(cols_full_begin, fc::min(t8, cols_end_2));
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
-
-    float row_sum[1][2] = {};
-    float out[1][8][4] = {};
-    // cols tiles of 64
-    if (const int cols_tile_2 = cols_end_2 - 1; cols_tile_2 >= cols_begin_3) {
-      const int cols_begin_4 = cols_tile_2 * 64;
+    const int t10 = cols_end_2 - 1;
+    float row_sum[1][2];
+    float out[1][8][4];
+    if (t10 >= cols_begin_3) {
+      const int cols_begin_4 = t10 * 64;
       fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 16384 + key_slot_2 * 8192;
       // product = dot(query, transpose(key)), started
-      float t10[1][8][4];
-      fc::pin(t10);
+      float t11[1][8][4];
+      fc::pin(t11);
       fc::open_products();
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t10[0], a, b, false);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t11[0], a, b, false);
       }
       fc::commit_products();
       fc::await_products<0>();
-      fc::pin(t10);
+      fc::pin(t11);
       if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
       if (++key_slot_2 == 2) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      // whether polynomials serve for tanh(t10 * t3)
+      // whether polynomials serve for tanh(t11 * t3)
       const fc::small_tanh small = fc::small_tanh_of(fc::in_place(t3), 43.28085f);
-      float t10_squares[8] = {};
+      float t11_squares[8] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          float& sum = t10_squares[(e + 0 * 4 + j * 4) % 8];
-          sum = fc::fma(t10[0][j][e], t10[0][j][e], sum);
+          float& sum = t11_squares[(e + 0 * 4 + j * 4) % 8];
+          sum = fc::fma(t11[0][j][e], t11[0][j][e], sum);
         }
       }
       bool all_small = true;
       #pragma unroll
       for (int i = 0; i < 8; ++i)
-        all_small = all_small && fc::is_small(small, t10_squares[i]);
-      if (cols_tile_2 < cols_full_begin || cols_tile_2 >= cols_full_end) {
-        int t11[1][2];
-        // t11 = add(index(rows), t4)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t11[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+        all_small = all_small && fc::is_small(small, t11_squares[i]);
+      if (t10 < cols_full_begin || t10 >= cols_full_end) {
         int t12[1][2];
-        // t12 = sub(t11, 256)
+        // t12 = add(index(rows), t4)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t12[0][e] = t11[0][e] - 256;
-        // t10 = where(logical_and(ge(index(cols), t12), le(index(cols), t11)), t10, -inf)
+          t12[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+        int t13[1][2];
+        // t13 = sub(t12, 256)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t13[0][e] = t12[0][e] - 256;
+        // t11 = where(logical_and(ge(index(cols), t13), le(index(cols), t12)), t11, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t13 = (j * 8 + (e % 2) * 1) >= (t12[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t14 = (j * 8 + (e % 2) * 1) <= (t11[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t15 = t13 && t14;
-            t10[0][j][e] = t15 ? t10[0][j][e] : -fc::infinity();
+            const bool t14 = (j * 8 + (e % 2) * 1) >= (t13[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t15 = (j * 8 + (e % 2) * 1) <= (t12[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t16 = t14 && t15;
+            t11[0][j][e] = t16 ? t11[0][j][e] : -fc::infinity();
           }
         }
       }
-      float t16[1][2];
-      // t16 = neg(row_max)
+      float t17[1][2];
+      // t17 = neg(row_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t16[0][e] = -0.f;
-      // probs = exp2(tanh(t10 * t3), -inf where that is, times 43.28085f plus t16)
+        t17[0][e] = -0.f;
+      // probs = exp2(tanh(t11 * t3), -inf where that is, times 43.28085f plus t17)
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t17[1][2] = {};
+      float t18[1][2] = {};
       // as rounded where a mask cuts the tile
       if (fc::all_lanes(all_small)) {
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            t10[0][j][e] = fc::exp2(fc::evaluate_add(small, t10[0][j][e], t16[0][(e / 2)]));
-            t17[0][(e / 2)] += fc::round_to<fc::bf16>(t10[0][j][e]);
+            t11[0][j][e] = fc::exp2(fc::evaluate_add(small, t11[0][j][e], t17[0][(e / 2)]));
+            t18[0][(e / 2)] += fc::round_to<fc::bf16>(t11[0][j][e]);
           }
         }
       }
@@ -198,113 +197,114 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             if (e == 0 && j % 2 == 0) fc::hold_order();
-            t10[0][j][e] = fc::exp2(fc::evaluate_visible_add(small, t10[0][j][e], t16[0][(e / 2)]));
-            t17[0][(e / 2)] += fc::round_to<fc::bf16>(t10[0][j][e]);
+            t11[0][j][e] = fc::exp2(fc::evaluate_visible_add(small, t11[0][j][e], t17[0][(e / 2)]));
+            t18[0][(e / 2)] += fc::round_to<fc::bf16>(t11[0][j][e]);
           }
         }
       }
-      // row_sum = add(row_sum, t17)
+      // row_sum = add(row_sum, t18)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = row_sum[0][e] + t17[0][e];
-      // t10_operand: t10 as a left operand
-      fc::u32 t10_operand[1][4][4];
+        t18[0][e] = 0.f + t18[0][e];
+      // t11_operand: t11 as a left operand
+      fc::u32 t11_operand[1][4][4];
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
         for (int k = 0; k < 4; ++k)
           #pragma unroll
           for (int r = 0; r < 4; ++r)
-            t10_operand[i][k][r] =
-                fc::pack<fc::bf16>(t10[i][2 * k + r / 2][r % 2 * 2], t10[i][2 * k + r / 2][r % 2 * 2 + 1]);
+            t11_operand[i][k][r] =
+                fc::pack<fc::bf16>(t11[i][2 * k + r / 2][r % 2 * 2], t11[i][2 * k + r / 2][r % 2 * 2 + 1]);
 
+      float out_2[1][8][4] = {};
       // cols tiles of 64
-      for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= cols_begin_3; --cols_tile_3) {
-        const int cols_begin_5 = cols_tile_3 * 64;
+      for (int cols_tile_2 = t10 - 1; cols_tile_2 >= cols_begin_3; --cols_tile_2) {
+        const int cols_begin_5 = cols_tile_2 * 64;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
         // product = dot(query, transpose(key_2)), started
-        float t18[1][8][4];
-        fc::pin(t18);
+        float t19[1][8][4];
+        fc::pin(t19);
         fc::open_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t18[0], a, b, false);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t19[0], a, b, false);
         }
         fc::commit_products();
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 32768 + value_slot_2 * 8192;
-        // product = out + dot(t10_operand, value), started
-        fc::pin(out);
+        // out = out_2 + dot(t11_operand, value), started
+        fc::pin(out_2);
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], t10_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], t11_operand[0], b, true);
         }
         fc::commit_products();
         fc::await_products<1>();
-        fc::pin(t18);
+        fc::pin(t19);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        // whether polynomials serve for tanh(t18 * t3)
+        // whether polynomials serve for tanh(t19 * t3)
         const fc::small_tanh small_2 = fc::small_tanh_of(fc::in_place(t3), 43.28085f);
-        float t18_squares[8] = {};
+        float t19_squares[8] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = t18_squares[(e + 0 * 4 + j * 4) % 8];
-            sum = fc::fma(t18[0][j][e], t18[0][j][e], sum);
+            float& sum = t19_squares[(e + 0 * 4 + j * 4) % 8];
+            sum = fc::fma(t19[0][j][e], t19[0][j][e], sum);
           }
         }
         bool all_small_2 = true;
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-          all_small_2 = all_small_2 && fc::is_small(small_2, t18_squares[i]);
-        float t19[1][2];
-        // t19 = neg(row_max)
+          all_small_2 = all_small_2 && fc::is_small(small_2, t19_squares[i]);
+        float t20[1][2];
+        // t20 = neg(row_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t19[0][e] = -0.f;
-        // probs = exp2(tanh(t18 * t3), -inf where that is, times 43.28085f plus t19)
+          t20[0][e] = -0.f;
+        // probs = exp2(tanh(t19 * t3), -inf where that is, times 43.28085f plus t20)
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t20[1][2] = {};
+        float t21[1][2] = {};
         // as rounded where a mask cuts the tile
-        if (fc::all_lanes(all_small_2 && !(cols_tile_3 < fc::min(cols_full_begin, cols_tile_2) || cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)))) {
+        if (fc::all_lanes(all_small_2 && !(cols_tile_2 < cols_full_begin || cols_tile_2 >= cols_full_end))) {
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              t18[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t18[0][j][e], t19[0][(e / 2)]));
-              t20[0][(e / 2)] += t18[0][j][e];
+              t19[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t19[0][j][e], t20[0][(e / 2)]));
+              t21[0][(e / 2)] += t19[0][j][e];
             }
           }
         }
         else {
-          if (cols_tile_3 < fc::min(cols_full_begin, cols_tile_2) || cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-            int t21[1][2];
-            // t21 = add(index(rows), t4)
-            #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t21[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+          if (cols_tile_2 < cols_full_begin || cols_tile_2 >= cols_full_end) {
             int t22[1][2];
-            // t22 = sub(t21, 256)
+            // t22 = add(index(rows), t4)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t22[0][e] = t21[0][e] - 256;
-            // t18 = where(logical_and(ge(index(cols), t22), le(index(cols), t21)), t18, -inf)
+              t22[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+            int t23[1][2];
+            // t23 = sub(t22, 256)
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t23[0][e] = t22[0][e] - 256;
+            // t19 = where(logical_and(ge(index(cols), t23), le(index(cols), t22)), t19, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t23 = (j * 8 + (e % 2) * 1) >= (t22[0][(e / 2)] - (cols_begin_5 + cols_lane));
-                const bool t24 = (j * 8 + (e % 2) * 1) <= (t21[0][(e / 2)] - (cols_begin_5 + cols_lane));
-                const bool t25 = t23 && t24;
-                t18[0][j][e] = t25 ? t18[0][j][e] : -fc::infinity();
+                const bool t24 = (j * 8 + (e % 2) * 1) >= (t23[0][(e / 2)] - (cols_begin_5 + cols_lane));
+                const bool t25 = (j * 8 + (e % 2) * 1) <= (t22[0][(e / 2)] - (cols_begin_5 + cols_lane));
+                const bool t26 = t24 && t25;
+                t19[0][j][e] = t26 ? t19[0][j][e] : -fc::infinity();
               }
             }
           }
@@ -313,8 +313,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                t18[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t18[0][j][e], t19[0][(e / 2)]));
-                t20[0][(e / 2)] += fc::round_to<fc::bf16>(t18[0][j][e]);
+                t19[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t19[0][j][e], t20[0][(e / 2)]));
+                t21[0][(e / 2)] += fc::round_to<fc::bf16>(t19[0][j][e]);
               }
             }
           }
@@ -324,50 +324,68 @@ attention_forward(const __grid_constant__ Parameters p) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
                 if (e == 0 && j % 2 == 0) fc::hold_order();
-                t18[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t18[0][j][e], t19[0][(e / 2)]));
-                t20[0][(e / 2)] += fc::round_to<fc::bf16>(t18[0][j][e]);
+                t19[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t19[0][j][e], t20[0][(e / 2)]));
+                t21[0][(e / 2)] += fc::round_to<fc::bf16>(t19[0][j][e]);
               }
             }
           }
         }
-        // row_sum = add(row_sum, t20)
+        // row_sum = add(row_sum, t21)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = row_sum[0][e] + t20[0][e];
+          t18[0][e] = t18[0][e] + t21[0][e];
         fc::await_products<0>();
-        fc::pin(out);
+        fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // t10_operand: t18 as a left operand
+        // t11_operand: t19 as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
           for (int k = 0; k < 4; ++k)
             #pragma unroll
             for (int r = 0; r < 4; ++r)
-              t10_operand[i][k][r] =
-                  fc::pack<fc::bf16>(t18[i][2 * k + r / 2][r % 2 * 2], t18[i][2 * k + r / 2][r % 2 * 2 + 1]);
+              t11_operand[i][k][r] =
+                  fc::pack<fc::bf16>(t19[i][2 * k + r / 2][r % 2 * 2], t19[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
-      // product = out + dot(t10_operand, value_2), started
-      fc::pin(out);
+      // out = out_2 + dot(t11_operand, value_2), started
+      fc::pin(out_2);
       fc::open_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], t10_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], t11_operand[0], b, true);
       }
       fc::commit_products();
       fc::await_products<0>();
-      fc::pin(out);
+      fc::pin(out_2);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
         value_phase_2 ^= 1;
       }
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = t18[0][e];
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = out_2[0][j][e];
+    }
+    else {
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = 0.f;
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = 0.f;
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -380,22 +398,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t26 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t26;
+      const float t27 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t27;
     }
-    float t27[1][8][4];
-    // t27 = cast(mul(out, inverse))
+    float t28[1][8][4];
+    // t28 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t28 = out[0][j][e] * inverse[0][(e / 2)];
-        t27[0][j][e] = t28;
+        const float t29 = out[0][j][e] * inverse[0][(e / 2)];
+        t28[0][j][e] = t29;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t27 in shared memory
+    // t28 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -404,7 +422,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t27[i][j][2 * r], t27[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t28[i][j][2 * r], t28[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -137,16 +137,11 @@ attention_forward(const __grid_constant__ Parameters p) {
       const int cols_full_end = fc::max(0, fc::min(t4, cols_end_2));
       fc::await_phase(query_full + query_slot_2 * 8, query_phase_2);
       const fc::u32 query = shared + query_slot_2 * 32768;
-
-      float row_max[1][2];
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        row_max[0][e] = fc::lowest();
-      float row_sum[1][2] = {};
-      float out[1][16][4] = {};
-      // cols tiles of 128
-      if (const int cols_tile_2 = cols_end_2 - 1; cols_tile_2 >= 0) {
-        const int cols_begin_2 = cols_tile_2 * 128;
+      const int t6 = cols_end_2 - 1;
+      float row_sum[1][2];
+      float out[1][16][4];
+      if (t6 >= 0) {
+        const int cols_begin_2 = t6 * 128;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 65536 + key_slot_2 * 32768;
         // scores = dot(query, transpose(key)), started
@@ -166,72 +161,72 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (cols_tile_2 >= cols_full_end) {
-          int t6[1][2];
-          // t6 = add(index(rows), t2)
+        if (t6 >= cols_full_end) {
+          int t7[1][2];
+          // t7 = add(index(rows), t2)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t6[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-          // scores = where(ge(t6, index(cols)), scores, -inf)
+            t7[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
+          // scores = where(ge(t7, index(cols)), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t7 = (t6[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-              scores[0][j][e] = t7 ? scores[0][j][e] : -fc::infinity();
+              const bool t8 = (t7[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+              scores[0][j][e] = t8 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t8[1][2];
+        float t9[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t8[0][e] = -fc::infinity();
+          t9[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t8[0][(e / 2)] = fc::max(t8[0][(e / 2)], scores[0][j][e]);
+            t9[0][(e / 2)] = fc::max(t9[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 1));
-          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 2));
+          t9[0][e] = fc::max(t9[0][e], fc::shuffle_xor(t9[0][e], 1));
+          t9[0][e] = fc::max(t9[0][e], fc::shuffle_xor(t9[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t8, scale_log2))
+        // new_max = max(row_max, mul(t9, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t9[1][2];
-        // t9 = neg(new_max)
+        float t10[1][2];
+        // t10 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t10 = t8[0][e] * scale_log2;
-          new_max[0][e] = fc::max(row_max[0][e], t10);
-          const float t11 = row_max[0][e] - new_max[0][e];
-          decay[0][e] = fc::exp2(t11);
-          t9[0][e] = -new_max[0][e];
+          const float t11 = t9[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t11);
+          const float t12 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t12);
+          t10[0][e] = -new_max[0][e];
         }
         float probs[1][16][4];
-        // probs = exp2(fma(scores, scale_log2, t9))
+        // probs = exp2(fma(scores, scale_log2, t10))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t12 = fc::fma(scores[0][j][e], scale_log2, t9[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t12);
+            const float t13 = fc::fma(scores[0][j][e], scale_log2, t10[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t13);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t13[1][2] = {};
+        float t14[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t13[0][(e / 2)] = t13[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t13)
+            t14[0][(e / 2)] = t14[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t14)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
+          t14[0][e] = fc::fma(0.f, decay[0][e], t14[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][8][4];
         #pragma unroll
@@ -242,16 +237,17 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int r = 0; r < 4; ++r)
               probs_operand[i][k][r] =
                   fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-        // out = mul(out, decay)
+        float out_2[1][16][4];
+        // out_2 = mul(out, decay)
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
+            out_2[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 128
-        for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= 0; --cols_tile_3) {
-          const int cols_begin_3 = cols_tile_3 * 128;
+        for (int cols_tile_2 = t6 - 1; cols_tile_2 >= 0; --cols_tile_2) {
+          const int cols_begin_3 = cols_tile_2 * 128;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 65536 + key_slot_2 * 32768;
           // scores = dot(query, transpose(key_2)), started
@@ -266,12 +262,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 131072 + value_slot_2 * 32768;
-          // product = out + dot(probs_operand, value), started
-          fc::pin(out);
+          // out = out_2 + dot(probs_operand, value), started
+          fc::pin(out_2);
           fc::open_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 16384);
-            fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
           }
           fc::commit_products();
           fc::await_products<1>();
@@ -281,74 +277,74 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-            int t14[1][2];
-            // t14 = add(index(rows), t2)
+          if (cols_tile_2 >= cols_full_end) {
+            int t15[1][2];
+            // t15 = add(index(rows), t2)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t14[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-            // scores_2 = where(ge(t14, index(cols)), scores_2, -inf)
+              t15[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
+            // scores_2 = where(ge(t15, index(cols)), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t15 = (t14[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t15 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t16 = (t15[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t16 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t16[1][2];
+          float t17[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t16[0][e] = -fc::infinity();
+            t17[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t16[0][(e / 2)] = fc::max(t16[0][(e / 2)], scores_2[0][j][e]);
+              t17[0][(e / 2)] = fc::max(t17[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 1));
-            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
+            t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 1));
+            t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t16, scale_log2))
+          // new_max_2 = max(new_max, mul(t17, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t17[1][2];
-          // t17 = neg(new_max_2)
+          float t18[1][2];
+          // t18 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t18 = t16[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t18);
-            const float t19 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t19);
-            t17[0][e] = -new_max_2[0][e];
+            const float t19 = t17[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t19);
+            const float t20 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t20);
+            t18[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][16][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t17))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t18))
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t20 = fc::fma(scores_2[0][j][e], scale_log2, t17[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t20);
+              const float t21 = fc::fma(scores_2[0][j][e], scale_log2, t18[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t21);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its share
-          float t21[1][2] = {};
+          float t22[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t21[0][(e / 2)] = t21[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t21)
+              t22[0][(e / 2)] = t22[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t22)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t21[0][e]);
+            t14[0][e] = fc::fma(t14[0][e], decay_2[0][e], t22[0][e]);
           fc::await_products<0>();
-          fc::pin(out);
+          fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -363,28 +359,28 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out = mul(out, decay_2)
+          // out_2 = mul(out_2, decay_2)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
+              out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
         }
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 131072 + value_slot_2 * 32768;
-        // product = out + dot(probs_operand, value_2), started
-        fc::pin(out);
+        // out = out_2 + dot(probs_operand, value_2), started
+        fc::pin(out_2);
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 16384);
-          fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::await_products<0>();
-        fc::pin(out);
+        fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
@@ -392,7 +388,22 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_max[0][e] = new_max[0][e];
+          row_sum[0][e] = t14[0][e];
+        #pragma unroll
+        for (int j = 0; j < 16; ++j)
+          #pragma unroll
+          for (int e = 0; e < 4; ++e)
+            out[0][j][e] = out_2[0][j][e];
+      }
+      else {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_sum[0][e] = 0.f;
+        #pragma unroll
+        for (int j = 0; j < 16; ++j)
+          #pragma unroll
+          for (int e = 0; e < 4; ++e)
+            out[0][j][e] = 0.f;
       }
       if (thread % 128 == 0) fc::arrive(query_empty + query_slot_2 * 8);
       if (++query_slot_2 == 2) {
@@ -410,21 +421,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t22 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t22;
+        const float t23 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t23;
       }
-      float t23[1][16][4];
-      // t23 = cast(mul(out, inverse))
+      float t24[1][16][4];
+      // t24 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t24 = out[0][j][e] * inverse[0][(e / 2)];
-          t23[0][j][e] = t24;
+          const float t25 = out[0][j][e] * inverse[0][(e / 2)];
+          t24[0][j][e] = t25;
         }
       }
       fc::bf16* const o_at = p.o + batch_2 * p.o_stride_0 + head_2 * p.o_stride_1;
-      // store o = t23, each lane 8 columns
+      // store o = t24, each lane 8 columns
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = rows_begin_2 + rows_lane + r * 8;
@@ -434,7 +445,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::u32 word[4];
           #pragma unroll
           for (int n = 0; n < 4; ++n)
-            word[n] = fc::pack<fc::bf16>(t23[0][j * 4 + n][2 * r], t23[0][j * 4 + n][2 * r + 1]);
+            word[n] = fc::pack<fc::bf16>(t24[0][j * 4 + n][2 * r], t24[0][j * 4 + n][2 * r + 1]);
           fc::transpose_quad(word, lane);
           const int column = j * 32 + lane % 4 * 8;
           if (row < p.Sq) {

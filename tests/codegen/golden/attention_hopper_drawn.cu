@@ -84,10 +84,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         const int t0 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
         const int t1 = fc::min((((t0 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
         const int cols_end = fc::max(0, t1);
-
-        // cols tiles of 64
-        if (const int cols_tile = cols_end - 1; cols_tile >= 0) {
-          const int cols_begin = cols_tile * 64;
+        const int t2 = cols_end - 1;
+        const bool t3 = t2 >= 0;
+        if (t3) {
+          const int cols_begin = t2 * 64;
           // key <- k
           fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
           fc::arrive_expecting(key_full + key_slot * 8, 8192);
@@ -102,10 +102,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::arrive_expecting(query_full, 16384);
         fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
         query_phase ^= 1;
-
-        // cols tiles of 64
-        if (const int cols_tile_2 = cols_end - 1; cols_tile_2 >= 0) {
-          const int cols_begin_2 = cols_tile_2 * 64;
+        if (t3) {
+          const int cols_begin_2 = t2 * 64;
           // value <- v
           fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
           fc::arrive_expecting(value_full + value_slot * 8, 8192);
@@ -117,8 +115,8 @@ attention_forward(const __grid_constant__ Parameters p) {
 
           // cols tiles of 64
           #pragma unroll 1
-          for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= 0; --cols_tile_3) {
-            const int cols_begin_3 = cols_tile_3 * 64;
+          for (int cols_tile = t2 - 1; cols_tile >= 0; --cols_tile) {
+            const int cols_begin_3 = cols_tile * 64;
             // key <- k
             fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
             fc::arrive_expecting(key_full + key_slot * 8, 8192);
@@ -176,24 +174,19 @@ attention_forward(const __grid_constant__ Parameters p) {
       const int rows_tile_2 = rows_tile_2_count - 1 - rest_2;
       const int rows_begin_2 = rows_tile_2 * 128;
       const float scale_log2 = p.scale * 1.442695f;
-      const int t2 = p.Sk - p.Sq;
-      const int t3 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
-      const int t4 = ((((rows_begin_2 - p.Sq) + p.Sk) + -63) >> 6) + 1;
-      const int t5 = fc::min((((t3 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
-      const int cols_end_2 = fc::max(0, t5);
-      const int cols_full_end = fc::max(0, fc::min(t4, cols_end_2));
+      const int t4 = p.Sk - p.Sq;
+      const int t5 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
+      const int t6 = ((((rows_begin_2 - p.Sq) + p.Sk) + -63) >> 6) + 1;
+      const int t7 = fc::min((((t5 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+      const int cols_end_2 = fc::max(0, t7);
+      const int cols_full_end = fc::max(0, fc::min(t6, cols_end_2));
       fc::await_phase(query_full, query_phase_2);
       const fc::u32 query = shared;
-
-      float row_max[1][2];
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        row_max[0][e] = fc::lowest();
-      float row_sum[1][2] = {};
-      float out[1][8][4] = {};
-      // cols tiles of 64
-      if (const int cols_tile_4 = cols_end_2 - 1; cols_tile_4 >= 0) {
-        const int cols_begin_4 = cols_tile_4 * 64;
+      const int t8 = cols_end_2 - 1;
+      float row_sum[1][2];
+      float out[1][8][4];
+      if (t8 >= 0) {
+        const int cols_begin_4 = t8 * 64;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 16384 + key_slot_2 * 8192;
         // scores = dot(query, transpose(key)), started
@@ -213,72 +206,72 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (cols_tile_4 >= cols_full_end) {
-          int t6[1][2];
-          // t6 = add(index(rows), t2)
+        if (t8 >= cols_full_end) {
+          int t9[1][2];
+          // t9 = add(index(rows), t4)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t6[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-          // scores = where(ge(t6, index(cols)), scores, -inf)
+            t9[0][e] = (rows_begin_2 + rows_lane + e * 8) + t4;
+          // scores = where(ge(t9, index(cols)), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t7 = (t6[0][(e / 2)] - (cols_begin_4 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-              scores[0][j][e] = t7 ? scores[0][j][e] : -fc::infinity();
+              const bool t10 = (t9[0][(e / 2)] - (cols_begin_4 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+              scores[0][j][e] = t10 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t8[1][2];
+        float t11[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t8[0][e] = -fc::infinity();
+          t11[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t8[0][(e / 2)] = fc::max(t8[0][(e / 2)], scores[0][j][e]);
+            t11[0][(e / 2)] = fc::max(t11[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 1));
-          t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 2));
+          t11[0][e] = fc::max(t11[0][e], fc::shuffle_xor(t11[0][e], 1));
+          t11[0][e] = fc::max(t11[0][e], fc::shuffle_xor(t11[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t8, scale_log2))
+        // new_max = max(row_max, mul(t11, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t9[1][2];
-        // t9 = neg(new_max)
+        float t12[1][2];
+        // t12 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t10 = t8[0][e] * scale_log2;
-          new_max[0][e] = fc::max(row_max[0][e], t10);
-          const float t11 = row_max[0][e] - new_max[0][e];
-          decay[0][e] = fc::exp2(t11);
-          t9[0][e] = -new_max[0][e];
+          const float t13 = t11[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t13);
+          const float t14 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t14);
+          t12[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t9))
+        // probs = exp2(fma(scores, scale_log2, t12))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t12 = fc::fma(scores[0][j][e], scale_log2, t9[0][(e / 2)]);
-            probs[0][j][e] = fc::mixed_exp2<2>(j * 4 + e, t12);
+            const float t15 = fc::fma(scores[0][j][e], scale_log2, t12[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t15);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t13[1][2] = {};
+        float t16[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t13[0][(e / 2)] = t13[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t13)
+            t16[0][(e / 2)] = t16[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t16)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
+          t16[0][e] = fc::fma(0.f, decay[0][e], t16[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][4][4];
         #pragma unroll
@@ -289,16 +282,17 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int r = 0; r < 4; ++r)
               probs_operand[i][k][r] =
                   fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-        // out = mul(out, decay)
+        float out_2[1][8][4];
+        // out_2 = mul(out, decay)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
+            out_2[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 64
-        for (int cols_tile_5 = cols_tile_4 - 1; cols_tile_5 >= 0; --cols_tile_5) {
-          const int cols_begin_5 = cols_tile_5 * 64;
+        for (int cols_tile_2 = t8 - 1; cols_tile_2 >= 0; --cols_tile_2) {
+          const int cols_begin_5 = cols_tile_2 * 64;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
           fc::meet(5 + warp / 4, 256);
@@ -312,17 +306,17 @@ attention_forward(const __grid_constant__ Parameters p) {
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(scores_2[0], a, b, false);
           }
           fc::commit_products();
-          fc::signal(5 + (warp / 4 + 1) % 2, 256);
           fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 32768 + value_slot_2 * 8192;
-          // product = out + dot(probs_operand, value), started
-          fc::pin(out);
+          // out = out_2 + dot(probs_operand, value), started
+          fc::pin(out_2);
           fc::open_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 0);
-            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
           }
           fc::commit_products();
+          fc::signal(5 + (warp / 4 + 1) % 2, 256);
           fc::await_products<1>();
           fc::pin(scores_2);
           if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
@@ -330,74 +324,74 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (cols_tile_5 >= fc::min(cols_full_end, cols_tile_4)) {
-            int t14[1][2];
-            // t14 = add(index(rows), t2)
+          if (cols_tile_2 >= cols_full_end) {
+            int t17[1][2];
+            // t17 = add(index(rows), t4)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t14[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-            // scores_2 = where(ge(t14, index(cols)), scores_2, -inf)
+              t17[0][e] = (rows_begin_2 + rows_lane + e * 8) + t4;
+            // scores_2 = where(ge(t17, index(cols)), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t15 = (t14[0][(e / 2)] - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t15 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t18 = (t17[0][(e / 2)] - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t18 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t16[1][2];
+          float t19[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t16[0][e] = -fc::infinity();
+            t19[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t16[0][(e / 2)] = fc::max(t16[0][(e / 2)], scores_2[0][j][e]);
+              t19[0][(e / 2)] = fc::max(t19[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 1));
-            t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
+            t19[0][e] = fc::max(t19[0][e], fc::shuffle_xor(t19[0][e], 1));
+            t19[0][e] = fc::max(t19[0][e], fc::shuffle_xor(t19[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t16, scale_log2))
+          // new_max_2 = max(new_max, mul(t19, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t17[1][2];
-          // t17 = neg(new_max_2)
+          float t20[1][2];
+          // t20 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t18 = t16[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t18);
-            const float t19 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t19);
-            t17[0][e] = -new_max_2[0][e];
+            const float t21 = t19[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t21);
+            const float t22 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t22);
+            t20[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t17))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t20))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t20 = fc::fma(scores_2[0][j][e], scale_log2, t17[0][(e / 2)]);
-              probs_2[0][j][e] = fc::mixed_exp2<2>(j * 4 + e, t20);
+              const float t23 = fc::fma(scores_2[0][j][e], scale_log2, t20[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t23);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its share
-          float t21[1][2] = {};
+          float t24[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t21[0][(e / 2)] = t21[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t21)
+              t24[0][(e / 2)] = t24[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t24)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t21[0][e]);
+            t16[0][e] = fc::fma(t16[0][e], decay_2[0][e], t24[0][e]);
           fc::await_products<0>();
-          fc::pin(out);
+          fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -412,12 +406,12 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out = mul(out, decay_2)
+          // out_2 = mul(out_2, decay_2)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
+              out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
@@ -426,16 +420,16 @@ attention_forward(const __grid_constant__ Parameters p) {
         query_phase_2 ^= 1;
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
-        // product = out + dot(probs_operand, value_2), started
-        fc::pin(out);
+        // out = out_2 + dot(probs_operand, value_2), started
+        fc::pin(out_2);
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::await_products<0>();
-        fc::pin(out);
+        fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
@@ -443,11 +437,24 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_max[0][e] = new_max[0][e];
+          row_sum[0][e] = t16[0][e];
+        #pragma unroll
+        for (int j = 0; j < 8; ++j)
+          #pragma unroll
+          for (int e = 0; e < 4; ++e)
+            out[0][j][e] = out_2[0][j][e];
       }
-      if (0 >= cols_end_2) {
+      else {
         if (thread % 128 == 0) fc::arrive(query_empty);
         query_phase_2 ^= 1;
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_sum[0][e] = 0.f;
+        #pragma unroll
+        for (int j = 0; j < 8; ++j)
+          #pragma unroll
+          for (int e = 0; e < 4; ++e)
+            out[0][j][e] = 0.f;
       }
       // row_sum: the lanes' shares meet
       #pragma unroll
@@ -460,22 +467,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t22 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t22;
+        const float t25 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t25;
       }
-      float t23[1][8][4];
-      // t23 = cast(mul(out, inverse))
+      float t26[1][8][4];
+      // t26 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t24 = out[0][j][e] * inverse[0][(e / 2)];
-          t23[0][j][e] = t24;
+          const float t27 = out[0][j][e] * inverse[0][(e / 2)];
+          t26[0][j][e] = t27;
         }
       }
       if (thread % 128 == 0) fc::await_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t23 in shared memory
+      // t26 in shared memory
       const fc::u32 o_staged = shared + 49152;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -484,7 +491,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t23[i][j][2 * r], t23[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t26[i][j][2 * r], t26[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

@@ -103,16 +103,12 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int cols_full_end = fc::max(0, fc::min((((t1 + -127) >> 7) + 1), cols_end_2));
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
-
+    const int t2 = cols_end_2 - 1;
     float row_max[1][2];
-    #pragma unroll
-    for (int e = 0; e < 2; ++e)
-      row_max[0][e] = fc::lowest();
-    float row_sum[1][2] = {};
-    float out[1][8][4] = {};
-    // cols tiles of 128
-    if (const int cols_tile_2 = cols_end_2 - 1; cols_tile_2 >= 0) {
-      const int cols_begin_2 = cols_tile_2 * 128;
+    float row_sum[1][2];
+    float out[1][8][4];
+    if (t2 >= 0) {
+      const int cols_begin_2 = t2 * 128;
       fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 24576 + key_slot_2 * 16384;
       // scores = dot(query, transpose(key)), started
@@ -132,75 +128,75 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      if (cols_tile_2 >= cols_full_end) {
-        bool t2[16][2];
-        // t2 = lt(index(cols), extent(cols))
+      if (t2 >= cols_full_end) {
+        bool t3[16][2];
+        // t3 = lt(index(cols), extent(cols))
         #pragma unroll
         for (int i = 0; i < 16; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t2[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
-        // scores = where(t2, scores, -inf)
+            t3[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
+        // scores = where(t3, scores, -inf)
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores[0][j][e] = t2[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+            scores[0][j][e] = t3[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
       }
       // reduce_max = reduce_max(scores, cols)
-      float t3[1][2];
-      float t3_parts[1][2][2];
+      float t4[1][2];
+      float t4_parts[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t3_parts[0][e][c] = -fc::infinity();
+          t4_parts[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t3_parts[0][(e / 2)][j % 2] = fc::max(t3_parts[0][(e / 2)][j % 2], scores[0][j][e]);
+          t4_parts[0][(e / 2)][j % 2] = fc::max(t4_parts[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t3[0][e] = fc::max(t3_parts[0][e][0], t3_parts[0][e][1]);
-        t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 1));
-        t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 2));
+        t4[0][e] = fc::max(t4_parts[0][e][0], t4_parts[0][e][1]);
+        t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 1));
+        t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
       }
       float new_max[1][2];
-      // new_max = max(row_max, mul(t3, scale_log2))
+      // new_max = max(row_max, mul(t4, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t4[1][2];
-      // t4 = neg(new_max)
+      float t5[1][2];
+      // t5 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t5 = t3[0][e] * scale_log2;
-        new_max[0][e] = fc::max(row_max[0][e], t5);
-        const float t6 = row_max[0][e] - new_max[0][e];
-        decay[0][e] = fc::exp2(t6);
-        t4[0][e] = -new_max[0][e];
+        const float t6 = t4[0][e] * scale_log2;
+        new_max[0][e] = fc::max(fc::lowest(), t6);
+        const float t7 = fc::lowest() - new_max[0][e];
+        decay[0][e] = fc::exp2(t7);
+        t5[0][e] = -new_max[0][e];
       }
       float probs[1][16][4];
-      // probs = exp2(fma(scores, scale_log2, t4))
+      // probs = exp2(fma(scores, scale_log2, t5))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t7 = fc::fma(scores[0][j][e], scale_log2, t4[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t7);
+          const float t8 = fc::fma(scores[0][j][e], scale_log2, t5[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t8);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t8[1][2] = {};
+      float t9[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t8[0][(e / 2)] = t8[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t8)
+          t9[0][(e / 2)] = t9[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t9)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t8[0][e]);
+        t9[0][e] = fc::fma(0.f, decay[0][e], t9[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][8][4];
       #pragma unroll
@@ -212,9 +208,10 @@ attention_forward(const __grid_constant__ Parameters p) {
             probs_operand[i][k][r] =
                 fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
 
+      float out_2[1][8][4] = {};
       // cols tiles of 128
-      for (int cols_tile_3 = cols_tile_2 - 1; cols_tile_3 >= 0; --cols_tile_3) {
-        const int cols_begin_3 = cols_tile_3 * 128;
+      for (int cols_tile_2 = t2 - 1; cols_tile_2 >= 0; --cols_tile_2) {
+        const int cols_begin_3 = cols_tile_2 * 128;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 24576 + key_slot_2 * 16384;
         fc::meet(5 + warp / 4, 256);
@@ -228,22 +225,27 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 24576>, fc::along<64, 16384>>(scores_2[0], a, b, false);
         }
         fc::commit_products();
-        if (!fc::all_lanes(decay[0][0] == 1.f && decay[0][1] == 1.f)) {
-          // out = mul(out, decay)
+        bool t10[1][2];
+        // t10 = eq(decay, 1)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t10[0][e] = decay[0][e] == 1.f;
+        if (!(fc::all_lanes(t10[0][0] && t10[0][1]))) {
+          // out_2 = mul(out_2, decay)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
+              out_2[0][j][e] = out_2[0][j][e] * decay[0][(e / 2)];
         }
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 57344 + value_slot_2 * 16384;
-        // product = out + dot(probs_operand, value), started
-        fc::pin(out);
+        // out = out_2 + dot(probs_operand, value), started
+        fc::pin(out_2);
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::signal(5 + (warp / 4 + 1) % 3, 256);
@@ -254,80 +256,77 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (cols_tile_3 >= fc::min(cols_full_end, cols_tile_2)) {
-          bool t9[16][2];
-          // t9 = lt(index(cols), extent(cols))
+        if (cols_tile_2 >= cols_full_end) {
+          bool t11[16][2];
+          // t11 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 16; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t9[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-          // scores_2 = where(t9, scores_2, -inf)
+              t11[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
+          // scores_2 = where(t11, scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              scores_2[0][j][e] = t9[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+              scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
         }
         // reduce_max = reduce_max(scores_2, cols)
-        float t10[1][2];
-        float t10_parts[1][2][2];
+        float t12[1][2];
+        float t12_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t10_parts[0][e][c] = -fc::infinity();
+            t12_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t10_parts[0][(e / 2)][j % 2] = fc::max(t10_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t10[0][e] = fc::max(t10_parts[0][e][0], t10_parts[0][e][1]);
-          t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 1));
-          t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 2));
+          t12[0][e] = fc::max(t12_parts[0][e][0], t12_parts[0][e][1]);
+          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 1));
+          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 2));
         }
         float new_max_2[1][2];
-        // new_max_2 = max(new_max, mul(t10, scale_log2))
+        // new_max_2 = max(new_max, mul(t12, scale_log2))
         float decay_2[1][2];
         // decay_2 = exp2(sub(new_max, new_max_2))
-        float t11[1][2];
-        // t11 = neg(new_max_2)
+        float t13[1][2];
+        // t13 = neg(new_max_2)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t12 = t10[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t12);
-          const float t13 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t13);
-          t11[0][e] = -new_max_2[0][e];
+          const float t14 = t12[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t14);
+          const float t15 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t15);
+          t13[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][16][4];
-        // probs_2 = exp2(fma(scores_2, scale_log2, t11))
+        // probs_2 = exp2(fma(scores_2, scale_log2, t13))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t14 = fc::fma(scores_2[0][j][e], scale_log2, t11[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t14);
+            const float t16 = fc::fma(scores_2[0][j][e], scale_log2, t13[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t16);
           }
         }
         // reduce_sum = reduce_sum(probs_2, cols), each lane its share
-        float t15[1][2] = {};
+        float t17[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t15[0][(e / 2)] = t15[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(row_sum, decay_2, t15)
+            t17[0][(e / 2)] = t17[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(row_sum, decay_2, t17)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t15[0][e]);
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          fc::settle(row_sum[0][e]);
+          t9[0][e] = fc::fma(t9[0][e], decay_2[0][e], t17[0][e]);
         fc::await_products<0>();
-        fc::pin(out);
+        fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
@@ -349,26 +348,31 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 2; ++e)
           decay[0][e] = decay_2[0][e];
       }
-      if (!fc::all_lanes(decay[0][0] == 1.f && decay[0][1] == 1.f)) {
-        // out = mul(out, decay)
+      bool t18[1][2];
+      // t18 = eq(decay, 1)
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        t18[0][e] = decay[0][e] == 1.f;
+      if (!(fc::all_lanes(t18[0][0] && t18[0][1]))) {
+        // out_2 = mul(out_2, decay)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
+            out_2[0][j][e] = out_2[0][j][e] * decay[0][(e / 2)];
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 57344 + value_slot_2 * 16384;
-      // product = out + dot(probs_operand, value_2), started
-      fc::pin(out);
+      // out = out_2 + dot(probs_operand, value_2), started
+      fc::pin(out_2);
       fc::open_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
       }
       fc::commit_products();
       fc::await_products<0>();
-      fc::pin(out);
+      fc::pin(out_2);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
@@ -377,6 +381,27 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_max[0][e] = new_max[0][e];
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = t9[0][e];
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = out_2[0][j][e];
+    }
+    else {
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_max[0][e] = fc::lowest();
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = 0.f;
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = 0.f;
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -391,22 +416,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       empty[0][e] = row_sum[0][e] == 0.f;
-      const float t16 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty[0][e] ? 0.f : t16;
+      const float t19 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty[0][e] ? 0.f : t19;
     }
-    float t17[1][8][4];
-    // t17 = cast(mul(out, inverse))
+    float t20[1][8][4];
+    // t20 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t18 = out[0][j][e] * inverse[0][(e / 2)];
-        t17[0][j][e] = t18;
+        const float t21 = out[0][j][e] * inverse[0][(e / 2)];
+        t20[0][j][e] = t21;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t17 in shared memory
+    // t20 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -415,7 +440,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<192, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t17[i][j][2 * r], t17[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t20[i][j][2 * r], t20[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
@@ -427,24 +452,24 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    float t19[1][2];
-    // t19 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
+    float t22[1][2];
+    // t22 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t20 = fc::log2(row_sum[0][e]);
-      const float t21 = row_max[0][e] + t20;
-      const float t22 = t21 * 0.6931472f;
-      const bool t23 = row_max[0][e] == fc::infinity();
-      const float t24 = t23 ? fc::infinity() : t22;
-      t19[0][e] = empty[0][e] ? -fc::infinity() : t24;
+      const float t23 = fc::log2(row_sum[0][e]);
+      const float t24 = row_max[0][e] + t23;
+      const float t25 = t24 * 0.6931472f;
+      const bool t26 = row_max[0][e] == fc::infinity();
+      const float t27 = t26 ? fc::infinity() : t25;
+      t22[0][e] = empty[0][e] ? -fc::infinity() : t27;
     }
     float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-    // store lse = t19
+    // store lse = t22
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t19[0][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t22[0][e]);
         }
     }
     if (warp / 4 == 0) fc::meet(5, 256);

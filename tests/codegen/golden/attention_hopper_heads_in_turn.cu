@@ -123,9 +123,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       int query_phase = 0;
       int value_slot = 0, value_phase = 0;
       for (int head = head_begin; head < head_end; ++head) {
-        // cols tiles of 64
-        if (const int cols_tile_2 = fc::tile_before<512>(shared, cols_end, 0); cols_tile_2 >= 0) {
-          const int cols_begin_2 = cols_tile_2 * 64;
+        const int t15 = fc::tile_before<512>(shared, cols_end, 0);
+        const bool t16 = t15 >= 0;
+        if (t16) {
+          const int cols_begin_2 = t15 * 64;
           // key <- k
           fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
           fc::arrive_expecting(key_full + key_slot * 8, 8192);
@@ -140,10 +141,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::arrive_expecting(query_full, 8192);
         fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
         query_phase ^= 1;
-
-        // cols tiles of 64
-        if (const int cols_tile_3 = fc::tile_before<512>(shared, cols_end, 0); cols_tile_3 >= 0) {
-          const int cols_begin_3 = cols_tile_3 * 64;
+        if (t16) {
+          const int cols_begin_3 = t15 * 64;
           // value <- v
           fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
           fc::arrive_expecting(value_full + value_slot * 8, 8192);
@@ -154,9 +153,9 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
 
           // cols tiles of 64
-          for (int cols_tile_4 = fc::tile_before<512>(shared, cols_tile_3, 0), next_tile; cols_tile_4 >= 0; cols_tile_4 = next_tile) {
-            next_tile = fc::tile_before<512>(shared, cols_tile_4, 0);
-            const int cols_begin_4 = cols_tile_4 * 64;
+          for (int cols_tile_2 = fc::tile_before<512>(shared, t15, 0), next_tile; cols_tile_2 >= 0; cols_tile_2 = next_tile) {
+            next_tile = fc::tile_before<512>(shared, cols_tile_2, 0);
+            const int cols_begin_4 = cols_tile_2 * 64;
             // key <- k
             fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
             fc::arrive_expecting(key_full + key_slot * 8, 8192);
@@ -186,16 +185,11 @@ attention_forward(const __grid_constant__ Parameters p) {
       const float scale_log2 = p.scale * 1.442695f;
       fc::await_phase(query_full, query_phase_2);
       const fc::u32 query = shared + 2048;
-
-      float row_max[1][2];
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        row_max[0][e] = fc::lowest();
-      float row_sum[1][2] = {};
-      float out[1][8][4] = {};
-      // cols tiles of 64
-      if (const int cols_tile_5 = fc::tile_before<512>(shared, cols_end, 0); cols_tile_5 >= 0) {
-        const int cols_begin_5 = cols_tile_5 * 64;
+      const int t17 = fc::tile_before<512>(shared, cols_end, 0);
+      float row_sum[1][2];
+      float out[1][8][4];
+      if (t17 >= 0) {
+        const int cols_begin_5 = t17 * 64;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 10240 + key_slot_2 * 8192;
         // scores = dot(query, transpose(key)), started
@@ -208,20 +202,20 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
         }
         fc::commit_products();
-        const bool masked = fc::tile_is_masked<512>(shared, cols_tile_5);
-        int t15[1][2];
-        int t16[8][2];
+        const bool masked = fc::tile_is_masked<512>(shared, t17);
+        int t18[1][2];
+        int t19[8][2];
         if (masked) {
-          // t15 = gather(index(rows))
+          // t18 = gather(index(rows))
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t15[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-          // t16 = gather(index(cols))
+            t18[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+          // t19 = gather(index(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t16[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
+              t19[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
         }
         fc::await_products<0>();
         fc::pin(scores);
@@ -231,74 +225,74 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (masked) {
-          bool t17[8][2];
-          // t17 = lt(index(cols), extent(cols))
+          bool t20[8][2];
+          // t20 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t17[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
-          // scores = where(logical_and(eq(t15, t16), t17), scores, -inf)
+              t20[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
+          // scores = where(logical_and(eq(t18, t19), t20), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t18 = t15[0][(e / 2)] == t16[j][(e % 2)];
-              const bool t19 = t18 && t17[j][(e % 2)];
-              scores[0][j][e] = t19 ? scores[0][j][e] : -fc::infinity();
+              const bool t21 = t18[0][(e / 2)] == t19[j][(e % 2)];
+              const bool t22 = t21 && t20[j][(e % 2)];
+              scores[0][j][e] = t22 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t20[1][2];
+        float t23[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t20[0][e] = -fc::infinity();
+          t23[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t20[0][(e / 2)] = fc::max(t20[0][(e / 2)], scores[0][j][e]);
+            t23[0][(e / 2)] = fc::max(t23[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 1));
-          t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 2));
+          t23[0][e] = fc::max(t23[0][e], fc::shuffle_xor(t23[0][e], 1));
+          t23[0][e] = fc::max(t23[0][e], fc::shuffle_xor(t23[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t20, scale_log2))
+        // new_max = max(row_max, mul(t23, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t21[1][2];
-        // t21 = neg(new_max)
+        float t24[1][2];
+        // t24 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t22 = t20[0][e] * scale_log2;
-          new_max[0][e] = fc::max(row_max[0][e], t22);
-          const float t23 = row_max[0][e] - new_max[0][e];
-          decay[0][e] = fc::exp2(t23);
-          t21[0][e] = -new_max[0][e];
+          const float t25 = t23[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t25);
+          const float t26 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t26);
+          t24[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t21))
+        // probs = exp2(fma(scores, scale_log2, t24))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t24 = fc::fma(scores[0][j][e], scale_log2, t21[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t24);
+            const float t27 = fc::fma(scores[0][j][e], scale_log2, t24[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t27);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t25[1][2] = {};
+        float t28[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t25[0][(e / 2)] = t25[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t25)
+            t28[0][(e / 2)] = t28[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t28)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t25[0][e]);
+          t28[0][e] = fc::fma(0.f, decay[0][e], t28[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][4][4];
         #pragma unroll
@@ -309,17 +303,18 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int r = 0; r < 4; ++r)
               probs_operand[i][k][r] =
                   fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-        // out = mul(out, decay)
+        float out_2[1][8][4];
+        // out_2 = mul(out, decay)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
+            out_2[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 64
-        for (int cols_tile_6 = fc::tile_before<512>(shared, cols_tile_5, 0), next_tile_2; cols_tile_6 >= 0; cols_tile_6 = next_tile_2) {
-          next_tile_2 = fc::tile_before<512>(shared, cols_tile_6, 0);
-          const int cols_begin_6 = cols_tile_6 * 64;
+        for (int cols_tile_3 = fc::tile_before<512>(shared, t17, 0), next_tile_2; cols_tile_3 >= 0; cols_tile_3 = next_tile_2) {
+          next_tile_2 = fc::tile_before<512>(shared, cols_tile_3, 0);
+          const int cols_begin_6 = cols_tile_3 * 64;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 10240 + key_slot_2 * 8192;
           // scores = dot(query, transpose(key_2)), started
@@ -334,28 +329,28 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 26624 + value_slot_2 * 8192;
-          // product = out + dot(probs_operand, value), started
-          fc::pin(out);
+          // out = out_2 + dot(probs_operand, value), started
+          fc::pin(out_2);
           fc::open_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 0);
-            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
           }
           fc::commit_products();
-          const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_6);
-          int t26[1][2];
-          int t27[8][2];
+          const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_3);
+          int t29[1][2];
+          int t30[8][2];
           if (masked_2) {
-            // t26 = gather(index(rows))
+            // t29 = gather(index(rows))
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t26[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-            // t27 = gather(index(cols))
+              t29[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+            // t30 = gather(index(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t27[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
+                t30[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
           }
           fc::await_products<1>();
           fc::pin(scores_2);
@@ -365,76 +360,76 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (masked_2) {
-            bool t28[8][2];
-            // t28 = lt(index(cols), extent(cols))
+            bool t31[8][2];
+            // t31 = lt(index(cols), extent(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t28[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
-            // scores_2 = where(logical_and(eq(t26, t27), t28), scores_2, -inf)
+                t31[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
+            // scores_2 = where(logical_and(eq(t29, t30), t31), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t29 = t26[0][(e / 2)] == t27[j][(e % 2)];
-                const bool t30 = t29 && t28[j][(e % 2)];
-                scores_2[0][j][e] = t30 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t32 = t29[0][(e / 2)] == t30[j][(e % 2)];
+                const bool t33 = t32 && t31[j][(e % 2)];
+                scores_2[0][j][e] = t33 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t31[1][2];
+          float t34[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t31[0][e] = -fc::infinity();
+            t34[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t31[0][(e / 2)] = fc::max(t31[0][(e / 2)], scores_2[0][j][e]);
+              t34[0][(e / 2)] = fc::max(t34[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 1));
-            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 2));
+            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 1));
+            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t31, scale_log2))
+          // new_max_2 = max(new_max, mul(t34, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t32[1][2];
-          // t32 = neg(new_max_2)
+          float t35[1][2];
+          // t35 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t33 = t31[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t33);
-            const float t34 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t34);
-            t32[0][e] = -new_max_2[0][e];
+            const float t36 = t34[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t36);
+            const float t37 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t37);
+            t35[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t32))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t35))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t35 = fc::fma(scores_2[0][j][e], scale_log2, t32[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t35);
+              const float t38 = fc::fma(scores_2[0][j][e], scale_log2, t35[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t38);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its share
-          float t36[1][2] = {};
+          float t39[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t36[0][(e / 2)] = t36[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t36)
+              t39[0][(e / 2)] = t39[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t39)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t36[0][e]);
+            t28[0][e] = fc::fma(t28[0][e], decay_2[0][e], t39[0][e]);
           fc::await_products<0>();
-          fc::pin(out);
+          fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -449,12 +444,12 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out = mul(out, decay_2)
+          // out_2 = mul(out_2, decay_2)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
+              out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
@@ -463,16 +458,16 @@ attention_forward(const __grid_constant__ Parameters p) {
         query_phase_2 ^= 1;
         fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 26624 + value_slot_2 * 8192;
-        // product = out + dot(probs_operand, value_2), started
-        fc::pin(out);
+        // out = out_2 + dot(probs_operand, value_2), started
+        fc::pin(out_2);
         fc::open_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::await_products<0>();
-        fc::pin(out);
+        fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
@@ -480,11 +475,24 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_max[0][e] = new_max[0][e];
+          row_sum[0][e] = t28[0][e];
+        #pragma unroll
+        for (int j = 0; j < 8; ++j)
+          #pragma unroll
+          for (int e = 0; e < 4; ++e)
+            out[0][j][e] = out_2[0][j][e];
       }
-      if (!(fc::tile_before<512>(shared, cols_end, 0) >= 0)) {
+      else {
         if (thread % 128 == 0) fc::arrive(query_empty);
         query_phase_2 ^= 1;
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_sum[0][e] = 0.f;
+        #pragma unroll
+        for (int j = 0; j < 8; ++j)
+          #pragma unroll
+          for (int e = 0; e < 4; ++e)
+            out[0][j][e] = 0.f;
       }
       // row_sum: the lanes' shares meet
       #pragma unroll
@@ -497,22 +505,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t37 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t37;
+        const float t40 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t40;
       }
-      float t38[1][8][4];
-      // t38 = cast(mul(out, inverse))
+      float t41[1][8][4];
+      // t41 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t39 = out[0][j][e] * inverse[0][(e / 2)];
-          t38[0][j][e] = t39;
+          const float t42 = out[0][j][e] * inverse[0][(e / 2)];
+          t41[0][j][e] = t42;
         }
       }
       if (thread % 128 == 0) fc::await_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t38 in shared memory
+      // t41 in shared memory
       const fc::u32 o_staged = shared + 43008;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -521,7 +529,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t38[i][j][2 * r], t38[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t41[i][j][2 * r], t41[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

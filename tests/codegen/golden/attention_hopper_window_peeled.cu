@@ -107,16 +107,11 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int cols_full_end = fc::max(cols_full_begin, fc::min(t6, cols_end_2));
     fc::await_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
-
-    float row_max[1][2];
-    #pragma unroll
-    for (int e = 0; e < 2; ++e)
-      row_max[0][e] = fc::lowest();
-    float row_sum[1][2] = {};
-    float out[1][8][4] = {};
-    // cols tiles of 64
-    if (const int cols_tile_2 = cols_end_2 - 1; cols_tile_2 >= cols_begin_3) {
-      const int cols_begin_4 = cols_tile_2 * 64;
+    const int t8 = cols_end_2 - 1;
+    float row_sum[1][2];
+    float out[1][8][4];
+    if (t8 >= cols_begin_3) {
+      const int cols_begin_4 = t8 * 64;
       fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 8192 + key_slot_2 * 8192;
       // scores = dot(query, transpose(key)), started
@@ -136,79 +131,79 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      if (cols_tile_2 < cols_full_begin || cols_tile_2 >= cols_full_end) {
-        int t8[1][2];
-        // t8 = add(index(rows), t2)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t8[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+      if (t8 < cols_full_begin || t8 >= cols_full_end) {
         int t9[1][2];
-        // t9 = sub(t8, 256)
+        // t9 = add(index(rows), t2)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t9[0][e] = t8[0][e] - 256;
-        // scores = where(logical_and(ge(index(cols), t9), le(index(cols), t8)), scores, -inf)
+          t9[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+        int t10[1][2];
+        // t10 = sub(t9, 256)
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          t10[0][e] = t9[0][e] - 256;
+        // scores = where(logical_and(ge(index(cols), t10), le(index(cols), t9)), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t10 = (j * 8 + (e % 2) * 1) >= (t9[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t11 = (j * 8 + (e % 2) * 1) <= (t8[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t12 = t10 && t11;
-            scores[0][j][e] = t12 ? scores[0][j][e] : -fc::infinity();
+            const bool t11 = (j * 8 + (e % 2) * 1) >= (t10[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t12 = (j * 8 + (e % 2) * 1) <= (t9[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t13 = t11 && t12;
+            scores[0][j][e] = t13 ? scores[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t13[1][2];
+      float t14[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t13[0][e] = -fc::infinity();
+        t14[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t13[0][(e / 2)] = fc::max(t13[0][(e / 2)], scores[0][j][e]);
+          t14[0][(e / 2)] = fc::max(t14[0][(e / 2)], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
-        t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
+        t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 1));
+        t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 2));
       }
       float new_max[1][2];
-      // new_max = max(row_max, mul(t13, scale_log2))
+      // new_max = max(row_max, mul(t14, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t14[1][2];
-      // t14 = neg(new_max)
+      float t15[1][2];
+      // t15 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t15 = t13[0][e] * scale_log2;
-        new_max[0][e] = fc::max(row_max[0][e], t15);
-        const float t16 = row_max[0][e] - new_max[0][e];
-        decay[0][e] = fc::exp2(t16);
-        t14[0][e] = -new_max[0][e];
+        const float t16 = t14[0][e] * scale_log2;
+        new_max[0][e] = fc::max(fc::lowest(), t16);
+        const float t17 = fc::lowest() - new_max[0][e];
+        decay[0][e] = fc::exp2(t17);
+        t15[0][e] = -new_max[0][e];
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, scale_log2, t14))
+      // probs = exp2(fma(scores, scale_log2, t15))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t17 = fc::fma(scores[0][j][e], scale_log2, t14[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t17);
+          const float t18 = fc::fma(scores[0][j][e], scale_log2, t15[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t18);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its share
-      float t18[1][2] = {};
+      float t19[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t18[0][(e / 2)] = t18[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t18)
+          t19[0][(e / 2)] = t19[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, t19)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t18[0][e]);
+        t19[0][e] = fc::fma(0.f, decay[0][e], t19[0][e]);
       // probs_operand: probs as a left operand
       fc::u32 probs_operand[1][4][4];
       #pragma unroll
@@ -219,23 +214,23 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int r = 0; r < 4; ++r)
             probs_operand[i][k][r] =
                 fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-      // out = mul(out, decay)
+      float out_2[1][8][4];
+      // out_2 = mul(out, decay)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
-      const int t19 = fc::min(cols_full_begin, cols_tile_2);
-      const int t20 = fc::min(cols_full_end, cols_tile_2);
+          out_2[0][j][e] = 0.f * decay[0][(e / 2)];
+      const int t20 = fc::max(fc::min(cols_full_begin, t8), cols_begin_3);
+      const int t21 = fc::max(fc::min(cols_full_end, t8), cols_begin_3);
 
-      // what a mask cuts on either side of the tiles between
       #pragma unroll 1
-      for (int cols_part = 0; cols_part < 2; ++cols_part) {
-        const bool t21 = cols_part == 0;
+      for (int side = 0; side < 2; ++side) {
+        const bool t22 = side == 0;
 
         // cols tiles of 64
-        for (int cols_tile_3 = (t21 ? cols_tile_2 : t19) - 1; cols_tile_3 >= (t21 ? t20 : cols_begin_3); --cols_tile_3) {
-          const int cols_begin_5 = cols_tile_3 * 64;
+        for (int cols_tile_2 = (t22 ? t8 : t20) - 1; cols_tile_2 >= (t22 ? t21 : cols_begin_3); --cols_tile_2) {
+          const int cols_begin_5 = cols_tile_2 * 64;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 8192 + key_slot_2 * 8192;
           // scores = dot(query, transpose(key_2)), started
@@ -250,12 +245,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 24576 + value_slot_2 * 8192;
-          // product = out + dot(probs_operand, value), started
-          fc::pin(out);
+          // out = out_2 + dot(probs_operand, value), started
+          fc::pin(out_2);
           fc::open_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 0);
-            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
           }
           fc::commit_products();
           fc::await_products<1>();
@@ -265,78 +260,78 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          int t22[1][2];
-          // t22 = add(index(rows), t2)
           int t23[1][2];
-          // t23 = sub(t22, 256)
+          // t23 = add(index(rows), t2)
+          int t24[1][2];
+          // t24 = sub(t23, 256)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t22[0][e] = (rows_begin + rows_lane + e * 8) + t2;
-            t23[0][e] = t22[0][e] - 256;
+            t23[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+            t24[0][e] = t23[0][e] - 256;
           }
-          // scores_2 = where(logical_and(ge(index(cols), t23), le(index(cols), t22)), scores_2, -inf)
+          // scores_2 = where(logical_and(ge(index(cols), t24), le(index(cols), t23)), scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t24 = (j * 8 + (e % 2) * 1) >= (t23[0][(e / 2)] - (cols_begin_5 + cols_lane));
-              const bool t25 = (j * 8 + (e % 2) * 1) <= (t22[0][(e / 2)] - (cols_begin_5 + cols_lane));
-              const bool t26 = t24 && t25;
-              scores_2[0][j][e] = t26 ? scores_2[0][j][e] : -fc::infinity();
+              const bool t25 = (j * 8 + (e % 2) * 1) >= (t24[0][(e / 2)] - (cols_begin_5 + cols_lane));
+              const bool t26 = (j * 8 + (e % 2) * 1) <= (t23[0][(e / 2)] - (cols_begin_5 + cols_lane));
+              const bool t27 = t25 && t26;
+              scores_2[0][j][e] = t27 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t27[1][2];
+          float t28[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t27[0][e] = -fc::infinity();
+            t28[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t27[0][(e / 2)] = fc::max(t27[0][(e / 2)], scores_2[0][j][e]);
+              t28[0][(e / 2)] = fc::max(t28[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t27[0][e] = fc::max(t27[0][e], fc::shuffle_xor(t27[0][e], 1));
-            t27[0][e] = fc::max(t27[0][e], fc::shuffle_xor(t27[0][e], 2));
+            t28[0][e] = fc::max(t28[0][e], fc::shuffle_xor(t28[0][e], 1));
+            t28[0][e] = fc::max(t28[0][e], fc::shuffle_xor(t28[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t27, scale_log2))
+          // new_max_2 = max(new_max, mul(t28, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t28[1][2];
-          // t28 = neg(new_max_2)
+          float t29[1][2];
+          // t29 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t29 = t27[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t29);
-            const float t30 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t30);
-            t28[0][e] = -new_max_2[0][e];
+            const float t30 = t28[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t30);
+            const float t31 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t31);
+            t29[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t28))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t29))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t31 = fc::fma(scores_2[0][j][e], scale_log2, t28[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t31);
+              const float t32 = fc::fma(scores_2[0][j][e], scale_log2, t29[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t32);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its share
-          float t32[1][2] = {};
+          float t33[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t32[0][(e / 2)] = t32[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t32)
+              t33[0][(e / 2)] = t33[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t33)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t32[0][e]);
+            t19[0][e] = fc::fma(t19[0][e], decay_2[0][e], t33[0][e]);
           fc::await_products<0>();
-          fc::pin(out);
+          fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -351,19 +346,19 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out = mul(out, decay_2)
+          // out_2 = mul(out_2, decay_2)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
+              out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
         }
 
         // cols tiles of 64
-        for (int cols_tile_4 = (t21 ? t20 : t19) - 1; cols_tile_4 >= t19; --cols_tile_4) {
+        for (int cols_tile_3 = (t22 ? t21 : t20) - 1; cols_tile_3 >= t20; --cols_tile_3) {
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_3 = shared + 8192 + key_slot_2 * 8192;
           // scores = dot(query, transpose(key_3)), started
@@ -378,12 +373,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value_2 = shared + 24576 + value_slot_2 * 8192;
-          // product = out + dot(probs_operand, value_2), started
-          fc::pin(out);
+          // out = out_2 + dot(probs_operand, value_2), started
+          fc::pin(out_2);
           fc::open_products();
           {
             const fc::u64 b = fc::matrix(value_2, 64, 0);
-            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
           }
           fc::commit_products();
           fc::await_products<1>();
@@ -394,57 +389,57 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           // reduce_max = reduce_max(scores_3, cols)
-          float t33[1][2];
+          float t34[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t33[0][e] = -fc::infinity();
+            t34[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t33[0][(e / 2)] = fc::max(t33[0][(e / 2)], scores_3[0][j][e]);
+              t34[0][(e / 2)] = fc::max(t34[0][(e / 2)], scores_3[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t33[0][e] = fc::max(t33[0][e], fc::shuffle_xor(t33[0][e], 1));
-            t33[0][e] = fc::max(t33[0][e], fc::shuffle_xor(t33[0][e], 2));
+            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 1));
+            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 2));
           }
           float new_max_3[1][2];
-          // new_max_3 = max(new_max, mul(t33, scale_log2))
+          // new_max_3 = max(new_max, mul(t34, scale_log2))
           float decay_3[1][2];
           // decay_3 = exp2(sub(new_max, new_max_3))
-          float t34[1][2];
-          // t34 = neg(new_max_3)
+          float t35[1][2];
+          // t35 = neg(new_max_3)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t35 = t33[0][e] * scale_log2;
-            new_max_3[0][e] = fc::max(new_max[0][e], t35);
-            const float t36 = new_max[0][e] - new_max_3[0][e];
-            decay_3[0][e] = fc::exp2(t36);
-            t34[0][e] = -new_max_3[0][e];
+            const float t36 = t34[0][e] * scale_log2;
+            new_max_3[0][e] = fc::max(new_max[0][e], t36);
+            const float t37 = new_max[0][e] - new_max_3[0][e];
+            decay_3[0][e] = fc::exp2(t37);
+            t35[0][e] = -new_max_3[0][e];
           }
           float probs_3[1][8][4];
-          // probs_3 = exp2(fma(scores_3, scale_log2, t34))
+          // probs_3 = exp2(fma(scores_3, scale_log2, t35))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t37 = fc::fma(scores_3[0][j][e], scale_log2, t34[0][(e / 2)]);
-              probs_3[0][j][e] = fc::exp2(t37);
+              const float t38 = fc::fma(scores_3[0][j][e], scale_log2, t35[0][(e / 2)]);
+              probs_3[0][j][e] = fc::exp2(t38);
             }
           }
           // reduce_sum = reduce_sum(probs_3, cols), each lane its share
-          float t38[1][2] = {};
+          float t39[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t38[0][(e / 2)] = t38[0][(e / 2)] + probs_3[0][j][e];
-          // row_sum = fma(row_sum, decay_3, t38)
+              t39[0][(e / 2)] = t39[0][(e / 2)] + probs_3[0][j][e];
+          // row_sum = fma(row_sum, decay_3, t39)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t38[0][e]);
+            t19[0][e] = fc::fma(t19[0][e], decay_3[0][e], t39[0][e]);
           fc::await_products<0>();
-          fc::pin(out);
+          fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -459,12 +454,12 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_3[i][2 * k + r / 2][r % 2 * 2], probs_3[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out = mul(out, decay_3)
+          // out_2 = mul(out_2, decay_3)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
+              out_2[0][j][e] = out_2[0][j][e] * decay_3[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_3[0][e];
@@ -472,16 +467,16 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_3 = shared + 24576 + value_slot_2 * 8192;
-      // product = out + dot(probs_operand, value_3), started
-      fc::pin(out);
+      // out = out_2 + dot(probs_operand, value_3), started
+      fc::pin(out_2);
       fc::open_products();
       {
         const fc::u64 b = fc::matrix(value_3, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
       }
       fc::commit_products();
       fc::await_products<0>();
-      fc::pin(out);
+      fc::pin(out_2);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
@@ -489,7 +484,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_max[0][e] = new_max[0][e];
+        row_sum[0][e] = t19[0][e];
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = out_2[0][j][e];
+    }
+    else {
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = 0.f;
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = 0.f;
     }
     // row_sum: the lanes' shares meet
     #pragma unroll
@@ -502,22 +512,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t39 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t39;
+      const float t40 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t40;
     }
-    float t40[1][8][4];
-    // t40 = cast(mul(out, inverse))
+    float t41[1][8][4];
+    // t41 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t41 = out[0][j][e] * inverse[0][(e / 2)];
-        t40[0][j][e] = t41;
+        const float t42 = out[0][j][e] * inverse[0][(e / 2)];
+        t41[0][j][e] = t42;
       }
     }
     if (thread % 128 == 0) fc::await_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t40 in shared memory
+    // t41 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -526,7 +536,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t40[i][j][2 * r], t40[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t41[i][j][2 * r], t41[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -1,9 +1,11 @@
 #include "tests/codegen/support/visits.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "codegen/analysis/tile_guard.h"
 #include "codegen/generate.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/ir/verify.h"
@@ -32,6 +34,21 @@ namespace {
 
 using namespace ir;
 
+bool is_mask(const Function& f, const Op& op) {
+  return op.code == OpCode::where && is_minus_infinity(f, op.operands[2]);
+}
+
+bool has_masks(const Function& f, BlockId body) {
+  return std::ranges::any_of(f[body].ops, [&](OpId id) { return is_mask(f, f[id]); });
+}
+
+/// What says of a tile that no mask of the loop cuts it.
+ValueId guard_in(const Function& f, BlockId body) {
+  for (OpId id : f[body].ops)
+    if (is_mask(f, f[id])) return guard_of(f, f[id]);
+  return {};
+}
+
 /// Carries two sums of powers of two, and stores their pair of bit sets in place of the result.
 Function with_counters(const Function& lowered, bool masked) {
   Function f = lowered;
@@ -50,12 +67,10 @@ Function with_counters(const Function& lowered, bool masked) {
     const ValueId bit = b.elementwise(OpCode::exp2, {b.cast(tile, DType::f32)});
     const ValueId zero = b.constant(0, DType::f32);
     ValueId counted = bit;
-    if (masked) {
-      // A masking where gives its second operand where nobody looks at the condition.
-      const ValueId no = b.elementwise(OpCode::lt, {tile, b.constant(-1, DType::i32)});
-      counted = b.elementwise(OpCode::where, {no, zero, bit});
-      f.definition(counted)->masking = true;
-    }
+    if (masked && !has_masks(f, body))
+      counted = zero;
+    else if (const ValueId guard = masked ? guard_in(f, body) : ValueId{})
+      counted = b.elementwise(OpCode::where, {guard, zero, bit});
     next = b.add(carried, counted);
   });
   yield_of(f, f[loop]).operands.push_back(next);

@@ -32,7 +32,7 @@ buffer k: bf16 [32, 16] stages 2 at 2048
   %any = lt %zero, %end : i1
   copy_async k[%b, cols, d], %zero, %zero, %any in k
   commit_copies
-  %m = loop cols from %zero, %zero to %end, %end descending {
+  %m = loop cols from %zero to %end descending {
     tile %tile : i32
     carry %m_in = %0 : f32[rows] @ rows(4w 2s*8 8l/4)
     wait_copies pending 0
@@ -43,7 +43,7 @@ buffer k: bf16 [32, 16] stages 2 at 2048
     %c = index cols : i32[cols]
     %low = constant -inf : f32
     %seen = lt %c, %end : i1[cols]
-    %w = where %seen, %s, %low masking : f32[rows, cols]
+    %w = where %seen, %s, %low : f32[rows, cols]
     %most = reduce_max %w along cols by lane : f32[rows]
     %next = max %m_in, %most : f32[rows]
     yield %next

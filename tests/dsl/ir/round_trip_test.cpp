@@ -105,7 +105,7 @@ buffer k: bf16 [64, 128] stages 2 at 32768
   %6 = extent cols : i32 @ uniform
   %start = constant 0 : f32[rows] @ rows(4w 2f 2s*8 8l/4)
   %infinity = constant inf : f32 @ registers
-  %l = loop cols from %0, %1 to %2, %2 descending {
+  %l = loop cols from %0 to %2 descending {
     tile %tile : i32 @ uniform
     carry %l_1 = %start : f32[rows] @ rows(4w 2f 2s*8 8l/4)
     wait_copies pending 0
@@ -114,7 +114,7 @@ buffer k: bf16 [64, 128] stages 2 at 32768
     %scores = dot %4, %8 : f32[rows, cols] @ rows(4w 2f 2s*8 8l/4) cols(8f 2s 4l*2)
     %9 = index cols : i32[cols] @ cols(8f 2s 4l*2)
     %10 = lt %9, %6 : i1[cols] @ cols(8f 2s 4l*2)
-    %11 = where %10, %scores, %infinity masking : f32[rows, cols] @ rows(4w 2f 2s*8 8l/4) cols(8f 2s 4l*2)
+    %11 = where %10, %scores, %infinity : f32[rows, cols] @ rows(4w 2f 2s*8 8l/4) cols(8f 2s 4l*2)
     %12 = reduce_sum %11 along cols by lane : f32[rows] @ rows(4w 2f 2s*8 8l/4)
     %13 = add %l_1, %12 : f32[rows] @ rows(4w 2f 2s*8 8l/4)
     yield %13
@@ -155,12 +155,51 @@ axis cols: tiles N
 input x: f32 [N]
 output y: f32 [N]
 {
-  loop cols descending unordered once {
+  loop cols descending unordered {
     tile %0 : i32
     %1 = load x[cols] : f32[cols]
     store y[cols], %1
     yield
   }
+}
+)");
+}
+
+TEST(RoundTrip, RegionsBehindACondition) {
+  expect_canonical(R"(program first_of_many
+axis rows: parallel_tiles M tile 64
+axis cols: tiles N tile 64
+input x: f32 [M, N]
+output y: f32 [M]
+buffer cols_tiles: i32 [1, 8] stages 1
+{
+  %0 = constant 0 : i32
+  %1 = constant 2 : i32
+  %2 = tile_count cols : i32
+  %any = gt %2, %0 : i1 @ uniform
+  %nothing = constant 0 : f32[rows]
+  %y, %n = if %any : f32[rows] @ rows(4w 2s*8 8l/4), i32 {
+    enter %0 along cols
+    %full = tile_is_full %0 in cols_tiles : i1
+    if %full {
+      yield
+    }
+    %x = load x[rows, cols] : f32[rows, cols]
+    %sum = reduce_sum %x along cols : f32[rows]
+    %one = constant 1 : f32
+    %ones = eq %sum, %one : i1[rows]
+    %all = all_lanes %ones : i1
+    %twice = loop from %0 to %1 {
+      count %side : i32
+      carry %so_far = %sum : f32[rows]
+      %next = add %so_far, %sum : f32[rows]
+      yield %next
+    }
+    yield %twice, %1
+  } else {
+    yield %nothing, %0
+  }
+  store y[rows], %y
 }
 )");
 }
@@ -236,7 +275,7 @@ TEST_F(Print, ABrokenFunctionCanBeLookedAt) {
   f[f.body].ops.push_back(OpId(0));
   f.add_op({.code = OpCode::loop, .operands = {ValueId(7)}, .body = f.add_block()}, {});
   f[f.body].ops.push_back(OpId(1));
-  EXPECT_EQ(print(f), "program test\n{\n  %0 = add %? : f32\n  loop ? {\n  }\n}\n");
+  EXPECT_EQ(print(f), "program test\n{\n  %0 = add %? : f32\n  loop {\n  }\n}\n");
 }
 
 }  // namespace

@@ -192,52 +192,6 @@ TEST(Math, ModerateTanhIsAsCloseAsItSays) {
 }
 
 // In double precision, over all exponents: as close as the special function unit is said to be.
-TEST(Math, PolynomialsAreWithinTwoRoundingsOfExp2) {
-  SmallRun run;
-  run(small_kernel(R"(
-  if (thread != 0) return;
-  double worst = 0;
-  for (double x = -126; x < 127.5; x += 1.0 / 4099) {
-    const float argument = static_cast<float>(x), power = fc::polynomial_exp2(argument);
-    const double error = power / __builtin_exp2(static_cast<double>(argument)) - 1;
-    worst = error > worst ? error : -error > worst ? -error : worst;
-  }
-  const float infinity = fc::infinity();
-  const float values[] = {
-      static_cast<float>(worst), fc::polynomial_exp2(0.f), fc::polynomial_exp2(-127.f),
-      fc::polynomial_exp2(fc::lowest()), fc::polynomial_exp2(-infinity), fc::polynomial_exp2(200.f),
-      fc::polynomial_exp2(infinity), fc::polynomial_exp2(infinity - infinity)};
-  for (int i = 0; i < 8; ++i) fc::store_global<1>(p.y + p.y_stride_0 * (i / 4) + i % 4, values + i);
-)"));
-  const auto value = [&](int i) {
-    return run.y[static_cast<std::size_t>(i / 4 * run.row_stride + i % 4)];
-  };
-  EXPECT_LE(value(0), 0x1p-22);
-  EXPECT_GT(value(0), 1e-8);
-  EXPECT_FLOAT_EQ(value(1), 1);
-  for (const int i : {2, 3, 4}) EXPECT_EQ(value(i), 0) << i;
-  for (const int i : {5, 6}) EXPECT_EQ(value(i), inf) << i;
-  EXPECT_TRUE(std::isnan(value(7)));
-}
-
-TEST(Math, AShareOfEveryEightElementsIsThePolynomials) {
-  SmallRun run;
-  run(small_kernel(R"(
-  if (thread != 0) return;
-  float polynomials[4] = {};
-  for (int n = 0; n < 64; ++n) {
-    // Where the two differ, in the last bit.
-    const float x = 0, other = fc::polynomial_exp2(x);
-    polynomials[0] += fc::mixed_exp2<0>(n, x) != fc::exp2(x);
-    polynomials[1] += fc::mixed_exp2<3>(n, x) == other;
-    polynomials[2] += fc::mixed_exp2<3>(n % 8, x) == other;
-    polynomials[3] += fc::mixed_exp2<8>(n, x) == other;
-  }
-  fc::store_global<4>(p.y, polynomials);
-)"));
-  EXPECT_EQ(std::vector(run.y.begin(), run.y.begin() + 4), (std::vector<float>{0, 24, 24, 64}));
-}
-
 TEST(Math, QuotientsOfExtremes) {
   EXPECT_EQ(fc::divide(3.f, 2.f), 1.5f);
   EXPECT_EQ(fc::divide(1e38f, 0x1.8p126f), 0.f);  // the documented gap of the fast division

@@ -235,11 +235,10 @@ std::vector<Place> places() {
     }
   }
   // Some fields work only beside others, which no schedule that ships has.
-  Place shared = found.front(), strips = shared, two_along_columns = shared;
+  Place shared = found.front(), two_along_columns = shared;
   shared.schedule.softmax = Softmax::shared;
-  strips.schedule.softmax_columns = 16;
   two_along_columns.schedule.warps_n = 2;
-  found.insert(found.end(), {shared, strips, two_along_columns});
+  found.insert(found.end(), {shared, two_along_columns});
   return found;
 }
 
@@ -293,9 +292,8 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
   const Schedule all;
   const auto& [tiles, warps_m, warps_n, product_split, stages, instruction, copy, softmax, keep_operands,
                staged_stores, peel_masks, descending, last_tiles_first, grid_order, flat_grid,
-               fixed_maximum, softmax_columns, softmax_distance, overlap_products, scale_late,
-               wait_late, lazy_scaling, reduction_chains, polynomial_exponentials, sums_by_products,
-               alternate, turns, persistent, tile_order, positions_per_block, outer_stages,
+               fixed_maximum, overlap_products, scale_late, lazy_scaling, reduction_chains,
+               sums_by_products, alternate, persistent, tile_order, positions_per_block, outer_stages,
                loop_blocks, producer, producer_registers, consumer_registers, blocks_per_processor,
                register_limit, shared_limit] = all;
   static_cast<void>(tiles);
@@ -316,17 +314,12 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
       {"grid_order", {"tiles_first", "tiles_last", "sections"}},
       {"flat_grid", {true, false}},
       {"fixed_maximum", {true, false}},
-      {"softmax_columns", {0, 16, 32}},
-      {"softmax_distance", {0, 16, 32}},
       {"overlap_products", {true, false}},
       {"scale_late", {true, false}},
-      {"wait_late", {true, false}},
       {"lazy_scaling", {true, false}},
       {"reduction_chains", {1, 2, 4}},
-      {"polynomial_exponentials", {0, 1, 2}},
       {"sums_by_products", {true, false}},
       {"alternate", {true, false}},
-      {"turns", {"products", "scores"}},
       {"persistent", {true, false}},
       {"tile_order", {"rounds", "counter"}},
       {"positions_per_block", {1, 2}},

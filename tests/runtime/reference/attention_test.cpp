@@ -41,6 +41,7 @@ Function attention(int tile_rows, int tile_cols, bool causal, bool bounded) {
   const ValueId nothing = b.constant(0, DType::f32, {rows, d});
   const ValueId shift = b.sub(b.extent(cols), b.extent(rows));
   Op loop{.code = OpCode::loop, .operands = {start, none, nothing}, .axis = cols};
+  ValueId full_end;
   if (bounded) {
     // Causal: the last key that the last row sees, and the tiles that every row sees whole.
     const auto tiles = [&](ValueId keys) {
@@ -53,14 +54,14 @@ Function attention(int tile_rows, int tile_cols, bool causal, bool bounded) {
         OpCode::max, {zero, b.elementwise(OpCode::min, {tiles(last), b.tile_count(cols)})});
     const ValueId full =
         b.elementwise(OpCode::max, {zero, tiles(b.add(first, b.constant(1, DType::i32)))});
-    loop.operands.insert(loop.operands.begin(),
-                         {zero, zero, b.elementwise(OpCode::min, {full, end}), end});
-    loop.bounds = 4;
+    full_end = b.elementwise(OpCode::min, {full, end});
+    loop.operands.insert(loop.operands.begin(), {zero, end});
+    loop.bounds = 2;
     loop.descending = true;
   }
 
   loop.body = f.add_block();
-  f.add_argument(loop.body, {DType::i32, {}});
+  const ValueId tile = f.add_argument(loop.body, {DType::i32, {}});
   const ValueId m = f.add_argument(loop.body, {DType::f32, {rows}});
   const ValueId l = f.add_argument(loop.body, {DType::f32, {rows}});
   const ValueId acc = f.add_argument(loop.body, {DType::f32, {rows, d}});
@@ -72,9 +73,11 @@ Function attention(int tile_rows, int tile_cols, bool causal, bool bounded) {
   s = b.elementwise(OpCode::where, {b.elementwise(OpCode::lt, {b.index(cols), b.extent(cols)}), s,
                                     minus_infinity});
   if (causal) {
-    const ValueId seen = b.elementwise(OpCode::ge, {b.add(b.index(rows), shift), b.index(cols)});
+    ValueId seen = b.elementwise(OpCode::ge, {b.add(b.index(rows), shift), b.index(cols)});
+    // Where the bounds of the full tiles are wrong, the result is.
+    if (bounded)
+      seen = b.elementwise(OpCode::logical_or, {b.elementwise(OpCode::lt, {tile, full_end}), seen});
     s = b.elementwise(OpCode::where, {seen, s, minus_infinity});
-    if (bounded) f.definition(s)->masking = true;
   }
   const ValueId m1 = b.elementwise(OpCode::max, {m, b.reduce(OpCode::reduce_max, s, cols)});
   const ValueId p = b.elementwise(OpCode::exp, {b.sub(s, m1)});

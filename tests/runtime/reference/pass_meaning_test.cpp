@@ -54,7 +54,7 @@ void add_cases_of_warpgroups(std::vector<Case>& all) {
   alone.loop_blocks = 2;
   add("alone_one_stage", alone, 70, 155);
   Schedule late = plain;
-  late.scale_late = late.wait_late = true;
+  late.scale_late = true;
   late.peel_masks = true;
   late.stages = 3;
   add("scaled_late", late, 130, 140);
@@ -68,13 +68,11 @@ void add_cases_of_warpgroups(std::vector<Case>& all) {
   persistent.alternate = persistent.persistent = true;
   persistent.outer_stages = 2;
   persistent.reduction_chains = 2;
-  persistent.softmax_columns = 16;
   persistent.last_tiles_first = true;
   persistent.grid_order = GridOrder::sections;
   add("in_turns_persistent", persistent, 200, 150);
-  persistent.turns = Turns::scores;
   persistent.tile_order = TileOrder::counter;
-  add("in_turns_for_scores", persistent, 200, 150);
+  add("drawn_in_turns", persistent, 200, 150);
   Schedule ascending = plain;
   ascending.descending = false;
   ascending.scale_late = ascending.lazy_scaling = true;

@@ -1,0 +1,33 @@
+// Guards of masks: scalars that say of a loop's tile that no mask cuts it.
+//
+//   %full = lt %tile, %full_end
+//   %seen = logical_or %full, %visible
+//   %masked = where %seen, %scores, -inf
+//
+// The condition means the same without the guard. With it a pass can split the loop, or test the
+// guard once a tile, and leave the mask out.
+#pragma once
+
+#include <optional>
+
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+/// The scalar that, where it holds, makes a `where` its second operand; none where there is none.
+ir::ValueId guard_of(const ir::Function& f, const ir::Op& op);
+
+/// What is left of a `where`'s condition where its guard does not hold; none: the guard is all.
+ir::ValueId condition_behind_guard(const ir::Function& f, const ir::Op& op);
+
+/// The tiles [begin, end) on which a guard holds, as scalars known in front of the loop; a side
+/// without a bound reaches to the loop's own.
+struct GuardedRange {
+  ir::ValueId begin, end;
+};
+
+/// The range of a guard that compares the tile's number; none for any other guard.
+std::optional<GuardedRange> guarded_range(const ir::Function& f, ir::ValueId guard,
+                                          ir::ValueId tile);
+
+}  // namespace flashcore
