@@ -46,7 +46,7 @@ struct Schedule {
   /// What those share out in a product whose left operand is computed. With columns, each warp
   /// holds a part of a wide result, such as the output of a large head_dim.
   ProductSplit product_split = ProductSplit::terms;
-  int stages = 2;   ///< tiles of a loop in flight or in use; 1 waits for each
+  int stages = 2;  ///< tiles of a loop in flight or in use; 1 waits for each
 
   Instruction instruction = Instruction::mma_m16n8k16;
   CopyInstruction copy = CopyInstruction::cp_async;

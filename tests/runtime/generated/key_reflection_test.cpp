@@ -290,12 +290,12 @@ void expect_all_named(const Values& values, const std::map<std::string, std::str
 TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
   // Does not compile when a field is added to the structure.
   const Schedule all;
-  const auto& [tiles, warps_m, warps_n, product_split, stages, instruction, copy, softmax, keep_operands,
-               staged_stores, peel_masks, descending, last_tiles_first, grid_order, flat_grid,
-               fixed_maximum, overlap_products, scale_late, lazy_scaling, reduction_chains,
-               sums_by_products, alternate, persistent, tile_order, positions_per_block, outer_stages,
-               loop_blocks, producer, producer_registers, consumer_registers, blocks_per_processor,
-               register_limit, shared_limit] = all;
+  const auto& [tiles, warps_m, warps_n, product_split, stages, instruction, copy, softmax,
+               keep_operands, staged_stores, peel_masks, descending, last_tiles_first, grid_order,
+               flat_grid, fixed_maximum, overlap_products, scale_late, lazy_scaling,
+               reduction_chains, sums_by_products, alternate, persistent, tile_order,
+               positions_per_block, outer_stages, loop_blocks, producer, producer_registers,
+               consumer_registers, blocks_per_processor, register_limit, shared_limit] = all;
   static_cast<void>(tiles);
   const Values values{
       {"tiles", {{{"rows", 64}, {"cols", 64}}, {{"rows", 128}, {"cols", 64}}}},
