@@ -58,10 +58,12 @@ std::vector<std::string> check(const AttentionSpec& spec) {
   if (spec.dtype != DType::f32 && !is_half(spec.dtype))
     reasons.push_back(fmt::format(
         "dtype = {}: tensor cores take f16, bf16 or f32; cast the tensors", name_of(spec.dtype)));
-  else if (spec.dtype == DType::f32 && spec.products == Products::full)
-    reasons.emplace_back(
-        "products = full with dtype = f32: tensor cores round f32 before they multiply; products = "
-        "tf32");
+  else if (spec.splits_products() && std::max(spec.head_dim, spec.value_dim()) > most_split_dim)
+    reasons.push_back(
+        fmt::format("products = full with dtype = f32 and head_dim = {}: every f32 is split in "
+                    "three parts, for "
+                    "which there is room up to {}; products = tf32",
+                    std::max(spec.head_dim, spec.value_dim()), most_split_dim));
   else if (spec.dtype != DType::f32 && spec.products == Products::tf32)
     reasons.push_back(
         fmt::format("products = tf32 with dtype = {}: 16-bit elements are multiplied as they are; "
@@ -122,7 +124,9 @@ AttentionSpec nearest_valid(AttentionSpec spec) {
   if (spec.head_dim_v) spec.head_dim_v = std::clamp(spec.head_dim_v, 1, most_head_dim_v);
   spec.head_dim = std::clamp(spec.head_dim, 1, differ ? most_head_dim : most_head_dim_v);
   if (spec.dtype != DType::f32 && !is_half(spec.dtype)) spec.dtype = DType::bf16;
-  spec.products = spec.dtype == DType::f32 ? Products::tf32 : Products::full;
+  if (spec.dtype != DType::f32) spec.products = Products::full;
+  if (spec.splits_products() && std::max(spec.head_dim, spec.value_dim()) > most_split_dim)
+    spec.products = Products::tf32;
   if (spec.heads < 1 || spec.kv_heads < 0 || (spec.kv_heads && spec.heads % spec.kv_heads != 0))
     spec.heads = spec.kv_heads = 0;
   for (std::optional<int>* length : {&spec.batch, &spec.q_len, &spec.kv_len})

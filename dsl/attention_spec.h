@@ -20,13 +20,15 @@ enum class TensorLayout {
 
 /// How queries are multiplied by keys, and weights by values.
 enum class Products {
-  full,  ///< every element as it is, f32 to its last bit
+  full,  ///< every element as it is; f32 in the accuracy of f32, as three bf16 parts
   tf32,  ///< f32 elements rounded to tf32, which has ten bits behind the first: several times faster
 };
 
 /// The widest rows of q and k, beside values of another width, and of v and o: 64 query rows of an
 /// output of 512 columns are half of a multiprocessor's registers.
 constexpr int most_head_dim = 576, most_head_dim_v = 512;
+/// The same where f32 is multiplied in three parts.
+constexpr int most_split_dim = 256;
 
 /// Scaled dot-product attention, softmax(score(scale q k^T) + mask) v, computed without storing the
 /// scores (Dao et al., FlashAttention-2, arXiv:2307.08691).
@@ -72,6 +74,10 @@ struct AttentionSpec {
   [[nodiscard]] int stored_dim() const { return (head_dim + 7) / 8 * 8; }
   [[nodiscard]] int stored_value_dim() const { return (value_dim() + 7) / 8 * 8; }
   [[nodiscard]] int group() const { return kv_heads ? heads / kv_heads : 1; }
+  /// Whether every element is multiplied in parts (templates/split_products.h).
+  [[nodiscard]] bool splits_products() const {
+    return dtype == DType::f32 && products == Products::full;
+  }
   [[nodiscard]] bool packed() const { return layout == TensorLayout::thd; }
 };
 

@@ -41,7 +41,7 @@ Program attention_forward(const AttentionSpec& spec) {
   declare_captured(b, captured_tensors(spec));
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
-  const Tile query = load(t.at(q, t.head, rows, d)).named("query");
+  const Factor query = factor_of(spec, load(t.at(q, t.head, rows, d)).named("query"));
   // Capped scores are small whatever a call brings.
   const bool any_size =
       spec.large_scores && !(spec.sink.text.empty() && is_within(spec.score, 1 << 27));
@@ -60,14 +60,15 @@ Program attention_forward(const AttentionSpec& spec) {
   const State last = b.loop(cols, start, [&](const State& s) {
     const Tile key = load(t.at(k, kv_head, cols, d)).named("key");
     const Tile value = load(t.at(v, kv_head, cols, dv)).named("value");
-    const Tile scores = scores_of(b, spec, t, product_of(spec, query, transpose(key)), scale_before,
-                                  rows, cols, unit)
-                            .named("scores");
+    const Tile scores =
+        scores_of(b, spec, t, product_of(spec, query, transpose(factor_of(spec, key))),
+                  scale_before, rows, cols, unit)
+            .named("scores");
     const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
     const Tile decay = exponents.exp2_of(s.row_max, row_max).named("decay");
     const Tile probs = exponents.exp2_of(scores, row_max).named("probs");
     return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
-                 s.out * decay + product_of(spec, probs, value)};
+                 s.out * decay + product_of(spec, factor_of(spec, probs), factor_of(spec, value))};
   });
 
   // A row that saw no key has row_sum 0 and becomes zeros, as does one beyond its sequence; a NaN

@@ -10,6 +10,7 @@
 #include "templates/float_schedules.h"
 #include "templates/hopper_schedules.h"
 #include "templates/register_demand.h"
+#include "templates/split_schedules.h"
 #include "templates/wide_schedules.h"
 
 namespace flashcore {
@@ -179,7 +180,8 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
 
 std::vector<Schedule> chosen_schedules(const AttentionSpec& spec, const Target& target,
                                        ProblemQuestions& problem, ProblemQuestions& fixed) {
-  std::vector<Schedule> schedules = spec.dtype == DType::f32
+  std::vector<Schedule> schedules = spec.splits_products() ? split_schedules(spec, target)
+                                    : spec.dtype == DType::f32
                                         ? float_schedules(spec, target)
                                         : ruled_schedules(spec, target, problem);
   leave_out_crowded(schedules, spec, target);

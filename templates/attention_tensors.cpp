@@ -119,12 +119,14 @@ Tile AttentionTensors::or_beyond(const Tile& condition, Axis rows) const {
   return own_q_len.owner() ? condition || index(rows) >= own_q_len : condition;
 }
 
-Tile product_of(const AttentionSpec& spec, const Tile& a, const Tile& b) {
-  const auto operand = [&](const Tile& tile) {
-    return tile.dtype() == spec.dtype ? tile : cast(tile, spec.dtype);
-  };
-  return dot(operand(a), operand(b),
-             spec.products == Products::tf32 ? OperandRounding::tf32 : OperandRounding::none);
+Factor factor_of(const AttentionSpec& spec, const Tile& tile) {
+  if (spec.splits_products()) return split(tile);
+  return {tile.dtype() == spec.dtype ? tile : cast(tile, spec.dtype)};
+}
+
+Tile product_of(const AttentionSpec& spec, const Factor& a, const Factor& b) {
+  if (spec.products == Products::tf32) return dot(a[0], b[0], OperandRounding::tf32);
+  return dot(a, b);
 }
 
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,

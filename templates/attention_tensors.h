@@ -4,6 +4,7 @@
 #include <string>
 
 #include "dsl/flashcore.h"
+#include "templates/split_products.h"
 
 namespace flashcore {
 
@@ -44,8 +45,10 @@ struct AttentionTensors {
 inline constexpr double log2e = 1.4426950408889634;
 inline constexpr double ln2 = 0.6931471805599453;
 
-/// The product of two tiles as the spec asks for it. Computed ones are rounded to its dtype.
-Tile product_of(const AttentionSpec& spec, const Tile& a, const Tile& b);
+/// A tile as the spec's products take it: of its dtype, or in parts.
+Factor factor_of(const AttentionSpec& spec, const Tile& tile);
+/// The product of two tiles as the spec asks for it.
+Tile product_of(const AttentionSpec& spec, const Factor& a, const Factor& b);
 
 /// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf
 /// where its mask hides a key.

@@ -1,4 +1,4 @@
-"""float32 arrays, multiplied as tf32."""
+"""float32 arrays, multiplied as tf32 and in the accuracy of f32."""
 
 from __future__ import annotations
 
@@ -45,11 +45,39 @@ def test_within_twice_what_rounding_the_operands_costs(head_dim, length):
     assert np.abs(out - right).max() < np.abs(halves - right).max() / 2
 
 
-def test_full_accuracy_is_refused_by_name():
-    q, k, v = draw(1, 3, 1, 1, 20, 32)
-    for call in (lambda: fc.attention(q, k, v), lambda: fc.sdpa(q, k, v)):
-        with pytest.raises(fc.SpecError, match="products = full with dtype = f32"):
-            call()
+def in_f32(q, k, v, visible):
+    """As numpy evaluates it in float32."""
+    scores = q @ k.swapaxes(-1, -2) * np.float32(1 / math.sqrt(q.shape[-1]))
+    scores = np.where(visible, scores, np.float32(-np.inf))
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights @ v / weights.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("mask", ["full", "causal", "window"])
+@pytest.mark.parametrize(
+    ("head_dim", "rows", "keys"), [(64, 70, 200), (40, 33, 90), (128, 20, 300), (256, 17, 130)]
+)
+def test_full_accuracy_is_that_of_float32(head_dim, rows, keys, mask):
+    q = draw(head_dim, 1, 2, rows, head_dim)
+    k, v = draw(head_dim + 1, 2, 1, 2, keys, head_dim)
+    i, j = np.arange(rows)[:, None] + keys - rows, np.arange(keys)
+    visible = {"full": j >= 0, "causal": j <= i, "window": (j <= i) & (j > i - 20)}[mask]
+    masks = {"full": fc.full(), "causal": fc.causal(), "window": fc.sliding_window(19)}
+    out = fc.attention(q, k, v, mask=masks[mask])
+    assert out.dtype == np.float32
+    scores = q.astype(float) @ k.astype(float).swapaxes(-1, -2) / math.sqrt(head_dim)
+    weights = np.exp(np.where(visible, scores, -np.inf))
+    right = weights / weights.sum(-1, keepdims=True) @ v
+    plain = np.abs(in_f32(q, k, v, visible) - right).max()
+    assert np.abs(out - right).max() <= 2 * plain + np.finfo(np.float32).eps
+
+
+def test_full_accuracy_has_a_limit_with_a_reason():
+    spec = fc.AttentionSpec(head_dim=320, dtype="f32")
+    assert spec.why_not("sm_90") == [
+        "products = full with dtype = f32 and head_dim = 320: every f32 is split in three parts, "
+        "for which there is room up to 256; products = tf32"
+    ]
 
 
 def test_16_bit_arrays_are_not_rounded_to_tf32():
@@ -96,10 +124,10 @@ def test_sdpa_does_as_torch_is_told():
         torch.set_float32_matmul_precision("high")
         out = fc.sdpa(q, k, v)
         torch.set_float32_matmul_precision("highest")
-        with pytest.raises(fc.SpecError, match="products = full"):
-            fc.sdpa(q, k, v)
+        in_full = fc.sdpa(q, k, v)
     finally:
         torch.set_float32_matmul_precision(before)
     right = torch.nn.functional.scaled_dot_product_attention(q, k, v)
     assert out.dtype == torch.float32
     assert (out - right).abs().max() < 5e-3
+    assert (in_full - right).abs().max() < 5e-6

@@ -123,8 +123,8 @@ def test_why_not_gives_every_reason_with_its_numbers():
     assert spec.why_not("sm_80") == [
         "head_dim = 600: must be at most 576; there is no schedule for larger ones",
         "head_dim_v = -1: must be at least 1; the last dimension of the arrays",
-        "products = full with dtype = f32: tensor cores round f32 before they multiply; products = "
-        "tf32",
+        "products = full with dtype = f32 and head_dim = 600: every f32 is split in three parts, "
+        "for which there is room up to 256; products = tf32",
         "heads = 6 is not a multiple of kv_heads = 4: every key head serves the same number of "
         "query heads; a number of key heads that divides 6",
     ]

@@ -123,7 +123,7 @@ def _check_sdpa(args: Arguments, result: Any) -> str | None:
             raise Meaningless(f"{name} is neither")
     names = ("query", "key", "value")
     q, k, v = (args[name] for name in names)
-    floats, back = oracle.four([oracle.floats16(args[name], name) for name in names])
+    floats, back = oracle.four([oracle.floats(args[name], name) for name in names])
     if len({x.dtype.newbyteorder("=") for x in (q, k, v)}) != 1:
         raise Meaningless("dtypes differ")
     if not args["enable_gqa"] and len({x.shape[1] for x in floats} - {1}) > 1:

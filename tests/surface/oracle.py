@@ -72,10 +72,10 @@ def sink_of(value: Any, known: Known) -> Callable[..., Any]:
     return score_of(value, known)
 
 
-def floats16(value: Any, name: str) -> np.ndarray:
+def floats(value: Any, name: str) -> np.ndarray:
     _need(isinstance(value, np.ndarray), f"{name} is no array")
     native = value.dtype.newbyteorder("=")
-    _need(native in (np.float16, BF16), f"{name} is of {value.dtype}")
+    _need(native in (np.float16, BF16, np.float32), f"{name} is of {value.dtype}")
     return np.asarray(value, np.float64)
 
 
@@ -231,12 +231,13 @@ def attention_call(args: Mapping[str, Any], known: Known) -> dict[str, Any]:
     layout = args.get("layout", "bhsd")
     _need(isinstance(layout, str) and layout in LAYOUTS, "no layout")
     is_stream(args.get("stream"))
-    q, k, v = (floats16(args[name], name) for name in "qkv")
+    q, k, v = (floats(args[name], name) for name in "qkv")
     dtypes = {args[name].dtype.newbyteorder("=") for name in "qkv"}
     _need(len(dtypes) == 1, "dtypes differ")
-    most = 512 if q.shape[-1:] == v.shape[-1:] else 576
+    in_parts = np.float32 in dtypes
+    most = 256 if in_parts else 512 if q.shape[-1:] == v.shape[-1:] else 576
     _need(q.size == 0 or 0 < q.shape[-1] <= most, "head_dim")
-    _need(v.size == 0 or v.shape[-1] <= 512, "head_dim_v")
+    _need(v.size == 0 or v.shape[-1] <= (256 if in_parts else 512), "head_dim_v")
     scale = args.get("scale")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else number(scale, "scale")
     mask, score = mask_of(args.get("mask"), known), score_of(args.get("score"), known)

@@ -51,7 +51,7 @@ def _check_spec(args: Arguments, result: Any) -> str | None:
         raise Meaningless("layout")
     oracle.mask_of(args["mask"], KNOWN | {id(args["mask"]): MASKS[1][1]}
                    if isinstance(args["mask"], fc.Mask) else KNOWN)  # fmt: skip
-    if args["dtype"] is None or spec.dtype not in ("f16", "bf16"):
+    if args["dtype"] is None or spec.dtype not in ("f16", "bf16", "f32"):
         raise Meaningless("dtype")
     return None
 
