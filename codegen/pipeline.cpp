@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 27> passes{{
+  static constexpr std::array<Pass, 29> passes{{
       {"apply_schedule", apply_schedule, "all later passes need tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -38,10 +38,12 @@ std::span<const Pass> pipeline() {
       {"pipeline_loads", pipeline_loads,
        "needs the memory spaces, and one loop rather than its peeled ranges"},
       {"assign_roles", assign_roles, "instead of pipeline_loads, for copies by TMA"},
+      {"schedule_tiles", schedule_tiles, "its loops stand around all that a role does"},
       {"advance_fills", advance_fills, "knows what the producer loads, and into which rings"},
       {"overlap_products", overlap_products,
        "the waits for slots stand in front of the products that read them"},
       {"stage_stores", stage_stores, "its buffer has to be in the plan of shared memory"},
+      {"number_barriers", number_barriers, "behind stage_stores, whose stores meet"},
       {"plan_shared_memory", plan_shared_memory, "all buffers and their uses are known"},
       {"insert_barriers", insert_barriers, "buffers that overlap are hazards of each other"},
       {"peel_loops", peel_loops, "last: the peeled loops are copies of a finished body"},

@@ -45,6 +45,7 @@ constexpr std::array<Target, 12> targets{{
      .capability = 90,
      .shared_per_block = 227 * kib,
      .shared_per_processor = 228 * kib,
+     .l2_bytes = 50 * kib * kib,
      .tma = true,
      .wgmma = true},
     {"sm_100", 100, 227 * kib, 228 * kib},

@@ -13,6 +13,7 @@ struct Target {
   int capability = 0;            ///< 90 for 9.0
   int shared_per_block = 0;      ///< bytes a block can opt in to
   int shared_per_processor = 0;  ///< bytes a multiprocessor shares among its blocks
+  int l2_bytes = 0;              ///< of L2; 0 where blocks are never persistent
   int shared_reserved = 1024;    ///< bytes the system takes of each block
   int registers_per_thread = 255;
   int threads_per_block = 1024;

@@ -6,24 +6,23 @@
 #include <map>
 
 #include "dsl/ir/function.h"
-#include "dsl/schedule.h"
 
 namespace flashcore {
 
-struct RingBarriers {
-  /// Bytes from the start of shared memory to the full barriers of a ring; the empty ones, if any,
-  /// follow them.
-  std::map<ir::BufferId, int> at;
-  /// The same for the ring of tile numbers that the producer draws; behind its barriers the
-  /// numbers, of 4 bytes.
-  int drawn_at = 0;
-  int end = 0;  ///< bytes of shared memory, barriers included
+/// Bytes from the start of shared memory, and how many arrive before a slot is empty.
+struct RingBarriersOf {
+  int full = 0;
+  int empty = 0;     ///< 0: none
+  int releases = 0;  ///< a warpgroup has read a tile, a thread a scalar
+  int behind = 0;    ///< the barriers; there a ring of scalars has its slots
+};
 
-  /// A number is there before the consumers ask for it, and one more while they work on that.
-  static constexpr int drawn_slots = 2;
+struct RingBarriers {
+  std::map<ir::BufferId, RingBarriersOf> of;
+  int end = 0;  ///< bytes of shared memory, barriers included
 };
 
 /// The barriers of the rings that a program fills, where tiles take the first `bytes` bytes.
-RingBarriers ring_barriers(const ir::Function& f, const Schedule& schedule, int bytes);
+RingBarriers ring_barriers(const ir::Function& f, int bytes);
 
 }  // namespace flashcore

@@ -64,8 +64,9 @@ class FirstRound {
   OpCopier copier_{f_};
 };
 
-void advance_in(Function& f, BlockId producer) {
-  const std::vector<OpId> ops = f[producer].ops;
+/// `block` is what the producer does for a tile.
+void advance_in(Function& f, BlockId block) {
+  const std::vector<OpId> ops = f[block].ops;
   std::size_t fill = 0;
   while (fill < ops.size() && !fills_only_slot(f, ops[fill])) ++fill;
   std::size_t at = fill;
@@ -90,15 +91,17 @@ void advance_in(Function& f, BlockId producer) {
     if (f[ops[i]].code == OpCode::fill_slot) changed.push_back(ops[i]);
   changed.push_back(behind.finish());
   changed.insert(changed.end(), ops.begin() + static_cast<std::ptrdiff_t>(at) + 1, ops.end());
-  f[producer].ops = std::move(changed);
+  f[block].ops = std::move(changed);
 }
 
 }  // namespace
 
-void advance_fills(Function& f, const PassContext& context) {
-  if (!context.schedule.has_next_tiles()) return;
-  for (OpId id : std::vector(f[f.body].ops))
-    if (f[id].code == OpCode::producer) advance_in(f, f[id].body);
+void advance_fills(Function& f, const PassContext&) {
+  for (OpId role : std::vector(f[f.body].ops)) {
+    if (f[role].code != OpCode::producer) continue;
+    for (OpId id : std::vector(f[f[role].body].ops))
+      if (f[id].code == OpCode::tile_loop) advance_in(f, f[id].body);
+  }
 }
 
 }  // namespace flashcore

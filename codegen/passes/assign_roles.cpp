@@ -10,6 +10,8 @@
 // tile clears the rows beyond a ragged axis. A load outside loops has a ring of one slot, so that
 // the next tile of a persistent block may be asked for as soon as this one's has been read.
 //
+// A role carries which warps it has, and how many registers a thread of them gets.
+//
 // In a block without a producer the consumers begin with its region, and its loops run ahead: as
 // many rounds as a ring has slots at once, the fills of the others where the consumers release a
 // slot.
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "codegen/analysis/position_axis.h"
+#include "codegen/layout/register_split.h"
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -62,11 +65,20 @@ class RoleAssignment {
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
     f_[f_.body].ops = front;
+    const int warps = schedule_.consumer_threads() / 32;
+    const RegisterSplit split = register_split(schedule_);
     if (schedule_.producer)
-      append_role(OpCode::producer, producer);
+      append_role({.code = OpCode::producer,
+                   .body = producer,
+                   .first_warp = warps,
+                   .warps = 4,
+                   .registers = split.producer});
     else
       begin_with(consumers, f_[producer].ops);
-    append_role(OpCode::consumers, consumers);
+    append_role({.code = OpCode::consumers,
+                 .body = consumers,
+                 .warps = warps,
+                 .registers = split.consumer});
     remove_dead_ops(f_);
   }
 
@@ -208,11 +220,7 @@ class RoleAssignment {
     const OpId id = f_.add_op(std::move(op), {});
     f_[target].ops.push_back(id);
   }
-  void append_role(OpCode code, BlockId region) {
-    Op role{.code = code};
-    role.body = region;
-    append(std::move(role), f_.body);
-  }
+  void append_role(Op role) { append(std::move(role), f_.body); }
 
   /// Loads become waits; in a loop, which is over `axis`, each stands in front of the first product
   /// that reads it.

@@ -35,7 +35,8 @@ class Overlap {
     for (OpId id : std::vector(f_[f_.body].ops)) {
       if (f_[id].code != OpCode::consumers) continue;
       block(f_[id].body);
-      release_slots(f_, f_[id].body, schedule_.has_next_tiles());
+      release_slots(f_, f_[id].body);
+      open_and_close_turns(f_[id].body);
     }
     remove_dead_ops(f_);
   }
@@ -43,6 +44,7 @@ class Overlap {
  private:
   void block(BlockId id) {
     for (OpId op : std::vector(f_[id].ops)) {
+      if (f_[op].code == OpCode::tile_loop) block(f_[op].body);
       if (f_[op].code != OpCode::loop) continue;
       const std::optional<ProductCut> cut =
           schedule_.overlap_products ? find_product_cut(f_, f_[op]) : std::nullopt;
@@ -58,6 +60,16 @@ class Overlap {
         ops.push_back(start_and_land(op));
     }
     f_[id].ops = std::move(ops);
+  }
+
+  void open_and_close_turns(BlockId region) {
+    bool any = false;
+    for_each_op(f_, region,
+                [&](const Op& op, BlockId) { any = any || op.code == OpCode::await_turn; });
+    if (!any) return;
+    std::vector<OpId>& ops = f_[region].ops;
+    ops.insert(ops.begin(), f_.add_op({.code = OpCode::open_turns}, {}));
+    ops.push_back(f_.add_op({.code = OpCode::close_turns}, {}));
   }
 
   OpId start_and_land(OpId dot) {

@@ -79,6 +79,10 @@ void pipeline_loads(ir::Function& f, const PassContext& context);
 /// compute.
 void assign_roles(ir::Function& f, const PassContext& context);
 
+/// Numbers the blocks of the grid, and puts loops over tiles around the roles of blocks that compute
+/// several.
+void schedule_tiles(ir::Function& f, const PassContext& context);
+
 /// Lets a producer that goes on to the next tile ask for what is free first.
 void advance_fills(ir::Function& f, const PassContext& context);
 
@@ -88,6 +92,9 @@ void overlap_products(ir::Function& f, const PassContext& context);
 
 /// Sends 16-bit outputs through shared memory.
 void stage_stores(ir::Function& f, const PassContext& context);
+
+/// Gives warps of a role that meet the number of a barrier.
+void number_barriers(ir::Function& f, const PassContext& context);
 
 /// Gives every buffer its place; buffers that do not live at the same time share one.
 void plan_shared_memory(ir::Function& f, const PassContext& context);

@@ -95,7 +95,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
   std::vector<std::size_t> placed;
   for (std::size_t i : order) {
     Buffer& buffer = f.buffers[i];
-    if (buffer.over) continue;
+    if (buffer.over || buffer.holds_scalars()) continue;
     buffer.offset = 0;
     for (bool moved = true; moved;) {
       moved = false;
@@ -115,7 +115,14 @@ void plan_shared_memory(Function& f, const PassContext& context) {
 
   for (Buffer& buffer : f.buffers)
     if (buffer.over) buffer.offset = f[buffer.over].offset;
-  total = ring_barriers(f, context.schedule, total).end;
+  const RingBarriers barriers = ring_barriers(f, total);
+  for (const auto& [ring, place] : barriers.of) {
+    f[ring].full = place.full;
+    f[ring].empty = place.empty;
+    f[ring].releases = place.releases;
+    if (f[ring].holds_scalars()) f[ring].offset = place.behind;
+  }
+  total = barriers.end;
 
   const int limit = context.schedule.shared_limit ? context.schedule.shared_limit
                                                   : context.target.shared_per_block;

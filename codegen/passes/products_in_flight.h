@@ -18,7 +18,8 @@ void rotate_loop(ir::Function& f, const Schedule& schedule, ir::BlockId block, i
                  const ProductCut& cut);
 
 /// Behind the landing of the last product of a block that reads a slot; behind the loop, if that is
-/// inside one. `early`: a ring's only slot is released inside both regions of an `if` that reads it.
-void release_slots(ir::Function& f, ir::BlockId block, bool early);
+/// inside one. In a loop over tiles a ring's only slot is released inside both regions of an `if`
+/// that reads it.
+void release_slots(ir::Function& f, ir::BlockId block, bool has_next_tiles = false);
 
 }  // namespace flashcore

@@ -44,17 +44,21 @@ void insert_release(Function& f, BlockId block, std::size_t position, BufferId r
 
 }  // namespace
 
-void release_slots(Function& f, BlockId block, bool early) {
+void release_slots(Function& f, BlockId block, bool has_next_tiles) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const Op op = f[f[block].ops[i]];
     for (const BlockId region : {op.body, op.otherwise})
-      if (region) release_slots(f, region, early);
+      if (region) release_slots(f, region, has_next_tiles || op.code == OpCode::tile_loop);
     if (op.code != OpCode::await_slot) continue;
+    if (f[op.results[0]].type.is_scalar()) {  // every thread has read it then
+      insert_release(f, block, i + 1, op.buffer);
+      continue;
+    }
     std::set<ValueId> reads{op.results[0]};
     const std::size_t last = last_reader(f, block, i + 1, reads).value_or(i);
     // The next tile's operand then comes while a last product runs and the output is stored.
     const Op reader = f[f[block].ops[last]];
-    if (early && reader.code == OpCode::if_ && f[op.buffer].stages == 1) {
+    if (has_next_tiles && reader.code == OpCode::if_ && f[op.buffer].stages == 1) {
       for (const BlockId region : {reader.body, reader.otherwise}) {
         const auto inside = last_reader(f, region, 0, reads);
         insert_release(f, region, inside ? *inside + 1 : 0, op.buffer);

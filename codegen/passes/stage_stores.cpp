@@ -21,11 +21,14 @@ class StoreStaging {
   StoreStaging(Function& f, const PassContext& context)
       : f_(f), schedule_(context.schedule), target_(context.target) {}
 
-  void run(BlockId block) {
+  /// `next_tiles`: the block has other tiles behind what is computed there.
+  void run(BlockId block, bool next_tiles = false) {
     for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
       const Op op = f_[f_[block].ops[i]];
-      if (op.code == OpCode::consumers) run(op.body);
-      if (op.code == OpCode::store && is_stageable(op)) i += stage(block, i);
+      if (op.code == OpCode::consumers || op.code == OpCode::tile_loop)
+        run(op.body, next_tiles || op.code == OpCode::tile_loop);
+      if (op.code == OpCode::consumers) drain(op.body);
+      if (op.code == OpCode::store && is_stageable(op)) i += stage(block, i, next_tiles);
     }
   }
 
@@ -48,7 +51,7 @@ class StoreStaging {
   }
 
   /// Returns how many ops it placed before the store.
-  std::size_t stage(BlockId block, std::size_t position) {
+  std::size_t stage(BlockId block, std::size_t position, bool next_tiles) {
     const OpId id = f_[block].ops[position];
     const Op store = f_[id];
     const TileType type = f_[store.operands[0]].type;
@@ -58,8 +61,7 @@ class StoreStaging {
     // the output leaves it its place.
     if (by_engine()) {
       const bool room = has_room(buffer);
-      if (!schedule_.has_next_tiles() || !room)
-        buffer.over = dead_operand(block, position, buffer, type.axes[0]);
+      if (!next_tiles || !room) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
       if (!buffer.over && !room) return 0;  // its lanes hold chunks of it as well
     }
     const BufferId over = buffer.over;
@@ -78,12 +80,20 @@ class StoreStaging {
     return placed;
   }
 
+  /// At the end of a role whose stores may still read shared memory.
+  void drain(BlockId region) {
+    bool any = false;
+    for_each_op(f_, region,
+                [&](const Op& op, BlockId) { any = any || op.code == OpCode::await_stores; });
+    if (any) f_[region].ops.push_back(f_.add_op({.code = OpCode::drain_stores}, {}));
+  }
+
   [[nodiscard]] bool has_room(const Buffer& wanted) const {
     int bytes = wanted.bytes();
     for (const Buffer& buffer : f_.buffers)
-      bytes += buffer.over ? 0 : whole_periods(buffer.bytes());
+      bytes += buffer.over || buffer.holds_scalars() ? 0 : whole_periods(buffer.bytes());
     const int limit = schedule_.shared_limit ? schedule_.shared_limit : target_.shared_per_block;
-    return ring_barriers(f_, schedule_, bytes).end <= limit;
+    return ring_barriers(f_, bytes).end <= limit;
   }
 
   /// A ring that is awaited in this block before `position`, whose tile has the store's rows and
@@ -92,7 +102,7 @@ class StoreStaging {
                                       AxisId rows) const {
     for (std::size_t i = 0; i < position; ++i) {
       const Op& op = f_[f_[block].ops[i]];
-      if (op.code != OpCode::await_slot) continue;
+      if (op.code != OpCode::await_slot || f_[op.buffer].holds_scalars()) continue;
       const Buffer& buffer = f_[op.buffer];
       const bool same_panels = buffer.columns == wanted.columns ||
                                (buffer.columns % 64 == 0 && wanted.columns % 64 == 0);

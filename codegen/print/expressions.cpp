@@ -71,6 +71,8 @@ std::string KernelPrinter::scalar(ValueId value) {
         return extent(op->axis);
       case OpCode::part:
         return part_;
+      case OpCode::has_counter:
+        return "(p.tile_counter != 0)";
       case OpCode::index:
       case OpCode::tile_begin:
         return begin(op->axis);
@@ -211,6 +213,8 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
       return fmt::format("({} - {})", x[0], x[1]);
     case OpCode::mul:
       return fmt::format("({} * {})", x[0], x[1]);
+    case OpCode::quotient:
+      return fmt::format("({} / {})", x[0], x[1]);
     case OpCode::mul_rn:
     case OpCode::limit_scale:
       return fmt::format("fc::{}({}, {})", ir::name_of(op.code), x[0], x[1]);

@@ -206,12 +206,17 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::land_products:
       print_landing(op);
       break;
+    case OpCode::open_turns:
+    case OpCode::close_turns:
     case OpCode::await_turn:
     case OpCode::pass_turn:
       print_turn(op);
       break;
     case OpCode::await_stores:
-      print_await_stores();
+      print_await_stores(op);
+      break;
+    case OpCode::drain_stores:
+      print_drain();
       break;
     case OpCode::commit_copies:
       out_.line("fc::commit_copies();");
@@ -225,9 +230,6 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::if_:
       print_if(op);
       break;
-    case OpCode::enter:
-      print_enter(op);
-      break;
     case OpCode::all_lanes:
       print_vote(op);
       break;
@@ -236,6 +238,21 @@ void KernelPrinter::print_op(const Op& op) {
       break;
     case OpCode::survey:
       print_survey(op);
+      break;
+    case OpCode::tile_loop:
+      print_tile_loop(op);
+      break;
+    case OpCode::enter:
+      print_enter(op);
+      break;
+    case OpCode::divide:
+      print_divide(op);
+      break;
+    case OpCode::draw_tile:
+      print_draw(op);
+      break;
+    case OpCode::give_slot:
+      print_give(op);
       break;
     case OpCode::next_tile:
       print_next_tile(op);

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "codegen/analysis/ring_barriers.h"
 #include "codegen/instructions/product.h"
 #include "codegen/kernel_source.h"
 #include "codegen/layout/chunk_loops.h"
@@ -53,21 +52,18 @@ class KernelPrinter {
   void collect_arguments();
   void print_parameters();
   void print_grid();
-  std::vector<ir::AxisId> plan_grid();
+  void collect_grid();
   void print_block_index(ir::AxisId id, const std::string& index, bool needs_count);
   std::string blocks_along(ir::AxisId axis) const;
   [[nodiscard]] int scalar_named(const std::string& name) const;
   std::string stride(ir::TensorId tensor, std::size_t dim) const;
 
-  // print_tiles.cpp: the tiles of persistent blocks
-  [[nodiscard]] ir::AxisId walked_axis() const;
-  [[nodiscard]] bool draws_tiles() const;
-  void open_tiles(Writer::Scopes& scopes);
-  void print_drawn_tile(bool produces);
-  void print_block_count();
-  void print_tile_of_block(std::string_view number);
-  void print_section(const std::vector<ir::AxisId>& order);
-  int looped_bytes(ir::AxisId axis) const;
+  // print_tiles.cpp: the tiles of a block
+  [[nodiscard]] bool has_tile_loop(ir::TileScheduler scheduler) const;
+  void print_tile_loop(const ir::Op& loop);
+  void print_enter_parallel(const ir::Op& op);
+  void print_draw(const ir::Op& op);
+  void print_divide(const ir::Op& op);
 
   // kernel_printer.cpp: blocks, scalars, loops
   void note_last_uses(ir::BlockId block);
@@ -261,6 +257,7 @@ class KernelPrinter {
   void print_role(const ir::Op& op);
   static std::string in_slot(const std::string& barrier, const std::string& slot);
   void print_next_slot(int stages, const Ring& ring);
+  void print_give(const ir::Op& op);
   void print_fill(const ir::Op& op);
   void print_boxes(const ir::Op& fill, const std::string& slot);
   void print_await_slot(const ir::Op& op);
@@ -268,8 +265,8 @@ class KernelPrinter {
   void print_release(const ir::Op& op);
   void print_landing(const ir::Op& op);
   void print_turn(const ir::Op& op);
-  void print_turns(const ir::Op& role, bool begin);
-  void print_await_stores();
+  void print_await_stores(const ir::Op& op);
+  void print_drain();
   void print_bulk_store(const ir::Op& op);
 
   // print_ahead.cpp: loops that fill rings ahead of those who release their slots
@@ -327,15 +324,12 @@ class KernelPrinter {
   Names names_ = names_of_body();
   Fields fields_;
 
-  RingBarriers rings_;
   std::map<ir::BufferId, Ring> ring_names_;
   std::vector<const Ring*>
-      read_rings_;    ///< filled by a loop ahead, awaited since products last landed
-  Ring drawn_;        ///< of the tiles that the producer draws
-  std::string part_;  ///< which block of its cluster this is
-  std::string section_, section_blocks_, section_positions_;
-  std::string walked_begin_, walked_end_;  ///< the positions that a block goes through
-  std::string block_count_;  ///< of a persistent kernel: how many tiles there are for all blocks
+      read_rings_;                ///< filled by a loop ahead, awaited since products last landed
+  bool draws_tiles_ = false;      ///< from a counter
+  const ir::Op* role_ = nullptr;  ///< the one being printed
+  std::string part_;              ///< which block of its cluster this is
 
   std::vector<std::string> storage_;     ///< by value: variable, array or address
   std::vector<std::size_t> last_use_;    ///< by value: position in the block being printed

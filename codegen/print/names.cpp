@@ -37,10 +37,9 @@ void Names::release(std::string_view name) { taken_.erase(taken_.find(name)); }
 Names names_of_body() {
   Names names;
   for (const char* word :
-       {"p",     "shared", "thread", "lane",  "warp",  "block", "row",    "column",
-        "chunk", "line",   "word",   "panel", "other", "zeros", "source", "out_pointer",
-        "tile",  "first",  "turn",   "at",    "a",     "b",     "c",      "e",
-        "i",     "j",      "k",      "n",     "r"})
+       {"p",    "shared", "thread", "lane",  "warp",  "block",  "row",         "column", "chunk",
+        "line", "word",   "panel",  "other", "zeros", "source", "out_pointer", "at",     "a",
+        "b",    "c",      "e",      "i",     "j",     "k",      "n",           "r"})
     names.unique(word);
   return names;
 }

@@ -53,9 +53,12 @@ void KernelPrinter::collect_arguments() {
   source_.register_budget = schedule_.register_limit;
   source_.split_registers = registers_of_block(schedule_, register_split(schedule_));
   for (const Buffer& buffer : f_.buffers)
-    source_.shared_bytes = std::max(source_.shared_bytes, buffer.offset + buffer.bytes());
-  rings_ = ring_barriers(f_, schedule_, source_.shared_bytes);
-  source_.shared_bytes = rings_.end;
+    for (int end : {buffer.offset + buffer.bytes(), buffer.full + 8 * buffer.stages,
+                    buffer.empty + 8 * buffer.stages})
+      source_.shared_bytes = std::max(source_.shared_bytes, end);
+  draws_tiles_ = has_tile_loop(TileScheduler::dynamic);
+  source_.persistent = draws_tiles_ || has_tile_loop(TileScheduler::serpentine);
+  source_.flat_grid = f_.flat_grid;
   for (const Tensor& tensor : f_.tensors)
     source_.tensors.push_back(
         {tensor.name, tensor.dtype, tensor.output, tensor.dims, size_of(tensor.dtype),
@@ -97,7 +100,7 @@ void KernelPrinter::collect_arguments() {
     add(ParameterField::Kind::extent, i, 0, 4);
   for (int i = 0; i < static_cast<int>(source_.scalars.size()); ++i)
     add(ParameterField::Kind::scalar, i, 0, 4);
-  if (draws_tiles()) add(ParameterField::Kind::tile_counter, 0, 0, 4);
+  if (draws_tiles_) add(ParameterField::Kind::tile_counter, 0, 0, 4);
   const int alignment = source_.tensor_maps.empty() ? 8 : 64;
   source_.parameter_bytes = (offset + alignment - 1) / alignment * alignment;
 }
@@ -128,7 +131,7 @@ void KernelPrinter::print_parameters() {
   for (const std::string& extent : source_.extents) out_.line("int {};", fields_.extent(extent));
   for (std::size_t i = 0; i < f_.parameters.size(); ++i)
     out_.line("{} {};", device_type(f_.parameters[i].dtype), fields_.scalar(i));
-  if (draws_tiles()) out_.line("int tile_counter;");
+  if (draws_tiles_) out_.line("int tile_counter;");
 }
 
 std::string KernelPrinter::stride(TensorId tensor, std::size_t dim) const {
@@ -137,22 +140,10 @@ std::string KernelPrinter::stride(TensorId tensor, std::size_t dim) const {
 }
 
 /// The parallel axes, fastest first, noted for the launch.
-std::vector<AxisId> KernelPrinter::plan_grid() {
-  std::vector<AxisId> tiles, positions;
-  for (std::size_t i = 0; i < f_.axes.size(); ++i) {
-    if (f_.axes[i].kind == AxisKind::parallel_tiles) tiles.push_back(AxisId(i));
-    if (f_.axes[i].kind == AxisKind::parallel) positions.insert(positions.begin(), AxisId(i));
-  }
-  const bool tiles_first = schedule_.grid_order == GridOrder::tiles_first;
-  std::vector<AxisId> order = tiles_first ? tiles : positions;
-  const std::vector<AxisId>& rest = tiles_first ? positions : tiles;
-  order.insert(order.end(), rest.begin(), rest.end());
-  source_.grid.clear();
-  for (AxisId axis : order)
-    source_.grid.push_back({f_[axis].name, f_[axis].extent,
-                            axis == walked_axis() ? schedule_.positions_per_block : f_[axis].tile,
+void KernelPrinter::collect_grid() {
+  for (AxisId axis : f_.grid)
+    source_.grid.push_back({f_[axis].name, f_[axis].extent, std::max(1, f_[axis].tile),
                             scalar_named(f_[axis].longest)});
-  return order;
 }
 
 std::string KernelPrinter::blocks_along(AxisId id) const {
@@ -160,22 +151,19 @@ std::string KernelPrinter::blocks_along(AxisId id) const {
   const int longest = scalar_named(axis.longest);
   const std::string length = longest < 0 ? extent_text(axis.extent)
                                          : "p." + fields_.scalar(static_cast<std::size_t>(longest));
-  if (id == walked_axis())
-    return fmt::format("({} + {}) / {}", length, schedule_.positions_per_block - 1,
-                       schedule_.positions_per_block);
-  if (axis.kind != AxisKind::parallel_tiles) return length;
-  if (axis.longest.empty() && axis.extent.is_static())
+  if (axis.tile <= 1 && axis.kind == AxisKind::parallel) return length;
+  if (axis.kind == AxisKind::parallel_tiles && axis.longest.empty() && axis.extent.is_static())
     return std::to_string((axis.extent.value + axis.tile - 1) / axis.tile);
   return fmt::format("({} + {}) / {}", length, axis.tile - 1, axis.tile);
 }
 
-/// The number of a block along an axis, and where its tile begins.
+/// The number of a block along an axis, and where its tile, or its positions, begin.
 void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool needs_count) {
   const Axis& axis = f_[id];
-  const bool tiled = axis.kind == AxisKind::parallel_tiles, walked = id == walked_axis();
-  const std::string name = names_.unique(tiled    ? axis.name + "_tile"
-                                         : walked ? axis.name + "_run"
-                                                  : axis.name);
+  const bool tiled = axis.kind == AxisKind::parallel_tiles, several = axis.tile > 1;
+  const std::string name = names_.unique(tiled     ? axis.name + "_tile"
+                                         : several ? axis.name + "_run"
+                                                   : axis.name);
   std::string count = blocks_along(id);
   if (needs_count || axis.descending) {
     // Unsigned numbers divide in half the instructions.
@@ -186,30 +174,21 @@ void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool 
   std::string text = needs_count ? fmt::format("{} % {}", index, count) : index;
   if (axis.descending) text = fmt::format("{} - 1 - {}", count, text);
   // The compiler does not see that a quotient is the same for all threads, and would keep it in
-  // registers of each. Persistent blocks have a loop around, and registers of their own roles.
-  if (schedule_.flat_grid && !schedule_.persistent) text = fmt::format("fc::uniform({})", text);
+  // registers of each.
+  if (f_.flat_grid) text = fmt::format("fc::uniform({})", text);
   out_.line("const int {} = {};", name, text);
   if (needs_count) out_.line("{} /= {};", index, count);
-  if (walked) {
-    walked_begin_ = names_.unique(axis.name + "_begin");
-    walked_end_ = names_.unique(axis.name + "_end");
-    out_.line("const int {} = {} * {};", walked_begin_, name, schedule_.positions_per_block);
-    out_.line("const int {} = fc::min({} + {}, {});", walked_end_, walked_begin_,
-              schedule_.positions_per_block, extent(id));
-    return;
-  }
   begins_[id.index] = name;
-  if (!tiled) return;
+  if (!tiled && !several) return;
   const std::string first = names_.unique(axis.name + "_begin");
   out_.line("const int {} = {} * {};", first, name, axis.tile);
   begins_[id.index] = first;
 }
 
+/// Where a block lies by its own number; one of several tiles finds out from theirs.
 void KernelPrinter::print_grid() {
-  const std::vector<AxisId> order = plan_grid();
-  source_.persistent = schedule_.persistent;
-  source_.flat_grid = schedule_.flat_grid;
-  if (schedule_.persistent) return;
+  collect_grid();
+  if (source_.persistent) return;
   // Three axes are CUDA's own dimensions; what more there are share the third. In a flat grid all
   // share the first.
   std::string dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
@@ -217,11 +196,11 @@ void KernelPrinter::print_grid() {
     print_part();
     dimensions[0] += fmt::format(" / {}", source_.cluster);
   }
-  const std::size_t own = schedule_.flat_grid ? 0 : order.size() > 3 ? 2 : 3;
-  if (order.size() > own) out_.line("fc::u32 block = {};", dimensions[own]);
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const bool shared = i >= own, last = i + 1 == order.size();
-    print_block_index(order[i], shared ? "block" : dimensions[i], shared && !last);
+  const std::size_t own = f_.flat_grid ? 0 : f_.grid.size() > 3 ? 2 : 3;
+  if (f_.grid.size() > own) out_.line("fc::u32 block = {};", dimensions[own]);
+  for (std::size_t i = 0; i < f_.grid.size(); ++i) {
+    const bool shared = i >= own, last = i + 1 == f_.grid.size();
+    print_block_index(f_.grid[i], shared ? "block" : dimensions[i], shared && !last);
   }
 }
 

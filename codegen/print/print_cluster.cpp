@@ -15,8 +15,7 @@ void KernelPrinter::print_part() {
 /// Of the warps whose rows a block gets, the n-th finds them behind those of n others, and not
 /// behind those of all warps before it.
 std::string KernelPrinter::moved_rows(const Buffer& buffer) const {
-  const int warps = schedule_.consumer_threads() / 32,
-            rows_of = (warps + source_.cluster - 1) / source_.cluster;
+  const int rows_of = (role_->warps + source_.cluster - 1) / source_.cluster;
   return fmt::format("(warp - warp / {}) * {}", source_.cluster, buffer.slot_bytes() / rows_of);
 }
 

@@ -158,6 +158,7 @@ void KernelPrinter::print_position(AxisId axis, const std::string& tile) {
 }
 
 void KernelPrinter::print_enter(const Op& op) {
+  if (f_[op.axis].kind != AxisKind::tiles) return print_enter_parallel(op);
   if (needs_position(block_, op.axis)) print_position(op.axis, scalar(op.operands[0]));
 }
 

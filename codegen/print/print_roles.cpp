@@ -15,12 +15,7 @@ using namespace ir;
 
 namespace {
 
-constexpr int group_threads = 128;
-
-// Named barriers: one for the warps of each group to meet at, one for each group's turn, one for
-// all consumers.
-std::string meeting() { return "1 + warp / 4"; }
-constexpr int first_turn = 5, clearing = 9;
+constexpr int group_warps = 4, group_threads = 128;
 
 /// The tensor dimension that the rows of a tile run along.
 std::size_t row_dimension(const Op& access) {
@@ -106,42 +101,38 @@ bool KernelPrinter::has_roles() const {
 
 /// In front of the roles: who waits for what, made ready by one thread.
 void KernelPrinter::print_ring_barriers() {
-  const int groups = schedule_.consumer_threads() / group_threads;
-  out_.comment(schedule_.producer
-                   ? "where a ring's slots say that they are full, and that they are empty"
-                   : "where a ring's slots say that they are full");
-  struct Barriers {
-    const Ring* ring;
-    int stages, releases;  ///< how many arrive before a slot is empty
-  };
-  std::vector<Barriers> rings;
-  const auto declare_barriers = [&](Ring& ring, const std::string& name, int at, int stages,
-                                    int releases) {
-    ring.full = names_.unique(name + "_full");
-    rings.push_back({&ring, stages, releases});
-    if (!schedule_.producer) return out_.line("const fc::u32 {} = shared + {};", ring.full, at);
-    ring.empty = names_.unique(name + "_empty");
-    out_.line("const fc::u32 {} = shared + {}, {} = shared + {};", ring.full, at, ring.empty,
-              at + 8 * stages);
-  };
-  for (const auto& [buffer, at] : rings_.at)
-    declare_barriers(ring_names_[buffer], f_[buffer].name, at, f_[buffer].stages, groups);
-  if (draws_tiles())
-    declare_barriers(drawn_, "drawn", rings_.drawn_at, RingBarriers::drawn_slots,
-                     schedule_.consumer_threads());
+  std::vector<BufferId> rings;
+  for (std::size_t i = 0; i < f_.buffers.size(); ++i)
+    if (f_.buffers[i].full) rings.emplace_back(i);
+  const bool any_empty =
+      std::any_of(rings.begin(), rings.end(), [&](BufferId id) { return f_[id].empty > 0; });
+  out_.comment(fmt::format("where a ring's slots say that they are full{}",
+                           any_empty ? ", and that they are empty" : ""));
+  for (BufferId id : rings) {
+    Ring& ring = ring_names_[id];
+    ring.full = names_.unique(f_[id].name + "_full");
+    std::string text = fmt::format("{} = shared + {}", ring.full, f_[id].full);
+    if (f_[id].empty) {
+      ring.empty = names_.unique(f_[id].name + "_empty");
+      text += fmt::format(", {} = shared + {}", ring.empty, f_[id].empty);
+    }
+    out_.line("const fc::u32 {};", text);
+  }
   {
     auto one = out_.block("if (thread == 0)");
     for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
       out_.line("fc::prefetch_map(p.{});", fields_.map(i));
     const std::string slot = names_.unique("slot");
-    for (const auto& [ring, stages, releases] : rings) {
+    for (BufferId id : rings) {
+      const Ring& ring = ring_names_[id];
+      const int stages = f_[id].stages;
       Writer::Scopes loop;
       if (stages > 1)
         loop.push_back(out_.block("for (int {0} = 0; {0} < {1}; ++{0})", slot, stages));
-      const std::string step = stages > 1 ? " + " + slot + " * 8" : "";
-      out_.line("fc::init_mbarrier({}{}, 1);", ring->full, step);
-      if (schedule_.producer)
-        out_.line("fc::init_mbarrier({}{}, {});", ring->empty, step, releases);
+      const std::string place = stages > 1 ? slot : "";
+      out_.line("fc::init_mbarrier({}, 1);", in_slot(ring.full, place));
+      if (f_[id].empty)
+        out_.line("fc::init_mbarrier({}, {});", in_slot(ring.empty, place), f_[id].releases);
     }
     names_.release(slot);
     out_.line("fc::publish_mbarriers();");
@@ -153,9 +144,9 @@ void KernelPrinter::print_ring_barriers() {
 void KernelPrinter::declare_ring_places(const Op& role) {
   std::set<BufferId> declared;
   for_each_op(f_, role.body, [&](const Op& op, BlockId) {
-    if ((op.code != OpCode::fill_slot && op.code != OpCode::await_slot) ||
-        !declared.insert(op.buffer).second)
-      return;
+    const bool goes_on = op.code == OpCode::fill_slot || op.code == OpCode::give_slot ||
+                         op.code == OpCode::await_slot;
+    if (!goes_on || !declared.insert(op.buffer).second) return;
     Ring& ring = ring_names_[op.buffer];
     ring.phase = names_.unique(f_[op.buffer].name + "_phase");
     if (f_[op.buffer].stages == 1) {
@@ -168,41 +159,29 @@ void KernelPrinter::declare_ring_places(const Op& role) {
 }
 
 void KernelPrinter::print_role(const Op& op) {
-  const bool produces = op.code == OpCode::producer;
-  const int warps = schedule_.consumer_threads() / 32;
-  const RegisterSplit split = register_split(schedule_);
-  if (produces || !schedule_.producer) {
+  const bool produces = op.code == OpCode::producer, first = role_ == nullptr;
+  if (first) {
     print_ring_barriers();
     out_.blank();
   }
+  role_ = &op;
   Writer::Scopes role;
-  if (schedule_.producer)
-    role.push_back(produces ? out_.block("if (warp >= {})", warps) : out_.block("else"));
-  if (split.producer)
-    out_.line("fc::{}_registers<{}>();", produces ? "shrink" : "grow",
-              produces ? split.producer : split.consumer);
+  if (op.first_warp)
+    role.push_back(out_.block("{}if (warp >= {})", first ? "" : "else ", op.first_warp));
+  else if (!first)
+    role.push_back(out_.block("else"));
+  if (op.registers)
+    out_.line("fc::{}_registers<{}>();", produces ? "shrink" : "grow", op.registers);
   const auto begins = begins_;
   const auto pointers = pointers_;
   {
     Writer::Scopes scopes;
-    if (produces) scopes.push_back(out_.block("if (thread == {})", warps * 32));
+    if (produces) scopes.push_back(out_.block("if (thread == {})", op.first_warp * 32));
     declare_ring_places(op);
-    if (!produces && schedule_.alternate) print_turns(op, true);
-    if (schedule_.has_next_tiles()) open_tiles(scopes);
     print_block(op.body);
-    print_drawn_tile(produces);
   }
   // Nobody leaves before all blocks of the cluster have begun.
   if (produces && source_.cluster > 1) out_.line("fc::await_cluster();");
-  if (!produces) {
-    if (schedule_.alternate) print_turns(op, false);
-    // Shared memory is the block's until the copy engine has read it.
-    bool stores = false;
-    for_each_op(f_, op.body, [&](const Op& inner, BlockId) {
-      stores = stores || inner.code == OpCode::await_stores;
-    });
-    if (stores) out_.line("if (thread % {} == 0) fc::await_stores_read<0>();", group_threads);
-  }
   begins_ = begins;
   pointers_ = pointers;
 }
@@ -226,13 +205,24 @@ void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
 void KernelPrinter::print_fill(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
-  if (!schedule_.producer) {
+  if (!buffer.empty) {
     auto one = out_.block("if (thread == 0)");
     return print_boxes(op, ring.slot);
   }
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
   out_.line("fc::await_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
   print_boxes(op, ring.slot);
+  print_next_slot(buffer.stages, ring);
+}
+
+/// A scalar from one thread to all others.
+void KernelPrinter::print_give(const Op& op) {
+  const Buffer& buffer = f_[op.buffer];
+  const Ring& ring = ring_names_[op.buffer];
+  out_.line("fc::await_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
+  out_.line("fc::store_shared({}, static_cast<fc::u32>({}));", chunk_base(buffer, ring.slot),
+            scalar(op.operands[0]));
+  out_.line("fc::arrive({});", in_slot(ring.full, ring.slot));
   print_next_slot(buffer.stages, ring);
 }
 
@@ -259,6 +249,9 @@ void KernelPrinter::print_await_slot(const Op& op) {
   const std::string name = names_.unique(label(op.results[0]));
   storage_[op.results[0].index] = name;
   out_.line("fc::await_phase({}, {});", in_slot(ring.full, ring.slot), ring.phase);
+  if (buffer.holds_scalars())
+    return out_.line("const int {} = fc::uniform(static_cast<int>(fc::load_shared_word({})));",
+                     name, chunk_base(buffer, ring.slot));
   out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, ring.slot));
   if (!op.operands.empty()) print_clearing(op, name);
 }
@@ -268,7 +261,7 @@ void KernelPrinter::print_await_slot(const Op& op) {
 void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
   const Buffer& buffer = f_[op.buffer];
   const AxisId rows = f_[op.results[0]].type.axes[0];
-  const int threads = schedule_.consumer_threads();
+  const int threads = role_->warps * 32;
   const std::string left = names_.unique(f_[rows].name + "_left");
   out_.line("const int {} = {} - {} * {};", left, extent(rows), scalar(op.operands[0]),
             buffer.rows);
@@ -286,7 +279,7 @@ void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
               loop.panels > 1 ? fmt::format(" + panel * {}", panel) : "");
   }
   out_.line("fc::fence_async();");
-  out_.line("fc::meet({}, {});", clearing, threads);
+  out_.line("fc::meet({}, {});", op.barrier, threads);
 }
 
 void KernelPrinter::print_release(const Op& op) {
@@ -295,8 +288,11 @@ void KernelPrinter::print_release(const Op& op) {
     print_next_fill(ring, ring.slot, "thread == 0 && ");
     return print_next_slot(f_[op.buffer].stages, ring);
   }
-  if (!schedule_.producer) return;  // nobody fills it again
-  out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, in_slot(ring.empty, ring.slot));
+  if (ring.empty.empty()) return;                        // nobody fills it again
+  const bool by_thread = f_[op.buffer].holds_scalars();  // each has read it for itself
+  out_.line("{}fc::arrive({});",
+            by_thread ? "" : fmt::format("if (thread % {} == 0) ", group_threads),
+            in_slot(ring.empty, ring.slot));
   print_next_slot(f_[op.buffer].stages, ring);
 }
 
@@ -312,33 +308,29 @@ void KernelPrinter::print_landing(const Op& op) {
 
 // ---- turns
 
+/// A warpgroup waits at a barrier of its own for the one before it to come by. The first turn the
+/// last warpgroup gives to the first, which takes in the end what is given to it last.
 void KernelPrinter::print_turn(const Op& op) {
-  const int groups = schedule_.consumer_threads() / group_threads;
-  if (op.code == OpCode::await_turn)
-    out_.line("fc::meet({} + warp / 4, {});", first_turn, 2 * group_threads);
+  const int groups = role_->warps / group_warps, two = 2 * group_threads;
+  if (op.code == OpCode::open_turns)
+    out_.line("if (warp / 4 == {}) fc::signal({}, {});", groups - 1, op.barrier, two);
+  else if (op.code == OpCode::close_turns)
+    out_.line("if (warp / 4 == 0) fc::meet({}, {});", op.barrier, two);
+  else if (op.code == OpCode::await_turn)
+    out_.line("fc::meet({} + warp / 4, {});", op.barrier, two);
   else
-    out_.line("fc::signal({} + (warp / 4 + 1) % {}, {});", first_turn, groups, 2 * group_threads);
-}
-
-/// The first turn is the first group's, given to it by the last one; what the last round gives away
-/// in the end is taken there.
-void KernelPrinter::print_turns(const Op& role, bool begin) {
-  bool any = false;
-  for_each_op(f_, role.body,
-              [&](const Op& op, BlockId) { any = any || op.code == OpCode::await_turn; });
-  if (!any) return;
-  const int groups = schedule_.consumer_threads() / group_threads;
-  if (begin)
-    out_.line("if (warp / 4 == {}) fc::signal({}, {});", groups - 1, first_turn, 2 * group_threads);
-  else
-    out_.line("if (warp / 4 == 0) fc::meet({}, {});", first_turn, 2 * group_threads);
+    out_.line("fc::signal({} + (warp / 4 + 1) % {}, {});", op.barrier, groups, two);
 }
 
 // ---- stores
 
-void KernelPrinter::print_await_stores() {
+void KernelPrinter::print_drain() {
   out_.line("if (thread % {} == 0) fc::await_stores_read<0>();", group_threads);
-  out_.line("fc::meet({}, {});", meeting(), group_threads);
+}
+
+void KernelPrinter::print_await_stores(const Op& op) {
+  print_drain();
+  out_.line("fc::meet({} + warp / 4, {});", op.barrier, group_threads);
 }
 
 /// Each warpgroup hands its 64 rows to the copy engine.
@@ -346,7 +338,7 @@ void KernelPrinter::print_bulk_store(const Op& op) {
   const Buffer& buffer = f_[f_.definition(op.operands[0])->buffer];
   out_.comment(fmt::format("store {}", f_[op.tensor].name));
   out_.line("fc::fence_async();");
-  out_.line("fc::meet({}, {});", meeting(), group_threads);
+  out_.line("fc::meet({} + warp / 4, {});", op.barrier, group_threads);
   auto one = out_.block("if (thread % {} == 0)", group_threads);
   for (const ChunkLoop& loop : chunk_loops(buffer))
     for (int panel = 0; panel < loop.panels; ++panel) {

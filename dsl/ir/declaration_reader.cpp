@@ -13,8 +13,13 @@ void DeclarationReader::declaration() {
     declare_tensor(in_.next().text == "output");
   } else if (in_.take("buffer")) {
     declare_buffer();
+  } else if (in_.take("grid")) {
+    do f_.grid.push_back(axis());
+    while (in_.take(","));
+    f_.flat_grid = in_.take("flat");
   } else {
-    in_.expected("a declaration or \"{\"", "declare with axis, parameter, input, output or buffer");
+    in_.expected("a declaration or \"{\"",
+                 "declare with axis, grid, parameter, input, output or buffer");
   }
   in_.line_end();
 }
@@ -75,6 +80,12 @@ void DeclarationReader::declare_buffer() {
   if (in_.take("stride")) buffer.stride = integer("the bytes from slot to slot");
   if (in_.take("over")) buffer.over = this->buffer();
   if (in_.take("at")) buffer.offset = integer("an offset in bytes");
+  if (in_.take("full")) buffer.full = integer("an offset in bytes");
+  if (in_.take("empty")) {
+    buffer.empty = integer("an offset in bytes");
+    in_.expect("by");
+    buffer.releases = integer("how many release a slot");
+  }
   f_.add_buffer(std::move(buffer));
 }
 

@@ -26,6 +26,18 @@ OpKind kind_of(OpCode code) {
   return OpKind::tile;
 }
 
+std::string_view name_of(TileScheduler scheduler) {
+  switch (scheduler) {
+    case TileScheduler::consecutive:
+      return "consecutive";
+    case TileScheduler::serpentine:
+      return "serpentine";
+    case TileScheduler::dynamic:
+      return "dynamic";
+  }
+  return "?";
+}
+
 std::string_view name_of(AxisKind kind) {
   switch (kind) {
     case AxisKind::parallel:

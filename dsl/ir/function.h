@@ -26,7 +26,8 @@ struct Axis {
   std::string name;
   AxisKind kind = AxisKind::whole;
   Extent extent;
-  int tile = 0;             ///< elements of a tile, padding included; 0 until apply_schedule
+  int tile = 0;  ///< elements of a tile, padding included; 0 until apply_schedule. parallel: how
+                 ///< many positions a block goes through
   bool descending = false;  ///< parallel_tiles: block 0 gets the last tile
   /// In each block the axis covers a part of the dimension it indexes; an op `place` says which.
   bool ragged = false;
@@ -109,8 +110,16 @@ struct Buffer {
   int pitch = 0;   ///< elements from row to row; 0: swizzled
   int stride = 0;  ///< bytes from slot to slot; 0: slots follow each other
   int offset = 0;  ///< bytes; set by plan_shared_memory
-  BufferId over;   ///< lies where this one does, whose tiles are not needed any more
+  /// Of a ring, whose slots are filled and released: where the mbarriers lie that say of each slot
+  /// that it is full, and that it is empty (0: who fills it knows), and how many arrive there before
+  /// it is. Set by plan_shared_memory.
+  int full = 0, empty = 0, releases = 0;
+  BufferId over;  ///< lies where this one does, whose tiles are not needed any more
 
+  /// A slot hands a scalar from one role to another, rather than a tile.
+  [[nodiscard]] bool holds_scalars() const {
+    return dtype == DType::i32 && rows == 1 && columns == 1 && stages > 1;
+  }
   [[nodiscard]] int slot_bytes() const { return rows * (pitch ? pitch : columns) * size_of(dtype); }
   [[nodiscard]] int slot_stride() const { return stride ? stride : slot_bytes(); }
   [[nodiscard]] int bytes() const { return stages * slot_stride(); }
@@ -127,6 +136,10 @@ class Function {
   std::vector<Op> ops;
   std::vector<Block> blocks;
   BlockId body;
+  /// The parallel axes in the order in which blocks are numbered, that along which neighbours lie
+  /// first; set by schedule_tiles.
+  std::vector<AxisId> grid;
+  bool flat_grid = false;  ///< blocks have one number for all axes
 
   Axis& operator[](AxisId id) { return axes[id.index]; }
   const Axis& operator[](AxisId id) const { return axes[id.index]; }

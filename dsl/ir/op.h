@@ -35,6 +35,15 @@ struct Coordinate {
   bool operator==(const Coordinate&) const = default;
 };
 
+/// Which tile a block computes after another.
+enum class TileScheduler : std::uint8_t {
+  consecutive,  ///< the one behind it
+  serpentine,   ///< as many further on as there are blocks; every other wave of blocks backwards
+  dynamic,      ///< the next that no block has yet, drawn from a counter
+};
+
+std::string_view name_of(TileScheduler scheduler);
+
 /// How much of a reduction, or of a product's sum, the op itself does: all of it, or the share of a
 /// warp or of a lane. Shares stay apart until `combine_shares`.
 enum class ReductionScope : std::uint8_t { block, warp, lane };
@@ -75,6 +84,18 @@ struct Op {
   bool descending = false;  ///< loop, next_tile
   bool unordered = false;   ///< loop: the program says that its rounds may come in any order
   int ahead = 0;  ///< loop that fills slots: how many rounds it is ahead of those who release them
+
+  // tile_loop. The operand is how many tiles all blocks share out; `consecutive` has two, the first
+  // of this block's own and the number behind the last. The region's argument is a tile's number.
+  // Where tiles are drawn it yields the next one, and else nothing.
+  TileScheduler scheduler{};
+
+  /// Where some warps meet: the first of the named barriers, of which each warpgroup may have one;
+  /// set by number_barriers.
+  int barrier = 0;
+
+  // producer, consumers: warps of the block, and registers of a thread once these are shared out.
+  int first_warp = 0, warps = 0, registers = 0;
 
   bool precise = false;  ///< tanh: right in proportion to itself, however small
   bool started = false;  ///< dot: its sum may be read behind `land_products` only

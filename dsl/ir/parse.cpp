@@ -93,7 +93,7 @@ class Parser {
     if (!code) in_.expected("an operation", "dsl/ir/ops.def lists them");
     in_.next();
     op.code = *code;
-    if (op.code == OpCode::loop || op.code == OpCode::survey) {
+    if (op.code == OpCode::loop || op.code == OpCode::survey || op.code == OpCode::tile_loop) {
       loop(block, std::move(op), results);
       return;
     }
@@ -138,7 +138,7 @@ class Parser {
 
   /// What the op names and its operands. A word in first place may also be an attribute already.
   void items(Op& op) {
-    if (op.code == OpCode::part) return;
+    if (op.code == OpCode::part || op.code == OpCode::has_counter) return;
     const bool named = kind_of(op.code) == OpKind::source;
     if (op.code != OpCode::constant && (in_.at(Token::Kind::line_end) || in_.at(":"))) return;
     if (!named && in_.at(Token::Kind::word) && !in_.followed_by('[')) return;
@@ -205,6 +205,8 @@ class Parser {
       op.instruction = find_instruction(in_.peek().text);
       if (!op.instruction) in_.expected("an instruction", "dsl/instruction.h lists them");
       in_.next();
+    } else if (in_.take("barrier")) {
+      op.barrier = names_.integer("the number of a barrier");
     } else if (in_.take("started")) {
       op.started = true;
     } else if (in_.take("precise")) {
@@ -218,6 +220,18 @@ class Parser {
   }
 
   void role(BlockId outer, Op op) {
+    if (in_.take("warps")) {
+      const Token first = in_.peek();
+      op.first_warp = names_.integer("the number of a warp");
+      in_.expect("to");
+      const int behind = names_.integer("the number behind that of the last warp");
+      if (op.first_warp < 0 || behind <= op.first_warp)
+        in_.refuse(first, "expected the numbers of a role's warps",
+                   fmt::format("found {} to {}", op.first_warp, behind),
+                   "the first, and the one behind the last, as in warps 0 to 8");
+      op.warps = behind - op.first_warp;
+    }
+    if (in_.take("registers")) op.registers = names_.integer("the registers of a thread");
     in_.expect("{");
     in_.line_end();
     op.body = f_.add_block();
@@ -243,7 +257,12 @@ class Parser {
   }
 
   void loop(BlockId outer, Op op, const std::vector<Token>& results) {
-    if (op.code == OpCode::survey || !in_.at("from")) op.axis = names_.axis();
+    const bool over_tiles = op.code == OpCode::tile_loop;
+    if (op.code == OpCode::survey || (!over_tiles && !in_.at("from"))) op.axis = names_.axis();
+    if (over_tiles && in_.take("to")) {
+      op.operands = {use()};
+      op.bounds = 1;
+    }
     if (in_.take("from")) {
       op.operands = uses();
       in_.expect("to");
@@ -254,6 +273,7 @@ class Parser {
       op.bounds = static_cast<int>(op.operands.size());
     }
     if (in_.take("in")) op.buffer = names_.buffer();
+    if (op.code == OpCode::tile_loop) op.scheduler = scheduler();
     op.descending = in_.take("descending");
     op.unordered = in_.take("unordered");
     if (in_.take("ahead")) op.ahead = names_.integer("a number of rounds");
@@ -263,7 +283,7 @@ class Parser {
     in_.line_end();
 
     op.body = f_.add_block();
-    in_.expect(op.axis ? "tile" : "count");
+    in_.expect(op.axis || op.code == OpCode::tile_loop ? "tile" : "count");
     argument(op.body);
     in_.line_end();
     std::vector<TypedHome> carried;
@@ -285,6 +305,12 @@ class Parser {
     const BlockId body = op.body;
     block(body);
     append(outer, std::move(op), results, std::move(types));
+  }
+
+  TileScheduler scheduler() {
+    for (int i = 0; i <= static_cast<int>(TileScheduler::dynamic); ++i)
+      if (const auto one = static_cast<TileScheduler>(i); in_.take(name_of(one))) return one;
+    in_.expected("a tile scheduler: consecutive, serpentine or dynamic");
   }
 
   void argument(BlockId block) {

@@ -52,6 +52,11 @@ class Printer {
       if (axis.descending) text += " descending";
       line("{}", text);
     }
+    if (!f_.grid.empty()) {
+      std::string axes;
+      for (AxisId axis : f_.grid) axes += (axes.empty() ? "" : ", ") + f_[axis].name;
+      line("grid {}{}", axes, f_.flat_grid ? " flat" : "");
+    }
     for (const Parameter& parameter : f_.parameters)
       line("parameter {}: {}{}", parameter.name, name_of(parameter.dtype),
            parameter.positive ? " positive" : "");
@@ -72,6 +77,8 @@ class Printer {
       if (buffer.stride) text += fmt::format(" stride {}", buffer.stride);
       if (buffer.over) text += " over " + f_[buffer.over].name;
       if (buffer.offset) text += fmt::format(" at {}", buffer.offset);
+      if (buffer.full) text += fmt::format(" full {}", buffer.full);
+      if (buffer.empty) text += fmt::format(" empty {} by {}", buffer.empty, buffer.releases);
       line("{}", text);
     }
     line("{{");
@@ -172,6 +179,7 @@ class Printer {
     if (op.code == OpCode::peer) text += fmt::format(" from {}", op.peer);
     if (op.rounding != OperandRounding::none) text += fmt::format(" as {}", name_of(op.rounding));
     if (op.instruction) text += fmt::format(" using {}", name_of(*op.instruction));
+    if (op.barrier) text += fmt::format(" barrier {}", op.barrier);
     if (op.started) text += " started";
     if (op.precise) text += " precise";
     if (op.descending) text += " descending";
@@ -181,19 +189,27 @@ class Printer {
   std::string loop_head(const Op& op) {
     std::string text = op.axis ? " " + f_[op.axis].name : "";
     const std::size_t bounds = static_cast<std::size_t>(op.bounds);
-    if (bounds)
+    if (bounds == 1) text += " to " + list(op.operands, 0, 1);
+    if (bounds > 1)
       text += fmt::format(" from {} to {}", list(op.operands, 0, bounds / 2),
                           list(op.operands, bounds / 2, bounds));
     if (op.buffer) text += " in " + f_[op.buffer].name;
+    if (op.code == OpCode::tile_loop) text += fmt::format(" {}", name_of(op.scheduler));
     return text + (op.descending ? " descending" : "") + (op.unordered ? " unordered" : "") +
            (op.ahead ? fmt::format(" ahead {}", op.ahead) : "");
+  }
+
+  static std::string role_head(const Op& op) {
+    std::string text;
+    if (op.warps) text = fmt::format(" warps {} to {}", op.first_warp, op.first_warp + op.warps);
+    return text + (op.registers ? fmt::format(" registers {}", op.registers) : "");
   }
 
   std::string head(const Op& op) {
     std::string text = list(op.results, 0, op.results.size());
     if (!text.empty()) text += " = ";
     text += name_of(op.code);
-    if (is_role(op.code)) return text;
+    if (is_role(op.code)) return text + role_head(op);
     text += op.body && op.code != OpCode::if_ ? loop_head(op) : items(op) + attributes(op);
     if (op.results.empty() || (op.body && results_follow_arguments(op))) return text;
     for (std::size_t i = 0; i < op.results.size(); ++i)
@@ -219,7 +235,8 @@ class Printer {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const std::size_t operand = static_cast<std::size_t>(op.bounds) + i - 1;
       if (i == 0)
-        line("{} {} : {}", op.axis ? "tile" : "count", name(arguments[0]), typed(arguments[0]));
+        line("{} {} : {}", op.axis || op.code == OpCode::tile_loop ? "tile" : "count",
+             name(arguments[0]), typed(arguments[0]));
       else
         line("carry {} = {} : {}", name(arguments[i]),
              operand < op.operands.size() ? name(op.operands[operand]) : "%?", typed(arguments[i]));

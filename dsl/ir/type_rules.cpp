@@ -50,6 +50,7 @@ bool is_float_only(OpCode code) {
 
 TileType source_type(const Function& f, const Op& op) {
   if (op.code == OpCode::parameter) return {f[op.parameter].dtype, {}};
+  if (op.code == OpCode::has_counter) return {DType::i1, {}};
   TileType type{DType::i32, {}};
   if (op.code == OpCode::index && f[op.axis].kind != AxisKind::parallel) type.axes = {op.axis};
   return type;
@@ -122,8 +123,8 @@ TileType elementwise_type(const Rule& rule) {
   if (is_half(dtype) && !is_where)
     rule.refuse(what, "arithmetic is done in f32; 16-bit types are for memory and products",
                 "cast(x, f32) first");
-  if (code == OpCode::mod && dtype != DType::i32)
-    rule.refuse(what, "it takes integers", "cast to i32");
+  const bool whole = code == OpCode::mod || code == OpCode::quotient;
+  if (whole && dtype != DType::i32) rule.refuse(what, "it takes integers", "cast to i32");
   return {is_comparison(code) ? DType::i1 : dtype, std::move(axes)};
 }
 

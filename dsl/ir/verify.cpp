@@ -18,7 +18,8 @@ namespace {
 constexpr OpCode no_code = OpCode::yield;
 
 bool yields(OpCode code) {
-  return code == OpCode::loop || code == OpCode::survey || code == OpCode::if_;
+  return code == OpCode::loop || code == OpCode::survey || code == OpCode::tile_loop ||
+         code == OpCode::if_;
 }
 
 class Verifier {
@@ -84,8 +85,9 @@ class Verifier {
     if (op.code == OpCode::loop) loop(id);
     if (op.code == OpCode::survey) survey(id);
     if (op.code == OpCode::if_) conditional(id);
+    if (op.code == OpCode::tile_loop) tile_loop(id);
     if (is_role(op.code)) role(op);
-    if (op.code == OpCode::enter) {
+    if (op.code == OpCode::enter && !is_parallel(op.axis)) {
       over_tiles(op);
       entered_.insert(op.axis);
     }
@@ -182,6 +184,25 @@ class Verifier {
     if (loops_.contains(op.axis))
       fail(fmt::format("it is inside another loop over {}", f_[op.axis].name),
            "declare a second axis of that length for one of them");
+  }
+
+  void tile_loop(OpId id) {
+    const Op& op = *op_;
+    const std::vector<ValueId>& arguments = f_[op.body].arguments;
+    const TileType number{DType::i32, {}};
+    if (arguments.size() != 1 || !(f_[arguments[0]].type == number))
+      fail("its region takes the number of a tile, an i32 scalar", "begin it with tile %t : i32");
+    std::vector<bool> outside = defined_;
+    define(arguments[0], {});
+    block(op.body, op.code);
+    defined_ = std::move(outside);
+    op_ = &f_[f_[op.body].ops.back()];
+    const std::size_t next = op.scheduler == TileScheduler::dynamic ? 1 : 0;
+    if (op_->operands.size() != next || (next && !(f_[op_->operands[0]].type == number)))
+      fail(fmt::format("it yields {} values, a tile_loop {} with this scheduler",
+                       op_->operands.size(), next),
+           "yield the number of the next tile, an i32 scalar, where tiles are drawn");
+    op_ = &f_[id];
   }
 
   /// What one role makes the other does not see.

@@ -1,5 +1,6 @@
 #include "dsl/ir/verify_declarations.h"
 
+#include <algorithm>
 #include <cctype>
 #include <set>
 #include <string>
@@ -79,6 +80,21 @@ void check_axis(const Function& f, const Axis& axis) {
        {}});
 }
 
+/// Blocks are numbered along every parallel axis, once.
+void check_grid(const Function& f) {
+  if (f.grid.empty()) return;
+  for (std::size_t i = 0; i < f.axes.size(); ++i) {
+    const AxisKind kind = f.axes[i].kind;
+    const bool parallel = kind == AxisKind::parallel || kind == AxisKind::parallel_tiles;
+    const auto times = std::count(f.grid.begin(), f.grid.end(), AxisId(i));
+    if (times != (parallel && !f.axes[i].alias_of ? 1 : 0))
+      throw SpecError({fmt::format("the grid has axis {} {} times", f.axes[i].name, times),
+                       "blocks are numbered along each parallel axis, and along no other",
+                       "name every parallel axis once",
+                       {}});
+  }
+}
+
 }  // namespace
 
 void verify_declarations(const Function& f) {
@@ -95,6 +111,7 @@ void verify_declarations(const Function& f) {
     declare(arguments, axis.name);
     check_axis(f, axis);
   }
+  check_grid(f);
   for (const Tensor& tensor : f.tensors) {
     declare(arguments, tensor.name);
     check_name("a tensor", tensor.name);

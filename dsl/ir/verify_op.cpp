@@ -32,12 +32,18 @@ class OpVerifier {
       fail("only a tanh is precise", "leave \"precise\" out");
     if (op_.unordered && op_.code != OpCode::loop)
       fail("only a loop has rounds to order", "leave \"unordered\" out");
-    if (op_.body && op_.code != OpCode::loop && op_.code != OpCode::survey &&
-        op_.code != OpCode::if_ && !is_role(op_.code))
+    const bool holds = op_.code == OpCode::loop || op_.code == OpCode::survey ||
+                       op_.code == OpCode::tile_loop || op_.code == OpCode::if_ ||
+                       is_role(op_.code);
+    if (op_.body && !holds)
       fail("only a loop, an if or a role has a region",
            "leave out what stands in braces behind it");
     if (op_.otherwise && op_.code != OpCode::if_)
       fail("only an if has a region behind \"else\"", "leave out the second region");
+    if ((op_.warps || op_.registers) && !is_role(op_.code))
+      fail("only a role has warps of its own", "leave \"warps\" and \"registers\" out");
+    if (op_.barrier < 0 || op_.barrier > 15)
+      fail(fmt::format("it meets at barrier {}", op_.barrier), "a block has barriers 0 to 15");
     named();
     types();
   }
@@ -57,14 +63,15 @@ class OpVerifier {
     const bool buffered = is_copy(op_.code) || op_.code == OpCode::read_slot ||
                           op_.code == OpCode::survey || op_.code == OpCode::next_tile ||
                           op_.code == OpCode::tile_is_full || op_.code == OpCode::fill_slot ||
-                          op_.code == OpCode::await_slot || op_.code == OpCode::release_slot;
+                          op_.code == OpCode::await_slot || op_.code == OpCode::release_slot ||
+                          op_.code == OpCode::give_slot;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer", "declare a buffer, and name it behind \"in\"");
-    const bool along = kind == OpKind::reduction || op_.code == OpCode::enter ||
-                       op_.code == OpCode::survey || op_.code == OpCode::combine_shares ||
-                       op_.code == OpCode::place ||
-                       (kind == OpKind::source && op_.code != OpCode::constant &&
-                        op_.code != OpCode::parameter && op_.code != OpCode::part);
+    const bool along =
+        kind == OpKind::reduction || op_.code == OpCode::enter || op_.code == OpCode::survey ||
+        op_.code == OpCode::combine_shares || op_.code == OpCode::place ||
+        (kind == OpKind::source && op_.code != OpCode::constant && op_.code != OpCode::parameter &&
+         op_.code != OpCode::part && op_.code != OpCode::has_counter);
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
       fail("it names no axis", "name one that is declared, as in index rows");
   }
@@ -91,6 +98,30 @@ class OpVerifier {
         break;
       case OpCode::loop:
         loop();
+        break;
+      case OpCode::tile_loop:
+        if (!op_.body || op_.body.index >= f_.blocks.size())
+          fail("it has no region", "write its operations in braces behind it");
+        operands(op_.scheduler == TileScheduler::consecutive ? 2 : 1);
+        results(0);
+        break;
+      case OpCode::divide:
+        operands(2);
+        results(2);
+        for (ValueId result : op_.results)
+          if (f_[result].type != TileType{DType::i32, {}})
+            fail(fmt::format("{} is {}", name(result), describe(f_, f_[result].type)),
+                 "both of its results are i32 scalars");
+        break;
+      case OpCode::draw_tile:
+        operands(2);
+        results(1);
+        result_is({DType::i32, {}});
+        break;
+      case OpCode::give_slot:
+        operands(1);
+        results(0);
+        holds_scalars();
         break;
       case OpCode::survey:
         if (!op_.body || op_.body.index >= f_.blocks.size())
@@ -145,6 +176,7 @@ class OpVerifier {
         break;
       case OpCode::await_slot:
         await_slot();
+        if (op_.results.size() == 1 && f_[op_.results[0]].type.is_scalar()) holds_scalars();
         [[fallthrough]];
       case OpCode::read_slot:
         results(1);
@@ -160,6 +192,9 @@ class OpVerifier {
       case OpCode::barrier:
       case OpCode::await_peers:
       case OpCode::meet_peers:
+      case OpCode::open_turns:
+      case OpCode::close_turns:
+      case OpCode::drain_stores:
       case OpCode::await_turn:
       case OpCode::pass_turn:
       case OpCode::await_stores:
@@ -271,6 +306,14 @@ class OpVerifier {
     if (!fills || static_cast<std::size_t>(op_.bounds) != op_.operands.size())
       fail("it runs ahead of what stands behind it",
            "such a loop fills slots, and carries nothing");
+  }
+
+  void holds_scalars() {
+    const Buffer& buffer = f_[op_.buffer];
+    if (buffer.dtype != DType::i32 || buffer.rows != 1 || buffer.columns != 1)
+      fail(fmt::format("a slot of {} is {} x {} of {}, the value an i32 scalar", buffer.name,
+                       buffer.rows, buffer.columns, name_of(buffer.dtype)),
+           "declare the buffer as i32 [1, 1]");
   }
 
   /// Surveys write words of bits.

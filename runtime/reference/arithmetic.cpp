@@ -80,6 +80,8 @@ void apply(OpCode code, std::span<const TypedTile> operands, const ir::TileType&
       return each([](double a, double b, double) { return a / b; });
     case OpCode::mod:
       return each([](double a, double b, double) { return a - b * floor_div(a, b); });
+    case OpCode::quotient:
+      return each([](double a, double b, double) { return std::trunc(a / b); });
     case OpCode::mul_rn:
       return each([](double a, double b, double) { return a * b; });
     case OpCode::limit_scale:

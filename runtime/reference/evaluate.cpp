@@ -33,11 +33,16 @@ class Evaluation {
     for (std::size_t i = 0; i < f.axes.size(); ++i) axes_[i] = cut(f.axes[i]);
     for_each_op(f, f.body, [&](const Op& op, BlockId) {
       if (op.code == OpCode::part) parts_ = op.blocks;
+      numbered_ = numbered_ || (op.code == OpCode::tile_loop && !f.grid.empty() &&
+                                op.scheduler != TileScheduler::consecutive);
     });
   }
 
   std::vector<ReferenceOutput> run() {
-    blocks(0);
+    if (numbered_)
+      numbered_blocks();
+    else
+      blocks(0);
     return memory_.take_outputs();
   }
 
@@ -48,7 +53,10 @@ class Evaluation {
 
   AxisState cut(const Axis& axis) const {
     const std::int64_t length = longest(axis);
-    if (axis.kind == AxisKind::parallel) return {1, length};
+    if (axis.kind == AxisKind::parallel) {
+      const std::int64_t positions = std::max(1, axis.tile);
+      return {positions, (length + positions - 1) / positions};
+    }
     if (options_.tiling == Tiling::whole || (axis.kind == AxisKind::whole && axis.tile == 0))
       return {length, length > 0 ? 1 : 0};
     if (axis.tile == 0)
@@ -96,6 +104,13 @@ class Evaluation {
     if (kind == AxisKind::tiles || kind == AxisKind::whole) return blocks(axis + 1);
     const std::int64_t count = state.count;  // place() changes that of a ragged axis
     for (state.current = 0; state.current < count; ++state.current) blocks(axis + 1);
+  }
+
+  /// One round a tile of all blocks: where it lies the program finds out from its number.
+  void numbered_blocks() {
+    std::int64_t count = 1;
+    for (const AxisId axis : f_.grid) count *= axes_[axis.index].count;
+    for (tile_ = 0; tile_ < count; ++tile_) cluster();
   }
 
   /// All blocks of a cluster. None has what the others give before these have come to their end, so
@@ -152,7 +167,10 @@ class Evaluation {
         break;
       }
       case OpKind::tile:
-        set(op, tile_op(op));
+        if (op.code == OpCode::divide)
+          divide(op);
+        else
+          set(op, tile_op(op));
         break;
       case OpKind::memory:
         memory_op(op);
@@ -168,6 +186,8 @@ class Evaluation {
           block(op.body);
         else if (op.code == OpCode::if_)
           conditional(op);
+        else if (op.code == OpCode::tile_loop)
+          tile_loop(op);
         else
           loop(op);
         break;
@@ -198,6 +218,12 @@ class Evaluation {
     return tile;
   }
 
+  void divide(const Op& op) {
+    const std::int64_t a = integer(op, 0), b = integer(op, 1);
+    values_[op.results[0].index] = TileValue(1, 1, static_cast<double>(a / b));
+    values_[op.results[1].index] = TileValue(1, 1, static_cast<double>(a % b));
+  }
+
   TileValue tile_op(const Op& op) {
     if (op.code == OpCode::transpose) return transpose(operand(op, 0));
     if (op.code == OpCode::peer) return peer(op);
@@ -221,10 +247,14 @@ class Evaluation {
       memory_.store(op);
     else if (op.code == OpCode::fill_slot)
       rings_[op.buffer.index].push_back(memory_.load(op));
+    else if (op.code == OpCode::give_slot)
+      rings_[op.buffer.index].push_back(operand(op, 0));
     else if (op.code == OpCode::await_slot)
       await_slot(op);
     else if (op.code == OpCode::enter)
-      axis_state(op.axis).current = integer(op, 0);
+      go_to(op);
+    else if (op.code == OpCode::draw_tile)
+      set(op, operand(op, 1));
     else if (op.code == OpCode::tile_is_full)
       set(op, TileValue(1, 1, found(op, integer(op, 0)).everywhere ? 1.0 : 0.0));
     else if (op.code == OpCode::next_tile)
@@ -315,6 +345,8 @@ class Evaluation {
       case OpCode::part:
         number = part_;
         break;
+      case OpCode::has_counter:
+        break;
       default:
         number = op.number;
         if (options_.precision == Precision::storage)
@@ -344,6 +376,26 @@ class Evaluation {
     std::vector<TileValue> yielded = block(region);
     for (std::size_t i = 0; i < yielded.size(); ++i)
       values_[op.results[i].index] = std::move(yielded[i]);
+  }
+
+  /// The tile whose turn it is, of those that blocks share out; all tiles of a block's own.
+  void tile_loop(const Op& op) {
+    const std::vector<AxisState> outside = axes_;
+    const auto run = [&](std::int64_t tile) {
+      values_[f_[op.body].arguments[0].index] = TileValue(1, 1, static_cast<double>(tile));
+      block(op.body);
+    };
+    if (op.scheduler != TileScheduler::consecutive)
+      run(tile_);
+    else
+      for (std::int64_t tile = integer(op, 0); tile < integer(op, 1); ++tile) run(tile);
+    axes_ = outside;
+  }
+
+  void go_to(const Op& op) {
+    AxisState& axis = axis_state(op.axis);
+    if (f_[op.axis].kind == AxisKind::parallel) axis.tile = 1;
+    axis.current = integer(op, 0);
   }
 
   void loop(const Op& op) {
@@ -398,6 +450,8 @@ class Evaluation {
   Memory memory_;
   std::vector<std::vector<Found>> found_;     // by buffer: what the block's survey noted, by tile
   std::vector<std::deque<TileValue>> rings_;  // by buffer: what the producer filled, not read yet
+  bool numbered_ = false;                     // blocks find out from a number where they are
+  std::int64_t tile_ = 0;                     // the number
   int parts_ = 1, part_ = 0;                  // blocks of a cluster, and the one that runs
   bool gives_ = false;                        // it runs for what it gives the others
   std::map<std::pair<ValueId, int>, TileValue> given_;  // by part

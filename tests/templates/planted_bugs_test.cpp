@@ -55,12 +55,14 @@ int line_at(const std::string& body, std::ptrdiff_t position) {
   return 1 + static_cast<int>(std::count(body.begin(), body.begin() + position, '\n'));
 }
 
-/// Replaces each match on its own; each kernel has to fail with one of the kinds.
+/// Replaces each match on its own; each kernel has to fail with one of the kinds. A pattern that
+/// matches nothing tests nothing.
 int expect_missed(const AttentionSpec& spec, const KernelSource& source, const std::string& pattern,
                   const std::string& replacement, const std::vector<FaultKind>& kinds,
                   std::span<const AttentionInputs> runs = launches) {
   const std::regex expression(pattern);
   const std::vector<std::smatch> places = matches(source.body, expression);
+  EXPECT_FALSE(places.empty()) << "nothing in the kernel matches " << pattern;
   for (const std::smatch& place : places) {
     SCOPED_TRACE(line_of(source, line_at(source.body, place.position())));
     const Outcome outcome =
@@ -80,6 +82,8 @@ struct Variant {
   /// The wait behind the loop is there for the query of a block that sees no key. Who has landed it
   /// before, or touches no shared memory behind the loop, could do without.
   bool last_wait_is_needed = true;
+  bool stores_boxes = true;  ///< the copy engine takes the output away
+  bool takes_turns = false;
 };
 
 void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
@@ -230,7 +234,8 @@ TEST_P(PlantedInWarpgroups, EveryPartOfAProductIsNeeded) {
 TEST_P(PlantedInWarpgroups, EveryPartOfAStoreIsNeeded) {
   const std::vector<FaultKind> kinds = {FaultKind::unfenced, FaultKind::race, FaultKind::in_flight,
                                         FaultKind::uninitialized};
-  if (source_.body.find("fc::store_box") == std::string::npos) return;
+  ASSERT_EQ(source_.body.find("fc::store_box") != std::string::npos, GetParam().stores_boxes);
+  if (!GetParam().stores_boxes) return;
   const std::string await = R"(if \(thread % 128 == 0\) fc::await_stores_read<0>\(\);)";
   const std::string meet = R"(fc::meet\(1 \+ [^;]*;)";
   expect_needed(R"(fc::fence_async\(\);)", 1, kinds);
@@ -258,7 +263,8 @@ TEST_P(PlantedInWarpgroups, EveryTurnIsGivenAndTaken) {
   const std::string turn =
       R"((if \(warp / 4 == 1\) fc::signal|fc::signal|fc::meet)\(5( \+[^;]*|, \d+\));)";
   const std::string last = R"((?=[^]*if \(warp / 4 == 0\) fc::meet))";
-  if (matches(source_.body, std::regex(turn)).empty()) return;
+  ASSERT_EQ(!matches(source_.body, std::regex(turn)).empty(), GetParam().takes_turns);
+  if (!GetParam().takes_turns) return;
   expect_needed(turn + last, 3, {FaultKind::deadlock, FaultKind::barrier_mismatch});
 }
 
@@ -266,19 +272,21 @@ INSTANTIATE_TEST_SUITE_P(
     Schedule, PlantedInWarpgroups,
     testing::Values(
         Variant{"two_stages", 2, [](Schedule&) {}},
-        Variant{"two_queries", 2, [](Schedule& s) { s.outer_stages = 2, s.staged_stores = false; }},
-        Variant{"scaled_late", 3,
-                [](Schedule& s) { s.scale_late = s.lazy_scaling = true; }},
+        Variant{"two_queries", 2, [](Schedule& s) { s.outer_stages = 2, s.staged_stores = false; },
+                true, false},
+        Variant{"scaled_late", 3, [](Schedule& s) { s.scale_late = s.lazy_scaling = true; }},
         Variant{"in_turns", 2,
                 [](Schedule& s) {
                   s.tiles["rows"] = 128;
                   s.warps_m = 8;
                   s.alternate = s.descending = true;
-                }},
+                },
+                true, true, true},
         Variant{"drawn_tiles", 2,
                 [](Schedule& s) {
                   s.tile_order = TileOrder::counter, s.outer_stages = 2, s.staged_stores = false;
-                }},
+                },
+                true, false},
         Variant{"drawn_tiles_of_two_groups", 2,
                 [](Schedule& s) {
                   s.tiles["rows"] = 128;
@@ -291,7 +299,8 @@ INSTANTIATE_TEST_SUITE_P(
                   s.persistent = false, s.positions_per_block = 8, s.outer_stages = 2;
                 }},
         Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }},
-        Variant{"output_over_the_query", 2, [](Schedule& s) { s.shared_limit = 9000; }, false}),
+        Variant{"output_over_the_query", 2,
+                [](Schedule& s) { s.shared_limit = 9000, s.overlap_products = false; }, false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 /// A block without a producer: one thread fills a slot behind its own last product on it.
@@ -364,11 +373,11 @@ TEST_P(PlantedWithoutAProducer, EveryBarrierIsMadeReady) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedule, PlantedWithoutAProducer,
-    testing::Values(
-        Variant{"two_stages", 2, [](Schedule&) {}},
-        Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
-        Variant{"three_stages", 3, [](Schedule& s) { s.scale_late = true; }},
-        Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }}),
+    testing::Values(Variant{"two_stages", 2, [](Schedule&) {}},
+                    Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
+                    Variant{"three_stages", 3, [](Schedule& s) { s.scale_late = true; }},
+                    Variant{"one_product_at_a_time", 2,
+                            [](Schedule& s) { s.overlap_products = false; }}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class PlantedInClusters : public testing::Test {

@@ -54,20 +54,19 @@ attention_forward(const __grid_constant__ Parameters p) {
       int query_slot = 0, query_phase = 0;
       int key_slot = 0, key_phase = 0;
       int value_slot = 0, value_phase = 0;
-      const int block_count = p.H * p.B * ((p.Sq + 127) / 128);
+      const int block_count = (p.H * p.B) * ((p.Sq + 127) / 128);
+      // tiles of all blocks, every other wave of blocks backwards
       int turn = fc::grid_x() - 1 - fc::block_x();
       for (int first = 0; first < block_count; first += fc::grid_x()) {
         turn = fc::grid_x() - 1 - turn;
         if (first + turn >= block_count) break;
-        fc::u32 rest = first + turn;
-        const fc::u32 head_count = p.H;
-        const int head = rest % head_count;
-        rest /= head_count;
-        const fc::u32 batch_count = p.B;
-        const int batch = rest % batch_count;
-        rest /= batch_count;
-        const int rows_tile_count = (p.Sq + 127) / 128;
-        const int rows_tile = rows_tile_count - 1 - rest;
+        const fc::u32 divisor = p.H;
+        const int head = (first + turn) % divisor;
+        const fc::u32 t0 = (first + turn) / divisor;
+        const fc::u32 divisor_2 = p.B;
+        const int batch = t0 % divisor_2;
+        const fc::u32 t1 = t0 / divisor_2;
+        const int rows_tile = (((p.Sq + 127) / 128) - 1) - t1;
         const int rows_begin = rows_tile * 128;
         // query <- q
         fc::await_phase(query_empty + query_slot * 8, query_phase ^ 1);
@@ -78,9 +77,9 @@ attention_forward(const __grid_constant__ Parameters p) {
           query_slot = 0;
           query_phase ^= 1;
         }
-        const int t0 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
-        const int t1 = fc::min((((t0 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
-        const int cols_end = fc::max(0, t1);
+        const int t2 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
+        const int t3 = fc::min((((t2 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
+        const int cols_end = fc::max(0, t3);
 
         // cols tiles of 128
         #pragma unroll 1
@@ -113,35 +112,34 @@ attention_forward(const __grid_constant__ Parameters p) {
     int query_slot_2 = 0, query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
-    const int block_count_2 = p.H * p.B * ((p.Sq + 127) / 128);
-    int turn = fc::grid_x() - 1 - fc::block_x();
-    for (int first = 0; first < block_count_2; first += fc::grid_x()) {
-      turn = fc::grid_x() - 1 - turn;
-      if (first + turn >= block_count_2) break;
-      fc::u32 rest_2 = first + turn;
-      const fc::u32 head_2_count = p.H;
-      const int head_2 = rest_2 % head_2_count;
-      rest_2 /= head_2_count;
-      const fc::u32 batch_2_count = p.B;
-      const int batch_2 = rest_2 % batch_2_count;
-      rest_2 /= batch_2_count;
-      const int rows_tile_2_count = (p.Sq + 127) / 128;
-      const int rows_tile_2 = rows_tile_2_count - 1 - rest_2;
+    const int block_count_2 = (p.H * p.B) * ((p.Sq + 127) / 128);
+    // tiles of all blocks, every other wave of blocks backwards
+    int turn_2 = fc::grid_x() - 1 - fc::block_x();
+    for (int first_2 = 0; first_2 < block_count_2; first_2 += fc::grid_x()) {
+      turn_2 = fc::grid_x() - 1 - turn_2;
+      if (first_2 + turn_2 >= block_count_2) break;
+      const fc::u32 divisor_3 = p.H;
+      const int head_2 = (first_2 + turn_2) % divisor_3;
+      const fc::u32 t4 = (first_2 + turn_2) / divisor_3;
+      const fc::u32 divisor_4 = p.B;
+      const int batch_2 = t4 % divisor_4;
+      const fc::u32 t5 = t4 / divisor_4;
+      const int rows_tile_2 = (((p.Sq + 127) / 128) - 1) - t5;
       const int rows_begin_2 = rows_tile_2 * 128;
       const float scale_log2 = p.scale * 1.442695f;
-      const int t2 = p.Sk - p.Sq;
-      const int t3 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
-      const int t4 = ((((rows_begin_2 - p.Sq) + p.Sk) + -127) >> 7) + 1;
-      const int t5 = fc::min((((t3 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
-      const int cols_end_2 = fc::max(0, t5);
-      const int cols_full_end = fc::max(0, fc::min(t4, cols_end_2));
+      const int t6 = p.Sk - p.Sq;
+      const int t7 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
+      const int t8 = ((((rows_begin_2 - p.Sq) + p.Sk) + -127) >> 7) + 1;
+      const int t9 = fc::min((((t7 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
+      const int cols_end_2 = fc::max(0, t9);
+      const int cols_full_end = fc::max(0, fc::min(t8, cols_end_2));
       fc::await_phase(query_full + query_slot_2 * 8, query_phase_2);
       const fc::u32 query = shared + query_slot_2 * 32768;
-      const int t6 = cols_end_2 - 1;
+      const int t10 = cols_end_2 - 1;
       float row_sum[1][2];
       float out[1][16][4];
-      if (t6 >= 0) {
-        const int cols_begin_2 = t6 * 128;
+      if (t10 >= 0) {
+        const int cols_begin_2 = t10 * 128;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 65536 + key_slot_2 * 32768;
         // scores = dot(query, transpose(key)), started
@@ -161,72 +159,72 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (t6 >= cols_full_end) {
-          int t7[1][2];
-          // t7 = add(index(rows), t2)
+        if (t10 >= cols_full_end) {
+          int t11[1][2];
+          // t11 = add(index(rows), t6)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t7[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-          // scores = where(ge(t7, index(cols)), scores, -inf)
+            t11[0][e] = (rows_begin_2 + rows_lane + e * 8) + t6;
+          // scores = where(ge(t11, index(cols)), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t8 = (t7[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-              scores[0][j][e] = t8 ? scores[0][j][e] : -fc::infinity();
+              const bool t12 = (t11[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+              scores[0][j][e] = t12 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t9[1][2];
+        float t13[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t9[0][e] = -fc::infinity();
+          t13[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t9[0][(e / 2)] = fc::max(t9[0][(e / 2)], scores[0][j][e]);
+            t13[0][(e / 2)] = fc::max(t13[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t9[0][e] = fc::max(t9[0][e], fc::shuffle_xor(t9[0][e], 1));
-          t9[0][e] = fc::max(t9[0][e], fc::shuffle_xor(t9[0][e], 2));
+          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
+          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t9, scale_log2))
+        // new_max = max(row_max, mul(t13, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t10[1][2];
-        // t10 = neg(new_max)
+        float t14[1][2];
+        // t14 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t11 = t9[0][e] * scale_log2;
-          new_max[0][e] = fc::max(fc::lowest(), t11);
-          const float t12 = fc::lowest() - new_max[0][e];
-          decay[0][e] = fc::exp2(t12);
-          t10[0][e] = -new_max[0][e];
+          const float t15 = t13[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t15);
+          const float t16 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t16);
+          t14[0][e] = -new_max[0][e];
         }
         float probs[1][16][4];
-        // probs = exp2(fma(scores, scale_log2, t10))
+        // probs = exp2(fma(scores, scale_log2, t14))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t13 = fc::fma(scores[0][j][e], scale_log2, t10[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t13);
+            const float t17 = fc::fma(scores[0][j][e], scale_log2, t14[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t17);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t14[1][2] = {};
+        float t18[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t14[0][(e / 2)] = t14[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t14)
+            t18[0][(e / 2)] = t18[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t18)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t14[0][e] = fc::fma(0.f, decay[0][e], t14[0][e]);
+          t18[0][e] = fc::fma(0.f, decay[0][e], t18[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][8][4];
         #pragma unroll
@@ -246,7 +244,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             out_2[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 128
-        for (int cols_tile_2 = t6 - 1; cols_tile_2 >= 0; --cols_tile_2) {
+        for (int cols_tile_2 = t10 - 1; cols_tile_2 >= 0; --cols_tile_2) {
           const int cols_begin_3 = cols_tile_2 * 128;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 65536 + key_slot_2 * 32768;
@@ -278,71 +276,71 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (cols_tile_2 >= cols_full_end) {
-            int t15[1][2];
-            // t15 = add(index(rows), t2)
+            int t19[1][2];
+            // t19 = add(index(rows), t6)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t15[0][e] = (rows_begin_2 + rows_lane + e * 8) + t2;
-            // scores_2 = where(ge(t15, index(cols)), scores_2, -inf)
+              t19[0][e] = (rows_begin_2 + rows_lane + e * 8) + t6;
+            // scores_2 = where(ge(t19, index(cols)), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t16 = (t15[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t16 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t20 = (t19[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t20 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t17[1][2];
+          float t21[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t17[0][e] = -fc::infinity();
+            t21[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t17[0][(e / 2)] = fc::max(t17[0][(e / 2)], scores_2[0][j][e]);
+              t21[0][(e / 2)] = fc::max(t21[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 1));
-            t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 2));
+            t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 1));
+            t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t17, scale_log2))
+          // new_max_2 = max(new_max, mul(t21, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t18[1][2];
-          // t18 = neg(new_max_2)
+          float t22[1][2];
+          // t22 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t19 = t17[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t19);
-            const float t20 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t20);
-            t18[0][e] = -new_max_2[0][e];
+            const float t23 = t21[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t23);
+            const float t24 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t24);
+            t22[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][16][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t18))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t22))
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t21 = fc::fma(scores_2[0][j][e], scale_log2, t18[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t21);
+              const float t25 = fc::fma(scores_2[0][j][e], scale_log2, t22[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t25);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its share
-          float t22[1][2] = {};
+          float t26[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t22[0][(e / 2)] = t22[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t22)
+              t26[0][(e / 2)] = t26[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t26)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t14[0][e] = fc::fma(t14[0][e], decay_2[0][e], t22[0][e]);
+            t18[0][e] = fc::fma(t18[0][e], decay_2[0][e], t26[0][e]);
           fc::await_products<0>();
           fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -388,7 +386,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = t14[0][e];
+          row_sum[0][e] = t18[0][e];
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
@@ -421,21 +419,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t23 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t23;
+        const float t27 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t27;
       }
-      float t24[1][16][4];
-      // t24 = cast(mul(out, inverse))
+      float t28[1][16][4];
+      // t28 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t25 = out[0][j][e] * inverse[0][(e / 2)];
-          t24[0][j][e] = t25;
+          const float t29 = out[0][j][e] * inverse[0][(e / 2)];
+          t28[0][j][e] = t29;
         }
       }
       fc::bf16* const o_at = p.o + batch_2 * p.o_stride_0 + head_2 * p.o_stride_1;
-      // store o = t24, each lane 8 columns
+      // store o = t28, each lane 8 columns
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = rows_begin_2 + rows_lane + r * 8;
@@ -445,7 +443,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::u32 word[4];
           #pragma unroll
           for (int n = 0; n < 4; ++n)
-            word[n] = fc::pack<fc::bf16>(t24[0][j * 4 + n][2 * r], t24[0][j * 4 + n][2 * r + 1]);
+            word[n] = fc::pack<fc::bf16>(t28[0][j * 4 + n][2 * r], t28[0][j * 4 + n][2 * r + 1]);
           fc::transpose_quad(word, lane);
           const int column = j * 32 + lane % 4 * 8;
           if (row < p.Sq) {

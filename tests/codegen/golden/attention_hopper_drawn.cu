@@ -60,34 +60,38 @@ attention_forward(const __grid_constant__ Parameters p) {
       int key_slot = 0, key_phase = 0;
       int query_phase = 0;
       int value_slot = 0, value_phase = 0;
-      const int block_count = p.H * p.B * ((p.Sq + 127) / 128);
-      // as many positions as have room in L2 take turns at one tile before all go on to the next
-      const int positions = (p.H) * (p.B);
-      const int section = fc::max(1, fc::min(positions, 33554432 / (fc::max(1, p.Sk) * 512)));
-      const int section_blocks = section * ((p.Sq + 127) / 128);
       int drawn_slot = 0, drawn_phase = 0;
+      const int block_count = (p.H * p.B) * ((p.Sq + 127) / 128);
+      const int positions = p.H * p.B;
+      const int t0 = fc::min(positions, (33554432 / (fc::max(1, p.Sk) * 512)));
+      const int group = fc::max(1, t0);
+      const int group_tiles = group * ((p.Sq + 127) / 128);
+      // tiles of all blocks, each the next that no other block has
       for (int tile = fc::block_x(); tile < block_count;) {
-        fc::u32 rest = tile;
-        const int section_begin = rest / section_blocks * section;
-        const int positions_here = fc::min(section, positions - section_begin);
-        rest -= section_begin / section * section_blocks;
-        fc::u32 position = section_begin + rest % positions_here;
-        rest /= positions_here;
-        if (p.tile_counter == 0 && section_begin / section % 2) rest = ((p.Sq + 127) / 128) - 1 - rest;
-        const fc::u32 head_count = p.H;
-        const int head = position % head_count;
-        position /= head_count;
-        const int batch = position;
-        const int rows_tile_count = (p.Sq + 127) / 128;
-        const int rows_tile = rows_tile_count - 1 - rest;
+        const fc::u32 divisor = group_tiles;
+        const fc::u32 t1 = tile / divisor;
+        const int first_position = t1 * group;
+        const int positions_here = fc::min(group, (positions - first_position));
+        const int which_group = first_position / group;
+        const int tile_of_group = tile - (which_group * group_tiles);
+        const fc::u32 divisor_2 = positions_here;
+        const int t2 = tile_of_group % divisor_2;
+        const fc::u32 t3 = tile_of_group / divisor_2;
+        const int position = first_position + t2;
+        const bool t4 = !(p.tile_counter != 0) && ((which_group & 1) != 0);
+        const int row_of_group = t4 ? ((((p.Sq + 127) / 128) - 1) - t3) : t3;
+        const fc::u32 divisor_3 = p.H;
+        const int head = position % divisor_3;
+        const int batch = position / divisor_3;
+        const int rows_tile = (((p.Sq + 127) / 128) - 1) - row_of_group;
         const int rows_begin = rows_tile * 128;
-        const int t0 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
-        const int t1 = fc::min((((t0 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
-        const int cols_end = fc::max(0, t1);
-        const int t2 = cols_end - 1;
-        const bool t3 = t2 >= 0;
-        if (t3) {
-          const int cols_begin = t2 * 64;
+        const int t5 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
+        const int t6 = fc::min((((t5 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+        const int cols_end = fc::max(0, t6);
+        const int t7 = cols_end - 1;
+        const bool t8 = t7 >= 0;
+        if (t8) {
+          const int cols_begin = t7 * 64;
           // key <- k
           fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
           fc::arrive_expecting(key_full + key_slot * 8, 8192);
@@ -102,8 +106,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::arrive_expecting(query_full, 16384);
         fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
         query_phase ^= 1;
-        if (t3) {
-          const int cols_begin_2 = t2 * 64;
+        if (t8) {
+          const int cols_begin_2 = t7 * 64;
           // value <- v
           fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
           fc::arrive_expecting(value_full + value_slot * 8, 8192);
@@ -115,7 +119,7 @@ attention_forward(const __grid_constant__ Parameters p) {
 
           // cols tiles of 64
           #pragma unroll 1
-          for (int cols_tile = t2 - 1; cols_tile >= 0; --cols_tile) {
+          for (int cols_tile = t7 - 1; cols_tile >= 0; --cols_tile) {
             const int cols_begin_3 = cols_tile * 64;
             // key <- k
             fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
@@ -151,42 +155,46 @@ attention_forward(const __grid_constant__ Parameters p) {
     int query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
-    if (warp / 4 == 1) fc::signal(5, 256);
-    const int block_count_2 = p.H * p.B * ((p.Sq + 127) / 128);
-    // as many positions as have room in L2 take turns at one tile before all go on to the next
-    const int positions_2 = (p.H) * (p.B);
-    const int section_2 = fc::max(1, fc::min(positions_2, 33554432 / (fc::max(1, p.Sk) * 512)));
-    const int section_blocks_2 = section_2 * ((p.Sq + 127) / 128);
     int drawn_slot_2 = 0, drawn_phase_2 = 0;
-    for (int tile = fc::block_x(); tile < block_count_2;) {
-      fc::u32 rest_2 = tile;
-      const int section_begin_2 = rest_2 / section_blocks_2 * section_2;
-      const int positions_here_2 = fc::min(section_2, positions_2 - section_begin_2);
-      rest_2 -= section_begin_2 / section_2 * section_blocks_2;
-      fc::u32 position_2 = section_begin_2 + rest_2 % positions_here_2;
-      rest_2 /= positions_here_2;
-      if (p.tile_counter == 0 && section_begin_2 / section_2 % 2) rest_2 = ((p.Sq + 127) / 128) - 1 - rest_2;
-      const fc::u32 head_2_count = p.H;
-      const int head_2 = position_2 % head_2_count;
-      position_2 /= head_2_count;
-      const int batch_2 = position_2;
-      const int rows_tile_2_count = (p.Sq + 127) / 128;
-      const int rows_tile_2 = rows_tile_2_count - 1 - rest_2;
+    if (warp / 4 == 1) fc::signal(5, 256);
+    const int block_count_2 = (p.H * p.B) * ((p.Sq + 127) / 128);
+    const int positions_2 = p.H * p.B;
+    const int t9 = fc::min(positions_2, (33554432 / (fc::max(1, p.Sk) * 512)));
+    const int group_2 = fc::max(1, t9);
+    const int group_tiles_2 = group_2 * ((p.Sq + 127) / 128);
+    // tiles of all blocks, each the next that no other block has
+    for (int tile_2 = fc::block_x(); tile_2 < block_count_2;) {
+      const fc::u32 divisor_4 = group_tiles_2;
+      const fc::u32 t10 = tile_2 / divisor_4;
+      const int first_position_2 = t10 * group_2;
+      const int positions_here_2 = fc::min(group_2, (positions_2 - first_position_2));
+      const int which_group_2 = first_position_2 / group_2;
+      const int tile_of_group_2 = tile_2 - (which_group_2 * group_tiles_2);
+      const fc::u32 divisor_5 = positions_here_2;
+      const int t11 = tile_of_group_2 % divisor_5;
+      const fc::u32 t12 = tile_of_group_2 / divisor_5;
+      const int position_2 = first_position_2 + t11;
+      const bool t13 = !(p.tile_counter != 0) && ((which_group_2 & 1) != 0);
+      const int row_of_group_2 = t13 ? ((((p.Sq + 127) / 128) - 1) - t12) : t12;
+      const fc::u32 divisor_6 = p.H;
+      const int head_2 = position_2 % divisor_6;
+      const int batch_2 = position_2 / divisor_6;
+      const int rows_tile_2 = (((p.Sq + 127) / 128) - 1) - row_of_group_2;
       const int rows_begin_2 = rows_tile_2 * 128;
       const float scale_log2 = p.scale * 1.442695f;
-      const int t4 = p.Sk - p.Sq;
-      const int t5 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
-      const int t6 = ((((rows_begin_2 - p.Sq) + p.Sk) + -63) >> 6) + 1;
-      const int t7 = fc::min((((t5 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
-      const int cols_end_2 = fc::max(0, t7);
-      const int cols_full_end = fc::max(0, fc::min(t6, cols_end_2));
+      const int t14 = p.Sk - p.Sq;
+      const int t15 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
+      const int t16 = ((((rows_begin_2 - p.Sq) + p.Sk) + -63) >> 6) + 1;
+      const int t17 = fc::min((((t15 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+      const int cols_end_2 = fc::max(0, t17);
+      const int cols_full_end = fc::max(0, fc::min(t16, cols_end_2));
       fc::await_phase(query_full, query_phase_2);
       const fc::u32 query = shared;
-      const int t8 = cols_end_2 - 1;
+      const int t18 = cols_end_2 - 1;
       float row_sum[1][2];
       float out[1][8][4];
-      if (t8 >= 0) {
-        const int cols_begin_4 = t8 * 64;
+      if (t18 >= 0) {
+        const int cols_begin_4 = t18 * 64;
         fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 16384 + key_slot_2 * 8192;
         // scores = dot(query, transpose(key)), started
@@ -206,72 +214,72 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (t8 >= cols_full_end) {
-          int t9[1][2];
-          // t9 = add(index(rows), t4)
+        if (t18 >= cols_full_end) {
+          int t19[1][2];
+          // t19 = add(index(rows), t14)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t9[0][e] = (rows_begin_2 + rows_lane + e * 8) + t4;
-          // scores = where(ge(t9, index(cols)), scores, -inf)
+            t19[0][e] = (rows_begin_2 + rows_lane + e * 8) + t14;
+          // scores = where(ge(t19, index(cols)), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t10 = (t9[0][(e / 2)] - (cols_begin_4 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-              scores[0][j][e] = t10 ? scores[0][j][e] : -fc::infinity();
+              const bool t20 = (t19[0][(e / 2)] - (cols_begin_4 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+              scores[0][j][e] = t20 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t11[1][2];
+        float t21[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t11[0][e] = -fc::infinity();
+          t21[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t11[0][(e / 2)] = fc::max(t11[0][(e / 2)], scores[0][j][e]);
+            t21[0][(e / 2)] = fc::max(t21[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t11[0][e] = fc::max(t11[0][e], fc::shuffle_xor(t11[0][e], 1));
-          t11[0][e] = fc::max(t11[0][e], fc::shuffle_xor(t11[0][e], 2));
+          t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 1));
+          t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t11, scale_log2))
+        // new_max = max(row_max, mul(t21, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t12[1][2];
-        // t12 = neg(new_max)
+        float t22[1][2];
+        // t22 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t13 = t11[0][e] * scale_log2;
-          new_max[0][e] = fc::max(fc::lowest(), t13);
-          const float t14 = fc::lowest() - new_max[0][e];
-          decay[0][e] = fc::exp2(t14);
-          t12[0][e] = -new_max[0][e];
+          const float t23 = t21[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t23);
+          const float t24 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t24);
+          t22[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t12))
+        // probs = exp2(fma(scores, scale_log2, t22))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t15 = fc::fma(scores[0][j][e], scale_log2, t12[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t15);
+            const float t25 = fc::fma(scores[0][j][e], scale_log2, t22[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t25);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its share
-        float t16[1][2] = {};
+        float t26[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16[0][(e / 2)] = t16[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t16)
+            t26[0][(e / 2)] = t26[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, t26)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t16[0][e] = fc::fma(0.f, decay[0][e], t16[0][e]);
+          t26[0][e] = fc::fma(0.f, decay[0][e], t26[0][e]);
         // probs_operand: probs as a left operand
         fc::u32 probs_operand[1][4][4];
         #pragma unroll
@@ -291,7 +299,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             out_2[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 64
-        for (int cols_tile_2 = t8 - 1; cols_tile_2 >= 0; --cols_tile_2) {
+        for (int cols_tile_2 = t18 - 1; cols_tile_2 >= 0; --cols_tile_2) {
           const int cols_begin_5 = cols_tile_2 * 64;
           fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
@@ -325,71 +333,71 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (cols_tile_2 >= cols_full_end) {
-            int t17[1][2];
-            // t17 = add(index(rows), t4)
+            int t27[1][2];
+            // t27 = add(index(rows), t14)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t17[0][e] = (rows_begin_2 + rows_lane + e * 8) + t4;
-            // scores_2 = where(ge(t17, index(cols)), scores_2, -inf)
+              t27[0][e] = (rows_begin_2 + rows_lane + e * 8) + t14;
+            // scores_2 = where(ge(t27, index(cols)), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t18 = (t17[0][(e / 2)] - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t18 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t28 = (t27[0][(e / 2)] - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t28 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t19[1][2];
+          float t29[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t19[0][e] = -fc::infinity();
+            t29[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t19[0][(e / 2)] = fc::max(t19[0][(e / 2)], scores_2[0][j][e]);
+              t29[0][(e / 2)] = fc::max(t29[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t19[0][e] = fc::max(t19[0][e], fc::shuffle_xor(t19[0][e], 1));
-            t19[0][e] = fc::max(t19[0][e], fc::shuffle_xor(t19[0][e], 2));
+            t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 1));
+            t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t19, scale_log2))
+          // new_max_2 = max(new_max, mul(t29, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t20[1][2];
-          // t20 = neg(new_max_2)
+          float t30[1][2];
+          // t30 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t21 = t19[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t21);
-            const float t22 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t22);
-            t20[0][e] = -new_max_2[0][e];
+            const float t31 = t29[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t31);
+            const float t32 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t32);
+            t30[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t20))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t30))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t23 = fc::fma(scores_2[0][j][e], scale_log2, t20[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t23);
+              const float t33 = fc::fma(scores_2[0][j][e], scale_log2, t30[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t33);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its share
-          float t24[1][2] = {};
+          float t34[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t24[0][(e / 2)] = t24[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t24)
+              t34[0][(e / 2)] = t34[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t34)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t16[0][e] = fc::fma(t16[0][e], decay_2[0][e], t24[0][e]);
+            t26[0][e] = fc::fma(t26[0][e], decay_2[0][e], t34[0][e]);
           fc::await_products<0>();
           fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -437,7 +445,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = t16[0][e];
+          row_sum[0][e] = t26[0][e];
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
@@ -467,22 +475,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t25 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t25;
+        const float t35 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t35;
       }
-      float t26[1][8][4];
-      // t26 = cast(mul(out, inverse))
+      float t36[1][8][4];
+      // t36 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t27 = out[0][j][e] * inverse[0][(e / 2)];
-          t26[0][j][e] = t27;
+          const float t37 = out[0][j][e] * inverse[0][(e / 2)];
+          t36[0][j][e] = t37;
         }
       }
       if (thread % 128 == 0) fc::await_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t26 in shared memory
+      // t36 in shared memory
       const fc::u32 o_staged = shared + 49152;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -491,7 +499,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t26[i][j][2 * r], t26[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t36[i][j][2 * r], t36[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);
@@ -500,12 +508,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_stores();
       }
       fc::await_phase(drawn_full + drawn_slot_2 * 8, drawn_phase_2);
-      tile = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65648 + drawn_slot_2 * 4)));
+      const int next_tile = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65648 + drawn_slot_2 * 4)));
       fc::arrive(drawn_empty + drawn_slot_2 * 8);
       if (++drawn_slot_2 == 2) {
         drawn_slot_2 = 0;
         drawn_phase_2 ^= 1;
       }
+      tile_2 = next_tile;
     }
     if (warp / 4 == 0) fc::meet(5, 256);
     if (thread % 128 == 0) fc::await_stores_read<0>();

@@ -26,7 +26,6 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int rows_begin = rows_tile * 64;
   const int head_run = fc::block_y();
   const int head_begin = head_run * 4;
-  const int head_end = fc::min(head_begin + 4, p.H);
   const int batch = fc::block_z();
   const int thread = fc::thread_index(), lane = thread % 32, warp = fc::uniform(thread / 32);
   const fc::u32 shared = fc::shared_base();
@@ -35,6 +34,7 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int rows_lane_2 = warp % 4 * 16 + lane / 4;
   const int dv_lane = lane % 4 * 2;
   const int cols_lane_2 = lane % 4 * 2;
+  const int head_end = fc::min((head_begin + 4), p.H);
   const int t0 = fc::min((((p.Sk + -1) >> 6) + 1), ((p.Sk + 63) / 64));
   const int cols_end = fc::max(0, t0);
   int t1[2][1];
@@ -122,6 +122,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       int key_slot = 0, key_phase = 0;
       int query_phase = 0;
       int value_slot = 0, value_phase = 0;
+      // positions of this block
       for (int head = head_begin; head < head_end; ++head) {
         const int t15 = fc::tile_before<512>(shared, cols_end, 0);
         const bool t16 = t15 >= 0;
@@ -181,6 +182,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     int query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
+    // positions of this block
     for (int head_2 = head_begin; head_2 < head_end; ++head_2) {
       const float scale_log2 = p.scale * 1.442695f;
       fc::await_phase(query_full, query_phase_2);

@@ -44,16 +44,15 @@ matrix_product(const __grid_constant__ Parameters p) {
       int b_slot = 0, b_phase = 0;
       int a_slot = 0, a_phase = 0;
       const int block_count = ((p.M + 127) / 128) * ((p.N + 127) / 128);
+      // tiles of all blocks, every other wave of blocks backwards
       int turn = fc::grid_x() - 1 - fc::block_x();
       for (int first = 0; first < block_count; first += fc::grid_x()) {
         turn = fc::grid_x() - 1 - turn;
         if (first + turn >= block_count) break;
-        fc::u32 rest = first + turn;
-        const fc::u32 m_tile_count = (p.M + 127) / 128;
-        const int m_tile = rest % m_tile_count;
-        rest /= m_tile_count;
+        const fc::u32 divisor = ((p.M + 127) / 128);
+        const int m_tile = (first + turn) % divisor;
+        const int n_tile = (first + turn) / divisor;
         const int m_begin = m_tile * 128;
-        const int n_tile = rest;
         const int n_begin = n_tile * 128;
 
         // k tiles of 64
@@ -85,16 +84,15 @@ matrix_product(const __grid_constant__ Parameters p) {
     int b_slot_2 = 0, b_phase_2 = 0;
     int a_slot_2 = 0, a_phase_2 = 0;
     const int block_count_2 = ((p.M + 127) / 128) * ((p.N + 127) / 128);
-    int turn = fc::grid_x() - 1 - fc::block_x();
-    for (int first = 0; first < block_count_2; first += fc::grid_x()) {
-      turn = fc::grid_x() - 1 - turn;
-      if (first + turn >= block_count_2) break;
-      fc::u32 rest_2 = first + turn;
-      const fc::u32 m_tile_2_count = (p.M + 127) / 128;
-      const int m_tile_2 = rest_2 % m_tile_2_count;
-      rest_2 /= m_tile_2_count;
+    // tiles of all blocks, every other wave of blocks backwards
+    int turn_2 = fc::grid_x() - 1 - fc::block_x();
+    for (int first_2 = 0; first_2 < block_count_2; first_2 += fc::grid_x()) {
+      turn_2 = fc::grid_x() - 1 - turn_2;
+      if (first_2 + turn_2 >= block_count_2) break;
+      const fc::u32 divisor_2 = ((p.M + 127) / 128);
+      const int m_tile_2 = (first_2 + turn_2) % divisor_2;
+      const int n_tile_2 = (first_2 + turn_2) / divisor_2;
       const int m_begin_2 = m_tile_2 * 128;
-      const int n_tile_2 = rest_2;
       const int n_begin_2 = n_tile_2 * 128;
 
       float sum[1][16][4] = {};
