@@ -231,9 +231,8 @@ class Rotation {
           f_[id].code == OpCode::yield || (cut_.is_scaling(id) && schedule_.scale_late))
         continue;
       const OpId copied = copier.copy(id);
-      const ValueId result = f_[id].results[0];
       if (in_flight && cut_.is_scaling(id))
-        copier.rename(result, append_scaling(target, copied));
+        copier.rename(f_[id].results[0], append_scaling(target, copied));
       else
         append(target, copied);
     }

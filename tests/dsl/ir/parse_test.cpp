@@ -68,7 +68,7 @@ TEST(Parse, TheFrame) {
             "expected the end of the line\n  at:  case.fc:1\n  why: found \"{\" in column 14");
   EXPECT_EQ(complaint("program test\nlet x\n"),
             "expected a declaration or \"{\"\n  at:  case.fc:2\n  why: found \"let\" in column 1\n"
-            "  try: declare with axis, parameter, input, output or buffer");
+            "  try: declare with axis, grid, parameter, input, output or buffer");
   EXPECT_EQ(in_body("  barrier\n"),
             "expected an operation or \"}\"\n  at:  case.fc:9\n"
             "  why: found the end of the text in column 1");
