@@ -375,10 +375,10 @@ void missing_tiles(const Look& look) {
 }
 
 constexpr Rule rules[] = {
-    instruction,     copies,       warpgroups,  register_shares,  no_producer,    chains,
-    turns,           sums_by_products, outer_stages,   persistence,
-    positions,       tile_order,   loop_blocks, number_formats,   register_limit, shared_limit,
-    resident_blocks, tiles,        warps,       stages,           missing_tiles};
+    instruction, copies,           warpgroups,     register_shares, no_producer,     chains,
+    turns,       sums_by_products, outer_stages,   persistence,     positions,       tile_order,
+    loop_blocks, number_formats,   register_limit, shared_limit,    resident_blocks, tiles,
+    warps,       stages,           missing_tiles};
 
 }  // namespace
 

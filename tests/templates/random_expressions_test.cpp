@@ -102,9 +102,7 @@ struct Drawn {
     draw_softmax();
   }
 
-  void draw_softmax() {
-    schedule.fixed_maximum = !draw.one_in(4);
-  }
+  void draw_softmax() { schedule.fixed_maximum = !draw.one_in(4); }
 
   void draw_warpgroups() {
     target = &find_target("sm_90a");

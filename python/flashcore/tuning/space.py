@@ -209,9 +209,9 @@ class Space:
         """The kernel's source, equal for schedules that are one kernel; None for one that the
         resource model refuses. Nothing is compiled.
 
-        The verdict is that of :meth:`AttentionSpec.why_not` but for the registers that a loop needs,
-        which a compile finds out. why_not takes ten times as long: it also looks for everything
-        that stands in the way, and for what would work.
+        The verdict is that of :meth:`AttentionSpec.why_not` but for the registers that a loop
+        needs, which a compile finds out. why_not takes ten times as long: it also looks for
+        everything that stands in the way, and for what would work.
         """
         try:
             return _core.Kernel(self._program, schedule.to_json(), self.target).source

@@ -52,7 +52,6 @@ FC_DEVICE void await_products(int line = __builtin_LINE()) {
   fc_machine->await_products(pending, line);
 }
 
-
 template <int rows, int columns>
 FC_DEVICE void pin(float (&d)[rows][columns][4], int line = __builtin_LINE()) {
   fc_machine->pin(&d[0][0][0], rows * columns * 4, line);
