@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 29> passes{{
+  static constexpr std::array<Pass, 30> passes{{
       {"apply_schedule", apply_schedule, "all later passes need tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -42,6 +42,7 @@ std::span<const Pass> pipeline() {
       {"advance_fills", advance_fills, "knows what the producer loads, and into which rings"},
       {"overlap_products", overlap_products,
        "the waits for slots stand in front of the products that read them"},
+      {"refill_slots", refill_slots, "a slot is filled where overlap_products releases it"},
       {"stage_stores", stage_stores, "its buffer has to be in the plan of shared memory"},
       {"number_barriers", number_barriers, "behind stage_stores, whose stores meet"},
       {"plan_shared_memory", plan_shared_memory, "all buffers and their uses are known"},

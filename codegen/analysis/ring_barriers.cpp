@@ -1,17 +1,36 @@
 #include "codegen/analysis/ring_barriers.h"
 
+#include <set>
+
 namespace flashcore {
 
 using namespace ir;
 
+namespace {
+
+/// The roles that fill a ring, and those that read it.
+struct RolesOf {
+  std::set<OpId> fill, read;
+};
+
+std::map<BufferId, RolesOf> roles_of_rings(const Function& f) {
+  std::map<BufferId, RolesOf> rings;
+  for (OpId role : f[f.body].ops) {
+    if (f[role].code != OpCode::role) continue;
+    for_each_op(f, f[role].body, [&](const Op& op, BlockId) {
+      if (op.code == OpCode::fill_slot || op.code == OpCode::give_slot)
+        rings[op.buffer].fill.insert(role);
+      if (op.code == OpCode::await_slot) rings[op.buffer].read.insert(role);
+    });
+  }
+  return rings;
+}
+
+}  // namespace
+
 RingBarriers ring_barriers(const Function& f, int bytes) {
   constexpr int size = 8, warp = 32, warps_of_group = 4;
-  bool has_producer = false;
-  int readers = 0;  // warps
-  for (OpId id : f[f.body].ops) {
-    has_producer = has_producer || f[id].code == OpCode::producer;
-    if (f[id].code == OpCode::consumers) readers = f[id].warps;
-  }
+  const std::map<BufferId, RolesOf> roles = roles_of_rings(f);
   RingBarriers barriers;
   barriers.end = bytes;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
@@ -22,10 +41,13 @@ RingBarriers ring_barriers(const Function& f, int bytes) {
     RingBarriersOf& place = barriers.of[op.buffer];
     place.full = (barriers.end + size - 1) / size * size;
     place.behind = place.full + size * ring.stages;
-    if (has_producer) {
+    if (const auto of = roles.find(op.buffer);
+        of != roles.end() && of->second.fill != of->second.read) {
       place.empty = place.behind;
       place.behind += size * ring.stages;
-      place.releases = ring.holds_scalars() ? readers * warp : readers / warps_of_group;
+      for (OpId reader : of->second.read)
+        place.releases +=
+            ring.holds_scalars() ? f[reader].warps * warp : f[reader].warps / warps_of_group;
     }
     barriers.end = place.behind + (ring.holds_scalars() ? ring.bytes() : 0);
   });

@@ -64,7 +64,7 @@ class FirstRound {
   OpCopier copier_{f_};
 };
 
-/// `block` is what the producer does for a tile.
+/// `block` is what a role does for a tile.
 void advance_in(Function& f, BlockId block) {
   const std::vector<OpId> ops = f[block].ops;
   std::size_t fill = 0;
@@ -97,11 +97,9 @@ void advance_in(Function& f, BlockId block) {
 }  // namespace
 
 void advance_fills(Function& f, const PassContext&) {
-  for (OpId role : std::vector(f[f.body].ops)) {
-    if (f[role].code != OpCode::producer) continue;
-    for (OpId id : std::vector(f[f[role].body].ops))
+  for (OpId role : roles_of(f))
+    for (OpId id : std::vector(f[work_of(f, f[role])].ops))
       if (f[id].code == OpCode::tile_loop) advance_in(f, f[id].body);
-  }
 }
 
 }  // namespace flashcore

@@ -2,19 +2,22 @@
 // compute.
 //
 //   place, surveys and what they need     stay in front: every warp does them, once
-//   producer   { what its loads need: scalars, loops without carried values,
-//                and fill_slot in the place of every load }
-//   consumers  { everything else, with await_slot where a load's tile is first used }
+//   init_mbarriers ; barrier              before anyone fills a ring or waits for it
+//   role producer  { if %first { what its loads need: scalars, loops without carried values,
+//                                and fill_slot in the place of every load } }
+//   role consumers { everything else, with await_slot where a load's tile is first used }
 //
 // A ring is a queue: the n-th await_slot gets the n-th fill. One that is told the number of its
 // tile clears the rows beyond a ragged axis. A load outside loops has a ring of one slot, so that
 // the next tile of a persistent block may be asked for as soon as this one's has been read.
 //
-// A role carries which warps it has, and how many registers a thread of them gets.
+// A role carries which warps it has, and how many registers a thread of them gets. One thread of the
+// producer does its work. In a block without a producer the consumers begin with that work
+// (refill_slots says where they go on with it).
 //
-// In a block without a producer the consumers begin with its region, and its loops run ahead: as
-// many rounds as a ring has slots at once, the fills of the others where the consumers release a
-// slot.
+// Where blocks of a cluster give each other values, each says that it has begun, and every role
+// waits for all the others to have: no block writes to one that has not begun, and none has come to
+// its end while another waits for it to begin.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -65,20 +68,16 @@ class RoleAssignment {
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
     f_[f_.body].ops = front;
+    append({.code = OpCode::init_mbarriers}, f_.body);
+    if (schedule_.loop_blocks > 1) append({.code = OpCode::enter_cluster}, f_.body);
+    append({.code = OpCode::barrier}, f_.body);
     const int warps = schedule_.consumer_threads() / 32;
     const RegisterSplit split = register_split(schedule_);
     if (schedule_.producer)
-      append_role({.code = OpCode::producer,
-                   .body = producer,
-                   .first_warp = warps,
-                   .warps = 4,
-                   .registers = split.producer});
+      append_role("producer", by_first_thread(producer), warps, 4, split.producer);
     else
       begin_with(consumers, f_[producer].ops);
-    append_role({.code = OpCode::consumers,
-                 .body = consumers,
-                 .warps = warps,
-                 .registers = split.consumer});
+    append_role("consumers", consumers, 0, warps, split.consumer);
     remove_dead_ops(f_);
   }
 
@@ -168,7 +167,6 @@ class RoleAssignment {
     Op loop = op;
     loop.operands.resize(static_cast<std::size_t>(op.bounds));
     for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
-    if (!schedule_.producer) loop.ahead = schedule_.stages;
     loop.results.clear();
     loop.body = f_.add_block();
     const ValueId tile =
@@ -220,7 +218,32 @@ class RoleAssignment {
     const OpId id = f_.add_op(std::move(op), {});
     f_[target].ops.push_back(id);
   }
-  void append_role(Op role) { append(std::move(role), f_.body); }
+
+  void append_role(const std::string& name, BlockId body, int first_warp, int warps,
+                   int registers) {
+    if (schedule_.loop_blocks > 1 && !holds(f_, body, OpCode::await_peers))
+      append({.code = OpCode::await_peers}, body);
+    Op role{.code = OpCode::role, .body = body, .name = name, .first_warp = first_warp};
+    role.warps = warps;
+    role.registers = registers;
+    if (registers)
+      role.registers_at_start =
+          registers_at_start(schedule_.threads(), schedule_.blocks_per_processor);
+    append(std::move(role), f_.body);
+  }
+
+  /// A block in which one thread of a role does this work.
+  BlockId by_first_thread(BlockId work) {
+    append({.code = OpCode::yield}, work);
+    const BlockId body = f_.add_block();
+    Builder b(f_, body);
+    const ValueId first =
+        f_[b.append({.code = OpCode::first_thread}, {{DType::i1, {}}})].results[0];
+    Op chosen{.code = OpCode::if_, .operands = {first}};
+    chosen.body = work;
+    b.append(std::move(chosen), {});
+    return body;
+  }
 
   /// Loads become waits; in a loop, which is over `axis`, each stands in front of the first product
   /// that reads it.

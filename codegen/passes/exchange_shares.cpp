@@ -17,7 +17,8 @@
 //   %a = peer %m from 0                      await_peers
 //   ...                                      %given = convert %m in exchange among 2 @ shared
 //   store ...                                meet_peers
-//                                            mergers { %a = peer %given from 0 ; ... ; store ... }
+//                                            %mine = owns_rows among 2
+//                                            if %mine { %a = peer %given from 0 ; ... ; store ... }
 //
 // A combine_shares that an earlier pass left (defer_reductions) takes the same way, behind the
 // shuffles that bring a warp's lanes together.
@@ -166,9 +167,13 @@ class Exchanger {
       f_[id].operands[0] = given[value];
     }
     b.append({.code = OpCode::meet_peers}, {});
-    Op mergers{.code = OpCode::mergers};
-    mergers.body = region;
-    b.append(std::move(mergers), {});
+    const ValueId mine = f_[b.append({.code = OpCode::owns_rows, .blocks = schedule_.loop_blocks},
+                                     {{DType::i1, {}}})]
+                             .results[0];
+    f_[region].ops.push_back(f_.add_op({.code = OpCode::yield}, {}));
+    Op combine{.code = OpCode::if_, .operands = {mine}};
+    combine.body = region;
+    b.append(std::move(combine), {});
     ops.insert(ops.end(), f_[giving].ops.begin(), f_[giving].ops.end());
   }
 

@@ -6,6 +6,7 @@
 //   where a warpgroup waits for its turn
 //   where all consumers meet, once what lies beyond a ragged axis is zero
 #include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
 
 namespace flashcore {
 namespace {
@@ -35,9 +36,8 @@ int barrier_of(const Function& f, const Op& op) {
 }  // namespace
 
 void number_barriers(Function& f, const PassContext&) {
-  for (OpId role : f[f.body].ops)
-    if (is_role(f[role].code))
-      for_each_op(f, f[role].body, [&](Op& op, BlockId) { op.barrier = barrier_of(f, op); });
+  for (OpId role : roles_of(f))
+    for_each_op(f, f[role].body, [&](Op& op, BlockId) { op.barrier = barrier_of(f, op); });
 }
 
 }  // namespace flashcore

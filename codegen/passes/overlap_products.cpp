@@ -32,11 +32,10 @@ class Overlap {
   Overlap(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
 
   void run() {
-    for (OpId id : std::vector(f_[f_.body].ops)) {
-      if (f_[id].code != OpCode::consumers) continue;
-      block(f_[id].body);
-      release_slots(f_, f_[id].body);
-      open_and_close_turns(f_[id].body);
+    for (OpId role : roles_of(f_)) {
+      block(f_[role].body);
+      release_slots(f_, f_[role].body);
+      open_and_close_turns(f_[role].body);
     }
     remove_dead_ops(f_);
   }
@@ -63,10 +62,7 @@ class Overlap {
   }
 
   void open_and_close_turns(BlockId region) {
-    bool any = false;
-    for_each_op(f_, region,
-                [&](const Op& op, BlockId) { any = any || op.code == OpCode::await_turn; });
-    if (!any) return;
+    if (!holds(f_, region, OpCode::await_turn)) return;
     std::vector<OpId>& ops = f_[region].ops;
     ops.insert(ops.begin(), f_.add_op({.code = OpCode::open_turns}, {}));
     ops.push_back(f_.add_op({.code = OpCode::close_turns}, {}));

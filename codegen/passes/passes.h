@@ -90,6 +90,9 @@ void advance_fills(ir::Function& f, const PassContext& context);
 /// allow.
 void overlap_products(ir::Function& f, const PassContext& context);
 
+/// Says where a role that reads the rings it fills goes on filling them.
+void refill_slots(ir::Function& f, const PassContext& context);
+
 /// Sends 16-bit outputs through shared memory.
 void stage_stores(ir::Function& f, const PassContext& context);
 

@@ -100,6 +100,33 @@ std::vector<OpId> readers_of(const Function& f, BlockId block, ValueId value) {
   return found;
 }
 
+std::vector<OpId> roles_of(const Function& f) {
+  std::vector<OpId> roles;
+  for (OpId id : f[f.body].ops)
+    if (f[id].code == OpCode::role) roles.push_back(id);
+  return roles;
+}
+
+bool holds(const Function& f, BlockId block, OpCode code) {
+  bool any = false;
+  for_each_op(f, block, [&](const Op& op, BlockId) { any = any || op.code == code; });
+  return any;
+}
+
+BlockId work_of(const Function& f, const Op& role) {
+  const BlockId body = role.body;
+  BlockId work = body;
+  for (OpId id : f[body].ops) {
+    const Op& op = f[id];
+    const Op* condition = op.code == OpCode::if_ ? f.definition(op.operands[0]) : nullptr;
+    if (condition && condition->code == OpCode::first_thread)
+      work = op.body;
+    else if (kind_of(op.code) != OpKind::source && kind_of(op.code) != OpKind::sync)
+      return body;
+  }
+  return work;
+}
+
 std::size_t position_of(const Function& f, BlockId block, OpId op) {
   const auto& ops = f[block].ops;
   return static_cast<std::size_t>(std::find(ops.begin(), ops.end(), op) - ops.begin());
@@ -120,7 +147,7 @@ std::size_t insert_before(Function& f, BlockId block, std::size_t position, cons
   builder.at(where);
   build(builder);
   const std::vector<OpId> added = std::move(f[scratch].ops);
-  f.blocks.pop_back();
+  if (scratch.index + 1 == f.blocks.size()) f.blocks.pop_back();  // no region was made behind it
   auto& ops = f[block].ops;
   ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), added.begin(), added.end());
   return added.size();

@@ -30,6 +30,15 @@ ir::ValueId on_full_tiles(const ir::Function& f, ir::ValueId value);
 /// The ops of a block, in order, that read a value, themselves or in a region of theirs.
 std::vector<ir::OpId> readers_of(const ir::Function& f, ir::BlockId block, ir::ValueId value);
 
+/// The roles of a program.
+std::vector<ir::OpId> roles_of(const ir::Function& f);
+
+/// Whether an op of this code stands in a block or in a region inside it.
+bool holds(const ir::Function& f, ir::BlockId block, ir::OpCode code);
+
+/// Where a role works: its region, or that of the `if` in it by which one thread does all its work.
+ir::BlockId work_of(const ir::Function& f, const ir::Op& role);
+
 /// Where an op stands in its block.
 std::size_t position_of(const ir::Function& f, ir::BlockId block, ir::OpId op);
 

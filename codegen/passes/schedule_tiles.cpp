@@ -75,14 +75,15 @@ class TileScheduling {
       const ValueId end = binary(b, OpCode::min, behind, b.extent(axis));
       bounds = {begin, named(end, f_[axis].name + "_end")};
     });
-    for (OpId role : roles()) {
-      const std::vector<OpId> work = std::exchange(f_[f_[role].body].ops, {});
-      Builder around(f_, f_[role].body);
+    for (OpId role : roles_of(f_)) {
+      Builder around(f_, work_of(f_, f_[role]));
+      const std::vector<OpId> work = take_work(around.block());
       const BlockId region = open_loop(around, TileScheduler::consecutive, bounds, f_[axis].name);
       Builder inside(f_, region);
       go_to(inside, axis, f_[region].arguments[0]);
       f_[region].ops.insert(f_[region].ops.end(), work.begin(), work.end());
       inside.append({.code = OpCode::yield}, {});
+      end_region(around, role);
     }
   }
 
@@ -91,9 +92,10 @@ class TileScheduling {
     constexpr int drawn_slots = 2;
     BufferId drawn;
     if (draws()) drawn = f_.add_buffer({"drawn", DType::i32, 1, 1, drawn_slots});
-    for (OpId role : roles()) {
-      const std::vector<OpId> work = std::exchange(f_[f_[role].body].ops, {});
-      Builder around(f_, f_[role].body);
+    for (OpId role : roles_of(f_)) {
+      const bool fills = holds(f_, f_[role].body, OpCode::fill_slot);
+      Builder around(f_, work_of(f_, f_[role]));
+      const std::vector<OpId> work = take_work(around.block());
       const ValueId count = named(count_of_all(around, f_.grid), "block_count");
       const Group group = grouped ? plan_group(around) : Group{};
       const BlockId region = open_loop(
@@ -106,19 +108,22 @@ class TileScheduling {
         go_to_each(inside, tile, f_.grid);
       f_[region].ops.insert(f_[region].ops.end(), work.begin(), work.end());
       std::vector<ValueId> next;
-      if (draws())
-        next = {next_tile(inside, f_[role].code == OpCode::producer, tile, count, drawn)};
+      if (draws()) next = {next_tile(inside, fills, tile, count, drawn)};
       inside.append({.code = OpCode::yield, .operands = next}, {});
+      end_region(around, role);
     }
   }
 
   [[nodiscard]] bool draws() const { return schedule_.tile_order == TileOrder::counter; }
 
-  [[nodiscard]] std::vector<OpId> roles() const {
-    std::vector<OpId> found;
-    for (OpId id : f_[f_.body].ops)
-      if (is_role(f_[id].code)) found.push_back(id);
-    return found;
+  /// The ops of a role's work, which goes into a loop, without the yield of a region around them.
+  std::vector<OpId> take_work(BlockId block) {
+    std::vector<OpId> work = std::exchange(f_[block].ops, {});
+    if (!work.empty() && f_[work.back()].code == OpCode::yield) work.pop_back();
+    return work;
+  }
+  void end_region(Builder& around, OpId role) const {
+    if (around.block() != f_[role].body) around.append({.code = OpCode::yield}, {});
   }
 
   /// Returns the region, which takes the number of a tile and is empty.
@@ -134,13 +139,13 @@ class TileScheduling {
     return region;
   }
 
-  /// The producer draws the number and hands it on, the consumers get it.
-  ValueId next_tile(Builder& b, bool produces, ValueId tile, ValueId end, BufferId drawn) {
+  /// The role that fills rings draws the number and hands it on, the others get it.
+  ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, BufferId drawn) {
     Op get{.code = OpCode::await_slot, .buffer = drawn};
     Op draw{.code = OpCode::draw_tile, .operands = {tile, end}};
-    const OpId made = b.append(produces ? draw : get, {scalar});
+    const OpId made = b.append(draws ? draw : get, {scalar});
     const ValueId next = named(uniform(f_[made].results[0]), "next_tile");
-    if (produces) b.append({.code = OpCode::give_slot, .operands = {next}, .buffer = drawn}, {});
+    if (draws) b.append({.code = OpCode::give_slot, .operands = {next}, .buffer = drawn}, {});
     return next;
   }
 

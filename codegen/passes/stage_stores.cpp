@@ -25,9 +25,9 @@ class StoreStaging {
   void run(BlockId block, bool next_tiles = false) {
     for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
       const Op op = f_[f_[block].ops[i]];
-      if (op.code == OpCode::consumers || op.code == OpCode::tile_loop)
+      if (op.code == OpCode::role || op.code == OpCode::tile_loop)
         run(op.body, next_tiles || op.code == OpCode::tile_loop);
-      if (op.code == OpCode::consumers) drain(op.body);
+      if (op.code == OpCode::role) drain(op.body);
       if (op.code == OpCode::store && is_stageable(op)) i += stage(block, i, next_tiles);
     }
   }
@@ -82,10 +82,8 @@ class StoreStaging {
 
   /// At the end of a role whose stores may still read shared memory.
   void drain(BlockId region) {
-    bool any = false;
-    for_each_op(f_, region,
-                [&](const Op& op, BlockId) { any = any || op.code == OpCode::await_stores; });
-    if (any) f_[region].ops.push_back(f_.add_op({.code = OpCode::drain_stores}, {}));
+    if (holds(f_, region, OpCode::await_stores))
+      f_[region].ops.push_back(f_.add_op({.code = OpCode::drain_stores}, {}));
   }
 
   [[nodiscard]] bool has_room(const Buffer& wanted) const {

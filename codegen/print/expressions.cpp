@@ -73,6 +73,10 @@ std::string KernelPrinter::scalar(ValueId value) {
         return part_;
       case OpCode::has_counter:
         return "(p.tile_counter != 0)";
+      case OpCode::first_thread:
+        return fmt::format("(thread == {})", role_->first_warp * 32);
+      case OpCode::owns_rows:
+        return fmt::format("(warp % {} == {})", op->blocks, part_);
       case OpCode::index:
       case OpCode::tile_begin:
         return begin(op->axis);

@@ -108,6 +108,7 @@ void KernelPrinter::print_block(BlockId block) {
   note_last_uses(block);
   block_ = block;
   find_tanhs(block);
+  if (block == work_) declare_ring_places();
   for (position_ = 0; position_ < ops.size();) {
     const Op& op = f_[ops[position_]];
     if (masks_.printed_at.count(position_) ||
@@ -165,8 +166,8 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::meet_peers:
       print_meeting_of_peers();
       break;
-    case OpCode::mergers:
-      print_mergers(op);
+    case OpCode::enter_cluster:
+      out_.line("fc::enter_cluster();");
       break;
     case OpCode::place:
       print_place(op);
@@ -190,8 +191,10 @@ void KernelPrinter::print_op(const Op& op) {
     }
     case OpCode::transpose:
       break;
-    case OpCode::producer:
-    case OpCode::consumers:
+    case OpCode::init_mbarriers:
+      print_ring_barriers();
+      break;
+    case OpCode::role:
       print_role(op);
       break;
     case OpCode::fill_slot:
@@ -234,7 +237,7 @@ void KernelPrinter::print_op(const Op& op) {
       print_vote(op);
       break;
     case OpCode::loop:
-      op.ahead ? print_ahead(op) : print_loop(op);
+      print_loop(op);
       break;
     case OpCode::survey:
       print_survey(op);

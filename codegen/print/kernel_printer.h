@@ -74,6 +74,7 @@ class KernelPrinter {
   // print_control.cpp: loops, and regions behind a condition
   void print_if(const ir::Op& op);
   void start_results(const ir::Op& op);
+  void start_scalar_result(const ir::Op& op, std::size_t i);
   void make_in_place(const ir::Op& op, ir::BlockId region);
   void print_results(const ir::Op& op, ir::BlockId region);
   void print_enter(const ir::Op& op);
@@ -242,18 +243,15 @@ class KernelPrinter {
   // print_roles.cpp: producer and consumers, rings, bulk copies
   struct Ring {
     std::string full,
-        empty;  ///< the first of their barriers; no empty ones in a block without a producer
+        empty;  ///< the first of their barriers; no empty ones where a role fills what it reads
     std::string slot, phase;  ///< of the role being printed; no slot where there is one only
-    /// Where a loop runs ahead: it, its fill, and the tile that the ring gets next.
-    const ir::Op *loop = nullptr, *fill = nullptr;
-    std::string next;
   };
   void collect_tensor_maps();
   std::string map_of(const ir::Op& op, int rows, int width) const;
   std::string box_coordinates(const ir::Op& op, const std::string& row, const std::string& column);
   [[nodiscard]] bool has_roles() const;
   void print_ring_barriers();
-  void declare_ring_places(const ir::Op& role);
+  void declare_ring_places();
   void print_role(const ir::Op& op);
   static std::string in_slot(const std::string& barrier, const std::string& slot);
   void print_next_slot(int stages, const Ring& ring);
@@ -269,18 +267,12 @@ class KernelPrinter {
   void print_drain();
   void print_bulk_store(const ir::Op& op);
 
-  // print_ahead.cpp: loops that fill rings ahead of those who release their slots
-  void print_ahead(const ir::Op& loop);
-  void print_next_tiles();
-  void print_next_fill(const Ring& ring, const std::string& slot, const std::string& where);
-
   // print_cluster.cpp: what blocks of a cluster give each other
   void print_part();
   std::string given_address(const ir::Op& give) const;
   std::string peer_address(const ir::Op& peer) const;
   std::string moved_rows(const ir::Buffer& buffer) const;
   void print_meeting_of_peers();
-  void print_mergers(const ir::Op& op);
 
   // print_convert.cpp: between registers and shared memory
   void print_convert(const ir::Op& op);
@@ -325,10 +317,9 @@ class KernelPrinter {
   Fields fields_;
 
   std::map<ir::BufferId, Ring> ring_names_;
-  std::vector<const Ring*>
-      read_rings_;                ///< filled by a loop ahead, awaited since products last landed
   bool draws_tiles_ = false;      ///< from a counter
   const ir::Op* role_ = nullptr;  ///< the one being printed
+  ir::BlockId work_;              ///< where it works
   std::string part_;              ///< which block of its cluster this is
 
   std::vector<std::string> storage_;     ///< by value: variable, array or address

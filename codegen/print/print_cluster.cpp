@@ -39,14 +39,4 @@ void KernelPrinter::print_meeting_of_peers() {
   out_.line("fc::await_cluster();");
 }
 
-void KernelPrinter::print_mergers(const Op& op) {
-  const auto pointers = pointers_;
-  out_.blank();
-  {
-    auto mine = out_.block("if (warp % {} == {})", source_.cluster, part_);
-    print_block(op.body);
-  }
-  pointers_ = pointers;
-}
-
 }  // namespace flashcore

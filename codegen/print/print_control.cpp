@@ -80,8 +80,10 @@ void KernelPrinter::print_loop(const Op& loop) {
   if (loop.buffer)
     open_surveyed_loop(loop, scopes);
   else {
-    // Copies of such a round cost time to compile, and save none.
-    if (!loop.axis || fills) out_.line("#pragma unroll 1");
+    // Copies of a round that works on tiles cost time to compile, and save none.
+    const bool carries_tiles = std::any_of(loop.results.begin(), loop.results.end(),
+                                           [&](ValueId v) { return !f_[v].type.is_scalar(); });
+    if ((!loop.axis && carries_tiles) || fills) out_.line("#pragma unroll 1");
     scopes.push_back(out_.block("for (int {} = {}; {}; {})", name, first_tile(loop),
                                 is_tile(loop, name), to_next_tile(loop, name)));
   }
@@ -190,14 +192,28 @@ void KernelPrinter::print_vote(const Op& op) {
   storage_[op.results[0].index] = fmt::format("fc::all_lanes({})", all);
 }
 
+/// A scalar that an `if` gives: the variable of one that a region hands through, if that dies here
+/// and may change.
+void KernelPrinter::start_scalar_result(const Op& op, std::size_t i) {
+  std::string& name = storage_[op.results[i].index];
+  for (const BlockId region : {op.otherwise, op.body}) {
+    const ValueId yielded = f_[f_[region].ops.back()].operands[i];
+    if (dies_at(yielded, position_) && carried_.count(storage_[yielded.index]))
+      name = storage_[yielded.index];
+  }
+  if (!name.empty()) return;
+  name = names_.unique(f_[op.results[i]].name);
+  out_.line("{} {};", array_type(op.results[i]), name);
+  carried_.insert(name);
+}
+
 /// What an `if` gives: the array of a value that one region hands through, if that dies here.
 void KernelPrinter::start_results(const Op& op) {
   for (std::size_t i = 0; i < op.results.size(); ++i) {
     const ValueId result = op.results[i];
     if (uses_[result.index] == 0) continue;
     if (f_[result].type.is_scalar()) {
-      storage_[result.index] = names_.unique(f_[result].name);
-      out_.line("{} {};", array_type(result), storage_[result.index]);
+      start_scalar_result(op, i);
       continue;
     }
     for (const BlockId region : {op.otherwise, op.body}) {
@@ -267,6 +283,7 @@ void KernelPrinter::print_if(const Op& op) {
   if (condition.starts_with("(")) condition = condition.substr(1, condition.size() - 2);
   const auto print_region = [&](BlockId region) {
     const auto outer_begins = begins_;
+    const auto outer_pointers = pointers_;
     const GuardedMasks outer_masks = std::exchange(masks_, {});
     make_in_place(op, region);
     find_guarded_masks(region, 0);
@@ -274,6 +291,7 @@ void KernelPrinter::print_if(const Op& op) {
     print_results(op, region);
     masks_ = outer_masks;
     begins_ = outer_begins;
+    pointers_ = outer_pointers;
   };
   if (says_something(op.body)) {
     {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "codegen/analysis/shared_use.h"
+#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
 
@@ -96,10 +97,10 @@ std::string KernelPrinter::box_coordinates(const Op& op, const std::string& row,
 
 bool KernelPrinter::has_roles() const {
   return std::any_of(f_[f_.body].ops.begin(), f_[f_.body].ops.end(),
-                     [&](OpId id) { return is_role(f_[id].code); });
+                     [&](OpId id) { return f_[id].code == OpCode::role; });
 }
 
-/// In front of the roles: who waits for what, made ready by one thread.
+/// Who waits for what, made ready by one thread.
 void KernelPrinter::print_ring_barriers() {
   std::vector<BufferId> rings;
   for (std::size_t i = 0; i < f_.buffers.size(); ++i)
@@ -137,13 +138,12 @@ void KernelPrinter::print_ring_barriers() {
     names_.release(slot);
     out_.line("fc::publish_mbarriers();");
   }
-  if (source_.cluster > 1) out_.line("fc::enter_cluster();");
-  out_.line("fc::barrier();");
 }
 
-void KernelPrinter::declare_ring_places(const Op& role) {
+/// Where the work of a role begins.
+void KernelPrinter::declare_ring_places() {
   std::set<BufferId> declared;
-  for_each_op(f_, role.body, [&](const Op& op, BlockId) {
+  for_each_op(f_, work_, [&](const Op& op, BlockId) {
     const bool goes_on = op.code == OpCode::fill_slot || op.code == OpCode::give_slot ||
                          op.code == OpCode::await_slot;
     if (!goes_on || !declared.insert(op.buffer).second) return;
@@ -159,29 +159,21 @@ void KernelPrinter::declare_ring_places(const Op& role) {
 }
 
 void KernelPrinter::print_role(const Op& op) {
-  const bool produces = op.code == OpCode::producer, first = role_ == nullptr;
-  if (first) {
-    print_ring_barriers();
-    out_.blank();
-  }
+  const bool first = role_ == nullptr;
   role_ = &op;
+  if (first) out_.blank();
   Writer::Scopes role;
   if (op.first_warp)
     role.push_back(out_.block("{}if (warp >= {})", first ? "" : "else ", op.first_warp));
   else if (!first)
     role.push_back(out_.block("else"));
   if (op.registers)
-    out_.line("fc::{}_registers<{}>();", produces ? "shrink" : "grow", op.registers);
+    out_.line("fc::{}_registers<{}>();", op.registers < op.registers_at_start ? "shrink" : "grow",
+              op.registers);
   const auto begins = begins_;
   const auto pointers = pointers_;
-  {
-    Writer::Scopes scopes;
-    if (produces) scopes.push_back(out_.block("if (thread == {})", op.first_warp * 32));
-    declare_ring_places(op);
-    print_block(op.body);
-  }
-  // Nobody leaves before all blocks of the cluster have begun.
-  if (produces && source_.cluster > 1) out_.line("fc::await_cluster();");
+  work_ = work_of(f_, op);
+  print_block(op.body);
   begins_ = begins;
   pointers_ = pointers;
 }
@@ -205,10 +197,8 @@ void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
 void KernelPrinter::print_fill(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
-  if (!buffer.empty) {
-    auto one = out_.block("if (thread == 0)");
-    return print_boxes(op, ring.slot);
-  }
+  if (!buffer.empty)
+    return print_boxes(op, op.operands.empty() ? ring.slot : scalar(op.operands[0]));
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
   out_.line("fc::await_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
   print_boxes(op, ring.slot);
@@ -245,7 +235,6 @@ void KernelPrinter::print_boxes(const Op& op, const std::string& slot) {
 void KernelPrinter::print_await_slot(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
-  if (ring.loop) read_rings_.push_back(&ring);
   const std::string name = names_.unique(label(op.results[0]));
   storage_[op.results[0].index] = name;
   out_.line("fc::await_phase({}, {});", in_slot(ring.full, ring.slot), ring.phase);
@@ -283,22 +272,19 @@ void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
 }
 
 void KernelPrinter::print_release(const Op& op) {
+  const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
-  if (ring.loop) {
-    print_next_fill(ring, ring.slot, "thread == 0 && ");
-    return print_next_slot(f_[op.buffer].stages, ring);
+  if (buffer.empty) {
+    const bool by_thread = buffer.holds_scalars();  // each has read it for itself
+    out_.line("{}fc::arrive({});",
+              by_thread ? "" : fmt::format("if (thread % {} == 0) ", group_threads),
+              in_slot(ring.empty, ring.slot));
   }
-  if (ring.empty.empty()) return;                        // nobody fills it again
-  const bool by_thread = f_[op.buffer].holds_scalars();  // each has read it for itself
-  out_.line("{}fc::arrive({});",
-            by_thread ? "" : fmt::format("if (thread % {} == 0) ", group_threads),
-            in_slot(ring.empty, ring.slot));
-  print_next_slot(f_[op.buffer].stages, ring);
+  print_next_slot(buffer.stages, ring);
 }
 
 void KernelPrinter::print_landing(const Op& op) {
   print_early_lookups();
-  print_next_tiles();
   out_.line("fc::await_products<{}>();", op.pending);
   for (std::size_t i = 0; i < op.results.size(); ++i) {
     storage_[op.results[i].index] = storage_[op.operands[i].index];

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,8 +24,10 @@ enum class OpKind : std::uint8_t { source, elementwise, reduction, tile, memory,
 
 std::string_view name_of(OpCode code);
 OpKind kind_of(OpCode code);
-inline bool is_role(OpCode code) {
-  return code == OpCode::producer || code == OpCode::consumers || code == OpCode::mergers;
+/// A source that is about the thread or its block, rather than about an axis or a parameter.
+inline bool asks_who_runs(OpCode code) {
+  return code == OpCode::part || code == OpCode::has_counter || code == OpCode::first_thread ||
+         code == OpCode::owns_rows;
 }
 inline bool is_copy(OpCode code) { return code == OpCode::copy || code == OpCode::copy_async; }
 
@@ -63,8 +66,9 @@ struct Op {
   std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
   double number = 0;                    ///< constant
   int pending = 0;  ///< wait_copies, land_products: groups that may stay unfinished
-  int blocks = 0;  ///< part, convert: how many of a cluster share out a loop, or get rows of a tile
-  int peer = 0;    ///< peer: the block of the cluster whose value it is
+  /// part, owns_rows, convert: how many of a cluster share out a loop, or get rows of a tile
+  int blocks = 0;
+  int peer = 0;  ///< peer: the block of the cluster whose value it is
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot
   OpCode reduction{};                            ///< combine_shares: which reduction it finishes
   AxisLayout shares;  ///< combine_shares, convert of shares: the lanes and warps that hold one each
@@ -83,7 +87,6 @@ struct Op {
   int bounds = 0;
   bool descending = false;  ///< loop, next_tile
   bool unordered = false;   ///< loop: the program says that its rounds may come in any order
-  int ahead = 0;  ///< loop that fills slots: how many rounds it is ahead of those who release them
 
   // tile_loop. The operand is how many tiles all blocks share out; `consecutive` has two, the first
   // of this block's own and the number behind the last. The region's argument is a tile's number.
@@ -94,8 +97,11 @@ struct Op {
   /// set by number_barriers.
   int barrier = 0;
 
-  // producer, consumers: warps of the block, and registers of a thread once these are shared out.
-  int first_warp = 0, warps = 0, registers = 0;
+  // role: what it is called, its warps, and how many registers a thread of them has, once these are
+  // shared out, instead of those that it starts with. Roles are listed from the last warps of the
+  // block down to the first.
+  std::string name;
+  int first_warp = 0, warps = 0, registers = 0, registers_at_start = 0;
 
   bool precise = false;  ///< tanh: right in proportion to itself, however small
   bool started = false;  ///< dot: its sum may be read behind `land_products` only

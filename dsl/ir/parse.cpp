@@ -97,7 +97,7 @@ class Parser {
       loop(block, std::move(op), results);
       return;
     }
-    if (is_role(op.code)) {
+    if (op.code == OpCode::role) {
       role(block, std::move(op));
       return;
     }
@@ -138,9 +138,10 @@ class Parser {
 
   /// What the op names and its operands. A word in first place may also be an attribute already.
   void items(Op& op) {
-    if (op.code == OpCode::part || op.code == OpCode::has_counter) return;
     const bool named = kind_of(op.code) == OpKind::source;
-    if (op.code != OpCode::constant && (in_.at(Token::Kind::line_end) || in_.at(":"))) return;
+    if (op.code != OpCode::constant &&
+        (asks_who_runs(op.code) || in_.at(Token::Kind::line_end) || in_.at(":")))
+      return;
     if (!named && in_.at(Token::Kind::word) && !in_.followed_by('[')) return;
     do {
       if (op.code == OpCode::constant)
@@ -220,6 +221,7 @@ class Parser {
   }
 
   void role(BlockId outer, Op op) {
+    op.name = in_.word("the name of the role").text;
     if (in_.take("warps")) {
       const Token first = in_.peek();
       op.first_warp = names_.integer("the number of a warp");
@@ -231,7 +233,11 @@ class Parser {
                    "the first, and the one behind the last, as in warps 0 to 8");
       op.warps = behind - op.first_warp;
     }
-    if (in_.take("registers")) op.registers = names_.integer("the registers of a thread");
+    if (in_.take("registers")) {
+      op.registers = names_.integer("the registers of a thread");
+      in_.expect("from");
+      op.registers_at_start = names_.integer("the registers that a thread starts with");
+    }
     in_.expect("{");
     in_.line_end();
     op.body = f_.add_block();
@@ -276,7 +282,6 @@ class Parser {
     if (op.code == OpCode::tile_loop) op.scheduler = scheduler();
     op.descending = in_.take("descending");
     op.unordered = in_.take("unordered");
-    if (in_.take("ahead")) op.ahead = names_.integer("a number of rounds");
     std::vector<TypedHome> types;
     if (in_.at(":")) types = result_types();
     in_.expect("{");

@@ -195,21 +195,22 @@ class Printer {
                           list(op.operands, bounds / 2, bounds));
     if (op.buffer) text += " in " + f_[op.buffer].name;
     if (op.code == OpCode::tile_loop) text += fmt::format(" {}", name_of(op.scheduler));
-    return text + (op.descending ? " descending" : "") + (op.unordered ? " unordered" : "") +
-           (op.ahead ? fmt::format(" ahead {}", op.ahead) : "");
+    return text + (op.descending ? " descending" : "") + (op.unordered ? " unordered" : "");
   }
 
   static std::string role_head(const Op& op) {
-    std::string text;
-    if (op.warps) text = fmt::format(" warps {} to {}", op.first_warp, op.first_warp + op.warps);
-    return text + (op.registers ? fmt::format(" registers {}", op.registers) : "");
+    std::string text = " " + op.name;
+    if (op.warps) text += fmt::format(" warps {} to {}", op.first_warp, op.first_warp + op.warps);
+    if (op.registers)
+      text += fmt::format(" registers {} from {}", op.registers, op.registers_at_start);
+    return text;
   }
 
   std::string head(const Op& op) {
     std::string text = list(op.results, 0, op.results.size());
     if (!text.empty()) text += " = ";
     text += name_of(op.code);
-    if (is_role(op.code)) return text + role_head(op);
+    if (op.code == OpCode::role) return text + role_head(op);
     text += op.body && op.code != OpCode::if_ ? loop_head(op) : items(op) + attributes(op);
     if (op.results.empty() || (op.body && results_follow_arguments(op))) return text;
     for (std::size_t i = 0; i < op.results.size(); ++i)
@@ -250,7 +251,7 @@ class Printer {
       line("{}{}", head(op), op.body ? " {" : "");
       if (!op.body) continue;
       ++depth_;
-      if (!is_role(op.code) && op.code != OpCode::if_) loop_arguments(op);
+      if (op.code != OpCode::role && op.code != OpCode::if_) loop_arguments(op);
       --depth_;
       block(op.body);
       if (op.otherwise) {

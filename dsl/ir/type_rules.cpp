@@ -50,7 +50,9 @@ bool is_float_only(OpCode code) {
 
 TileType source_type(const Function& f, const Op& op) {
   if (op.code == OpCode::parameter) return {f[op.parameter].dtype, {}};
-  if (op.code == OpCode::has_counter) return {DType::i1, {}};
+  if (op.code == OpCode::has_counter || op.code == OpCode::first_thread ||
+      op.code == OpCode::owns_rows)
+    return {DType::i1, {}};
   TileType type{DType::i32, {}};
   if (op.code == OpCode::index && f[op.axis].kind != AxisKind::parallel) type.axes = {op.axis};
   return type;

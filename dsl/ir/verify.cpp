@@ -1,6 +1,7 @@
 #include "dsl/ir/verify.h"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <set>
 #include <utility>
@@ -86,7 +87,7 @@ class Verifier {
     if (op.code == OpCode::survey) survey(id);
     if (op.code == OpCode::if_) conditional(id);
     if (op.code == OpCode::tile_loop) tile_loop(id);
-    if (is_role(op.code)) role(op);
+    if (op.code == OpCode::role) role(op);
     if (op.code == OpCode::enter && !is_parallel(op.axis)) {
       over_tiles(op);
       entered_.insert(op.axis);
@@ -181,7 +182,7 @@ class Verifier {
       fail(fmt::format("{} is not an axis of kind tiles", f_[op.axis].name),
            fmt::format("declare it: axis {}: tiles {}", f_[op.axis].name,
                        f_[op.axis].extent.text()));
-    if (loops_.contains(op.axis))
+    if (op.body && loops_.contains(op.axis))
       fail(fmt::format("it is inside another loop over {}", f_[op.axis].name),
            "declare a second axis of that length for one of them");
   }
@@ -205,8 +206,17 @@ class Verifier {
     op_ = &f_[id];
   }
 
-  /// What one role makes the other does not see.
+  /// What one role makes the other does not see. Where a warp belongs the kernel asks once a role,
+  /// from the last warps down.
   void role(const Op& op) {
+    if (op.warps) {
+      const int behind = op.first_warp + op.warps;
+      if (behind > first_warp_of_roles_)
+        fail(fmt::format("its warps end at {}, and the role above has those from {}", behind,
+                         first_warp_of_roles_),
+             "give roles warps of their own, and list them from the last warps to the first");
+      first_warp_of_roles_ = op.first_warp;
+    }
     std::vector<bool> outside = defined_;
     block(op.body, op.code);
     defined_ = std::move(outside);
@@ -355,6 +365,7 @@ class Verifier {
   std::set<TensorId> stored_;
   std::set<AxisId> placed_;
   std::map<AxisId, std::set<AxisId>> part_depends_;  // the parallel axes that decide an axis's part
+  int first_warp_of_roles_ = INT_MAX;                // of the role above
   bool works_ = false;                               // something that is not a scalar has been seen
   std::vector<std::set<AxisId>> depends_;            // the parallel axes that decide a value
 };

@@ -34,13 +34,13 @@ class OpVerifier {
       fail("only a loop has rounds to order", "leave \"unordered\" out");
     const bool holds = op_.code == OpCode::loop || op_.code == OpCode::survey ||
                        op_.code == OpCode::tile_loop || op_.code == OpCode::if_ ||
-                       is_role(op_.code);
+                       op_.code == OpCode::role;
     if (op_.body && !holds)
       fail("only a loop, an if or a role has a region",
            "leave out what stands in braces behind it");
     if (op_.otherwise && op_.code != OpCode::if_)
       fail("only an if has a region behind \"else\"", "leave out the second region");
-    if ((op_.warps || op_.registers) && !is_role(op_.code))
+    if ((op_.warps || op_.registers) && op_.code != OpCode::role)
       fail("only a role has warps of its own", "leave \"warps\" and \"registers\" out");
     if (op_.barrier < 0 || op_.barrier > 15)
       fail(fmt::format("it meets at barrier {}", op_.barrier), "a block has barriers 0 to 15");
@@ -67,11 +67,11 @@ class OpVerifier {
                           op_.code == OpCode::give_slot;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer", "declare a buffer, and name it behind \"in\"");
-    const bool along =
-        kind == OpKind::reduction || op_.code == OpCode::enter || op_.code == OpCode::survey ||
-        op_.code == OpCode::combine_shares || op_.code == OpCode::place ||
-        (kind == OpKind::source && op_.code != OpCode::constant && op_.code != OpCode::parameter &&
-         op_.code != OpCode::part && op_.code != OpCode::has_counter);
+    const bool along = kind == OpKind::reduction || op_.code == OpCode::enter ||
+                       op_.code == OpCode::survey || op_.code == OpCode::combine_shares ||
+                       op_.code == OpCode::place ||
+                       (kind == OpKind::source && op_.code != OpCode::constant &&
+                        op_.code != OpCode::parameter && !asks_who_runs(op_.code));
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
       fail("it names no axis", "name one that is declared, as in index rows");
   }
@@ -141,16 +141,13 @@ class OpVerifier {
         copy();
         break;
       case OpCode::fill_slot:
-        operands(0);
-        copy();
+        fill();
         break;
       case OpCode::release_slot:
         operands(0);
         results(0);
         break;
-      case OpCode::producer:
-      case OpCode::consumers:
-      case OpCode::mergers:
+      case OpCode::role:
         if (!op_.body || op_.body.index >= f_.blocks.size())
           fail("it has no region", "write its operations in braces behind it");
         operands(0);
@@ -190,6 +187,8 @@ class OpVerifier {
       case OpCode::commit_copies:
       case OpCode::wait_copies:
       case OpCode::barrier:
+      case OpCode::init_mbarriers:
+      case OpCode::enter_cluster:
       case OpCode::await_peers:
       case OpCode::meet_peers:
       case OpCode::open_turns:
@@ -203,7 +202,7 @@ class OpVerifier {
         break;
       default:
         if (op_.code == OpCode::load) input();
-        if (op_.code == OpCode::part) among();
+        if (op_.code == OpCode::part || op_.code == OpCode::owns_rows) among();
         // What goes to another block is the rows of some warps only.
         if (op_.code == OpCode::convert && op_.buffer && !op_.blocks && !op_.operands.empty())
           fits_buffer(f_[op_.operands[0]].type.axes);
@@ -242,10 +241,22 @@ class OpVerifier {
            "read an input; the elements of an output are only written");
   }
 
-  void copy() {
+  void fill() {
+    tile_of_input();
+    if (op_.operands.size() > 1)
+      fail(fmt::format("it has {} operands", op_.operands.size()),
+           "it fills the slot that is next, or the one whose number it is told");
+    scalars(0, op_.operands.size());
+  }
+
+  void tile_of_input() {
     results(0);
     input();
     fits_buffer(accessed_axes(f_, op_));
+  }
+
+  void copy() {
+    tile_of_input();
     if (op_.operands.size() == 1 || op_.operands.size() > 3)
       fail(fmt::format("it has {} operands", op_.operands.size()),
            "a copy takes none, or the tile and the slot, or both and a condition");
@@ -292,20 +303,8 @@ class OpVerifier {
         fail("a loop over what a survey found has two bounds", "give it from %begin to %end");
       holds_tiles();
     }
-    if (op_.ahead) runs_ahead();
     scalars(0, bounds);
     results(op_.operands.size() - bounds);
-  }
-
-  /// Its rounds come when slots are released, and not where it stands.
-  void runs_ahead() const {
-    const auto& ops = f_[op_.body].ops;
-    const bool fills = std::ranges::all_of(ops, [&](OpId id) {
-      return f_[id].code == OpCode::fill_slot || f_[id].code == OpCode::yield;
-    });
-    if (!fills || static_cast<std::size_t>(op_.bounds) != op_.operands.size())
-      fail("it runs ahead of what stands behind it",
-           "such a loop fills slots, and carries nothing");
   }
 
   void holds_scalars() {

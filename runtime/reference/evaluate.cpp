@@ -182,7 +182,7 @@ class Evaluation {
       case OpKind::control:
         if (op.code == OpCode::survey)
           survey(op);
-        else if (is_role(op.code))
+        else if (op.code == OpCode::role)
           block(op.body);
         else if (op.code == OpCode::if_)
           conditional(op);
@@ -347,6 +347,10 @@ class Evaluation {
         break;
       case OpCode::has_counter:
         break;
+      case OpCode::first_thread:  // what one thread or one warp does, the block does
+      case OpCode::owns_rows:
+        number = 1;
+        break;
       default:
         number = op.number;
         if (options_.precision == Precision::storage)
@@ -373,7 +377,9 @@ class Evaluation {
   void conditional(const Op& op) {
     const BlockId region = operand(op, 0).scalar() != 0 ? op.body : op.otherwise;
     if (!region) return;
+    const std::vector<AxisState> outside = axes_;
     std::vector<TileValue> yielded = block(region);
+    axes_ = outside;
     for (std::size_t i = 0; i < yielded.size(); ++i)
       values_[op.results[i].index] = std::move(yielded[i]);
   }

@@ -322,7 +322,7 @@ class PlantedWithoutAProducer : public testing::TestWithParam<Variant> {
                : "(?=[^]*" + pattern + ")";
   }
 
-  const std::string refill = R"((if \(thread == 0 && next_\w+ [^{]*\{[^}]*\}))";
+  const std::string refill = R"((if \(\(thread == 0\) && \(next_\w+ [^{]*\{[^}]*\}))";
 
  private:
   [[nodiscard]] KernelSource make() const {

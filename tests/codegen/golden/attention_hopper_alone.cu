@@ -128,24 +128,33 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::arrive_expecting(query_full, 8192);
     fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
   }
-  // cols tiles of 64, as many ahead as rings have slots
-  int next_key = cols_end;
-  int next_value = cols_end;
+  int next_key;
+  int next_value;
   if (thread == 0) {
+    int next_key_2 = cols_end;
+    int next_value_2 = cols_end;
     for (int slot = 0; slot < 2; ++slot) {
-      next_key = fc::tile_before<512>(shared, next_key, 0);
-      if (next_key >= 0) {
-        const int cols_begin_2 = next_key * 64;
+      const int next_key_3 = fc::tile_before<512>(shared, next_key_2, 0);
+      if (next_key_3 >= 0) {
+        const int cols_begin_2 = next_key_3 * 64;
         fc::arrive_expecting(key_full + slot * 8, 8192);
         fc::load_box(shared + 10240 + slot * 8192, p.k_tiles, key_full + slot * 8, 0, cols_begin_2, head, batch);
       }
-      next_value = fc::tile_before<512>(shared, next_value, 0);
-      if (next_value >= 0) {
-        const int cols_begin_3 = next_value * 64;
+      const int next_value_3 = fc::tile_before<512>(shared, next_value_2, 0);
+      if (next_value_3 >= 0) {
+        const int cols_begin_3 = next_value_3 * 64;
         fc::arrive_expecting(value_full + slot * 8, 8192);
         fc::load_box(shared + 26624 + slot * 8192, p.v_tiles, value_full + slot * 8, 0, cols_begin_3, head, batch);
       }
+      next_key_2 = next_key_3;
+      next_value_2 = next_value_3;
     }
+    next_key = next_key_2;
+    next_value = next_value_2;
+  }
+  else {
+    next_key = cols_end;
+    next_value = cols_end;
   }
   const float scale_log2 = p.scale * 1.442695f;
   const int t22 = p.Sk - p.Sq;
@@ -168,6 +177,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
     }
     fc::commit_products();
+    int next_key_4;
+    if (thread == 0) {
+      const int next_tile = fc::tile_before<512>(shared, next_key, 0);
+      next_key_4 = next_tile;
+    }
+    else {
+      next_key_4 = next_key;
+    }
     const bool masked = fc::tile_is_masked<512>(shared, t23);
     int t24[1][2];
     int t25[8][2];
@@ -183,11 +200,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 2; ++e)
           t25[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
     }
-    if (thread == 0) next_key = fc::tile_before<512>(shared, next_key, 0);
     fc::await_products<0>();
     fc::pin(scores);
-    if (thread == 0 && next_key >= 0) {
-      const int cols_begin_5 = next_key * 64;
+    if ((thread == 0) && (next_key_4 >= 0)) {
+      const int cols_begin_5 = next_key_4 * 64;
       fc::arrive_expecting(key_full + key_slot * 8, 8192);
       fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_5, head, batch);
     }
@@ -281,9 +297,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int e = 0; e < 4; ++e)
         out_2[0][j][e] = 0.f * decay[0][(e / 2)];
 
+    int next_value_4 = next_value;
     // cols tiles of 64
-    for (int cols_tile_2 = fc::tile_before<512>(shared, t23, 0), next_tile; cols_tile_2 >= 0; cols_tile_2 = next_tile) {
-      next_tile = fc::tile_before<512>(shared, cols_tile_2, 0);
+    for (int cols_tile_2 = fc::tile_before<512>(shared, t23, 0), next_tile_2; cols_tile_2 >= 0; cols_tile_2 = next_tile_2) {
+      next_tile_2 = fc::tile_before<512>(shared, cols_tile_2, 0);
       const int cols_begin_6 = cols_tile_2 * 64;
       fc::await_phase(key_full + key_slot * 8, key_phase);
       const fc::u32 key_2 = shared + 10240 + key_slot * 8192;
@@ -307,6 +324,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
       }
       fc::commit_products();
+      if (thread == 0) {
+        const int next_tile_3 = fc::tile_before<512>(shared, next_key_4, 0);
+        next_key_4 = next_tile_3;
+      }
+      if (thread == 0) {
+        const int next_tile_4 = fc::tile_before<512>(shared, next_value_4, 0);
+        next_value_4 = next_tile_4;
+      }
       const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_2);
       int t36[1][2];
       int t37[8][2];
@@ -322,12 +347,10 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 2; ++e)
             t37[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_6 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_6 + cols_lane_2));
       }
-      if (thread == 0) next_key = fc::tile_before<512>(shared, next_key, 0);
-      if (thread == 0) next_value = fc::tile_before<512>(shared, next_value, 0);
       fc::await_products<1>();
       fc::pin(scores_2);
-      if (thread == 0 && next_key >= 0) {
-        const int cols_begin_7 = next_key * 64;
+      if ((thread == 0) && (next_key_4 >= 0)) {
+        const int cols_begin_7 = next_key_4 * 64;
         fc::arrive_expecting(key_full + key_slot * 8, 8192);
         fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_7, head, batch);
       }
@@ -405,8 +428,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         t35[0][e] = fc::fma(t35[0][e], decay_2[0][e], t47[0][e]);
       fc::await_products<0>();
       fc::pin(out_2);
-      if (thread == 0 && next_value >= 0) {
-        const int cols_begin_8 = next_value * 64;
+      if ((thread == 0) && (next_value_4 >= 0)) {
+        const int cols_begin_8 = next_value_4 * 64;
         fc::arrive_expecting(value_full + value_slot * 8, 8192);
         fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_8, head, batch);
       }
@@ -443,11 +466,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
     }
     fc::commit_products();
-    if (thread == 0) next_value = fc::tile_before<512>(shared, next_value, 0);
+    if (thread == 0) {
+      const int next_tile_5 = fc::tile_before<512>(shared, next_value_4, 0);
+      next_value_4 = next_tile_5;
+    }
     fc::await_products<0>();
     fc::pin(out_2);
-    if (thread == 0 && next_value >= 0) {
-      const int cols_begin_9 = next_value * 64;
+    if ((thread == 0) && (next_value_4 >= 0)) {
+      const int cols_begin_9 = next_value_4 * 64;
       fc::arrive_expecting(value_full + value_slot * 8, 8192);
       fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_9, head, batch);
     }
@@ -519,5 +545,6 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   if (thread % 128 == 0) fc::await_stores_read<0>();
   fc::meet(1 + warp / 4, 128);
+  query_phase ^= 1;
   if (thread % 128 == 0) fc::await_stores_read<0>();
 }

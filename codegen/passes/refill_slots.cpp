@@ -1,0 +1,298 @@
+// A role that reads the rings it fills has no producer beside it. One of its threads issues all
+// copies: of a loop's tiles as many as a ring has slots, where the loop of fills stood, and one more
+// wherever a slot is released. Nobody has to be asked whether that slot is empty: the wait in front
+// has seen the last product that reads it end, and a product of a warpgroup ends for its four warps
+// together.
+//
+//   loop cols { fill k ; fill v }     becomes     %next_k, %next_v = if %first {
+//                                                   for each slot { the next tiles ; fill k ; fill v }
+//                                                 }
+//   await k ; start products                      await k ; start products
+//                                                 %next_k' = if %first { the tile behind %next_k }
+//   land                                          land
+//                                                 if %first and %next_k' exists { fill k }
+//   release k                                     release k
+//
+// The tile that a ring gets next is carried through loops and conditions. It moves on while products
+// are in flight, since among surveyed tiles that takes a while.
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/passes/copy_ops.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+#include "dsl/ir/builder.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+const TileType integer{DType::i32, {}}, condition{DType::i1, {}};
+
+/// What happens to the rings of one loop of fills.
+class Refills {
+ public:
+  Refills(Function& f, OpId loop, ValueId first) : f_(f), loop_(f[loop]), first_(first) {
+    for (OpId id : f[loop_.body].ops)
+      if (f[id].code == OpCode::fill_slot) fills_.push_back(id);
+  }
+
+  /// Puts the first fills in the place of the loop, at `position` in the role's `block`, and the
+  /// others behind it.
+  void run(BlockId block, std::size_t position) {
+    f_[block].ops.erase(f_[block].ops.begin() + static_cast<std::ptrdiff_t>(position));
+    States states(fills_.size());
+    position += insert_before(f_, block, position, loop_.where,
+                              [&](Builder& b) { fill_all_slots(b, states); });
+    walk(block, position, states, {});
+  }
+
+ private:
+  /// Of a ring: the tile that it gets next; whether the thread is to fill it with that, known from
+  /// where the tile moves on to where the slot is released; whether it has been awaited since.
+  struct State {
+    ValueId next, fills;
+    bool awaited = false;
+  };
+  using States = std::vector<State>;
+
+  void fill_all_slots(Builder& b, States& states) {
+    begin_ = loop_.bounds ? loop_.operands[0] : b.constant(0, DType::i32);
+    end_ = loop_.bounds ? loop_.operands[1] : b.tile_count(loop_.axis);
+    ValueId start = end_;
+    if (!loop_.descending) start = b.sub(begin_, b.constant(1, DType::i32));
+    const std::vector<ValueId> starts(fills_.size(), start);
+    const int stages = f_[f_[fills_[0]].buffer].stages;
+    Builder issuing(f_, f_.add_block());
+    std::vector<ValueId> next = starts;
+    if (stages == 1)
+      next = fill_each(issuing, starts, {});
+    else
+      next = fill_slots_of_all(issuing, starts, stages);
+    issuing.append({.code = OpCode::yield, .operands = next}, {});
+    Op chosen{.code = OpCode::if_, .operands = {first_}};
+    chosen.body = issuing.block();
+    chosen.otherwise = region_of_yield(starts);
+    const OpId made = b.append(std::move(chosen), std::vector<TileType>(fills_.size(), integer));
+    for (std::size_t i = 0; i < fills_.size(); ++i) states[i].next = named(f_[made].results[i], i);
+  }
+
+  std::vector<ValueId> fill_slots_of_all(Builder& b, const std::vector<ValueId>& starts,
+                                         int stages) {
+    const ValueId none = b.constant(0, DType::i32), all = b.constant(stages, DType::i32);
+    Op each{.code = OpCode::loop, .operands = {none, all}};
+    each.bounds = 2;
+    each.body = f_.add_block();
+    const ValueId slot = f_.add_argument(each.body, integer, "slot");
+    const BlockId body = each.body;
+    const OpId id = b.append(std::move(each), {});
+    std::vector<ValueId> tiles;
+    for (std::size_t i = 0; i < starts.size(); ++i)
+      tiles.push_back(add_carried(f_, id, starts[i], name_of_next(i)));
+    Builder inside(f_, body);
+    const std::vector<ValueId> next = fill_each(inside, tiles, slot);
+    inside.append({.code = OpCode::yield, .operands = next}, {});
+    return f_[id].results;
+  }
+
+  /// Fills a slot of every ring with the tile behind the one given.
+  std::vector<ValueId> fill_each(Builder& b, std::vector<ValueId> tiles, ValueId slot) {
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
+      tiles[i] = named(tile_behind(b, tiles[i]), i);
+      append_fill(b, i, exists(b, tiles[i]), tiles[i], slot);
+    }
+    return tiles;
+  }
+
+  void append_fill(Builder& b, std::size_t ring, ValueId when, ValueId tile, ValueId slot) {
+    Builder inside(f_, f_.add_block());
+    inside.append({.code = OpCode::enter, .operands = {tile}, .axis = loop_.axis}, {});
+    Op fill = f_[fills_[ring]];
+    if (slot) fill.operands = {slot};
+    inside.append(std::move(fill), {});
+    inside.append({.code = OpCode::yield}, {});
+    Op chosen{.code = OpCode::if_, .operands = {when}};
+    chosen.body = inside.block();
+    b.append(std::move(chosen), {});
+  }
+
+  // From release to release. `behind` are the rings that are released behind the block as well.
+
+  void walk(BlockId block, std::size_t from, States& states, const std::set<std::size_t>& behind) {
+    for (std::size_t i = from; i < f_[block].ops.size(); ++i) {
+      const OpId id = f_[block].ops[i];
+      switch (f_[id].code) {
+        case OpCode::await_slot:
+          if (const std::size_t ring = ring_of(f_[id]); ring < fills_.size())
+            states[ring].awaited = true;
+          break;
+        case OpCode::land_products:
+          for (std::size_t ring = 0; ring < fills_.size(); ++ring)
+            if (states[ring].awaited) i += advance(block, i, ring, states[ring]);
+          break;
+        case OpCode::release_slot:
+          if (const std::size_t ring = ring_of(f_[id]); ring < fills_.size())
+            i += refill(block, i, ring, states[ring]);
+          break;
+        case OpCode::loop:
+          through_loop(id, states);
+          break;
+        case OpCode::if_: {
+          std::set<std::size_t> needed = behind;
+          for (std::size_t k = i + 1; k < f_[block].ops.size(); ++k)
+            note_released(f_[block].ops[k], needed);
+          through_condition(id, states, needed);
+          break;
+        }
+        default:
+          break;
+      }
+    }
+  }
+
+  /// The tile that a ring gets next, in front of an op.
+  std::size_t advance(BlockId block, std::size_t position, std::size_t ring, State& state) {
+    return insert_before(f_, block, position, loop_.where, [&](Builder& b) {
+      Builder inside(f_, f_.add_block());
+      inside.append({.code = OpCode::yield, .operands = {tile_behind(inside, state.next)}}, {});
+      Op chosen{.code = OpCode::if_, .operands = {first_}};
+      chosen.body = inside.block();
+      chosen.otherwise = region_of_yield({state.next});
+      state.next = named(f_[b.append(std::move(chosen), {integer})].results[0], ring);
+      state.fills = b.elementwise(OpCode::logical_and, {first_, exists(b, state.next)});
+      state.awaited = false;
+    });
+  }
+
+  std::size_t refill(BlockId block, std::size_t position, std::size_t ring, State& state) {
+    std::size_t placed = 0;
+    if (state.awaited) placed = advance(block, position, ring, state);
+    placed += insert_before(f_, block, position + placed, loop_.where, [&](Builder& b) {
+      append_fill(b, ring, std::exchange(state.fills, {}), state.next, {});
+    });
+    return placed;
+  }
+
+  void through_loop(OpId id, States& states) {
+    std::set<std::size_t> released;
+    note_released(id, released);
+    States inside = states;
+    for (std::size_t ring : released)
+      inside[ring].next = add_carried(f_, id, states[ring].next, name_of_next(ring));
+    walk(f_[id].body, 0, inside, released);
+    std::size_t result = f_[id].results.size() - released.size();
+    for (std::size_t ring : released) {
+      yield_of(f_, f_[id]).operands.push_back(inside[ring].next);
+      states[ring] = {f_[id].results[result++], {}};
+    }
+  }
+
+  void through_condition(OpId id, States& states, const std::set<std::size_t>& needed) {
+    std::set<std::size_t> released;
+    note_released(id, released);
+    if (released.empty()) return;
+    if (!f_[id].otherwise) f_[id].otherwise = region_of_yield({});
+    const States before = states;
+    for (const BlockId region : {f_[id].body, f_[id].otherwise}) {
+      States inside = before;
+      walk(region, 0, inside, needed);
+      for (std::size_t ring : released)
+        if (needed.count(ring)) f_[f_[region].ops.back()].operands.push_back(inside[ring].next);
+    }
+    for (std::size_t ring : released) {
+      if (!needed.count(ring)) continue;
+      const ValueId after = named(f_.add_value(integer), ring);
+      f_[after].definition = id;
+      f_[id].results.push_back(after);
+      states[ring] = {after, {}};
+    }
+  }
+
+  void note_released(OpId id, std::set<std::size_t>& rings) const {
+    const auto note = [&](const Op& op, BlockId = {}) {
+      if (op.code == OpCode::release_slot && ring_of(op) < fills_.size()) rings.insert(ring_of(op));
+    };
+    note(f_[id]);
+    for (const BlockId region : {f_[id].body, f_[id].otherwise})
+      if (region) for_each_op(f_, region, note);
+  }
+
+  [[nodiscard]] std::size_t ring_of(const Op& op) const {
+    std::size_t ring = 0;
+    while (ring < fills_.size() && f_[fills_[ring]].buffer != op.buffer) ++ring;
+    return ring;
+  }
+
+  // Values.
+
+  ValueId tile_behind(Builder& b, ValueId tile) const {
+    if (!loop_.buffer)
+      return b.elementwise(loop_.descending ? OpCode::sub : OpCode::add,
+                           {tile, b.constant(1, DType::i32)});
+    Op next{.code = OpCode::next_tile, .operands = {tile, loop_.descending ? begin_ : end_}};
+    next.buffer = loop_.buffer;
+    next.descending = loop_.descending;
+    const ValueId behind = f_[b.append(std::move(next), {integer})].results[0];
+    f_[behind].name = "next_tile";
+    return behind;
+  }
+
+  ValueId exists(Builder& b, ValueId tile) const {
+    return loop_.descending ? b.elementwise(OpCode::ge, {tile, begin_})
+                            : b.elementwise(OpCode::lt, {tile, end_});
+  }
+
+  BlockId region_of_yield(const std::vector<ValueId>& values) {
+    Builder b(f_, f_.add_block());
+    b.append({.code = OpCode::yield, .operands = values}, {});
+    return b.block();
+  }
+
+  [[nodiscard]] std::string name_of_next(std::size_t ring) const {
+    return "next_" + f_[f_[fills_[ring]].buffer].name;
+  }
+  ValueId named(ValueId value, std::size_t ring) {
+    f_[value].name = name_of_next(ring);
+    return value;
+  }
+
+  Function& f_;
+  const Op loop_;
+  const ValueId first_;
+  std::vector<OpId> fills_;
+  ValueId begin_, end_;
+};
+
+/// Lets the first thread do what a role would do with all: each fill, and each loop of fills.
+void refill(Function& f, BlockId work) {
+  ValueId first;
+  insert_before(f, work, 0, {}, [&](Builder& b) {
+    first = f[b.append({.code = OpCode::first_thread}, {condition})].results[0];
+  });
+  for (std::size_t i = 0; i < f[work].ops.size(); ++i) {
+    const OpId id = f[work].ops[i];
+    if (f[id].code == OpCode::fill_slot) {
+      Builder inside(f, f.add_block());
+      f[inside.block()].ops.push_back(id);
+      inside.append({.code = OpCode::yield}, {});
+      Op chosen{.code = OpCode::if_, .operands = {first}};
+      chosen.body = inside.block();
+      f[work].ops[i] = f.add_op(std::move(chosen), {});
+    } else if (f[id].code == OpCode::loop && f[f[f[id].body].ops[0]].code == OpCode::fill_slot) {
+      Refills(f, id, first).run(work, i);
+    }
+  }
+}
+
+}  // namespace
+
+void refill_slots(Function& f, const PassContext&) {
+  for (OpId role : roles_of(f))
+    if (work_of(f, f[role]) == f[role].body && holds(f, f[role].body, OpCode::fill_slot))
+      refill(f, f[role].body);
+}
+
+}  // namespace flashcore
