@@ -59,8 +59,8 @@ def variant(fc: Any, torch: Any, kind: str, size: int, length: int, heads: int) 
         return Variant(arguments | {"sink": fc.sinks(torch.zeros(heads, device=device))})
     if kind == "softcap_causal":
         cap = float(size)
-        capped = lambda s, b, h, q, k: cap * torch.tanh(s / cap)  # noqa: E731
-        return Variant(arguments | {"score": fc.softcap(cap)}, causal, capped)
+        softcapped = lambda s, b, h, q, k: cap * torch.tanh(s / cap)  # noqa: E731
+        return Variant(arguments | {"score": fc.softcap(cap)}, causal, softcapped)
     if kind == "alibi_causal":
         slopes = torch.exp2(-torch.arange(1, heads + 1, device=device) * 8.0 / heads)
         leaning = lambda s, b, h, q, k: s + slopes[h] * (k - q)  # noqa: E731

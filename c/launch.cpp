@@ -121,10 +121,11 @@ fc_status fc_kernel_bind(const fc_kernel* kernel, const fc_tensor* tensors, size
            .fix = "4096 bytes are enough for every kernel",
            .where = {}});
     if (!source.tensor_maps.empty() || source.persistent)
-      throw DeviceError({.what = fmt::format("binding {} for {}", source.name, kernel->target()),
-                         .why = "it has tensor maps, or blocks that draw their tiles",
-                         .fix = "fc_kernel_launch, or a kernel for sm_80",
-                         .where = {}});
+      throw DeviceError(
+          {.what = fmt::format("binding {} for {}", source.name, kernel->target()),
+           .why = "it has tensor maps, or blocks that take their tiles from a counter",
+           .fix = "fc_kernel_launch, or a kernel for sm_80",
+           .where = {}});
     const Arguments given(tensors, tensor_count, scalars, scalar_count);
     ParameterBlock block;
     const LaunchPlan::Bound bound = plan.bind(given.tensors, given.scalars, block);

@@ -83,7 +83,7 @@ class LoopExplanation {
           line("  bounded: {}", words_.bound(term, loop_.axis));
         continue;
       }
-      line("  {}: {}", bounded_.buffer ? "surveyed" : "not analysed", words_.of(condition));
+      line("  {}: {}", bounded_.buffer ? "scanned" : "not analysed", words_.of(condition));
     }
   }
 
@@ -108,7 +108,7 @@ std::string explain(const Program& program, const Schedule& schedule, const Targ
     if (pass == "mask_tails") before = f;
     if (pass == "bound_masks") after = f;
   });
-  // Bounding adds regions of surveys and no loops.
+  // Bounding adds regions of scans and no loops.
   const std::vector<OpId> loops = loops_of(before), bounded = loops_of(after);
   std::string text;
   for (std::size_t i = 0; i < loops.size(); ++i)

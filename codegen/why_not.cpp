@@ -72,8 +72,8 @@ int carried_registers(const Function& f) {
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     int registers = 0;
     for (ValueId value : op.body ? op.results : std::vector<ValueId>{}) {
-      int elements = f[value].home.space == Space::registers ? 1 : 0;
-      for (const AxisLayout& axis : f[value].home.axes) elements *= axis.fragments * axis.slots;
+      int elements = f[value].layout.space == Space::registers ? 1 : 0;
+      for (const AxisLayout& axis : f[value].layout.axes) elements *= axis.fragments * axis.slots;
       registers += elements;
     }
     most = std::max(most, registers);
@@ -82,7 +82,7 @@ int carried_registers(const Function& f) {
 }
 
 int allowed_registers(const Schedule& schedule) {
-  if (const int share = register_split(schedule).consumer) return share;
+  if (const int budget = register_split(schedule).consumer) return budget;
   return std::min(schedule.register_limit,
                   registers_at_start(schedule.threads(), schedule.blocks_per_processor));
 }

@@ -52,7 +52,7 @@ constexpr int most_split_dim = 256;
 struct AttentionSpec {
   int head_dim = 0;    ///< 1 to 512, with another head_dim_v to 576
   int head_dim_v = 0;  ///< 0: head_dim
-  int heads = 0;       ///< 0: read off the tensors, then without grouping
+  int heads = 0;       ///< 0: inferred from the tensors, without grouping
   int kv_heads = 0;    ///< 0: heads
   DType dtype = DType::bf16;
   Products products = Products::full;  ///< tf32: of dtype f32 only
@@ -66,7 +66,7 @@ struct AttentionSpec {
   /// 2^28 in base-2 units, beyond which a row's weights may not be finite.
   bool large_scores = false;
 
-  // A length given here is compiled in; otherwise it is read off the tensors at launch.
+  // A length given here is compiled in; otherwise a launch infers it from the tensors.
   std::optional<int> batch, q_len, kv_len;
 
   [[nodiscard]] int value_dim() const { return head_dim_v ? head_dim_v : head_dim; }
@@ -87,8 +87,8 @@ std::vector<Captured> captured_tensors(const AttentionSpec& spec);
 /// Every reason the spec contradicts itself or asks for what FlashCore does not do; empty if none.
 std::vector<std::string> check(const AttentionSpec& spec);
 
-/// The spec with what check() complains of put right in the nearest way, so that what else stands
-/// in the way of it can be told.
+/// The spec with every field that check() refuses changed to the nearest valid value, so that
+/// further reasons against it can be found.
 AttentionSpec nearest_valid(AttentionSpec spec);
 
 std::string_view name_of(TensorLayout layout);

@@ -46,7 +46,7 @@ struct Captured {
   bool operator==(const Captured&) const = default;
 };
 
-/// Where a score stands: batch and head are scalars, query_index and key_index tiles of i32.
+/// The position of a score: batch and head are scalars, query_index and key_index tiles of i32.
 struct ScoreSite {
   Tile batch, head, query_index, key_index;
   Tile query_length, key_length;  ///< i32 scalars

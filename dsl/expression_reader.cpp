@@ -207,7 +207,7 @@ class Reader {
     }
     return left;
   }
-  /// Whether two conditions hold alike, or just one of them: in words that a survey understands.
+  /// Whether two conditions hold alike, or just one of them: in words that a scan understands.
   Term agreement(bool agree, ir::ValueId a, ir::ValueId b) {
     const auto make = [&](OpCode code, std::vector<ir::ValueId> operands) {
       return builder_.ops().elementwise(code, operands);

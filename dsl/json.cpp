@@ -1,7 +1,9 @@
 #include "dsl/json.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -28,11 +30,17 @@ std::vector<std::string_view> names_of() {
   return names;
 }
 
+std::string is_called_now(std::string_view present) {
+  return fmt::format("it is called {} now", present);
+}
+
 template <class Enum>
 Enum parse_enum(const std::string& text) {
   const std::vector<std::string_view> names = names_of<Enum>();
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i] == text) return static_cast<Enum>(i);
+    if (names[i] == present_name(text))
+      throw std::invalid_argument(fmt::format("\"{}\": {}", text, is_called_now(names[i])));
   }
   throw std::invalid_argument(fmt::format("\"{}\" is not one of {}", text, fmt::join(names, ", ")));
 }
@@ -154,16 +162,16 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("flat_grid", schedule.flat_grid);
   visit("fixed_maximum", schedule.fixed_maximum);
   visit("overlap_products", schedule.overlap_products);
-  visit("scale_late", schedule.scale_late);
+  visit("rescale_before_product", schedule.rescale_before_product);
   visit("lazy_scaling", schedule.lazy_scaling);
   visit("reduction_chains", schedule.reduction_chains);
   visit("sums_by_products", schedule.sums_by_products);
-  visit("alternate", schedule.alternate);
+  visit("ping_pong", schedule.ping_pong);
   visit("persistent", schedule.persistent);
-  visit("tile_order", schedule.tile_order);
+  visit("tile_scheduler", schedule.tile_scheduler);
   visit("positions_per_block", schedule.positions_per_block);
   visit("outer_stages", schedule.outer_stages);
-  visit("loop_blocks", schedule.loop_blocks);
+  visit("cluster_splits", schedule.cluster_splits);
   visit("producer", schedule.producer);
   visit("producer_registers", schedule.producer_registers);
   visit("consumer_registers", schedule.consumer_registers);
@@ -203,7 +211,10 @@ Value read_fields(Json json, const char* what) {
     json.erase(name);
   });
   for (const auto& [name, ignored] : json.items()) {
-    reasons.push_back(fmt::format("{}: no such field", name));
+    const std::string_view present = present_name(name);
+    const bool renamed = std::find(known.begin(), known.end(), present) != known.end();
+    reasons.push_back(
+        fmt::format("{}: {}", name, renamed ? is_called_now(present) : "no such field"));
   }
   if (reasons.empty()) return value;
   throw Failure({.what = fmt::format("cannot read the {}", what),
@@ -220,6 +231,17 @@ std::string write_fields(Json json, const Value& value) {
 }
 
 }  // namespace
+
+std::string_view present_name(std::string_view old_name) {
+  constexpr std::pair<std::string_view, std::string_view> renamed[] = {
+#define FC_RENAMED(old, now) {#old, #now},
+#include "dsl/renamed_fields.def"
+#undef FC_RENAMED
+  };
+  for (const auto& [old, now] : renamed)
+    if (old == old_name) return now;
+  return {};
+}
 
 bool too_deep_for_json(std::string_view text) {
   int depth = 0;

@@ -20,6 +20,9 @@ std::string to_json(const Schedule& schedule);
 AttentionSpec attention_spec_from_json(std::string_view text);
 Schedule schedule_from_json(std::string_view text);
 
+/// What a field of a schedule, or a value of one, is called now; empty where it has no other name.
+std::string_view present_name(std::string_view old_name);
+
 /// How deep arrays and objects may stand in each other. What is written nests three deep; a text
 /// that nests thousands deep would end the process where it is copied, printed or destroyed.
 inline constexpr int deepest_json = 64;

@@ -84,7 +84,7 @@ class ProbeInserter {
               "look at the array, or probe what is computed from it",
               where};
     if (op && op->code == OpCode::transpose)
-      return {{}, "it is another tile, read the other way round", "probe the tile itself", where};
+      return {{}, "it is another tile, read transposed", "probe the tile itself", where};
     if (is_half(type.dtype) && feeds_product(place.value))
       return {{},
               "it is packed into the registers of a product",

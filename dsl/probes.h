@@ -1,5 +1,5 @@
-// Looks inside a kernel: the same program that also stores values it names, so that a wrong result
-// is located in one run.
+// Shows values inside a kernel: the same program, which also stores values by name, so that one run
+// locates a wrong result.
 #pragma once
 
 #include <span>
@@ -14,12 +14,12 @@ namespace flashcore {
 /// every parallel axis and one for every axis of the tile; it is f32, or i32 for integers, and a
 /// condition is stored as 0 and 1.
 ///
-/// Probes only observe: the kernel computes the rest as it does without them, and visits the same
-/// tiles. Elements of tiles that it does not visit are not written; KernelSource::tensors says what
-/// they are worth (`unwritten`), and the caller fills the output with that before a launch.
+/// Probes change nothing else: the kernel computes the same results, and visits the same tiles.
+/// Elements of tiles that it does not visit are not written; KernelSource::tensors has their value
+/// (`unwritten`), with which the caller fills the output before a launch.
 ///
-/// Throws SpecError for a name that the program does not have, or whose tile cannot be told apart
-/// between the blocks and rounds that compute it.
+/// Throws SpecError for a name that the program does not have, or for a value that changes between
+/// blocks or iterations without having the axis that would keep its tiles apart.
 Program with_probes(const Program& program, std::span<const std::string> names);
 
 /// "probe_scores" for "scores".

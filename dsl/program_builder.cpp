@@ -91,7 +91,7 @@ Tile ProgramBuilder::scalar(std::string name, DType dtype, bool positive, const 
   return Tile(this, ops_.at(at).parameter(id)).named(name);
 }
 
-void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const At& at) {
+void ProgramBuilder::segment(Axis axis, Operand begin, Operand end, const At& at) {
   require_own(this, axis.owner, "axis", at);
   const auto bound = [&](const Operand& operand) {
     if (operand.is_tile() || operand.empty) {
@@ -104,20 +104,20 @@ void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const At& at) 
   const ir::AxisId placed = function_.origin(axis.id);
   for (std::size_t i = 0; i < function_.axes.size(); ++i)
     if (function_.origin(ir::AxisId(i)) == placed) function_.axes[i].ragged = true;
-  ops_.at(at).place(placed, first, last);
+  ops_.at(at).segment(placed, first, last);
 }
 
-void ProgramBuilder::place(Axis axis, Operand begin, Operand end, const Tile& longest,
-                           const At& at) {
+void ProgramBuilder::segment(Axis axis, Operand begin, Operand end, const Tile& longest,
+                             const At& at) {
   require_own(this, longest.owner(), "tile", at);
   require_own(this, axis.owner, "axis", at);
   const ir::Op* made_by = function_.definition(longest.id());
   if (!made_by || made_by->code != ir::OpCode::parameter || longest.dtype() != DType::i32)
-    throw SpecError({fmt::format("the longest part of {}", function_[axis.id].name),
+    throw SpecError({fmt::format("the longest segment of {}", function_[axis.id].name),
                      "it sizes the grid before anything is computed", "an i32 scalar argument",
                      at});
   function_[axis.id].longest = function_[made_by->parameter].name;
-  place(axis, begin, end, at);
+  segment(axis, begin, end, at);
 }
 
 Tile ProgramBuilder::constant(double value, DType dtype, const At& at) {

@@ -18,11 +18,11 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 /// -inf.
 inline constexpr double lowest = -3.4028234663852886e+38;
 
-/// In which order the rounds of a loop may come.
+/// The order in which a loop may visit its tiles.
 enum class LoopOrder {
-  sequential,  ///< from the first tile to the last, unless the compiler proves that no order
-               ///< matters
-  unordered,   ///< in any: the program promises a result that is as good
+  sequential,  ///< from the first tile to the last, unless the compiler proves that the order does
+               ///< not matter
+  unordered,   ///< any order: the program promises that every order gives an equally good result
 };
 
 /// One thread block computes one position of every parallel axis and one tile of every
@@ -39,12 +39,12 @@ class ProgramBuilder {
   Axis parallel(std::string name, Extent extent, const At& at = At::current());
   /// One tile a block; the schedule says how long. Blocks of a first axis are neighbours.
   Axis parallel_tiles(std::string name, Extent extent, const At& at = At::current());
-  /// Cut into tiles that a loop walks; the schedule says how long.
+  /// Cut into tiles that a loop visits; the schedule says how long they are.
   Axis tiles(std::string name, Extent extent, const At& at = At::current());
   /// Another name for an axis of tiles. Inside a loop over that axis both have the same current
   /// tile, so that a tile may have its positions twice: [t, s] are the scores of a chunk's queries
-  /// t and keys s. The schedule gives both one tile size, by the name of the axis; what lies outside
-  /// the square is for the loop to carry, or results depend on that size.
+  /// t and keys s. The schedule gives both one tile size, by the name of the axis. The loop has to
+  /// carry what lies outside the square, or results depend on that size.
   Axis alias(std::string name, Axis axis, const At& at = At::current());
   /// Always whole in a tile: head_dim.
   Axis whole(std::string name, int extent, const At& at = At::current());
@@ -53,7 +53,7 @@ class ProgramBuilder {
   Tensor input(std::string name, DType dtype, std::vector<Extent> dims,
                const At& at = At::current());
   /// An input that `gather` reads at computed positions: any dtype, any strides. `unit_stride`
-  /// promises one of 1 along the last dimension; a launch with another is refused.
+  /// promises a stride of 1 along the last dimension; a launch with another stride is refused.
   Tensor gathered_input(std::string name, DType dtype, std::vector<Extent> dims,
                         bool unit_stride = false, const At& at = At::current());
   Tensor output(std::string name, DType dtype, std::vector<Extent> dims,
@@ -65,18 +65,20 @@ class ProgramBuilder {
   /// Makes an axis ragged: in each block it covers positions [begin, end) of the dimension it
   /// indexes, two i32 scalars that are known to the block alone, such as elements of cu_seqlens.
   /// `length(axis)` is then end - begin, `index(axis)` counts from 0, loads give zeros and stores
-  /// write nothing outside [begin, end), and a block without a tile in it leaves at once. The part
-  /// is cut to the dimension, so that wrong numbers read and write nothing outside the tensors.
+  /// write nothing outside [begin, end), and a block without a tile in it exits at once. The
+  /// segment is clipped to the dimension, so that wrong numbers read and write nothing outside the
+  /// tensors.
   ///
-  /// Stands at the top, before anything but scalars. Blocks along a parallel_tiles axis are counted
-  /// by `longest`, an i32 scalar argument: what the longest part is at most. Positions beyond it
-  /// are not computed. Without it there are blocks for parts as long as the whole dimension.
-  void place(Axis axis, Operand begin, Operand end, const At& at = At::current());
-  void place(Axis axis, Operand begin, Operand end, const Tile& longest,
-             const At& at = At::current());
+  /// Stands at the top of the program; only scalars may stand in front of it. Along a
+  /// parallel_tiles axis the grid has blocks for segments of up to `longest` positions, an i32
+  /// scalar argument; positions beyond that are not computed. Without it the grid has blocks for
+  /// segments as long as the whole dimension.
+  void segment(Axis axis, Operand begin, Operand end, const At& at = At::current());
+  void segment(Axis axis, Operand begin, Operand end, const Tile& longest,
+               const At& at = At::current());
 
   Tile constant(double value, DType dtype = DType::f32, const At& at = At::current());
-  /// The same value everywhere over the given axes: what a loop's state starts from.
+  /// The same value in every element, over the given axes, such as the initial state of a loop.
   Tile fill(const std::vector<Axis>& axes, double value, DType dtype = DType::f32,
             const At& at = At::current());
 
@@ -102,7 +104,7 @@ class ProgramBuilder {
   void loop(Axis axis, const std::function<void()>& body, LoopOrder order = LoopOrder::sequential,
             const At& at = At::current());
 
-  /// Checks the program and hands it over. The builder is spent afterwards.
+  /// Checks the program and returns it. The builder cannot be used afterwards.
   Program finish(const At& at = At::current());
 
   [[nodiscard]] ir::Builder& ops() { return ops_; }

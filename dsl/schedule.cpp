@@ -40,18 +40,18 @@ std::string_view name_of(GridOrder order) {
       return "tiles_first";
     case GridOrder::tiles_last:
       return "tiles_last";
-    case GridOrder::sections:
-      return "sections";
+    case GridOrder::grouped:
+      return "grouped";
   }
   return "?";
 }
 
-std::string_view name_of(TileOrder order) {
+std::string_view name_of(PersistentScheduler order) {
   switch (order) {
-    case TileOrder::rounds:
-      return "rounds";
-    case TileOrder::counter:
-      return "counter";
+    case PersistentScheduler::serpentine:
+      return "serpentine";
+    case PersistentScheduler::dynamic:
+      return "dynamic";
   }
   return "?";
 }

@@ -242,7 +242,7 @@ GridSize LaunchPlan::grid_size(const Extents& extents, std::span<const ScalarVal
 }
 
 void LaunchPlan::set_tile_counter(int counter, ParameterBlock& block) const {
-  if (draws_tiles()) put(block, tile_counter_, counter);
+  if (claims_tiles()) put(block, tile_counter_, counter);
 }
 
 bool LaunchPlan::move(const Driver& driver, std::span<const TensorView> before,

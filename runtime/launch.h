@@ -55,9 +55,9 @@ class LaunchPlan {
   /// Of no other plan of this process; never 0.
   [[nodiscard]] std::uint64_t number() const { return number_; }
 
-  /// Whether blocks draw their tiles from a counter, and which one: 0, as `bind` leaves it for a
+  /// Whether blocks take their tiles from a counter, and which one: 0, as `bind` leaves it for a
   /// GPU, for none.
-  [[nodiscard]] bool draws_tiles() const { return tile_counter_ >= 0; }
+  [[nodiscard]] bool claims_tiles() const { return tile_counter_ >= 0; }
   void set_tile_counter(int counter, ParameterBlock& block) const;
 
   /// The grid to launch where so many blocks run at once.

@@ -222,7 +222,7 @@ void LaunchRefusal::scalar(int index, const ScalarValue& given) const {
   }
   if (argument.is_length) {
     refuse_given(fmt::format("{} is {}", argument.name, given.i32()),
-                 "it says how long the longest part of an axis is, and sizes the grid",
+                 "it says how long the longest segment of an axis is, and sizes the grid",
                  "a length of 0 or more");
   }
   refuse_given(fmt::format("{} is {}", argument.name,

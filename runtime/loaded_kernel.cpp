@@ -70,7 +70,7 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
   // Asked at every launch: a graph that holds the function is known by nothing else.
   if (is_captured(driver, stream)) {
     loaded.captured.store(true, std::memory_order_relaxed);
-  } else if (plan_.draws_tiles()) {
+  } else if (plan_.claims_tiles()) {
     counter = loaded.counters.counter_for(driver, stream);
   }
   plan_.set_tile_counter(counter, block);

@@ -1,4 +1,5 @@
-// Which of the tile counters of loaded code a launch draws from (codegen/prelude/tile_counter.cuh).
+// Which of the tile counters of loaded code a launch takes tiles from
+// (codegen/prelude/tile_counter.cuh).
 //
 // A counter serves one launch at a time. Launches of one stream follow each other, so each stream
 // has its own. A graph may be instantiated and run several times at once, and nothing tells the

@@ -2,7 +2,7 @@
 //
 // Where the mode of compiling is `tiered` and no cache has the kernel, it is compiled twice: fast,
 // for the first launches, and beside that as ever, for all that follow. Both are of one text, in
-// which every operation that rounds is spelled out, so they compute the same numbers. Hopper's
+// which every operation that iterations is spelled out, so they compute the same numbers. Hopper's
 // kernels whose warps hand registers on are not compiled fast: they would wait for registers.
 #pragma once
 

@@ -37,12 +37,12 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
 
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
-  t.place(spec, rows, cols);
+  t.set_segments(spec, rows, cols);
   declare_captured(b, captured_tensors(spec));
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
   const Factor query = factor_of(spec, load(t.at(q, t.head, rows, d)).named("query"));
-  // Capped scores are small whatever a call brings.
+  // Softcapped scores are small whatever a call brings.
   const bool any_size =
       spec.large_scores && !(spec.sink.text.empty() && is_within(spec.score, 1 << 27));
   // Without a factor scores are products, or what the score expression makes of them.

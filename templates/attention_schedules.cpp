@@ -124,8 +124,8 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
     // Every block on its own, fewer keys a tile, then one block a multiprocessor with small tiles,
     // and then no warpgroups at all.
     Schedule alone = schedules.front();
-    if (alone.loop_blocks > 1) {
-      alone.loop_blocks = alone.blocks_per_processor = 1;
+    if (alone.cluster_splits > 1) {
+      alone.cluster_splits = alone.blocks_per_processor = 1;
       schedules.push_back(alone);
     }
     if (alone.positions_per_block > 1) {
@@ -143,11 +143,11 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
     smaller.warps_m = 8;
     smaller.producer = true;
     smaller.blocks_per_processor = 1;
-    smaller.persistent = smaller.alternate = false;
+    smaller.persistent = smaller.ping_pong = false;
     smaller.outer_stages = 1;
     smaller.staged_stores = true;
     smaller.grid_order = GridOrder::tiles_first;
-    smaller.tile_order = TileOrder::rounds;
+    smaller.tile_scheduler = PersistentScheduler::serpentine;
     schedules.push_back(std::move(smaller));
     Target older = target;
     older.wgmma = older.tma = false;

@@ -77,14 +77,14 @@ Tensor AttentionTensors::row_output(const std::string& name) const {
   return builder->output(name, DType::f32, {batch_size, heads, q_len});
 }
 
-void AttentionTensors::place(const AttentionSpec& spec, Axis rows, Axis cols) {
+void AttentionTensors::set_segments(const AttentionSpec& spec, Axis rows, Axis cols) {
   if (spec.packed()) {
     const Tile longest = builder->scalar("max_q_len", DType::i32);
     const Tensor q = builder->input("cu_seqlens_q", DType::i32, {batch_size + 1});
     const Tensor k = builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
     const Tile sequence = index(batch), next = sequence + 1;
-    builder->place(rows, load(q(sequence)), load(q(next)), longest);
-    builder->place(cols, load(k(sequence)), load(k(next)));
+    builder->segment(rows, load(q(sequence)), load(q(next)), longest);
+    builder->segment(cols, load(k(sequence)), load(k(next)));
     return;
   }
   if (spec.q_lens) {
@@ -92,7 +92,7 @@ void AttentionTensors::place(const AttentionSpec& spec, Axis rows, Axis cols) {
     own_q_len = minimum(maximum(given, 0), length(rows)).named("own_q_len");
   }
   if (spec.kv_lens)
-    builder->place(cols, 0, load(builder->input("kv_lens", DType::i32, {batch_size})(batch)));
+    builder->segment(cols, 0, load(builder->input("kv_lens", DType::i32, {batch_size})(batch)));
 }
 
 Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, Axis rows,

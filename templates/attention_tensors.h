@@ -27,7 +27,7 @@ struct AttentionTensors {
 
   /// Declares the tensors that say how long each sequence is, if the spec has them, and places the
   /// axes in the block's own sequence.
-  void place(const AttentionSpec& spec, Axis rows, Axis cols);
+  void set_segments(const AttentionSpec& spec, Axis rows, Axis cols);
 
   /// tensor(batch, head, rows, columns), in the tensor's own order.
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, Axis rows,

@@ -84,8 +84,7 @@ Json length_class(std::int64_t length) {
 constexpr int multiprocessors = 132;
 constexpr int block_rows = 128;
 
-/// How full blocks of 128 rows leave the multiprocessors in their last round counts most where
-/// there are few rounds.
+/// How full the last wave of blocks of 128 rows is matters most if there are few waves.
 std::string_view block_class(ProblemQuestions& problem) {
   if (!problem.knows_rows() || problem.blocks_below(block_rows, 1)) return "many";
   if (problem.blocks_below(block_rows, multiprocessors)) return "few";

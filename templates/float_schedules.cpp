@@ -1,6 +1,6 @@
 // f32 takes twice the shared memory of 16-bit elements, and its products twice the instructions. So
-// tiles are as large as shared memory and registers allow, which a rule counts: it knows no names of
-// targets.
+// tiles are as large as shared memory and registers allow, which a rule counts: it knows no names
+// of targets.
 #include "templates/float_schedules.h"
 
 #include <algorithm>

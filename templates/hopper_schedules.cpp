@@ -19,8 +19,8 @@ constexpr int multiprocessors = 132;
 
 int padded(int dim) { return (dim + 15) / 16 * 16; }
 
-/// Whether the mask is a conjunction of conditions that are linear in the positions, each along the
-/// keys as well: these bound the loop. For any other a block looks through the tiles first.
+/// Whether the mask is a conjunction of conditions that are linear in the positions and depend on
+/// the key: such a mask bounds the loop. For any other mask a block scans the tiles first.
 bool mask_bounds_loop(const AttentionSpec& spec) {
   const Program program = attention_forward(spec);
   const Function& f = program.function();
@@ -38,73 +38,74 @@ bool mask_bounds_loop(const AttentionSpec& spec) {
   return bounds;
 }
 
-/// What a score does for every key, which no part of it that is the same along a row does.
-struct ScoreLook {
-  bool looks_up = false;  ///< as an additive bias does, and ALiBi, with a slope a head, does not
-  bool caps = false;      ///< by a tanh
+/// What the score expression computes for every key; terms that a row has in common do not count.
+struct ScoreTraits {
+  bool looks_up = false;  ///< an element of an array, as an additive bias does and ALiBi does not
+  bool softcap = false;   ///< a tanh
 };
-ScoreLook look_at_score(AttentionSpec spec) {
-  ScoreLook look;
-  if (spec.score.text.empty()) return look;
+ScoreTraits traits_of_score(AttentionSpec spec) {
+  ScoreTraits traits;
+  if (spec.score.text.empty()) return traits;
   spec.mask = full();  // which may look things up itself
   const Program program = attention_forward(spec);
   const Function& f = program.function();
   const AxisId cols = f.find_axis("cols");
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.results.size() != 1 || !f[op.results[0]].type.has(cols)) return;
-    look.looks_up = look.looks_up || op.code == OpCode::gather;
-    look.caps = look.caps || op.code == OpCode::tanh;
+    traits.looks_up = traits.looks_up || op.code == OpCode::gather;
+    traits.softcap = traits.softcap || op.code == OpCode::tanh;
   });
-  return look;
+  return traits;
 }
 
-/// What the rules look at.
-struct Look {
+/// What the rules ask of a spec and a problem.
+struct Traits {
   const AttentionSpec& spec;
   ProblemQuestions& problem;
   int d = padded(spec.head_dim), dv = padded(spec.value_dim());
   int widest = std::max(d, dv);
   bool masked = !spec.mask.is_full();
   bool plain = spec.score.text.empty();
-  ScoreLook score = look_at_score(spec);
-  /// By what is made of positions, as ALiBi is: a row's part of it takes registers.
-  bool leaning = !plain && !score.caps && !score.looks_up;
-  /// Exponentials of capped scores span more than f16 holds, so that the maximum is kept besides.
-  bool capped_with_maximum = score.caps && spec.dtype == DType::f16;
+  ScoreTraits score = traits_of_score(spec);
+  /// A score computed from positions, as ALiBi is: its terms for a row take registers.
+  bool leaning = !plain && !score.softcap && !score.looks_up;
+  /// Exponentials of softcapped scores span more than f16 holds, so the maximum is needed too.
+  bool softcap_with_maximum = score.softcap && spec.dtype == DType::f16;
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
   bool bounded = mask_bounds_loop(spec);
-  /// What a block finds out once, parts and tiles, it would have to find out for every tile of a
-  /// persistent one.
+  /// A persistent block would have to find its segments, and scan its tiles, for every output tile.
   bool may_persist = !ragged && bounded;
-  /// Blocks look for the tiles that they have to visit.
-  bool surveyed = masked && !bounded;
+  /// Blocks scan for the tiles that they have to visit.
+  bool scanned = masked && !bounded;
   bool looked_up = spec.mask.looks_up();  ///< the mask
-  /// The mask asks for the head, so heads see other tiles each.
+  /// The mask depends on the head, so each head visits other tiles.
   bool by_head = std::regex_search(spec.mask.text, std::regex("\\bh\\b"));
   bool several = spec.mask.text.find('&') != std::string::npos;   ///< conditions that all hold
   bool divides = spec.mask.text.find("//") != std::string::npos;  ///< as chunks do
   /// A row sees some tiles of many.
   [[nodiscard]] bool few_tiles_a_row() const { return looked_up || several; }
-  /// A score by positions in sequences asks for the places of both.
+  /// A score computed from positions within sequences needs the segments of both.
   [[nodiscard]] bool in_sequences() const { return leaning && ragged; }
   [[nodiscard]] bool keys_up_to(std::int64_t length) const { return problem.keys_up_to(length); }
-  /// Whether blocks of so many rows do not go round the multiprocessors that often.
-  [[nodiscard]] bool fewer_rounds(int rows, double rounds) const {
-    return problem.knows_rows() && problem.blocks_below(rows, rounds * multiprocessors);
+  /// Whether blocks of so many rows make fewer waves than that.
+  [[nodiscard]] bool fewer_waves(int rows, double waves) const {
+    return problem.knows_rows() && problem.blocks_below(rows, waves * multiprocessors);
   }
-  /// a * x <= b * y, of the rows of the multiprocessor that gets most, in blocks of so many.
+  /// a * x <= b * y, where x and y are the most rows that a multiprocessor gets, in blocks of
+  /// `a_rows` and of `b_rows`.
   [[nodiscard]] bool most_rows_up_to(int a, int a_rows, int b, int b_rows) const {
     return problem.most_rows_up_to(a, a_rows, b, b_rows, multiprocessors);
   }
 };
 
-/// Slots of a ring begin at multiples of 1024 bytes. Blocks that share out a loop get each other's
-/// outputs, in f32.
-int tile_bytes(const Look& look, const Schedule& s) {
+/// Slots of a ring begin at multiples of 1024 bytes. Blocks of a cluster that split a loop exchange
+/// their partial outputs, in f32.
+int tile_bytes(const Traits& traits, const Schedule& s) {
   const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
   const auto slot = [&](int dim) { return (2 * cols * dim + 1023) / 1024 * 1024; };
-  const int given = s.loop_blocks == 1 ? 0 : 4 * rows * (look.dv + 8) + 3 * 1024;
-  return s.outer_stages * 2 * rows * look.d + s.stages * (slot(look.d) + slot(look.dv)) + given;
+  const int given = s.cluster_splits == 1 ? 0 : 4 * rows * (traits.dv + 8) + 3 * 1024;
+  return s.outer_stages * 2 * rows * traits.d + s.stages * (slot(traits.d) + slot(traits.dv)) +
+         given;
 }
 
 Schedule tiles(int rows, int cols) {
@@ -116,238 +117,251 @@ Schedule tiles(int rows, int cols) {
   return s;
 }
 
-/// The next query on its way while a block is at one, where there is room for it.
-void fetch_ahead(const Look& look, Schedule& s) {
-  const int survey = look.surveyed ? 2 * 1024 : 0;
-  const int room = (shared_bytes + 1024) / s.blocks_per_processor - 1024 - survey;
-  const int output = s.staged_stores ? 2 * s.tiles["rows"] * look.dv : 0;
+/// Two slots for the query, where there is room, so that the next one is loaded ahead.
+void fetch_ahead(const Traits& traits, Schedule& s) {
+  const int scan = traits.scanned ? 2 * 1024 : 0;
+  const int room = (shared_bytes + 1024) / s.blocks_per_processor - 1024 - scan;
+  const int output = s.staged_stores ? 2 * s.tiles["rows"] * traits.dv : 0;
   s.outer_stages = 2;
-  const bool fits = tile_bytes(look, s) <= room, fits_beside = tile_bytes(look, s) + output <= room;
-  // Without room of its own the output would lie over the query, and the next one would wait for
-  // it. Blocks that share a multiprocessor cover each other's gaps, and rather keep that room.
+  const bool fits = tile_bytes(traits, s) <= room,
+             fits_beside = tile_bytes(traits, s) + output <= room;
+  // Without a buffer of its own the output is staged in the query's slot, and the load of the next
+  // query waits for the store. Several blocks on a multiprocessor overlap anyway, and are better
+  // off with less shared memory.
   if (!fits || (!fits_beside && s.blocks_per_processor > 1))
     s.outer_stages = 1;
   else if (!fits_beside)
     s.staged_stores = false;
 }
 
-/// Blocks that stay.
-void persist(const Look& look, Schedule& s) {
-  if (!look.may_persist) return;
+/// Persistent blocks.
+void persist(const Traits& traits, Schedule& s) {
+  if (!traits.may_persist) return;
   s.persistent = true;
-  fetch_ahead(look, s);
+  fetch_ahead(traits, s);
 }
 
-/// Blocks that look for their tiles: those of all heads of the same rows side by side, and two
-/// heads a block, which share what it finds, where that leaves five rounds of blocks or more.
-/// Capped scores leave no registers for it, nor lookups where three blocks share them.
-void share_survey(const Look& look, Schedule& s) {
-  if (!look.surveyed || look.ragged) return;
+/// Blocks that scan for their tiles: blocks with the same rows of all heads are neighbours, and a
+/// block has two heads, for which it scans once, if that leaves five waves of blocks or more. A
+/// softcap leaves no registers for this, nor do lookups with three blocks on a multiprocessor.
+void share_scan(const Traits& traits, Schedule& s) {
+  if (!traits.scanned || traits.ragged) return;
   s.grid_order = GridOrder::tiles_last;
   const std::int64_t at_once = std::int64_t{multiprocessors} * s.blocks_per_processor;
-  if (look.score.caps || (look.score.looks_up && s.blocks_per_processor == 3) || look.by_head ||
-      !look.problem.heads_are_even() ||
-      look.problem.blocks_below(s.tiles["rows"], 10. * static_cast<double>(at_once)))
+  if (traits.score.softcap || (traits.score.looks_up && s.blocks_per_processor == 3) ||
+      traits.by_head || !traits.problem.heads_are_even() ||
+      traits.problem.blocks_below(s.tiles["rows"], 10. * static_cast<double>(at_once)))
     return;
   s.positions_per_block = 2;
-  fetch_ahead(look, s);
+  fetch_ahead(traits, s);
 }
 
-/// Three small blocks a multiprocessor, in which a thread of the one warpgroup copies: where
-/// softmax and masks that bound the loop are all there is between products. What looks things up is
-/// faster beside a producer.
-Schedule alone(const Look& look) {
+/// Three small blocks a multiprocessor, in which a thread of the only warpgroup issues the loads:
+/// for kernels that compute nothing between products but the softmax and masks that bound the loop.
+/// Kernels with lookups are faster with a producer.
+Schedule alone(const Traits& traits) {
   Schedule s = tiles(64, 64);
   s.producer = false;
   s.blocks_per_processor = 3;
   s.reduction_chains = 2;
-  // Where sequences differ a window's parts are short, and a copy of the loop for each of them too
-  // much.
-  if (look.masked && look.bounded && !(look.ragged && look.few_tiles_a_row())) {
-    s.peel_masks = s.scale_late = s.lazy_scaling = true;
+  // If sequences differ in length, the masked and unmasked ranges of a window are short, and a loop
+  // for each of them does not pay.
+  if (traits.masked && traits.bounded && !(traits.ragged && traits.few_tiles_a_row())) {
+    s.peel_masks = s.rescale_before_product = s.lazy_scaling = true;
     s.descending = false;
   }
-  if (look.widest > 64) s.stages = 1;
+  if (traits.widest > 64) s.stages = 1;
   return s;
 }
 
-/// Persistent blocks draw their tiles, those of few heads after each other.
-void draw_tiles(Schedule& s) {
+/// The dynamic tile scheduler, with heads grouped for L2.
+void schedule_dynamically(Schedule& s) {
   if (!s.persistent) return;
-  s.tile_order = TileOrder::counter;
-  s.grid_order = GridOrder::sections;
+  s.tile_scheduler = PersistentScheduler::dynamic;
+  s.grid_order = GridOrder::grouped;
 }
 
-/// A causal mask's tiles differ, so that of a few rounds dealt out in advance some blocks have more
-/// to do, by up to two thirds; those of all heads have room in L2. Of short tiles a draw costs as
-/// much where the second round is nearly full.
-void even_out_tiles(const Look& look, Schedule& s) {
-  if (!look.masked || !s.persistent || look.few_tiles_a_row()) return;
-  if (s.tile_order == TileOrder::counter) return;
-  const auto fewer = [&](double rounds) { return look.fewer_rounds(s.tiles["rows"], rounds); };
+/// The tiles of a causal mask differ in length, so that with a few static waves some blocks have up
+/// to two thirds more to do than others. The keys of all heads have room in L2 then. For short
+/// tiles the dynamic scheduler costs as much as it saves if the second wave is nearly full.
+void even_out_tiles(const Traits& traits, Schedule& s) {
+  if (!traits.masked || !s.persistent || traits.few_tiles_a_row()) return;
+  if (s.tile_scheduler == PersistentScheduler::dynamic) return;
+  const auto fewer = [&](double waves) { return traits.fewer_waves(s.tiles["rows"], waves); };
   bool few = fewer(3);
-  if (look.keys_up_to(512)) {
+  if (traits.keys_up_to(512)) {
     few = fewer(1.6);
-  } else if (look.keys_up_to(1024)) {
+  } else if (traits.keys_up_to(1024)) {
     few = few && (fewer(1.7) || !fewer(2.1));
   }
   if (!few) return;
-  s.tile_order = TileOrder::counter;
+  s.tile_scheduler = PersistentScheduler::dynamic;
   s.grid_order = GridOrder::tiles_last;
 }
 
-/// Whether the last keys of a full mask have a copy of the loop of their own, so that nothing is
-/// tested in the others: worth it where sequences differ, and by what ptxas then makes of the loop
-/// elsewhere. Capped ones take too long to compile for what they gain, but for those that keep a
+/// Whether the last key tile of a full mask is peeled, so that the loop over the others tests
+/// nothing: worth it if sequences differ in length, and for other specs where ptxas then makes
+/// better code of the loop. With a softcap it takes too long to compile for the gain, except with a
 /// maximum.
-bool parts_full_tiles(const Look& look) {
-  if (look.masked || look.score.looks_up) return false;
-  if (look.ragged) return look.plain && look.widest != 144;
-  if (look.widest == 128) return !look.score.caps || look.capped_with_maximum;
-  return (look.widest == 160 || look.widest == 192 || look.widest == 224) && !look.score.caps;
+bool peels_full_tiles(const Traits& traits) {
+  if (traits.masked || traits.score.looks_up) return false;
+  if (traits.ragged) return traits.plain && traits.widest != 144;
+  if (traits.widest == 128) return !traits.score.softcap || traits.softcap_with_maximum;
+  return (traits.widest == 160 || traits.widest == 192 || traits.widest == 224) &&
+         !traits.score.softcap;
 }
 
-/// The softmax of 64 columns hides little, so three warpgroups share a multiprocessor; a mask of
-/// few tiles is better served by three small blocks than by one.
-Schedule narrow(const Look& look) {
-  if (look.spec.packed() && look.plain && look.bounded &&
-      look.keys_up_to(look.masked ? 4096 : 1536))
-    return alone(look);
-  // Small blocks, where they go round often enough to come out even.
+/// Products of 64 columns are short compared with the softmax, so three warpgroups run on a
+/// multiprocessor; for a mask with few tiles a row three small blocks are better than one large
+/// one.
+Schedule narrow(const Traits& traits) {
+  if (traits.spec.packed() && traits.plain && traits.bounded &&
+      traits.keys_up_to(traits.masked ? 4096 : 1536))
+    return alone(traits);
+  // Small blocks, if there are enough waves of them for an even load.
   const bool short_rows =
-      look.plain && look.may_persist
-          ? look.keys_up_to(512) || (look.keys_up_to(1536) && !look.fewer_rounds(64, 4 * 3))
-          : look.keys_up_to(2048);
-  if (look.masked && (short_rows || look.few_tiles_a_row())) {
+      traits.plain && traits.may_persist
+          ? traits.keys_up_to(512) || (traits.keys_up_to(1536) && !traits.fewer_waves(64, 4 * 3))
+          : traits.keys_up_to(2048);
+  if (traits.masked && (short_rows || traits.few_tiles_a_row())) {
     const bool short_padded =
-        look.spec.q_lens && !look.spec.mask.looks_up() && look.keys_up_to(768);
-    if (look.plain && (look.bounded || short_padded)) return alone(look);
-    const bool long_parts = look.looked_up && !look.several && look.problem.keys_from(8193);
-    Schedule s = tiles(64, long_parts ? 128 : 64);
-    s.blocks_per_processor = long_parts ? 2 : 3;
+        traits.spec.q_lens && !traits.spec.mask.looks_up() && traits.keys_up_to(768);
+    if (traits.plain && (traits.bounded || short_padded)) return alone(traits);
+    const bool long_segments =
+        traits.looked_up && !traits.several && traits.problem.keys_from(8193);
+    Schedule s = tiles(64, long_segments ? 128 : 64);
+    s.blocks_per_processor = long_segments ? 2 : 3;
     s.reduction_chains = 2;
-    if (look.surveyed && !look.ragged) s.staged_stores = false;
-    share_survey(look, s);
+    if (traits.scanned && !traits.ragged) s.staged_stores = false;
+    share_scan(traits, s);
     return s;
   }
-  // Beside an LSE what rounding adds to a capped row's sum is summed up apart.
-  const bool two_sums = look.score.caps && look.spec.lse && look.bounded;
-  // Two warpgroups take a fifth longer for a row than three, and come out more even.
-  const bool causal = look.masked && look.plain && look.may_persist;
-  const bool uneven = causal ? look.keys_up_to(1024) || look.fewer_rounds(192, 1.4)
-                             : !look.masked && !look.most_rows_up_to(5, 192, 6, 128);
-  const bool two = uneven || look.capped_with_maximum;
-  Schedule s = two                   ? tiles(128, 128)
-               : look.in_sequences() ? tiles(192, 96)
-                                     : tiles(192, two_sums ? 112 : 128);
-  s.alternate = !look.ragged && !(causal && two);
-  persist(look, s);
-  share_survey(look, s);
-  if (look.leaning && look.divides) s.staged_stores = false;
-  // Worth 1 to 2 % beside turns and two slots, and a loss without them, with more to do for a
-  // score, or where masked tiles have a loop of their own.
+  // With an LSE the rounding errors of a softcapped row's weights are summed up separately.
+  const bool two_sums = traits.score.softcap && traits.spec.lse && traits.bounded;
+  // Two warpgroups take a fifth longer for a row than three, but have a more even load.
+  const bool causal = traits.masked && traits.plain && traits.may_persist;
+  const bool uneven = causal ? traits.keys_up_to(1024) || traits.fewer_waves(192, 1.4)
+                             : !traits.masked && !traits.most_rows_up_to(5, 192, 6, 128);
+  const bool two = uneven || traits.softcap_with_maximum;
+  Schedule s = two                     ? tiles(128, 128)
+               : traits.in_sequences() ? tiles(192, 96)
+                                       : tiles(192, two_sums ? 112 : 128);
+  s.ping_pong = !traits.ragged && !(causal && two);
+  persist(traits, s);
+  share_scan(traits, s);
+  if (traits.leaning && traits.divides) s.staged_stores = false;
+  // Worth 1 to 2 % with ping-pong and two slots for the query, and a loss without them, with a
+  // score expression, or with peeled masks.
   s.sums_by_products =
-      s.persistent && (look.plain ? !look.masked : look.score.caps && !look.capped_with_maximum);
-  s.peel_masks = parts_full_tiles(look);
-  if (look.masked && s.persistent) {
-    s.descending = !look.plain && !look.score.caps;
+      s.persistent &&
+      (traits.plain ? !traits.masked : traits.score.softcap && !traits.softcap_with_maximum);
+  s.peel_masks = peels_full_tiles(traits);
+  if (traits.masked && s.persistent) {
+    s.descending = !traits.plain && !traits.score.softcap;
     s.grid_order = GridOrder::tiles_last;
-    if (causal || look.keys_up_to(4096)) draw_tiles(s);
+    if (causal || traits.keys_up_to(4096)) schedule_dynamically(s);
   }
   if (causal) {
     s.peel_masks = true;
     s.staged_stores = false;
     s.lazy_scaling = !two;
-    if (look.widest < 64 && !look.keys_up_to(4096)) s.reduction_chains = 2;
+    if (traits.widest < 64 && !traits.keys_up_to(4096)) s.reduction_chains = 2;
   }
   return s;
 }
 
-/// Up to 112 columns warpgroups take turns: three, a tenth faster where keys are many and there are
-/// registers for a score; two where a mask leaves few keys, for what asks for more, and where
-/// blocks of 192 rows would leave more of the last round empty than that.
-Schedule between(const Look& look) {
-  const bool caps = look.score.caps;
-  const bool room = look.masked ? look.widest <= 96 && look.bounded && !caps
-                                : !caps || !(look.capped_with_maximum || look.spec.lse);
-  const bool few = look.keys_up_to(1536) || look.few_tiles_a_row();
-  const bool even = look.most_rows_up_to(10, 192, 11, 128);
+/// Up to 112 columns warpgroups are in ping-pong. Three are a tenth faster with many keys and
+/// enough registers for the score expression. Two are better if a mask leaves few keys, if the
+/// score needs more registers, and if blocks of 192 rows would leave more than a tenth more of the
+/// last wave empty.
+Schedule between(const Traits& traits) {
+  const bool softcap = traits.score.softcap;
+  const bool room = traits.masked ? traits.widest <= 96 && traits.bounded && !softcap
+                                  : !softcap || !(traits.softcap_with_maximum || traits.spec.lse);
+  const bool few = traits.keys_up_to(1536) || traits.few_tiles_a_row();
+  const bool even = traits.most_rows_up_to(10, 192, 11, 128);
   Schedule s = tiles(128, 128);
-  if (room && !few && even && !look.score.looks_up) {
-    s = tiles(192, look.widest > 96 || look.in_sequences() ? 80 : look.widest > 80 ? 96 : 112);
-  } else if (look.looked_up && look.leaning) {
+  if (room && !few && even && !traits.score.looks_up) {
+    s = tiles(192, traits.widest > 96 || traits.in_sequences() ? 80
+                   : traits.widest > 80                        ? 96
+                                                               : 112);
+  } else if (traits.looked_up && traits.leaning) {
     s.tiles["cols"] = 96;
-  } else if (look.capped_with_maximum && !(look.masked && look.bounded)) {
-    s.tiles["cols"] = look.widest <= 96 ? 112 : 96;
+  } else if (traits.softcap_with_maximum && !(traits.masked && traits.bounded)) {
+    s.tiles["cols"] = traits.widest <= 96 ? 112 : 96;
   }
-  s.alternate = true;
-  persist(look, s);
-  share_survey(look, s);
-  s.peel_masks = parts_full_tiles(look);
-  if (!look.masked) return s;
+  s.ping_pong = true;
+  persist(traits, s);
+  share_scan(traits, s);
+  s.peel_masks = peels_full_tiles(traits);
+  if (!traits.masked) return s;
   if (s.has_next_tiles()) s.staged_stores = false;
   if (s.persistent) {
-    s.peel_masks = look.plain;
-    s.descending = look.score.caps;
+    s.peel_masks = traits.plain;
+    s.descending = traits.score.softcap;
     s.grid_order = GridOrder::tiles_last;
-    if (look.score.caps || look.few_tiles_a_row() || look.keys_up_to(4096)) draw_tiles(s);
+    if (traits.score.softcap || traits.few_tiles_a_row() || traits.keys_up_to(4096))
+      schedule_dynamically(s);
   }
   return s;
 }
 
-/// Up to 128 columns; a mask that looks things up beside more, and short sequences, in small tiles.
-Schedule middle(const Look& look) {
-  const bool leaning = look.leaning && !look.several && !look.ragged;
-  if (look.looked_up && (look.several || look.ragged || (!look.plain && !leaning))) {
+/// Up to 128 columns. Masks with lookups and other terms, and short sequences, have small tiles.
+Schedule middle(const Traits& traits) {
+  const bool leaning = traits.leaning && !traits.several && !traits.ragged;
+  if (traits.looked_up && (traits.several || traits.ragged || (!traits.plain && !leaning))) {
     Schedule s = tiles(64, 64);
     s.blocks_per_processor = 2;
-    share_survey(look, s);
+    share_scan(traits, s);
     return s;
   }
-  if (look.spec.packed() && look.plain && look.bounded && look.keys_up_to(1024)) return alone(look);
-  if (look.widest <= 112) return between(look);
-  const bool parts = parts_full_tiles(look);
-  // Else many keys are worth a tile that leaves no room for an output beside the query.
-  if (!look.masked && !parts && look.may_persist && look.d == look.dv &&
-      look.problem.keys_from(8192)) {
+  if (traits.spec.packed() && traits.plain && traits.bounded && traits.keys_up_to(1024))
+    return alone(traits);
+  if (traits.widest <= 112) return between(traits);
+  const bool parts = peels_full_tiles(traits);
+  // Otherwise, with many keys, a tile pays that leaves no room for an output besides the query.
+  if (!traits.masked && !parts && traits.may_persist && traits.d == traits.dv &&
+      traits.problem.keys_from(8192)) {
     Schedule s = tiles(128, 144);
-    persist(look, s);
-    s.scale_late = true;
+    persist(traits, s);
+    s.rescale_before_product = true;
     return s;
   }
   int cols = 128;
-  if (look.capped_with_maximum && (look.masked ? !look.bounded : look.ragged)) cols = 112;
-  if (look.looked_up && leaning) cols = 96;
+  if (traits.softcap_with_maximum && (traits.masked ? !traits.bounded : traits.ragged)) cols = 112;
+  if (traits.looked_up && leaning) cols = 96;
   Schedule s = tiles(128, cols);
-  // Three warpgroups have room for fewer keys, and are as fast: whichever leaves less of the last
-  // round empty.
-  if (!look.masked && look.plain && look.may_persist && !look.most_rows_up_to(19, 128, 20, 192))
+  // Three warpgroups have room for fewer keys, and are as fast: take what leaves less of the last
+  // wave empty.
+  if (!traits.masked && traits.plain && traits.may_persist &&
+      !traits.most_rows_up_to(19, 128, 20, 192))
     s = tiles(192, 80);
-  // Long between products, a score that looks things up: one warpgroup computes while the other
+  // Lookups take long between two products: in ping-pong one warpgroup computes while the other
   // multiplies.
-  s.alternate = !look.ragged && (look.score.looks_up || look.looked_up);
-  persist(look, s);
-  share_survey(look, s);
+  s.ping_pong = !traits.ragged && (traits.score.looks_up || traits.looked_up);
+  persist(traits, s);
+  share_scan(traits, s);
   if (parts) {
     s.peel_masks = true;
     s.staged_stores = false;
-    if (s.persistent) s.tile_order = TileOrder::counter;
+    if (s.persistent) s.tile_scheduler = PersistentScheduler::dynamic;
   }
-  // Staged, outputs take room and a turn of their own, which pays where rounds are few.
-  if (look.masked && s.has_next_tiles())
-    s.staged_stores = s.persistent && look.plain && !look.few_tiles_a_row() && look.keys_up_to(768);
-  if (look.masked && s.persistent) {
-    // The tiles that the mask cuts come last, in a copy of the loop of their own; capped ones
-    // first.
-    const bool caps = look.score.caps && !look.capped_with_maximum;
-    const bool drawn = !look.few_tiles_a_row() &&
-                       (caps || ((look.plain || look.leaning) && !look.keys_up_to(1024)));
-    s.peel_masks = look.plain;
-    s.descending = look.score.caps;
-    if (drawn) {
-      if (caps) s.alternate = s.alternate || look.spec.lse || look.keys_up_to(2048);
-      draw_tiles(s);
-    } else if (look.problem.keys_from(4097)) {
+  // Staging outputs takes shared memory and a barrier, which pays if key tiles are few.
+  if (traits.masked && s.has_next_tiles())
+    s.staged_stores =
+        s.persistent && traits.plain && !traits.few_tiles_a_row() && traits.keys_up_to(768);
+  if (traits.masked && s.persistent) {
+    // The tiles that the mask cuts come last, in a peeled loop; with a softcap they come first.
+    const bool softcap = traits.score.softcap && !traits.softcap_with_maximum;
+    const bool dynamic =
+        !traits.few_tiles_a_row() &&
+        (softcap || ((traits.plain || traits.leaning) && !traits.keys_up_to(1024)));
+    s.peel_masks = traits.plain;
+    s.descending = traits.score.softcap;
+    if (dynamic) {
+      if (softcap) s.ping_pong = s.ping_pong || traits.spec.lse || traits.keys_up_to(2048);
+      schedule_dynamically(s);
+    } else if (traits.problem.keys_from(4097)) {
       s.grid_order = GridOrder::tiles_last;
     }
   }
@@ -355,80 +369,81 @@ Schedule middle(const Look& look) {
 }
 
 /// Two tiles of keys and values, and the query, take all of shared memory.
-Schedule wide(const Look& look) {
-  int cols = look.d + look.dv > 2 * 192 ? 80 : look.d + look.dv > 2 * 160 ? 112 : 128;
-  // Scores want registers: beside a mask that is tested tile by tile, and of the widest tiles.
-  if (look.capped_with_maximum || (look.leaning && (look.looked_up || look.divides)) ||
-      (look.score.looks_up && look.widest < 192))
+Schedule wide(const Traits& traits) {
+  int cols = traits.d + traits.dv > 2 * 192 ? 80 : traits.d + traits.dv > 2 * 160 ? 112 : 128;
+  // Score expressions need registers: with a mask that is tested for each tile, and in wide tiles.
+  if (traits.softcap_with_maximum || (traits.leaning && (traits.looked_up || traits.divides)) ||
+      (traits.score.looks_up && traits.widest < 192))
     cols -= 16;
-  if ((look.capped_with_maximum && look.widest > 144) || (look.score.looks_up && look.several))
+  if ((traits.softcap_with_maximum && traits.widest > 144) ||
+      (traits.score.looks_up && traits.several))
     cols = std::min(cols, 96);
-  // And branches for both take longer to compile than a second. Fewer keys are no slower then, but
-  // for prefixes up to 160 columns.
-  const bool looks_twice = look.surveyed && (look.score.caps || look.score.looks_up);
-  if (looks_twice && (look.looked_up || look.widest > 160))
-    cols = std::min(cols, look.widest > 192 && look.score.caps ? 64 : 96);
-  // Beside an LSE 192 columns are as fast with them throughout.
-  if (look.score.caps && look.spec.lse && look.widest > 160) cols = std::min(cols, 96);
-  if (look.masked && look.keys_up_to(1024)) cols = std::min(cols, 64);
+  // A scan together with a score expression takes more than a second to compile in large tiles.
+  // Fewer keys are no slower then, except for prefixes up to 160 columns.
+  const bool looks_twice = traits.scanned && (traits.score.softcap || traits.score.looks_up);
+  if (looks_twice && (traits.looked_up || traits.widest > 160))
+    cols = std::min(cols, traits.widest > 192 && traits.score.softcap ? 64 : 96);
+  // With an LSE 192 columns are as fast with 96 keys for all masks.
+  if (traits.score.softcap && traits.spec.lse && traits.widest > 160) cols = std::min(cols, 96);
+  if (traits.masked && traits.keys_up_to(1024)) cols = std::min(cols, 64);
   Schedule s = tiles(128, cols);
-  s.scale_late = !look.masked || look.keys_up_to(2048);
-  if (look.masked || look.may_persist) {
-    persist(look, s);
+  s.rescale_before_product = !traits.masked || traits.keys_up_to(2048);
+  if (traits.masked || traits.may_persist) {
+    persist(traits, s);
     s.outer_stages = 1;
     s.staged_stores = false;
   }
-  if (look.masked) {
+  if (traits.masked) {
     s.descending = false;
-    if (!look.keys_up_to(3072)) s.grid_order = GridOrder::tiles_last;
+    if (!traits.keys_up_to(3072)) s.grid_order = GridOrder::tiles_last;
   }
-  s.peel_masks = parts_full_tiles(look);
-  // Below 192 columns all scores wait long enough between products for turns, behind that caps do;
-  // a maximum beside a cap leaves no registers for them there.
-  const bool narrower = look.widest < 192;
-  if (look.score.looks_up || (look.capped_with_maximum && look.widest < 176)) return s;
-  s.alternate = look.score.caps || (narrower && !look.ragged);
-  const bool draws =
-      narrower ? !look.masked || look.keys_up_to(4096) : look.masked && look.score.caps;
-  if (draws || look.few_tiles_a_row()) draw_tiles(s);
+  s.peel_masks = peels_full_tiles(traits);
+  // Below 192 columns the softmax of every score is long enough for ping-pong, from 192 columns on
+  // that of a softcap; a maximum with a softcap leaves no registers for it there.
+  const bool narrower = traits.widest < 192;
+  if (traits.score.looks_up || (traits.softcap_with_maximum && traits.widest < 176)) return s;
+  s.ping_pong = traits.score.softcap || (narrower && !traits.ragged);
+  const bool dynamic =
+      narrower ? !traits.masked || traits.keys_up_to(4096) : traits.masked && traits.score.softcap;
+  if (dynamic || traits.few_tiles_a_row()) schedule_dynamically(s);
   return s;
 }
 
-/// Where tiles of 64 rows leave room, two blocks share out the keys of each: two tiles or more for
-/// either, since putting together what they have takes as long as one. Two blocks of head_dim 64
-/// fit on a multiprocessor. Measured where bounds alone say which keys a block sees.
-void share_keys(const Look& look, Schedule& s) {
-  if (!look.may_persist) return;
-  if (look.widest > 64 || !look.problem.blocks_below(64, multiprocessors + 1) ||
-      !look.problem.keys_from(4 * s.tiles["cols"]))
+/// If tiles of 64 rows leave multiprocessors idle, two blocks of a cluster split the keys of each
+/// tile, with at least two key tiles each, since combining their results takes as long as one tile.
+/// Two blocks of head_dim 64 fit on a multiprocessor. Measured for masks that bound the loop.
+void split_keys(const Traits& traits, Schedule& s) {
+  if (!traits.may_persist) return;
+  if (traits.widest > 64 || !traits.problem.blocks_below(64, multiprocessors + 1) ||
+      !traits.problem.keys_from(4 * s.tiles["cols"]))
     return;
-  s.loop_blocks = 2;
+  s.cluster_splits = 2;
   // Two blocks a tile are more than there are multiprocessors.
-  if (!look.problem.blocks_below(64, multiprocessors / 2 + 1)) s.blocks_per_processor = 2;
+  if (!traits.problem.blocks_below(64, multiprocessors / 2 + 1)) s.blocks_per_processor = 2;
 }
 
 /// Fewer blocks of the usual size than multiprocessors: half the rows, twice the blocks.
-Schedule small(const Look& look) {
-  Schedule s = tiles(64, look.dv <= 128 ? 128 : 64);
+Schedule small(const Traits& traits) {
+  Schedule s = tiles(64, traits.dv <= 128 ? 128 : 64);
   s.reduction_chains = 2;
   s.staged_stores = false;
-  share_keys(look, s);
-  while (tile_bytes(look, s) > shared_bytes) s.tiles["cols"] -= 16;
+  split_keys(traits, s);
+  while (tile_bytes(traits, s) > shared_bytes) s.tiles["cols"] -= 16;
   return s;
 }
 
 }  // namespace
 
 Schedule hopper_schedule(const AttentionSpec& spec, ProblemQuestions& problem) {
-  const Look look{spec, problem};
-  const bool few = look.fewer_rounds(128, 1);
-  Schedule s = few                  ? small(look)
-               : look.widest <= 64  ? narrow(look)
-               : look.widest <= 128 ? middle(look)
-                                    : wide(look);
-  while (tile_bytes(look, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
-  s.last_tiles_first = look.masked;
-  even_out_tiles(look, s);
+  const Traits traits{spec, problem};
+  const bool few = traits.fewer_waves(128, 1);
+  Schedule s = few                    ? small(traits)
+               : traits.widest <= 64  ? narrow(traits)
+               : traits.widest <= 128 ? middle(traits)
+                                      : wide(traits);
+  while (tile_bytes(traits, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
+  s.last_tiles_first = traits.masked;
+  even_out_tiles(traits, s);
   return s;
 }
 

@@ -1,6 +1,7 @@
-// What the rules that choose schedules may ask of a problem. They learn of it in no other way, so
-// that the same rules can be run for one problem and for all problems of a range: where some
-// problems of a range would answer yes and some no, both answers are gone through.
+// The questions about a problem that the rules for choosing schedules may ask. The rules learn
+// about a problem in no other way, so that the same rules can be run for one problem and for all
+// problems of a range: if some problems of a range would answer yes and some no, the rules are run
+// for both answers.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace flashcore {
 
-/// What a spec fixes is so in every call.
+/// Lengths, batch and heads that a spec fixes are the same in every call.
 AttentionProblem as_fixed_by(const AttentionSpec& spec, const AttentionProblem& problem);
 AttentionProblems as_fixed_by(const AttentionSpec& spec, const AttentionProblems& problems);
 
@@ -32,8 +33,8 @@ class ProblemQuestions {
   virtual bool heads_are_even() = 0;
   /// Fewer blocks of so many query rows than `count`; there are none where rows are not known.
   virtual bool blocks_below(int rows, double count) = 0;
-  /// a * x <= b * y, where x and y are the rows of the multiprocessor that gets most, of so many,
-  /// dealt out in blocks of `a_rows` and `b_rows`.
+  /// a * x <= b * y, where x and y are the most rows that one of `multiprocessors` gets, in blocks
+  /// of `a_rows` and of `b_rows`.
   virtual bool most_rows_up_to(int a, int a_rows, int b, int b_rows, int multiprocessors) = 0;
 };
 
@@ -53,20 +54,20 @@ class KnownProblem : public ProblemQuestions {
   AttentionProblem problem_;
 };
 
-/// Answers for all problems of a range, one way through the open questions at a time:
+/// Answers for all problems of a range, one combination of answers to open questions at a time:
 ///
 ///     ProblemExploration problems(range);
 ///     do {
 ///       rules(problems);
 ///     } while (problems.next());
 ///
-/// Every problem's answers are those of one of the ways. Some ways are no problem's: answers are
-/// held against what was answered before, but not every contradiction is seen.
+/// The answers of every problem are those of one combination. Some combinations are those of no
+/// problem: each answer is checked against the earlier ones, but not every contradiction is found.
 class ProblemExploration : public ProblemQuestions {
  public:
   explicit ProblemExploration(const AttentionProblems& range);
 
-  /// Turns to the next way; false if all were gone through.
+  /// Goes on to the next combination; false if there is none.
   bool next();
 
   bool knows_rows() override { return true; }

@@ -1,4 +1,4 @@
-// Whether the tiles of a schedule fit in registers together with what a mask looks up for them.
+// Whether the tiles of a schedule fit in registers together with the values that a mask looks up.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace flashcore {
 
-/// Leaves out the schedules that the compiler would refuse for their registers, as far as the
-/// lookups of the mask tell: to find out by compiling takes seconds. The last one stays.
+/// Leaves out the schedules that would spill because of the lookups of the mask; finding that out
+/// by compiling takes seconds. The last schedule stays.
 void leave_out_crowded(std::vector<Schedule>& schedules, const AttentionSpec& spec,
                        const Target& target);
 

@@ -1,8 +1,9 @@
 // Chooses among the schedules of a spec, problem by problem, in a microsecond.
 //
-// The rules learn of a problem by asking questions of it (problem_questions.h), so what they ask,
-// and what follows from the answers, is a tree. It is written down as problems come: one whose
-// answers are those of a problem before takes the list that the rules had for that one.
+// The rules learn about a problem by asking questions (problem_questions.h), so their questions and
+// the schedules that follow from the answers are a decision tree. The chooser builds the tree as
+// problems come: a problem with the same answers as an earlier one gets the earlier one's list of
+// schedules.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ namespace flashcore {
 /// Thread-safe.
 class ScheduleChooser {
  public:
-  /// `winners` is a table that was measured besides (attention_winners.h), which goes before what
-  /// ships. Throws ScheduleError for one that cannot be read.
+  /// `winners` is a further table of winners (attention_winners.h), which takes precedence over the
+  /// shipped one. Throws ScheduleError if it cannot be read.
   ScheduleChooser(AttentionSpec spec, const Target& target, std::string_view winners = {});
   ScheduleChooser(const ScheduleChooser&) = delete;
   ScheduleChooser& operator=(const ScheduleChooser&) = delete;

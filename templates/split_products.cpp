@@ -1,5 +1,5 @@
-// bf16 has the exponents of f32, so that each difference is exact and no part overflows. Where x1 is
-// at most 2^-8 of x0, and x2 at most 2^-16, the products of a = a0 + a1 + a2 and b alike are
+// bf16 has the exponents of f32, so that each difference is exact and no part overflows. Where x1
+// is at most 2^-8 of x0, and x2 at most 2^-16, the products of a = a0 + a1 + a2 and b alike are
 //
 //   a b = a0 b0 + (a0 b1 + a1 b0) + (a0 b2 + a1 b1 + a2 b0) + terms of 2^-24 and less
 //

@@ -4,7 +4,7 @@
 // does not hold, which over thousands of keys would show. So a thread holds the output twice.
 //
 // Warps of 32 rows read every key and value for two instructions instead of one. Where the output
-// of 16 rows is too wide for one warp, two share out its columns.
+// of 16 rows is too wide for one warp, two divide its columns.
 #include "templates/split_schedules.h"
 
 #include <algorithm>

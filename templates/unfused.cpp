@@ -22,7 +22,7 @@ struct ScoreTensors {
   }
 };
 
-/// The scores of a batch fill one tensor, which sequences of different lengths have not.
+/// The scores of a batch are one tensor, so all its sequences have the same length.
 ScoreTensors declare_scores(ProgramBuilder& b, const AttentionSpec& spec) {
   if (spec.packed() || spec.q_lens || spec.kv_lens)
     throw SpecError({"unfused attention of sequences of different lengths",

@@ -1,8 +1,8 @@
 // 64 query rows of 512 output columns are half of a multiprocessor's registers. Eight warps hold
 // them as 2 x 4: each has 32 rows and a quarter of the columns, so that a fragment of the values
-// that is read from shared memory serves two blocks of 16 rows. The same warps share out the key
-// columns of the scores; row maxima and sums meet in shared memory, and the probabilities go
-// through it, because every warp multiplies all of them.
+// that is read from shared memory serves two blocks of 16 rows. The same warps divide the key
+// columns of the scores; row maxima and sums are combined in shared memory, and the probabilities
+// go through it, because every warp multiplies all of them.
 #include "templates/wide_schedules.h"
 
 #include <algorithm>

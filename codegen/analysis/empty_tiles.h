@@ -1,4 +1,4 @@
-// What a tile that a mask empties means for the loop that visits it.
+// What a tile in which a mask hides everything changes in the loop that visits it.
 #pragma once
 
 #include "codegen/analysis/neutral.h"
@@ -6,8 +6,9 @@
 
 namespace flashcore {
 
-/// Whether the loop gives back what it carries, and writes nothing but probes, when `mask`, a
-/// `where` of its region, takes its neutral value everywhere: then the tile need not be visited.
+/// Whether an iteration leaves all carried values as they are, and writes nothing but probes, if
+/// `mask`, a `where` of the loop's region, takes its neutral value everywhere: then the loop may
+/// skip the tile.
 bool may_skip(const ir::Function& f, const ir::Op& loop, const ir::Op& mask);
 
 /// The number that every element of `value` has on tiles of the loop that are not visited because a

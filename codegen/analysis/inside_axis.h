@@ -1,5 +1,5 @@
-// What is known of numbers made of positions and lengths: of conditions that keep within an axis by
-// themselves, as a causal mask does that ends at the last key, and of differences that stay in
+// Facts about numbers computed from positions and lengths: conditions that hold within an axis
+// only, as a causal mask does that is aligned to the last key, and differences that stay in a
 // range.
 #pragma once
 

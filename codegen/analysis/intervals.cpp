@@ -14,12 +14,12 @@ IntervalAnalysis::IntervalAnalysis(Builder& outside, Builder& inside, const Op& 
   for (std::size_t i = 0; i < f_.axes.size(); ++i)
     if (f_.axes[i].kind == AxisKind::parallel_tiles && !rows_) rows_ = AxisId(i);
   origins_.resize(f_.values.size());
-  for (ValueId argument : f_[loop.body].arguments) origins_[argument.index] = Origin::round;
+  for (ValueId argument : f_[loop.body].arguments) origins_[argument.index] = Origin::iteration;
   for_each_op(f_, loop.body, [&](const Op& op, BlockId) {
     const OpKind kind = kind_of(op.code);
     const bool expression = kind == OpKind::source || kind == OpKind::elementwise;
     for (ValueId result : op.results)
-      origins_[result.index] = expression ? Origin::expression : Origin::round;
+      origins_[result.index] = expression ? Origin::expression : Origin::iteration;
   });
 }
 
@@ -29,7 +29,7 @@ bool IntervalAnalysis::is_pure(ValueId value) {
   const auto found = pure_.find(value);
   if (found != pure_.end()) return found->second;
   const Op* op = f_.definition(value);
-  bool pure = origins_[value.index] != Origin::round;
+  bool pure = origins_[value.index] != Origin::iteration;
   for (AxisId axis : f_[value].type.axes) pure = pure && (axis == axis_ || axis == rows_);
   // A scalar that does not change in the loop may come from anywhere.
   const bool scalar = f_[value].type.is_scalar();
@@ -108,7 +108,7 @@ std::optional<int> IntervalAnalysis::derive_slope(ValueId value) {
       return factor > 0 ? 1 : factor < 0 ? -1 : 0;
     }
   const auto of = [&](std::size_t i) { return slope(op.operands[i]); };
-  const auto turned = [](std::optional<int> a) { return a ? std::optional(-*a) : a; };
+  const auto negated = [](std::optional<int> a) { return a ? std::optional(-*a) : a; };
   const auto together = [](std::optional<int> a, std::optional<int> b) -> std::optional<int> {
     if (!a || !b || *a * *b < 0) return std::nullopt;
     return *a ? a : b;
@@ -117,7 +117,7 @@ std::optional<int> IntervalAnalysis::derive_slope(ValueId value) {
     const ValueId factor = op.operands[factor_at];
     if (is_positive_scalar(factor)) return of(value_at);
     const double* constant = constant_of(f_, factor);
-    return constant && *constant < 0 ? turned(of(value_at)) : std::nullopt;
+    return constant && *constant < 0 ? negated(of(value_at)) : std::nullopt;
   };
   switch (op.code) {
     case OpCode::constant:
@@ -127,13 +127,13 @@ std::optional<int> IntervalAnalysis::derive_slope(ValueId value) {
     case OpCode::cast:
       return of(0);
     case OpCode::neg:
-      return turned(of(0));
+      return negated(of(0));
     case OpCode::add:
     case OpCode::min:
     case OpCode::max:
       return together(of(0), of(1));
     case OpCode::sub:
-      return together(of(0), turned(of(1)));
+      return together(of(0), negated(of(1)));
     case OpCode::mul: {
       const auto right = scaled(0, 1);
       return right ? right : scaled(1, 0);
@@ -282,9 +282,10 @@ IntervalAnalysis::Range IntervalAnalysis::derive_mixed(const Op& made_by) {
       return {make(op.code, x[0].low, x[1].low), make(op.code, x[0].high, x[1].high)};
     case OpCode::abs: {
       if (may_be_nan(op.operands[0])) return {};
-      const ValueId turned = elementwise(OpCode::neg, {x[0].low});
+      const ValueId negated = elementwise(OpCode::neg, {x[0].low});
       const ValueId outermost = make(OpCode::max, x[0].low, elementwise(OpCode::neg, {x[0].high}));
-      return {make(OpCode::max, outermost, number(0, dtype)), make(OpCode::max, turned, x[0].high)};
+      return {make(OpCode::max, outermost, number(0, dtype)),
+              make(OpCode::max, negated, x[0].high)};
     }
     case OpCode::cast:
       if (may_be_nan(op.operands[0])) return {};

@@ -1,16 +1,16 @@
 // What a condition can be for the rows of a block, at one exact position of the loop's axis.
 //
-// A mask compares positions, or what was looked up at positions. For a whole tile of rows and one
-// key the question is not whether it holds but whether it may hold for some row and whether it
-// surely holds for all of them. The analysis answers with two conditions on the key, built as
-// ordinary operations: every number gets a lowest and a highest value over the rows, every
-// condition a `maybe` and a `surely`.
+// A mask compares positions, or values that were looked up by position. For a whole tile of rows
+// and one key the question is whether the mask may hold for some row, and whether it surely holds
+// for all of them. The analysis answers with two conditions on the key, built as ordinary
+// operations: every number gets a lowest and a highest value over the rows, every condition a
+// `maybe` and a `surely`.
 //
-// It never says less than `maybe` where some row holds, nor `surely` where some row does not; that
-// is all that skipping relies on. It is exact where numbers are monotone in the row (affine forms,
-// floor division by something positive, minimum and maximum). What depends on rows alone in another
-// way, such as a document number, is looked at row by row, and its extremes over the tile are
-// taken.
+// `maybe` is never false where the condition holds for some row, and `surely` is never true where
+// it fails for some row; skipping tiles relies on nothing else. Both are exact where numbers are
+// monotone in the row (affine forms, floor division by a positive number, minimum and maximum). A
+// number that depends on rows alone in another way, such as a document number, is evaluated row by
+// row, and its extremes over the tile are taken.
 #pragma once
 
 #include <map>
@@ -94,8 +94,9 @@ class IntervalAnalysis {
   ir::Function& f_;
   ir::Builder &outside_, &inside_;
   ir::AxisId axis_, rows_;
-  /// Where a value comes from: before the loop, an expression inside it, or what a round makes.
-  enum class Origin { outside, expression, round };
+  /// Where a value comes from: before the loop, an expression inside it, or what an iteration
+  /// makes.
+  enum class Origin { outside, expression, iteration };
   std::vector<Origin> origins_;  ///< by value
   std::map<ir::ValueId, bool> pure_, may_be_nan_;
   std::map<ir::ValueId, std::optional<int>> slopes_;

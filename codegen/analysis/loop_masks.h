@@ -1,4 +1,4 @@
-// The masks of a loop: which conditions they test, and what may be done about them.
+// The masks of a loop: which conditions they test, and whether they bound the loop or need a scan.
 #pragma once
 
 #include <vector>

@@ -24,7 +24,7 @@ bool order_matters(const Function& f, const Op& loop) {
       const auto& inner = f[op.body].arguments;
       if (reads) depends.insert(inner.begin(), inner.end());
     }
-    // Probes show what a round has, in whatever order.
+    // Probes show what an iteration has, in whatever order.
     if (op.code != OpCode::store || f[op.tensor].unwritten) return;
     const bool own = std::ranges::any_of(
         op.coordinates, [&](const Coordinate& at) { return f.origin(at.axis) == loop.axis; });

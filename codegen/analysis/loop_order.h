@@ -1,4 +1,4 @@
-// Whether a loop gives the same whatever order its rounds have.
+// Whether the result of a loop is independent of the order of its iterations.
 #pragma once
 
 #include "dsl/ir/function.h"
@@ -6,8 +6,9 @@
 namespace flashcore {
 
 /// False only where the program says that order does not matter, or it is known: the loop carries
-/// maxima, sums, and sums scaled as a maximum grows, and what a round stores is the round's own. A
-/// moving average, or a running sum that every round stores, depends on the order.
+/// maxima, sums, and sums scaled as a maximum grows, and what an iteration stores is the
+/// iteration's own. A moving average, or a running sum that every iteration stores, depends on the
+/// order.
 bool order_matters(const ir::Function& f, const ir::Op& loop);
 
 }  // namespace flashcore

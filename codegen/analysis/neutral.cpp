@@ -108,7 +108,7 @@ Fact NeutralAnalysis::derive(ValueId value) {
     }
     case OpCode::reduce_max:
     case OpCode::reduce_min:
-    case OpCode::combine_shares:
+    case OpCode::combine_partials:
       return operand(0).number ? operand(0) : Fact{};
     case OpCode::reduce_sum:
       return operand(0).is(0) ? Fact::of(0) : Fact{};

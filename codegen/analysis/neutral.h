@@ -1,13 +1,13 @@
-// Proves that positions of a tile contribute nothing.
+// Proves that some positions of a tile contribute nothing.
 //
-// Suppose some values are known at the positions in question: a masked score is -inf, an element
-// loaded from beyond a tensor is 0. Then exp2(-inf - m) is 0 for any finite m, a sum with 0 added
-// is itself, a maximum with -inf is itself. The analysis pushes such facts through the program.
-// With them two passes decide, for any program, what a hand-written kernel hard-codes for softmax:
-// whether a tail needs a mask (mask_tails), and whether a tile that is masked everywhere may be
-// skipped (bound_masks).
+// Suppose that some values are known at these positions: a masked score is -inf, an element loaded
+// from beyond a tensor is 0. Then exp2(-inf - m) is 0 for any finite m, a sum stays the same if 0
+// is added, and a maximum if -inf is taken in. The analysis propagates such facts through the
+// program. With them two passes decide, for any program, what a hand-written kernel hard-codes for
+// a softmax: whether a tail needs a mask (mask_tails), and whether a loop may skip a tile that is
+// masked everywhere (bound_masks).
 //
-// Symbols stand for finite numbers. Where one is infinite or NaN the result of the program is NaN
+// Symbols stand for finite numbers. Where one is infinite or NaN, the result of the program is NaN
 // or infinite with or without the positions in question.
 #pragma once
 

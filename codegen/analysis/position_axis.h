@@ -1,4 +1,4 @@
-// The axis whose positions a block may go through one after the other.
+// The axis whose positions a block may compute one after the other.
 #pragma once
 
 #include "dsl/ir/function.h"

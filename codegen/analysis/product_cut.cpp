@@ -20,12 +20,13 @@ class CutSearch {
         yield_(f[ops_.back()]) {}
 
   std::optional<ProductCut> run() {
-    if (!find_computed() || !find_late() || !divide() || shares_a_slot()) return std::nullopt;
+    if (!find_computed() || !find_second() || !divide() || both_read_a_slot()) return std::nullopt;
     return cut_;
   }
 
  private:
-  /// Values that depend on a product of the same round. A loop inside is nothing to rotate around.
+  /// Values that depend on a product of the same iteration. A loop with a loop inside is not
+  /// rotated.
   bool find_computed() {
     for (OpId id : ops_) {
       const Op& op = f_[id];
@@ -37,50 +38,50 @@ class CutSearch {
     return true;
   }
 
-  bool find_late() {
+  bool find_second() {
     for (OpId id : ops_) {
       const Op& dot = f_[id];
       if (dot.code != OpCode::dot) continue;
       if (computed_.count(dot.operands[0])) {
-        const std::optional<ProductCut::Late> late = as_late(id);
-        if (!late) return false;
-        cut_.late.push_back(*late);
+        const std::optional<ProductCut::Second> second = as_second(id);
+        if (!second) return false;
+        cut_.second.push_back(*second);
       } else if (dot.operands.size() == 3 || computed_.count(dot.operands[1])) {
-        return false;  // a sum that rounds hand on is not ready before they end
+        return false;  // a carried sum is not complete before the iteration ends
       }
     }
-    return !cut_.late.empty();
+    return !cut_.second.empty();
   }
 
-  /// A product whose sum only the next round adds to, scaled or not.
-  [[nodiscard]] std::optional<ProductCut::Late> as_late(OpId id) const {
+  /// A product to whose sum only the next iteration adds, rescaled or not.
+  [[nodiscard]] std::optional<ProductCut::Second> as_second(OpId id) const {
     const Op& dot = f_[id];
     if (dot.operands.size() != 3 || readers(dot.results[0]) != std::vector{ops_.back()})
       return std::nullopt;
     const auto at = std::find(yield_.operands.begin(), yield_.operands.end(), dot.results[0]);
     if (at == yield_.operands.end()) return std::nullopt;
-    ProductCut::Late late{id, static_cast<std::size_t>(at - yield_.operands.begin()), {}};
-    const ValueId argument = arguments_[late.carried + 1], start = dot.operands[2];
+    ProductCut::Second second{id, static_cast<std::size_t>(at - yield_.operands.begin()), {}};
+    const ValueId argument = arguments_[second.carried + 1], start = dot.operands[2];
     const std::vector<OpId> reads = readers(argument);
     if (reads.size() != 1) return std::nullopt;
-    if (start == argument) return late;
+    if (start == argument) return second;
     const Op* scaling = f_.definition(start);
     if (!scaling || reads[0] != f_[start].definition ||
         kind_of(scaling->code) != OpKind::elementwise || readers(start) != std::vector{id})
       return std::nullopt;
-    late.scaling = f_[start].definition;
-    return late;
+    second.scaling = f_[start].definition;
+    return second;
   }
 
-  /// From the last to the first: what only late products read is late, what other products need is
-  /// first.
+  /// From the last op to the first: ops that only second products read belong to the second half,
+  /// ops that other products need to the first.
   bool divide() {
     std::set<ValueId> first_read;
     for (auto id = ops_.rbegin(); id != ops_.rend(); ++id) {
       const Op& op = f_[*id];
-      const bool looks = op.code == OpCode::await_slot || op.code == OpCode::transpose;
-      if (cut_.is_late(*id) || (looks && only_late_read(op.results[0]))) {
-        cut_.late_ops.insert(*id);
+      const bool looks = op.code == OpCode::consumer_wait || op.code == OpCode::transpose;
+      if (cut_.is_second(*id) || (looks && only_second_reads(op.results[0]))) {
+        cut_.second_ops.insert(*id);
         continue;
       }
       const bool needed =
@@ -93,17 +94,19 @@ class CutSearch {
     return !cut_.first.empty();
   }
 
-  [[nodiscard]] bool only_late_read(ValueId value) const {
+  [[nodiscard]] bool only_second_reads(ValueId value) const {
     const std::vector<OpId> at = readers(value);
     return !at.empty() &&
-           std::all_of(at.begin(), at.end(), [&](OpId r) { return cut_.late_ops.count(r) > 0; });
+           std::all_of(at.begin(), at.end(), [&](OpId r) { return cut_.second_ops.count(r) > 0; });
   }
 
-  [[nodiscard]] bool shares_a_slot() const {
-    return std::any_of(cut_.late.begin(), cut_.late.end(), [&](const ProductCut::Late& late) {
-      const OpId slot = f_[slot_of(f_[late.dot].operands[1])].definition;
-      return !cut_.late_ops.count(slot) && std::find(ops_.begin(), ops_.end(), slot) != ops_.end();
-    });
+  [[nodiscard]] bool both_read_a_slot() const {
+    return std::any_of(cut_.second.begin(), cut_.second.end(),
+                       [&](const ProductCut::Second& second) {
+                         const OpId slot = f_[slot_of(f_[second.dot].operands[1])].definition;
+                         return !cut_.second_ops.count(slot) &&
+                                std::find(ops_.begin(), ops_.end(), slot) != ops_.end();
+                       });
   }
 
   [[nodiscard]] ValueId slot_of(ValueId value) const {
@@ -130,18 +133,19 @@ class CutSearch {
 
 }  // namespace
 
-std::size_t ProductCut::late_of(std::size_t carried) const {
-  const auto at =
-      std::find_if(late.begin(), late.end(), [&](const Late& l) { return l.carried == carried; });
-  return static_cast<std::size_t>(at - late.begin());
+std::size_t ProductCut::second_of(std::size_t carried) const {
+  const auto at = std::find_if(second.begin(), second.end(),
+                               [&](const Second& l) { return l.carried == carried; });
+  return static_cast<std::size_t>(at - second.begin());
 }
 
-bool ProductCut::is_late(OpId dot) const {
-  return std::any_of(late.begin(), late.end(), [&](const Late& l) { return l.dot == dot; });
+bool ProductCut::is_second(OpId dot) const {
+  return std::any_of(second.begin(), second.end(), [&](const Second& l) { return l.dot == dot; });
 }
 
 bool ProductCut::is_scaling(OpId op) const {
-  return std::any_of(late.begin(), late.end(), [&](const Late& l) { return l.scaling == op; });
+  return std::any_of(second.begin(), second.end(),
+                     [&](const Second& l) { return l.scaling == op; });
 }
 
 std::optional<ProductCut> find_product_cut(const Function& f, const Op& loop) {

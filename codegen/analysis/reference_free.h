@@ -1,9 +1,10 @@
-// Whether a program's outputs are the same whatever number a loop's sums were taken relative to.
+// Whether a program's outputs are independent of the number relative to which a loop's sums are
+// taken.
 //
-// A softmax carries m and l, the sum of exp2(x - m). Had it used m + D for m, l would be l /
-// exp2(D), and so would be what else is summed up relative to m. Then out / l is what it was, and
-// so is m + log2(l). The analysis pushes "times E" and "plus D" through what follows the loop, and
-// looks at what is stored.
+// A softmax carries m and l, the sum of exp2(x - m). If it used m + D instead of m, l would be
+// divided by exp2(D), and so would every other sum relative to m. But out / l would stay the same,
+// and so would m + log2(l). The analysis propagates "times E" and "plus D" through the operations
+// behind the loop, and checks the values that are stored.
 #pragma once
 
 #include "codegen/analysis/rescaled_sums.h"

@@ -60,7 +60,7 @@ class Analysis {
     return std::nullopt;
   }
 
-  /// What a round adds: for an exponent that is followed, whether it is a multiple of
+  /// What an iteration adds: for an exponent that is followed, whether it is a multiple of
   /// exp(exponent).
   struct Degree {
     bool varies = false;  ///< with what the loop carries

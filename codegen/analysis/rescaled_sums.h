@@ -1,5 +1,5 @@
-// What a loop carries from round to round: maxima, sums, and sums that are scaled as a maximum
-// grows.
+// What a loop carries from iteration to iteration: maxima, sums, and sums that are rescaled as a
+// maximum grows.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace flashcore {
 struct CarriedValue {
   ir::OpCode extreme{};  ///< max or min; else it is a sum
   /// Of a sum that is scaled: the factor, g(old, new) = exp(h(old) - h(new)); which carried value
-  /// it follows; that one before a round and behind it. What a round adds is a multiple of
-  /// exp(-h(new)).
+  /// it follows; that one before an iteration and behind it. What an iteration adds is a multiple
+  /// of exp(-h(new)).
   ir::ValueId factor;
   std::size_t follows = 0;
   ir::ValueId old_extreme, new_extreme;
@@ -26,7 +26,8 @@ struct CarriedValue {
   }
 };
 
-/// By carried value; nothing where it is none of these, so that the order of the rounds may matter.
+/// By carried value; nothing where it is none of these, so that the order of the iterations may
+/// matter.
 using CarriedValues = std::vector<std::optional<CarriedValue>>;
 
 CarriedValues carried_values(const ir::Function& f, const ir::Op& loop);

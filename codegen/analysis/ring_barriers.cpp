@@ -18,9 +18,9 @@ std::map<BufferId, RolesOf> roles_of_rings(const Function& f) {
   for (OpId role : f[f.body].ops) {
     if (f[role].code != OpCode::role) continue;
     for_each_op(f, f[role].body, [&](const Op& op, BlockId) {
-      if (op.code == OpCode::fill_slot || op.code == OpCode::give_slot)
+      if (op.code == OpCode::producer_load || op.code == OpCode::producer_store)
         rings[op.buffer].fill.insert(role);
-      if (op.code == OpCode::await_slot) rings[op.buffer].read.insert(role);
+      if (op.code == OpCode::consumer_wait) rings[op.buffer].read.insert(role);
     });
   }
   return rings;
@@ -34,7 +34,7 @@ RingBarriers ring_barriers(const Function& f, int bytes) {
   RingBarriers barriers;
   barriers.end = bytes;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    if ((op.code != OpCode::fill_slot && op.code != OpCode::give_slot) ||
+    if ((op.code != OpCode::producer_load && op.code != OpCode::producer_store) ||
         barriers.of.count(op.buffer))
       return;
     const Buffer& ring = f[op.buffer];

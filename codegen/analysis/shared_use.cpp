@@ -7,7 +7,7 @@ using namespace ir;
 BufferId buffer_of(const Function& f, ValueId value) {
   const Op* op = f.definition(value);
   while (op && op->code == OpCode::transpose) op = f.definition(op->operands[0]);
-  return op && (op->code == OpCode::read_slot || op->code == OpCode::await_slot ||
+  return op && (op->code == OpCode::read_slot || op->code == OpCode::consumer_wait ||
                 op->code == OpCode::convert)
              ? op->buffer
              : BufferId{};
@@ -19,13 +19,13 @@ SharedUse shared_use(const Function& f, const Op& op) {
     case OpCode::copy:
       use.writes.push_back(op.buffer);
       break;
-    case OpCode::fill_slot:
+    case OpCode::producer_load:
     case OpCode::copy_async:
       use.async_writes.push_back(op.buffer);
       break;
     case OpCode::dot:
       for (std::size_t i : {0, 1})
-        if (f[op.operands[i]].home.space == Space::shared)
+        if (f[op.operands[i]].layout.space == Space::shared)
           use.reads.push_back(buffer_of(f, op.operands[i]));
       break;
     case OpCode::convert:
@@ -34,7 +34,7 @@ SharedUse shared_use(const Function& f, const Op& op) {
       else
         use.reads.push_back(buffer_of(f, op.operands[0]));
       break;
-    case OpCode::survey:
+    case OpCode::scan_tiles:
       use.writes.push_back(op.buffer);
       break;
     case OpCode::next_tile:
@@ -44,10 +44,10 @@ SharedUse shared_use(const Function& f, const Op& op) {
     case OpCode::loop:
       if (op.buffer) use.reads.push_back(op.buffer);
       break;
-    case OpCode::combine_shares:
-    case OpCode::peer:
+    case OpCode::combine_partials:
+    case OpCode::cluster_read:
     case OpCode::store:
-      if (f[op.operands[0]].home.space == Space::shared)
+      if (f[op.operands[0]].layout.space == Space::shared)
         use.reads.push_back(buffer_of(f, op.operands[0]));
       break;
     default:

@@ -7,7 +7,7 @@
 
 namespace flashcore {
 
-/// The buffer a value with its home in shared memory lies in, seen through transposes.
+/// The buffer of a value in shared memory, seen through transposes.
 ir::BufferId buffer_of(const ir::Function& f, ir::ValueId value);
 
 struct SharedUse {

@@ -1,6 +1,6 @@
-// Between which numbers the elements of a value lie, whatever a program is given: the tanh of a
-// score from -1 to 1, a capped score from -cap to cap. Integers of any size and NaN aside; a NaN
-// stays one whatever is derived from it.
+// Bounds of the elements of a value that hold for all inputs of a program: the tanh of a score is
+// between -1 and 1, a softcapped score between -cap and cap. They hold for floats that are not NaN;
+// a NaN stays a NaN whatever is derived from the bounds. Integers have none.
 #pragma once
 
 #include <map>

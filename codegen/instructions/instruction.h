@@ -31,7 +31,7 @@ struct TensorInstruction {
   // One instruction adds [rows, terms] times [terms, columns] to sums of [rows, columns].
   int rows = 16, columns = 8, terms = 16;
   bool (*takes)(DType) = nullptr;  ///< the elements of both operands; sums are f32
-  int warps = 1;                   ///< that issue it together, and share out its rows
+  int warps = 1;                   ///< that issue it together, and divide its rows
   bool asynchronous = false;       ///< sums may be read behind a wait only
 
   // What tiles have to be for a product of them to be made of such instructions.

@@ -7,9 +7,9 @@
 
 namespace flashcore {
 
-/// One lane's address of the matrices at (row_step, column_step); with `warp_column` so many columns
-/// further, a number that depends on the warp. Columns count 16
-/// bits, whatever the elements are.
+/// One lane's address of the matrices at (row_step, column_step); with `warp_column` so many
+/// columns further, a number that depends on the warp. Columns count 16 bits, whatever the elements
+/// are.
 std::string matrix_address(const ProductOperand& operand, const std::string& row,
                            const std::string& column, const std::string& row_step,
                            const std::string& column_step, const std::string& warp_column = "0");

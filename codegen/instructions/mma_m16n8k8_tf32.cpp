@@ -36,7 +36,7 @@ class Words {
       : tile_(tile), order_(order), terms_are_rows_(terms_are_rows) {
     const bool wide = tile.buffer->columns * size_of(tile.buffer->dtype) % 128 == 0;
     if (!terms_are_rows || order.apart == in_halves.apart || !wide)
-      turn_ = terms_are_rows ? "fc::odd_bits(lane % 4)" : "fc::odd_bits(lane / 4)";
+      swaps_ = terms_are_rows ? "fc::odd_bits(lane % 4)" : "fc::odd_bits(lane / 4)";
   }
 
   /// Where a warp's part of an axis begins, and how much further on what is read lies.
@@ -44,20 +44,20 @@ class Words {
     std::string warp, step;
   };
 
-  /// Reads the first and the second term of a lane, of eight at `terms`, in the row or column of the
-  /// lane, of eight at `outer`.
+  /// Reads the first and the second term of a lane, of eight at `terms`, in the row or column of
+  /// the lane, of eight at `outer`.
   void read(Writer& out, const std::string& first, const std::string& second, const Place& outer,
             const Place& terms) const {
     const std::string apart = std::to_string(order_.apart);
     std::string term = order_.first, other = fmt::format("{} + {}", order_.first, apart);
-    if (!turn_.empty()) {
-      const std::string turned = times(turn_, order_.apart);
-      term += " + " + turned;
-      other += " - " + turned;
+    if (!swaps_.empty()) {
+      const std::string swap_offset = times(swaps_, order_.apart);
+      term += " + " + swap_offset;
+      other += " - " + swap_offset;
     }
     out.line("{} = {};", first, word(term, outer, terms));
     out.line("{} = {};", second, word(other, outer, terms));
-    if (!turn_.empty()) out.line("fc::swap_if({}, {}, {});", turn_, first, second);
+    if (!swaps_.empty()) out.line("fc::swap_if({}, {}, {});", swaps_, first, second);
   }
 
  private:
@@ -80,7 +80,7 @@ class Words {
   const ProductOperand& tile_;
   const TermOrder& order_;
   bool terms_are_rows_;
-  std::string turn_;  ///< whether a lane reads its second term first
+  std::string swaps_;  ///< whether a lane reads its second term first
 };
 
 /// A left operand's block of 16 rows and eight terms.

@@ -21,7 +21,7 @@ void print_product(const Product& p) {
   const std::string& d = p.sums;
   const int columns = p.columns.length();
   p.out.line("fc::pin({});", d);
-  p.out.line("fc::open_products();");
+  p.out.line("fc::fence_products();");
   // The steps of the sum, panel by panel where an operand's rows run along it.
   struct Steps {
     int first, count, width;
@@ -95,7 +95,8 @@ const TensorInstruction& wgmma() {
       .sum_columns = sum_columns,
       .left_terms = sum_columns,
       .computed_left = ComputedOperand::registers,
-      .computed_right = ComputedOperand::none,  // the warpgroups of a block would have to meet
+      .computed_right =
+          ComputedOperand::none,  // the warpgroups of a block would have to synchronise
       .by_copy_engine = true,
       .pitch = swizzled,
       .starts_sums = true,

@@ -1,5 +1,5 @@
-// Opaque 16 x 16 x 16 blocks: a warp loads, multiplies and stores blocks, and which lane holds
-// which element is nobody's business.
+// Products of wmma: a warp loads, multiplies and stores fragments of 16 x 16 x 16, of which it is
+// not known which lane holds which element.
 #include "codegen/instructions/instruction.h"
 #include "codegen/instructions/product.h"
 #include "codegen/layout/register_layouts.h"

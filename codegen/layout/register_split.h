@@ -1,4 +1,4 @@
-// How a block with a producer shares out its registers.
+// How many registers the threads of a producer and of consumers have.
 #pragma once
 
 #include "dsl/schedule.h"
@@ -9,8 +9,8 @@ namespace flashcore {
 /// multiple of 8, or 255.
 int registers_at_start(int threads, int blocks_per_processor);
 
-/// Registers of a thread. None where nothing is to be shared out: no warpgroup produces for others,
-/// or the compiler may give every thread 255.
+/// Registers of a thread. None where roles need no split: there is no producer, or the compiler may
+/// give every thread 255.
 struct RegisterSplit {
   int producer = 0, consumer = 0;
 };

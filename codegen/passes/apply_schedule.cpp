@@ -1,5 +1,5 @@
 #include "codegen/analysis/loop_order.h"
-#include "codegen/analysis/warp_shares.h"
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/passes/passes.h"
 #include "codegen/schedule_checks.h"
 #include "dsl/error.h"
@@ -8,7 +8,7 @@ namespace flashcore {
 namespace {
 
 /// What a whole axis is padded to a multiple of: tensor cores take their inner dimension in steps
-/// of 16, and so does each of the warps that share out the columns of a product.
+/// of 16, and so does each of the warps that divide the columns of a product.
 int step_of(const ir::Function& f, const Schedule& schedule, ir::AxisId axis) {
   int step = 16;
   for_each_op(f, f.body, [&](const ir::Op& op, ir::BlockId) {

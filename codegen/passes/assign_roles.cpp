@@ -1,23 +1,24 @@
-// With copies by the copy engine, a block's warps part: the producer fills rings, the consumers
-// compute.
+// With copies by TMA, the warps of a block have two roles: the producer issues the loads, the
+// consumers compute.
 //
-//   place, surveys and what they need     stay in front: every warp does them, once
-//   init_mbarriers ; barrier              before anyone fills a ring or waits for it
-//   role producer  { if %first { what its loads need: scalars, loops without carried values,
-//                                and fill_slot in the place of every load } }
-//   role consumers { everything else, with await_slot where a load's tile is first used }
+//   segments, scans and their operands    stay in front: every warp computes them, once
+//   init_mbarriers ; barrier              before any thread loads into a ring or waits for it
+//   role producer  { if %first { what the loads need: scalars, loops without carried values,
+//                                and producer_load in the place of every load } }
+//   role consumers { everything else, with consumer_wait where a load's tile is first used }
 //
-// A ring is a queue: the n-th await_slot gets the n-th fill. One that is told the number of its
-// tile clears the rows beyond a ragged axis. A load outside loops has a ring of one slot, so that
-// the next tile of a persistent block may be asked for as soon as this one's has been read.
+// A ring is a queue: the n-th consumer_wait gets the tile of the n-th producer_load. A
+// consumer_wait with the number of its tile as operand clears the rows beyond the end of a ragged
+// axis. A load outside loops has a ring of one slot, so that a persistent block can load the next
+// tile as soon as the current one has been read.
 //
-// A role carries which warps it has, and how many registers a thread of them gets. One thread of the
-// producer does its work. In a block without a producer the consumers begin with that work
+// A role carries which warps it has, and how many registers a thread of them gets. One thread of
+// the producer does its work. In a block without a producer the consumers begin with that work
 // (refill_slots says where they go on with it).
 //
-// Where blocks of a cluster give each other values, each says that it has begun, and every role
-// waits for all the others to have: no block writes to one that has not begun, and none has come to
-// its end while another waits for it to begin.
+// Blocks of a cluster that exchange values each say that they have started, and every role waits
+// until all others have: no block writes to one that has not started, and none has come to its end
+// while another waits for it to start.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -43,14 +44,14 @@ class RoleAssignment {
     in_front_ = slice(program, [](const Op& op) {
       const bool constant =
           op.code == OpCode::convert && op.blocks == 0;  // nothing that blocks give each other
-      return op.code == OpCode::survey || op.code == OpCode::place || constant;
+      return op.code == OpCode::scan_tiles || op.code == OpCode::segment || constant;
     });
     const bool placed = std::any_of(in_front_.begin(), in_front_.end(), [&](OpId id) {
-      return f_[id].code == OpCode::survey || f_[id].code == OpCode::place;
+      return f_[id].code == OpCode::scan_tiles || f_[id].code == OpCode::segment;
     });
     if (schedule_.persistent && placed)
       throw ScheduleError({fmt::format("persistent = true for {}", f_.name),
-                           "a block finds out once which tiles hold something visible",
+                           "a block scans only once for tiles with visible keys",
                            "persistent = false",
                            {}});
     check_positions();
@@ -62,14 +63,14 @@ class RoleAssignment {
     needed_ = slice(rest, [&](const Op& op) { return fills(op); });
     if (needed_.empty())
       throw ScheduleError({fmt::format("copy = tma for {}", f_.name),
-                           "it has no product whose operands the copy engine could bring",
+                           "it has no product whose operands the copy engine could load",
                            "instruction = mma_m16n8k16 and copy = cp_async",
                            {}});
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
     f_[f_.body].ops = front;
     append({.code = OpCode::init_mbarriers}, f_.body);
-    if (schedule_.loop_blocks > 1) append({.code = OpCode::enter_cluster}, f_.body);
+    if (schedule_.cluster_splits > 1) append({.code = OpCode::enter_cluster}, f_.body);
     append({.code = OpCode::barrier}, f_.body);
     const int warps = schedule_.consumer_threads() / 32;
     const RegisterSplit split = register_split(schedule_);
@@ -90,14 +91,14 @@ class RoleAssignment {
       if (asks_for_position(f_, f_[id], axis))
         throw ScheduleError(
             {fmt::format("positions_per_block = {} for {}", schedule_.positions_per_block, f_.name),
-             fmt::format("a block finds out once which tiles hold something visible, and here that "
-                         "depends on the position along {}",
+             fmt::format("a block scans once for tiles with visible keys, and here they "
+                         "depend on the position along {}",
                          f_[axis].name),
              "positions_per_block = 1", f_[id].where});
   }
 
   [[nodiscard]] bool in_shared(const Op& op) const {
-    return op.code == OpCode::load && f_[op.results[0]].home.space == Space::shared;
+    return op.code == OpCode::load && f_[op.results[0]].layout.space == Space::shared;
   }
   [[nodiscard]] bool fills(const Op& op) const {
     bool any = in_shared(op);
@@ -158,7 +159,7 @@ class RoleAssignment {
   void produce(OpId id, BlockId target) {
     if (!needed_.count(id)) return;
     const Op op = f_[id];
-    if (in_shared(op)) return append_fill(op, target);
+    if (in_shared(op)) return append_load(op, target);
     if (op.code != OpCode::loop) {
       const OpId taken = schedule_.producer ? copier_.copy(id) : id;
       f_[target].ops.push_back(taken);
@@ -171,7 +172,7 @@ class RoleAssignment {
     loop.body = f_.add_block();
     const ValueId tile =
         f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
-    f_[tile].home.space = Space::uniform;
+    f_[tile].layout.space = Space::uniform;
     for (OpId inner : std::vector(f_[op.body].ops)) {
       const Op load = f_[inner];
       if (load.code == OpCode::loop && fills(load))
@@ -180,7 +181,7 @@ class RoleAssignment {
                          "make the outer axis a parallel one", load.where});
       if (!in_shared(load)) continue;
       refuse_inner_positions(op, load);
-      append_fill(load, loop.body);
+      append_load(load, loop.body);
     }
     append(Op{.code = OpCode::yield}, loop.body);
     append(std::move(loop), target);
@@ -201,12 +202,12 @@ class RoleAssignment {
           if (c.value && result == c.value)
             throw SpecError(
                 {fmt::format("load of {} at a position computed in the loop", f_[load.tensor].name),
-                 "tiles are copied rounds ahead, when that position is not known yet",
+                 "copies are issued iterations ahead, when that position is not known yet",
                  "compute it from parallel axes and scalars outside the loop", load.where});
   }
 
-  void append_fill(const Op& load, BlockId target) {
-    Op fill{.code = OpCode::fill_slot, .where = load.where, .tensor = load.tensor};
+  void append_load(const Op& load, BlockId target) {
+    Op fill{.code = OpCode::producer_load, .where = load.where, .tensor = load.tensor};
     fill.buffer = load.buffer;
     fill.coordinates = load.coordinates;
     for (Coordinate& c : fill.coordinates)
@@ -221,8 +222,8 @@ class RoleAssignment {
 
   void append_role(const std::string& name, BlockId body, int first_warp, int warps,
                    int registers) {
-    if (schedule_.loop_blocks > 1 && !holds(f_, body, OpCode::await_peers))
-      append({.code = OpCode::await_peers}, body);
+    if (schedule_.cluster_splits > 1 && !holds(f_, body, OpCode::cluster_wait))
+      append({.code = OpCode::cluster_wait}, body);
     Op role{.code = OpCode::role, .body = body, .name = name, .first_warp = first_warp};
     role.warps = warps;
     role.registers = registers;
@@ -259,19 +260,19 @@ class RoleAssignment {
           throw SpecError(
               {fmt::format("a product that sums over the ragged axis {} outside a loop over it",
                            f_[rows].name),
-               "copies of whole tiles bring rows beyond the axis, and loops alone clear them",
+               "copies of whole tiles include rows beyond the axis, and only loops clear them",
                "loop over the axis, or copy = cp_async", op.where});
         op.operands = {f_[block].arguments[0]};
       }
-      op.code = OpCode::await_slot;
+      op.code = OpCode::consumer_wait;
       op.tensor = {};
       op.coordinates.clear();
     }
     std::vector<OpId> sunk;
     for (OpId id : ops) {
-      if (f_[id].code == OpCode::await_slot) continue;
+      if (f_[id].code == OpCode::consumer_wait) continue;
       for (OpId wait : ops)
-        if (f_[wait].code == OpCode::await_slot &&
+        if (f_[wait].code == OpCode::consumer_wait &&
             std::find(sunk.begin(), sunk.end(), wait) == sunk.end() &&
             uses(f_[id], f_[wait].results[0]))
           sunk.push_back(wait);

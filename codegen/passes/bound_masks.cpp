@@ -1,19 +1,21 @@
-// A mask is a `where(condition, x, neutral)`. For each loop the pass asks two things of it.
+// A mask is a `where(condition, x, neutral)`. For each loop the pass answers two questions about
+// it.
 //
-// May a tile whose condition fails everywhere be skipped? Yes, if with `neutral` in place of the
-// tile the loop's region gives back the values it was given (NeutralAnalysis). Which tiles are
-// those? With every comparison as a linear form that is >= 0 where it holds,
+// May the loop skip a tile in which the condition fails everywhere? Yes, if with `neutral` in place
+// of the tile every carried value stays as it was (NeutralAnalysis). Which tiles are those? Write
+// every comparison as a linear form that is >= 0 where the comparison holds,
 //
-//   a c + rest >= 0,   c the position along the loop's axis, in [jT, jT + T - 1] for tile j,
+//   a c + rest >= 0,   c the position along the loop's axis, in [jT, jT + T - 1] for tile j.
 //
-// the largest `rest` over the rows of the block bounds the tiles that are not empty, and the
-// smallest one the tiles on which the comparison holds everywhere. Both are floor divisions by |a|
-// T, computed once a block before the loop.
+// The largest `rest` over the rows of the block bounds the tiles that are not empty, and the
+// smallest `rest` bounds the tiles in which the comparison holds everywhere. Both bounds are floor
+// divisions by |a| T, computed once a block in front of the loop.
 //
-// What is no conjunction of linear comparisons (documents, prefixes, windows with holes) may leave
-// out any tiles. Between the bounds that there are, a survey then looks at every position once a
-// block, asks IntervalAnalysis what the condition can be for the block's rows there, and notes two
-// bits a tile: whether it is visited, and whether it needs its mask.
+// A condition that is no conjunction of linear comparisons (documents, prefixes, windows with
+// holes) may hide any tiles. For it the pass adds a block-sparsity scan between the bounds that are
+// known: once a block the scan evaluates at every position what IntervalAnalysis says about the
+// condition for the block's rows, and notes two bits a tile: whether the loop visits the tile, and
+// whether the tile needs its mask.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -152,7 +154,7 @@ BufferId tile_set_for(Function& f, const Axis& axis) {
 }
 
 /// The first mask that may skip tiles and does not follow from bounds.
-const LoopMask* to_survey(const std::vector<LoopMask>& masks) {
+const LoopMask* to_scan(const std::vector<LoopMask>& masks) {
   for (const LoopMask& mask : masks)
     if (mask.skips && !mask.condition.complete) return &mask;
   return nullptr;
@@ -172,11 +174,11 @@ bool ends_at_axis(const Function& f, const LoopMask& mask, AxisId axis) {
   });
 }
 
-/// Builds the survey of a loop's tiles between two bounds, where its mask says something about
+/// Builds the scan of a loop's tiles between two bounds, where its mask says something about
 /// them. Which masks the tiles found to be visible everywhere can do without is noted in `guarded`.
-BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
-                      const LoopMask& surveyed, const std::vector<LoopMask>& masks, ValueId begin,
-                      ValueId end, std::set<OpId>& guarded) {
+BufferId build_scan(Function& f, Builder& b, BlockId region, const Op& loop,
+                    const LoopMask& scanned, const std::vector<LoopMask>& masks, ValueId begin,
+                    ValueId end, std::set<OpId>& guarded) {
   f.add_argument(region, {DType::i32, {}}, "tile");
   Builder inside(f, region);
   IntervalAnalysis intervals(b, inside, loop);
@@ -184,7 +186,7 @@ BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
     const ValueId condition = f[mask.where].operands[0];
     return intervals.condition(condition);
   };
-  Known maybe = truth_of(surveyed).maybe;
+  Known maybe = truth_of(scanned).maybe;
   if (maybe.always) return {};
   Known surely = Known::of(true);
   guarded.clear();
@@ -195,7 +197,7 @@ BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
     surely = intervals.both(surely, holds);
   }
   const Axis axis = f[loop.axis];
-  if (!ends_at_axis(f, surveyed, loop.axis)) {
+  if (!ends_at_axis(f, scanned, loop.axis)) {
     // Nothing is visible beyond the axis.
     const ValueId exists =
         inside.elementwise(OpCode::lt, {inside.index(loop.axis), inside.extent(loop.axis)});
@@ -203,16 +205,16 @@ BufferId build_survey(Function& f, Builder& b, BlockId region, const Op& loop,
   }
   const std::vector<ValueId> found{intervals.materialize(maybe), intervals.materialize(surely)};
   inside.append({.code = OpCode::yield, .operands = found}, {});
-  Op survey{.code = OpCode::survey, .operands = {begin, end}, .axis = loop.axis};
-  survey.bounds = 2;
-  survey.body = region;
-  survey.buffer = tile_set_for(f, axis);
-  const BufferId tiles = survey.buffer;
-  b.append(std::move(survey), {});
+  Op scan{.code = OpCode::scan_tiles, .operands = {begin, end}, .axis = loop.axis};
+  scan.bounds = 2;
+  scan.body = region;
+  scan.buffer = tile_set_for(f, axis);
+  const BufferId tiles = scan.buffer;
+  b.append(std::move(scan), {});
   return tiles;
 }
 
-/// Whether no mask cuts the loop's tile: the survey's answer, or the comparison of its number with
+/// Whether no mask cuts the loop's tile: the scan's answer, or the comparison of its number with
 /// the bounds of the tiles that are full. None: no tile is cut.
 ValueId build_guard(Builder& b, const Op& loop, const std::vector<ValueId>& bounds) {
   Function& f = b.function();
@@ -248,8 +250,8 @@ void bound_loop(Function& f, BlockId block, std::size_t position) {
   const OpId id = f[block].ops[position];
   const Op loop = f[id];
   const std::vector<LoopMask> masks = loop_masks(f, loop);
-  const LoopMask* surveyed = to_survey(masks);
-  const BlockId region = surveyed ? f.add_block() : BlockId{};
+  const LoopMask* scanned = to_scan(masks);
+  const BlockId region = scanned ? f.add_block() : BlockId{};
   std::set<OpId> guarded;
   std::vector<ValueId> bounds;
   insert_before(f, block, position, loop.where, [&](Builder& b) {
@@ -262,9 +264,9 @@ void bound_loop(Function& f, BlockId block, std::size_t position) {
       if (mask.condition.complete && mask.droppable) guarded.insert(mask.where);
     }
     bounds = builder.finish();
-    if (surveyed) {
-      const BufferId tiles = build_survey(f, b, region, loop, *surveyed, masks, bounds.front(),
-                                          bounds.back(), guarded);
+    if (scanned) {
+      const BufferId tiles =
+          build_scan(f, b, region, loop, *scanned, masks, bounds.front(), bounds.back(), guarded);
       f[id].buffer = tiles;
     }
     Op& bounded = f[id];

@@ -1,14 +1,14 @@
-// Capped scores are tanh(s k), masked, and softmax asks for their maximum. tanh grows with its
-// argument, so the maximum of tanh is the tanh of the maximum, and a mask may act on the argument
-// as long as what it hides is told apart again:
+// Softcapped scores are tanh(s k), masked, and the softmax needs their maximum. tanh is increasing,
+// so the maximum of tanh is the tanh of the maximum; and the mask may be applied to the argument,
+// if hidden elements can still be told from visible ones:
 //
 //   t = tanh (s k)                                   s' = where c, s, -inf
 //   w = where c, t, -inf                 becomes     r  = tanh of (reduce_max s') k, or -inf
 //   r = reduce_max w                                 w  = where s' != -inf, tanh (s' k), -inf
 //
-// Then nothing waits for the tanh of a tile before the one operation that reads it, which can take
-// it in. Not where its error is multiplied (precise_tanh): a maximum below its own scores would let
-// their exponentials overflow. A mask moves likewise where nobody asks for a maximum.
+// Then only one operation reads the tanh of a tile, and can be fused with it. The pass leaves a
+// tanh alone whose error is multiplied (precise_tanh): its maximum could be below its own scores,
+// and their exponentials would overflow. It moves a mask also where no maximum is taken.
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -34,7 +34,7 @@ class Commutation {
   }
 
  private:
-  struct Capped {
+  struct Softcap {
     ValueId scores;  ///< s
     ValueId factor;  ///< k, above zero and the same everywhere; none where tanh reads the scores
                      ///< themselves
@@ -49,12 +49,12 @@ class Commutation {
     return id.index < probes_.size() && probes_[id.index];
   }
 
-  [[nodiscard]] std::optional<Capped> find(BlockId block, OpId id) const {
+  [[nodiscard]] std::optional<Softcap> find(BlockId block, OpId id) const {
     const Op& tanh = f_[id];
     if (tanh.code != OpCode::tanh || tanh.precise || f_[tanh.results[0]].type.axes.size() != 2 ||
         of_probe(id))
       return std::nullopt;
-    Capped found{.scores = tanh.operands[0], .value = tanh.results[0]};
+    Softcap found{.scores = tanh.operands[0], .value = tanh.results[0]};
     if (const Op* scaled = f_.definition(found.scores); scaled && scaled->code == OpCode::mul)
       for (std::size_t k : {0, 1})
         if (!found.factor && f_[scaled->operands[k]].type.is_scalar() &&
@@ -86,7 +86,7 @@ class Commutation {
            is_minus_infinity(f_, op.operands[2]) && f_[op.results[0]].type == f_[value].type;
   }
 
-  void commute(BlockId block, const Capped& found) {
+  void commute(BlockId block, const Softcap& found) {
     ValueId scores = found.scores;
     const std::string name = f_[found.value].name;
     if (found.mask) {
@@ -102,8 +102,8 @@ class Commutation {
     for (OpId maximum : found.maxima) {
       f_[maximum].operands[0] = scores;
       const ValueId most = f_[maximum].results[0];
-      const ValueId capped = cap(block, found, most, most, after(maximum), false);
-      std::swap(f_[capped].name, f_[most].name);
+      const ValueId softcapped = cap(block, found, most, most, after(maximum), false);
+      std::swap(f_[softcapped].name, f_[most].name);
     }
     f_[cap(block, found, scores, found.value, position_of(f_, block, found.reader), false)].name =
         name;
@@ -111,7 +111,7 @@ class Commutation {
 
   /// Puts tanh(x k), and -inf where x is, what the mask has hidden, at a position. From there on it
   /// is read instead of `instead`, by probes or by all others. Returns it.
-  ValueId cap(BlockId block, const Capped& found, ValueId x, ValueId instead, std::size_t position,
+  ValueId cap(BlockId block, const Softcap& found, ValueId x, ValueId instead, std::size_t position,
               bool probes) {
     ValueId value;
     const Location where = f_[f_[block].ops[position]].where;

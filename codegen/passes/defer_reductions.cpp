@@ -1,12 +1,13 @@
-// A softmax carries l = l * decay + sum(p): the sum over the lanes that share a row could be taken
-// every round, but all that happens to it is scaling by a row value and adding, which each lane can
-// do with its own share. So the shares stay apart during the loop and meet once after it.
+// A softmax carries l = l * decay + sum(p). A row of p is spread over several lanes, whose partial
+// sums could be combined in every iteration. But the loop only scales l by a row value and adds to
+// it, which each lane can do with its own partial. So the partials stay separate during the loop
+// and are combined once behind it.
 //
-// The same goes for out = out * decay + p v when the columns of p are spread over warps: each warp
-// multiplies the keys it holds, and carries its share of out. Where such a product's sum is not
-// carried, the shares meet right behind it.
+// The same holds for out = out * decay + p v when the columns of p are spread over warps: each warp
+// multiplies the keys that it has, and carries its partial of out. The partials of such a product
+// that no loop carries are combined right behind the product.
 #include "codegen/analysis/tile_guard.h"
-#include "codegen/analysis/warp_shares.h"
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -53,7 +54,7 @@ class Deferral {
   }
 
   /// The product, cut by warps, of `next = carried * anything + product` or `next = carried +
-  /// product`, or null. A probe shows a sum and no share.
+  /// product`, or null. A probe shows a sum and no partial.
   Op* added_product(ValueId next, ValueId carried) {
     Op* dot = f_.definition(next);
     const std::vector<int> all_uses = count_uses(f_);
@@ -83,7 +84,7 @@ class Deferral {
     for (std::size_t i = 0; i < loop.results.size(); ++i) {
       const double* start =
           constant_of(f_, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
-      if (!start || *start != 0) continue;  // every share would count it
+      if (!start || *start != 0) continue;  // every partial would count it
       const ValueId carried = f_[loop.body].arguments[i + 1];
       const ValueId next = yield_of(f_, loop).operands[i];
       if (uses_[next.index] != 1) continue;
@@ -99,14 +100,14 @@ class Deferral {
 
   [[nodiscard]] AxisId inner_axis(const Op& dot) const { return f_[dot.operands[0]].type.axes[1]; }
 
-  /// Everything that read the shares reads what they make together.
-  void combine(BlockId block, std::size_t position, ValueId shares, AxisId axis,
+  /// Readers of the partials read their combination instead.
+  void combine(BlockId block, std::size_t position, ValueId partials, AxisId axis,
                const Location& where) {
-    // Rename first: the new op is the one reader of the shares.
-    const ValueId total = f_.add_value(f_[shares].type, f_[shares].name);
-    replace_uses(f_, shares, total);
+    // Rename first: the new op is the only reader of the partials.
+    const ValueId total = f_.add_value(f_[partials].type, f_[partials].name);
+    replace_uses(f_, partials, total);
     insert_before(f_, block, position, where, [&](Builder& b) {
-      const ValueId made = b.combine_shares(shares, axis, OpCode::reduce_sum);
+      const ValueId made = b.combine_partials(partials, axis, OpCode::reduce_sum);
       f_[total].definition = f_[made].definition;
       f_.definition(made)->results[0] = total;
     });
@@ -127,7 +128,7 @@ class Deferral {
       f_[product].definition = id;
       f_[id].operands.resize(2);
       i += insert_before(f_, block, i + 1, dot.where, [&](Builder& b) {
-        ValueId made = b.combine_shares(product, inner_axis(dot), OpCode::reduce_sum);
+        ValueId made = b.combine_partials(product, inner_axis(dot), OpCode::reduce_sum);
         if (dot.operands.size() == 3) made = b.add(dot.operands[2], made);
         f_[sum].definition = f_[made].definition;
         f_.definition(made)->results[0] = sum;

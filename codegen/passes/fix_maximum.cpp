@@ -1,5 +1,6 @@
-// A softmax subtracts the largest score of a row, so that no exponential overflows. Where scores
-// are bounded, as capped ones are, a number that serves all rows is known beforehand:
+// A softmax subtracts the maximum of a row from its scores, so that no exponential overflows. If
+// the scores are bounded, as softcapped ones are, the pass subtracts a constant instead, the same
+// for all rows:
 //
 //   loop carry m, l, o { m' = max(m, reduce_max x)        becomes     loop carry l, o {
 //                        d = exp2(m - m')
@@ -8,9 +9,9 @@
 //                        o' = o * d + p v }                                o' = o + p v }
 //   o / l, m + log2 l                                                 o / l, r + log2 l
 //
-// Nothing is left to compare, nothing to scale, and no exponential waits for a whole row. What
-// follows the loop must be the same whatever was subtracted (reference_free.h), and the
-// exponentials must keep their precision: the number is 0, or as near to 0 as their type allows.
+// The loop then compares nothing, rescales nothing, and no exponential waits for the maximum of a
+// row. The outputs must not depend on the number that is subtracted (reference_free.h), and the
+// exponentials must keep their precision: the constant is 0, or as near to 0 as their type allows.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,20 +1,20 @@
-// The exponents of a softmax, (x - d) k with one d a row, are one multiply-add an element, and
-// those of what rescales earlier tiles, (c - d) k with another number c of the row, subtract
-// products:
+// The exponents of a softmax, (x - d) k with one d for each row, become one multiply-add an
+// element, and the exponents of the factors that rescale earlier tiles, (c - d) k with another
+// number c of the row, become a difference of products:
 //
 //   e = mul (sub x, d), k                  s = limit_scale k, d        t = mul_rn d, s
 //   z = mul (sub c, d), k    becomes       e = fma x, s, -t
 //                                          z = sub (mul_rn c, s), t
 //
-// All elements of a row and what they are rescaled by thus refer to the same t, and that t is
-// rounded cancels in the end: until t is so large that half its last bit, a power of two to which
-// weights are off, leaves the range of f16. So from 2^27 on the scale is a power of two, for which
-// t is exact. There neighbouring numbers lie at least 2^4 apart as exponents, by either scale, and
-// weights are one for what equals the maximum and nothing for all else. A row that has seen nothing
-// yet, whose maximum is the smallest number, is large as well, and what is hidden from it stays
-// minus infinity. The scale is k throughout where bounds say that scores are small, as for capped
-// ones. Scores that are products are rounded as their maximum is: no multiply-add takes it from
-// them.
+// All elements of a row and their factors subtract the same t, so the rounding error of t cancels
+// in the end: until t is so large that half its last bit, by which all weights of the row are off
+// as a power of two, leaves the range of f16. So from 2^27 on the scale is a power of two, for
+// which t is exact. The exponents of neighbouring floats then differ by at least 2^4, with either
+// scale, so the weight of a score is one if it equals the maximum and zero otherwise. A row that
+// has seen no key yet, whose maximum is the smallest number, is large as well, and a hidden score
+// stays minus infinity. The scale is k itself where bounds say that scores are small, as softcapped
+// ones are. A score that is a product is rounded like its maximum: it is not fused into the
+// multiply-add.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -1,10 +1,10 @@
-// Every axis of every register tile is a node. Operations that move nothing between threads join
-// the nodes of an axis: elementwise operations, reductions (for the axes that stay), loops (for
-// what they carry). Products anchor the joined sets with the layouts of their instruction; sets
-// that no product touches get a plain one. A left operand that is itself computed, and that
-// stage_operands has not sent through shared memory, stays in registers, because the accumulator
-// layout, packed in pairs, is the left operand's. A conversion joins nothing: its two sides are laid
-// out apart.
+// Every axis of every register tile is a node. Operations that move no elements between threads
+// join the nodes of an axis: elementwise operations, reductions (the axes that remain), loops
+// (carried values). Products give the joined sets the layouts of their instruction; sets that no
+// product touches get a plain layout. A computed left operand that stage_operands has not sent
+// through shared memory stays in registers, because the layout of the accumulator, packed in pairs,
+// is the layout of the left operand. A conversion joins no nodes: its two sides have layouts of
+// their own.
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -125,15 +125,15 @@ class LayoutInference {
     for_each_op(f_, f_.body, [&](Op& op, BlockId) {
       if (op.code == OpCode::load) {
         const Uses uses = product_uses(op.results[0]);
-        if (uses.any && uses.only) f_[op.results[0]].home.space = Space::shared;
+        if (uses.any && uses.only) f_[op.results[0]].layout.space = Space::shared;
       } else if (op.code == OpCode::transpose) {
-        f_[op.results[0]].home.space = f_[op.operands[0]].home.space;
+        f_[op.results[0]].layout.space = f_[op.operands[0]].layout.space;
       }
     });
   }
 
   [[nodiscard]] bool in_shared(ValueId value) const {
-    return f_[value].home.space == Space::shared;
+    return f_[value].layout.space == Space::shared;
   }
 
   // ---- nodes
@@ -166,8 +166,8 @@ class LayoutInference {
         if (op.code == OpCode::dot) {
           if (op.operands.size() == 3) join_values(op.operands[2], op.results[0]);
           join_values(op.operands[0], op.results[0]);
-        } else if (op.code == OpCode::combine_shares) {
-          join_rows_of_shares(op);
+        } else if (op.code == OpCode::combine_partials) {
+          join_rows_of_partials(op);
         } else if (op.code != OpCode::convert) {
           join_values(op.operands[0], op.results[0]);
         }
@@ -188,9 +188,9 @@ class LayoutInference {
     }
   }
 
-  /// Shares of a tile lie over whole rows in each warp; their sum may be dealt out anew along the
+  /// Partials of a tile have whole rows in each warp; their sum may have another layout along the
   /// columns.
-  void join_rows_of_shares(const Op& op) {
+  void join_rows_of_partials(const Op& op) {
     if (f_[op.results[0]].type.axes.size() != 2) return join_values(op.operands[0], op.results[0]);
     const AxisId rows = f_[op.results[0]].type.axes[0];
     const auto from = node(op.operands[0], rows), to = node(op.results[0], rows);
@@ -204,8 +204,7 @@ class LayoutInference {
     if (!n) return;
     if (anchors_[*n] && !(*anchors_[*n] == layout))
       throw ScheduleError(
-          {fmt::format("two products want axis {} laid out differently in registers",
-                       f_[axis].name),
+          {fmt::format("two products need different register layouts of axis {}", f_[axis].name),
            fmt::format("one spreads it over {} warps, the other over {}", anchors_[*n]->warps,
                        layout.warps),
            "warps_n = 1, so that a row of scores stays in one warp", where});
@@ -214,7 +213,7 @@ class LayoutInference {
 
   void anchor(const Op& op) {
     const bool tile = !op.results.empty() && f_[op.results[0]].type.axes.size() == 2;
-    if (op.code == OpCode::combine_shares && tile) {
+    if (op.code == OpCode::combine_partials && tile) {
       const AxisId columns = f_[op.results[0]].type.axes[1];
       const int warps = f_[columns].tile % (8 * schedule_.warps_n) == 0 ? schedule_.warps_n : 1;
       set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, warps), op.where);
@@ -223,7 +222,8 @@ class LayoutInference {
     const TensorInstruction& instruction = instruction_of(op);
     const AxisId rows = f_[op.results[0]].type.axes[0], columns = f_[op.results[0]].type.axes[1];
     const AxisId inner = f_[op.operands[0]].type.axes[1];
-    // The warps along the columns of the product share out either them or the terms of its sum.
+    // The warps along the columns of the product divide either these or the terms of its sum among
+    // them.
     const bool cuts_sum = op.scope == ReductionScope::warp;
     const int column_warps = cuts_sum ? 1 : schedule_.warps_n,
               term_warps = cuts_sum ? schedule_.warps_n : 1;
@@ -266,10 +266,10 @@ class LayoutInference {
     if (f_[axis].tile % step == 0) return;
     throw ScheduleError(
         {fmt::format("a tile of {} along {}", f_[axis].tile, f_[axis].name),
-         fmt::format(
-             "a warp's share of a product is a multiple of 16, so with {} = {} the tile must "
-             "be a multiple of {}",
-             field, step / 16, step),
+         fmt::format("the rows or columns of a warp in a product are a multiple of 16, so with {} "
+                     "= {} the tile must "
+                     "be a multiple of {}",
+                     field, step / 16, step),
          fmt::format("a tile of {}, or fewer warps", (f_[axis].tile / step + 1) * step), op.where});
   }
 
@@ -315,12 +315,12 @@ class LayoutInference {
   }
 
   /// Every warp holds all of a vector that is reduced to a scalar, and all of a tile that it
-  /// surveys: then nothing passes between warps.
+  /// scans: then nothing passes between warps.
   void choose_whole_vectors(const Op& op) {
     std::vector<ValueId> vectors;
     if (kind_of(op.code) == OpKind::reduction && f_[op.results[0]].type.is_scalar())
       vectors = op.operands;
-    if (op.code == OpCode::survey) vectors = yield_of(f_, op).operands;
+    if (op.code == OpCode::scan_tiles) vectors = yield_of(f_, op).operands;
     for (ValueId value : vectors) {
       if (f_[value].type.axes.size() != 1) continue;
       const AxisId axis = f_[value].type.axes[0];
@@ -330,29 +330,29 @@ class LayoutInference {
   }
 
   void assign(ValueId value) {
-    Home& home = f_[value].home;
-    if (home.space != Space::none || is_source(f_, value)) return;
+    Layout& layout = f_[value].layout;
+    if (layout.space != Space::none || is_source(f_, value)) return;
     if (f_[value].type.is_scalar()) {
-      home.space = Space::uniform;
+      layout.space = Space::uniform;
       return;
     }
     for (AxisId axis : f_[value].type.axes) {
       const auto n = node(value, axis);
       if (!n || !anchors_[*n]) {
-        home.axes.clear();
+        layout.axes.clear();
         return;
       }
-      home.axes.push_back(*anchors_[*n]);
+      layout.axes.push_back(*anchors_[*n]);
     }
-    home.space = is_left_operand(value) ? Space::operand
-                 : is_product(value)    ? Space::fragments
-                                        : Space::registers;
+    layout.space = is_left_operand(value) ? Space::operand
+                   : is_product(value)    ? Space::opaque
+                                          : Space::registers;
   }
 
   /// A sum in the opaque blocks of a product.
   [[nodiscard]] bool is_product(ValueId value) const {
-    const Home& home = f_[value].home;
-    return home.axes.size() == 2 && home.axes[0].slots == 16;
+    const Layout& layout = f_[value].layout;
+    return layout.axes.size() == 2 && layout.axes[0].slots == 16;
   }
 
   /// A computed 16-bit tile that only products read, as their left operand.
@@ -373,19 +373,19 @@ class LayoutInference {
   void check_reduction(const Op& op) const {
     const TileType& type = f_[op.operands[0]].type;
     for (std::size_t k = 0; k < type.axes.size(); ++k) {
-      const int warps = f_[op.operands[0]].home.axes[k].warps;
+      const int warps = f_[op.operands[0]].layout.axes[k].warps;
       if (type.axes[k] != op.axis || warps == 1) continue;
       const std::string& axis = f_[op.axis].name;
       if (type.axes.size() == 1)
         throw ScheduleError(
             {fmt::format("a reduction of {} to a scalar with {} warps along it", axis, warps),
-             "it is done inside one warp, and other operations cut the vector between warps",
+             "one warp computes it, and other operations divide the vector among warps",
              "warps_m = 1 and warps_n = 1", op.where});
-      // Shares of f32 meet through shared memory (exchange_shares).
+      // Partials of f32 are combined through shared memory (exchange_partials).
       if (type.dtype == DType::f32) continue;
       throw ScheduleError(
           {fmt::format("a reduction of integers along {} with {} warps along it", axis, warps),
-           "it is done inside one warp, and this layout cuts the tile between warps",
+           "one warp computes it, and this layout divides the tile among warps",
            "warps_m = 1 and warps_n = 1, or a cast to f32 before it", op.where});
     }
   }
@@ -393,24 +393,24 @@ class LayoutInference {
   void check(const Op& op) const {
     if (kind_of(op.code) == OpKind::reduction) check_reduction(op);
     if (op.code == OpCode::transpose && !in_shared(op.operands[0]))
-      throw SpecError({"a transpose of a tile that lives in registers",
-                       "only the operand of a product can be read either way round",
+      throw SpecError({"a transpose of a tile in registers",
+                       "only a product can read its operand transposed",
                        "load or build the tile with its axes in the other order", op.where});
     if (op.code != OpCode::dot) return;
     const Op* left = f_.definition(op.operands[0]);
-    if (f_[op.operands[0]].home.space != Space::shared && !instruction_of(op).takes_sums &&
+    if (f_[op.operands[0]].layout.space != Space::shared && !instruction_of(op).takes_sums &&
         (!left || left->code != OpCode::cast))
       throw SpecError(
           {fmt::format("a product of {} whose left operand is a computed 16-bit tile, but no cast",
                        name_of(instruction_of(op).name)),
            "the cast from f32 is what packs a tile into a product's registers",
            "compute in f32 and cast last", op.where});
-    if (f_[op.operands[1]].home.space != Space::shared)
-      throw ScheduleError(
-          {fmt::format("a product of {} whose right operand is computed",
-                       name_of(instruction_of(op).name)),
-           "it goes through shared memory, for which the warpgroups of a block would have to meet",
-           "instruction = mma_m16n8k16 and copy = cp_async", op.where});
+    if (f_[op.operands[1]].layout.space != Space::shared)
+      throw ScheduleError({fmt::format("a product of {} whose right operand is computed",
+                                       name_of(instruction_of(op).name)),
+                           "it goes through shared memory, and the warpgroups of a block do not "
+                           "synchronise for that",
+                           "instruction = mma_m16n8k16 and copy = cp_async", op.where});
   }
 
   Function& f_;

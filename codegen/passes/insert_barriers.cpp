@@ -1,14 +1,14 @@
-// A thread must meet the others before it
-//   - reads shared memory that another thread wrote (or whose asynchronous copy another waited
-//   for), or
-//   - writes, or starts a copy into, shared memory that another thread may still be reading or
-//   writing.
-// The pass walks the program in order, keeping what has happened to each buffer since the last
-// barrier; buffers that share space count as one. A loop's region is walked once to see how a round
-// ends, then from there to place its barriers: a round placed from the start of the first one would
-// get barriers that the start of the next makes needless. It may also run no round, so that its
-// barriers do not count for what follows. Slots of a ring need no further thought: a round's copies
-// go into the slot whose readers the barrier at its top has just met.
+// A thread has to pass a barrier before it
+//   - reads shared memory that another thread has written (or whose asynchronous copy another
+//     thread has waited for), or
+//   - writes, or issues a copy into, shared memory that another thread may still read or write.
+// The pass walks the program in order and tracks what has happened to each buffer since the last
+// barrier; buffers that overlap count as one. It walks the region of a loop once to learn the state
+// at the end of an iteration, and then places barriers starting from that state: starting from the
+// state in front of the loop would place barriers that the start of the next iteration makes
+// needless. A loop may also run no iteration, so its barriers do not count for what follows. Slots
+// of a ring need no special treatment: the copies of an iteration go into the slot whose readers
+// have passed the barrier at the top of the iteration.
 #include <utility>
 #include <vector>
 
@@ -29,8 +29,8 @@ class BarrierPlacer {
 
  private:
   struct State {
-    bool read = false;       ///< some thread has read it since the last barrier
-    bool written = false;    ///< some thread has written it, or its copies have landed, since then
+    bool read = false;     ///< some thread has read it since the last barrier
+    bool written = false;  ///< some thread has written it, or its copies have completed, since then
     bool in_flight = false;  ///< copies have been issued and not waited for
 
     bool operator==(const State&) const = default;
@@ -61,7 +61,7 @@ class BarrierPlacer {
       note(use);
       if (op.code != OpCode::loop) continue;
       walk_loop(op.body);
-      note(use);  // every round asks for the next tile
+      note(use);  // every iteration asks for the next tile
     }
   }
 
@@ -70,7 +70,7 @@ class BarrierPlacer {
     const bool places = std::exchange(places_, false);
     walk(region);
     places_ = places;
-    // From everything that some round may start from, until no round ends with more.
+    // From everything that some iteration may start from, until no iteration ends with more.
     std::vector<State> start = before;
     join(start, state_);
     do {
@@ -124,7 +124,7 @@ class BarrierPlacer {
 
   Function& f_;
   std::vector<State> state_;
-  bool places_ = true;  ///< false while a loop's first round is only looked at
+  bool places_ = true;  ///< false while a loop's first iteration is only looked at
 };
 
 }  // namespace

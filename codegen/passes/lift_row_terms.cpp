@@ -1,15 +1,16 @@
-// A score with a bias that is linear in positions, as ALiBi's, costs a multiply-add an element for
-// the bias. But what a tile adds to all scores of a row alike need not be added to each:
+// A score with a bias that is linear in positions, such as that of ALiBi, costs a multiply-add an
+// element for the bias. But a term that all scores of a row have in common can be added to the
+// row's values instead:
 //
-//   x = fma s, c, slope * (col - row)   becomes   l = slope * (col - begin)   alike in all tiles
+//   x = fma s, c, slope * (col - row)   becomes   l = slope * (col - begin)   the same in all tiles
 //                                                 r = slope * (begin - row)   one number a row
 //                                                 x = fma s, c, l
 //   w = where mask, x, -inf                       w = where mask, x, -inf
 //   m = reduce_max w                              m = reduce_max w + r
 //   e = fma w, k, -m'                             e = fma w, k, fma(r, k, -m')
 //
-// where `begin` is the tile's first position. What is left for an element is a number that a thread
-// keeps over the loop, since all rows and all tiles share it.
+// where `begin` is the tile's first position. An element is left with l, which a thread keeps over
+// the loop, since it is the same for all rows and all tiles.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -42,11 +43,11 @@ class RowTermLifting {
   /// sign * index of the loop's axis + the sum of `rest`, as integers.
   struct Positions {
     int sign = 0;
-    struct Part {
+    struct Addend {
       int sign;
       ValueId value;
     };
-    std::vector<Part> rest;
+    std::vector<Addend> rest;
     int terms = 0;  ///< looked at; a term that is shared counts at every use
   };
   struct Biased {

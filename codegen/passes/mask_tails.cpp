@@ -1,8 +1,8 @@
-// The last tile of an axis may reach beyond its true extent. Loads fill it with zeros there, so a
-// product over the axis needs nothing as long as both operands are zero. A maximum needs -inf, and
-// what follows from -inf is usually neutral again (exp2 of it is 0): so one `where` at the first
-// reduction serves a whole softmax. The pass inserts it, and proves the rest instead of masking
-// again.
+// The last tile of an axis may reach beyond its true extent. Loads fill the rest with zeros, so a
+// product over the axis needs no mask as long as both operands are zero there. A maximum needs -inf
+// there, and values computed from -inf are usually neutral again (exp2 of it is 0): so one `where`
+// at the first reduction is enough for a whole softmax. The pass inserts it, and proves that the
+// rest needs none.
 #include <cmath>
 #include <optional>
 

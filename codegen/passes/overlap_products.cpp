@@ -1,19 +1,20 @@
-// Asynchronous products run beside the warps that started them. Each is started where it stands and
-// lands right behind; in a loop that takes what one product made, computes, and feeds it to
-// another, the body is rotated so that one product of the next round and one of the last are in
-// flight while a round computes:
+// Asynchronous products are issued where they stand, and the wait for each follows at once. A loop
+// that feeds the result of one product, after some computation, to a second product is rotated, so
+// that the first product of an iteration and the second product of the previous iteration are in
+// flight together while the iteration computes:
 //
 //   loop { s = dot q, k ; p = f(s) ; acc = dot p, v, acc * d(s) }      becomes
 //
-//   once { s = dot q, k ; land ; p, d = f(s) ; acc = acc * d         the first round's first half
-//          loop { start s' = dot q, k                                of this round
-//                 start acc = dot p, v, acc                          of the round before
-//                 land s' ; p', d' = f(s')
-//                 land acc ; acc = acc * d' }
-//          acc = dot p, v, acc ; land }                              the last round's second half
+//   first iteration {
+//          s = dot q, k ; wait ; p, d = f(s) ; acc = acc * d        first half of the first tile
+//          loop { issue s' = dot q, k                               first half of this tile
+//                 issue acc = dot p, v, acc                         second half of the last one
+//                 wait for s' ; p', d' = f(s')
+//                 wait for acc ; acc = acc * d' }
+//          acc = dot p, v, acc ; wait }                             second half of the last tile
 //
-// The late product's tile is that of the round before, whose number is handed on where its wait
-// asks for it.
+// The second product's tile is that of the previous iteration, whose number is carried where its
+// wait needs it.
 #include <optional>
 #include <vector>
 
@@ -35,7 +36,7 @@ class Overlap {
     for (OpId role : roles_of(f_)) {
       block(f_[role].body);
       release_slots(f_, f_[role].body);
-      open_and_close_turns(f_[role].body);
+      open_and_close_ping_pong(f_[role].body);
     }
     remove_dead_ops(f_);
   }
@@ -55,22 +56,22 @@ class Overlap {
     std::vector<OpId> ops;
     for (OpId op : std::vector(f_[id].ops)) {
       ops.push_back(op);
-      if (f_[op].code == OpCode::dot && instruction_of(f_[op]).asynchronous && !f_[op].started)
-        ops.push_back(start_and_land(op));
+      if (f_[op].code == OpCode::dot && instruction_of(f_[op]).asynchronous && !f_[op].issued)
+        ops.push_back(issue_and_wait(op));
     }
     f_[id].ops = std::move(ops);
   }
 
-  void open_and_close_turns(BlockId region) {
-    if (!holds(f_, region, OpCode::await_turn)) return;
+  void open_and_close_ping_pong(BlockId region) {
+    if (!holds(f_, region, OpCode::ping_pong_wait)) return;
     std::vector<OpId>& ops = f_[region].ops;
-    ops.insert(ops.begin(), f_.add_op({.code = OpCode::open_turns}, {}));
-    ops.push_back(f_.add_op({.code = OpCode::close_turns}, {}));
+    ops.insert(ops.begin(), f_.add_op({.code = OpCode::ping_pong_open}, {}));
+    ops.push_back(f_.add_op({.code = OpCode::ping_pong_close}, {}));
   }
 
-  OpId start_and_land(OpId dot) {
-    f_[dot].started = true;
-    return land_products(f_, {f_[dot].results[0]}, 0);
+  OpId issue_and_wait(OpId dot) {
+    f_[dot].issued = true;
+    return wait_products(f_, {f_[dot].results[0]}, 0);
   }
 
   Function& f_;
@@ -79,20 +80,20 @@ class Overlap {
 
 }  // namespace
 
-OpId land_products(Function& f, const std::vector<ValueId>& sums, int pending) {
-  Op op{.code = OpCode::land_products};
+OpId wait_products(Function& f, const std::vector<ValueId>& sums, int pending) {
+  Op op{.code = OpCode::wait_products};
   op.pending = pending;
   const OpId id(f.ops.size());
   for (ValueId sum : sums) {
-    const ValueId landed = f.add_value(f[sum].type, f[sum].name);
-    f[landed].home = f[sum].home;
-    f[landed].definition = id;
+    const ValueId waited = f.add_value(f[sum].type, f[sum].name);
+    f[waited].layout = f[sum].layout;
+    f[waited].definition = id;
     for (Op& reader : f.ops)
       for_each_use(reader, [&](ValueId& v) {
-        if (v == sum) v = landed;
+        if (v == sum) v = waited;
       });
     op.operands.push_back(sum);
-    op.results.push_back(landed);
+    op.results.push_back(waited);
   }
   f.ops.push_back(std::move(op));
   return id;

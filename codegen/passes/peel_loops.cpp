@@ -1,11 +1,11 @@
-// A loop whose masks have a guard (codegen/analysis/tile_guard.h), which holds on the tiles from
-// full_begin to full_end, becomes up to three loops: in the middle one the masks are left out, in
-// the others the guard is. A side on which the guard has no bound gets no loop. Cut tiles on both
-// sides share one copy, in a loop that runs twice:
+// A loop whose masks have a guard (codegen/analysis/tile_guard.h), which holds in the tiles from
+// full_begin to full_end, becomes up to three loops: the middle one has no masks, the others have
+// no guard. A side on which the guard has no bound gets no loop. The cut tiles on both sides have
+// one copy of the body, in a loop that runs twice:
 //
 //   loop from 0 to 2 { cut tiles of this side ; the first time, those between }
 //
-// A schedule that does not peel leaves such a loop whole, and the guard is tested once a tile.
+// Without peel_masks such a loop stays whole, and tests the guard once a tile.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -54,7 +54,7 @@ bool at_least(const Function& f, ValueId value, ValueId bound) {
 }
 
 /// Some tiles of a loop, which are next to each other.
-struct Part {
+struct Range {
   ValueId begin, end;
   bool full;
 };
@@ -69,17 +69,17 @@ class Peeling {
 
   /// Puts the parts in the place of the loop, which stands in `block` at `position`.
   void run(BlockId block, std::size_t position) {
-    std::vector<Part> parts;
+    std::vector<Range> ranges;
     ValueId zero, two;
     position += insert_before(f_, block, position, loop_.where, [&](Builder& b) {
-      parts = parts_of_loop(b);
-      if (parts.size() == 3) zero = b.constant(0, DType::i32), two = b.constant(2, DType::i32);
+      ranges = ranges_of_loop(b);
+      if (ranges.size() == 3) zero = b.constant(0, DType::i32), two = b.constant(2, DType::i32);
     });
     std::vector<OpId> copies;
-    if (parts.size() == 3)
-      copies.push_back(loop_over_sides(parts, zero, two));
+    if (ranges.size() == 3)
+      copies.push_back(loop_over_sides(ranges, zero, two));
     else
-      for (const Part& part : parts) copies.push_back(copy(part));
+      for (const Range& range : ranges) copies.push_back(copy(range));
     auto& ops = f_[block].ops;
     ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position));
     ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), copies.begin(), copies.end());
@@ -90,7 +90,7 @@ class Peeling {
 
  private:
   /// In the order of their tiles.
-  std::vector<Part> parts_of_loop(Builder& b) const {
+  std::vector<Range> ranges_of_loop(Builder& b) const {
     const ValueId begin = loop_.operands[0], end = loop_.operands[1];
     const auto inside = [&](ValueId value) {
       if (!at_most(f_, value, end)) value = in_all_lanes(b.elementwise(OpCode::min, {value, end}));
@@ -98,23 +98,23 @@ class Peeling {
         value = in_all_lanes(b.elementwise(OpCode::max, {value, begin}));
       return value;
     };
-    Part full{begin, end, true};
-    std::vector<Part> parts;
+    Range full{begin, end, true};
+    std::vector<Range> ranges;
     if (full_.begin) {
       full.begin = inside(full_.begin);
-      parts.push_back({begin, full.begin, false});
+      ranges.push_back({begin, full.begin, false});
     }
     if (full_.end) full.end = inside(full_.end);
-    parts.push_back(full);
-    if (full_.end) parts.push_back({full.end, end, false});
-    if (loop_.descending) std::reverse(parts.begin(), parts.end());
-    return parts;
+    ranges.push_back(full);
+    if (full_.end) ranges.push_back({full.end, end, false});
+    if (loop_.descending) std::reverse(ranges.begin(), ranges.end());
+    return ranges;
   }
 
   /// A loop over tiles of one part. What it carries goes on from, and becomes, what is carried now.
-  OpId copy(const Part& part) {
-    const OpId copied = append(loop_, part.begin, part.end, OpCopier(f_).copy_region(loop_.body));
-    settled_.push_back({f_[copied].body, part.full});
+  OpId copy(const Range& range) {
+    const OpId copied = append(loop_, range.begin, range.end, OpCopier(f_).copy_region(loop_.body));
+    settled_.push_back({f_[copied].body, range.full});
     return copied;
   }
 
@@ -135,26 +135,26 @@ class Peeling {
     return id;
   }
 
-  OpId loop_over_sides(const std::vector<Part>& parts, ValueId zero, ValueId two) {
+  OpId loop_over_sides(const std::vector<Range>& ranges, ValueId zero, ValueId two) {
     const BlockId body = f_.add_block();
     const std::vector<ValueId>& own = f_[loop_.body].arguments;
     std::vector<ValueId> arguments;
     for (ValueId like : std::vector(own)) {
       const Value value = f_[like];
       arguments.push_back(f_.add_argument(body, value.type, value.name));
-      f_[arguments.back()].home = value.home;
+      f_[arguments.back()].layout = value.layout;
     }
     f_[arguments[0]].name = "side";
     const std::vector<ValueId> outer =
         std::exchange(carried_, {arguments.begin() + 1, arguments.end()});
-    Part cut{.full = false}, between = parts[1];
+    Range cut{.full = false}, between = ranges[1];
     insert_before(f_, body, 0, loop_.where, [&](Builder& b) {
       const ValueId first = in_all_lanes(b.elementwise(OpCode::eq, {arguments[0], zero}));
       const auto either = [&](ValueId now, ValueId then) {
         return in_all_lanes(b.elementwise(OpCode::where, {first, now, then}));
       };
-      cut.begin = either(parts[0].begin, parts[2].begin);
-      cut.end = either(parts[0].end, parts[2].end);
+      cut.begin = either(ranges[0].begin, ranges[2].begin);
+      cut.end = either(ranges[0].end, ranges[2].end);
       between.end = either(between.end, between.begin);
     });
     const OpId side = copy(cut), rest = copy(between);
@@ -167,7 +167,7 @@ class Peeling {
   }
 
   ValueId in_all_lanes(ValueId scalar) const {
-    f_[scalar].home.space = Space::uniform;
+    f_[scalar].layout.space = Space::uniform;
     return scalar;
   }
 
@@ -194,7 +194,7 @@ std::optional<GuardedRange> guarded_tiles(const Function& f, const Op& loop) {
 void peel_block(Function& f, BlockId block) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
-    if (f[id].code != OpCode::survey)
+    if (f[id].code != OpCode::scan_tiles)
       for (const BlockId region : {f[id].body, f[id].otherwise})
         if (region) peel_block(f, region);
     const Op op = f[id];

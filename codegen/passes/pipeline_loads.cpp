@@ -1,29 +1,29 @@
 // Loads into shared memory become asynchronous copies.
 //
-// Outside loops a copy is issued where the load stood and waited for at the first product that
-// needs it. In a loop every load gets a ring of `stages` slots, and the copies run stages - 1 tiles
-// ahead:
+// Outside loops a copy is issued where the load stood, and waited for at the first product that
+// needs it. In a loop every load gets a ring of `stages` slots, and copies are issued stages - 1
+// tiles ahead:
 //
 //   before    for s in 0 .. stages-2: copy tile s into slot s; commit
-//   each      wait until the oldest group has landed
-//             copy tile +(stages-1) into the slot that the last round has freed; commit
+//   each      wait until the oldest group has completed
+//             copy tile +(stages-1) into the slot that the previous iteration has freed; commit
 //             ... use slot ...
 //             slot = next slot
-//   after     wait for everything: a loop of no rounds leaves copies in flight
+//   after     wait for everything: a loop of no iterations leaves copies in flight
 //
-// The copies of one round are one group, so one wait and (insert_barriers) one barrier a round
-// suffice.
+// The copies of one iteration are one group, so one wait and (insert_barriers) one barrier an
+// iteration suffice.
 //
-// With one stage there is one slot a load, and the loads relay: before the products that first use
-// one of them, that one has landed and the next of them starts, the first one's next tile after the
-// last.
+// With one stage each load has one slot, and the loads form a relay: in front of the products that
+// first use one of them, the pass waits for it and issues the next load, and behind the last load
+// comes the first one's next tile.
 //
 //   before    copy K(first); commit
 //   each      wait; copy V; commit;         ... products of K ...
 //             wait; copy the next K; commit; ... products of V ...
 //
-// Half the space for one barrier more. A loop whose loads are all first used in one place cannot
-// relay: it copies, waits and uses.
+// This takes half the space and one barrier more. A loop whose loads are all first used in one
+// place cannot relay: it copies, waits and uses.
 #include <algorithm>
 #include <vector>
 
@@ -60,7 +60,7 @@ class Pipeliner {
           if (in_shared(f_[id].results[0])) issue_load(i);
           break;
         case OpCode::dot:
-          i += land_before(i);
+          i += wait_before(i);
           break;
         case OpCode::loop:
           i = pipeline_loop(i);
@@ -73,7 +73,7 @@ class Pipeliner {
 
  private:
   [[nodiscard]] bool in_shared(ValueId value) const {
-    return f_[value].home.space == Space::shared;
+    return f_[value].layout.space == Space::shared;
   }
 
   /// A product that reads a tile, seen through transposes.
@@ -134,14 +134,14 @@ class Pipeliner {
     position += insert_before(f_, f_.body, position, load.where, [&](Builder& b) {
       append_copy(b, {load.results[0], load.tensor, load.coordinates, buffer, load.where}, {});
       slot = b.constant(0, DType::i32);
-      f_[slot].home.space = Space::uniform;
+      f_[slot].layout.space = Space::uniform;
     });
     make_read(f_[id], buffer, slot);
     uncommitted_ = true;
   }
 
-  /// Before a product outside loops: everything issued so far must have landed.
-  std::size_t land_before(std::size_t position) {
+  /// Before a product outside loops: everything issued so far must have completed.
+  std::size_t wait_before(std::size_t position) {
     if (!uncommitted_) return 0;
     uncommitted_ = false;
     return insert_before(f_, f_.body, position, {}, [&](Builder& b) {
@@ -175,7 +175,7 @@ class Pipeliner {
         if (c.value && made_inside(loop, c.value))
           throw SpecError(
               {fmt::format("load of {} at a position computed in the loop", f_[op.tensor].name),
-               "tiles are copied rounds ahead, when that position is not known yet",
+               "copies are issued iterations ahead, when that position is not known yet",
                "compute it from parallel axes and scalars outside the loop", op.where});
       loads.push_back(
           {op.results[0], op.tensor, op.coordinates, buffer_for(op, schedule_.stages), op.where});
@@ -214,25 +214,26 @@ class Pipeliner {
     LoopPlan plan{f_[f_.body].ops[position], f_[f_[f_.body].ops[position]], {}, {}, {}};
     plan.loads = collect_loads(plan.loop);
     const Op& loop = plan.loop;
-    if (plan.loads.empty()) return position + land_before_inner_products(loop, position);
-    // Copies ahead share their group; without them a loop of no rounds would commit nothing at all.
-    const bool shares =
+    if (plan.loads.empty()) return position + wait_before_inner_products(loop, position);
+    // Copies ahead share their group; without them a loop of no iterations would commit nothing at
+    // all.
+    const bool one_group =
         !schedule_.keep_operands && (schedule_.stages > 1 || relays(order_legs(plan)));
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
-      if (uncommitted_ && !shares) append_commit(b);
+      if (uncommitted_ && !one_group) append_commit(b);
       plan.begin = loop.bounds ? loop.operands[0] : b.constant(0, DType::i32);
       plan.end = loop.bounds ? loop.operands[static_cast<std::size_t>(loop.bounds) - 1]
                              : b.tile_count(loop.axis);
       mark_uniform(b);
     });
     uncommitted_ = false;
-    f_[f_[loop.body].arguments[0]].home.space = Space::uniform;
-    position = schedule_.stages == 1 ? relay(plan, position) : fill_rings(plan, position);
+    f_[f_[loop.body].arguments[0]].layout.space = Space::uniform;
+    position = schedule_.stages == 1 ? relay(plan, position) : issue_first_copies(plan, position);
     return position + insert_before(f_, f_.body, position + 1, loop.where,
                                     [&](Builder& b) { append_wait(b, 0); });
   }
 
-  std::size_t fill_rings(const LoopPlan& plan, std::size_t position) {
+  std::size_t issue_first_copies(const LoopPlan& plan, std::size_t position) {
     const Op& loop = plan.loop;
     const int ahead = schedule_.stages - 1;
     ValueId slot_start;
@@ -247,7 +248,7 @@ class Pipeliner {
     if (schedule_.keep_operands) position += keep_left_operands(loop, position, ahead);
 
     const ValueId slot = add_carried(f_, plan.id, slot_start, "slot");
-    f_[slot].home.space = Space::uniform;
+    f_[slot].layout.space = Space::uniform;
     insert_before(f_, loop.body, 0, loop.where, [&](Builder& b) {
       append_wait(b, ahead - 1);
       const ValueId next = tile_ahead(b, plan, ahead), freed = previous_slot(b, slot);
@@ -354,26 +355,26 @@ class Pipeliner {
     append_commit(b);
   }
 
-  /// The tile of round `n`, and the one `n` rounds after the current one.
+  /// The tile of iteration `n`, and the one `n` iterations after the current one.
   static ValueId tile_after_start(Builder& b, const LoopPlan& plan, int n) {
     if (plan.loop.buffer)
-      return surveyed(
-          b, plan, plan.loop.descending ? plan.end : b.sub(plan.begin, b.constant(1, DType::i32)),
-          n + 1);
+      return scanned(b, plan,
+                     plan.loop.descending ? plan.end : b.sub(plan.begin, b.constant(1, DType::i32)),
+                     n + 1);
     return plan.loop.descending ? b.sub(plan.end, b.constant(n + 1, DType::i32))
                                 : b.add(plan.begin, b.constant(n, DType::i32));
   }
   ValueId tile_ahead(Builder& b, const LoopPlan& plan, int n) {
     const Op& loop = plan.loop;
     const ValueId tile = f_[loop.body].arguments[0];
-    if (loop.buffer) return surveyed(b, plan, tile, n);
+    if (loop.buffer) return scanned(b, plan, tile, n);
     const ValueId distance = b.constant(n, DType::i32);
     const ValueId next = loop.descending ? b.sub(tile, distance) : b.add(tile, distance);
     f_[next].name = "next_tile";
     return next;
   }
-  /// The tile that a loop over what a survey found visits `n` rounds after `tile`.
-  static ValueId surveyed(Builder& b, const LoopPlan& plan, ValueId tile, int n) {
+  /// The tile that a loop over what a scan found visits `n` iterations after `tile`.
+  static ValueId scanned(Builder& b, const LoopPlan& plan, ValueId tile, int n) {
     for (int step = 0; step < n; ++step) {
       Op next{.code = OpCode::next_tile,
               .operands = {tile, plan.loop.descending ? plan.begin : plan.end}};
@@ -390,11 +391,11 @@ class Pipeliner {
   }
 
   /// A loop that copies nothing may still hold products of tiles loaded before it.
-  std::size_t land_before_inner_products(const Op& loop, std::size_t position) {
+  std::size_t wait_before_inner_products(const Op& loop, std::size_t position) {
     bool products = false;
     for_each_op(f_, loop.body,
                 [&](const Op& op, BlockId) { products = products || op.code == OpCode::dot; });
-    return products ? land_before(position) : 0;
+    return products ? wait_before(position) : 0;
   }
 
   ValueId previous_slot(Builder& b, ValueId slot) const {
@@ -420,7 +421,7 @@ class Pipeliner {
     return next;
   }
 
-  /// Left operands loaded before the loop move into registers once their copies have landed.
+  /// Left operands loaded before the loop move into registers once their copies have completed.
   std::size_t keep_left_operands(const Op& loop, std::size_t position, int pending) {
     std::vector<ValueId> kept;
     for (OpId id : f_[loop.body].ops) {
@@ -438,14 +439,14 @@ class Pipeliner {
             f_[b.append({.code = OpCode::convert, .operands = {operand}}, {f_[operand].type})]
                 .results[0];
         f_[copy].name = f_[operand].name;
-        f_[copy].home.space = Space::operand;
+        f_[copy].layout.space = Space::operand;
         for (OpId id : f_[loop.body].ops) {
           Op& op = f_[id];
           if (op.code == OpCode::dot && op.operands[0] == operand) {
             op.operands[0] = copy;
             f_.definition(copy)->instruction = op.instruction;
-            f_[copy].home.axes = {
-                f_[op.results[0]].home.axes[0],
+            f_[copy].layout.axes = {
+                f_[op.results[0]].layout.axes[0],
                 spread(instruction_of(op).left_terms, f_[f_[operand].type.axes[1]].tile, 1, 1)};
           }
         }
@@ -456,7 +457,7 @@ class Pipeliner {
   void mark_uniform(Builder& b) {
     for (OpId id : f_[b.block()].ops)
       for (ValueId result : f_[id].results)
-        if (f_[result].type.is_scalar()) f_[result].home.space = Space::uniform;
+        if (f_[result].type.is_scalar()) f_[result].layout.space = Space::uniform;
   }
 
   Function& f_;

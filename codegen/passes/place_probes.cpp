@@ -1,7 +1,8 @@
-// Probes are born at the end of their block (dsl/probes.h), so that what the passes before this one
-// do to a value shows in it. A tile that was alive until then would cost registers that the kernel
-// needs; so each store moves up to right behind the op that makes its tile. And as the masks are
-// known now, so is what a probe shows of the tiles that no round visits.
+// The stores of probes start at the end of their block (dsl/probes.h), so that they show what
+// earlier passes do to a value. A tile that were live until then would take registers that the
+// kernel needs; so this pass moves each store right behind the op that makes its tile. The masks
+// are known here, so the pass also derives what a probe shows of the tiles that the loop does not
+// visit.
 #include <vector>
 
 #include "codegen/analysis/empty_tiles.h"

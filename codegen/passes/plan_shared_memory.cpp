@@ -1,7 +1,8 @@
-// Places every buffer: first fit, longest first, where no buffer that lives at the same time lies.
-// A life runs from the first op that touches a buffer to the last. A loop counts as one op, because
-// what one round leaves in a buffer may be read in the next; but where a round begins with writing
-// the whole buffer, as a conversion does, the buffer lives between two ops of the round.
+// Gives every buffer an address: first fit, longest live range first, where no buffer is that is
+// live at the same time. A live range runs from the first op that touches a buffer to the last. A
+// loop counts as one op, because an iteration may read what the previous one left in a buffer; but
+// where an iteration begins with writing the whole buffer, as a conversion does, the buffer is live
+// between two ops of the iteration.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -30,8 +31,8 @@ struct Life {
   }
 };
 
-/// The lives of all buffers, in ops of the body and, for what is made and used up in a round of a
-/// loop, in ops of the whole program.
+/// The lives of all buffers, in ops of the body and, for what is made and used up in an iteration
+/// of a loop, in ops of the whole program.
 class Lives {
  public:
   std::vector<Life> outer, exact;
@@ -52,7 +53,7 @@ class Lives {
   }
 
  private:
-  /// `whole` collects the buffers that a loop's rounds may hand on.
+  /// `whole` collects the buffers that a loop's iterations may hand on.
   void walk(const Op& op, BlockId block, std::set<std::size_t>& whole) {
     const SharedUse use = shared_use(f_, op);
     for (const auto* list : {&use.reads, &use.writes, &use.async_writes})
@@ -61,8 +62,8 @@ class Lives {
         exact[id.index].touch(now_);
         Touched& touched = touched_[id.index];
         if (!touched.block) touched = {block, op.code == OpCode::convert && list == &use.writes};
-        const bool in_round = touched.written_first && touched.block == block;
-        if (block != f_.body && !in_round) whole.insert(id.index);
+        const bool in_iteration = touched.written_first && touched.block == block;
+        if (block != f_.body && !in_iteration) whole.insert(id.index);
       }
     ++now_;
     for (const BlockId region : {op.body, op.otherwise})

@@ -1,7 +1,7 @@
-// A tanh is computed to 2e-7 of 1, by two results of the special function unit, and what softmax
-// makes of a score is then off by as much as that times the cap: nothing at 50, a quarter at 1e6,
-// and at 1e8 more than weights of f16 have room for. So it is computed in proportion to itself,
-// which takes twice the instructions, where a factor behind it is large, or is not known here:
+// A tanh is computed with an absolute error of 2e-7, by two results of the special function unit.
+// The error of a softcapped score is that times the cap: nothing at a cap of 50, a quarter at 1e6,
+// and at 1e8 more than weights of f16 have room for. So the pass asks for a small relative error,
+// at twice the instructions, where the factor behind a tanh is large or not known to the compiler:
 //
 //   t = tanh x ; s = mul t, c        becomes        t = tanh x precise ; s = mul t, c
 #include <algorithm>

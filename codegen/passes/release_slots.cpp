@@ -1,4 +1,4 @@
-// A ring's slot may be filled again once the last product that reads it has landed.
+// The consumers release a slot of a ring behind the wait for the last product that reads it.
 #include <optional>
 #include <set>
 
@@ -10,8 +10,8 @@ namespace {
 
 using namespace ir;
 
-/// The position of the last op, from `first` on, that reads one of the values or what is made of
-/// them in flight. Views of them join `reads`.
+/// The position of the last op, from `first` on, that reads one of the values, or waits for a
+/// product that does. Views of them join `reads`.
 std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::size_t first,
                                        std::set<ValueId>& reads) {
   std::optional<std::size_t> last;
@@ -27,15 +27,15 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
     if (!uses) continue;
     last = k;
     // A view, or a product in flight, reads on under another name.
-    if (user.code == OpCode::transpose || user.started) reads.insert(user.results[0]);
-    if (user.code == OpCode::land_products)
-      for (ValueId landed : user.operands) reads.erase(landed);
+    if (user.code == OpCode::transpose || user.issued) reads.insert(user.results[0]);
+    if (user.code == OpCode::wait_products)
+      for (ValueId waited : user.operands) reads.erase(waited);
   }
   return last;
 }
 
 void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring) {
-  Op release{.code = OpCode::release_slot};
+  Op release{.code = OpCode::consumer_release};
   release.buffer = ring;
   const OpId id = f.add_op(std::move(release), {});
   auto& ops = f[block].ops;
@@ -49,14 +49,14 @@ void release_slots(Function& f, BlockId block, bool has_next_tiles) {
     const Op op = f[f[block].ops[i]];
     for (const BlockId region : {op.body, op.otherwise})
       if (region) release_slots(f, region, has_next_tiles || op.code == OpCode::tile_loop);
-    if (op.code != OpCode::await_slot) continue;
+    if (op.code != OpCode::consumer_wait) continue;
     if (f[op.results[0]].type.is_scalar()) {  // every thread has read it then
       insert_release(f, block, i + 1, op.buffer);
       continue;
     }
     std::set<ValueId> reads{op.results[0]};
     const std::size_t last = last_reader(f, block, i + 1, reads).value_or(i);
-    // The next tile's operand then comes while a last product runs and the output is stored.
+    // The next tile's operand is then loaded during the last product and the epilogue.
     const Op reader = f[f[block].ops[last]];
     if (has_next_tiles && reader.code == OpCode::if_ && f[op.buffer].stages == 1) {
       for (const BlockId region : {reader.body, reader.otherwise}) {

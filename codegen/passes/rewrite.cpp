@@ -162,7 +162,7 @@ bool has_effect(const Function& f, const Op& op) {
     case OpKind::memory:
       return op.code != OpCode::load && op.code != OpCode::read_slot;
     case OpKind::control: {
-      if (op.code == OpCode::yield || op.code == OpCode::survey) return true;
+      if (op.code == OpCode::yield || op.code == OpCode::scan_tiles) return true;
       bool effect = false;
       const auto look = [&](const Op& inner, BlockId) {
         effect = effect || (inner.code != OpCode::yield && !inner.body && has_effect(f, inner));
@@ -207,11 +207,11 @@ Op& yield_of(Function& f, const Op& loop) {
 
 ValueId add_carried(Function& f, OpId loop, ValueId initial, std::string name) {
   const TileType type = f[initial].type;
-  const Home home = f[initial].home;
+  const Layout layout = f[initial].layout;
   f[loop].operands.push_back(initial);
   const ValueId argument = f.add_argument(f[loop].body, type, name);
   const ValueId result = f.add_value(type, std::move(name));
-  f[argument].home = f[result].home = home;
+  f[argument].layout = f[result].layout = layout;
   f[result].definition = loop;
   f[loop].results.push_back(result);
   return argument;
@@ -238,7 +238,7 @@ ValueId move_to_shared(Builder& b, Function& f, ValueId value, const char* other
   convert.buffer = buffer;
   const ValueId shared = f[b.append(std::move(convert), {type})].results[0];
   f[shared].name = name + "_shared";
-  f[shared].home.space = Space::shared;
+  f[shared].layout.space = Space::shared;
   return shared;
 }
 

@@ -1,18 +1,18 @@
-// A softmax divides sums of weights times values by the sum of the weights. Products take the
-// weights rounded to 16 bits. Where the largest of a row is subtracted, its own weight is 1, and so
-// a row that sees one key gets that key's values; where a constant is (fix_maximum), the one weight
-// is rounded in the product and not in the sum. The pass has the sum count weights as products take
-// them:
+// A softmax divides a sum of weights times values by the sum of the weights. Products take the
+// weights rounded to 16 bits. If the maximum of a row is subtracted, the largest weight is 1, and
+// the output of a row that sees one key is exactly that key's values. If a constant is subtracted
+// (fix_maximum), that one weight is rounded in the product but not in the sum. The pass makes the
+// sum add up the weights as products take them:
 //
 //   p = exp2 x                                     p = exp2 x ; r = cast (cast p to 16 bits)
 //   l' = l + sum p                  becomes        l' = l + where(full, sum p, sum r)
 //   o' = o + cast p . v                            o' = o + cast p . v
 //
-// `full` is the guard of the loop's masks: the tile is one that no mask cuts. A row that sees few
-// keys sees them in tiles that a mask cuts, and in all others there are so many that their roundings
-// even out: those keep the cheaper sum. A sum
-// that reaches an f32 output, as in a log-sum-exp, stays exact: what rounding adds to it is then
-// summed up apart, for the division alone.
+// `full` is the guard of the loop's masks: no mask cuts the tile. Rows that see few keys see them
+// in tiles that a mask cuts. Other tiles have so many visible keys that the rounding errors of
+// their weights average out, so they keep the cheaper sum. A sum that reaches an f32 output, such
+// as a log-sum-exp, stays exact: the rounding errors are then summed up separately, for the
+// division alone.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -49,7 +49,7 @@ class WeightRounding {
 
  private:
   struct Sum {
-    ValueId total;  ///< of a round
+    ValueId total;  ///< of an iteration
     ValueId weights;
     AxisId axis;
     DType dtype;  ///< of the weights in the product

@@ -1,21 +1,22 @@
 // Which tiles a block computes. The grid has a block for every tile, numbered along its parallel
-// axes in an order. Roles may have a loop over several of these tiles around all they do:
+// axes in an order. The roles of a block that computes several of these tiles have a loop around
+// their regions:
 //
-//   tile_loop to %block_count serpentine {           as many blocks as run at once share out all
-//     tile %tile                                     tiles: each goes as many further on as there
-//     %rest, %head = divide %tile, %heads            are blocks, every other wave backwards, or gets
-//     enter %head along head                         the next tile that no other has (`dynamic`)
+//   tile_loop to %block_count serpentine {           as many blocks as run at once divide all tiles
+//     tile %tile                                     among them: wave after wave, every other wave
+//     %rest, %head = divide %tile, %heads            backwards, or each takes the next tile that no
+//     enter %head along head                         other has taken (`dynamic`)
 //     ...
 //   }
-//   tile_loop from %first to %end consecutive {      a block's tile of rows stays where it is, and
-//     tile %head                                     goes through some positions of the last
-//     enter %head along head                         parallel axis, attention's heads
+//   tile_loop from %first to %end consecutive {      a block keeps its tile of rows, and computes
+//     tile %head                                     some positions of the last parallel axis,
+//     enter %head along head                         attention's heads, one after the other
 //     ...
 //   }
 //
-// From a counter the producer draws a tile's number once it has asked for all loads of the tile
-// before, and hands it to the consumers in a ring of two slots: one number is there before they ask
-// for it, and one more while they work on that tile.
+// With the dynamic scheduler the producer takes a tile's number from the counter once it has issued
+// all loads of the previous tile, and hands it to the consumers in a ring of two slots: one number
+// is there before they need it, and one more while they compute that tile.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -88,18 +89,19 @@ class TileScheduling {
   }
 
   void share_out_tiles() {
-    const bool grouped = schedule_.grid_order == GridOrder::sections;
-    constexpr int drawn_slots = 2;
-    BufferId drawn;
-    if (draws()) drawn = f_.add_buffer({"drawn", DType::i32, 1, 1, drawn_slots});
+    const bool grouped = schedule_.grid_order == GridOrder::grouped;
+    constexpr int scheduler_slots = 2;
+    BufferId numbers;
+    if (is_dynamic()) numbers = f_.add_buffer({"tile_numbers", DType::i32, 1, 1, scheduler_slots});
     for (OpId role : roles_of(f_)) {
-      const bool fills = holds(f_, f_[role].body, OpCode::fill_slot);
+      const bool fills = holds(f_, f_[role].body, OpCode::producer_load);
       Builder around(f_, work_of(f_, f_[role]));
       const std::vector<OpId> work = take_work(around.block());
       const ValueId count = named(count_of_all(around, f_.grid), "block_count");
       const Group group = grouped ? plan_group(around) : Group{};
-      const BlockId region = open_loop(
-          around, draws() ? TileScheduler::dynamic : TileScheduler::serpentine, {count}, "tile");
+      const BlockId region =
+          open_loop(around, is_dynamic() ? TileScheduler::dynamic : TileScheduler::serpentine,
+                    {count}, "tile");
       Builder inside(f_, region);
       const ValueId tile = f_[region].arguments[0];
       if (grouped)
@@ -108,13 +110,15 @@ class TileScheduling {
         go_to_each(inside, tile, f_.grid);
       f_[region].ops.insert(f_[region].ops.end(), work.begin(), work.end());
       std::vector<ValueId> next;
-      if (draws()) next = {next_tile(inside, fills, tile, count, drawn)};
+      if (is_dynamic()) next = {next_tile(inside, fills, tile, count, numbers)};
       inside.append({.code = OpCode::yield, .operands = next}, {});
       end_region(around, role);
     }
   }
 
-  [[nodiscard]] bool draws() const { return schedule_.tile_order == TileOrder::counter; }
+  [[nodiscard]] bool is_dynamic() const {
+    return schedule_.tile_scheduler == PersistentScheduler::dynamic;
+  }
 
   /// The ops of a role's work, which goes into a loop, without the yield of a region around them.
   std::vector<OpId> take_work(BlockId block) {
@@ -130,7 +134,7 @@ class TileScheduling {
   BlockId open_loop(Builder& b, TileScheduler scheduler, const std::vector<ValueId>& bounds,
                     const std::string& name) {
     const BlockId region = f_.add_block();
-    f_[f_.add_argument(region, scalar, name)].home.space = Space::uniform;
+    f_[f_.add_argument(region, scalar, name)].layout.space = Space::uniform;
     Op loop{.code = OpCode::tile_loop, .operands = bounds};
     loop.bounds = static_cast<int>(bounds.size());
     loop.scheduler = scheduler;
@@ -140,12 +144,13 @@ class TileScheduling {
   }
 
   /// The role that fills rings draws the number and hands it on, the others get it.
-  ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, BufferId drawn) {
-    Op get{.code = OpCode::await_slot, .buffer = drawn};
-    Op draw{.code = OpCode::draw_tile, .operands = {tile, end}};
-    const OpId made = b.append(draws ? draw : get, {scalar});
+  ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, BufferId numbers) {
+    Op get{.code = OpCode::consumer_wait, .buffer = numbers};
+    Op claim{.code = OpCode::claim_tile, .operands = {tile, end}};
+    const OpId made = b.append(draws ? claim : get, {scalar});
     const ValueId next = named(uniform(f_[made].results[0]), "next_tile");
-    if (draws) b.append({.code = OpCode::give_slot, .operands = {next}, .buffer = drawn}, {});
+    if (draws)
+      b.append({.code = OpCode::producer_store, .operands = {next}, .buffer = numbers}, {});
     return next;
   }
 
@@ -212,7 +217,7 @@ class TileScheduling {
     // In waves odd groups run backwards: where one ends with short tiles the next begins with such.
     const ValueId odd = binary(b, OpCode::mod, which, number(b, 2));
     ValueId backwards = binary(b, OpCode::ne, odd, number(b, 0));
-    if (draws()) {
+    if (is_dynamic()) {
       const ValueId counter =
           f_[b.append({.code = OpCode::has_counter}, {{DType::i1, {}}})].results[0];
       const ValueId in_waves = uniform(b.elementwise(OpCode::logical_not, {counter}));
@@ -229,7 +234,7 @@ class TileScheduling {
   [[nodiscard]] static int looped_bytes(const Function& f, AxisId axis) {
     int bytes = 0;
     for_each_op(f, f.body, [&](const Op& op, BlockId) {
-      if (op.code != OpCode::fill_slot || f[axis].kind != AxisKind::tiles) return;
+      if (op.code != OpCode::producer_load || f[axis].kind != AxisKind::tiles) return;
       for (const Coordinate& c : op.coordinates)
         if (c.axis == axis) bytes += f[op.buffer].columns * size_of(f[op.buffer].dtype);
     });
@@ -245,7 +250,7 @@ class TileScheduling {
   }
 
   ValueId uniform(ValueId value) {
-    f_[value].home.space = Space::uniform;
+    f_[value].layout.space = Space::uniform;
     return value;
   }
 

@@ -1,5 +1,5 @@
 // Local algebra as a table of rules, each a function from an op to a cheaper value or nothing,
-// applied until none fires; then common subexpressions and dead ops go.
+// applied until none applies; then common subexpressions and dead ops are removed.
 #include <algorithm>
 #include <array>
 #include <bit>

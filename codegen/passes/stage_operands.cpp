@@ -1,19 +1,18 @@
-// An operand of a product that is computed, such as a state that a loop carries, is written to
-// shared memory as soon as it is made, where it does not stay in registers
-// (analysis/warp_shares.h):
+// A computed operand of a product, such as a state that a loop carries, is written to shared memory
+// in front of the product, unless it stays in registers (analysis/warp_partition.h):
 //
 //   out = dot(query, cast(state))      becomes      shared = convert cast(state) in state_tile
 //                                                   out = dot(query, shared)
 //
-// A tile that several products read is written once. Where the instruction takes no operand that
-// threads have written, infer_layouts refuses the program.
+// A tile that several products read is written once, in the block that computes it. Several tiles
+// that are computed in front of one product are written together, so that one barrier stands
+// between all of them and the products.
 //
-// A left operand that stays in registers is packed in pairs, which nothing else can read: where
-// something else reads the cast as well, the products get a cast of their own.
+// If the instruction takes no operand that threads have written, infer_layouts refuses the program.
 #include <algorithm>
 #include <map>
 
-#include "codegen/analysis/warp_shares.h"
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -49,7 +48,7 @@ class OperandStaging {
         const auto [block, position] = place_of(use.dot);
         insert_before(f_, block, position, f_[use.dot].where, [&](Builder& b) {
           operand = b.transpose(operand);
-          f_[operand].home.space = Space::shared;
+          f_[operand].layout.space = Space::shared;
         });
       }
       f_[use.dot].operands[use.operand] = operand;

@@ -1,10 +1,10 @@
-// A 16-bit output leaves a warp's registers four bytes a lane. Through shared memory it leaves in
-// whole 16-byte chunks, a line a row. The buffer is free: it takes the place of tiles that are dead
-// by then.
+// A warp stores a 16-bit output from registers four bytes a lane. Through shared memory it is
+// stored in whole 16-byte chunks, a line a row. The buffer takes no space of its own: it overlaps
+// tiles that are dead by then.
 //
-// The copy engine takes whole tiles away, while the warps go on. Each warpgroup stores its own
-// rows, and the tile lies over that of a left operand with the same rows, which nobody else reads:
-// whoever waits for that slot to be free waits for the store.
+// The copy engine stores whole tiles while the warps go on. Each warpgroup stores its own rows, and
+// the tile overlaps that of a left operand with the same rows, which no other warps read: the load
+// of the next such operand waits for the store, because the slot is released behind it.
 #include <algorithm>
 
 #include "codegen/analysis/ring_barriers.h"
@@ -38,11 +38,11 @@ class StoreStaging {
   [[nodiscard]] bool is_stageable(const Op& store) const {
     const Value& value = f_[store.operands[0]];
     const TileType& type = value.type;
-    if (type.axes.size() != 2 || !is_half(type.dtype) || value.home.space != Space::registers)
+    if (type.axes.size() != 2 || !is_half(type.dtype) || value.layout.space != Space::registers)
       return false;
     // A plain layout has neighbours in one lane or in neighbouring lanes already. The others hold
     // eight columns, a chunk, in a few lanes.
-    const AxisLayout& columns = value.home.axes[1];
+    const AxisLayout& columns = value.layout.axes[1];
     if (columns.slots == 1 || columns.fragment_size() != 8) return false;
     // The engine knows where the tensor ends, not where a part of it does.
     if (by_engine() && (f_[type.axes[0]].ragged || f_[type.axes[1]].ragged)) return false;
@@ -57,8 +57,8 @@ class StoreStaging {
     const TileType type = f_[store.operands[0]].type;
     Buffer buffer{f_[store.tensor].name + "_tile", type.dtype, f_[type.axes[0]].tile,
                   f_[type.axes[1]].tile, 1};
-    // A block of several tiles asks for its next operand as soon as this one's has been read, if
-    // the output leaves it its place.
+    // A block of several tiles loads the operand of the next one as soon as this one's has been
+    // read, if the output does not overlap it.
     if (by_engine()) {
       const bool room = has_room(buffer);
       if (!next_tiles || !room) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
@@ -68,12 +68,12 @@ class StoreStaging {
     const BufferId staging = f_.add_buffer(std::move(buffer));
     ValueId staged;
     const std::size_t placed = insert_before(f_, block, position, store.where, [&](Builder& b) {
-      if (by_engine()) b.append({.code = OpCode::await_stores}, {});
+      if (by_engine()) b.append({.code = OpCode::wait_stores}, {});
       Op convert{.code = OpCode::convert, .operands = {store.operands[0]}};
       convert.buffer = staging;
       staged = f_[b.append(std::move(convert), {type})].results[0];
     });
-    f_[staged].home.space = Space::shared;
+    f_[staged].layout.space = Space::shared;
     f_[staged].name = f_[store.tensor].name + "_staged";
     f_[id].operands[0] = staged;
     if (over) release_behind(block, position + placed, over);
@@ -82,7 +82,7 @@ class StoreStaging {
 
   /// At the end of a role whose stores may still read shared memory.
   void drain(BlockId region) {
-    if (holds(f_, region, OpCode::await_stores))
+    if (holds(f_, region, OpCode::wait_stores))
       f_[region].ops.push_back(f_.add_op({.code = OpCode::drain_stores}, {}));
   }
 
@@ -94,13 +94,13 @@ class StoreStaging {
     return ring_barriers(f_, bytes).end <= limit;
   }
 
-  /// A ring that is awaited in this block before `position`, whose tile has the store's rows and
-  /// place for it, warpgroup by warpgroup, and that no other output takes.
+  /// A ring that this block waits for before `position`, whose tile has the store's rows and room
+  /// for it, warpgroup by warpgroup, and that no other output overlaps.
   [[nodiscard]] BufferId dead_operand(BlockId block, std::size_t position, const Buffer& wanted,
                                       AxisId rows) const {
     for (std::size_t i = 0; i < position; ++i) {
       const Op& op = f_[f_[block].ops[i]];
-      if (op.code != OpCode::await_slot || f_[op.buffer].holds_scalars()) continue;
+      if (op.code != OpCode::consumer_wait || f_[op.buffer].holds_scalars()) continue;
       const Buffer& buffer = f_[op.buffer];
       const bool same_panels = buffer.columns == wanted.columns ||
                                (buffer.columns % 64 == 0 && wanted.columns % 64 == 0);
@@ -118,7 +118,7 @@ class StoreStaging {
   [[nodiscard]] bool released_early(BlockId block, BufferId ring) const {
     const auto& ops = f_[block].ops;
     return std::none_of(ops.begin(), ops.end(), [&](OpId id) {
-      return f_[id].code == OpCode::release_slot && f_[id].buffer == ring;
+      return f_[id].code == OpCode::consumer_release && f_[id].buffer == ring;
     });
   }
 
@@ -135,10 +135,10 @@ class StoreStaging {
   void release_behind(BlockId block, std::size_t store, BufferId ring) {
     auto& ops = f_[block].ops;
     const auto release = std::find_if(ops.begin(), ops.end(), [&](OpId id) {
-      return f_[id].code == OpCode::release_slot && f_[id].buffer == ring;
+      return f_[id].code == OpCode::consumer_release && f_[id].buffer == ring;
     });
     const OpId moved = *release;
-    const OpId wait = f_.add_op({.code = OpCode::await_stores}, {});
+    const OpId wait = f_.add_op({.code = OpCode::wait_stores}, {});
     const auto behind = ops.begin() + static_cast<std::ptrdiff_t>(store) + 1;
     if (release >= behind) {
       ops.insert(release, wait);

@@ -1,13 +1,13 @@
-// A softmax carries l = l * d + sum(p) beside out = out * d + p v: one addition an element, on
-// units that it has few of to spare where head_dim is small. The tensor core adds up p as it
+// A softmax carries l = l * d + sum(p) besides out = out * d + p v: one addition an element, on
+// units that are the bottleneck where head_dim is small. The tensor core can add up p as it
 // multiplies it:
 //
 //   loop carry l, out { ... l' = l * d + reduce_sum(p) ; out' = dot cast(p), v, out * d } becomes
 //   loop carry sums, out { ... sums' = dot cast(p), ones, sums * d ; out' = ... }
 //   l = reduce_max sums                                    whose columns are all the same
 //
-// `ones` is a tile of eight columns of ones in shared memory. What is added up is then p as it was
-// rounded, and out is divided by the very weights it was made with. A sum that reaches an f32
+// `ones` is a tile of eight columns of ones in shared memory. The sum is then that of the rounded
+// p, and out is divided by exactly the weights that it was computed with. A sum that reaches an f32
 // output is left as it is: there the rounding would show.
 #include <algorithm>
 #include <optional>
@@ -41,7 +41,7 @@ class SumRewriter {
  private:
   struct Sum {
     ValueId rounded;  ///< the left operand made of what is added up
-    ValueId factor;   ///< what scales the sum in a round, if anything does
+    ValueId factor;   ///< what scales the sum in an iteration, if anything does
     OpId product;     ///< the product that the operand is for
   };
 
@@ -110,7 +110,7 @@ class SumRewriter {
       start = b.constant(0, DType::f32, {type.axes[0], ones});
     });
     f_[tile].name = "ones";
-    f_[tile].home.space = Space::shared;
+    f_[tile].layout.space = Space::shared;
     const std::string label = f_[f_[loop].results[i]].name;
     const ValueId carried = add_carried(f_, loop, start, label.empty() ? "sums" : label + "s");
     const BlockId body = f_[loop].body;
@@ -120,7 +120,7 @@ class SumRewriter {
         static_cast<std::size_t>(std::find(ops.begin(), ops.end(), sum.product) - ops.begin());
     insert_before(f_, body, at, where, [&](Builder& b) {
       const ValueId view = b.transpose(tile);
-      f_[view].home.space = Space::shared;
+      f_[view].layout.space = Space::shared;
       const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;
       next = b.dot(sum.rounded, view, scaled);
       f_.definition(next)->instruction = f_[sum.product].instruction;

@@ -1,5 +1,5 @@
-// The blocks of a cluster (sm_90): they run at the same time, meet, and write each other's shared
-// memory.
+// The blocks of a cluster (sm_90): they run at the same time, have a barrier, and write each
+// other's shared memory.
 #pragma once
 
 #include "types.cuh"
@@ -11,18 +11,18 @@ namespace fc {
 // that it runs.
 FC_DEVICE void enter_cluster() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 FC_DEVICE void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-FC_DEVICE void await_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+FC_DEVICE void wait_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 // Where an address of shared memory lies in another block of the cluster.
-FC_DEVICE u32 peer_address(u32 address, int block) {
+FC_DEVICE u32 cluster_address(u32 address, int block) {
   u32 there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
   return there;
 }
 
-// To a peer_address; the block there has begun, and does not leave before it knows of the write.
+// To a cluster_address; the block there has begun, and does not leave before it knows of the write.
 template <int n>
-FC_DEVICE void store_peer(u32 address, const float* in) {
+FC_DEVICE void store_cluster(u32 address, const float* in) {
   static_assert(n == 1 || n == 2 || n == 4, "1, 2 or 4 floats");
   if constexpr (n == 1)
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(in[0]) : "memory");

@@ -17,7 +17,7 @@ FC_DEVICE void publish_mbarriers() {
 }
 
 // Arrives, and makes the phase wait for that many bytes of bulk copies besides.
-FC_DEVICE void arrive_expecting(u32 mbarrier, u32 bytes) {
+FC_DEVICE void arrive_expect_tx(u32 mbarrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mbarrier), "r"(bytes)
                : "memory");
 }
@@ -27,7 +27,7 @@ FC_DEVICE void arrive(u32 mbarrier) {
 }
 
 // Waits until the phase of that parity is over.
-FC_DEVICE void await_phase(u32 mbarrier, int parity) {
+FC_DEVICE void wait_phase(u32 mbarrier, int parity) {
   asm volatile(
       "{\n"
       ".reg .pred over;\n"

@@ -1,4 +1,4 @@
-// Where a thread stands, and how the threads of a block and of a warp meet.
+// The indices of a thread, and barriers of a block and of a warp.
 #pragma once
 
 #include "types.cuh"

@@ -1,4 +1,4 @@
-// Where the blocks of a persistent kernel draw the numbers of their tiles.
+// The counter of the dynamic tile scheduler.
 #pragma once
 
 #include "math.cuh"
@@ -18,11 +18,12 @@ __device__ int tiles_drawn[tile_counters];
 FC_DEVICE int next_tile(int counter, int tile, int count) {
   const int blocks = grid_x();
   if (counter == 0) return 2 * (tile / blocks + 1) * blocks - 1 - tile;
-  int* const drawn_of_launch = tiles_drawn + (counter - 1);
-  const int drawn = atomicAdd(drawn_of_launch, 1);
-  // Every block draws until there is nothing left: as often together as there are tiles.
-  if (drawn == count - 1) *drawn_of_launch = 0;
-  return __shfl_sync(1u, blocks + drawn, 0);
+  int* const counter_of_launch = tiles_drawn + (counter - 1);
+  const int claimed = atomicAdd(counter_of_launch, 1);
+  // Every block increments it until there is no tile left: all together as often as there are
+  // tiles.
+  if (claimed == count - 1) *counter_of_launch = 0;
+  return __shfl_sync(1u, blocks + claimed, 0);
 }
 
 }  // namespace fc

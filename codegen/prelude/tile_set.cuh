@@ -1,4 +1,4 @@
-// Which tiles of an axis a block visits, as a survey found them: words in shared memory, eight
+// The tiles of an axis that a block visits, as a scan has found them: words in shared memory, eight
 // tiles each. Bit n of a word: tile n of the eight holds something visible. Bit 8 + n: it holds
 // something hidden too. Of tiles beyond the words nothing is known; they are visited and masked.
 #pragma once

@@ -78,7 +78,7 @@ FC_DEVICE void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: 
 
 // Waits until at most `pending` of this thread's newest groups still read shared memory.
 template <int pending>
-FC_DEVICE void await_stores_read() {
+FC_DEVICE void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 

@@ -1,5 +1,5 @@
-// Four neighbouring warps that start at a multiple of four: a warpgroup (sm_90a). How warpgroups
-// share registers out, and how some of a block's threads meet while others go on.
+// Four neighbouring warps that start at a multiple of four: a warpgroup (sm_90a). Register counts
+// of warpgroups, and the named barriers at which some warps of a block synchronise.
 #pragma once
 
 #include "types.cuh"
@@ -17,7 +17,7 @@ FC_DEVICE void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-// The first `threads` threads to come to a numbered barrier (1 to 15), whole warps, meet: `meet`
+// A named barrier (1 to 15) completes when `threads` threads, whole warps, have come to it: `meet`
 // waits for the others, `signal` goes on. Shared memory written before is visible to those that
 // wait.
 FC_DEVICE void meet(int barrier, int threads) {

@@ -25,13 +25,13 @@ FC_DEVICE u64 advance(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }
 // lies `panel` bytes further.
 template <u32 width, u32 panel>
 struct along {
-  static constexpr bool turned = false;
+  static constexpr bool transposed = false;
   static constexpr u32 bytes(u32 step) { return step * 16 / width * panel + step * 16 % width * 2; }
 };
 // MN-major: they run across it.
 template <u32 width>
 struct across {
-  static constexpr bool turned = true;
+  static constexpr bool transposed = true;
   static constexpr u32 bytes(u32 step) { return step * 16 * width * 2; }
 };
 
@@ -44,14 +44,14 @@ template <int n, class T, int steps, class B>
 FC_DEVICE void multiply_warpgroup(float (*d)[4], const u32 (*a)[4], u64 b, bool adds);
 
 // By the warpgroup, before products read registers or accumulators that it has written.
-FC_DEVICE void open_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+FC_DEVICE void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // Closes a group of the products issued since the last one.
 FC_DEVICE void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits until at most `pending` of the newest groups are unfinished.
 template <int pending>
-FC_DEVICE void await_products() {
+FC_DEVICE void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 

@@ -23,22 +23,22 @@ struct block_registers<bf16> {
   static constexpr int count = 4;
 };
 
-template <class T, bool turned>
+template <class T, bool transposed>
 struct left_block {
   u32 held[block_registers<T>::count];
 };
-template <class T, bool turned>
+template <class T, bool transposed>
 struct right_block {
   u32 held[block_registers<T>::count];
 };
 
-template <class T, bool turned>
-FC_DEVICE void load_block(left_block<T, turned>& block, u32 address, u32 pitch);
-template <class T, bool turned>
-FC_DEVICE void load_block(right_block<T, turned>& block, u32 address, u32 pitch);
-template <class T, bool left_turned, bool right_turned>
-FC_DEVICE void multiply_blocks(sum_block& d, const left_block<T, left_turned>& a,
-                               const right_block<T, right_turned>& b);
+template <class T, bool transposed>
+FC_DEVICE void load_block(left_block<T, transposed>& block, u32 address, u32 pitch);
+template <class T, bool transposed>
+FC_DEVICE void load_block(right_block<T, transposed>& block, u32 address, u32 pitch);
+template <class T, bool left_transposed, bool right_transposed>
+FC_DEVICE void multiply_blocks(sum_block& d, const left_block<T, left_transposed>& a,
+                               const right_block<T, right_transposed>& b);
 
 FC_DEVICE void store_block(u32 address, u32 pitch, const sum_block& d) {
   asm volatile(
@@ -49,26 +49,27 @@ FC_DEVICE void store_block(u32 address, u32 pitch, const sum_block& d) {
       : "memory");
 }
 
-#define FC_LOAD_BLOCK_F16(side, operand, turned, order)                                   \
-  template <>                                                                             \
-  FC_DEVICE void load_block<f16, turned>(side<f16, turned> & x, u32 address, u32 pitch) { \
-    asm volatile("wmma.load." operand ".sync.aligned." order                              \
-                 ".m16n16k16.shared.f16 "                                                 \
-                 "{%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"                            \
-                 : "=r"(x.held[0]), "=r"(x.held[1]), "=r"(x.held[2]), "=r"(x.held[3]),    \
-                   "=r"(x.held[4]), "=r"(x.held[5]), "=r"(x.held[6]), "=r"(x.held[7])     \
-                 : "r"(address), "r"(pitch)                                               \
-                 : "memory");                                                             \
+#define FC_LOAD_BLOCK_F16(side, operand, transposed, order)                                       \
+  template <>                                                                                     \
+  FC_DEVICE void load_block<f16, transposed>(side<f16, transposed> & x, u32 address, u32 pitch) { \
+    asm volatile("wmma.load." operand ".sync.aligned." order                                      \
+                 ".m16n16k16.shared.f16 "                                                         \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"                                    \
+                 : "=r"(x.held[0]), "=r"(x.held[1]), "=r"(x.held[2]), "=r"(x.held[3]),            \
+                   "=r"(x.held[4]), "=r"(x.held[5]), "=r"(x.held[6]), "=r"(x.held[7])             \
+                 : "r"(address), "r"(pitch)                                                       \
+                 : "memory");                                                                     \
   }
-#define FC_LOAD_BLOCK_BF16(side, operand, turned, order)                                    \
-  template <>                                                                               \
-  FC_DEVICE void load_block<bf16, turned>(side<bf16, turned> & x, u32 address, u32 pitch) { \
-    asm volatile("wmma.load." operand ".sync.aligned." order                                \
-                 ".m16n16k16.shared.bf16 "                                                  \
-                 "{%0, %1, %2, %3}, [%4], %5;"                                              \
-                 : "=r"(x.held[0]), "=r"(x.held[1]), "=r"(x.held[2]), "=r"(x.held[3])       \
-                 : "r"(address), "r"(pitch)                                                 \
-                 : "memory");                                                               \
+#define FC_LOAD_BLOCK_BF16(side, operand, transposed, order)                           \
+  template <>                                                                          \
+  FC_DEVICE void load_block<bf16, transposed>(side<bf16, transposed> & x, u32 address, \
+                                              u32 pitch) {                             \
+    asm volatile("wmma.load." operand ".sync.aligned." order                           \
+                 ".m16n16k16.shared.bf16 "                                             \
+                 "{%0, %1, %2, %3}, [%4], %5;"                                         \
+                 : "=r"(x.held[0]), "=r"(x.held[1]), "=r"(x.held[2]), "=r"(x.held[3])  \
+                 : "r"(address), "r"(pitch)                                            \
+                 : "memory");                                                          \
   }
 #define FC_MULTIPLY_BLOCKS(left, left_order, right, right_order)                                   \
   template <>                                                                                      \

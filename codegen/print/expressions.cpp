@@ -38,10 +38,10 @@ std::string KernelPrinter::extent_text(const Extent& extent) const {
 
 std::string KernelPrinter::extent(AxisId axis) const {
   if (!f_[axis].ragged) return extent_text(f_[axis].extent);
-  const Part& part = parts_[f_.origin(axis).index];
-  if (part.length.empty())
+  const Segment& segment = segments_[f_.origin(axis).index];
+  if (segment.length.empty())
     throw InternalError(fmt::format("no length of axis {} here", f_[axis].name));
-  return part.length;
+  return segment.length;
 }
 
 std::string KernelPrinter::tile_count(AxisId axis) const {
@@ -69,14 +69,14 @@ std::string KernelPrinter::scalar(ValueId value) {
         return "p." + fields_.scalar(op->parameter.index);
       case OpCode::extent:
         return extent(op->axis);
-      case OpCode::part:
-        return part_;
+      case OpCode::cluster_rank:
+        return cluster_rank_;
       case OpCode::has_counter:
         return "(p.tile_counter != 0)";
       case OpCode::first_thread:
         return fmt::format("(thread == {})", role_->first_warp * 32);
       case OpCode::owns_rows:
-        return fmt::format("(warp % {} == {})", op->blocks, part_);
+        return fmt::format("(warp % {} == {})", op->blocks, cluster_rank_);
       case OpCode::index:
       case OpCode::tile_begin:
         return begin(op->axis);
@@ -131,7 +131,7 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
   const std::string& array = storage_[value.index];
   if (array.empty())
     throw InternalError(fmt::format("tile {} is used before it is printed", label(value)));
-  if (f_[value].home.space == Space::fragments)
+  if (f_[value].layout.space == Space::opaque)
     return fmt::format("{}[{}][{}]", array, cursor.fragments[0], cursor.fragments[1]);
   if (inlined_.count(value)) return array;  // a local of the loops around
   if (type.axes == cursor.axes && type.axes.size() == 2)

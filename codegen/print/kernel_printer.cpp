@@ -15,13 +15,13 @@ using namespace ir;
 KernelSource KernelPrinter::print() {
   storage_.resize(f_.values.size());
   last_use_.assign(f_.values.size(), 0);
-  home_block_.assign(f_.values.size(), BlockId{});
+  defining_block_.assign(f_.values.size(), BlockId{});
   uses_ = count_uses(f_);
-  parts_.resize(f_.axes.size());
+  segments_.resize(f_.axes.size());
   for (std::size_t b = 0; b < f_.blocks.size(); ++b)
-    for (ValueId argument : f_.blocks[b].arguments) home_block_[argument.index] = BlockId(b);
+    for (ValueId argument : f_.blocks[b].arguments) defining_block_[argument.index] = BlockId(b);
   for_each_op(f_, f_.body, [&](const Op& op, BlockId block) {
-    for (ValueId result : op.results) home_block_[result.index] = block;
+    for (ValueId result : op.results) defining_block_[result.index] = block;
   });
 
   collect_arguments();
@@ -62,9 +62,9 @@ void KernelPrinter::declare_lane_offsets() {
   for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
     const auto note = [&](ValueId value) {
       const Value& v = f_[value];
-      if (v.home.space != Space::registers) return;
+      if (v.layout.space != Space::registers) return;
       for (std::size_t k = 0; k < v.type.axes.size(); ++k) {
-        const auto key = std::pair(v.type.axes[k], v.home.axes[k]);
+        const auto key = std::pair(v.type.axes[k], v.layout.axes[k]);
         if (std::none_of(lane_offsets_.begin(), lane_offsets_.end(),
                          [&](const auto& known) { return known.first == key; }))
           lane_offsets_.push_back({key, {}});
@@ -129,7 +129,7 @@ void KernelPrinter::print_block(BlockId block) {
     }
     const bool tile = !op.results.empty() && !f_[op.results[0]].type.is_scalar();
     if (kind_of(op.code) == OpKind::elementwise && tile &&
-        f_[op.results[0]].home.space == Space::registers) {
+        f_[op.results[0]].layout.space == Space::registers) {
       position_ = print_group(block, position_);
       continue;
     }
@@ -154,23 +154,23 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::convert:
       print_convert(op);
       break;
-    case OpCode::combine_shares:
+    case OpCode::combine_partials:
       print_combination(op);
       break;
-    case OpCode::peer:
+    case OpCode::cluster_read:
       print_from_shared(op);
       break;
-    case OpCode::await_peers:
-      out_.line("fc::await_cluster();");
+    case OpCode::cluster_wait:
+      out_.line("fc::wait_cluster();");
       break;
-    case OpCode::meet_peers:
-      print_meeting_of_peers();
+    case OpCode::cluster_sync:
+      print_cluster_sync();
       break;
     case OpCode::enter_cluster:
       out_.line("fc::enter_cluster();");
       break;
-    case OpCode::place:
-      print_place(op);
+    case OpCode::segment:
+      print_segment(op);
       break;
     case OpCode::load:
       print_load(op);
@@ -197,26 +197,26 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::role:
       print_role(op);
       break;
-    case OpCode::fill_slot:
-      print_fill(op);
+    case OpCode::producer_load:
+      print_producer_load(op);
       break;
-    case OpCode::await_slot:
-      print_await_slot(op);
+    case OpCode::consumer_wait:
+      print_consumer_wait(op);
       break;
-    case OpCode::release_slot:
-      print_release(op);
+    case OpCode::consumer_release:
+      print_consumer_release(op);
       break;
-    case OpCode::land_products:
-      print_landing(op);
+    case OpCode::wait_products:
+      print_wait_products(op);
       break;
-    case OpCode::open_turns:
-    case OpCode::close_turns:
-    case OpCode::await_turn:
-    case OpCode::pass_turn:
-      print_turn(op);
+    case OpCode::ping_pong_open:
+    case OpCode::ping_pong_close:
+    case OpCode::ping_pong_wait:
+    case OpCode::ping_pong_arrive:
+      print_ping_pong(op);
       break;
-    case OpCode::await_stores:
-      print_await_stores(op);
+    case OpCode::wait_stores:
+      print_wait_stores(op);
       break;
     case OpCode::drain_stores:
       print_drain();
@@ -239,8 +239,8 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::loop:
       print_loop(op);
       break;
-    case OpCode::survey:
-      print_survey(op);
+    case OpCode::scan_tiles:
+      print_scan(op);
       break;
     case OpCode::tile_loop:
       print_tile_loop(op);
@@ -251,10 +251,10 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::divide:
       print_divide(op);
       break;
-    case OpCode::draw_tile:
+    case OpCode::claim_tile:
       print_draw(op);
       break;
-    case OpCode::give_slot:
+    case OpCode::producer_store:
       print_give(op);
       break;
     case OpCode::next_tile:
@@ -274,7 +274,7 @@ void KernelPrinter::print_op(const Op& op) {
       break;
     default:
       if (kind_of(op.code) == OpKind::source) break;
-      if (f_[op.results[0]].home.space == Space::operand)
+      if (f_[op.results[0]].layout.space == Space::operand)
         print_pack(op);
       else
         print_scalar(op);
@@ -303,7 +303,7 @@ void KernelPrinter::print_scalar(const Op& op) {
 /// Pointers that a loop's accesses start from are computed before it.
 void KernelPrinter::prepare_sources(BlockId block) {
   for_each_op(f_, block, [&](const Op& op, BlockId) {
-    if (op.coordinates.empty() || op.code == OpCode::fill_slot) return;
+    if (op.coordinates.empty() || op.code == OpCode::producer_load) return;
     for (const Coordinate& c : op.coordinates) {
       if (!c.value) continue;
       const Op* made_by = f_.definition(c.value);

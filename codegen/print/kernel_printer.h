@@ -83,7 +83,7 @@ class KernelPrinter {
   void print_vote(const ir::Op& op);
   std::pair<std::string, std::string> loop_bounds(const ir::Op& loop);
   void print_loop(const ir::Op& loop);
-  void open_surveyed_loop(const ir::Op& loop, Writer::Scopes& scopes);
+  void open_scanned_loop(const ir::Op& loop, Writer::Scopes& scopes);
   std::string first_tile(const ir::Op& loop);
   std::string is_tile(const ir::Op& loop, const std::string& tile);
   std::string to_next_tile(const ir::Op& loop, const std::string& tile);
@@ -173,9 +173,10 @@ class KernelPrinter {
   // print_reduction.cpp
   void print_reduction(const ir::Op& op);
   std::string start_reduction(const ir::Op& op);
-  void reduce_elements(const ir::Op& op, const std::string& parts);
-  void print_element_of_reduction(const ir::Op& op, const std::string& parts, const Cursor& cursor);
-  void finish_reduction(const ir::Op& op, const std::string& parts);
+  void reduce_elements(const ir::Op& op, const std::string& partials);
+  void print_element_of_reduction(const ir::Op& op, const std::string& partials,
+                                  const Cursor& cursor);
+  void finish_reduction(const ir::Op& op, const std::string& partials);
   [[nodiscard]] bool in_chains(const ir::Op& op) const;
   void print_whole_reduction(const ir::Op& op, const char* start);
   static std::string combined(ir::OpCode reduction, const std::string& a, const std::string& b);
@@ -227,8 +228,8 @@ class KernelPrinter {
   void print_sum_of_tanh(const Tanh& tanh, const Cursor& cursor, bool hides);
   [[nodiscard]] bool joins_tanh(ir::ValueId mask) const;
 
-  // print_survey.cpp: which tiles a loop visits
-  void print_survey(const ir::Op& op);
+  // print_scan.cpp: which tiles a loop visits
+  void print_scan(const ir::Op& op);
   void print_next_tile(const ir::Op& op);
   std::string tile_behind(const ir::Op& loop, const std::string& tile);
   std::string tile_set_call(std::string_view function, const ir::Op& op,
@@ -256,23 +257,23 @@ class KernelPrinter {
   static std::string in_slot(const std::string& barrier, const std::string& slot);
   void print_next_slot(int stages, const Ring& ring);
   void print_give(const ir::Op& op);
-  void print_fill(const ir::Op& op);
+  void print_producer_load(const ir::Op& op);
   void print_boxes(const ir::Op& fill, const std::string& slot);
-  void print_await_slot(const ir::Op& op);
+  void print_consumer_wait(const ir::Op& op);
   void print_clearing(const ir::Op& op, const std::string& tile);
-  void print_release(const ir::Op& op);
-  void print_landing(const ir::Op& op);
-  void print_turn(const ir::Op& op);
-  void print_await_stores(const ir::Op& op);
+  void print_consumer_release(const ir::Op& op);
+  void print_wait_products(const ir::Op& op);
+  void print_ping_pong(const ir::Op& op);
+  void print_wait_stores(const ir::Op& op);
   void print_drain();
   void print_bulk_store(const ir::Op& op);
 
   // print_cluster.cpp: what blocks of a cluster give each other
-  void print_part();
+  void print_cluster_rank();
   std::string given_address(const ir::Op& give) const;
-  std::string peer_address(const ir::Op& peer) const;
+  std::string cluster_address(const ir::Op& cluster_read) const;
   std::string moved_rows(const ir::Buffer& buffer) const;
-  void print_meeting_of_peers();
+  void print_cluster_sync();
 
   // print_convert.cpp: between registers and shared memory
   void print_convert(const ir::Op& op);
@@ -286,7 +287,7 @@ class KernelPrinter {
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape) const;
 
   // print_memory.cpp
-  void print_place(const ir::Op& op);
+  void print_segment(const ir::Op& op);
   void print_copy(const ir::Op& op);
   void print_store(const ir::Op& op);
   void print_staged_store(const ir::Op& op);
@@ -317,38 +318,38 @@ class KernelPrinter {
   Fields fields_;
 
   std::map<ir::BufferId, Ring> ring_names_;
-  bool draws_tiles_ = false;      ///< from a counter
+  bool claims_tiles_ = false;     ///< from a counter
   const ir::Op* role_ = nullptr;  ///< the one being printed
   ir::BlockId work_;              ///< where it works
-  std::string part_;              ///< which block of its cluster this is
+  std::string cluster_rank_;      ///< which block of its cluster this is
 
-  std::vector<std::string> storage_;     ///< by value: variable, array or address
-  std::vector<std::size_t> last_use_;    ///< by value: position in the block being printed
-  std::vector<int> uses_;                ///< by value: how many ops read it
-  std::vector<ir::BlockId> home_block_;  ///< by value: the block that makes it
+  std::vector<std::string> storage_;         ///< by value: variable, array or address
+  std::vector<std::size_t> last_use_;        ///< by value: position in the block being printed
+  std::vector<int> uses_;                    ///< by value: how many ops read it
+  std::vector<ir::BlockId> defining_block_;  ///< by value: the block that makes it
   ir::BlockId block_;
   std::size_t position_ = 0;
   /// A ragged axis in this block: where it begins in the dimension (empty: at 0), and its length.
-  struct Part {
+  struct Segment {
     std::string first, length;
   };
-  std::vector<Part> parts_;                      ///< by axis
+  std::vector<Segment> segments_;                ///< by axis
   std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
   std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;    ///< access -> pointer variable
-  std::pair<ir::ValueId, std::string> next_tile_;  ///< a surveyed loop's tile, and the one after it
+  std::pair<ir::ValueId, std::string> next_tile_;  ///< a scanned loop's tile, and the one after it
   /// The masks of a loop that is not peeled, whose own operations stand behind a test of the tile.
   struct GuardedMasks {
-    enum class Rounds : std::uint8_t { no_loop, first, many };
-    std::string test;                 ///< whether a mask cuts the tile
-    Rounds rounds = Rounds::no_loop;  ///< `first`: the others stand in a loop behind it
-    bool at_start = false;            ///< cut tiles are next to a first round, which stands apart
-    bool exist = false;               ///< guarded or not
+    enum class Iterations : std::uint8_t { no_loop, first, many };
+    std::string test;                             ///< whether a mask cuts the tile
+    Iterations iterations = Iterations::no_loop;  ///< `first`: the others stand in a loop behind it
+    bool at_start = false;  ///< cut tiles are next to a first iteration, which stands apart
+    bool exist = false;     ///< guarded or not
     std::map<ir::ValueId, std::vector<std::size_t>> own;  ///< what only a mask needs, by position
-    /// Of such a position, that of its mask, or of the landing in front of it.
+    /// Of such a position, that of its mask, or of the wait in front of it.
     std::map<std::size_t, std::size_t> printed_at;
-    std::map<std::size_t, std::vector<std::size_t>> early;  ///< lookups, by that landing
-    [[nodiscard]] bool many_rounds() const { return rounds == Rounds::many; }
+    std::map<std::size_t, std::vector<std::size_t>> early;  ///< lookups, by that wait
+    [[nodiscard]] bool many_iterations() const { return iterations == Iterations::many; }
   };
   GuardedMasks masks_;
   std::set<std::string> carried_;      ///< variables that loops change

@@ -48,7 +48,7 @@ void KernelPrinter::collect_arguments() {
   source_.name = f_.name;
   source_.entry = entry_name(f_.name);
   source_.threads = schedule_.threads();
-  source_.cluster = schedule_.loop_blocks;
+  source_.cluster = schedule_.cluster_splits;
   source_.min_blocks = schedule_.blocks_per_processor;
   source_.register_budget = schedule_.register_limit;
   source_.split_registers = registers_of_block(schedule_, register_split(schedule_));
@@ -56,8 +56,8 @@ void KernelPrinter::collect_arguments() {
     for (int end : {buffer.offset + buffer.bytes(), buffer.full + 8 * buffer.stages,
                     buffer.empty + 8 * buffer.stages})
       source_.shared_bytes = std::max(source_.shared_bytes, end);
-  draws_tiles_ = has_tile_loop(TileScheduler::dynamic);
-  source_.persistent = draws_tiles_ || has_tile_loop(TileScheduler::serpentine);
+  claims_tiles_ = has_tile_loop(TileScheduler::dynamic);
+  source_.persistent = claims_tiles_ || has_tile_loop(TileScheduler::serpentine);
   source_.flat_grid = f_.flat_grid;
   for (const Tensor& tensor : f_.tensors)
     source_.tensors.push_back(
@@ -100,7 +100,7 @@ void KernelPrinter::collect_arguments() {
     add(ParameterField::Kind::extent, i, 0, 4);
   for (int i = 0; i < static_cast<int>(source_.scalars.size()); ++i)
     add(ParameterField::Kind::scalar, i, 0, 4);
-  if (draws_tiles_) add(ParameterField::Kind::tile_counter, 0, 0, 4);
+  if (claims_tiles_) add(ParameterField::Kind::tile_counter, 0, 0, 4);
   const int alignment = source_.tensor_maps.empty() ? 8 : 64;
   source_.parameter_bytes = (offset + alignment - 1) / alignment * alignment;
 }
@@ -131,7 +131,7 @@ void KernelPrinter::print_parameters() {
   for (const std::string& extent : source_.extents) out_.line("int {};", fields_.extent(extent));
   for (std::size_t i = 0; i < f_.parameters.size(); ++i)
     out_.line("{} {};", device_type(f_.parameters[i].dtype), fields_.scalar(i));
-  if (draws_tiles_) out_.line("int tile_counter;");
+  if (claims_tiles_) out_.line("int tile_counter;");
 }
 
 std::string KernelPrinter::stride(TensorId tensor, std::size_t dim) const {
@@ -193,7 +193,7 @@ void KernelPrinter::print_grid() {
   // share the first.
   std::string dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
   if (source_.cluster > 1) {
-    print_part();
+    print_cluster_rank();
     dimensions[0] += fmt::format(" / {}", source_.cluster);
   }
   const std::size_t own = f_.flat_grid ? 0 : f_.grid.size() > 3 ? 2 : 3;

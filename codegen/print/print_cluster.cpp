@@ -1,5 +1,5 @@
-// What blocks of a cluster give each other: every warp's rows go to one block, warp after warp in
-// turn.
+// The exchange of partials between the blocks of a cluster: each warp's rows go to one block, one
+// warp after the other.
 #include "codegen/analysis/shared_use.h"
 #include "codegen/print/kernel_printer.h"
 
@@ -7,9 +7,9 @@ namespace flashcore {
 
 using namespace ir;
 
-void KernelPrinter::print_part() {
-  part_ = names_.unique("part");
-  out_.line("const int {} = fc::block_x() % {};", part_, source_.cluster);
+void KernelPrinter::print_cluster_rank() {
+  cluster_rank_ = names_.unique("rank");
+  out_.line("const int {} = fc::block_x() % {};", cluster_rank_, source_.cluster);
 }
 
 /// Of the warps whose rows a block gets, the n-th finds them behind those of n others, and not
@@ -25,18 +25,19 @@ std::string KernelPrinter::given_address(const Op& give) const {
   const Buffer& buffer = f_[give.buffer];
   // Rows are moved behind the mapping: in front of it the difference may lie before all shared
   // memory.
-  return fmt::format("fc::peer_address({}, warp % {}) - {}", chunk_base(buffer, part_),
+  return fmt::format("fc::cluster_address({}, warp % {}) - {}", chunk_base(buffer, cluster_rank_),
                      source_.cluster, moved_rows(buffer));
 }
 
-std::string KernelPrinter::peer_address(const Op& peer) const {
-  const Buffer& buffer = f_[buffer_of(f_, peer.operands[0])];
-  return fmt::format("{} - {}", chunk_base(buffer, std::to_string(peer.peer)), moved_rows(buffer));
+std::string KernelPrinter::cluster_address(const Op& cluster_read) const {
+  const Buffer& buffer = f_[buffer_of(f_, cluster_read.operands[0])];
+  return fmt::format("{} - {}", chunk_base(buffer, std::to_string(cluster_read.rank)),
+                     moved_rows(buffer));
 }
 
-void KernelPrinter::print_meeting_of_peers() {
+void KernelPrinter::print_cluster_sync() {
   out_.line("fc::arrive_at_cluster();");
-  out_.line("fc::await_cluster();");
+  out_.line("fc::wait_cluster();");
 }
 
 }  // namespace flashcore

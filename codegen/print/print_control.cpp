@@ -75,12 +75,12 @@ void KernelPrinter::print_loop(const Op& loop) {
     out_.comment(fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
   const auto& ops = f_[loop.body].ops;
   const bool fills = std::any_of(ops.begin(), ops.end(),
-                                 [&](OpId id) { return f_[id].code == OpCode::fill_slot; });
+                                 [&](OpId id) { return f_[id].code == OpCode::producer_load; });
   Writer::Scopes scopes;
   if (loop.buffer)
-    open_surveyed_loop(loop, scopes);
+    open_scanned_loop(loop, scopes);
   else {
-    // Copies of a round that works on tiles cost time to compile, and save none.
+    // Copies of an iteration that works on tiles cost time to compile, and save none.
     const bool carries_tiles = std::any_of(loop.results.begin(), loop.results.end(),
                                            [&](ValueId v) { return !f_[v].type.is_scalar(); });
     if ((!loop.axis && carries_tiles) || fills) out_.line("#pragma unroll 1");
@@ -89,9 +89,9 @@ void KernelPrinter::print_loop(const Op& loop) {
   }
   const auto outer_begins = begins_;
   if (loop.axis && needs_position(loop.body, loop.axis)) print_position(loop.axis, name);
-  // A loop may stand behind the first round of another.
+  // A loop may stand behind the first iteration of another.
   const GuardedMasks outer_masks = std::exchange(masks_, {});
-  find_guarded_masks(loop.body, outer_masks.rounds == GuardedMasks::Rounds::first
+  find_guarded_masks(loop.body, outer_masks.iterations == GuardedMasks::Iterations::first
                                     ? (loop.descending ? 1 : -1)
                                     : 0);
   print_block(loop.body);
@@ -150,7 +150,7 @@ bool KernelPrinter::needs_position(BlockId block, AxisId axis) const {
   return std::ranges::any_of(f_[block].ops, [&](OpId id) {
     const Op& op = f_[id];
     return (f_.origin(op.axis) == axis && kind_of(op.code) == OpKind::source) ||
-           op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::fill_slot;
+           op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::producer_load;
   });
 }
 
@@ -233,8 +233,8 @@ void KernelPrinter::make_in_place(const Op& op, BlockId region) {
   const std::vector<ValueId>& yielded = f_[ops.back()].operands;
   for (std::size_t i = 0; i < yielded.size(); ++i) {
     const Op* made_by = f_.definition(yielded[i]);
-    if (home_block_[yielded[i].index] != region || f_[yielded[i]].type.is_scalar() || !made_by ||
-        kind_of(made_by->code) != OpKind::elementwise)
+    if (defining_block_[yielded[i].index] != region || f_[yielded[i]].type.is_scalar() ||
+        !made_by || kind_of(made_by->code) != OpKind::elementwise)
       continue;
     const std::string& array = storage_[op.results[i].index];
     if (array.empty()) continue;

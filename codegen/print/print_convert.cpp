@@ -1,5 +1,5 @@
-// Conversions: tiles between registers and shared memory, and shares of a reduction that meet
-// there.
+// Conversions: tiles between registers and shared memory, and partials of a reduction that are
+// combined there.
 #include "codegen/analysis/shared_use.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/print/kernel_printer.h"
@@ -14,9 +14,9 @@ void KernelPrinter::print_convert(const Op& op) {
   if (op.buffer && made_by && made_by->code == OpCode::constant)
     print_constant_tile(op, made_by->number);
   else if (op.buffer)
-    f_[op.operands[0]].home.space == Space::fragments ? print_blocks_to_shared(op)
-                                                      : print_to_shared(op);
-  else if (f_[op.results[0]].home.space == Space::operand)
+    f_[op.operands[0]].layout.space == Space::opaque ? print_blocks_to_shared(op)
+                                                     : print_to_shared(op);
+  else if (f_[op.results[0]].layout.space == Space::operand)
     print_operand_load(op);
   else
     print_from_shared(op);
@@ -86,9 +86,9 @@ void KernelPrinter::print_to_shared(const Op& op) {
   out_.line("const fc::u32 {} = {};", storage_[value.index],
             op.blocks ? given_address(op)
             : over    ? chunk_base(f_[over], ring_names_[over].slot)
-                      : chunk_base(buffer, op.shares.warps > 1 ? warp_number(op.shares) : "0"));
+                      : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials) : "0"));
   Shape held = shape;
-  if (op.shares.warps > 1) held.layouts.push_back(op.shares);
+  if (op.partials.warps > 1) held.layouts.push_back(op.partials);
   Writer::Scopes scopes;
   const std::string one = representative(held);
   if (!one.empty()) scopes.push_back(out_.block("if ({})", one));
@@ -96,7 +96,7 @@ void KernelPrinter::print_to_shared(const Op& op) {
   const std::string address =
       fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape));
   const std::string array = storage_[from.index],
-                    store = op.blocks ? "fc::store_peer" : "fc::store_shared";
+                    store = op.blocks ? "fc::store_cluster" : "fc::store_shared";
   if (shape.axes.size() == 1) {
     scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, false));
     out_.line("{}<1>({}, &{}[i][e]);", store, address, array);
@@ -127,7 +127,7 @@ void KernelPrinter::print_to_shared(const Op& op) {
 void KernelPrinter::print_blocks_to_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[op.buffer];
-  const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
+  const AxisLayout &rows = f_[from].layout.axes[0], &columns = f_[from].layout.axes[1];
   storage_[value.index] = names_.unique(label(value));
   out_.comment(fmt::format("{} in shared memory", label(from)));
   out_.line("const fc::u32 {} = {};", storage_[value.index], chunk_base(buffer, "0"));
@@ -138,47 +138,47 @@ void KernelPrinter::print_blocks_to_shared(const Op& op) {
             storage_[from.index]);
 }
 
-/// A tile of shared memory into registers, or the sum (maximum, minimum) of all shares of one.
+/// A tile of shared memory into registers, or the sum (maximum, minimum) of all partials of one.
 void KernelPrinter::print_from_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[buffer_of(f_, from)];
   const Shape shape = shape_of(value);
   const bool vector = shape.axes.size() == 1;
-  const int count = vector ? 1 : shape.layouts[1].slots, shares = op.shares.warps;
-  const bool given = op.code == OpCode::peer;
-  out_.comment(shares > 1 ? fmt::format("{}: the warps' shares meet", label(value))
-               : given    ? fmt::format("{} of block {}", label(value), op.peer)
-                          : fmt::format("{} in rows", label(value)));
+  const int count = vector ? 1 : shape.layouts[1].slots, partials = op.partials.warps;
+  const bool given = op.code == OpCode::cluster_read;
+  out_.comment(partials > 1 ? fmt::format("{}: partials of the warps, combined", label(value))
+               : given      ? fmt::format("{} of block {}", label(value), op.rank)
+                            : fmt::format("{} in rows", label(value)));
   declare(value);
-  const std::string base = shares > 1 ? chunk_base(buffer, "0")
-                           : given    ? peer_address(op)
-                                      : storage_[from.index];
+  const std::string base = partials > 1 ? chunk_base(buffer, "0")
+                           : given      ? cluster_address(op)
+                                        : storage_[from.index];
   Writer::Scopes scopes;
-  scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, shares > 1));
+  scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, partials > 1));
   std::string element = fmt::format("{}[i]", storage_[value.index]);
   if (vector) {
-    scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, shares > 1));
+    scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, partials > 1));
     element += "[e]";
   } else {
     const int row_slots = shape.layouts[0].slots;
-    scopes.push_back(out_.unrolled("j", shape.layouts[1].fragments, shares > 1));
-    if (row_slots > 1) scopes.push_back(out_.unrolled("r", row_slots, shares > 1));
+    scopes.push_back(out_.unrolled("j", shape.layouts[1].fragments, partials > 1));
+    if (row_slots > 1) scopes.push_back(out_.unrolled("r", row_slots, partials > 1));
     element += row_slots > 1 ? fmt::format("[j][{} * r", count) : "[j][0";
   }
   const std::string first = vector ? element : element + "]";
   const std::string offset = shared_offset(buffer, shape);
-  if (shares == 1) {
+  if (partials == 1) {
     out_.line("fc::load_shared<{}>(&{}, {} + {});", count, first, base, offset);
     return;
   }
-  const std::string at = names_.unique("share_at");
+  const std::string at = names_.unique("partial_at");
   out_.line("const fc::u32 {} = {} + {};", at, base, offset);
   out_.line("fc::load_shared<{}>(&{}, {});", count, first, at);
-  // No other variable is called inside than what the shares become.
-  const std::string share = first.starts_with("share[") ? "next" : "share";
-  auto others = out_.unrolled(share, shares - 1);
+  // Inside, the only other variable is what the partials are combined into.
+  const std::string partial = first.starts_with("partial[") ? "next" : "partial";
+  auto others = out_.unrolled(partial, partials - 1);
   out_.line("float other[{}];", count);
-  out_.line("fc::load_shared<{}>(other, {} + ({} + 1) * {});", count, at, share,
+  out_.line("fc::load_shared<{}>(other, {} + ({} + 1) * {});", count, at, partial,
             buffer.slot_stride());
   for (int c = 0; c < count; ++c) {
     const std::string mine = vector ? element : c ? fmt::format("{} + {}]", element, c) : first;
@@ -187,16 +187,16 @@ void KernelPrinter::print_from_shared(const Op& op) {
 }
 
 void KernelPrinter::print_combination(const Op& op) {
-  const ValueId value = op.results[0], shares = op.operands[0];
-  if (f_[shares].home.space == Space::shared) return print_from_shared(op);
-  storage_[value.index] = storage_[shares.index];
-  out_.comment(fmt::format("{}: the lanes' shares meet", label(value)));
+  const ValueId value = op.results[0], partials = op.operands[0];
+  if (f_[partials].layout.space == Space::shared) return print_from_shared(op);
+  storage_[value.index] = storage_[partials.index];
+  out_.comment(fmt::format("{}: partials of the lanes, combined", label(value)));
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(value), scopes, true);
-  print_lane_combination(op.reduction, element(value, cursor), op.shares);
+  print_lane_combination(op.reduction, element(value, cursor), op.partials);
 }
 
-/// A left operand from shared memory into registers, once for all rounds of a loop.
+/// A left operand from shared memory into registers, once for all iterations of a loop.
 void KernelPrinter::print_operand_load(const Op& op) {
   const ValueId value = op.results[0];
   const ProductOperand source = shared_operand(op.operands[0]);
@@ -206,7 +206,7 @@ void KernelPrinter::print_operand_load(const Op& op) {
                                       .element = element_type(f_[value].type.dtype),
                                       .array = storage_[value.index],
                                       .source = source,
-                                      .rows = f_[value].home.axes[0],
+                                      .rows = f_[value].layout.axes[0],
                                       .terms = f_[f_[value].type.axes[1]].tile});
 }
 

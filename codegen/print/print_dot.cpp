@@ -15,7 +15,7 @@ ProductOperand KernelPrinter::shared_operand(ValueId value, bool in_place) {
     value = op->operands[0];
   }
   std::string base = storage_[value.index];
-  if (in_place && home_block_[value.index] != block_) {
+  if (in_place && defining_block_[value.index] != block_) {
     const std::string here = names_.unique(base);
     out_.line("const fc::u32 {} = fc::in_place({});", here, base);
     base = here;
@@ -26,8 +26,8 @@ ProductOperand KernelPrinter::shared_operand(ValueId value, bool in_place) {
 /// A product in flight reads shared memory by an address that the compiler sees once.
 ProductOperand KernelPrinter::product_operand(const Op& product, std::size_t i) {
   const ValueId value = product.operands[i];
-  if (f_[value].home.space == Space::shared) return shared_operand(value, !product.started);
-  return {.base = storage_[value.index], .ordered = f_[value].home.space == Space::operand};
+  if (f_[value].layout.space == Space::shared) return shared_operand(value, !product.issued);
+  return {.base = storage_[value.index], .ordered = f_[value].layout.space == Space::operand};
 }
 
 /// The array of a product's sums: the third operand's own if that dies here.
@@ -82,16 +82,16 @@ bool is_in_chain(const Function& f, const Op& op) {
 void KernelPrinter::print_dot(const Op& op) {
   const ValueId value = op.results[0], left = op.operands[0];
   const bool cuts_sum = op.scope == ReductionScope::warp;
-  const AxisLayout inner = cuts_sum ? f_[left].home.axes[1] : AxisLayout{};
+  const AxisLayout inner = cuts_sum ? f_[left].layout.axes[1] : AxisLayout{};
 
   std::string text = fmt::format("dot({}, {})", label(left), label(op.operands[1]));
   if (op.operands.size() == 3) text = fmt::format("{} + {}", label(op.operands[2]), text);
-  if (cuts_sum) text += ", each warp its share";
-  if (op.started) text += ", started";
+  if (cuts_sum) text += ", each warp its partial";
+  if (op.issued) text += ", issued";
   out_.comment(fmt::format("{} = {}", f_[value].name.empty() ? "product" : f_[value].name, text));
 
   start_sum(op);
-  if (!op.started && is_in_chain(f_, op)) out_.line("fc::hold_order();");
+  if (!op.issued && is_in_chain(f_, op)) out_.line("fc::hold_order();");
   const ProductOperand b = product_operand(op, 1), a = product_operand(op, 0);
   instruction_of(op).print_product({.out = out_,
                                     .element = element_type(f_[left].type.dtype),
@@ -99,8 +99,8 @@ void KernelPrinter::print_dot(const Op& op) {
                                     .adds = op.operands.size() == 3,
                                     .left = a,
                                     .right = b,
-                                    .rows = f_[value].home.axes[0],
-                                    .columns = f_[value].home.axes[1],
+                                    .rows = f_[value].layout.axes[0],
+                                    .columns = f_[value].layout.axes[1],
                                     .terms = f_[f_[left].type.axes[1]].tile / inner.warps,
                                     .first_term = warp_base(inner)});
 }

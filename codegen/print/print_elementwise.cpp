@@ -10,15 +10,15 @@ namespace flashcore {
 using namespace ir;
 
 KernelPrinter::Shape KernelPrinter::shape_of(ValueId value) const {
-  Shape shape{f_[value].type.axes, f_[value].home.axes};
+  Shape shape{f_[value].type.axes, f_[value].layout.axes};
   // A block of fragments is one thing.
-  if (f_[value].home.space == Space::fragments)
+  if (f_[value].layout.space == Space::opaque)
     for (AxisLayout& layout : shape.layouts) layout.slots = 1;
   return shape;
 }
 
 bool KernelPrinter::dies_at(ValueId value, std::size_t position) const {
-  return home_block_[value.index] == block_ && last_use_[value.index] <= position;
+  return defining_block_[value.index] == block_ && last_use_[value.index] <= position;
 }
 
 std::string KernelPrinter::array_type(ValueId value) const {
@@ -41,7 +41,7 @@ std::string KernelPrinter::declare(ValueId value, bool zero) {
     slots *= layout.slots;
   }
   storage_[value.index] = names_.unique(f_[value].name);
-  if (f_[value].home.space == Space::fragments) {
+  if (f_[value].layout.space == Space::opaque) {
     out_.line("fc::sum_block {}{}{};", storage_[value.index], dims, zero ? " = {}" : "");
     return storage_[value.index];
   }
@@ -93,7 +93,7 @@ std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
     if (kind_of(op.code) == OpKind::source || masks_.printed_at.count(i)) continue;
     if (op.results.size() == 1 && folded_.count(op.results[0])) continue;
     if (kind_of(op.code) != OpKind::elementwise || masks_.own.count(op.results[0]) ||
-        f_[op.results[0]].home.space != Space::registers || tanhs_.count(op.results[0]))
+        f_[op.results[0]].layout.space != Space::registers || tanhs_.count(op.results[0]))
       break;
     run.push_back(i);
   }
@@ -371,7 +371,7 @@ std::string KernelPrinter::carried_array(ValueId value) const {
 /// A computed left operand: neighbouring accumulator fragments, rounded and packed in pairs.
 void KernelPrinter::print_pack(const Op& op) {
   const ValueId value = op.results[0], from = op.operands[0];
-  const AxisLayout &rows = f_[from].home.axes[0], &columns = f_[from].home.axes[1];
+  const AxisLayout &rows = f_[from].layout.axes[0], &columns = f_[from].layout.axes[1];
   const std::string x = storage_[from.index];
   storage_[value.index] = carried_array(value);
   const bool takes_over = !storage_[value.index].empty();

@@ -11,7 +11,7 @@ namespace flashcore {
 using namespace ir;
 
 /// Whether a mask cuts the tile; empty for a guard that is no comparison with the tile's number and
-/// no question to a survey.
+/// no question to a scan.
 std::string KernelPrinter::cut_test(ValueId guard, ValueId tile) {
   const Op* op = f_.definition(guard);
   if (op && op->code == OpCode::tile_is_full)
@@ -26,8 +26,8 @@ std::string KernelPrinter::cut_test(ValueId guard, ValueId tile) {
 }
 
 /// Finds what only the guarded masks of a block need: that is printed behind the guard's test.
-/// `first_side` is where the first round of a loop lies that stands apart: above (1) or below (-1)
-/// the tiles of this block.
+/// `first_side` is where the first iteration of a loop lies that stands apart: above (1) or below
+/// (-1) the tiles of this block.
 void KernelPrinter::find_guarded_masks(BlockId block, int first_side) {
   const auto& ops = f_[block].ops;
   const auto entered =
@@ -35,7 +35,7 @@ void KernelPrinter::find_guarded_masks(BlockId block, int first_side) {
   const bool first = entered != ops.end();
   if (!first && f_[block].arguments.empty()) return;
   const ValueId tile = first ? f_[*entered].operands[0] : f_[block].arguments[0];
-  masks_.rounds = first ? GuardedMasks::Rounds::first : GuardedMasks::Rounds::many;
+  masks_.iterations = first ? GuardedMasks::Iterations::first : GuardedMasks::Iterations::many;
   masks_.exist = std::ranges::any_of(
       ops, [&](OpId id) { return f_[id].code == OpCode::where && guard_of(f_, f_[id]); });
   for (std::size_t at = 0; at < ops.size(); ++at) {
@@ -49,7 +49,7 @@ void KernelPrinter::find_guarded_masks(BlockId block, int first_side) {
           first_side != 0 && !full->begin != !full->end && (full->end ? 1 : -1) == first_side;
     const auto fold = [&](const auto& self, ValueId value) -> void {
       const Op* op = f_.definition(value);
-      if (home_block_[value.index] != block || !folded_.insert(value).second) return;
+      if (defining_block_[value.index] != block || !folded_.insert(value).second) return;
       if (op->code == OpCode::logical_and)
         for (ValueId operand : op->operands) self(self, operand);
     };
@@ -65,7 +65,7 @@ void KernelPrinter::find_guarded_masks(BlockId block, int first_side) {
       const Op& op = f_[ops[i]];
       const bool computes =
           kind_of(op.code) == OpKind::elementwise || kind_of(op.code) == OpKind::reduction;
-      if (!computes || f_[op.results[0]].home.space != Space::registers ||
+      if (!computes || f_[op.results[0]].layout.space != Space::registers ||
           op.results[0] == mask.operands[1])
         continue;
       bool inside = true, read = false;
@@ -106,17 +106,17 @@ void KernelPrinter::keep_other_guards(BlockId block) {
 }
 
 /// What a mask looks up by row or by column waits for no score: that is taken out of the mask's
-/// operations, to be asked for while the product that the scores come of is under way. Lookups by
+/// operations, to be loaded while the product that makes the scores is in flight. Lookups by
 /// row and column would take as many registers as scores do, and beside a tanh none are left.
 void KernelPrinter::begin_lookups_early(BlockId block, std::size_t mask,
                                         std::vector<std::size_t>& own) {
   const auto& ops = f_[block].ops;
-  std::size_t landing = mask;
-  while (landing-- > 0 && f_[ops[landing]].code != OpCode::land_products) {
+  std::size_t wait = mask;
+  while (wait-- > 0 && f_[ops[wait]].code != OpCode::wait_products) {
   }
   const bool caps =
       std::any_of(ops.begin(), ops.end(), [&](OpId id) { return f_[id].code == OpCode::tanh; });
-  if (landing >= mask || caps) return;
+  if (wait >= mask || caps) return;
   std::set<ValueId> made_here;
   for (OpId id : ops) made_here.insert(f_[id].results.begin(), f_[id].results.end());
   // Backwards: a lookup, and what its indices are made of.
@@ -140,15 +140,15 @@ void KernelPrinter::begin_lookups_early(BlockId block, std::size_t mask,
     return waits;
   });
   for (std::size_t at : early) {
-    masks_.printed_at[at] = landing;
+    masks_.printed_at[at] = wait;
     std::erase(own, at);
   }
   if (early.empty()) return;
-  auto& all = masks_.early[landing];
+  auto& all = masks_.early[wait];
   all.insert(all.end(), early.begin(), early.end());
 }
 
-/// In front of where products land.
+/// In front of where products complete.
 void KernelPrinter::print_early_lookups() {
   const auto found = masks_.early.find(position_);
   if (found == masks_.early.end()) return;
@@ -210,14 +210,14 @@ void KernelPrinter::print_reduction_of_run(BlockId block, const std::vector<std:
     group.push_back(at);
     locals.insert(value);
   }
-  const std::string parts = start_reduction(op);
+  const std::string partials = start_reduction(op);
   {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape, scopes, /*braces=*/true);
     print_elements(block, group, locals, cursor);
-    print_element_of_reduction(op, parts, cursor);
+    print_element_of_reduction(op, partials, cursor);
   }
-  finish_reduction(op, parts);
+  finish_reduction(op, partials);
 }
 
 }  // namespace flashcore

@@ -26,24 +26,24 @@ int chunk_elements(DType dtype) { return 16 / size_of(dtype); }
 
 /// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since
 /// nobody has checked the numbers. A block beyond the part leaves, all threads together.
-void KernelPrinter::print_place(const Op& op) {
+void KernelPrinter::print_segment(const Op& op) {
   const Axis& axis = f_[op.axis];
   const std::string dimension = extent_text(axis.extent);
-  Part& part = parts_[op.axis.index];
-  part.length = names_.unique(axis.name + "_length");
+  Segment& segment = segments_[op.axis.index];
+  segment.length = names_.unique(axis.name + "_length");
   const double* zero = constant_of(f_, op.operands[0]);
   if (zero && *zero == 0) {
-    out_.line("const int {} = fc::max(0, fc::min({}, {}));", part.length, scalar(op.operands[1]),
+    out_.line("const int {} = fc::max(0, fc::min({}, {}));", segment.length, scalar(op.operands[1]),
               dimension);
   } else {
-    part.first = names_.unique(axis.name + "_first");
-    out_.line("const int {} = fc::max(0, fc::min({}, {}));", part.first, scalar(op.operands[0]),
+    segment.first = names_.unique(axis.name + "_first");
+    out_.line("const int {} = fc::max(0, fc::min({}, {}));", segment.first, scalar(op.operands[0]),
               dimension);
-    out_.line("const int {0} = fc::max({1}, fc::min({2}, {3})) - {1};", part.length, part.first,
-              scalar(op.operands[1]), dimension);
+    out_.line("const int {0} = fc::max({1}, fc::min({2}, {3})) - {1};", segment.length,
+              segment.first, scalar(op.operands[1]), dimension);
   }
   if (axis.kind == AxisKind::parallel_tiles)
-    out_.line("if ({} >= {}) return;", begin(op.axis), part.length);
+    out_.line("if ({} >= {}) return;", begin(op.axis), segment.length);
 }
 
 /// A pointer to the tensor at the access's scalar positions and at the parts of its ragged axes;
@@ -54,15 +54,15 @@ std::string KernelPrinter::source_pointer(const Op& op) {
   for (std::size_t d = 0; d < op.coordinates.size(); ++d)
     if (op.coordinates[d].value)
       text += fmt::format(" + {} * {}", scalar(op.coordinates[d].value), stride(op.tensor, d));
-    else if (const Part& part = parts_[f_.origin(op.coordinates[d].axis).index];
-             !part.first.empty())
-      text += fmt::format(" + {} * {}", part.first, stride(op.tensor, d));
+    else if (const Segment& segment = segments_[f_.origin(op.coordinates[d].axis).index];
+             !segment.first.empty())
+      text += fmt::format(" + {} * {}", segment.first, stride(op.tensor, d));
   const auto found = pointers_.find(text);
   if (found != pointers_.end()) return found->second;
   const std::string name = names_.unique(tensor.name + "_at");
   out_.line("{}{}* const {} = {};", tensor.output ? "" : "const ", element_type(tensor.dtype), name,
             text);
-  // Inside a loop the variable ends with the round.
+  // Inside a loop the variable ends with the iteration.
   if (block_ == f_.body || !block_) pointers_[text] = name;
   return name;
 }
@@ -87,10 +87,10 @@ std::string KernelPrinter::chunk_base(const Buffer& buffer, const std::string& s
   return text;
 }
 
-/// Loops over the thread's chunks of a tile in global memory. Neighbouring threads take neighbouring
-/// chunks of one panel's row, so that they write whole lines. The pointer `walker` steps down the
-/// rows: with one address and one step alive, nothing but them is worth keeping in registers over a
-/// loop. `body` sees `row`, `column`, `i` and, past the first, `panel`.
+/// Loops over the thread's chunks of a tile in global memory. Neighbouring threads take
+/// neighbouring chunks of one panel's row, so that they write whole lines. The pointer `walker`
+/// steps down the rows: with one address and one step alive, nothing but them is worth keeping in
+/// registers over a loop. `body` sees `row`, `column`, `i` and, past the first, `panel`.
 template <class Body>
 void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& pointer_type,
                                    const std::string& walker, const std::string& start,
@@ -99,7 +99,7 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
   for (const ChunkLoop& loop : chunk_loops(buffer)) {
     const int size = size_of(buffer.dtype), chunk = chunk_elements(buffer.dtype);
     const int chunks = loop.width / chunk, rows = source_.threads / chunks;
-    const int rounds = (buffer.rows + rows - 1) / rows;
+    const int steps = (buffer.rows + rows - 1) / rows;
     auto scope = out_.block("");
     const std::string first = loop.first_column ? fmt::format(" + {}", loop.first_column) : "";
     out_.line("const int row = thread / {0}, column = thread % {0} * {1};", chunks, chunk);
@@ -108,7 +108,7 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
     if (!rows_left.empty()) out_.line("const int {} = {} - row;", left, rows_left);
     Writer::Scopes guard;
     if (rows > buffer.rows) guard.push_back(out_.block("if (row < {})", buffer.rows));
-    auto down = out_.unrolled("i", rounds);
+    auto down = out_.unrolled("i", steps);
     const bool ragged = rows < buffer.rows && buffer.rows % rows != 0;
     {
       Writer::Scopes inner;
@@ -117,25 +117,24 @@ void KernelPrinter::for_each_chunk(const Buffer& buffer, const std::string& poin
       const std::string panel = loop.panels > 1 ? fmt::format("panel * {}", loop.width)
                                                 : std::to_string(loop.first_column);
       const std::string across = loop.panels > 1 ? " + " + panel : "";
-      // The swizzle counts columns of 16 bits. Eight rows down it repeats, and the offset changes by
-      // a constant.
+      // The swizzle counts columns of 16 bits. Eight rows down it repeats, and the offset changes
+      // by a constant.
       const std::string halves = size == 2 ? "" : fmt::format(" * {}", size / 2);
-      const bool repeats = rows % 8 == 0 && rounds > 1;
-      std::string offset =
-          fmt::format("fc::panel_chunk_offset<{}, {}>({}, column{}, {}{})", buffer.rows,
-                      buffer.columns * size / 2,
-                      repeats || rounds == 1 ? "row" : fmt::format("row + i * {}", rows), halves,
-                      panel, halves);
+      const bool repeats = rows % 8 == 0 && steps > 1;
+      std::string offset = fmt::format(
+          "fc::panel_chunk_offset<{}, {}>({}, column{}, {}{})", buffer.rows,
+          buffer.columns * size / 2,
+          repeats || steps == 1 ? "row" : fmt::format("row + i * {}", rows), halves, panel, halves);
       if (repeats) offset += fmt::format(" + i * {}", rows * loop.width * size);
       if (buffer.pitch) {
         offset = fmt::format("(row * {} + column{}) * {}", buffer.pitch,
                              loop.panels > 1 ? across : first, size);
-        if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * size);
+        if (steps > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * size);
       }
-      body(Chunk{rounds > 1 ? fmt::format("i * {} < {}", rows, left) : left + " > 0",
+      body(Chunk{steps > 1 ? fmt::format("i * {} < {}", rows, left) : left + " > 0",
                  "column" + first + across, walker + across, offset});
     }
-    if (rounds > 1) out_.line("{} += {} * {};", walker, rows, row_stride);
+    if (steps > 1) out_.line("{} += {} * {};", walker, rows, row_stride);
     names_.release(left);
   }
 }
@@ -234,7 +233,7 @@ void KernelPrinter::print_store(const Op& op) {
     out_.line("if (thread == 0) fc::store_global<1>({}, {});", pointer, name);
     return;
   }
-  if (f_[op.operands[0]].home.space == Space::shared)
+  if (f_[op.operands[0]].layout.space == Space::shared)
     schedule_.copy == CopyInstruction::tma ? print_bulk_store(op) : print_staged_store(op);
   else if (stores_by_quads(op))
     print_quad_store(op);
@@ -248,9 +247,9 @@ void KernelPrinter::print_store(const Op& op) {
 bool KernelPrinter::stores_by_quads(const Op& op) const {
   const Value& value = f_[op.operands[0]];
   if (schedule_.copy != CopyInstruction::tma || !is_half(value.type.dtype) ||
-      value.home.axes.size() != 2)
+      value.layout.axes.size() != 2)
     return false;
-  const AxisLayout &rows = value.home.axes[0], &columns = value.home.axes[1];
+  const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
   return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 &&
          columns.lanes == 4 && columns.warps == 1 && columns.fragments % 4 == 0 &&
          rows.lanes == 8 && rows.slots == 2;
@@ -259,7 +258,7 @@ bool KernelPrinter::stores_by_quads(const Op& op) const {
 void KernelPrinter::print_quad_store(const Op& op) {
   const ValueId value = op.operands[0];
   const auto& axes = f_[value].type.axes;
-  const AxisLayout &rows = f_[value].home.axes[0], &columns = f_[value].home.axes[1];
+  const AxisLayout &rows = f_[value].layout.axes[0], &columns = f_[value].layout.axes[1];
   const Axis& column_axis = f_[axes[1]];
   require_alignment(op.tensor, 16);
   const std::string pointer = source_pointer(op);

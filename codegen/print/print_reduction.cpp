@@ -68,8 +68,8 @@ std::string KernelPrinter::reduction_text(const Op& op) {
   return fmt::format("{} = {}({}, {}){}",
                      f_[value].name.empty() ? name_of(op.code) : f_[value].name, name_of(op.code),
                      label(op.operands[0]), f_[op.axis].name,
-                     op.scope == ReductionScope::lane   ? ", each lane its share"
-                     : op.scope == ReductionScope::warp ? ", each warp its share"
+                     op.scope == ReductionScope::lane   ? ", each lane its partial"
+                     : op.scope == ReductionScope::warp ? ", each warp its partial"
                                                         : "");
 }
 
@@ -83,46 +83,47 @@ std::string KernelPrinter::start_reduction(const Op& op) {
   declare(value, op.code == OpCode::reduce_sum);
   if (op.code == OpCode::reduce_sum) return {};
   const Shape rows = shape_of(value);
-  std::string parts;
+  std::string partials;
   if (chained) {
-    parts = names_.unique(storage_[value.index] + "_parts");
-    out_.line("{} {}[{}][{}][{}];", array_type(value), parts, rows.layouts[0].fragments,
+    partials = names_.unique(storage_[value.index] + "_partials");
+    out_.line("{} {}[{}][{}][{}];", array_type(value), partials, rows.layouts[0].fragments,
               rows.layouts[0].slots, schedule_.reduction_chains);
   }
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(rows, scopes);
   if (chained) scopes.push_back(out_.unrolled("c", schedule_.reduction_chains, false));
   out_.line("{} = {};",
-            chained ? fmt::format("{}[{}][{}][c]", parts, cursor.fragments[0], cursor.slots[0])
+            chained ? fmt::format("{}[{}][{}][c]", partials, cursor.fragments[0], cursor.slots[0])
                     : element(value, cursor),
             combine.start);
-  return parts;
+  return partials;
 }
 
 /// Takes in what a thread holds.
-void KernelPrinter::reduce_elements(const Op& op, const std::string& parts) {
+void KernelPrinter::reduce_elements(const Op& op, const std::string& partials) {
   Writer::Scopes scopes;
-  print_element_of_reduction(op, parts, open_loops(shape_of(op.operands[0]), scopes));
+  print_element_of_reduction(op, partials, open_loops(shape_of(op.operands[0]), scopes));
 }
 
-void KernelPrinter::print_element_of_reduction(const Op& op, const std::string& parts,
+void KernelPrinter::print_element_of_reduction(const Op& op, const std::string& partials,
                                                const Cursor& cursor) {
   const ValueId from = op.operands[0], value = op.results[0];
   const std::string target =
-      parts.empty() ? element(value, cursor)
-                    : fmt::format("{}[{}][{}][{} % {}]", parts, cursor.fragments[0],
-                                  cursor.slots[0], cursor.fragments[1], schedule_.reduction_chains);
+      partials.empty()
+          ? element(value, cursor)
+          : fmt::format("{}[{}][{}][{} % {}]", partials, cursor.fragments[0], cursor.slots[0],
+                        cursor.fragments[1], schedule_.reduction_chains);
   out_.line("{} = {};", target, combined(op.code, target, element(from, cursor)));
 }
 
-/// Puts partial results together, and those of the lanes that share a row.
-void KernelPrinter::finish_reduction(const Op& op, const std::string& parts) {
-  if (parts.empty()) return print_lane_combinations(op);
+/// Combines the partials of a thread, and then those of the lanes with the same row.
+void KernelPrinter::finish_reduction(const Op& op, const std::string& partials) {
+  if (partials.empty()) return print_lane_combinations(op);
   const AxisLayout along = shape_of(op.operands[0]).layouts[1];
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(op.results[0]), scopes, true);
   const auto part = [&](int c) {
-    return fmt::format("{}[{}][{}][{}]", parts, cursor.fragments[0], cursor.slots[0], c);
+    return fmt::format("{}[{}][{}][{}]", partials, cursor.fragments[0], cursor.slots[0], c);
   };
   std::string all = part(0);
   for (int c = 1; c < schedule_.reduction_chains; ++c) all = combined(op.code, all, part(c));
@@ -132,7 +133,7 @@ void KernelPrinter::finish_reduction(const Op& op, const std::string& parts) {
     print_lane_combination(op.code, target, along);
 }
 
-/// Over the lanes that share a row, unless each keeps its share.
+/// Over the lanes with the same row, unless each keeps its partial.
 void KernelPrinter::print_lane_combinations(const Op& op) {
   const Shape shape = shape_of(op.operands[0]);
   const AxisLayout& layout = shape.layouts[shape.axes[0] == op.axis ? 0 : 1];
@@ -143,11 +144,11 @@ void KernelPrinter::print_lane_combinations(const Op& op) {
 }
 
 void KernelPrinter::print_reduction(const Op& op) {
-  const std::string parts = start_reduction(op);
+  const std::string partials = start_reduction(op);
   if (f_[op.results[0]].type.is_scalar())
     return print_whole_reduction(op, combine_of(op.code, f_[op.results[0]].type.dtype).start);
-  reduce_elements(op, parts);
-  finish_reduction(op, parts);
+  reduce_elements(op, partials);
+  finish_reduction(op, partials);
 }
 
 }  // namespace flashcore

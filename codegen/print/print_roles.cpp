@@ -33,9 +33,9 @@ std::size_t row_dimension(const Op& access) {
 void KernelPrinter::collect_tensor_maps() {
   for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
     const bool stores = op.code == OpCode::store &&
-                        f_[op.operands[0]].home.space == Space::shared &&
+                        f_[op.operands[0]].layout.space == Space::shared &&
                         schedule_.copy == CopyInstruction::tma;
-    if (op.code != OpCode::fill_slot && !stores) return;
+    if (op.code != OpCode::producer_load && !stores) return;
     const Buffer& buffer = f_[stores ? f_.definition(op.operands[0])->buffer : op.buffer];
     if (!op.coordinates.back().axis)
       throw SpecError({fmt::format("a product of {} along dimension {}", f_[op.tensor].name,
@@ -85,7 +85,7 @@ std::string KernelPrinter::box_coordinates(const Op& op, const std::string& row,
     const auto plus = [&](const std::string& term) {
       if (term != "0" && !term.empty()) at = at == "0" ? term : fmt::format("{} + {}", at, term);
     };
-    if (c.axis) plus(parts_[f_.origin(c.axis).index].first);
+    if (c.axis) plus(segments_[f_.origin(c.axis).index].first);
     if (d == row_dim) plus(row);
     if (d + 1 == op.coordinates.size()) plus(column);
     text += (text.empty() ? "" : ", ") + at;
@@ -144,8 +144,8 @@ void KernelPrinter::print_ring_barriers() {
 void KernelPrinter::declare_ring_places() {
   std::set<BufferId> declared;
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
-    const bool goes_on = op.code == OpCode::fill_slot || op.code == OpCode::give_slot ||
-                         op.code == OpCode::await_slot;
+    const bool goes_on = op.code == OpCode::producer_load || op.code == OpCode::producer_store ||
+                         op.code == OpCode::consumer_wait;
     if (!goes_on || !declared.insert(op.buffer).second) return;
     Ring& ring = ring_names_[op.buffer];
     ring.phase = names_.unique(f_[op.buffer].name + "_phase");
@@ -194,13 +194,13 @@ void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
   out_.line("{} ^= 1;", ring.phase);
 }
 
-void KernelPrinter::print_fill(const Op& op) {
+void KernelPrinter::print_producer_load(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
   if (!buffer.empty)
     return print_boxes(op, op.operands.empty() ? ring.slot : scalar(op.operands[0]));
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
-  out_.line("fc::await_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
+  out_.line("fc::wait_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
   print_boxes(op, ring.slot);
   print_next_slot(buffer.stages, ring);
 }
@@ -209,18 +209,18 @@ void KernelPrinter::print_fill(const Op& op) {
 void KernelPrinter::print_give(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
-  out_.line("fc::await_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
+  out_.line("fc::wait_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
   out_.line("fc::store_shared({}, static_cast<fc::u32>({}));", chunk_base(buffer, ring.slot),
             scalar(op.operands[0]));
   out_.line("fc::arrive({});", in_slot(ring.full, ring.slot));
   print_next_slot(buffer.stages, ring);
 }
 
-/// Asks for a tile, as boxes of a panel each.
+/// Issues the copy of a tile, a box for each panel.
 void KernelPrinter::print_boxes(const Op& op, const std::string& slot) {
   const Buffer& buffer = f_[op.buffer];
   const std::string full = in_slot(ring_names_[op.buffer].full, slot);
-  out_.line("fc::arrive_expecting({}, {});", full, buffer.slot_bytes());
+  out_.line("fc::arrive_expect_tx({}, {});", full, buffer.slot_bytes());
   const std::string target = chunk_base(buffer, slot);
   for (const ChunkLoop& loop : chunk_loops(buffer))
     for (int panel = 0; panel < loop.panels; ++panel) {
@@ -232,12 +232,12 @@ void KernelPrinter::print_boxes(const Op& op, const std::string& slot) {
     }
 }
 
-void KernelPrinter::print_await_slot(const Op& op) {
+void KernelPrinter::print_consumer_wait(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
   const std::string name = names_.unique(label(op.results[0]));
   storage_[op.results[0].index] = name;
-  out_.line("fc::await_phase({}, {});", in_slot(ring.full, ring.slot), ring.phase);
+  out_.line("fc::wait_phase({}, {});", in_slot(ring.full, ring.slot), ring.phase);
   if (buffer.holds_scalars())
     return out_.line("const int {} = fc::uniform(static_cast<int>(fc::load_shared_word({})));",
                      name, chunk_base(buffer, ring.slot));
@@ -245,8 +245,8 @@ void KernelPrinter::print_await_slot(const Op& op) {
   if (!op.operands.empty()) print_clearing(op, name);
 }
 
-/// Zeros in the rows of a tile beyond its axis: all consumers write them, and meet before anyone
-/// multiplies. A row's chunks fill its part of a panel, in whatever order.
+/// Zeros in the rows of a tile beyond its axis: all consumers write them, and synchronise before
+/// any of them multiplies. A row's chunks fill its part of a panel, in whatever order.
 void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
   const Buffer& buffer = f_[op.buffer];
   const AxisId rows = f_[op.results[0]].type.axes[0];
@@ -271,7 +271,7 @@ void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
   out_.line("fc::meet({}, {});", op.barrier, threads);
 }
 
-void KernelPrinter::print_release(const Op& op) {
+void KernelPrinter::print_consumer_release(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
   if (buffer.empty) {
@@ -283,26 +283,27 @@ void KernelPrinter::print_release(const Op& op) {
   print_next_slot(buffer.stages, ring);
 }
 
-void KernelPrinter::print_landing(const Op& op) {
+void KernelPrinter::print_wait_products(const Op& op) {
   print_early_lookups();
-  out_.line("fc::await_products<{}>();", op.pending);
+  out_.line("fc::wait_products<{}>();", op.pending);
   for (std::size_t i = 0; i < op.results.size(); ++i) {
     storage_[op.results[i].index] = storage_[op.operands[i].index];
     out_.line("fc::pin({});", storage_[op.results[i].index]);
   }
 }
 
-// ---- turns
+// ---- ping-pong
 
-/// A warpgroup waits at a barrier of its own for the one before it to come by. The first turn the
-/// last warpgroup gives to the first, which takes in the end what is given to it last.
-void KernelPrinter::print_turn(const Op& op) {
+/// A warpgroup waits at a barrier of its own for the arrival of the one before it. The last
+/// warpgroup arrives at the barrier of the first in the beginning, and the first takes the last
+/// arrival in the end.
+void KernelPrinter::print_ping_pong(const Op& op) {
   const int groups = role_->warps / group_warps, two = 2 * group_threads;
-  if (op.code == OpCode::open_turns)
+  if (op.code == OpCode::ping_pong_open)
     out_.line("if (warp / 4 == {}) fc::signal({}, {});", groups - 1, op.barrier, two);
-  else if (op.code == OpCode::close_turns)
+  else if (op.code == OpCode::ping_pong_close)
     out_.line("if (warp / 4 == 0) fc::meet({}, {});", op.barrier, two);
-  else if (op.code == OpCode::await_turn)
+  else if (op.code == OpCode::ping_pong_wait)
     out_.line("fc::meet({} + warp / 4, {});", op.barrier, two);
   else
     out_.line("fc::signal({} + (warp / 4 + 1) % {}, {});", op.barrier, groups, two);
@@ -311,10 +312,10 @@ void KernelPrinter::print_turn(const Op& op) {
 // ---- stores
 
 void KernelPrinter::print_drain() {
-  out_.line("if (thread % {} == 0) fc::await_stores_read<0>();", group_threads);
+  out_.line("if (thread % {} == 0) fc::wait_stores_read<0>();", group_threads);
 }
 
-void KernelPrinter::print_await_stores(const Op& op) {
+void KernelPrinter::print_wait_stores(const Op& op) {
   print_drain();
   out_.line("fc::meet({} + warp / 4, {});", op.barrier, group_threads);
 }

@@ -1,6 +1,6 @@
 // The hyperbolic tangent of a tile. It takes two results of the special function unit, which
-// softmax needs itself; where all arguments of a warp are small, as those of capped scores are, a
-// polynomial takes their place, and one of higher degree where they are moderate. What stands
+// softmax needs itself; where all arguments of a warp are small, as those of softcapped scores are,
+// a polynomial takes their place, and one of higher degree where they are moderate. What stands
 // around the tanh joins it: a factor in front, the `where` that keeps what a mask has hidden, and a
 // product with a scalar and a sum with a row's value behind, so that a small one costs three
 // instructions more than no cap at all. So do the exponential of that and the sum of a row: the
@@ -41,12 +41,12 @@ void KernelPrinter::find_tanhs(BlockId block) {
   for (OpId id : ops) {
     const Op& op = f_[id];
     if (op.code != OpCode::tanh || op.precise || f_[op.results[0]].type.axes.size() < 2 ||
-        f_[op.results[0]].home.space != Space::registers || !stays(&op))
+        f_[op.results[0]].layout.space != Space::registers || !stays(&op))
       continue;
     Tanh tanh{.from = op.operands[0], .value = op.results[0]};
     const Op* product = f_.definition(tanh.from);
     if (product && product->code == OpCode::mul && uses_[tanh.from.index] == 1 &&
-        home_block_[tanh.from.index] == block)
+        defining_block_[tanh.from.index] == block)
       for (std::size_t k : {0, 1}) {
         const ValueId x = product->operands[1 - k];
         if (!f_[product->operands[k]].type.is_scalar() || f_[x].type.is_scalar() || is_source(x))
@@ -97,17 +97,18 @@ void KernelPrinter::find_tanhs(BlockId block) {
     tanh.raw = hides ? mask->operands[1] : tanh.from;
     // Two copies for small ones, so that tiles no mask cuts have one without: worth it where rounds
     // are many.
-    const bool only_here =
-        hides && masks_.many_rounds() && masks_.own.count(tanh.from) && uses_[tanh.from.index] == 2;
+    const bool only_here = hides && masks_.many_iterations() && masks_.own.count(tanh.from) &&
+                           uses_[tanh.from.index] == 2;
     if (only_here && dies_at(tanh.raw, made_at.at(tanh.from)) &&
         shape_of(tanh.raw) == shape_of(tanh.from)) {
       tanh.mask = made_at.at(tanh.from);
       keep_operands_of_mask(block, *tanh.mask, made_at.at(tanh.value));
-      // In tiles as wide as high a mask at the start cuts the first round's and one more at most.
+      // In tiles as wide as high a mask at the start cuts the first iteration's and one more at
+      // most.
       const auto& axes = f_[tanh.value].type.axes;
       tanh.few_cut = masks_.at_start && has_room() && f_[axes[1]].tile >= f_[axes[0]].tile;
     }
-    if (tanh.sum && (tanh.mask || !masks_.many_rounds())) find_rounding(block, tanh);
+    if (tanh.sum && (tanh.mask || !masks_.many_iterations())) find_rounding(block, tanh);
     tanhs_.insert_or_assign(tanh.value, tanh);
   }
 }
@@ -163,7 +164,7 @@ void KernelPrinter::keep_operands_of_mask(BlockId block, std::size_t mask, std::
 /// can read it then.
 bool KernelPrinter::is_local_of_mask(BlockId block, ValueId value) const {
   const Op* made_by = f_.definition(value);
-  return home_block_[value.index] == block && made_by &&
+  return defining_block_[value.index] == block && made_by &&
          kind_of(made_by->code) == OpKind::elementwise;
 }
 
@@ -182,20 +183,20 @@ bool KernelPrinter::keeps_hidden(const Op& where, const Tanh& tanh) const {
 /// all others.
 void KernelPrinter::print_tests_of_tanhs() {
   for (auto& [value, tanh] : tanhs_)
-    if (home_block_[value.index] == block_ && tanh.small.empty() &&
+    if (defining_block_[value.index] == block_ && tanh.small.empty() &&
         !storage_[tanh.raw.index].empty() && !is_made_here(tanh.factor) &&
         !is_made_here(tanh.times))
       print_test(tanh, tanh.raw);
 }
 
 bool KernelPrinter::is_made_here(ValueId value) const {
-  return value && home_block_[value.index] == block_;
+  return value && defining_block_[value.index] == block_;
 }
 
 /// Whether there are branches to test for. Not in a copy of the loop for tiles that a mask cuts:
 /// they are one or two a row, and branches take their time to compile.
 bool KernelPrinter::has_branches() const {
-  return !masks_.many_rounds() || !masks_.exist || !masks_.test.empty();
+  return !masks_.many_iterations() || !masks_.exist || !masks_.test.empty();
 }
 
 /// Adds up the squares of a thread's elements, of which one is at most the sum of several:
@@ -286,14 +287,14 @@ void KernelPrinter::print_tanh(Tanh& tanh) {
 /// to spare.
 bool KernelPrinter::has_room() const {
   constexpr int enough = 200;
-  const int share = register_split(schedule_).consumer;
-  return (share ? share : registers_at_start(source_.threads, source_.min_blocks)) >= enough;
+  const int budget = register_split(schedule_).consumer;
+  return (budget ? budget : registers_at_start(source_.threads, source_.min_blocks)) >= enough;
 }
 
 /// Of scores that are not small; and of tiles that a mask cuts, which take the same polynomial as
 /// others, or, where they are few, none. Then, and where no mask is, there is a second polynomial.
 void KernelPrinter::print_slow_tanh(const Tanh& tanh) {
-  const bool moderate = tanh.few_cut || (masks_.many_rounds() && !masks_.exist && has_room());
+  const bool moderate = tanh.few_cut || (masks_.many_iterations() && !masks_.exist && has_room());
   if (!tanh.mask && !moderate) return print_tanh_of_each(tanh, Arguments::any, /*hides=*/true);
   const std::string test = moderate ? print_verdict(tanh, "moderate") : tanh.test;
   if (tanh.mask && !tanh.few_cut) print_guarded_mask(block_, *tanh.mask);

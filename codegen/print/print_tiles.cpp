@@ -31,12 +31,12 @@ void KernelPrinter::print_tile_loop(const Op& loop) {
       break;
     case TileScheduler::serpentine: {
       out_.comment("tiles of all blocks, every other wave of blocks backwards");
-      const std::string turn = names_.unique("turn"), first = names_.unique("first");
-      out_.line("int {} = fc::grid_x() - 1 - fc::block_x();", turn);
+      const std::string in_wave = names_.unique("in_wave"), first = names_.unique("first");
+      out_.line("int {} = fc::grid_x() - 1 - fc::block_x();", in_wave);
       scopes.push_back(out_.block("for (int {0} = 0; {0} < {1}; {0} += fc::grid_x())", first, end));
-      out_.line("{0} = fc::grid_x() - 1 - {0};", turn);
-      out_.line("if ({} + {} >= {}) break;", first, turn, end);
-      storage_[tile.index] = fmt::format("({} + {})", first, turn);
+      out_.line("{0} = fc::grid_x() - 1 - {0};", in_wave);
+      out_.line("if ({} + {} >= {}) break;", first, in_wave, end);
+      storage_[tile.index] = fmt::format("({} + {})", first, in_wave);
       break;
     }
     case TileScheduler::dynamic:
@@ -70,8 +70,8 @@ void KernelPrinter::print_draw(const Op& op) {
   out_.line("{0} = fc::next_tile(p.tile_counter, {0}, {1});", tile, scalar(op.operands[1]));
 }
 
-/// Unsigned numbers divide in half the instructions; a quotient without a name is there to be divided
-/// again.
+/// Unsigned numbers divide in half the instructions; a quotient without a name is there to be
+/// divided again.
 void KernelPrinter::print_divide(const Op& op) {
   const ValueId quotient = op.results[0], rest = op.results[1];
   const std::string divisor = names_.unique("divisor"), from = scalar(op.operands[0]);

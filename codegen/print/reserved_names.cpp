@@ -42,7 +42,8 @@ constexpr auto mathematics = std::to_array<std::string_view>({
     "yn",
 });
 
-// What else CUDA and the C library declare, what a host compiler calls by itself, and a word of PTX.
+// What else CUDA and the C library declare, what a host compiler calls by itself, and a word of
+// PTX.
 constexpr auto declared = std::to_array<std::string_view>({
     "MAJOR_VERSION", "MINOR_VERSION", "PATCH_LEVEL", "WARP_SZ", "abort", "abs", "clock", "clock64",
     "free", "labs", "libraryPropertyType", "llabs", "llmax", "llmin", "main", "malloc", "max",

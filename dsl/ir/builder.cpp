@@ -63,8 +63,8 @@ ValueId Builder::reduce(OpCode code, ValueId value, AxisId axis) {
   return append_inferred({.code = code, .operands = {value}, .axis = axis});
 }
 
-ValueId Builder::combine_shares(ValueId value, AxisId axis, OpCode reduction) {
-  Op op{.code = OpCode::combine_shares, .operands = {value}, .axis = axis};
+ValueId Builder::combine_partials(ValueId value, AxisId axis, OpCode reduction) {
+  Op op{.code = OpCode::combine_partials, .operands = {value}, .axis = axis};
   op.reduction = reduction;
   return append_inferred(std::move(op));
 }
@@ -86,8 +86,8 @@ ValueId Builder::load(TensorId tensor, std::vector<Coordinate> coordinates) {
   return append_inferred(std::move(op));
 }
 
-void Builder::place(AxisId axis, ValueId begin, ValueId end) {
-  append({.code = OpCode::place, .operands = {begin, end}, .axis = axis}, {});
+void Builder::segment(AxisId axis, ValueId begin, ValueId end) {
+  append({.code = OpCode::segment, .operands = {begin, end}, .axis = axis}, {});
 }
 
 void Builder::store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value) {

@@ -37,13 +37,13 @@ class Builder {
   /// One i32 index a dimension.
   ValueId gather(TensorId tensor, std::vector<ValueId> indices, std::uint8_t wraps = 0);
   ValueId reduce(OpCode code, ValueId value, AxisId axis);
-  ValueId combine_shares(ValueId value, AxisId axis, OpCode reduction);
+  ValueId combine_partials(ValueId value, AxisId axis, OpCode reduction);
   ValueId transpose(ValueId value);
   /// [m, k] x [k, n] -> [m, n] in fp32, added to `accumulator` if there is one.
   ValueId dot(ValueId a, ValueId b, ValueId accumulator = {},
               OperandRounding rounding = OperandRounding::none);
   ValueId load(TensorId tensor, std::vector<Coordinate> coordinates);
-  void place(AxisId axis, ValueId begin, ValueId end);
+  void segment(AxisId axis, ValueId begin, ValueId end);
   void store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value);
 
   // Shorthand for the integer arithmetic of bounds.

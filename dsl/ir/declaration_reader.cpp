@@ -125,34 +125,34 @@ TileType DeclarationReader::type() {
   return type;
 }
 
-TypedHome DeclarationReader::typed() {
-  TypedHome result{type(), {}};
-  if (in_.take("@")) result.home = home(result.type);
+TypedLayout DeclarationReader::typed() {
+  TypedLayout result{type(), {}};
+  if (in_.take("@")) result.layout = value_layout(result.type);
   return result;
 }
 
-Home DeclarationReader::home(const TileType& type) {
-  Home home{Space::registers, {}};
+Layout DeclarationReader::value_layout(const TileType& type) {
+  Layout read{Space::registers, {}};
   if (!in_.followed_by('(')) {
     if (in_.take("uniform")) return {Space::uniform, {}};
     if (in_.take("shared")) return {Space::shared, {}};
-    if (in_.take("registers")) return home;
+    if (in_.take("registers")) return read;
     if (in_.take("operand"))
-      home.space = Space::operand;
-    else if (in_.take("fragments"))
-      home.space = Space::fragments;
+      read.space = Space::operand;
+    else if (in_.take("opaque"))
+      read.space = Space::opaque;
     else
-      in_.expected("a home: uniform, shared, registers, operand, fragments or axis layouts");
-    if (!in_.at(Token::Kind::word)) return home;
+      in_.expected("a layout: uniform, shared, registers, operand, opaque or axis layouts");
+    if (!in_.at(Token::Kind::word)) return read;
   }
   for (const AxisId next : type.axes) {
     const Token name = in_.peek();
     if (axis() != next)
       in_.refuse(name, fmt::format("expected the layout of axis {}", f_[next].name),
                  fmt::format("found \"{}\"", name.text), "list the axes in the order of the type");
-    home.axes.push_back(layout());
+    read.axes.push_back(layout());
   }
-  return home;
+  return read;
 }
 
 AxisLayout DeclarationReader::layout() {

@@ -1,4 +1,4 @@
-// The declarative half of parse(): axes, arguments, buffers, types and homes.
+// The declarative half of parse(): axes, arguments, buffers, types and layouts.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@
 
 namespace flashcore::ir {
 
-/// A type and the home after its `@`.
-struct TypedHome {
+/// A type, and the memory space and layout after its `@`.
+struct TypedLayout {
   TileType type;
-  Home home;
+  Layout layout;
 };
 
 class DeclarationReader {
@@ -26,7 +26,7 @@ class DeclarationReader {
   /// One line above the body.
   void declaration();
 
-  TypedHome typed();
+  TypedLayout typed();
   AxisLayout layout();
   AxisId axis() { return AxisId(find(f_.axes, "an axis")); }
   TensorId tensor() { return TensorId(find(f_.tensors, "a tensor")); }
@@ -46,7 +46,7 @@ class DeclarationReader {
   Extent extent();
   DType dtype();
   TileType type();
-  Home home(const TileType& type);
+  Layout value_layout(const TileType& type);
 
   template <class Things>
   std::size_t find(const Things& things, std::string_view kind) {

@@ -16,7 +16,7 @@ namespace flashcore::ir {
 enum class AxisKind : std::uint8_t {
   parallel,        ///< one position a thread block
   parallel_tiles,  ///< one tile a thread block
-  tiles,           ///< one tile a round of a loop
+  tiles,           ///< one tile in each iteration of a loop
   whole,           ///< a constant length, always in one tile
 };
 
@@ -29,13 +29,14 @@ struct Axis {
   int tile = 0;  ///< elements of a tile, padding included; 0 until apply_schedule. parallel: how
                  ///< many positions a block goes through
   bool descending = false;  ///< parallel_tiles: block 0 gets the last tile
-  /// In each block the axis covers a part of the dimension it indexes; an op `place` says which.
+  /// In each block the axis covers a segment of the dimension it indexes; an op `segment` says
+  /// which.
   bool ragged = false;
-  /// Of a ragged axis of parallel_tiles: the i32 parameter that says how long the longest part is,
-  /// which sizes the grid. Empty: as long as the dimension.
+  /// Of a ragged axis of parallel_tiles: the i32 parameter with the length of the longest segment,
+  /// which determines the grid. Empty: as long as the dimension.
   std::string longest;
   /// The axis of tiles that this one is another name of: the same positions, and the same current
-  /// tile in a loop over it. It has all that the other has, but the name.
+  /// tile in a loop over it. All its fields but the name are those of that axis.
   AxisId alias_of = {};
 
   /// The length of the axis, if it is the same in every block and launch.
@@ -51,8 +52,8 @@ struct Tensor {
   DType dtype = DType::f32;
   std::vector<Extent> dims;  ///< the last one has unit stride, unless gathered without it
   bool output = false;
-  /// A probe: an output that only observes. The value is what its elements are worth that no store
-  /// writes, because loops leave out their tiles; place_probes derives it.
+  /// A probe: an output that shows a value. This is the value of its elements that no store writes,
+  /// because loops skip their tiles; place_probes derives it.
   std::optional<double> unwritten = {};
   bool gathered = false;     ///< read by `gather` alone: any strides, any dtype
   bool unit_stride = false;  ///< of a gathered one: 1 along the last dimension
@@ -84,7 +85,7 @@ struct TileType {
 struct Value {
   TileType type;
   std::string name;  ///< the author's, or empty
-  Home home;
+  Layout layout;
   OpId definition;  ///< none for an argument of a block
 };
 
@@ -111,10 +112,10 @@ struct Buffer {
   int stride = 0;  ///< bytes from slot to slot; 0: slots follow each other
   int offset = 0;  ///< bytes; set by plan_shared_memory
   /// Of a ring, whose slots are filled and released: where the mbarriers lie that say of each slot
-  /// that it is full, and that it is empty (0: who fills it knows), and how many arrive there before
-  /// it is. Set by plan_shared_memory.
+  /// that it is full, and that it is empty (0: the producer knows), and how many arrive there
+  /// before it is. Set by plan_shared_memory.
   int full = 0, empty = 0, releases = 0;
-  BufferId over;  ///< lies where this one does, whose tiles are not needed any more
+  BufferId over;  ///< has the address of this buffer, whose tiles are not needed any more
 
   /// A slot hands a scalar from one role to another, rather than a tile.
   [[nodiscard]] bool holds_scalars() const {

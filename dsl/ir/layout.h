@@ -1,4 +1,4 @@
-// Where a tile lives: the attribute that the layout pass fills in for every value.
+// The memory space of a tile and its layout there, which the layout pass fills in for every value.
 //
 // A register tile is the product of one AxisLayout per axis. An axis of length n is cut into
 // fragments; an element's position along the axis is the sum
@@ -11,9 +11,9 @@
 //   rows     16 = 2 slots 8 apart x 8 lanes 1 apart   (lane / 4)
 //   columns   8 = 4 lanes 2 apart x 2 slots 1 apart   (lane % 4)
 //
-// A row vector of that tile is the row half alone, equal in the lanes and warps that the column
-// half spreads over; so reducing an axis drops its layout and broadcasting along one adds it, and
-// nothing moves. Two tiles agree when the layouts of their common axes are equal.
+// A row vector of that tile has the layout of the rows alone: all lanes and warps along the columns
+// hold the same elements. So a reduction drops the layout of its axis, a broadcast adds one, and no
+// element moves. Two tiles agree if the layouts of their common axes are equal.
 #pragma once
 
 #include <cstdint>
@@ -39,16 +39,16 @@ enum class Space : std::uint8_t {
   uniform,    ///< a scalar, equal in every thread
   registers,  ///< one AxisLayout an axis
   operand,    ///< registers in the order a tensor core takes its left operand, packed 16-bit pairs
-  fragments,  ///< opaque registers of a warp: blocks of 16 x 16, whose elements no lane can name
+  opaque,     ///< fragments of wmma, 16 x 16: it is not known which lane holds which element
   shared,     ///< a slot of a shared buffer
 };
 
-struct Home {
+struct Layout {
   Space space = Space::none;
   std::vector<AxisLayout>
       axes;  ///< registers, operand, fragments: parallel to the axes of the type
 
-  bool operator==(const Home&) const = default;
+  bool operator==(const Layout&) const = default;
 };
 
 }  // namespace flashcore::ir

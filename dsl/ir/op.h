@@ -26,8 +26,8 @@ std::string_view name_of(OpCode code);
 OpKind kind_of(OpCode code);
 /// A source that is about the thread or its block, rather than about an axis or a parameter.
 inline bool asks_who_runs(OpCode code) {
-  return code == OpCode::part || code == OpCode::has_counter || code == OpCode::first_thread ||
-         code == OpCode::owns_rows;
+  return code == OpCode::cluster_rank || code == OpCode::has_counter ||
+         code == OpCode::first_thread || code == OpCode::owns_rows;
 }
 inline bool is_copy(OpCode code) { return code == OpCode::copy || code == OpCode::copy_async; }
 
@@ -42,13 +42,13 @@ struct Coordinate {
 enum class TileScheduler : std::uint8_t {
   consecutive,  ///< the one behind it
   serpentine,   ///< as many further on as there are blocks; every other wave of blocks backwards
-  dynamic,      ///< the next that no block has yet, drawn from a counter
+  dynamic,      ///< the next that no block has taken, by a counter in global memory
 };
 
 std::string_view name_of(TileScheduler scheduler);
 
-/// How much of a reduction, or of a product's sum, the op itself does: all of it, or the share of a
-/// warp or of a lane. Shares stay apart until `combine_shares`.
+/// How much of a reduction, or of a product's sum, the op itself does: all of it, or the partial of
+/// each warp or of each lane. `combine_partials` combines the partials.
 enum class ReductionScope : std::uint8_t { block, warp, lane };
 
 struct Op {
@@ -57,54 +57,57 @@ struct Op {
   std::vector<ValueId> results;
   Location where;
 
-  AxisId axis;  ///< loop, enter, survey, reductions, index, extent, tile_begin, tile_count, place
+  AxisId
+      axis;  ///< loop, enter, scan_tiles, reductions, index, extent, tile_begin, tile_count, segment
   TensorId tensor;  ///< load, store, copies, gather
   std::uint8_t wraps =
       0;                  ///< gather: a bit a dimension, where a negative index counts from the end
   ParameterId parameter;  ///< parameter
-  BufferId buffer;        ///< copies, slots, convert to shared memory; survey and who reads it
+  BufferId buffer;        ///< copies, slots, convert to shared memory; scan and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
   double number = 0;                    ///< constant
-  int pending = 0;  ///< wait_copies, land_products: groups that may stay unfinished
-  /// part, owns_rows, convert: how many of a cluster share out a loop, or get rows of a tile
+  int pending = 0;  ///< wait_copies, wait_products: groups that may stay in flight
+  /// cluster_rank, owns_rows, convert: blocks of the cluster that split a loop, or get rows of a
+  /// tile
   int blocks = 0;
-  int peer = 0;  ///< peer: the block of the cluster whose value it is
+  int rank = 0;                                  ///< cluster_read: of the block whose value it is
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot
-  OpCode reduction{};                            ///< combine_shares: which reduction it finishes
-  AxisLayout shares;  ///< combine_shares, convert of shares: the lanes and warps that hold one each
+  OpCode reduction{};                            ///< combine_partials: which reduction it finishes
+  AxisLayout
+      partials;  ///< combine_partials, convert of partials: the lanes and warps that hold them
 
   // loop. Operands are the bounds, then the initial values. As built there are no bounds and the
   // loop covers every tile of the axis; [begin, end) limits it. The region's arguments are the
   // tile's number and the carried values. With a buffer the loop visits those tiles of [begin, end)
-  // that a survey found. A loop without an axis counts from begin to end.
+  // that a scan found. A loop without an axis counts from begin to end.
   //
   // if. The operand is the condition. Both regions end with a yield of what the results are.
   //
-  // survey. Operands are the bounds. The region yields two conditions on the positions of a tile:
+  // scan. Operands are the bounds. The region yields two conditions on the positions of a tile:
   // whether one may be visible to the block, and whether it surely is visible to all of it.
   BlockId body;
   BlockId otherwise;  ///< if: the region behind `else`, if there is one
   int bounds = 0;
   bool descending = false;  ///< loop, next_tile
-  bool unordered = false;   ///< loop: the program says that its rounds may come in any order
+  bool unordered = false;   ///< loop: the program says that its tiles may be visited in any order
 
-  // tile_loop. The operand is how many tiles all blocks share out; `consecutive` has two, the first
-  // of this block's own and the number behind the last. The region's argument is a tile's number.
-  // Where tiles are drawn it yields the next one, and else nothing.
+  // tile_loop. The operand is the number of tiles of all blocks; `consecutive` has two, the first
+  // tile of this block and the number behind its last. The region's argument is a tile's number.
+  // With the dynamic scheduler the region yields the next number, and else nothing.
   TileScheduler scheduler{};
 
-  /// Where some warps meet: the first of the named barriers, of which each warpgroup may have one;
-  /// set by number_barriers.
+  /// Synchronisation of some warps: the first of its named barriers, of which each warpgroup may
+  /// have one; set by number_barriers.
   int barrier = 0;
 
-  // role: what it is called, its warps, and how many registers a thread of them has, once these are
-  // shared out, instead of those that it starts with. Roles are listed from the last warps of the
+  // role: what it is called, its warps, and the register budget of their threads, if there is one,
+  // instead of the registers that they start with. Roles are listed from the last warps of the
   // block down to the first.
   std::string name;
   int first_warp = 0, warps = 0, registers = 0, registers_at_start = 0;
 
-  bool precise = false;  ///< tanh: right in proportion to itself, however small
-  bool started = false;  ///< dot: its sum may be read behind `land_products` only
+  bool precise = false;  ///< tanh: with a small relative error, however small its value
+  bool issued = false;   ///< dot: its sum may be read behind `wait_products` only
   OperandRounding rounding = OperandRounding::none;  ///< dot
   /// dot, convert to an operand: the instruction that makes the product (set by
   /// choose_instructions).

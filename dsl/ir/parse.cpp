@@ -60,12 +60,12 @@ class Parser {
   }
 
   /// Numbers stand for values without a name.
-  void define(const Token& token, ValueId id, Home home) {
+  void define(const Token& token, ValueId id, Layout layout) {
     if (!values_.emplace(token.text, id).second)
       in_.refuse(token, fmt::format("a second definition of %{}", token.text),
                  "every value is defined once; found another one");
     if (std::isdigit(static_cast<unsigned char>(token.text[0])) == 0) f_[id].name = token.text;
-    f_[id].home = std::move(home);
+    f_[id].layout = std::move(layout);
   }
 
   void block(BlockId id) {
@@ -93,7 +93,7 @@ class Parser {
     if (!code) in_.expected("an operation", "dsl/ir/ops.def lists them");
     in_.next();
     op.code = *code;
-    if (op.code == OpCode::loop || op.code == OpCode::survey || op.code == OpCode::tile_loop) {
+    if (op.code == OpCode::loop || op.code == OpCode::scan_tiles || op.code == OpCode::tile_loop) {
       loop(block, std::move(op), results);
       return;
     }
@@ -108,32 +108,33 @@ class Parser {
     items(op);
     while (attribute(op)) {
     }
-    std::vector<TypedHome> types;
+    std::vector<TypedLayout> types;
     if (in_.at(":")) types = result_types();
     append(block, std::move(op), results, std::move(types));
     in_.line_end();
   }
 
-  std::vector<TypedHome> result_types() {
-    std::vector<TypedHome> types;
+  std::vector<TypedLayout> result_types() {
+    std::vector<TypedLayout> types;
     in_.expect(":");
     do types.push_back(names_.typed());
     while (in_.take(","));
     return types;
   }
 
-  void append(BlockId block, Op op, const std::vector<Token>& names, std::vector<TypedHome> typed) {
+  void append(BlockId block, Op op, const std::vector<Token>& names,
+              std::vector<TypedLayout> typed) {
     if (names.size() != typed.size())
       throw SpecError({fmt::format("expected a type for each result of {}", name_of(op.code)),
                        fmt::format("found {} names before \"=\" and {} types after \":\"",
                                    names.size(), typed.size()),
                        "one type for each name, as in %x = neg %y : f32[rows]", op.where});
     std::vector<TileType> types;
-    for (const TypedHome& t : typed) types.push_back(t.type);
+    for (const TypedLayout& t : typed) types.push_back(t.type);
     const OpId id = f_.add_op(std::move(op), types);
     f_[block].ops.push_back(id);
     for (std::size_t i = 0; i < names.size(); ++i)
-      define(names[i], f_[id].results[i], std::move(typed[i].home));
+      define(names[i], f_[id].results[i], std::move(typed[i].layout));
   }
 
   /// What the op names and its operands. A word in first place may also be an attribute already.
@@ -181,7 +182,7 @@ class Parser {
   bool attribute(Op& op) {
     if (in_.take("along")) {
       op.axis = names_.axis();
-      if (in_.at("(")) op.shares = names_.layout();
+      if (in_.at("(")) op.partials = names_.layout();
     } else if (in_.take("in")) {
       op.buffer = names_.buffer();
     } else if (in_.take("by")) {
@@ -197,7 +198,7 @@ class Parser {
     } else if (in_.take("among")) {
       op.blocks = names_.integer("a number of blocks");
     } else if (in_.take("from")) {
-      op.peer = names_.integer("the number of a block");
+      op.rank = names_.integer("the number of a block");
     } else if (in_.take("as")) {
       if (!in_.take(name_of(OperandRounding::tf32)))
         in_.expected("what operands are rounded to: tf32");
@@ -208,8 +209,8 @@ class Parser {
       in_.next();
     } else if (in_.take("barrier")) {
       op.barrier = names_.integer("the number of a barrier");
-    } else if (in_.take("started")) {
-      op.started = true;
+    } else if (in_.take("issued")) {
+      op.issued = true;
     } else if (in_.take("precise")) {
       op.precise = true;
     } else if (in_.take("descending")) {
@@ -248,7 +249,7 @@ class Parser {
 
   void conditional(BlockId outer, Op op, const std::vector<Token>& results) {
     op.operands = uses();
-    std::vector<TypedHome> types;
+    std::vector<TypedLayout> types;
     if (in_.at(":")) types = result_types();
     const auto region = [&] {
       in_.expect("{");
@@ -264,7 +265,7 @@ class Parser {
 
   void loop(BlockId outer, Op op, const std::vector<Token>& results) {
     const bool over_tiles = op.code == OpCode::tile_loop;
-    if (op.code == OpCode::survey || (!over_tiles && !in_.at("from"))) op.axis = names_.axis();
+    if (op.code == OpCode::scan_tiles || (!over_tiles && !in_.at("from"))) op.axis = names_.axis();
     if (over_tiles && in_.take("to")) {
       op.operands = {use()};
       op.bounds = 1;
@@ -282,7 +283,7 @@ class Parser {
     if (op.code == OpCode::tile_loop) op.scheduler = scheduler();
     op.descending = in_.take("descending");
     op.unordered = in_.take("unordered");
-    std::vector<TypedHome> types;
+    std::vector<TypedLayout> types;
     if (in_.at(":")) types = result_types();
     in_.expect("{");
     in_.line_end();
@@ -291,14 +292,14 @@ class Parser {
     in_.expect(op.axis || op.code == OpCode::tile_loop ? "tile" : "count");
     argument(op.body);
     in_.line_end();
-    std::vector<TypedHome> carried;
+    std::vector<TypedLayout> carried;
     while (in_.take("carry")) {
       const Token name = in_.value("the name of the carried value");
       in_.expect("=");
       op.operands.push_back(use());
       in_.expect(":");
       carried.push_back(names_.typed());
-      define(name, f_.add_argument(op.body, carried.back().type), carried.back().home);
+      define(name, f_.add_argument(op.body, carried.back().type), carried.back().layout);
       in_.line_end();
     }
     if (types.empty()) types = carried;
@@ -321,8 +322,8 @@ class Parser {
   void argument(BlockId block) {
     const Token name = in_.value("the name of the tile's number");
     in_.expect(":");
-    const TypedHome t = names_.typed();
-    define(name, f_.add_argument(block, t.type), t.home);
+    const TypedLayout t = names_.typed();
+    define(name, f_.add_argument(block, t.type), t.layout);
   }
 
   Lexer in_;

@@ -135,8 +135,8 @@ class Printer {
     if (!id || id.index >= f_.values.size()) return "?";
     const Value& value = f_[id];
     std::string text = describe(f_, value.type);
-    const std::string home = print(f_, value.type, value.home);
-    return home.empty() ? text : text + " @ " + home;
+    const std::string layout = print(f_, value.type, value.layout);
+    return layout.empty() ? text : text + " @ " + layout;
   }
 
   /// What the op names, then its operands.
@@ -168,19 +168,19 @@ class Printer {
   std::string attributes(const Op& op) {
     std::string text;
     if (op.axis && !op.operands.empty()) text += " along " + f_[op.axis].name;
-    if (op.shares != AxisLayout{}) text += fmt::format("({})", layout_text(op.shares));
+    if (op.partials != AxisLayout{}) text += fmt::format("({})", layout_text(op.partials));
     if (op.buffer) text += " in " + f_[op.buffer].name;
     if (op.scope == ReductionScope::lane) text += " by lane";
     if (op.scope == ReductionScope::warp) text += " by warp";
-    if (op.code == OpCode::combine_shares) text += fmt::format(" of {}", name_of(op.reduction));
-    if (op.code == OpCode::wait_copies || op.code == OpCode::land_products)
+    if (op.code == OpCode::combine_partials) text += fmt::format(" of {}", name_of(op.reduction));
+    if (op.code == OpCode::wait_copies || op.code == OpCode::wait_products)
       text += fmt::format(" pending {}", op.pending);
     if (op.blocks) text += fmt::format(" among {}", op.blocks);
-    if (op.code == OpCode::peer) text += fmt::format(" from {}", op.peer);
+    if (op.code == OpCode::cluster_read) text += fmt::format(" from {}", op.rank);
     if (op.rounding != OperandRounding::none) text += fmt::format(" as {}", name_of(op.rounding));
     if (op.instruction) text += fmt::format(" using {}", name_of(*op.instruction));
     if (op.barrier) text += fmt::format(" barrier {}", op.barrier);
-    if (op.started) text += " started";
+    if (op.issued) text += " issued";
     if (op.precise) text += " precise";
     if (op.descending) text += " descending";
     return text;
@@ -218,7 +218,7 @@ class Printer {
     return text;
   }
 
-  /// The results of a loop have the types and homes of its carried values, and need no list of
+  /// The results of a loop have the types and layouts of its carried values, and need no list of
   /// their own.
   bool results_follow_arguments(const Op& op) {
     if (op.code == OpCode::if_) return false;
@@ -226,7 +226,7 @@ class Printer {
     if (arguments.size() != op.results.size() + 1) return false;
     for (std::size_t i = 0; i < op.results.size(); ++i) {
       const Value &result = f_[op.results[i]], &argument = f_[arguments[i + 1]];
-      if (result.type != argument.type || result.home != argument.home) return false;
+      if (result.type != argument.type || result.layout != argument.layout) return false;
     }
     return true;
   }
@@ -286,18 +286,18 @@ std::string print(const Function& f, ValueId value) {
   return printer.name(value);
 }
 
-std::string print(const Function& f, const TileType& type, const Home& home) {
+std::string print(const Function& f, const TileType& type, const Layout& layout) {
   std::string text;
-  if (home.space == Space::uniform) return "uniform";
-  if (home.space == Space::shared) return "shared";
-  if (home.space == Space::none) return "";
-  if (home.space == Space::operand) text = "operand";
-  if (home.space == Space::fragments) text = "fragments";
-  if (home.space == Space::registers && home.axes.empty()) return "registers";
-  for (std::size_t i = 0; i < home.axes.size(); ++i)
+  if (layout.space == Space::uniform) return "uniform";
+  if (layout.space == Space::shared) return "shared";
+  if (layout.space == Space::none) return "";
+  if (layout.space == Space::operand) text = "operand";
+  if (layout.space == Space::opaque) text = "opaque";
+  if (layout.space == Space::registers && layout.axes.empty()) return "registers";
+  for (std::size_t i = 0; i < layout.axes.size(); ++i)
     text +=
         fmt::format("{}{}({})", text.empty() ? "" : " ",
-                    i < type.axes.size() ? f[type.axes[i]].name : "?", layout_text(home.axes[i]));
+                    i < type.axes.size() ? f[type.axes[i]].name : "?", layout_text(layout.axes[i]));
   return text;
 }
 

@@ -16,10 +16,10 @@
 //
 // Every op reads the same: code, what it names, operands, attributes, result types. A new op
 // therefore needs no new syntax. Values carry their author's name, made unique; the others are
-// numbered. Where a value lives follows `@`, once a pass has decided it. An axis layout lists its
-// factors, those that are one left out: warps/divisor, fragments, slots*stride,
-// lanes/divisor*stride. An axis that is another name of one reads `axis s: alias t`. Places in the author's source are not part of the text; parse() puts the
-// line of the text in their stead.
+// numbered. The memory space and layout of a value follow `@`, once a pass has chosen them. An axis
+// layout lists its factors, those that are one left out: warps/divisor, fragments, slots*stride,
+// lanes/divisor*stride. An axis that is another name of one reads `axis s: alias t`. Places in the
+// author's source are not part of the text; parse() puts the line of the text in their stead.
 #pragma once
 
 #include <string>
@@ -38,6 +38,6 @@ std::string print(const Function& f, const Op& op);
 std::string print(const Function& f, ValueId value);
 
 /// "rows(4w 2s*8 8l/4) cols(8f 2s 4l*2)", "shared", ...; empty where nothing is decided.
-std::string print(const Function& f, const TileType& type, const Home& home);
+std::string print(const Function& f, const TileType& type, const Layout& layout);
 
 }  // namespace flashcore::ir

@@ -230,9 +230,9 @@ TileType infer_type(const Function& f, const Op& op) {
                   "compare first");
     return {DType::i1, {}};
   }
-  if (op.code == OpCode::combine_shares || op.code == OpCode::peer) rule.takes(1);
+  if (op.code == OpCode::combine_partials || op.code == OpCode::cluster_read) rule.takes(1);
   return rule.type(
-      0);  // convert, combine_shares and peer change where a tile lives, not what it is
+      0);  // convert, combine_partials and peer change the place of a tile, not its value
 }
 
 TileType cast_type(const Function& f, const Op& op, DType dtype) {

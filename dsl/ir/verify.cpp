@@ -19,7 +19,7 @@ namespace {
 constexpr OpCode no_code = OpCode::yield;
 
 bool yields(OpCode code) {
-  return code == OpCode::loop || code == OpCode::survey || code == OpCode::tile_loop ||
+  return code == OpCode::loop || code == OpCode::scan_tiles || code == OpCode::tile_loop ||
          code == OpCode::if_;
 }
 
@@ -33,9 +33,9 @@ class Verifier {
     block(f_.body, no_code);
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
       if (f_.axes[i].ragged && !placed_.contains(f_.origin(AxisId(i))))
-        throw SpecError({fmt::format("axis {} is ragged and never placed", f_.axes[i].name),
-                         "a block does not know which part of the dimension it covers",
-                         "place it at the top of the program",
+        throw SpecError({fmt::format("axis {} is ragged and has no segment", f_.axes[i].name),
+                         "a block does not know which segment of the dimension it covers",
+                         "set its segment at the top of the program",
                          {}});
     for (std::size_t i = 0; i < f_.tensors.size(); ++i)
       if (f_.tensors[i].output && !stored_.contains(TensorId(i)))
@@ -61,8 +61,8 @@ class Verifier {
         fail(
             fmt::format("the region of a {} ends with a yield", name_of(parent)),
             "write yield and the next values of what it carries, if any, before its closing brace");
-      if (parent == OpCode::survey && !last && !is_pure(*op_))
-        fail("a survey only looks at positions", "move it in front of the survey");
+      if (parent == OpCode::scan_tiles && !last && !is_pure(*op_))
+        fail("a scan only evaluates conditions on positions", "move it in front of the scan");
       one(ops[i]);
     }
     entered_ = outside;
@@ -84,7 +84,7 @@ class Verifier {
     loop_axes(op);
     ragged_axes(op);
     if (op.code == OpCode::loop) loop(id);
-    if (op.code == OpCode::survey) survey(id);
+    if (op.code == OpCode::scan_tiles) scan(id);
     if (op.code == OpCode::if_) conditional(id);
     if (op.code == OpCode::tile_loop) tile_loop(id);
     if (op.code == OpCode::role) role(op);
@@ -113,22 +113,22 @@ class Verifier {
       if (c.axis) inside(c.axis);
   }
 
-  /// A ragged axis is placed once, above everything that is not a scalar. A block whose tile lies
-  /// beyond the part leaves there, so that nothing it would have to write may be left.
+  /// The segment of a ragged axis is set once, above everything that is not a scalar. A block whose
+  /// tile lies beyond the part leaves there, so that nothing it would have to write may be left.
   void ragged_axes(const Op& op) {
     auto placed = [&](AxisId axis) {
       if (f_[axis].ragged && !placed_.contains(f_.origin(axis)))
-        fail(fmt::format("{} is used before it is placed", f_[axis].name),
-             fmt::format("place {} at the top of the program", f_[axis].name));
+        fail(fmt::format("{} is used before its segment is set", f_[axis].name),
+             fmt::format("set the segment of {} at the top of the program", f_[axis].name));
     };
-    if (op.code == OpCode::place) {
-      if (f_[op.axis].alias_of) another_name(op.axis, "place");
+    if (op.code == OpCode::segment) {
+      if (f_[op.axis].alias_of) another_name(op.axis, "segment");
       if (works_)
-        fail("a place stands above everything that is not a scalar",
+        fail("a segment stands above everything that is not a scalar",
              "move it up, behind the scalars that it needs");
       if (!placed_.insert(op.axis).second)
-        fail(fmt::format("{} is placed twice", f_[op.axis].name), "leave one of them out");
-      std::set<AxisId>& from = part_depends_[op.axis];
+        fail(fmt::format("{} has two segments", f_[op.axis].name), "leave one of them out");
+      std::set<AxisId>& from = segment_depends_[op.axis];
       for (const ValueId operand : op.operands)
         from.insert(depends_[operand.index].begin(), depends_[operand.index].end());
       return;
@@ -144,7 +144,7 @@ class Verifier {
       const bool named = std::any_of(op.coordinates.begin(), op.coordinates.end(),
                                      [&](const Coordinate& c) { return c.axis == AxisId(i); });
       if (f_.axes[i].ragged && f_.axes[i].kind == AxisKind::parallel_tiles && !named)
-        fail(fmt::format("a block beyond its part of {} writes nothing", f_.axes[i].name),
+        fail(fmt::format("a block beyond its segment of {} writes nothing", f_.axes[i].name),
              fmt::format("index {} by {}", f_[op.tensor].name, f_.axes[i].name));
     }
   }
@@ -156,8 +156,8 @@ class Verifier {
     for (const Coordinate& c : op.coordinates) {
       if (c.axis) seen.insert(c.axis);
       if (c.axis && f_[c.axis].ragged)  // parts of different blocks lie apart
-        seen.insert(part_depends_[f_.origin(c.axis)].begin(),
-                    part_depends_[f_.origin(c.axis)].end());
+        seen.insert(segment_depends_[f_.origin(c.axis)].begin(),
+                    segment_depends_[f_.origin(c.axis)].end());
       if (c.value) seen.insert(depends_[c.value.index].begin(), depends_[c.value.index].end());
     }
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
@@ -202,7 +202,7 @@ class Verifier {
     if (op_->operands.size() != next || (next && !(f_[op_->operands[0]].type == number)))
       fail(fmt::format("it yields {} values, a tile_loop {} with this scheduler",
                        op_->operands.size(), next),
-           "yield the number of the next tile, an i32 scalar, where tiles are drawn");
+           "yield the number of the next tile, an i32 scalar, with the dynamic scheduler");
     op_ = &f_[id];
   }
 
@@ -250,7 +250,7 @@ class Verifier {
     defined_ = std::move(outside);
   }
 
-  void survey(OpId id) {
+  void scan(OpId id) {
     const Op& op = *op_;
     over_tiles(op);
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
@@ -261,7 +261,7 @@ class Verifier {
     const TileType scalar{DType::i1, {}}, tile{DType::i1, {op.axis}};
     const std::vector<ValueId>& found = op_->operands;
     if (found.size() != 2)
-      fail(fmt::format("it yields {} conditions, a survey two", found.size()),
+      fail(fmt::format("it yields {} conditions, a scan two", found.size()),
            "yield what may hold somewhere in the tile, and what surely holds everywhere");
     for (const ValueId value : found)
       if (!(f_[value].type == scalar) && !(f_[value].type == tile))
@@ -311,7 +311,7 @@ class Verifier {
            "let the value name the op that makes it");
     defined_[value.index] = true;
     ever_defined_.insert(value);
-    home(value);
+    layout(value);
     if (!by) return;
     std::set<AxisId>& from = depends_[value.index];
     if (f_[by].axis && is_parallel(f_[by].axis)) from.insert(f_[by].axis);
@@ -323,18 +323,18 @@ class Verifier {
       if (region) for_each_use(f_[f_[region].ops.back()], inherit);
   }
 
-  void home(ValueId id) {
+  void layout(ValueId id) {
     const Value& value = f_[id];
-    if (value.home.axes.empty()) return;
-    if (value.home.axes.size() != value.type.axes.size())
-      fail(fmt::format("the home of {} has {} axes, its type {}", name(id), value.home.axes.size(),
-                       value.type.axes.size()),
+    if (value.layout.axes.empty()) return;
+    if (value.layout.axes.size() != value.type.axes.size())
+      fail(fmt::format("the layout of {} has {} axes, its type {}", name(id),
+                       value.layout.axes.size(), value.type.axes.size()),
            "lay out every axis of the type, in its order");
-    for (std::size_t i = 0; i < value.home.axes.size(); ++i) {
+    for (std::size_t i = 0; i < value.layout.axes.size(); ++i) {
       const Axis& axis = f_[value.type.axes[i]];
-      if (axis.tile && value.home.axes[i].length() != axis.tile)
-        fail(fmt::format("the home of {} lays out {} elements of {}, a tile has {}", name(id),
-                         value.home.axes[i].length(), axis.name, axis.tile),
+      if (axis.tile && value.layout.axes[i].length() != axis.tile)
+        fail(fmt::format("the layout of {} lays out {} elements of {}, a tile has {}", name(id),
+                         value.layout.axes[i].length(), axis.name, axis.tile),
              "let warps, fragments, slots and lanes multiply to the tile");
     }
   }
@@ -364,10 +364,11 @@ class Verifier {
   std::set<AxisId> entered_;  // axes at a tile that an op in front has entered
   std::set<TensorId> stored_;
   std::set<AxisId> placed_;
-  std::map<AxisId, std::set<AxisId>> part_depends_;  // the parallel axes that decide an axis's part
-  int first_warp_of_roles_ = INT_MAX;                // of the role above
-  bool works_ = false;                               // something that is not a scalar has been seen
-  std::vector<std::set<AxisId>> depends_;            // the parallel axes that decide a value
+  std::map<AxisId, std::set<AxisId>>
+      segment_depends_;                    // the parallel axes that decide an axis's part
+  int first_warp_of_roles_ = INT_MAX;      // of the role above
+  bool works_ = false;                     // something that is not a scalar has been seen
+  std::vector<std::set<AxisId>> depends_;  // the parallel axes that decide a value
 };
 
 }  // namespace

@@ -26,18 +26,18 @@ void check_ragged(const Function& f, const Axis& axis) {
   const bool tiled = axis.kind == AxisKind::tiles || axis.kind == AxisKind::parallel_tiles;
   if (axis.ragged && !tiled)
     throw SpecError({fmt::format("axis {} is {} and ragged", axis.name, name_of(axis.kind)),
-                     "only an axis that is cut into tiles covers another part in every block",
+                     "only an axis that is cut into tiles covers another segment in every block",
                      "use tiles or parallel_tiles",
                      {}});
   if (axis.longest.empty()) return;
   if (!axis.ragged || axis.kind != AxisKind::parallel_tiles)
-    throw SpecError({fmt::format("axis {} with a longest part of {}", axis.name, axis.longest),
+    throw SpecError({fmt::format("axis {} with a longest segment of {}", axis.name, axis.longest),
                      "it sizes the grid along a ragged axis of parallel_tiles",
                      "leave it out",
                      {}});
   for (const Parameter& parameter : f.parameters)
     if (parameter.name == axis.longest && parameter.dtype == DType::i32) return;
-  throw SpecError({fmt::format("axis {} with a longest part of {}", axis.name, axis.longest),
+  throw SpecError({fmt::format("axis {} with a longest segment of {}", axis.name, axis.longest),
                    "no i32 scalar has this name",
                    "declare it",
                    {}});

@@ -20,8 +20,8 @@ class OpVerifier {
     if (op_.scope == ReductionScope::warp && kind_of(op_.code) != OpKind::reduction &&
         op_.code != OpCode::dot)
       fail("only a reduction or a product is done by warp", "leave \"by warp\" out");
-    if (op_.started && op_.code != OpCode::dot)
-      fail("only a product is started", "leave \"started\" out");
+    if (op_.issued && op_.code != OpCode::dot)
+      fail("only a product is issued", "leave \"issued\" out");
     if (op_.instruction && op_.code != OpCode::dot && op_.code != OpCode::convert)
       fail("only a product, or the conversion of its operand, uses an instruction",
            fmt::format("leave \"using {}\" out", name_of(*op_.instruction)));
@@ -32,7 +32,7 @@ class OpVerifier {
       fail("only a tanh is precise", "leave \"precise\" out");
     if (op_.unordered && op_.code != OpCode::loop)
       fail("only a loop has rounds to order", "leave \"unordered\" out");
-    const bool holds = op_.code == OpCode::loop || op_.code == OpCode::survey ||
+    const bool holds = op_.code == OpCode::loop || op_.code == OpCode::scan_tiles ||
                        op_.code == OpCode::tile_loop || op_.code == OpCode::if_ ||
                        op_.code == OpCode::role;
     if (op_.body && !holds)
@@ -43,7 +43,7 @@ class OpVerifier {
     if ((op_.warps || op_.registers) && op_.code != OpCode::role)
       fail("only a role has warps of its own", "leave \"warps\" and \"registers\" out");
     if (op_.barrier < 0 || op_.barrier > 15)
-      fail(fmt::format("it meets at barrier {}", op_.barrier), "a block has barriers 0 to 15");
+      fail(fmt::format("it uses barrier {}", op_.barrier), "a block has barriers 0 to 15");
     named();
     types();
   }
@@ -53,23 +53,23 @@ class OpVerifier {
   void named() {
     const OpKind kind = kind_of(op_.code);
     const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store ||
-                          is_copy(op_.code) || op_.code == OpCode::fill_slot ||
+                          is_copy(op_.code) || op_.code == OpCode::producer_load ||
                           op_.code == OpCode::gather;
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor", "name an input or output with its indices, as in x[rows, d]");
     if (op_.code == OpCode::parameter &&
         (!op_.parameter || op_.parameter.index >= f_.parameters.size()))
       fail("it names no parameter", "declare one, parameter scale: f32, and name it");
-    const bool buffered = is_copy(op_.code) || op_.code == OpCode::read_slot ||
-                          op_.code == OpCode::survey || op_.code == OpCode::next_tile ||
-                          op_.code == OpCode::tile_is_full || op_.code == OpCode::fill_slot ||
-                          op_.code == OpCode::await_slot || op_.code == OpCode::release_slot ||
-                          op_.code == OpCode::give_slot;
+    const bool buffered =
+        is_copy(op_.code) || op_.code == OpCode::read_slot || op_.code == OpCode::scan_tiles ||
+        op_.code == OpCode::next_tile || op_.code == OpCode::tile_is_full ||
+        op_.code == OpCode::producer_load || op_.code == OpCode::consumer_wait ||
+        op_.code == OpCode::consumer_release || op_.code == OpCode::producer_store;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer", "declare a buffer, and name it behind \"in\"");
     const bool along = kind == OpKind::reduction || op_.code == OpCode::enter ||
-                       op_.code == OpCode::survey || op_.code == OpCode::combine_shares ||
-                       op_.code == OpCode::place ||
+                       op_.code == OpCode::scan_tiles || op_.code == OpCode::combine_partials ||
+                       op_.code == OpCode::segment ||
                        (kind == OpKind::source && op_.code != OpCode::constant &&
                         op_.code != OpCode::parameter && !asks_who_runs(op_.code));
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
@@ -89,8 +89,8 @@ class OpVerifier {
         results(0);
         check_store(f_, op_);
         break;
-      case OpCode::place:
-        place();
+      case OpCode::segment:
+        segment();
         break;
       case OpCode::enter:
         operands(1);
@@ -113,17 +113,17 @@ class OpVerifier {
             fail(fmt::format("{} is {}", name(result), describe(f_, f_[result].type)),
                  "both of its results are i32 scalars");
         break;
-      case OpCode::draw_tile:
+      case OpCode::claim_tile:
         operands(2);
         results(1);
         result_is({DType::i32, {}});
         break;
-      case OpCode::give_slot:
+      case OpCode::producer_store:
         operands(1);
         results(0);
         holds_scalars();
         break;
-      case OpCode::survey:
+      case OpCode::scan_tiles:
         if (!op_.body || op_.body.index >= f_.blocks.size())
           fail("it has no region", "write its operations in braces behind it");
         operands(2);
@@ -140,10 +140,10 @@ class OpVerifier {
       case OpCode::copy_async:
         copy();
         break;
-      case OpCode::fill_slot:
+      case OpCode::producer_load:
         fill();
         break;
-      case OpCode::release_slot:
+      case OpCode::consumer_release:
         operands(0);
         results(0);
         break;
@@ -162,17 +162,17 @@ class OpVerifier {
         result_is({DType::i1, {}});
         holds_tiles();
         break;
-      case OpCode::land_products:
+      case OpCode::wait_products:
         if (op_.results.size() != op_.operands.size())
-          fail("it lands other products than it names", "name one product for each result");
+          fail("it waits for other products than it names", "name one product for each result");
         for (std::size_t i = 0; i < op_.results.size(); ++i)
           if (!(f_[op_.results[i]].type == f_[op_.operands[i]].type))
-            fail(fmt::format("{} lands as {}, which is of another type", name(op_.operands[i]),
-                             name(op_.results[i])),
+            fail(fmt::format("{} is waited for as {}, which is of another type",
+                             name(op_.operands[i]), name(op_.results[i])),
                  "give results the types of their products");
         break;
-      case OpCode::await_slot:
-        await_slot();
+      case OpCode::consumer_wait:
+        consumer_wait();
         if (op_.results.size() == 1 && f_[op_.results[0]].type.is_scalar()) holds_scalars();
         [[fallthrough]];
       case OpCode::read_slot:
@@ -189,20 +189,20 @@ class OpVerifier {
       case OpCode::barrier:
       case OpCode::init_mbarriers:
       case OpCode::enter_cluster:
-      case OpCode::await_peers:
-      case OpCode::meet_peers:
-      case OpCode::open_turns:
-      case OpCode::close_turns:
+      case OpCode::cluster_wait:
+      case OpCode::cluster_sync:
+      case OpCode::ping_pong_open:
+      case OpCode::ping_pong_close:
       case OpCode::drain_stores:
-      case OpCode::await_turn:
-      case OpCode::pass_turn:
-      case OpCode::await_stores:
+      case OpCode::ping_pong_wait:
+      case OpCode::ping_pong_arrive:
+      case OpCode::wait_stores:
       case OpCode::yield:
         results(0);
         break;
       default:
         if (op_.code == OpCode::load) input();
-        if (op_.code == OpCode::part || op_.code == OpCode::owns_rows) among();
+        if (op_.code == OpCode::cluster_rank || op_.code == OpCode::owns_rows) among();
         // What goes to another block is the rows of some warps only.
         if (op_.code == OpCode::convert && op_.buffer && !op_.blocks && !op_.operands.empty())
           fits_buffer(f_[op_.operands[0]].type.axes);
@@ -216,20 +216,20 @@ class OpVerifier {
   void among() const {
     if (op_.blocks < 2)
       fail(fmt::format("it is one of {} blocks", op_.blocks),
-           "blocks that share out a loop are two or more");
+           "blocks that split a loop are two or more");
   }
 
-  void place() {
+  void segment() {
     results(0);
     if (!f_[op_.axis].ragged)
       fail(fmt::format("{} is not ragged", f_[op_.axis].name), "declare the axis ragged");
     if (op_.operands.size() != 2)
       fail(fmt::format("it has {} operands", op_.operands.size()),
-           "a place has two: where the axis begins and where it ends");
+           "a segment has two operands: where the axis begins and where it ends");
     scalars(0, 2);
   }
 
-  void await_slot() const {
+  void consumer_wait() const {
     if (op_.operands.size() > 1)
       fail(fmt::format("it has {} operands", op_.operands.size()),
            "a wait for a slot has none, or the number of the tile in it");
@@ -300,7 +300,7 @@ class OpVerifier {
       fail("it has neither an axis nor bounds", "name an axis, or give it from %a to %b");
     if (op_.buffer) {
       if (bounds != 2)
-        fail("a loop over what a survey found has two bounds", "give it from %begin to %end");
+        fail("a loop over what a scan found has two bounds", "give it from %begin to %end");
       holds_tiles();
     }
     scalars(0, bounds);
@@ -315,10 +315,10 @@ class OpVerifier {
            "declare the buffer as i32 [1, 1]");
   }
 
-  /// Surveys write words of bits.
+  /// Scans write words of bits.
   void holds_tiles() {
     if (f_[op_.buffer].dtype != DType::i32)
-      fail(fmt::format("buffer {} holds {}, a survey's i32", f_[op_.buffer].name,
+      fail(fmt::format("buffer {} holds {}, a scan's i32", f_[op_.buffer].name,
                        name_of(f_[op_.buffer].dtype)),
            "declare the buffer with i32");
   }

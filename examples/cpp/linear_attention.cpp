@@ -39,7 +39,7 @@ struct Setting {
   fc::Axis cut(fc::ProgramBuilder& b, fc::Axis axis) const {
     const fc::Axis segment = b.parallel("segment", segments);
     const fc::Tile positions = b.scalar("segment_length", fc::DType::i32, /*positive=*/true);
-    b.place(axis, index(segment) * positions, (index(segment) + 1) * positions);
+    b.segment(axis, index(segment) * positions, (index(segment) + 1) * positions);
     return segment;
   }
   fc::Schedule schedule(const fc::Target& target) const {

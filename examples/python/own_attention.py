@@ -16,11 +16,11 @@ def within_documents(b, h, q_idx, kv_idx):
     return (q_idx >= kv_idx) & (document[b, q_idx] == document[b, kv_idx])
 
 
-def capped(score, b, h, q_idx, kv_idx):
+def softcapped(score, b, h, q_idx, kv_idx):
     return 20 * np.tanh((score + slopes[h] * (kv_idx - q_idx)) / 20)
 
 
-spec = fc.AttentionSpec(head_dim=64, mask=within_documents, score=capped)
+spec = fc.AttentionSpec(head_dim=64, mask=within_documents, score=softcapped)
 print("the functions, as they are compiled into the kernel:")
 print(" ", spec.mask)
 print(" ", spec.score)
@@ -34,6 +34,8 @@ document[:] = np.arange(length) // 40  # arrays are read at every call
 again = kernel(q, k, v)
 print("\nother documents, the same kernel:", bool((out != again).any()))
 
-with_sink = fc.attention(q, k, v, mask=within_documents, score=capped, sink=lambda b, h, q_idx: 1.0)
+with_sink = fc.attention(
+    q, k, v, mask=within_documents, score=softcapped, sink=lambda b, h, q_idx: 1.0
+)
 shrunk = np.abs(with_sink.astype(float)).sum() < np.abs(again.astype(float)).sum()
 print("a sink takes its share of every row:", bool(shrunk))

@@ -52,6 +52,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f'"{close[0]}" is close; ' if close else ""
 
 
+def unknown(name: str, known: Iterable[str], otherwise: str) -> tuple[str, str]:
+    """Why a name that is not known is refused, and the beginning of what to write instead."""
+    names = list(known)
+    present = _core.present_name(name) if is_text(name) else ""
+    if present in names:
+        return f"it is called {present} now", f'"{present}"; '
+    return otherwise, nearest(name, names)
+
+
 def whole(parameter: str, value: Any, fix: str, kind: type[Error] = SpecError) -> int:
     """A whole number, of Python or of any library that has some."""
     if isinstance(value, bool) or (is_array(value) and value.shape != ()):
@@ -79,9 +88,11 @@ def one_of(
     """One of some texts; a misspelt one is told which is close."""
     if isinstance(value, str) and value in choices:
         return value
-    close = nearest(value, choices) if isinstance(value, str) else ""
+    why, close = "there is no such choice", ""
+    if isinstance(value, str):
+        why, close = unknown(value, choices, why)
     known = ", ".join(f'"{choice}"' for choice in choices)
-    raise refusal(parameter, value, "there is no such choice", f"{close}one of {known}", kind)
+    raise refusal(parameter, value, why, f"{close}one of {known}", kind)
 
 
 def names(parameter: str, value: Any) -> tuple[str, ...]:
@@ -212,7 +223,8 @@ def fields_by_name(noun: str, kind: type[Error]) -> Callable[[type[Kind]], type[
             for name in given:
                 if name not in known:
                     title = f'the field "{name}" of {noun}'
-                    raise kind(title, "there is no such field", nearest(name, known) + fields)
+                    why, fix = unknown(name, known, "there is no such field")
+                    raise kind(title, why, fix + fields)
             for name in needed:
                 if name not in given:
                     fix = f"{of.__name__}({name}=...)"
@@ -249,5 +261,6 @@ __all__ = [
     "real",
     "refusal",
     "target_name",
+    "unknown",
     "whole",
 ]

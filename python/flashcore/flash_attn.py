@@ -46,19 +46,19 @@ _softcap = functools.lru_cache(maxsize=64)(softcap)
 
 def _score(cap: float, slopes: Any, sees_past_only: bool, batch: int, heads: int) -> Score | None:
     """The cap first, then what ALiBi takes away for the distance from the diagonal."""
-    capped = _softcap(float(cap)) if cap else None
+    softcapped = _softcap(float(cap)) if cap else None
     if slopes is None:
-        return capped
+        return softcapped
     shape = tuple(slopes.shape) if is_array(slopes) else type(slopes).__name__
     if shape not in ((heads,), (batch, heads)):
         raise SpecError(
             "alibi_slopes", f"it is {shape}", f"an array [{heads}] or [{batch}, {heads}]"
         )
-    if capped is None and sees_past_only and len(shape) == 1:
+    if softcapped is None and sees_past_only and len(shape) == 1:
         return alibi(slopes)
     distance = _POSITION if sees_past_only else f"abs({_POSITION})"
     at = "h" if len(shape) == 1 else "b, h"
-    before = f"({capped.text})" if capped else "score"
+    before = f"({softcapped.text})" if softcapped else "score"
     tensor = captured("slopes", slopes, stored_dtype(slopes) or "f32")
     return Score(f"{before} - slopes[{at}] * float({distance})", [tensor], [slopes])
 

@@ -44,6 +44,7 @@ void bind_specs(py::module_& m) {
         [](const std::string& json) { return to_json(attention_spec_from_json(json)); });
   m.def("normal_schedule",
         [](const std::string& json) { return to_json(schedule_from_json(json)); });
+  m.def("present_name", [](const std::string& old_name) { return present_name(old_name); });
   m.def("normal_dtype", [](const std::string& name) -> std::optional<std::string> {
     const std::optional<DType> type = parse_dtype(name);
     return type ? std::optional(std::string(name_of(*type))) : std::nullopt;

@@ -14,8 +14,8 @@ bool is_poison(float x);
 
 /// The compiler knows nothing of products in flight: it may move what is done with an accumulator
 /// over the start of a product, or over the wait for it, unless a pin() stands there. So here
-/// accumulators have to be pinned before open_products() and left alone until their product starts;
-/// and what a product has made appears in them only with the first pin() behind the wait.
+/// accumulators have to be pinned before fence_products() and left alone until their product
+/// starts; and what a product has made appears in them only with the first pin() behind the wait.
 class Accumulators {
  public:
   void reset();
@@ -23,14 +23,14 @@ class Accumulators {
   /// `d` of a product that begins. Throws a Fault for registers that are not ready for it.
   void begin(std::span<float> d, int line, int thread);
   /// The product of `line` has been waited for; `values` are for `d`.
-  void land(std::span<float> d, std::vector<float> values, int line);
-  /// Throws a Fault for registers of a pending product, or written since they landed.
+  void complete(std::span<float> d, std::vector<float> values, int line);
+  /// Throws a Fault for registers of a pending product, or written since they completed.
   void pin(std::span<float> d, int line, int thread);
-  /// Throws a Fault for what landed and was never pinned.
+  /// Throws a Fault for what completed and was never pinned.
   void check_left(int thread) const;
 
  private:
-  struct Landed {
+  struct Completed {
     std::span<float> d;
     std::vector<float> values;
     int line = 0;
@@ -41,7 +41,7 @@ class Accumulators {
     bool opened = false;
   };
 
-  std::vector<Landed> landed_;
+  std::vector<Completed> completed_;
   std::vector<Pinned> pinned_;
 };
 

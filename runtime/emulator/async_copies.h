@@ -15,7 +15,7 @@ struct AsyncCopy {
 };
 
 /// Copies are queued in order; commit() closes a group. The queue keeps the data where it is: a
-/// copy reads its source when it lands, which is the latest moment the hardware may choose.
+/// copy reads its source when it completes, which is the latest moment the hardware may choose.
 class AsyncCopies {
  public:
   void reset() {
@@ -31,12 +31,13 @@ class AsyncCopies {
     groups_.push_back(open_);
     open_ = 0;
   }
-  /// Calls `land(copy)` for every copy but those of the newest `pending` groups and of the open
+  /// Calls `complete(copy)` for every copy but those of the newest `pending` groups and of the open
   /// one.
-  template <class Land>
-  void wait(std::size_t pending, const Land& land) {
+  template <class Complete>
+  void wait(std::size_t pending, const Complete& complete) {
     for (; groups_.size() > pending; groups_.pop_front()) {
-      for (std::size_t i = 0; i < groups_.front(); ++i, copies_.pop_front()) land(copies_.front());
+      for (std::size_t i = 0; i < groups_.front(); ++i, copies_.pop_front())
+        complete(copies_.front());
     }
   }
 

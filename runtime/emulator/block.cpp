@@ -28,7 +28,7 @@ Block::Block(Cluster& cluster, int rank, int threads, int registers, int shared_
       bulk_(scheduler_.threads(), memory_, shared_, clocks_),
       mbarriers_(scheduler_, shared_, clocks_,
                  [this](const TensorBox& box, int agent, std::int32_t time) {
-                   bulk_.land(box, agent, time);
+                   bulk_.complete(box, agent, time);
                  }),
       named_(threads, shared_, clocks_),
       registers_(static_cast<std::size_t>(threads / ProductRequest::threads), registers) {
@@ -194,7 +194,7 @@ void Block::wait_copies(int pending) {
       static_cast<std::size_t>(pending), [this](const AsyncCopy& copy) {
         std::array<std::byte, row_bytes> data{};
         std::memcpy(data.data(), copy.source, static_cast<std::size_t>(copy.valid_bytes));
-        shared_.land_copy(copy.target, data.data(), accessor(copy.line));
+        shared_.complete_copy(copy.target, data.data(), accessor(copy.line));
       });
 }
 
@@ -277,7 +277,7 @@ void Block::check_block(const Warp& warp, std::uint32_t element_bytes, int line)
 }
 
 void Block::load_block(std::uint32_t* held, std::uint32_t address, std::uint32_t pitch, bool right,
-                       bool turned, int line) {
+                       bool transposed, int line) {
   Warp& mine = warp();
   mine.fragment[lane()] = held;
   mine.address[lane()] = address;
@@ -295,7 +295,7 @@ void Block::load_block(std::uint32_t* held, std::uint32_t address, std::uint32_t
     for (int r = 0; r < 16; ++r)
       for (int c = 0; c < 16; ++c) {
         const BlockPlace at = place_in_block(right ? BlockKind::right : BlockKind::left,
-                                             turned ? c : r, turned ? r : c);
+                                             transposed ? c : r, transposed ? r : c);
         all.fragment[at.lane][at.slot] = block[r][c];
       }
     banks_.count(Primitive::load_block, line, chunks);

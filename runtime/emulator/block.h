@@ -62,7 +62,7 @@ class Block {
   void barrier(int line);
   float shuffle_xor(float value, int mask, int line);
   int uniform(int value, int line);
-  int draw_tile(int count) { return memory_.draw_tile(count); }
+  int claim_tile(int count) { return memory_.claim_tile(count); }
   void read_global(const void* source, int bytes, int line);
   void write_global(void* target, int bytes, int line);
   void load_shared(void* out, std::uint32_t address, int bytes, int line);
@@ -76,7 +76,7 @@ class Block {
   void multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1, bool is_bf16,
                 int line);
   void load_block(std::uint32_t* held, std::uint32_t address, std::uint32_t pitch, bool right,
-                  bool turned, int line);
+                  bool transposed, int line);
   void store_block(std::uint32_t address, std::uint32_t pitch, const float* held, int line);
   void multiply_blocks(float* d, const std::uint32_t* a, const std::uint32_t* b, bool is_bf16,
                        int line);
@@ -85,25 +85,25 @@ class Block {
   void init_mbarrier(std::uint32_t mbarrier, int arrivals, int line);
   void publish_mbarriers();
   void arrive(std::uint32_t mbarrier, std::uint32_t expected_bytes, int line);
-  void await_phase(std::uint32_t mbarrier, int parity, int line);
+  void wait_phase(std::uint32_t mbarrier, int parity, int line);
   void load_box(std::uint32_t target, const void* map, std::uint32_t mbarrier, const int* at,
                 int coordinates, int line);
   void store_box(const void* map, std::uint32_t source, const int* at, int coordinates, int line);
   void commit_stores();
-  void await_stores_read(int pending);
+  void wait_stores_read(int pending);
   void fence_async();
   void meet(int barrier, int threads, int line);
   void signal(int barrier, int threads, int line);
   void set_registers(bool grow, int registers, int line);
   void arrive_at_cluster(bool releases, int line);
-  void await_cluster(int line);
-  [[nodiscard]] std::uint32_t peer_address(std::uint32_t address, int rank, int line) const;
-  void store_peer(std::uint32_t address, const void* in, int bytes, int line);
-  void open_products(int line);
+  void wait_cluster(int line);
+  [[nodiscard]] std::uint32_t cluster_address(std::uint32_t address, int rank, int line) const;
+  void store_cluster(std::uint32_t address, const void* in, int bytes, int line);
+  void fence_products(int line);
   void multiply_warpgroup(float* d, const std::uint32_t* a_registers,
                           const ProductRequest::Same& what, int line);
   void commit_products(int line);
-  void await_products(int pending, int line);
+  void wait_products(int pending, int line);
   void pin(float* d, int count, int line);
 
   /// For an index outside of an array of registers; a GPU has no such registers, and no check.

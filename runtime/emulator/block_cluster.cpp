@@ -5,7 +5,7 @@
 namespace flashcore {
 namespace {
 
-// A peer's address: its rank, counted from one, above the bits of an address.
+// An address in another block: its rank, counted from one, above the bits of an address.
 constexpr int rank_bit = 24;
 
 }  // namespace
@@ -13,9 +13,9 @@ constexpr int rank_bit = 24;
 void Block::arrive_at_cluster(bool releases, int line) {
   cluster_.barrier().arrive(releases, accessor(line));
 }
-void Block::await_cluster(int line) { cluster_.barrier().await(accessor(line)); }
+void Block::wait_cluster(int line) { cluster_.barrier().await(accessor(line)); }
 
-std::uint32_t Block::peer_address(std::uint32_t address, int rank, int line) const {
+std::uint32_t Block::cluster_address(std::uint32_t address, int rank, int line) const {
   if (rank < 0 || rank >= cluster_.size())
     throw Fault{FaultKind::bad_operand, line,
                 fmt::format("there is no block {} in a cluster of {}", rank, cluster_.size()),
@@ -23,12 +23,12 @@ std::uint32_t Block::peer_address(std::uint32_t address, int rank, int line) con
   return address | static_cast<std::uint32_t>(rank + 1) << rank_bit;
 }
 
-void Block::store_peer(std::uint32_t address, const void* in, int bytes, int line) {
+void Block::store_cluster(std::uint32_t address, const void* in, int bytes, int line) {
   const int rank = static_cast<int>(address >> rank_bit) - 1;
   if (rank < 0 || rank >= cluster_.size())
     throw Fault{FaultKind::bad_operand, line,
                 fmt::format("{} is no address in a block of the cluster", address),
-                "peer_address() of an address in shared memory"};
+                "cluster_address() of an address in shared memory"};
   banks_.gather(Primitive::store_shared, line, thread_index(), address, bytes);
   cluster_[rank].receive(address & ((1u << rank_bit) - 1), in, bytes, accessor(line));
 }
@@ -40,7 +40,7 @@ void Block::receive(std::uint32_t address, const void* in, int bytes, Accessor f
                 fmt::format("block {} of the cluster is written to by a thread that does not know "
                             "whether it has begun",
                             rank),
-                "enter_cluster() in all threads and await_cluster() before the first write",
+                "enter_cluster() in all threads and wait_cluster() before the first write",
                 from.thread};
   if (left_ == threads_)
     throw Fault{FaultKind::race, from.line,

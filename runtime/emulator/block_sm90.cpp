@@ -31,7 +31,7 @@ void Block::arrive(std::uint32_t mbarrier, std::uint32_t expected_bytes, int lin
   mbarriers_.arrive(mbarrier, expected_bytes, accessor(line));
 }
 
-void Block::await_phase(std::uint32_t mbarrier, int parity, int line) {
+void Block::wait_phase(std::uint32_t mbarrier, int parity, int line) {
   mbarriers_.await(mbarrier, parity, accessor(line));
 }
 
@@ -49,7 +49,7 @@ void Block::store_box(const void* map, std::uint32_t source, const int* at, int 
 
 void Block::commit_stores() { bulk_.commit_stores(agent()); }
 
-void Block::await_stores_read(int pending) { bulk_.await_stores_read(pending, agent(), index_); }
+void Block::wait_stores_read(int pending) { bulk_.wait_stores_read(pending, agent(), index_); }
 
 void Block::fence_async() {
   shared_.start_clocks();
@@ -110,8 +110,8 @@ void Block::set_registers(bool grow, int registers, int line) {
     scheduler_.block({name_of(primitive), line, grants, mine.grants});
 }
 
-void Block::open_products(int line) {
-  meet_in_group(Primitive::open_products, line, [](Group& all) { all.products.open(); });
+void Block::fence_products(int line) {
+  meet_in_group(Primitive::fence_products, line, [](Group& all) { all.products.open(); });
 }
 
 void Block::multiply_warpgroup(float* d, const std::uint32_t* a_registers,
@@ -129,8 +129,8 @@ void Block::commit_products(int line) {
   meet_in_group(Primitive::commit_products, line, [](Group& all) { all.products.commit(); });
 }
 
-void Block::await_products(int pending, int line) {
-  meet_in_group(Primitive::await_products, line,
+void Block::wait_products(int pending, int line) {
+  meet_in_group(Primitive::wait_products, line,
                 [=](Group& all) { all.products.await(pending, line); });
 }
 

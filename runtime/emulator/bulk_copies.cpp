@@ -34,7 +34,7 @@ void BulkCopies::begin_load(const TensorBox& box, int coordinates, int block) {
   }
 }
 
-void BulkCopies::land(const TensorBox& box, int agent, std::int32_t time) {
+void BulkCopies::complete(const TensorBox& box, int agent, std::int32_t time) {
   for (int index = 0; index < box.lines(); ++index) {
     std::array<std::byte, 128> data{};
     const TensorBox::Line line = box.line_at(index);
@@ -42,8 +42,9 @@ void BulkCopies::land(const TensorBox& box, int agent, std::int32_t time) {
       std::memcpy(&data[static_cast<std::size_t>(line.first)], line.address,
                   static_cast<std::size_t>(line.bytes));
     for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
-      shared_.land_box(box.chunk_at(index, chunk),
-                       &data[static_cast<std::size_t>(chunk * chunk_bytes)], agent, time, box.line);
+      shared_.complete_box(box.chunk_at(index, chunk),
+                           &data[static_cast<std::size_t>(chunk * chunk_bytes)], agent, time,
+                           box.line);
   }
 }
 
@@ -57,7 +58,7 @@ void BulkCopies::store(const TensorBox& box, int coordinates) {
     stores.time = clocks_.tick(stores.agent);
     shared_.name_agent(
         stores.agent, fmt::format("a box store of thread {}", box.thread),
-        "commit_stores() and await_stores_read<n>() by that thread, then a barrier, before "
+        "commit_stores() and wait_stores_read<n>() by that thread, then a barrier, before "
         "the memory is used again");
   }
   for (int index = 0; index < box.lines(); ++index)
@@ -74,7 +75,7 @@ void BulkCopies::commit_stores(int thread) {
   if (stores.agent >= 0) stores.time = clocks_.tick(stores.agent);
 }
 
-void BulkCopies::await_stores_read(int pending, int thread, int block) {
+void BulkCopies::wait_stores_read(int pending, int thread, int block) {
   Stores& stores = stores_of(thread);
   for (; stores.groups.size() > static_cast<std::size_t>(pending); stores.groups.pop_front()) {
     const Group& group = stores.groups.front();
@@ -109,7 +110,7 @@ void BulkCopies::check_left(int thread) const {
       fmt::format("thread {} leaves the kernel while its box store may still read shared memory "
                   "from byte {} on, which the next block may get",
                   thread, box->shared - SharedMemory::base),
-      "commit_stores() and await_stores_read<0>() before the end", thread};
+      "commit_stores() and wait_stores_read<0>() before the end", thread};
 }
 
 }  // namespace flashcore

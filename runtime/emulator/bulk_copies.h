@@ -12,21 +12,21 @@
 
 namespace flashcore {
 
-/// A load reads the tensor when it lands, a store reads shared memory when somebody waits for it:
-/// the latest moments that the hardware may choose.
+/// A load reads the tensor when it completes, a store reads shared memory when somebody waits for
+/// it: the latest moments that the hardware may choose.
 class BulkCopies {
  public:
   BulkCopies(int threads, GlobalMemory& memory, SharedMemory& shared, Clocks& clocks);
   void reset();
 
-  /// Checks a load and marks its target. The mbarrier lands it.
+  /// Checks a load and marks its target. The mbarrier completes it.
   void begin_load(const TensorBox& box, int coordinates, int block);
-  void land(const TensorBox& box, int agent, std::int32_t time);
+  void complete(const TensorBox& box, int agent, std::int32_t time);
 
   void store(const TensorBox& box, int coordinates);
   void commit_stores(int thread);
   /// All but the newest `pending` groups of the thread have been read.
-  void await_stores_read(int pending, int thread, int block);
+  void wait_stores_read(int pending, int thread, int block);
   /// Throws a Fault for a store that may still read when its thread leaves.
   void check_left(int thread) const;
 

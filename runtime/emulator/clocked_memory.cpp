@@ -98,7 +98,7 @@ void SharedMemory::check_clocked_read(const Word& word, std::uint32_t address, c
            "write before this read",
            address - base, describe(write), write.line),
        how_to_order(write,
-                    "barrier(), or arrive() behind the write and await_phase() before the read"));
+                    "barrier(), or arrive() behind the write and wait_phase() before the read"));
 }
 
 void SharedMemory::check_clocked_write(std::size_t index, std::uint32_t address, const Clock& view,
@@ -123,7 +123,7 @@ void SharedMemory::check_clocked_write(std::size_t index, std::uint32_t address,
              "read before this write",
              address - base, describe(read), read.line),
          how_to_order(read,
-                      "barrier(), or arrive() behind the read and await_phase() before the write"));
+                      "barrier(), or arrive() behind the read and wait_phase() before the write"));
   };
   check(word.read);
   for (std::uint32_t at = more_[index]; at != 0; at = readers_[at].next) check(readers_[at].access);
@@ -214,8 +214,8 @@ void SharedMemory::begin_box(std::uint32_t address, Accessor by) {
   }
 }
 
-void SharedMemory::land_box(std::uint32_t address, const void* in, int agent, std::int32_t time,
-                            int line) {
+void SharedMemory::complete_box(std::uint32_t address, const void* in, int agent, std::int32_t time,
+                                int line) {
   const std::size_t index = (address - base) / word_bytes;
   for (std::size_t i = 0; i < row_bytes / word_bytes; ++i) {
     words_[index + i].write = {static_cast<std::uint32_t>(time), static_cast<std::uint16_t>(agent),

@@ -19,7 +19,7 @@ void ClusterBarrier::arrive(bool releases, Accessor by) {
   if (thread.has_to_wait)
     throw Fault{FaultKind::barrier_mismatch, by.line,
                 "the thread arrives at the cluster's barrier a second time and has not waited",
-                "await_cluster() between two arrivals", by.thread};
+                "wait_cluster() between two arrivals", by.thread};
   if (releases) clocks_.release(by.thread, gathered_);
   thread.has_to_wait = true;
   thread.phase = phase_;
@@ -35,7 +35,7 @@ void ClusterBarrier::await(Accessor by) {
     throw Fault{FaultKind::barrier_mismatch, by.line,
                 "the thread waits at the cluster's barrier and has not arrived",
                 "arrive_at_cluster() before the wait", by.thread};
-  if (phase_ == thread.phase) scheduler_.block({"await_cluster", by.line, &phase_, phase_});
+  if (phase_ == thread.phase) scheduler_.block({"wait_cluster", by.line, &phase_, phase_});
   clocks_.acquire(by.thread, over_);
   thread.has_to_wait = false;
   thread.waited = true;
@@ -46,7 +46,7 @@ void ClusterBarrier::leave(int number) {
   if (thread.has_to_wait)
     throw Fault{FaultKind::barrier_mismatch, thread.line,
                 "the thread arrives at the cluster's barrier and leaves the kernel without waiting",
-                "await_cluster() behind every arrival", number};
+                "wait_cluster() behind every arrival", number};
   --running_;
   --missing_;  // who has waited is missing in the next phase
   settle();

@@ -178,10 +178,10 @@ void GlobalMemory::note_write(const void* target, int bytes, int alignment, int 
   if (again > 0) hit.region->rewritten->fetch_add(again, std::memory_order_relaxed);
 }
 
-int GlobalMemory::draw_tile(int count) {
-  const int drawn = drawn_.fetch_add(1);
-  if (drawn == count - 1) drawn_ = 0;
-  return drawn;
+int GlobalMemory::claim_tile(int count) {
+  const int claimed = claimed_.fetch_add(1);
+  if (claimed == count - 1) claimed_ = 0;
+  return claimed;
 }
 
 std::vector<OutputCoverage> GlobalMemory::coverage() const {

@@ -40,9 +40,9 @@ class GlobalMemory {
   }
 
   /// The next number of the launch's tile counter, which is 0 again after `count` of them.
-  int draw_tile(int count);
+  int claim_tile(int count);
   /// What the launch has left there for the next.
-  [[nodiscard]] int tiles_drawn() const { return drawn_; }
+  [[nodiscard]] int tiles_drawn() const { return claimed_; }
 
   [[nodiscard]] std::vector<OutputCoverage> coverage() const;
 
@@ -79,7 +79,7 @@ class GlobalMemory {
   [[nodiscard]] std::string explain(std::uintptr_t address, int bytes) const;
 
   std::vector<Region> regions_;
-  std::atomic<int> drawn_ = 0;
+  std::atomic<int> claimed_ = 0;
 };
 
 }  // namespace flashcore

@@ -13,7 +13,7 @@ const FlashcoreMachine& emulated_machine() {
       .shuffle_xor = [](float value, int mask,
                         int line) { return Block::current().shuffle_xor(value, mask, line); },
       .uniform = [](int value, int line) { return Block::current().uniform(value, line); },
-      .draw_tile = [](int count) { return Block::current().draw_tile(count); },
+      .claim_tile = [](int count) { return Block::current().claim_tile(count); },
       .read_global = [](const void* source, int bytes,
                         int line) { Block::current().read_global(source, bytes, line); },
       .write_global = [](void* target, int bytes,
@@ -37,8 +37,9 @@ const FlashcoreMachine& emulated_machine() {
       .multiply_tf32 = [](float* d, const unsigned* a, unsigned b0, unsigned b1,
                           int line) { Block::current().multiply_tf32(d, a, b0, b1, line); },
       .load_block =
-          [](unsigned* held, unsigned address, unsigned pitch, int right, int turned, int line) {
-            Block::current().load_block(held, address, pitch, right != 0, turned != 0, line);
+          [](unsigned* held, unsigned address, unsigned pitch, int right, int transposed,
+             int line) {
+            Block::current().load_block(held, address, pitch, right != 0, transposed != 0, line);
           },
       .store_block = [](unsigned address, unsigned pitch, const float* held,
                         int line) { Block::current().store_block(address, pitch, held, line); },
@@ -51,15 +52,15 @@ const FlashcoreMachine& emulated_machine() {
       .publish_mbarriers = [] { Block::current().publish_mbarriers(); },
       .arrive = [](unsigned mbarrier, unsigned expected_bytes,
                    int line) { Block::current().arrive(mbarrier, expected_bytes, line); },
-      .await_phase = [](unsigned mbarrier, int parity,
-                        int line) { Block::current().await_phase(mbarrier, parity, line); },
+      .wait_phase = [](unsigned mbarrier, int parity,
+                       int line) { Block::current().wait_phase(mbarrier, parity, line); },
       .load_box =
           [](unsigned target, const void* map, unsigned mbarrier, const int* at, int coordinates,
              int line) { Block::current().load_box(target, map, mbarrier, at, coordinates, line); },
       .store_box = [](const void* map, unsigned source, const int* at, int coordinates,
                       int line) { Block::current().store_box(map, source, at, coordinates, line); },
       .commit_stores = [] { Block::current().commit_stores(); },
-      .await_stores_read = [](int pending) { Block::current().await_stores_read(pending); },
+      .wait_stores_read = [](int pending) { Block::current().wait_stores_read(pending); },
       .fence_async = [] { Block::current().fence_async(); },
       .meet = [](int barrier, int threads,
                  int line) { Block::current().meet(barrier, threads, line); },
@@ -69,29 +70,31 @@ const FlashcoreMachine& emulated_machine() {
                           int line) { Block::current().set_registers(grow != 0, registers, line); },
       .arrive_at_cluster =
           [](int releases, int line) { Block::current().arrive_at_cluster(releases != 0, line); },
-      .await_cluster = [](int line) { Block::current().await_cluster(line); },
-      .peer_address = [](unsigned address, int block,
-                         int line) { return Block::current().peer_address(address, block, line); },
-      .store_peer = [](unsigned address, const void* in, int bytes,
-                       int line) { Block::current().store_peer(address, in, bytes, line); },
-      .open_products = [](int line) { Block::current().open_products(line); },
+      .wait_cluster = [](int line) { Block::current().wait_cluster(line); },
+      .cluster_address =
+          [](unsigned address, int block, int line) {
+            return Block::current().cluster_address(address, block, line);
+          },
+      .store_cluster = [](unsigned address, const void* in, int bytes,
+                          int line) { Block::current().store_cluster(address, in, bytes, line); },
+      .fence_products = [](int line) { Block::current().fence_products(line); },
       .multiply_warpgroup =
           [](float* d, int n, const unsigned* a_registers, unsigned long long a,
-             unsigned long long b, int a_turned, int turned, int adds, int is_bf16, int line) {
+             unsigned long long b, int a_transposed, int transposed, int adds, int is_bf16,
+             int line) {
             Block::current().multiply_warpgroup(d, a_registers,
                                                 {.n = n,
                                                  .a = a,
                                                  .b = b,
-                                                 .a_turned = a_turned != 0,
-                                                 .turned = turned != 0,
+                                                 .a_transposed = a_transposed != 0,
+                                                 .transposed = transposed != 0,
                                                  .adds = adds != 0,
                                                  .is_bf16 = is_bf16 != 0,
                                                  .a_in_registers = a_registers != nullptr},
                                                 line);
           },
       .commit_products = [](int line) { Block::current().commit_products(line); },
-      .await_products = [](int pending,
-                           int line) { Block::current().await_products(pending, line); },
+      .wait_products = [](int pending, int line) { Block::current().wait_products(pending, line); },
       .pin = [](float* d, int count, int line) { Block::current().pin(d, count, line); },
       .leave_array = [](const char* array, long long index,
                         int line) { Block::leave_array(array, index, line); },

@@ -15,8 +15,8 @@ constexpr int most_arrivals = (1 << 20) - 1;
 
 }  // namespace
 
-Mbarriers::Mbarriers(Scheduler& scheduler, SharedMemory& shared, Clocks& clocks, Land land)
-    : scheduler_(scheduler), shared_(shared), clocks_(clocks), land_(std::move(land)) {}
+Mbarriers::Mbarriers(Scheduler& scheduler, SharedMemory& shared, Clocks& clocks, Complete complete)
+    : scheduler_(scheduler), shared_(shared), clocks_(clocks), complete_(std::move(complete)) {}
 
 std::string Mbarriers::Mbarrier::describe() const {
   const std::uint64_t under_way = bytes_under_way();
@@ -54,7 +54,7 @@ void Mbarriers::init(std::uint32_t address, int arrivals, Accessor by) {
   shared_.name_agent(
       mbarrier.agent,
       fmt::format("a box load of the mbarrier at byte {}", address - SharedMemory::base),
-      "await_phase() of that mbarrier by the thread itself, with the parity of the phase");
+      "wait_phase() of that mbarrier by the thread itself, with the parity of the phase");
 }
 
 Mbarriers::Mbarrier& Mbarriers::at(std::uint32_t address, const Accessor& by, bool by_copy_engine) {
@@ -122,13 +122,13 @@ void Mbarriers::settle(Mbarrier& mbarrier, const Accessor& by) {
              "bring {}, the last one that thread {} loads at line {}",
              mbarrier.phase, mbarrier.address - SharedMemory::base, mbarrier.expected, under_way,
              box.thread, box.line),
-         "arrive_expecting() with the bytes of all boxes of the phase, zeros outside of the tensor "
+         "arrive_expect_tx() with the bytes of all boxes of the phase, zeros outside of the tensor "
          "included");
   }
   if (under_way < mbarrier.expected || (under_way > 0 && mbarrier.waiting == 0)) return;
   if (under_way > 0) {
     const std::int32_t time = clocks_.tick(mbarrier.agent);
-    for (const TensorBox& box : mbarrier.boxes) land_(box, mbarrier.agent, time);
+    for (const TensorBox& box : mbarrier.boxes) complete_(box, mbarrier.agent, time);
     mbarrier.gathered.raise(mbarrier.agent, time);
     mbarrier.boxes.clear();
   }
@@ -150,7 +150,7 @@ void Mbarriers::await(std::uint32_t address, int parity, Accessor by) {
     ++mbarrier.waiting;
     settle(mbarrier, by);
     if (!is_over()) {
-      scheduler_.block({name_of(Primitive::await_phase), by.line, &mbarrier.phase, phase});
+      scheduler_.block({name_of(Primitive::wait_phase), by.line, &mbarrier.phase, phase});
       if (mbarrier.phase != phase + 1) {
         fail(FaultKind::deadlock, by,
              fmt::format(
@@ -174,7 +174,7 @@ void Mbarriers::check_end() const {
              "the block ends while a box is on its way to byte {} of shared memory; nobody waits "
              "for phase {} of the mbarrier at byte {}",
              box.shared - SharedMemory::base, mbarrier.phase, address - SharedMemory::base),
-         "await_phase() for every box before the end, or do not load it");
+         "wait_phase() for every box before the end, or do not load it");
   }
 }
 

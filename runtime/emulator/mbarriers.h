@@ -19,9 +19,9 @@ namespace flashcore {
 /// somebody waits for it.
 class Mbarriers {
  public:
-  /// `land` puts a box into shared memory, in the name of an agent at its time.
-  using Land = std::function<void(const TensorBox&, int agent, std::int32_t time)>;
-  Mbarriers(Scheduler& scheduler, SharedMemory& shared, Clocks& clocks, Land land);
+  /// `complete` puts a box into shared memory, in the name of an agent at its time.
+  using Complete = std::function<void(const TensorBox&, int agent, std::int32_t time)>;
+  Mbarriers(Scheduler& scheduler, SharedMemory& shared, Clocks& clocks, Complete complete);
 
   void reset() { mbarriers_.clear(); }
 
@@ -65,7 +65,7 @@ class Mbarriers {
   Scheduler& scheduler_;
   SharedMemory& shared_;
   Clocks& clocks_;
-  Land land_;
+  Complete complete_;
   std::map<std::uint32_t, Mbarrier> mbarriers_;  ///< by address
 };
 

@@ -40,7 +40,7 @@ std::uint32_t NamedBarriers::arrive(int number, int threads, Accessor by) {
                "warp {} comes to barrier {} a second time before it is complete; of {} threads "
                "warps {} have come",
                warp, number, threads, ranges(barrier.warps)),
-           "every warp comes once in a turn of the barrier");
+           "every warp arrives once in each phase of the barrier");
   }
   if (barrier.threads == 0) {
     barrier.threads = threads;

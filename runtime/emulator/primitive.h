@@ -19,13 +19,13 @@ enum class Primitive : std::uint8_t {
   load_block,
   store_block,
   multiply_blocks,
-  await_phase,
+  wait_phase,
   meet,
   signal,
-  open_products,
+  fence_products,
   multiply_warpgroup,
   commit_products,
-  await_products,
+  wait_products,
   shrink_registers,
   grow_registers,
   uniform,
@@ -61,20 +61,20 @@ constexpr const char* name_of(Primitive primitive) {
       return "store_block";
     case Primitive::multiply_blocks:
       return "multiply_blocks";
-    case Primitive::await_phase:
-      return "await_phase";
+    case Primitive::wait_phase:
+      return "wait_phase";
     case Primitive::meet:
       return "meet";
     case Primitive::signal:
       return "signal";
-    case Primitive::open_products:
-      return "open_products";
+    case Primitive::fence_products:
+      return "fence_products";
     case Primitive::multiply_warpgroup:
       return "multiply_warpgroup";
     case Primitive::commit_products:
       return "commit_products";
-    case Primitive::await_products:
-      return "await_products";
+    case Primitive::wait_products:
+      return "wait_products";
     case Primitive::shrink_registers:
       return "shrink_registers";
     case Primitive::grow_registers:

@@ -73,7 +73,7 @@ void SharedMemory::refuse_flying(const Word& word, std::uint32_t address, const 
                    address - base, box ? "box load" : "copy", word.write.who(), word.write.line,
                    box ? "nobody has waited for" : "has not waited for"),
        writes ? "wait for the copy before its target is written again"
-       : box  ? "arrive_expecting() with the bytes of the box, and await_phase() of its mbarrier "
+       : box  ? "arrive_expect_tx() with the bytes of the box, and wait_phase() of its mbarrier "
                 "before "
                 "the read"
               : "commit_copies(), wait_copies<n>() for its group, then barrier() before the read");
@@ -194,7 +194,7 @@ void SharedMemory::begin_copy(std::uint32_t address, Accessor by) {
   }
 }
 
-void SharedMemory::land_copy(std::uint32_t address, const void* in, Accessor by) {
+void SharedMemory::complete_copy(std::uint32_t address, const void* in, Accessor by) {
   Word* words = words_at(address, row_bytes, by);
   const Access now = clocks_.running() ? clocked_stamp(by, false) : stamp(by);
   for (int i = 0; i < row_bytes / word_bytes; ++i) words[i].write = now;

@@ -54,17 +54,17 @@ class SharedMemory {
   /// thread has to be ordered behind it.
   void write_row(std::uint32_t address, const void* in, Accessor by);
 
-  /// An asynchronous copy of 16 bytes: in flight from `begin_copy` to `land_copy`, then as if
+  /// An asynchronous copy of 16 bytes: in flight from `begin_copy` to `complete_copy`, then as if
   /// written by the issuing thread at its wait.
   void begin_copy(std::uint32_t address, Accessor by);
-  void land_copy(std::uint32_t address, const void* in, Accessor by);
+  void complete_copy(std::uint32_t address, const void* in, Accessor by);
 
   // What the copy engine and warpgroup products do, 16 bytes at a time; the clocks run.
 
   /// Bytes that the copy engine may write from now on, for the thread.
   void begin_box(std::uint32_t address, Accessor by);
   /// They have come. From here on they are written by an agent, at its time.
-  void land_box(std::uint32_t address, const void* in, int agent, std::int32_t time, int line);
+  void complete_box(std::uint32_t address, const void* in, int agent, std::int32_t time, int line);
   /// Bytes that an agent reads from now on until its time is known to be over. `view` is what those
   /// know for whom it reads.
   void begin_agent_read(std::uint32_t address, const Clock& view, int agent, std::int32_t time,

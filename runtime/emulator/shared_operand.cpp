@@ -14,13 +14,13 @@ std::uint32_t field(std::uint64_t matrix, int first_bit) {
 
 }  // namespace
 
-SharedOperand::SharedOperand(std::uint64_t matrix, int size, bool turned, const Accessor& by)
+SharedOperand::SharedOperand(std::uint64_t matrix, int size, bool transposed, const Accessor& by)
     : start_(field(matrix, 0)),
       line_bytes_(256u >> (matrix >> 62)),
       line_step_(field(matrix, 32)),
       panel_step_(field(matrix, 16)),
       size_(size),
-      turned_(turned) {
+      transposed_(transposed) {
   const auto refuse = [&](FaultKind kind, std::string why, std::string fix) {
     throw Fault{kind, by.line, std::move(why), std::move(fix), by.thread};
   };
@@ -35,24 +35,25 @@ SharedOperand::SharedOperand(std::uint64_t matrix, int size, bool turned, const 
            "fc::matrix() with the width of the panel");
   }
   const std::uint32_t past = start_ % (8 * line_bytes_);
-  if (past >= line_bytes_ || (turned && past != 0)) {
+  if (past >= line_bytes_ || (transposed && past != 0)) {
     refuse(
         FaultKind::misaligned,
         fmt::format("a matrix begins at byte {} of shared memory, {} past a multiple of {}",
                     static_cast<std::int64_t>(start_) - SharedMemory::base, past, 8 * line_bytes_),
-        turned ? "begin at a multiple of eight lines of the panel; 16 elements along the sum are "
-                 "16 lines"
-               : "begin in the first of eight lines of the panel; 16 elements along the sum are 32 "
-                 "bytes");
+        transposed
+            ? "begin at a multiple of eight lines of the panel; 16 elements along the sum are "
+              "16 lines"
+            : "begin in the first of eight lines of the panel; 16 elements along the sum are 32 "
+              "bytes");
   }
-  if (!turned && past + depth * 2 > line_bytes_) {
+  if (!transposed && past + depth * 2 > line_bytes_) {
     refuse(FaultKind::bad_operand,
            fmt::format("a matrix takes bytes {} to {} of lines of {} bytes", past,
                        past + depth * 2 - 1, line_bytes_),
            "go on in the next panel");
   }
   const auto width = static_cast<int>(line_bytes_ / 2);
-  if (turned && size > width && (panel_step_ == 0 || panel_step_ % (8 * line_bytes_) != 0)) {
+  if (transposed && size > width && (panel_step_ == 0 || panel_step_ % (8 * line_bytes_) != 0)) {
     refuse(FaultKind::bad_operand,
            fmt::format(
                "a matrix of {} columns has panels of {}, and the next panel lies {} bytes further",
@@ -62,7 +63,7 @@ SharedOperand::SharedOperand(std::uint64_t matrix, int size, bool turned, const 
 }
 
 std::uint32_t SharedOperand::chunk_at(int chunk) const {
-  const int chunks_a_row = (turned_ ? size_ : depth) / chunk_elements;
+  const int chunks_a_row = (transposed_ ? size_ : depth) / chunk_elements;
   const auto row = static_cast<std::uint32_t>(chunk / chunks_a_row);
   const std::uint32_t column = static_cast<std::uint32_t>(chunk % chunks_a_row) * 16,
                       panel = column / line_bytes_;
@@ -76,7 +77,7 @@ void SharedOperand::read(const SharedMemory& shared, std::uint16_t* out) const {
     std::uint16_t elements[chunk_elements];
     std::memcpy(elements, shared.bytes_at(chunk_at(i)), sizeof elements);
     const auto first = static_cast<std::size_t>(i) * chunk_elements;
-    if (turned_) {
+    if (transposed_) {
       std::memcpy(out + first, elements, sizeof elements);
     } else {
       for (std::size_t e = 0; e < chunk_elements; ++e)

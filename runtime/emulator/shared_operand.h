@@ -18,7 +18,7 @@ class SharedOperand {
 
   /// `turned`: neighbouring elements follow each other along the other dimension (MN-major), not
   /// along the sum. Throws a Fault for what no tensor core reads.
-  SharedOperand(std::uint64_t matrix, int size, bool turned, const Accessor& by);
+  SharedOperand(std::uint64_t matrix, int size, bool transposed, const Accessor& by);
 
   [[nodiscard]] int chunks() const { return depth * size_ / chunk_elements; }
   [[nodiscard]] std::uint32_t chunk_at(int chunk) const;
@@ -28,7 +28,7 @@ class SharedOperand {
  private:
   std::uint32_t start_, line_bytes_, line_step_, panel_step_;  ///< steps: of eight lines, of panels
   int size_;
-  bool turned_;
+  bool transposed_;
 };
 
 }  // namespace flashcore

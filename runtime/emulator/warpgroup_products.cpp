@@ -76,9 +76,9 @@ void WarpgroupProducts::check_request(const ProductRequest& request, int line) c
   if (!open_) {
     refuse(FaultKind::misused_product, first_,
            "the first product since the warpgroup last waited for some comes without "
-           "open_products(): it "
+           "fence_products(): it "
            "may read registers before they are written",
-           "open_products() before the first product");
+           "fence_products() before the first product");
   }
 }
 
@@ -112,8 +112,8 @@ void WarpgroupProducts::note_reads(const ProductRequest::Same& what, const Acces
     for (int i = 0; i < operand.chunks(); ++i)
       shared_.begin_agent_read(operand.chunk_at(i), view, agent_, time_, by);
   };
-  if (!what.a_in_registers) note(SharedOperand(what.a, m_size, what.a_turned, by));
-  note(SharedOperand(what.b, what.n, what.turned, by));
+  if (!what.a_in_registers) note(SharedOperand(what.a, m_size, what.a_transposed, by));
+  note(SharedOperand(what.b, what.n, what.transposed, by));
 }
 
 void WarpgroupProducts::multiply(const ProductRequest& request, int line) {
@@ -124,7 +124,7 @@ void WarpgroupProducts::multiply(const ProductRequest& request, int line) {
     time_ = clocks_.tick(agent_);
     shared_.name_agent(
         agent_, fmt::format("a product of warpgroup {}", first_ / Clocks::warpgroup),
-        "await_products<n>() for its group, then arrive() or a barrier, before the memory is "
+        "wait_products<n>() for its group, then arrive() or a barrier, before the memory is "
         "written again");
   }
   Product product{
@@ -169,7 +169,7 @@ void WarpgroupProducts::finish(Product& product, int line) {
             fmt::format("register {} of operand a of the product at line {} was overwritten while "
                         "the product was pending",
                         i, product.line),
-            "await_products<n>() for its group before the registers are used again",
+            "wait_products<n>() for its group before the registers are used again",
             first_ + static_cast<int>(t)};
       }
     }
@@ -177,11 +177,11 @@ void WarpgroupProducts::finish(Product& product, int line) {
   } else {
     // Read as the other operand is, [16][64].
     std::uint16_t columns[k_size * m_size];
-    SharedOperand(what.a, m_size, what.a_turned, {first_, product.line}).read(shared_, columns);
+    SharedOperand(what.a, m_size, what.a_transposed, {first_, product.line}).read(shared_, columns);
     for (int m = 0; m < m_size; ++m)
       for (int k = 0; k < k_size; ++k) a_bits[m * k_size + k] = columns[k * m_size + m];
   }
-  SharedOperand(what.b, what.n, what.turned, {first_, product.line}).read(shared_, b_bits);
+  SharedOperand(what.b, what.n, what.transposed, {first_, product.line}).read(shared_, b_bits);
   const auto n = static_cast<std::size_t>(what.n);
   const auto to_float = what.is_bf16 ? convert<fc::bf16> : convert<fc::f16>;
   to_float(a_bits, a, m_size * k_size);
@@ -198,11 +198,11 @@ void WarpgroupProducts::finish(Product& product, int line) {
     for (std::size_t c = 0; c < n; ++c) row[c] = what.adds ? row[c] + sum[c] : sum[c];
   }
   if (--tile.pending > 0) return;
-  land(tile, line);
+  complete(tile, line);
   std::erase(tiles_, product.tile);
 }
 
-void WarpgroupProducts::land(const Tile& tile, int line) {
+void WarpgroupProducts::complete(const Tile& tile, int line) {
   std::array<std::vector<float>, ProductRequest::threads> values;
   const auto registers = static_cast<std::size_t>(tile.n / 2);
   for (std::vector<float>& each : values) each.resize(registers);
@@ -215,14 +215,14 @@ void WarpgroupProducts::land(const Tile& tile, int line) {
             fmt::format("accumulator [{}][{}] of the product at line {} was touched while the "
                         "product was pending",
                         slot / 4, slot % 4, tile.line),
-            "await_products<n>() for its group before the accumulators are used",
+            "wait_products<n>() for its group before the accumulators are used",
             first_ + static_cast<int>(thread)};
       }
       values[thread][slot] = tile.values[static_cast<std::size_t>(m * tile.n + n)];
     }
   }
   for (std::size_t t = 0; t < values.size(); ++t)
-    accumulators_[t].land({tile.d[t], registers}, std::move(values[t]), tile.line);
+    accumulators_[t].complete({tile.d[t], registers}, std::move(values[t]), tile.line);
 }
 
 void WarpgroupProducts::check_left(int thread) const {
@@ -238,8 +238,8 @@ void WarpgroupProducts::check_left(int thread) const {
       FaultKind::misused_product, product->line,
       fmt::format("thread {} leaves the kernel while this product is {}", thread,
                   committed ? "pending; nobody waits for its group"
-                            : "in no group; await_products() waits for committed groups only"),
-      committed ? "await_products<0>() before the end" : "commit_products() behind the product",
+                            : "in no group; wait_products() waits for committed groups only"),
+      committed ? "wait_products<0>() before the end" : "commit_products() behind the product",
       thread};
 }
 

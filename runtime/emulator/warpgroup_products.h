@@ -20,7 +20,8 @@ struct ProductRequest {
   struct Same {  ///< in all threads
     int n = 0;
     std::uint64_t a = 0, b = 0;  ///< matrices; a is 0 where it lies in registers
-    bool a_turned = false, turned = false, adds = false, is_bf16 = false, a_in_registers = false;
+    bool a_transposed = false, transposed = false, adds = false, is_bf16 = false,
+         a_in_registers = false;
     bool operator==(const Same&) const = default;
   };
   std::array<Same, threads> same;
@@ -72,7 +73,7 @@ class WarpgroupProducts {
   std::shared_ptr<Tile> tile_of(const ProductRequest& request, int line);
   void note_reads(const ProductRequest::Same& what, const Accessor& by);
   void finish(Product& product, int line);
-  void land(const Tile& tile, int line);
+  void complete(const Tile& tile, int line);
 
   int first_;
   SharedMemory& shared_;

@@ -32,7 +32,7 @@ class Evaluation {
         rings_(f.buffers.size()) {
     for (std::size_t i = 0; i < f.axes.size(); ++i) axes_[i] = cut(f.axes[i]);
     for_each_op(f, f.body, [&](const Op& op, BlockId) {
-      if (op.code == OpCode::part) parts_ = op.blocks;
+      if (op.code == OpCode::cluster_rank) parts_ = op.blocks;
       numbered_ = numbered_ || (op.code == OpCode::tile_loop && !f.grid.empty() &&
                                 op.scheduler != TileScheduler::consecutive);
     });
@@ -93,7 +93,7 @@ class Evaluation {
     return true;
   }
 
-  /// One round a thread block: every position of the parallel axes.
+  /// One iteration a thread block: every position of the parallel axes.
   void blocks(std::size_t axis) {
     if (axis == f_.axes.size()) {
       cluster();
@@ -106,7 +106,7 @@ class Evaluation {
     for (state.current = 0; state.current < count; ++state.current) blocks(axis + 1);
   }
 
-  /// One round a tile of all blocks: where it lies the program finds out from its number.
+  /// One iteration a tile of all blocks: the program computes its position from its number.
   void numbered_blocks() {
     std::int64_t count = 1;
     for (const AxisId axis : f_.grid) count *= axes_[axis.index].count;
@@ -129,8 +129,8 @@ class Evaluation {
   }
 
   /// A value as another block has it: its own, until that one's is known.
-  TileValue peer(const Op& op) {
-    const std::pair key(op.operands[0], op.peer);
+  TileValue cluster_read(const Op& op) {
+    const std::pair key(op.operands[0], op.rank);
     if (gives_) given_[{op.operands[0], part_}] = operand(op, 0);
     const auto found = given_.find(key);
     return found == given_.end() ? operand(op, 0) : found->second;
@@ -142,7 +142,7 @@ class Evaluation {
   std::vector<TileValue> block(BlockId id) {
     for (const OpId op : f_[id].ops) {
       if (f_[op].code == OpCode::yield) return take(f_[op].operands, 0);
-      if (f_[op].code == OpCode::place) {
+      if (f_[op].code == OpCode::segment) {
         if (!place(f_[op])) return {};
         continue;
       }
@@ -176,12 +176,12 @@ class Evaluation {
         memory_op(op);
         break;
       case OpKind::sync:
-        for (std::size_t i = 0; i < op.results.size(); ++i)  // products that land
+        for (std::size_t i = 0; i < op.results.size(); ++i)  // waits for products
           values_[op.results[i].index] = operand(op, i);
         break;
       case OpKind::control:
-        if (op.code == OpCode::survey)
-          survey(op);
+        if (op.code == OpCode::scan_tiles)
+          scan(op);
         else if (op.code == OpCode::role)
           block(op.body);
         else if (op.code == OpCode::if_)
@@ -226,12 +226,12 @@ class Evaluation {
 
   TileValue tile_op(const Op& op) {
     if (op.code == OpCode::transpose) return transpose(operand(op, 0));
-    if (op.code == OpCode::peer) return peer(op);
+    if (op.code == OpCode::cluster_read) return cluster_read(op);
     if (op.code == OpCode::all_lanes) {
       const auto holds = [](double x) { return x != 0; };
       return TileValue(1, 1, std::ranges::all_of(operand(op, 0).data, holds) ? 1.0 : 0.0);
     }
-    if (op.code != OpCode::dot) return operand(op, 0);  // only the home changes
+    if (op.code != OpCode::dot) return operand(op, 0);  // only the layout changes
     const TileValue* accumulator = op.operands.size() == 3 ? &operand(op, 2) : nullptr;
     if (op.rounding == OperandRounding::tf32 && options_.precision == Precision::storage) {
       const TileValue a = as_tf32(operand(op, 0)), b = as_tf32(operand(op, 1));
@@ -245,15 +245,15 @@ class Evaluation {
       set(op, memory_.load(op));
     else if (op.code == OpCode::store)
       memory_.store(op);
-    else if (op.code == OpCode::fill_slot)
+    else if (op.code == OpCode::producer_load)
       rings_[op.buffer.index].push_back(memory_.load(op));
-    else if (op.code == OpCode::give_slot)
+    else if (op.code == OpCode::producer_store)
       rings_[op.buffer.index].push_back(operand(op, 0));
-    else if (op.code == OpCode::await_slot)
-      await_slot(op);
+    else if (op.code == OpCode::consumer_wait)
+      consumer_wait(op);
     else if (op.code == OpCode::enter)
       go_to(op);
-    else if (op.code == OpCode::draw_tile)
+    else if (op.code == OpCode::claim_tile)
       set(op, operand(op, 1));
     else if (op.code == OpCode::tile_is_full)
       set(op, TileValue(1, 1, found(op, integer(op, 0)).everywhere ? 1.0 : 0.0));
@@ -264,7 +264,7 @@ class Evaluation {
   }
 
   /// The producer runs to its end before the consumers begin: a ring is a queue, however long.
-  void await_slot(const Op& op) {
+  void consumer_wait(const Op& op) {
     std::deque<TileValue>& ring = rings_[op.buffer.index];
     if (ring.empty())
       throw InternalError(
@@ -273,13 +273,13 @@ class Evaluation {
     ring.pop_front();
   }
 
-  // Surveys.
+  // Scans.
 
   struct Found {
     bool visible = true, everywhere = false;
   };
 
-  /// What the survey noted of a tile. Its words hold eight each; of the tiles beyond them nothing
+  /// What the scan noted of a tile. Its words hold eight each; of the tiles beyond them nothing
   /// is known.
   [[nodiscard]] Found found(const Op& op, std::int64_t tile) const {
     const std::vector<Found>& tiles = found_[op.buffer.index];
@@ -297,7 +297,7 @@ class Evaluation {
     return tile;
   }
 
-  void survey(const Op& op) {
+  void scan(const Op& op) {
     refuse_whole(op);
     AxisState& axis = axis_state(op.axis);
     std::vector<Found>& tiles = found_[op.buffer.index];
@@ -342,7 +342,7 @@ class Evaluation {
       case OpCode::tile_count:
         number = static_cast<double>(axis.count);
         break;
-      case OpCode::part:
+      case OpCode::cluster_rank:
         number = part_;
         break;
       case OpCode::has_counter:
@@ -384,7 +384,7 @@ class Evaluation {
       values_[op.results[i].index] = std::move(yielded[i]);
   }
 
-  /// The tile whose turn it is, of those that blocks share out; all tiles of a block's own.
+  /// The current tile, of those that all blocks divide; or all tiles of a block's own.
   void tile_loop(const Op& op) {
     const std::vector<AxisState> outside = axes_;
     const auto run = [&](std::int64_t tile) {
@@ -413,8 +413,8 @@ class Evaluation {
     const std::int64_t begin = bounds ? bound(0) : 0, end = bounds ? bound(bounds - 1) : axis.count;
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     std::vector<TileValue> carried = take(op.operands, bounds);
-    for (std::int64_t round = begin; round < end; ++round) {
-      axis.current = op.descending ? end - 1 - (round - begin) : round;
+    for (std::int64_t iteration = begin; iteration < end; ++iteration) {
+      axis.current = op.descending ? end - 1 - (iteration - begin) : iteration;
       if (op.buffer && !found(op, axis.current).visible) continue;
       values_[arguments[0].index] = TileValue(1, 1, static_cast<double>(axis.current));
       for (std::size_t i = 0; i < carried.size(); ++i)
@@ -454,7 +454,7 @@ class Evaluation {
   std::vector<AxisState> axes_;
   std::vector<TileValue> values_;
   Memory memory_;
-  std::vector<std::vector<Found>> found_;     // by buffer: what the block's survey noted, by tile
+  std::vector<std::vector<Found>> found_;     // by buffer: what the block's scan noted, by tile
   std::vector<std::deque<TileValue>> rings_;  // by buffer: what the producer filled, not read yet
   bool numbered_ = false;                     // blocks find out from a number where they are
   std::int64_t tile_ = 0;                     // the number

@@ -56,7 +56,8 @@ TEST(Compile, ProductsOfWarpgroups) {
   schedule.copy = CopyInstruction::tma;
   schedule.warps_m = 8;
   schedule.tiles = {{"m", 128}, {"n", 80}, {"k", 64}};
-  for (const bool turned : {false, true}) expect_compiles(transposed_product(turned), schedule);
+  for (const bool transposed : {false, true})
+    expect_compiles(transposed_product(transposed), schedule);
   expect_compiles(grouped_product(), schedule);
   schedule.tiles["n"] = 128;
   expect_compiles(matrix_product(DType::bf16, DType::bf16), schedule);

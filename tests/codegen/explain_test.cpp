@@ -31,14 +31,14 @@ TEST(Explain, LinearMasksBoundTheLoop) {
             "  full tiles run without the mask, after one test a tile\n");
 }
 
-TEST(Explain, OtherMasksAreSurveyed) {
+TEST(Explain, OtherMasksAreScanned) {
   const Program mixed = masked_maximum([](const Positions& p) {
     return p.col <= p.row && (p.row / 50 == p.col / 50 || !(abs(p.row - p.col) % 3 > 1));
   });
   EXPECT_EQ(explained(mixed, true, false),
             "loop over cols: tiles of 32, from the first to the last\n"
             "  bounded: cols <= rows\n"
-            "  surveyed: rows // 50 == cols // 50 | ~(abs(rows - cols) % 3 > 1)\n"
+            "  scanned: rows // 50 == cols // 50 | ~(abs(rows - cols) % 3 > 1)\n"
             "  bounded: cols <= length(cols) - 1\n"
             "  empty tiles are not visited: they change nothing\n"
             "  full tiles run without the mask, after one test a tile\n");
@@ -49,9 +49,9 @@ TEST(Explain, AnOrderThatIsKept) {
   const auto begins = [](const Program& program, bool descending, const std::string& line) {
     EXPECT_EQ(explained(program, false, descending).substr(0, line.size()), line);
   };
-  begins(last_part(LoopOrder::sequential), true, first + ", whose order may matter\n");
-  begins(last_part(LoopOrder::sequential), false, first + "\n");
-  begins(last_part(LoopOrder::unordered), true,
+  begins(last_segment(LoopOrder::sequential), true, first + ", whose order may matter\n");
+  begins(last_segment(LoopOrder::sequential), false, first + "\n");
+  begins(last_segment(LoopOrder::unordered), true,
          "loop over cols: tiles of 32, from the last to the first\n");
 }
 

@@ -135,7 +135,7 @@ const Golden kernels[] = {
        schedule.copy = CopyInstruction::vector;
        return attention(spec, schedule, "sm_80");
      }},
-    {"attention_opaque_blocks",
+    {"attention_wmma",
      [] {
        AttentionSpec spec;
        spec.dtype = DType::f16;
@@ -156,7 +156,7 @@ const Golden kernels[] = {
        schedule.grid_order = GridOrder::tiles_last;
        return attention(spec, schedule, "sm_90a");
      }},
-    {"attention_hopper_alone",
+    {"attention_hopper_no_producer",
      [] {
        AttentionSpec spec;
        spec.head_dim = 64;
@@ -166,7 +166,7 @@ const Golden kernels[] = {
        schedule.blocks_per_processor = 4;
        return attention(spec, schedule, "sm_90a");
      }},
-    {"attention_hopper_capped_window",
+    {"attention_hopper_softcap_window",
      [] {
        AttentionSpec spec;
        spec.head_dim = 64;
@@ -174,7 +174,7 @@ const Golden kernels[] = {
        spec.score = softcap(30);
        return attention(spec, warpgroups(128, 64), "sm_90a");
      }},
-    {"attention_hopper_capped_causal",
+    {"attention_hopper_softcap_causal",
      [] {
        AttentionSpec spec;
        spec.head_dim = 80;
@@ -197,22 +197,22 @@ const Golden kernels[] = {
        spec.head_dim = 64;
        spec.lse = true;
        Schedule schedule = warpgroups(192, 128);
-       schedule.alternate = true;
-       schedule.scale_late = true;
+       schedule.ping_pong = true;
+       schedule.rescale_before_product = true;
        schedule.lazy_scaling = true;
        schedule.reduction_chains = 2;
        return attention(spec, schedule, "sm_90a");
      }},
-    {"attention_hopper_drawn",
+    {"attention_hopper_dynamic",
      [] {
        AttentionSpec spec;
        spec.head_dim = 64;
        spec.mask = causal();
        Schedule schedule = warpgroups(128, 64);
        schedule.persistent = true;
-       schedule.alternate = true;
-       schedule.tile_order = TileOrder::counter;
-       schedule.grid_order = GridOrder::sections;
+       schedule.ping_pong = true;
+       schedule.tile_scheduler = PersistentScheduler::dynamic;
+       schedule.grid_order = GridOrder::grouped;
        schedule.last_tiles_first = true;
        return attention(spec, schedule, "sm_90a");
      }},
@@ -223,7 +223,7 @@ const Golden kernels[] = {
        spec.mask = documents({"doc", DType::i32, 2}) & causal();
        return attention(spec, warpgroups(64, 64), "sm_90a");
      }},
-    {"attention_hopper_heads_in_turn",
+    {"attention_hopper_heads_per_block",
      [] {
        AttentionSpec spec;
        spec.head_dim = 64;

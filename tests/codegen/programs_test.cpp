@@ -135,18 +135,18 @@ TEST(Programs, ProductsWithAComputedRightOperand) {
   const std::vector<RunInputs> launches{{.extents = {{"M", 72}, {"N", 104}}},
                                         {.extents = {{"M", 5}, {"N", 8}}},
                                         {.extents = {{"M", 64}, {"N", 0}}}};
-  for (const bool turned : {false, true}) {
+  for (const bool transposed : {false, true}) {
     for (const auto& [warps_m, warps_n] : {std::pair{1, 1}, {2, 1}, {4, 1}, {2, 2}}) {
       Schedule schedule = schedule_of({{"m", 64}, {"n", 64}}, warps_m, warps_n);
       for (const int stages : {1, 2, 3}) {
         schedule.stages = stages;
-        expect_right(chained_product(turned), schedule, launches);
+        expect_right(chained_product(transposed), schedule, launches);
       }
     }
     Schedule blocks = schedule_of({{"m", 32}, {"n", 32}}, 2);
     blocks.instruction = Instruction::wmma;
     blocks.softmax = Softmax::shared;
-    expect_right(chained_product(turned), blocks, launches);
+    expect_right(chained_product(transposed), blocks, launches);
   }
 }
 
@@ -228,7 +228,7 @@ TEST(Programs, ProductsWithComputedLeftOperands) {
       }
 }
 
-// With two warps along the inner axis each holds a share of the second product.
+// With two warps along the inner axis each holds a partial of the second product.
 TEST(Programs, ProductsOverSeveralWarpsAndInSharedMemory) {
   for (const Softmax softmax : {Softmax::registers, Softmax::shared})
     for (const Instruction instruction : {Instruction::mma_m16n8k16, Instruction::wmma}) {
@@ -280,10 +280,10 @@ TEST(Programs, PartsInAnyOrder) {
 // A schedule that runs loops from the last tile to the first does so where the program lets it.
 TEST(Programs, OrderIsKeptUnlessTheProgramGivesItFree) {
   constexpr int columns = 77, tile = 32;
-  const auto expect_part = [&](LoopOrder order, bool descending, int begin, int end) {
+  const auto expect_segment = [&](LoopOrder order, bool descending, int begin, int end) {
     Schedule schedule = schedule_of({{"rows", 16}, {"cols", tile}}, 1);
     schedule.descending = descending;
-    const Program program = last_part(order);
+    const Program program = last_segment(order);
     KernelRun run(program, {.extents = {{"M", 2}, {"N", columns}}});
     run.emulate(generate(program, schedule, find_target("sm_80")));
     const std::vector<double> x = run.values(0), y = run.values(1);
@@ -292,16 +292,16 @@ TEST(Programs, OrderIsKeptUnlessTheProgramGivesItFree) {
       EXPECT_EQ(y[row], *std::max_element(first + begin, first + end));
     }
   };
-  expect_part(LoopOrder::sequential, true, 64, columns);
-  expect_part(LoopOrder::sequential, false, 64, columns);
-  expect_part(LoopOrder::unordered, true, 0, tile);
-  expect_part(LoopOrder::unordered, false, 64, columns);
+  expect_segment(LoopOrder::sequential, true, 64, columns);
+  expect_segment(LoopOrder::sequential, false, 64, columns);
+  expect_segment(LoopOrder::unordered, true, 0, tile);
+  expect_segment(LoopOrder::unordered, false, 64, columns);
 }
 
 TEST(Programs, ColumnReductions) {
   expect_right(column_reductions(), schedule_of({{"rows", 32}, {"cols", 32}}, 1),
                {{.extents = {{"M", 70}, {"N", 40}}}});
-  // The rows of a tile lie in four warps, whose shares meet in shared memory.
+  // Four warps have the rows of a tile, and their partials are combined in shared memory.
   expect_right(column_reductions(), schedule_of({{"rows", 64}, {"cols", 32}}, 4),
                {{.extents = {{"M", 70}, {"N", 40}}}});
 }

@@ -36,8 +36,9 @@ class RandomProgram {
     half_ = one_in(2) ? DType::f16 : DType::bf16;
     const Axis k = b_.tiles("k", Extent(std::string("K")));
     const Extent inner(std::string("K"));
-    const bool turned = one_in(3);
-    const Tensor a = turned ? b_.input("a", half_, {inner, m_}) : b_.input("a", half_, {m_, inner});
+    const bool transposed = one_in(3);
+    const Tensor a =
+        transposed ? b_.input("a", half_, {inner, m_}) : b_.input("a", half_, {m_, inner});
     const Tensor b = b_.input("b", half_, {n_, inner});
     const Tensor row_values = b_.input("row_values", DType::f32, {m_});
     const Tensor column_values = b_.input("column_values", DType::f32, {n_});
@@ -45,7 +46,7 @@ class RandomProgram {
     const Tensor c = b_.output("c", stored, {m_, n_});
     scalar_ = b_.scalar("scalar", DType::f32, one_in(2));
     const Tile sum = b_.loop(k, b_.fill({rows_, cols_}, 0), [&](const Tile& s) {
-      const Tile left = turned ? transpose(load(a(k, rows_))) : load(a(rows_, k));
+      const Tile left = transposed ? transpose(load(a(k, rows_))) : load(a(rows_, k));
       return s + dot(left, transpose(load(b(cols_, k))));
     });
     rows_vector_ = load(row_values(rows_));
@@ -136,7 +137,7 @@ class RandomProgram {
     s.warps_n = 1;
     s.tiles["rows"] = 16 * s.warps_m;
     s.overlap_products = one_in(2);
-    s.scale_late = one_in(2);
+    s.rescale_before_product = one_in(2);
     s.persistent = one_in(2);
     if (!s.persistent) s.positions_per_block = one_of({1, 2});
     s.flat_grid = one_in(3);

@@ -60,7 +60,7 @@ TEST(Refusals, OpaqueBlocks) {
   schedule.instruction = Instruction::wmma;
   EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
             "instruction wmma with softmax = registers\n"
-            "  why: which lane holds which element of its blocks is not documented\n"
+            "  why: which lane holds which element of its fragments is not documented\n"
             "  try: softmax = shared");
   schedule.softmax = Softmax::shared;
   EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words, "nothing was refused");
@@ -145,35 +145,35 @@ TEST(Refusals, WarpsAndStages) {
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   schedule.warps_m = 8;
   const Refusal rows = refused(program, schedule);
-  EXPECT_EQ(
-      rows.words,
-      "a tile of 64 along rows\n"
-      "  why: a warp's share of a product is a multiple of 16, so with warps_m = 8 the tile must "
-      "be a multiple of 128\n"
-      "  try: a tile of 128, or fewer warps");
+  EXPECT_EQ(rows.words,
+            "a tile of 64 along rows\n"
+            "  why: the rows or columns of a warp in a product are a multiple of 16, so with "
+            "warps_m = 8 the tile must "
+            "be a multiple of 128\n"
+            "  try: a tile of 128, or fewer warps");
   schedule.warps_m = 4;
   schedule.warps_n = 3;
-  EXPECT_EQ(
-      refused(program, schedule).words,
-      "a tile of 64 along cols\n"
-      "  why: a warp's share of a product is a multiple of 16, so with warps_n = 3 the tile must "
-      "be a multiple of 48\n"
-      "  try: a tile of 96, or fewer warps");
+  EXPECT_EQ(refused(program, schedule).words,
+            "a tile of 64 along cols\n"
+            "  why: the rows or columns of a warp in a product are a multiple of 16, so with "
+            "warps_n = 3 the tile must "
+            "be a multiple of 48\n"
+            "  try: a tile of 96, or fewer warps");
 }
 
-// Shares that lie in different warps meet through shared memory: nothing is refused.
+// Partials of different warps are combined through shared memory: nothing is refused.
 TEST(Refusals, NoAxesThatWarpsCut) {
   Schedule schedule = tiles({{"rows", 64}, {"cols", 32}});
   schedule.warps_n = 2;
   schedule.warps_m = 2;
   EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words, "nothing was refused");
   schedule.tiles["cols"] = 48;
-  EXPECT_EQ(
-      refused(attention_forward(head_dim(64)), schedule).words,
-      "a tile of 48 along cols\n"
-      "  why: a warp's share of a product is a multiple of 16, so with warps_n = 2 the tile must "
-      "be a multiple of 32\n"
-      "  try: a tile of 64, or fewer warps");
+  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
+            "a tile of 48 along cols\n"
+            "  why: the rows or columns of a warp in a product are a multiple of 16, so with "
+            "warps_n = 2 the tile must "
+            "be a multiple of 32\n"
+            "  try: a tile of 64, or fewer warps");
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   EXPECT_EQ(refused(column_reductions(), schedule).words, "nothing was refused");
 }
@@ -234,15 +234,15 @@ TEST(Refusals, TransposedRegisters) {
         ProgramBuilder b("refused");
         const Axis m = b.parallel_tiles("m", named("M")), k = b.whole("k", 32);
         const Tensor a = b.input("a", DType::f32, {named("M"), 32});
-        const Tensor turned = b.output("turned", DType::f32, {32, named("M")});
-        store(turned(k, m), transpose(load(a(m, k)) * 2));
+        const Tensor transposed = b.output("transposed", DType::f32, {32, named("M")});
+        store(transposed(k, m), transpose(load(a(m, k)) * 2));
         return b.finish();
       },
       tiles({{"m", 64}}));
   EXPECT_TRUE(transposed.own_line);
   EXPECT_EQ(transposed.words,
-            "a transpose of a tile that lives in registers\n"
-            "  why: only the operand of a product can be read either way round\n"
+            "a transpose of a tile in registers\n"
+            "  why: only a product can read its operand transposed\n"
             "  try: load or build the tile with its axes in the other order");
 }
 
@@ -263,7 +263,7 @@ TEST(Refusals, LoadsThatCannotBePipelined) {
   EXPECT_TRUE(position.own_line);
   EXPECT_EQ(position.words,
             "load of pages at a position computed in the loop\n"
-            "  why: tiles are copied rounds ahead, when that position is not known yet\n"
+            "  why: copies are issued iterations ahead, when that position is not known yet\n"
             "  try: compute it from parallel axes and scalars outside the loop");
 
   Schedule nested = fine;
@@ -320,7 +320,7 @@ TEST(Refusals, ExtremesOfAVectorThatWarpsShare) {
   const Program program = b.finish();
   EXPECT_EQ(refused(program, tiles({{"m", 64}})).words,
             "a reduction of m to a scalar with 4 warps along it\n"
-            "  why: it is done inside one warp, and other operations cut the vector between warps\n"
+            "  why: one warp computes it, and other operations divide the vector among warps\n"
             "  try: warps_m = 1 and warps_n = 1");
 }
 

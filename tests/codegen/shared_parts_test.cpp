@@ -40,7 +40,7 @@ TEST(SharedParts, OfAMaskAreLookedAtOnce) {
   EXPECT_THAT(generated(spec), HasSubstr("__global__"));
 }
 
-TEST(SharedParts, OfAMaskThatNeedsASurveyAreLookedAtOnce) {
+TEST(SharedParts, OfAMaskThatNeedsAScanAreLookedAtOnce) {
   std::string text = "t0 = kv_idx // 3 == q_idx // 5; ";
   for (int i = 1; i <= doublings; ++i)
     text += fmt::format("t{0} = {2}(t{1} {3} ~t{1}) | t{1} & (b < {0}); ", i, i - 1,

@@ -34,15 +34,13 @@ TEST(WarpgroupRefusals, WarpgroupsAndTheCopyEngineComeTogether) {
             "  try: copy = cp_async, or target sm_90a");
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "copy tma without instruction = wgmma\n"
-            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no "
-            "other way\n"
+            "  why: wgmma reads tiles from shared memory, where only the copy engine puts them\n"
             "  try: both or neither");
   schedule.instruction = Instruction::wgmma;
   schedule.copy = CopyInstruction::cp_async;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "instruction wgmma without copy = tma\n"
-            "  why: tiles come from the copy engine to the warpgroups that multiply them, and no "
-            "other way\n"
+            "  why: wgmma reads tiles from shared memory, where only the copy engine puts them\n"
             "  try: both or neither");
 }
 
@@ -52,8 +50,8 @@ TEST(WarpgroupRefusals, ComputedRightOperands) {
   schedule.copy = CopyInstruction::tma;
   EXPECT_EQ(refused(chained_product(), schedule, "sm_90a").words,
             "a product of wgmma whose right operand is computed\n"
-            "  why: it goes through shared memory, for which the warpgroups of a block would have "
-            "to meet\n"
+            "  why: it goes through shared memory, and the warpgroups of a block do not "
+            "synchronise for that\n"
             "  try: instruction = mma_m16n8k16 and copy = cp_async");
 }
 
@@ -93,7 +91,7 @@ TEST(WarpgroupRefusals, ShapesOfWarpgroups) {
   schedule.softmax = Softmax::shared;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "instruction wgmma with softmax = shared\n"
-            "  why: its sums are in registers of a known order\n"
+            "  why: its accumulators are in registers with a known layout\n"
             "  try: softmax = registers");
   struct Warps {
     int m, n;
@@ -105,7 +103,7 @@ TEST(WarpgroupRefusals, ShapesOfWarpgroups) {
               "instruction wgmma with " + std::to_string(warps.m) + " x " +
                   std::to_string(warps.n) +
                   " warps\n"
-                  "  why: one to three warpgroups of four warps each lie along the rows\n"
+                  "  why: the rows are divided among one to three warpgroups of four warps\n"
                   "  try: warps_m = 8 and warps_n = 1");
   }
   schedule = warpgroups(128, 64);
@@ -122,17 +120,17 @@ TEST(WarpgroupRefusals, ShapesOfWarpgroups) {
             "  try: a tile of 256");
 }
 
-TEST(WarpgroupRefusals, SharesOfRegisters) {
+TEST(WarpgroupRefusals, RegisterBudgets) {
   const Program program = attention_forward(head_dim(64));
   const auto words = [&](int producer, int consumers, int used) {
     return std::to_string(producer) + " registers for a thread of the producer and " +
            std::to_string(consumers) +
            " for one of the consumers\n"
            "  why: each is a multiple of 8 from 24 to 240, the producer's is the lesser, and they "
-           "share out the 64512 that 384 threads begin with, 168 each, not " +
+           "divide the 64512 that 384 threads start with, 168 each, not " +
            std::to_string(used) +
            "\n"
-           "  try: 0 for both, which shares out what there is";
+           "  try: 0 for both, which divides the registers that there are";
   };
   Schedule schedule = warpgroups(128, 64);
   schedule.producer_registers = 40;
@@ -161,35 +159,35 @@ TEST(WarpgroupRefusals, BlocksWithoutAProducer) {
   schedule.persistent = true;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "producer = false with persistent = true\n"
-            "  why: what brings the next tile's loads during a store is the producer\n"
+            "  why: the producer is what issues the next tile's loads during a store\n"
             "  try: persistent = false, or producer = true");
-  schedule.persistent = false, schedule.alternate = true;
+  schedule.persistent = false, schedule.ping_pong = true;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-            "alternate = true with one warpgroup\n"
-            "  why: one warpgroup has nobody to take turns with\n"
-            "  try: alternate = false");
-  schedule.alternate = false, schedule.producer_registers = 24;
+            "ping_pong = true with one warpgroup\n"
+            "  why: ping-pong needs a second warpgroup\n"
+            "  try: ping_pong = false");
+  schedule.ping_pong = false, schedule.producer_registers = 24;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "producer = false with producer_registers = 24\n"
-            "  why: all threads of the block do the same, and have as many registers\n"
+            "  why: all threads of the block have the same role, and equally many registers\n"
             "  try: 0 for both");
   schedule.consumer_registers = 160;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "producer = false with consumer_registers = 160\n"
-            "  why: all threads of the block do the same, and have as many registers\n"
+            "  why: all threads of the block have the same role, and equally many registers\n"
             "  try: 0 for both");
   schedule = warpgroups(128, 64);
   schedule.producer = false;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "producer = false with warps_m = 8\n"
-            "  why: a warpgroup knows of its own products when they have read a slot, and not of "
-            "another's\n"
+            "  why: a warpgroup waits for its own products to have read a slot, and not for those "
+            "of another\n"
             "  try: warps_m = 4, or producer = true");
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   schedule.producer = false;
   EXPECT_EQ(refused(program, schedule).words,
             "producer = false without copy = tma\n"
-            "  why: only copies by the copy engine have a producer to leave out\n"
+            "  why: only with copy = tma does a block have a producer\n"
             "  try: producer = true");
 }
 
@@ -197,38 +195,36 @@ TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
   const Program program = attention_forward(head_dim(64));
   Schedule schedule = warpgroups(128, 64);
   schedule.outer_stages = 2;
-  EXPECT_EQ(
-      refused(program, schedule, "sm_90a").words,
-      "outer_stages = 2 without persistent = true\n"
-      "  why: a tile loaded outside loops has one slot, or two where a block works through several "
-      "tiles\n"
-      "  try: 1");
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "outer_stages = 2 without persistent = true\n"
+            "  why: a tile loaded outside loops has one slot, or two in a block that computes "
+            "several tiles\n"
+            "  try: 1");
   schedule.persistent = true;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
   schedule.outer_stages = 3;
-  EXPECT_EQ(
-      refused(program, schedule, "sm_90a").words,
-      "outer_stages = 3\n"
-      "  why: a tile loaded outside loops has one slot, or two where a block works through several "
-      "tiles\n"
-      "  try: 1");
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "outer_stages = 3\n"
+            "  why: a tile loaded outside loops has one slot, or two in a block that computes "
+            "several tiles\n"
+            "  try: 1");
   schedule = tiles({{"rows", 64}, {"cols", 64}});
-  schedule.grid_order = GridOrder::sections;
+  schedule.grid_order = GridOrder::grouped;
   EXPECT_EQ(refused(program, schedule).words,
-            "grid_order = sections without persistent = true\n"
-            "  why: the hardware numbers blocks by three axes and no more\n"
+            "grid_order = grouped without persistent = true\n"
+            "  why: the hardware orders blocks by their three grid axes only\n"
             "  try: tiles_first or tiles_last");
   schedule.persistent = true;
   EXPECT_EQ(refused(program, schedule).words,
             "persistent = true without copy = tma\n"
-            "  why: what a block loads ahead for its next tile the copy engine brings\n"
+            "  why: only the copy engine can load the next tile during the epilogue\n"
             "  try: persistent = false");
   schedule.persistent = false, schedule.grid_order = GridOrder::tiles_first;
-  schedule.tile_order = TileOrder::counter;
+  schedule.tile_scheduler = PersistentScheduler::dynamic;
   EXPECT_EQ(refused(program, schedule).words,
-            "tile_order = counter without persistent = true\n"
-            "  why: a block that computes one tile draws no other\n"
-            "  try: tile_order = rounds");
+            "tile_scheduler = dynamic without persistent = true\n"
+            "  why: a block that computes one tile needs no tile scheduler\n"
+            "  try: tile_scheduler = serpentine");
   schedule = warpgroups(128, 64);
   schedule.persistent = true;
   AttentionSpec packed = head_dim(64);
@@ -241,7 +237,7 @@ TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
   checkered.mask = chunked(40);
   EXPECT_EQ(refused(attention_forward(checkered), schedule, "sm_90a").words,
             "persistent = true for attention_forward\n"
-            "  why: a block finds out once which tiles hold something visible\n"
+            "  why: a block scans only once for tiles with visible keys\n"
             "  try: persistent = false");
 }
 
@@ -253,36 +249,36 @@ TEST(WarpgroupRefusals, PositionsOfABlock) {
   schedule.positions_per_block = 0, schedule.outer_stages = 1;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "positions_per_block = 0\n"
-            "  why: a block computes something\n"
+            "  why: a block computes at least one position\n"
             "  try: 1 or more");
   schedule.positions_per_block = 2, schedule.persistent = true;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
             "positions_per_block = 2 with persistent = true\n"
-            "  why: a persistent block goes through all tiles as it is\n"
+            "  why: a persistent block computes all positions anyway\n"
             "  try: positions_per_block = 1");
-  schedule.persistent = false, schedule.loop_blocks = 2;
-  EXPECT_EQ(
-      refused(program, schedule, "sm_90a").words,
-      "positions_per_block = 2 with loop_blocks = 2\n"
-      "  why: blocks that share out a loop work on one tile of rows, and all are there at once\n"
-      "  try: positions_per_block = 1");
+  schedule.persistent = false, schedule.cluster_splits = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "positions_per_block = 2 with cluster_splits = 2\n"
+            "  why: the blocks that split a loop have the same tile of rows, and all run at the "
+            "same time\n"
+            "  try: positions_per_block = 1");
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   schedule.positions_per_block = 2;
   EXPECT_EQ(refused(program, schedule).words,
             "positions_per_block = 2 without copy = tma\n"
-            "  why: what brings the next position's loads during a store is the producer\n"
+            "  why: the producer is what issues the next position's loads during a store\n"
             "  try: positions_per_block = 1");
   // What the tiles of one head see says nothing of another's.
   schedule = warpgroups(128, 64);
   schedule.positions_per_block = 2;
   AttentionSpec by_head = head_dim(64);
   by_head.mask = Mask("(q_idx + h) // 40 == kv_idx // 40");
-  EXPECT_EQ(refused(attention_forward(by_head), schedule, "sm_90a").words,
-            "positions_per_block = 2 for attention_forward\n"
-            "  why: a block finds out once which tiles hold something visible, and here that "
-            "depends on the position "
-            "along head\n"
-            "  try: positions_per_block = 1");
+  EXPECT_EQ(
+      refused(attention_forward(by_head), schedule, "sm_90a").words,
+      "positions_per_block = 2 for attention_forward\n"
+      "  why: a block scans once for tiles with visible keys, and here they depend on the position "
+      "along head\n"
+      "  try: positions_per_block = 1");
 }
 
 TEST(WarpgroupRefusals, ChainsOfReductions) {
@@ -290,33 +286,33 @@ TEST(WarpgroupRefusals, ChainsOfReductions) {
   schedule.reduction_chains = 3;
   EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule).words,
             "reduction_chains = 3\n"
-            "  why: a row's fragments are dealt out to 1, 2 or 4 chains\n"
+            "  why: the fragments of a row are divided among 1, 2 or 4 chains\n"
             "  try: 1");
 }
 
-TEST(WarpgroupRefusals, BlocksThatShareOutALoop) {
+TEST(WarpgroupRefusals, LoopsSplitOverACluster) {
   Schedule schedule = warpgroups(64, 64);
   const Program program = attention_forward(head_dim(64));
-  schedule.loop_blocks = 2;
+  schedule.cluster_splits = 2;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
-  schedule.loop_blocks = 3;
+  schedule.cluster_splits = 3;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-            "loop_blocks = 3\n"
-            "  why: a cluster has 2, 4 or 8 blocks that share out a loop\n"
+            "cluster_splits = 3\n"
+            "  why: a loop is split over 2, 4 or 8 blocks of a cluster\n"
             "  try: 1, 2, 4 or 8");
-  schedule.loop_blocks = 2;
+  schedule.cluster_splits = 2;
   schedule.persistent = true;
-  EXPECT_EQ(
-      refused(program, schedule, "sm_90a").words,
-      "loop_blocks = 2 with persistent = true\n"
-      "  why: blocks that share out a loop work on one tile of rows, and all are there at once\n"
-      "  try: loop_blocks = 1");
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "cluster_splits = 2 with persistent = true\n"
+            "  why: the blocks that split a loop have the same tile of rows, and all run at the "
+            "same time\n"
+            "  try: cluster_splits = 1");
   Schedule small = tiles({{"rows", 64}, {"cols", 64}});
-  small.loop_blocks = 2;
+  small.cluster_splits = 2;
   EXPECT_EQ(refused(program, small).words,
-            "loop_blocks = 2 without copy = tma\n"
-            "  why: blocks have clusters where there is a copy engine\n"
-            "  try: loop_blocks = 1");
+            "cluster_splits = 2 without copy = tma\n"
+            "  why: only targets with copy = tma have clusters of blocks\n"
+            "  try: cluster_splits = 1");
 }
 
 struct Carried {
@@ -342,7 +338,7 @@ TEST(WarpgroupRefusals, ALoopThatCannotBeSharedOut) {
                    });
         store(y(rows), last.sum);
         Schedule schedule = warpgroups(64, 64);
-        schedule.loop_blocks = 2;
+        schedule.cluster_splits = 2;
         return refused(b.finish(), schedule, "sm_90a").words;
       };
   const auto grown = [](const Carried& s, const Tile& largest) {
@@ -355,10 +351,10 @@ TEST(WarpgroupRefusals, ALoopThatCannotBeSharedOut) {
       }),
       "nothing was refused");
   const std::string refusal =
-      "loop_blocks = 2 for carries\n"
-      "  why: what its loop carries as sum is no maximum, no sum, and no sum scaled as a maximum "
-      "grows\n"
-      "  try: loop_blocks = 1";
+      "cluster_splits = 2 for carries\n"
+      "  why: its loop carries as sum neither a maximum, nor a sum, nor a sum that is rescaled as "
+      "a maximum grows\n"
+      "  try: cluster_splits = 1";
   // What is added does not follow the maximum; or another power of it; or the factor is none.
   EXPECT_EQ(words([&](const Tile& scores, const Tile& largest, const Carried& s, Axis cols) {
               const Tile now = grown(s, largest);
@@ -377,16 +373,16 @@ TEST(WarpgroupRefusals, ALoopThatCannotBeSharedOut) {
             refusal);
 }
 
-TEST(WarpgroupRefusals, TurnsOfOneWarpgroup) {
+TEST(WarpgroupRefusals, PingPongOfOneWarpgroup) {
   Schedule schedule = warpgroups(64, 64);
-  schedule.alternate = true;
+  schedule.ping_pong = true;
   const Program program = attention_forward(head_dim(64));
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-            "alternate = true with one warpgroup\n"
-            "  why: one warpgroup has nobody to take turns with\n"
-            "  try: alternate = false");
+            "ping_pong = true with one warpgroup\n"
+            "  why: ping-pong needs a second warpgroup\n"
+            "  try: ping_pong = false");
   schedule = warpgroups(128, 64);
-  schedule.alternate = true;
+  schedule.ping_pong = true;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
 }
 
@@ -401,7 +397,7 @@ TEST(WarpgroupRefusals, SumsOverRowsThatNoLoopClears) {
     const Tensor x = b.input("x", DType::bf16, {named("R"), 64}),
                  y = b.input("y", DType::bf16, {named("C"), 64});
     const Tensor o = b.output("o", DType::f32, {named("P"), named("R"), named("C")});
-    b.place(cols, b.constant(0, DType::i32), load(ends(part)));
+    b.segment(cols, b.constant(0, DType::i32), load(ends(part)));
     const Tile keys = load(y(cols, k));
     const Tile products = dot(load(x(rows, k)), transpose(keys));
     const Tile sums = dot(cast(products, DType::bf16), keys);
@@ -411,7 +407,7 @@ TEST(WarpgroupRefusals, SumsOverRowsThatNoLoopClears) {
   EXPECT_TRUE(outside.own_line);
   EXPECT_EQ(outside.words,
             "a product that sums over the ragged axis cols outside a loop over it\n"
-            "  why: copies of whole tiles bring rows beyond the axis, and loops alone clear them\n"
+            "  why: copies of whole tiles include rows beyond the axis, and only loops clear them\n"
             "  try: loop over the axis, or copy = cp_async");
 }
 
@@ -445,7 +441,7 @@ TEST(WarpgroupRefusals, WarpgroupsWithNothingToMultiply) {
   schedule.copy = CopyInstruction::tma;
   EXPECT_EQ(refused(row_softmax(), schedule, "sm_90a").words,
             "copy = tma for row_softmax\n"
-            "  why: it has no product whose operands the copy engine could bring\n"
+            "  why: it has no product whose operands the copy engine could load\n"
             "  try: instruction = mma_m16n8k16 and copy = cp_async");
 }
 

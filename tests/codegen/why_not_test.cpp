@@ -114,7 +114,8 @@ TEST(WhyNot, TileMultiplesAndSharedMemoryTogether) {
   EXPECT_EQ(
       reasons(128, schedule, "sm_89"),
       (Reasons{"a tile of 80 along rows\n"
-               "  why: a warp's share of a product is a multiple of 16, so with warps_m = 4 "
+               "  why: the rows or columns of a warp in a product are a multiple of 16, so with "
+               "warps_m = 4 "
                "the tile must be a multiple of 64\n"
                "  try: a tile of 128, or fewer warps",
                "attention_forward needs 229376 bytes of shared memory a block (taking a tile of "
@@ -207,30 +208,28 @@ TEST(WhyNot, EveryReasonAgainstWarpgroups) {
   schedule.warps_m = 6;
   schedule.reduction_chains = 3;
   schedule.outer_stages = 2;
-  schedule.grid_order = GridOrder::sections;
+  schedule.grid_order = GridOrder::grouped;
   EXPECT_EQ(
       reasons(64, schedule, "sm_90a"),
-      (Reasons{
-          "instruction wgmma without copy = tma\n"
-          "  why: tiles come from the copy engine to the warpgroups that multiply them, and no "
-          "other way\n"
-          "  try: both or neither",
-          "instruction wgmma with softmax = shared\n"
-          "  why: its sums are in registers of a known order\n"
-          "  try: softmax = registers",
-          "instruction wgmma with 6 x 1 warps\n"
-          "  why: one to three warpgroups of four warps each lie along the rows\n"
-          "  try: warps_m = 8 and warps_n = 1",
-          "reduction_chains = 3\n"
-          "  why: a row's fragments are dealt out to 1, 2 or 4 chains\n"
-          "  try: 1",
-          "outer_stages = 2 without persistent = true\n"
-          "  why: a tile loaded outside loops has one slot, or two where a block works through "
-          "several tiles\n"
-          "  try: 1",
-          "grid_order = sections without persistent = true\n"
-          "  why: the hardware numbers blocks by three axes and no more\n"
-          "  try: tiles_first or tiles_last"}));
+      (Reasons{"instruction wgmma without copy = tma\n"
+               "  why: wgmma reads tiles from shared memory, where only the copy engine puts them\n"
+               "  try: both or neither",
+               "instruction wgmma with softmax = shared\n"
+               "  why: its accumulators are in registers with a known layout\n"
+               "  try: softmax = registers",
+               "instruction wgmma with 6 x 1 warps\n"
+               "  why: the rows are divided among one to three warpgroups of four warps\n"
+               "  try: warps_m = 8 and warps_n = 1",
+               "reduction_chains = 3\n"
+               "  why: the fragments of a row are divided among 1, 2 or 4 chains\n"
+               "  try: 1",
+               "outer_stages = 2 without persistent = true\n"
+               "  why: a tile loaded outside loops has one slot, or two in a block that computes "
+               "several tiles\n"
+               "  try: 1",
+               "grid_order = grouped without persistent = true\n"
+               "  why: the hardware orders blocks by their three grid axes only\n"
+               "  try: tiles_first or tiles_last"}));
 }
 
 TEST(WhyNot, WhatItOffersWorks) {

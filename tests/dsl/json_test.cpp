@@ -81,6 +81,22 @@ TEST(Json, NamesEveryWrongField) {
   EXPECT_THAT(message, HasSubstr("the fields are tiles, warps_m"));
 }
 
+TEST(Json, RenamedFieldsAndValuesAreRefusedByTheirNewNames) {
+  const std::string message = message_of<ScheduleError>([] {
+    schedule_from_json(
+        R"({"alternate": true, "loop_blocks": 2, "scale_late": true, "tile_order": "counter",
+            "tile_scheduler": "rounds", "grid_order": "sections", "copy": "counter"})");
+  });
+  for (const char* expected :
+       {"alternate: it is called ping_pong now", "loop_blocks: it is called cluster_splits now",
+        "scale_late: it is called rescale_before_product now",
+        "tile_order: it is called tile_scheduler now",
+        R"(tile_scheduler: "rounds": it is called serpentine now)",
+        R"(grid_order: "sections": it is called grouped now)",
+        R"("counter" is not one of cp_async)"})
+    EXPECT_THAT(message, HasSubstr(expected));
+}
+
 TEST(Json, RefusesWhatIsNoSpec) {
   EXPECT_THAT(message_of<SpecError>([] { attention_spec_from_json("[1"); }),
               HasSubstr("not a JSON object"));

@@ -55,11 +55,12 @@ TEST_F(ProgramBuilderTest, HandlesOfAnotherProgram) {
            [&] {
              b_.fill({rows_, whole}, 0);
            },
-           [&] { x_(rows_, whole); }, [&] { b_.place(axis, 0, 1); }, [&] { b_.loop(axis, [] {}); }})
+           [&] { x_(rows_, whole); }, [&] { b_.segment(axis, 0, 1); },
+           [&] { b_.loop(axis, [] {}); }})
     EXPECT_EQ(refused(use), "the axis" + ends);
   for (const std::function<void()>& use : std::initializer_list<std::function<void()>>{
            [&] { x_(rows_, other.constant(1, DType::i32)); }, [&] { store(y_(rows_, d_), tile); },
-           [&] { b_.place(cols_, 0, other.constant(1, DType::i32)); },
+           [&] { b_.segment(cols_, 0, other.constant(1, DType::i32)); },
            [&] { b_.loop(cols_, tile, [](const Tile& t) { return t; }); },
            [&] { b_.loop(cols_, mine, [&](const Tile&) { return tile; }); },
            [&] { gather(b_.gathered_input("g", DType::f32, {n_}), {index(axis)}); }})
@@ -71,8 +72,8 @@ TEST_F(ProgramBuilderTest, HandlesOfAnotherProgram) {
 }
 
 TEST_F(ProgramBuilderTest, RaggedAxes) {
-  EXPECT_EQ(refused([&] { b_.place(rows_, 0, 1, b_.constant(5, DType::i32)); }),
-            "the longest part of rows\n"
+  EXPECT_EQ(refused([&] { b_.segment(rows_, 0, 1, b_.constant(5, DType::i32)); }),
+            "the longest segment of rows\n"
             "  why: it sizes the grid before anything is computed\n"
             "  try: an i32 scalar argument");
 }

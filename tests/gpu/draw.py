@@ -120,7 +120,7 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
     if warps > 4 or changes["persistent"]:
         changes["producer"] = pick.random() < 0.95
     if warps == 4:
-        changes["alternate"] = pick.random() < 0.05
+        changes["ping_pong"] = pick.random() < 0.05
     walks = changes["producer"] and not changes["persistent"] and pick.random() < 0.5
     several = changes["persistent"] or walks
     cols = 16 * pick.randint(1, 16)
@@ -138,11 +138,13 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "grid_order": pick.choice(["tiles_first", "tiles_last"]),
         "flat_grid": pick.choice([False, False, True]),
         "reduction_chains": pick.choice([1, 2, 4]),
-        "tile_order": pick.choice(["rounds", "counter"]) if changes["persistent"] else "rounds",
+        "tile_scheduler": pick.choice(["serpentine", "dynamic"])
+        if changes["persistent"]
+        else "serpentine",
         "blocks_per_processor": pick.choice([1, 1, 2, 3]) if warps == 4 else 1,
         "positions_per_block": pick.choice([2, 3, 4]) if walks else 1,
         "outer_stages": pick.choice([1, 2]) if several else 1,
-        "loop_blocks": 1 if several else pick.choice([1, 1, 2, 4]),
+        "cluster_splits": 1 if several else pick.choice([1, 1, 2, 4]),
         "producer_registers": 0,
         "consumer_registers": 0,
     }

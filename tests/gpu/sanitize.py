@@ -101,7 +101,7 @@ def warps(rows: int, cols: int, stages: int = 2, **more: Any) -> dict[str, Any]:
 
 
 def written() -> list[Launch]:
-    """Masks and scores: bounds, a survey of tiles, look-ups."""
+    """Masks and scores: bounds, a scan of tiles, look-ups."""
     ids = fc.Mask("ids[b, q_idx] == ids[b, kv_idx]", [Captured("ids", "i32", 2)])
     alibi = fc.Score("score + slopes[h] * float(kv_idx - q_idx)", [Captured("slopes", "f32", 1)])
     both = fc.sliding_window(100) | fc.prefix(40)
@@ -131,24 +131,24 @@ def launches() -> list[Launch]:
                groups(8, 64, persistent=True), (300, 300), 4, 25),
         Launch("wgmma ascending", causal, groups(8, 96, descending=False)),
         Launch("wgmma one after the other", {}, groups(8, 96, overlap_products=False)),
-        Launch("wgmma scaled late", {}, groups(8, 96, scale_late=True), MANY_KEYS),
+        Launch("wgmma scaled late", {}, groups(8, 96, rescale_before_product=True), MANY_KEYS),
         Launch("wgmma lazy", {}, groups(8, 96, lazy_scaling=True), MANY_KEYS),
         Launch("wgmma chains", causal, groups(8, 96, reduction_chains=4)),
-        Launch("wgmma in turns", {}, groups(8, 96, alternate=True), MANY_KEYS),
-        Launch("wgmma in turns, 3 groups", causal, groups(12, 64, alternate=True), MANY_KEYS),
-        Launch("wgmma in turns, apart", {},
-               groups(8, 96, alternate=True, overlap_products=False), MANY_KEYS),
+        Launch("wgmma ping-pong", {}, groups(8, 96, ping_pong=True), MANY_KEYS),
+        Launch("wgmma ping-pong, 3 groups", causal, groups(12, 64, ping_pong=True), MANY_KEYS),
+        Launch("wgmma ping-pong, apart", {},
+               groups(8, 96, ping_pong=True, overlap_products=False), MANY_KEYS),
         Launch("wgmma 4 stages", {}, groups(8, 64, 4), MANY_KEYS),
         Launch("wgmma stays", causal, groups(8, 64, persistent=True), (300, 300), 4, 25),
         Launch("wgmma stays, in turns", causal,
-               groups(8, 64, persistent=True, alternate=True, grid_order="tiles_last"),
+               groups(8, 64, persistent=True, ping_pong=True, grid_order="tiles_last"),
                (300, 300), 4, 25),
         Launch("wgmma stays, drawn", causal,
-               groups(8, 64, persistent=True, tile_order="counter", outer_stages=2),
+               groups(8, 64, persistent=True, tile_scheduler="dynamic", outer_stages=2),
                (300, 300), 4, 25),
         Launch("wgmma unstaged stores", {}, groups(8, 96, staged_stores=False)),
-        Launch("wgmma loops of 2 blocks", causal, groups(4, 64, loop_blocks=2)),
-        Launch("wgmma loops of 8 blocks", {"lse": True}, groups(8, 64, loop_blocks=8)),
+        Launch("wgmma loops of 2 blocks", causal, groups(4, 64, cluster_splits=2)),
+        Launch("wgmma loops of 8 blocks", {"lse": True}, groups(8, 64, cluster_splits=8)),
         Launch("wgmma heads in turn", {"mask": fc.chunked(40)},
                groups(4, 64, positions_per_block=3), heads=5),
         Launch("wgmma heads in turn 2 queries", packed | causal,
@@ -159,7 +159,7 @@ def launches() -> list[Launch]:
         Launch("wgmma no producer packed", packed | causal, groups(4, 64, producer=False),
                sequences=SEQUENCES),
         Launch("wgmma no producer loops of 2 blocks", causal,
-               groups(4, 64, producer=False, loop_blocks=2)),
+               groups(4, 64, producer=False, cluster_splits=2)),
         Launch("wgmma 128", wide | causal, groups(8, 128)),
         Launch("wgmma 256", widest | causal, groups(8, 64)),
         Launch("wgmma 40 and 72", {"head_dim": 40, "head_dim_v": 72}, groups(8, 64)),

@@ -20,7 +20,7 @@ SCHEDULE = {
     "warps_m": 8,
     "persistent": True,
     "outer_stages": 2,
-    "tile_order": "counter",
+    "tile_scheduler": "dynamic",
     "blocks_per_processor": 1,
 }
 

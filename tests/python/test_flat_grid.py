@@ -33,7 +33,7 @@ WARPGROUPS = {"instruction": "wgmma", "copy": "tma", "tiles": {"rows": 64, "cols
         ({"score": of_batch_and_head, "mask": within_documents}, "sm_80", {}),
         ({"score": of_batch_and_head, "kv_heads": 2}, "sm_80", {"grid_order": "tiles_last"}),
         ({"mask": within_documents}, "sm_90a", WARPGROUPS | {"positions_per_block": 3}),
-        ({"score": of_batch_and_head}, "sm_90a", WARPGROUPS | {"loop_blocks": 2}),
+        ({"score": of_batch_and_head}, "sm_90a", WARPGROUPS | {"cluster_splits": 2}),
     ],
 )
 def test_gives_the_same_bits(spec, target, schedule):

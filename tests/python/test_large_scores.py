@@ -18,7 +18,7 @@ FAMILIES = {
     "two warps along the keys": ("sm_80", {"tiles": {"rows": 32, "cols": 64},
                                            "warps_m": 2, "warps_n": 2}),
     "blocks that share keys": ("sm_90a", {"tiles": {"rows": 64, "cols": 32}, "instruction": "wgmma",
-                                          "copy": "tma", "stages": 2, "loop_blocks": 2}),
+                                          "copy": "tma", "stages": 2, "cluster_splits": 2}),
 }  # fmt: skip
 
 

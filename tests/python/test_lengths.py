@@ -123,7 +123,7 @@ def test_refusals():
     )
     assert refusal(cu_seqlens_q=cu, max_q_len=-1) == (
         "attention_forward: max_q_len is -1\n"
-        "  why: it says how long the longest part of an axis is, and sizes the grid\n"
+        "  why: it says how long the longest segment of an axis is, and sizes the grid\n"
         "  try: a length of 0 or more"
     )
     assert refusal(cu_seqlens_q=cu, cu_seqlens_k=cu[:1]) == (

@@ -137,8 +137,8 @@ def test_why_not_takes_schedules():
         "heads = 3 is not a multiple of kv_heads = 2: every key head serves the same number of "
         "query heads; a number of key heads that divides 3",
         "a tile of 80 along rows\n"
-        "  why: a warp's share of a product is a multiple of 16, so with warps_m = 4 the tile must "
-        "be a multiple of 64\n"
+        "  why: the rows or columns of a warp in a product are a multiple of 16, so with "
+        "warps_m = 4 the tile must be a multiple of 64\n"
         "  try: a tile of 128, or fewer warps",
         "attention_forward needs 229376 bytes of shared memory a block "
         "(taking a tile of 128 along rows)\n"

@@ -216,7 +216,7 @@ class TestArguments:
         kernel = flashcore.jit(flashcore.AttentionSpec(head_dim=64, mask=mask), target="sm_80")
         bounds = kernel.explain()
         assert "bounded: kv_idx >= q_idx - left" in bounds
-        assert "surveyed" not in bounds
+        assert "scanned" not in bounds
         wide = rng.standard_normal((3, 1, 2, 300, 64)).astype(ml_dtypes.bfloat16)
         layer.left, layer.right = 20, 3
         out = flashcore.attention(*wide, mask=mask).astype(float)

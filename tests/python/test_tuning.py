@@ -109,7 +109,7 @@ def test_what_makes_no_difference_is_one_schedule():
     space = Space(SPEC, TARGET)
     one = fc.Schedule(tiles={"rows": 128, "cols": 64}, warps_m=8, instruction="wgmma", copy="tma",
                       overlap_products=False)  # fmt: skip
-    same = dataclasses.replace(one, scale_late=True, last_tiles_first=True, warps_n=2)
+    same = dataclasses.replace(one, rescale_before_product=True, last_tiles_first=True, warps_n=2)
     assert space.normal(same) == space.normal(one)
 
 

@@ -157,14 +157,14 @@ TEST_F(MappedKernelTest, IsFast) {
   fake_cuda().recording = false;
   const auto one = tensors(100, 300), other = tensors(90, 200);
   const double same = test::fastest_nanoseconds([&] { mapped.launch(one, {}); });
-  const double taking_turns = test::fastest_nanoseconds([&] {
+  const double alternating = test::fastest_nanoseconds([&] {
     mapped.launch(one, {});
     mapped.launch(other, {});
   });
   fmt::print("launch with three kept tensor maps: {:.0f} ns, taking turns {:.0f} ns\n", same,
-             taking_turns / 2);
+             alternating / 2);
   EXPECT_LT(same, test::limit_in_release(1000));
-  EXPECT_LT(taking_turns, test::limit_in_release(2000));
+  EXPECT_LT(alternating, test::limit_in_release(2000));
 }
 
 }  // namespace

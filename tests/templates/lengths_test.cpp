@@ -49,7 +49,7 @@ std::vector<Schedule> of_warpgroups() {
   plain.tiles = {{"rows", 128}, {"cols", 64}};
   plain.warps_m = 8;
   std::vector<Schedule> schedules(6, plain);
-  schedules[1].alternate = schedules[1].scale_late = true;
+  schedules[1].ping_pong = schedules[1].rescale_before_product = true;
   schedules[2].descending = false, schedules[2].peel_masks = true, schedules[2].tiles["cols"] = 48;
   schedules[3].overlap_products = false;
   schedules[4].lazy_scaling = true, schedules[4].stages = 3, schedules[4].tiles["cols"] = 16;

@@ -1,6 +1,6 @@
 // A mask bounds the loop over keys exactly: a block visits the tiles that hold something visible,
-// and masks those of them that hold something hidden. The kernel is made to count its own rounds
-// and to write the counts where it would write lse.
+// and masks those of them that hold something hidden. The kernel is made to count its own
+// iterations and to write the counts where it would write lse.
 #include <string>
 #include <vector>
 

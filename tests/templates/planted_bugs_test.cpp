@@ -79,8 +79,8 @@ struct Variant {
   const char* name;
   int stages;
   void (*change)(Schedule&);
-  /// The wait behind the loop is there for the query of a block that sees no key. Who has landed it
-  /// before, or touches no shared memory behind the loop, could do without.
+  /// The wait behind the loop is there for the query of a block that sees no key. Who has completed
+  /// it before, or touches no shared memory behind the loop, could do without.
   bool last_wait_is_needed = true;
   bool stores_boxes = true;  ///< the copy engine takes the output away
   bool takes_turns = false;
@@ -207,7 +207,7 @@ TEST_P(PlantedInWarpgroups, TheKernelItselfIsRight) {
 /// as these the producer has waited for a later slot before, in the tile before or for the query.
 TEST_P(PlantedInWarpgroups, EveryWaitForASlotIsNeeded) {
   expect_needed(
-      R"(fc::await_phase\((?!(?:key|value)_empty[^{}]*(?:\{[^{}]*\}[^{}]*)*(?:\}\s*// query <- q|// cols tiles))[^;]*;)",
+      R"(fc::wait_phase\((?!(?:key|value)_empty[^{}]*(?:\{[^{}]*\}[^{}]*)*(?:\}\s*// query <- q|// cols tiles))[^;]*;)",
       6,
       {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized, FaultKind::misused_mbarrier,
        FaultKind::deadlock});
@@ -218,7 +218,7 @@ TEST_P(PlantedInWarpgroups, EveryReleaseIsNeeded) {
 }
 
 TEST_P(PlantedInWarpgroups, EveryBoxAndItsBytesAreNeeded) {
-  expect_needed(R"(fc::arrive_expecting\([^;]*;)", 3,
+  expect_needed(R"(fc::arrive_expect_tx\([^;]*;)", 3,
                 {FaultKind::deadlock, FaultKind::in_flight, FaultKind::misused_mbarrier});
   expect_needed(R"(fc::load_box\([^;]*;)", 3, {FaultKind::deadlock});
 }
@@ -226,9 +226,9 @@ TEST_P(PlantedInWarpgroups, EveryBoxAndItsBytesAreNeeded) {
 TEST_P(PlantedInWarpgroups, EveryPartOfAProductIsNeeded) {
   const std::vector<FaultKind> kinds = {FaultKind::misused_product, FaultKind::race};
   expect_needed(R"(fc::pin\(\w+\);)", 4, {FaultKind::misused_product});
-  expect_needed(R"(fc::open_products\(\);)", 2, {FaultKind::misused_product});
+  expect_needed(R"(fc::fence_products\(\);)", 2, {FaultKind::misused_product});
   expect_needed(R"(fc::commit_products\(\);)", 2, kinds);
-  expect_needed(R"(fc::await_products<\d>\(\);)", 2, kinds);
+  expect_needed(R"(fc::wait_products<\d>\(\);)", 2, kinds);
 }
 
 TEST_P(PlantedInWarpgroups, EveryPartOfAStoreIsNeeded) {
@@ -236,7 +236,7 @@ TEST_P(PlantedInWarpgroups, EveryPartOfAStoreIsNeeded) {
                                         FaultKind::uninitialized};
   ASSERT_EQ(source_.body.find("fc::store_box") != std::string::npos, GetParam().stores_boxes);
   if (!GetParam().stores_boxes) return;
-  const std::string await = R"(if \(thread % 128 == 0\) fc::await_stores_read<0>\(\);)";
+  const std::string await = R"(if \(thread % 128 == 0\) fc::wait_stores_read<0>\(\);)";
   const std::string meet = R"(fc::meet\(1 \+ [^;]*;)";
   expect_needed(R"(fc::fence_async\(\);)", 1, kinds);
   expect_needed(R"(fc::commit_stores\(\);)", 1, kinds);
@@ -258,8 +258,8 @@ TEST_P(PlantedInWarpgroups, EveryBarrierIsMadeReady) {
   expect_needed(R"(fc::barrier\(\);)", 1, kinds);
 }
 
-TEST_P(PlantedInWarpgroups, EveryTurnIsGivenAndTaken) {
-  // The last turn is taken at the end, when nobody waits any more.
+TEST_P(PlantedInWarpgroups, EveryArrivalOfPingPongIsWaitedFor) {
+  // The last arrival is taken at the end, when nobody waits any more.
   const std::string turn =
       R"((if \(warp / 4 == 1\) fc::signal|fc::signal|fc::meet)\(5( \+[^;]*|, \d+\));)";
   const std::string last = R"((?=[^]*if \(warp / 4 == 0\) fc::meet))";
@@ -274,24 +274,26 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"two_stages", 2, [](Schedule&) {}},
         Variant{"two_queries", 2, [](Schedule& s) { s.outer_stages = 2, s.staged_stores = false; },
                 true, false},
-        Variant{"scaled_late", 3, [](Schedule& s) { s.scale_late = s.lazy_scaling = true; }},
-        Variant{"in_turns", 2,
+        Variant{"scaled_late", 3,
+                [](Schedule& s) { s.rescale_before_product = s.lazy_scaling = true; }},
+        Variant{"in_ping_pong", 2,
                 [](Schedule& s) {
                   s.tiles["rows"] = 128;
                   s.warps_m = 8;
-                  s.alternate = s.descending = true;
+                  s.ping_pong = s.descending = true;
                 },
                 true, true, true},
-        Variant{"drawn_tiles", 2,
+        Variant{"dynamic_scheduler", 2,
                 [](Schedule& s) {
-                  s.tile_order = TileOrder::counter, s.outer_stages = 2, s.staged_stores = false;
+                  s.tile_scheduler = PersistentScheduler::dynamic, s.outer_stages = 2,
+                  s.staged_stores = false;
                 },
                 true, false},
         Variant{"drawn_tiles_of_two_groups", 2,
                 [](Schedule& s) {
                   s.tiles["rows"] = 128;
                   s.warps_m = 8;
-                  s.tile_order = TileOrder::counter;
+                  s.tile_scheduler = PersistentScheduler::dynamic;
                   s.outer_stages = 2;
                 }},
         Variant{"heads_in_turn", 2,
@@ -314,10 +316,10 @@ class PlantedWithoutAProducer : public testing::TestWithParam<Variant> {
     EXPECT_GE(expect_missed(spec_, source_, pattern, instead, kinds, many_tiles), least);
   }
 
-  /// A rotated loop releases behind its last round as well, where no tile is left to fill a slot
-  /// with.
+  /// A rotated loop releases behind its last iteration as well, where no tile is left to fill a
+  /// slot with.
   [[nodiscard]] std::string but_last(const std::string& pattern) const {
-    return source_.body.find("fc::await_products<1>") == std::string::npos
+    return source_.body.find("fc::wait_products<1>") == std::string::npos
                ? ""
                : "(?=[^]*" + pattern + ")";
   }
@@ -345,7 +347,7 @@ TEST_P(PlantedWithoutAProducer, TheKernelItselfIsRight) {
 }
 
 TEST_P(PlantedWithoutAProducer, EveryWaitForASlotIsNeeded) {
-  expect_needed(R"(fc::await_phase\([^;]*;)", "", 3,
+  expect_needed(R"(fc::wait_phase\([^;]*;)", "", 3,
                 {FaultKind::race, FaultKind::in_flight, FaultKind::uninitialized,
                  FaultKind::misused_mbarrier});
 }
@@ -353,14 +355,14 @@ TEST_P(PlantedWithoutAProducer, EveryWaitForASlotIsNeeded) {
 TEST_P(PlantedWithoutAProducer, EveryFillIsNeeded) {
   expect_needed(refill + but_last(refill), "", 2, {FaultKind::deadlock});
   expect_needed(R"(if \(next_\w+ [^{]*\{[^}]*\})", "", 2, {FaultKind::deadlock});
-  const std::string box = R"(fc::load_box\([^;]*;)", bytes = R"(fc::arrive_expecting\([^;]*;)";
+  const std::string box = R"(fc::load_box\([^;]*;)", bytes = R"(fc::arrive_expect_tx\([^;]*;)";
   expect_needed(box + but_last(box), "", 4, {FaultKind::deadlock});
   expect_needed(bytes + but_last(bytes), "", 4,
                 {FaultKind::deadlock, FaultKind::in_flight, FaultKind::misused_mbarrier});
 }
 
 TEST_P(PlantedWithoutAProducer, ASlotIsFilledBehindItsProducts) {
-  expect_needed(R"((fc::await_products<\d>\(\);[^{}]*))" + refill + but_last(refill), "$2$1", 2,
+  expect_needed(R"((fc::wait_products<\d>\(\);[^{}]*))" + refill + but_last(refill), "$2$1", 2,
                 {FaultKind::race});
 }
 
@@ -373,11 +375,11 @@ TEST_P(PlantedWithoutAProducer, EveryBarrierIsMadeReady) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedule, PlantedWithoutAProducer,
-    testing::Values(Variant{"two_stages", 2, [](Schedule&) {}},
-                    Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
-                    Variant{"three_stages", 3, [](Schedule& s) { s.scale_late = true; }},
-                    Variant{"one_product_at_a_time", 2,
-                            [](Schedule& s) { s.overlap_products = false; }}),
+    testing::Values(
+        Variant{"two_stages", 2, [](Schedule&) {}},
+        Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
+        Variant{"three_stages", 3, [](Schedule& s) { s.rescale_before_product = true; }},
+        Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class PlantedInClusters : public testing::Test {
@@ -395,7 +397,7 @@ class PlantedInClusters : public testing::Test {
     schedule.instruction = Instruction::wgmma;
     schedule.copy = CopyInstruction::tma;
     schedule.tiles = {{"rows", 64}, {"cols", 16}};
-    schedule.loop_blocks = 2;
+    schedule.cluster_splits = 2;
     return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
   }
 };
@@ -411,20 +413,20 @@ TEST_F(PlantedInClusters, EveryMeetingIsNeeded) {
                                         FaultKind::uninitialized};
   expect_needed(R"(fc::enter_cluster\(\);)", 1, kinds);
   expect_needed(R"(fc::arrive_at_cluster\(\);)", 1, kinds);
-  expect_needed(R"(fc::await_cluster\(\);)", 3, kinds);
+  expect_needed(R"(fc::wait_cluster\(\);)", 3, kinds);
   EXPECT_EQ(expect_missed(spec_, source_, R"(fc::arrive_at_cluster\(\);)", "fc::enter_cluster();",
                           {FaultKind::race}, many_tiles),
             1);
 }
 
 TEST_F(PlantedInClusters, EveryGiftIsNeeded) {
-  EXPECT_GE(expect_missed(spec_, source_, R"(fc::store_peer<\d>\([^;]*;)", ";",
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::store_cluster<\d>\([^;]*;)", ";",
                           {FaultKind::uninitialized}, many_tiles),
             3);
 }
 
 TEST_F(PlantedInClusters, EveryBlockPutsItsOwnRowsTogether) {
-  const std::regex ownership(R"(warp % 2 == part| - \(warp - warp / 2\) \* \d+)");
+  const std::regex ownership(R"(warp % 2 == rank| - \(warp - warp / 2\) \* \d+)");
   const std::vector<std::smatch> places = matches(source_.body, ownership);
   EXPECT_GE(places.size(), 10u);
   for (const std::smatch& place : places) {

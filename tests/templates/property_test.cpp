@@ -202,24 +202,26 @@ struct Case {
     schedule.descending = draw.one_in(2);
     schedule.last_tiles_first = draw.one_in(2);
     schedule.overlap_products = !draw.one_in(4);
-    schedule.scale_late = draw.one_in(2);
+    schedule.rescale_before_product = draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
     schedule.sums_by_products = draw.one_in(3);
-    schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
+    schedule.ping_pong = schedule.warps_m > 4 && draw.one_in(2);
     schedule.producer = schedule.warps_m > 4 || draw.one_in(2);
     schedule.persistent =
         schedule.producer && !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
     if (schedule.persistent) schedule.outer_stages = draw.between(1, 2);
-    if (schedule.persistent && draw.one_in(2)) schedule.tile_order = TileOrder::counter;
+    if (schedule.persistent && draw.one_in(2))
+      schedule.tile_scheduler = PersistentScheduler::dynamic;
     if (!schedule.persistent && draw.one_in(2))
-      schedule.loop_blocks = draw.one_of<int>({2, 2, 4, 8});
-    if (!schedule.persistent && schedule.producer && schedule.loop_blocks == 1 && draw.one_in(2)) {
+      schedule.cluster_splits = draw.one_of<int>({2, 2, 4, 8});
+    if (!schedule.persistent && schedule.producer && schedule.cluster_splits == 1 &&
+        draw.one_in(2)) {
       schedule.positions_per_block = draw.between(2, 4);
       schedule.outer_stages = draw.between(1, 2);
     }
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
-    if (schedule.persistent && draw.one_in(3)) schedule.grid_order = GridOrder::sections;
+    if (schedule.persistent && draw.one_in(3)) schedule.grid_order = GridOrder::grouped;
   }
 
   static int draw_dim(Draw& draw) { return 8 * draw.between(1, draw.one_in(4) ? 32 : 14); }

@@ -114,13 +114,13 @@ struct Drawn {
     schedule.staged_stores = !draw.one_in(3);
     schedule.peel_masks = draw.one_in(3);
     schedule.descending = draw.one_in(2);
-    schedule.scale_late = draw.one_in(2);
+    schedule.rescale_before_product = draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
     draw_softmax();
     schedule.sums_by_products = draw.one_in(3);
-    schedule.alternate = schedule.warps_m > 4 && draw.one_in(2);
-    schedule.persistent = draw.one_in(3);  // refused where the mask is surveyed
+    schedule.ping_pong = schedule.warps_m > 4 && draw.one_in(2);
+    schedule.persistent = draw.one_in(3);  // refused where the mask is scanned
     if (!schedule.persistent)
       schedule.positions_per_block = draw.one_of<int>({1, 2, 3});  // refused where it asks for h
     if (schedule.has_next_tiles()) schedule.outer_stages = draw.between(1, 2);

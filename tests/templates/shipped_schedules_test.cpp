@@ -211,7 +211,7 @@ TEST(ShippedSchedules, StayWhereTheMaskBoundsTheLoop) {
   }
 }
 
-// Blocks that look for their tiles share what they find where there are blocks enough.
+// Blocks that scan for their tiles scan once for two heads where there are blocks enough.
 TEST(ShippedSchedules, ShareSurveys) {
   const Target& target = find_target("sm_90a");
   const Captured ids{"ids", DType::i32, 2};
@@ -249,18 +249,18 @@ TEST(ShippedSchedules, TakeThreeWarpgroupsWhereTheirBlocksFillTheRounds) {
   EXPECT_EQ(rows(80, 16, 25, 1024), 128) << "few keys";
   for (const int head_dim : {64, 80})
     EXPECT_EQ(rows(head_dim, 1, 16, 2048), 128)
-        << "256 blocks of 128 rows are two rounds, 176 of 192 are two";
-  EXPECT_EQ(rows(80, 1, 24, 2048), 192) << "384 of 128 rows are three rounds, 264 of 192 are two";
-  EXPECT_EQ(rows(64, 1, 32, 2048), 192) << "512 of 128 rows are four rounds, 352 of 192 are three";
+        << "256 blocks of 128 rows are two waves, 176 of 192 are two";
+  EXPECT_EQ(rows(80, 1, 24, 2048), 192) << "384 of 128 rows are three waves, 264 of 192 are two";
+  EXPECT_EQ(rows(64, 1, 32, 2048), 192) << "512 of 128 rows are four waves, 352 of 192 are three";
   EXPECT_EQ(rows(128, 4, 16, 4096), 128);
-  EXPECT_EQ(rows(128, 1, 12, 2048), 192) << "192 of 128 rows are two rounds, 132 of 192 are one";
+  EXPECT_EQ(rows(128, 1, 12, 2048), 192) << "192 of 128 rows are two waves, 132 of 192 are one";
   EXPECT_EQ(rows(64, 1, 14, 2048, causal()), 128) << "154 of 192 rows: one each, and a few more";
   EXPECT_EQ(rows(64, 1, 20, 2048, causal()), 192);
   EXPECT_EQ(rows(64, 4, 12, 1024, causal()), 128);
-  EXPECT_EQ(rows(64, 16, 16, 1024, causal()), 64) << "small blocks, in many rounds";
+  EXPECT_EQ(rows(64, 16, 16, 1024, causal()), 64) << "small blocks, in many waves";
 }
 
-// Where rounds are few, tiles of a causal mask are not dealt out in advance.
+// Where waves are few, tiles of a causal mask are not dealt out in advance.
 TEST(ShippedSchedules, DrawTilesWhereRoundsAreFew) {
   const Target& target = find_target("sm_90a");
   const auto order = [&](int head_dim, int batch, int heads, int length, const Mask& mask) {
@@ -270,18 +270,19 @@ TEST(ShippedSchedules, DrawTilesWhereRoundsAreFew) {
     const Schedule schedule = attention_schedule(
         spec, target, {.batch = batch, .heads = heads, .q_len = length, .kv_len = length});
     EXPECT_TRUE(schedule.persistent);
-    return schedule.tile_order;
+    return schedule.tile_scheduler;
   };
-  constexpr TileOrder rounds = TileOrder::rounds, counter = TileOrder::counter;
+  constexpr PersistentScheduler serpentine = PersistentScheduler::serpentine,
+                                dynamic = PersistentScheduler::dynamic;
   for (const int head_dim : {128, 192, 256}) {
-    EXPECT_EQ(order(head_dim, 1, 12, 2048, causal()), counter) << head_dim;
-    EXPECT_EQ(order(head_dim, 8, 5, 512, causal()), counter) << "160 blocks: 1.2 rounds";
-    EXPECT_EQ(order(head_dim, 1, 60, 512, causal()), rounds) << "240 blocks: almost two";
-    EXPECT_EQ(order(head_dim, 2, 20, 1024, causal()), counter) << "320 blocks: 2.4";
-    EXPECT_EQ(order(head_dim, 16, 16, 1024, causal()), rounds);
+    EXPECT_EQ(order(head_dim, 1, 12, 2048, causal()), dynamic) << head_dim;
+    EXPECT_EQ(order(head_dim, 8, 5, 512, causal()), dynamic) << "160 blocks: 1.2 waves";
+    EXPECT_EQ(order(head_dim, 1, 60, 512, causal()), serpentine) << "240 blocks: almost two";
+    EXPECT_EQ(order(head_dim, 2, 20, 1024, causal()), dynamic) << "320 blocks: 2.4";
+    EXPECT_EQ(order(head_dim, 16, 16, 1024, causal()), serpentine);
   }
-  EXPECT_EQ(order(128, 8, 16, 2048, causal()), counter);
-  EXPECT_EQ(order(256, 1, 12, 2048, full()), rounds) << "all tiles have as many keys";
+  EXPECT_EQ(order(128, 8, 16, 2048, causal()), dynamic);
+  EXPECT_EQ(order(256, 1, 12, 2048, full()), serpentine) << "all tiles have as many keys";
 }
 
 TEST(ShippedSchedules, FitEveryMaskAndScore) {

@@ -183,22 +183,22 @@ std::vector<Variant> variants() {
   sink.spec.sink = sinks(first(logits));
   sink.plain.sink = [=](const Site& s) { return logits.at(0, {s.h}); };
   all.push_back(sink);
-  Variant capped =
+  Variant softcapped =
       masked("softcap_and_causal", causal(), [](const Site& s) { return s.kv_idx <= diagonal(s); });
-  capped.spec.score = softcap(30);
-  capped.plain.score = [](const Site& s) { return 30 * std::tanh(s.score / 30); };
-  all.push_back(capped);
+  softcapped.spec.score = softcap(30);
+  softcapped.plain.score = [](const Site& s) { return 30 * std::tanh(s.score / 30); };
+  all.push_back(softcapped);
   // What the mask hides is no product, but made of one in the same breath as the mask.
-  Variant capped_sum = masked(
+  Variant softcap_sum = masked(
       "softcap_of_a_bias_and_causal", causal(),
       [](const Site& s) { return s.kv_idx <= diagonal(s); }, bias2);
-  capped_sum.spec.score = bias(first(bias2));
-  capped_sum.spec.score.text =
-      fmt::format("sum = {}; 20.0 * tanh(sum / 20.0)", capped_sum.spec.score.text);
-  capped_sum.plain.score = [=](const Site& s) {
+  softcap_sum.spec.score = bias(first(bias2));
+  softcap_sum.spec.score.text =
+      fmt::format("sum = {}; 20.0 * tanh(sum / 20.0)", softcap_sum.spec.score.text);
+  softcap_sum.plain.score = [=](const Site& s) {
     return 20 * std::tanh((s.score + bias2.at(0, {s.q_idx, s.kv_idx})) / 20);
   };
-  all.push_back(capped_sum);
+  all.push_back(softcap_sum);
   // The mask stands behind the score, and asks for a distance that the score has made.
   Variant distance =
       masked("distance_in_mask_and_score",

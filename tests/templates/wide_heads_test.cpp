@@ -1,5 +1,6 @@
 // Attention whose output of a row is wider than the registers of a warp: on every target that has
-// room for it, with everything that narrower heads take besides, and refused with numbers elsewhere.
+// room for it, with everything that narrower heads take besides, and refused with numbers
+// elsewhere.
 #include <string>
 #include <utility>
 #include <vector>
@@ -103,7 +104,7 @@ TEST(WideHeads, AreRefusedWithNumbersWhereTheyHaveNoRoom) {
   }
 }
 
-// The warps along the columns share out key columns of the scores and columns of the output.
+// The warps along the columns divide key columns of the scores and columns of the output.
 TEST(ProductSplit, OfColumnsIsRightForEveryNumberOfWarps) {
   const Target& target = find_target("sm_80");
   for (const auto& [warps_m, warps_n] :

@@ -35,20 +35,20 @@ class Schedule:
     peel_masks: bool = False
     descending: bool = True
     last_tiles_first: bool = False
-    grid_order: Literal["tiles_first", "tiles_last", "sections"] = "tiles_first"
+    grid_order: Literal["tiles_first", "tiles_last", "grouped"] = "tiles_first"
     flat_grid: bool = False
     fixed_maximum: bool = True
     overlap_products: bool = True
-    scale_late: bool = False
+    rescale_before_product: bool = False
     lazy_scaling: bool = False
     reduction_chains: int = 1
     sums_by_products: bool = False
-    alternate: bool = False
+    ping_pong: bool = False
     persistent: bool = False
-    tile_order: Literal["rounds", "counter"] = "rounds"
+    tile_scheduler: Literal["serpentine", "dynamic"] = "serpentine"
     positions_per_block: int = 1
     outer_stages: int = 1
-    loop_blocks: int = 1
+    cluster_splits: int = 1
     producer: bool = True
     producer_registers: int = 0
     consumer_registers: int = 0
@@ -109,10 +109,11 @@ def merge(base: Schedule, changes: Mapping[str, Any]) -> Schedule:
     known = [f.name for f in dataclasses.fields(Schedule)]
     unknown = [str(name) for name in changes if name not in known]
     if unknown:
+        why, fix = arguments.unknown(unknown[0], known, "there is no such field")
         raise ScheduleError(
             f'the field "{unknown[0]}" of a schedule',
-            "there is no such field",
-            f"{arguments.nearest(unknown[0], known)}the fields are {', '.join(known)}",
+            why,
+            f"{fix}the fields are {', '.join(known)}",
         )
     changes = dict(changes)
     if "tiles" in changes:

@@ -97,22 +97,24 @@ FAMILIES = (
             "warps_m": Choice((4, 8, 12)),
             "stages": Choice((1, 2, 3, 4)),
             **_ORDER,
-            "grid_order": Choice(("tiles_first", "tiles_last", "sections")),
+            "grid_order": Choice(("tiles_first", "tiles_last", "grouped")),
             "overlap_products": Choice(_BOOL),
-            "scale_late": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
+            "rescale_before_product": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
             "lazy_scaling": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
             "reduction_chains": Choice((1, 2, 4)),
             "sums_by_products": Choice(_BOOL),
-            "alternate": Choice(_BOOL, lambda genes, spec: genes["warps_m"] > 4),
+            "ping_pong": Choice(_BOOL, lambda genes, spec: genes["warps_m"] > 4),
             "persistent": Choice(_BOOL),
-            "tile_order": Choice(("rounds", "counter"), lambda genes, spec: genes["persistent"]),
+            "tile_scheduler": Choice(
+                ("serpentine", "dynamic"), lambda genes, spec: genes["persistent"]
+            ),
             "positions_per_block": Choice(
                 (1, 2, 4, 8), lambda genes, spec: not genes["persistent"]
             ),
             "outer_stages": Choice(
                 (1, 2), lambda genes, spec: genes["persistent"] or genes["positions_per_block"] > 1
             ),
-            "loop_blocks": Choice(
+            "cluster_splits": Choice(
                 (1, 2, 4),
                 lambda genes, spec: not genes["persistent"] and genes["positions_per_block"] == 1,
             ),

@@ -1,5 +1,5 @@
-// The blocks of a cluster. The machine runs them together; a peer's address has its block in the
-// upper bits.
+// The blocks of a cluster. The machine runs them together; an address in another block's shared
+// memory has its rank in the upper bits.
 #pragma once
 
 #include "language.h"
@@ -13,15 +13,15 @@ FC_DEVICE void enter_cluster(int line = __builtin_LINE()) {
 FC_DEVICE void arrive_at_cluster(int line = __builtin_LINE()) {
   fc_machine->arrive_at_cluster(1, line);
 }
-FC_DEVICE void await_cluster(int line = __builtin_LINE()) { fc_machine->await_cluster(line); }
+FC_DEVICE void wait_cluster(int line = __builtin_LINE()) { fc_machine->wait_cluster(line); }
 
-FC_DEVICE u32 peer_address(u32 address, int block, int line = __builtin_LINE()) {
-  return fc_machine->peer_address(address, block, line);
+FC_DEVICE u32 cluster_address(u32 address, int block, int line = __builtin_LINE()) {
+  return fc_machine->cluster_address(address, block, line);
 }
 
 template <int n>
-FC_DEVICE void store_peer(u32 address, const float* in, int line = __builtin_LINE()) {
-  fc_machine->store_peer(address, in, 4 * n, line);
+FC_DEVICE void store_cluster(u32 address, const float* in, int line = __builtin_LINE()) {
+  fc_machine->store_cluster(address, in, 4 * n, line);
 }
 
 }  // namespace fc

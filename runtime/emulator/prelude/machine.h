@@ -14,8 +14,8 @@ struct FlashcoreMachine {
   void (*barrier)(int line);
   float (*shuffle_xor)(float value, int mask, int line);
   int (*uniform)(int value, int line);
-  // How many tiles the launch's blocks have drawn before, of so many.
-  int (*draw_tile)(int count);
+  // How many tiles the blocks of the launch have taken before, of so many.
+  int (*claim_tile)(int count);
 
   // Check an access; the caller then does it.
   void (*read_global)(const void* source, int bytes, int line);
@@ -33,7 +33,7 @@ struct FlashcoreMachine {
   void (*multiply_tf32)(float* d, const unsigned* a, unsigned b0, unsigned b1, int line);
 
   // Opaque blocks of 16 x 16. `right` and `turned` say which operand, and how it lies in memory.
-  void (*load_block)(unsigned* held, unsigned address, unsigned pitch, int right, int turned,
+  void (*load_block)(unsigned* held, unsigned address, unsigned pitch, int right, int transposed,
                      int line);
   void (*store_block)(unsigned address, unsigned pitch, const float* held, int line);
   void (*multiply_blocks)(float* d, const unsigned* a, const unsigned* b, int is_bf16, int line);
@@ -41,14 +41,14 @@ struct FlashcoreMachine {
   void (*init_mbarrier)(unsigned mbarrier, int arrivals, int line);
   void (*publish_mbarriers)();
   void (*arrive)(unsigned mbarrier, unsigned expected_bytes, int line);
-  void (*await_phase)(unsigned mbarrier, int parity, int line);
+  void (*wait_phase)(unsigned mbarrier, int parity, int line);
 
   // `at`: as many coordinates. `map`: 128 bytes.
   void (*load_box)(unsigned target, const void* map, unsigned mbarrier, const int* at,
                    int coordinates, int line);
   void (*store_box)(const void* map, unsigned source, const int* at, int coordinates, int line);
   void (*commit_stores)();
-  void (*await_stores_read)(int pending);
+  void (*wait_stores_read)(int pending);
   void (*fence_async)();
 
   void (*meet)(int barrier, int threads, int line);
@@ -56,17 +56,17 @@ struct FlashcoreMachine {
   void (*set_registers)(int grow, int registers, int line);
 
   void (*arrive_at_cluster)(int releases, int line);
-  void (*await_cluster)(int line);
-  unsigned (*peer_address)(unsigned address, int block, int line);
-  void (*store_peer)(unsigned address, const void* in, int bytes, int line);
+  void (*wait_cluster)(int line);
+  unsigned (*cluster_address)(unsigned address, int block, int line);
+  void (*store_cluster)(unsigned address, const void* in, int bytes, int line);
 
   // d[n / 8][4]. `a_registers` is null where a lies in shared memory.
-  void (*open_products)(int line);
+  void (*fence_products)(int line);
   void (*multiply_warpgroup)(float* d, int n, const unsigned* a_registers, unsigned long long a,
-                             unsigned long long b, int a_turned, int turned, int adds, int is_bf16,
-                             int line);
+                             unsigned long long b, int a_transposed, int transposed, int adds,
+                             int is_bf16, int line);
   void (*commit_products)(int line);
-  void (*await_products)(int pending, int line);
+  void (*wait_products)(int pending, int line);
   void (*pin)(float* d, int count, int line);
 
   // The body is about to use `array`, as C++ writes its type, at an index outside of it.

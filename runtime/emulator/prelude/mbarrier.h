@@ -12,14 +12,14 @@ FC_DEVICE void init_mbarrier(u32 mbarrier, int arrivals, int line = __builtin_LI
 }
 FC_DEVICE void publish_mbarriers() { fc_machine->publish_mbarriers(); }
 
-FC_DEVICE void arrive_expecting(u32 mbarrier, u32 bytes, int line = __builtin_LINE()) {
+FC_DEVICE void arrive_expect_tx(u32 mbarrier, u32 bytes, int line = __builtin_LINE()) {
   fc_machine->arrive(mbarrier, bytes, line);
 }
 FC_DEVICE void arrive(u32 mbarrier, int line = __builtin_LINE()) {
   fc_machine->arrive(mbarrier, 0, line);
 }
-FC_DEVICE void await_phase(u32 mbarrier, int parity, int line = __builtin_LINE()) {
-  fc_machine->await_phase(mbarrier, parity, line);
+FC_DEVICE void wait_phase(u32 mbarrier, int parity, int line = __builtin_LINE()) {
+  fc_machine->wait_phase(mbarrier, parity, line);
 }
 
 }  // namespace fc

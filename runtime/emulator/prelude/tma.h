@@ -62,8 +62,8 @@ FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z,
 FC_DEVICE void commit_stores() { fc_machine->commit_stores(); }
 
 template <int pending>
-FC_DEVICE void await_stores_read() {
-  fc_machine->await_stores_read(pending);
+FC_DEVICE void wait_stores_read() {
+  fc_machine->wait_stores_read(pending);
 }
 
 FC_DEVICE void fence_async() { fc_machine->fence_async(); }

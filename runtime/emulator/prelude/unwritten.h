@@ -1,5 +1,5 @@
-// Registers that nobody has written, and those of a product that has not landed: what is computed
-// of them has to show.
+// Registers that nobody has written, and those of a product that has not completed: what is
+// computed of them has to show.
 #pragma once
 
 #include "convert.h"

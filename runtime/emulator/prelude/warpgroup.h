@@ -1,5 +1,5 @@
-// How some of a block's threads meet while others go on, and how warpgroups share out registers:
-// the machine counts those that are asked for, not those that are used.
+// Named barriers, and the registers of warpgroups: the machine counts those that are requested, not
+// those that are used.
 #pragma once
 
 #include "language.h"

@@ -19,12 +19,12 @@ FC_DEVICE u64 advance(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }
 
 template <u32 width, u32 panel>
 struct along {
-  static constexpr bool turned = false;
+  static constexpr bool transposed = false;
   static constexpr u32 bytes(u32 step) { return step * 16 / width * panel + step * 16 % width * 2; }
 };
 template <u32 width>
 struct across {
-  static constexpr bool turned = true;
+  static constexpr bool transposed = true;
   static constexpr u32 bytes(u32 step) { return step * 16 * width * 2; }
 };
 
@@ -34,22 +34,22 @@ FC_DEVICE void multiply_warpgroup(float (*d)[4], u64 a, u64 b, bool adds,
                                   int line = __builtin_LINE()) {
   for (int k = 0; k < steps; ++k)
     fc_machine->multiply_warpgroup(*d, n, nullptr, advance(a, A::bytes(k)), advance(b, B::bytes(k)),
-                                   A::turned, B::turned, adds || k > 0, is_bf16(T{}), line);
+                                   A::transposed, B::transposed, adds || k > 0, is_bf16(T{}), line);
 }
 template <int n, class T, int steps, class B>
 FC_DEVICE void multiply_warpgroup(float (*d)[4], const u32 (*a)[4], u64 b, bool adds,
                                   int line = __builtin_LINE()) {
   for (int k = 0; k < steps; ++k)
-    fc_machine->multiply_warpgroup(*d, n, a[k], 0, advance(b, B::bytes(k)), false, B::turned,
+    fc_machine->multiply_warpgroup(*d, n, a[k], 0, advance(b, B::bytes(k)), false, B::transposed,
                                    adds || k > 0, is_bf16(T{}), line);
 }
 
-FC_DEVICE void open_products(int line = __builtin_LINE()) { fc_machine->open_products(line); }
+FC_DEVICE void fence_products(int line = __builtin_LINE()) { fc_machine->fence_products(line); }
 FC_DEVICE void commit_products(int line = __builtin_LINE()) { fc_machine->commit_products(line); }
 
 template <int pending>
-FC_DEVICE void await_products(int line = __builtin_LINE()) {
-  fc_machine->await_products(pending, line);
+FC_DEVICE void wait_products(int line = __builtin_LINE()) {
+  fc_machine->wait_products(pending, line);
 }
 
 template <int rows, int columns>

@@ -11,29 +11,30 @@ namespace fc {
 struct sum_block {
   float held[8] = {};
 };
-template <class T, bool turned>
+template <class T, bool transposed>
 struct left_block {
   u32 held[8];
 };
-template <class T, bool turned>
+template <class T, bool transposed>
 struct right_block {
   u32 held[8];
 };
 
-template <class T, bool turned>
-FC_DEVICE void load_block(left_block<T, turned>& block, u32 address, u32 pitch,
+template <class T, bool transposed>
+FC_DEVICE void load_block(left_block<T, transposed>& block, u32 address, u32 pitch,
                           int line = __builtin_LINE()) {
-  fc_machine->load_block(block.held, address, pitch, 0, turned, line);
+  fc_machine->load_block(block.held, address, pitch, 0, transposed, line);
 }
-template <class T, bool turned>
-FC_DEVICE void load_block(right_block<T, turned>& block, u32 address, u32 pitch,
+template <class T, bool transposed>
+FC_DEVICE void load_block(right_block<T, transposed>& block, u32 address, u32 pitch,
                           int line = __builtin_LINE()) {
-  fc_machine->load_block(block.held, address, pitch, 1, turned, line);
+  fc_machine->load_block(block.held, address, pitch, 1, transposed, line);
 }
 
-template <class T, bool left_turned, bool right_turned>
-FC_DEVICE void multiply_blocks(sum_block& d, const left_block<T, left_turned>& a,
-                               const right_block<T, right_turned>& b, int line = __builtin_LINE()) {
+template <class T, bool left_transposed, bool right_transposed>
+FC_DEVICE void multiply_blocks(sum_block& d, const left_block<T, left_transposed>& a,
+                               const right_block<T, right_transposed>& b,
+                               int line = __builtin_LINE()) {
   fc_machine->multiply_blocks(d.held, a.held, b.held, is_bf16(T{}), line);
 }
 

@@ -282,7 +282,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    // reduce_sum = reduce_sum(probs, cols), each lane its share
+    // reduce_sum = reduce_sum(probs, cols), each lane its partial
     float t33[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
@@ -357,7 +357,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         row_max[i][e] = new_max[i][e];
   }
   fc::wait_copies<0>();
-  // row_sum: the lanes' shares meet
+  // row_sum: partials of the lanes, combined
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll

@@ -204,7 +204,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         probs[0][j][e] = fc::exp2(t11);
       }
     }
-    // reduce_sum = reduce_sum(probs, cols), each lane its share
+    // reduce_sum = reduce_sum(probs, cols), each lane its partial
     float t12[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
@@ -249,7 +249,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     slot = next_slot;
   }
   fc::wait_copies<0>();
-  // row_sum: the lanes' shares meet
+  // row_sum: partials of the lanes, combined
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);

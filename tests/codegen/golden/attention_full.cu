@@ -234,7 +234,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    // reduce_sum = reduce_sum(probs, cols), each lane its share
+    // reduce_sum = reduce_sum(probs, cols), each lane its partial
     float t10[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
@@ -290,7 +290,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     slot = next_slot;
   }
   fc::wait_copies<0>();
-  // row_sum: the lanes' shares meet
+  // row_sum: partials of the lanes, combined
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll

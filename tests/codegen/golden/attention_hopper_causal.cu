@@ -56,21 +56,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       int value_slot = 0, value_phase = 0;
       const int block_count = (p.H * p.B) * ((p.Sq + 127) / 128);
       // tiles of all blocks, every other wave of blocks backwards
-      int turn = fc::grid_x() - 1 - fc::block_x();
+      int in_wave = fc::grid_x() - 1 - fc::block_x();
       for (int first = 0; first < block_count; first += fc::grid_x()) {
-        turn = fc::grid_x() - 1 - turn;
-        if (first + turn >= block_count) break;
+        in_wave = fc::grid_x() - 1 - in_wave;
+        if (first + in_wave >= block_count) break;
         const fc::u32 divisor = p.H;
-        const int head = (first + turn) % divisor;
-        const fc::u32 t0 = (first + turn) / divisor;
+        const int head = (first + in_wave) % divisor;
+        const fc::u32 t0 = (first + in_wave) / divisor;
         const fc::u32 divisor_2 = p.B;
         const int batch = t0 % divisor_2;
         const fc::u32 t1 = t0 / divisor_2;
         const int rows_tile = (((p.Sq + 127) / 128) - 1) - t1;
         const int rows_begin = rows_tile * 128;
         // query <- q
-        fc::await_phase(query_empty + query_slot * 8, query_phase ^ 1);
-        fc::arrive_expecting(query_full + query_slot * 8, 32768);
+        fc::wait_phase(query_empty + query_slot * 8, query_phase ^ 1);
+        fc::arrive_expect_tx(query_full + query_slot * 8, 32768);
         fc::load_box(shared + query_slot * 32768, p.q_tiles, query_full + query_slot * 8, 0, rows_begin, head, batch);
         fc::load_box(shared + query_slot * 32768 + 16384, p.q_tiles, query_full + query_slot * 8, 64, rows_begin, head, batch);
         if (++query_slot == 2) {
@@ -86,8 +86,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
           const int cols_begin = cols_tile * 128;
           // key <- k
-          fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-          fc::arrive_expecting(key_full + key_slot * 8, 32768);
+          fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+          fc::arrive_expect_tx(key_full + key_slot * 8, 32768);
           fc::load_box(shared + 65536 + key_slot * 32768, p.k_tiles, key_full + key_slot * 8, 0, cols_begin, head, batch);
           fc::load_box(shared + 65536 + key_slot * 32768 + 16384, p.k_tiles, key_full + key_slot * 8, 64, cols_begin, head, batch);
           if (++key_slot == 2) {
@@ -95,8 +95,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase ^= 1;
           }
           // value <- v
-          fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-          fc::arrive_expecting(value_full + value_slot * 8, 32768);
+          fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+          fc::arrive_expect_tx(value_full + value_slot * 8, 32768);
           fc::load_box(shared + 131072 + value_slot * 32768, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
           fc::load_box(shared + 131072 + value_slot * 32768 + 16384, p.v_tiles, value_full + value_slot * 8, 64, cols_begin, head, batch);
           if (++value_slot == 2) {
@@ -114,13 +114,13 @@ attention_forward(const __grid_constant__ Parameters p) {
     int value_slot_2 = 0, value_phase_2 = 0;
     const int block_count_2 = (p.H * p.B) * ((p.Sq + 127) / 128);
     // tiles of all blocks, every other wave of blocks backwards
-    int turn_2 = fc::grid_x() - 1 - fc::block_x();
+    int in_wave_2 = fc::grid_x() - 1 - fc::block_x();
     for (int first_2 = 0; first_2 < block_count_2; first_2 += fc::grid_x()) {
-      turn_2 = fc::grid_x() - 1 - turn_2;
-      if (first_2 + turn_2 >= block_count_2) break;
+      in_wave_2 = fc::grid_x() - 1 - in_wave_2;
+      if (first_2 + in_wave_2 >= block_count_2) break;
       const fc::u32 divisor_3 = p.H;
-      const int head_2 = (first_2 + turn_2) % divisor_3;
-      const fc::u32 t4 = (first_2 + turn_2) / divisor_3;
+      const int head_2 = (first_2 + in_wave_2) % divisor_3;
+      const fc::u32 t4 = (first_2 + in_wave_2) / divisor_3;
       const fc::u32 divisor_4 = p.B;
       const int batch_2 = t4 % divisor_4;
       const fc::u32 t5 = t4 / divisor_4;
@@ -133,26 +133,26 @@ attention_forward(const __grid_constant__ Parameters p) {
       const int t9 = fc::min((((t7 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
       const int cols_end_2 = fc::max(0, t9);
       const int cols_full_end = fc::max(0, fc::min(t8, cols_end_2));
-      fc::await_phase(query_full + query_slot_2 * 8, query_phase_2);
+      fc::wait_phase(query_full + query_slot_2 * 8, query_phase_2);
       const fc::u32 query = shared + query_slot_2 * 32768;
       const int t10 = cols_end_2 - 1;
       float row_sum[1][2];
       float out[1][16][4];
       if (t10 >= 0) {
         const int cols_begin_2 = t10 * 128;
-        fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+        fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 65536 + key_slot_2 * 32768;
-        // scores = dot(query, transpose(key)), started
+        // scores = dot(query, transpose(key)), issued
         float scores[1][16][4];
         fc::pin(scores);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key, 64, 0);
           fc::multiply_warpgroup<128, fc::bf16, 8, fc::along<64, 16384>, fc::along<64, 16384>>(scores[0], a, b, false);
         }
         fc::commit_products();
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(scores);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
@@ -214,7 +214,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             probs[0][j][e] = fc::exp2(t17);
           }
         }
-        // reduce_sum = reduce_sum(probs, cols), each lane its share
+        // reduce_sum = reduce_sum(probs, cols), each lane its partial
         float t18[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
@@ -246,29 +246,29 @@ attention_forward(const __grid_constant__ Parameters p) {
         // cols tiles of 128
         for (int cols_tile_2 = t10 - 1; cols_tile_2 >= 0; --cols_tile_2) {
           const int cols_begin_3 = cols_tile_2 * 128;
-          fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+          fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 65536 + key_slot_2 * 32768;
-          // scores = dot(query, transpose(key_2)), started
+          // scores = dot(query, transpose(key_2)), issued
           float scores_2[1][16][4];
           fc::pin(scores_2);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
             const fc::u64 b = fc::matrix(key_2, 64, 0);
             fc::multiply_warpgroup<128, fc::bf16, 8, fc::along<64, 16384>, fc::along<64, 16384>>(scores_2[0], a, b, false);
           }
           fc::commit_products();
-          fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+          fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 131072 + value_slot_2 * 32768;
-          // out = out_2 + dot(probs_operand, value), started
+          // out = out_2 + dot(probs_operand, value), issued
           fc::pin(out_2);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 16384);
             fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
           }
           fc::commit_products();
-          fc::await_products<1>();
+          fc::wait_products<1>();
           fc::pin(scores_2);
           if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
           if (++key_slot_2 == 2) {
@@ -330,7 +330,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               probs_2[0][j][e] = fc::exp2(t25);
             }
           }
-          // reduce_sum = reduce_sum(probs_2, cols), each lane its share
+          // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
           float t26[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j)
@@ -341,7 +341,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t18[0][e] = fc::fma(t18[0][e], decay_2[0][e], t26[0][e]);
-          fc::await_products<0>();
+          fc::wait_products<0>();
           fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
@@ -367,17 +367,17 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
         }
-        fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+        fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 131072 + value_slot_2 * 32768;
-        // out = out_2 + dot(probs_operand, value_2), started
+        // out = out_2 + dot(probs_operand, value_2), issued
         fc::pin(out_2);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 16384);
           fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
         }
         fc::commit_products();
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
@@ -408,7 +408,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         query_slot_2 = 0;
         query_phase_2 ^= 1;
       }
-      // row_sum: the lanes' shares meet
+      // row_sum: partials of the lanes, combined
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);

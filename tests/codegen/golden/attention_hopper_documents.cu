@@ -138,8 +138,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       int key_slot = 0, key_phase = 0;
       int value_slot = 0, value_phase = 0;
       // query <- q
-      fc::await_phase(query_empty, query_phase ^ 1);
-      fc::arrive_expecting(query_full, 10240);
+      fc::wait_phase(query_empty, query_phase ^ 1);
+      fc::arrive_expect_tx(query_full, 10240);
       fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
       fc::load_box(shared + 2048 + 8192, p.q_tiles_64x16, query_full, 64, rows_begin, head, batch);
       query_phase ^= 1;
@@ -149,8 +149,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         next_tile = fc::tile_before<512>(shared, cols_tile_2, 0);
         const int cols_begin_2 = cols_tile_2 * 64;
         // key <- k
-        fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-        fc::arrive_expecting(key_full + key_slot * 8, 10240);
+        fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+        fc::arrive_expect_tx(key_full + key_slot * 8, 10240);
         fc::load_box(shared + 12288 + key_slot * 10240, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_2, head, batch);
         fc::load_box(shared + 12288 + key_slot * 10240 + 8192, p.k_tiles_64x16, key_full + key_slot * 8, 64, cols_begin_2, head, batch);
         if (++key_slot == 2) {
@@ -158,8 +158,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase ^= 1;
         }
         // value <- v
-        fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-        fc::arrive_expecting(value_full + value_slot * 8, 10240);
+        fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        fc::arrive_expect_tx(value_full + value_slot * 8, 10240);
         fc::load_box(shared + 32768 + value_slot * 10240, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_2, head, batch);
         fc::load_box(shared + 32768 + value_slot * 10240 + 8192, p.v_tiles_64x16, value_full + value_slot * 8, 64, cols_begin_2, head, batch);
         if (++value_slot == 2) {
@@ -175,19 +175,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     int value_slot_2 = 0, value_phase_2 = 0;
     const float scale_log2 = p.scale * 1.442695f;
     const int t22 = p.Sk - p.Sq;
-    fc::await_phase(query_full, query_phase_2);
+    fc::wait_phase(query_full, query_phase_2);
     const fc::u32 query = shared + 2048;
     const int t23 = fc::tile_before<512>(shared, cols_end, 0);
     float row_sum[1][2];
     float out[1][10][4];
     if (t23 >= 0) {
       const int cols_begin_3 = t23 * 64;
-      fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+      fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 12288 + key_slot_2 * 10240;
-      // scores = dot(query, transpose(key)), started
+      // scores = dot(query, transpose(key)), issued
       float scores[1][8][4];
       fc::pin(scores);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
@@ -214,7 +214,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 2; ++e)
             t25[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
       }
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(scores);
       if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
       if (++key_slot_2 == 2) {
@@ -278,7 +278,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           probs[0][j][e] = fc::exp2(t34);
         }
       }
-      // reduce_sum = reduce_sum(probs, cols), each lane its share
+      // reduce_sum = reduce_sum(probs, cols), each lane its partial
       float t35[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
@@ -311,12 +311,12 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int cols_tile_3 = fc::tile_before<512>(shared, t23, 0), next_tile_2; cols_tile_3 >= 0; cols_tile_3 = next_tile_2) {
         next_tile_2 = fc::tile_before<512>(shared, cols_tile_3, 0);
         const int cols_begin_4 = cols_tile_3 * 64;
-        fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+        fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 12288 + key_slot_2 * 10240;
-        // scores = dot(query, transpose(key_2)), started
+        // scores = dot(query, transpose(key_2)), issued
         float scores_2[1][8][4];
         fc::pin(scores_2);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
@@ -328,11 +328,11 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<64, fc::bf16, 1, fc::along<16, 2048>, fc::along<16, 2048>>(scores_2[0], a, b, true);
         }
         fc::commit_products();
-        fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+        fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 32768 + value_slot_2 * 10240;
-        // out = out_2 + dot(probs_operand, value), started
+        // out = out_2 + dot(probs_operand, value), issued
         fc::pin(out_2);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
@@ -357,7 +357,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int e = 0; e < 2; ++e)
               t37[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
         }
-        fc::await_products<1>();
+        fc::wait_products<1>();
         fc::pin(scores_2);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
@@ -421,7 +421,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             probs_2[0][j][e] = fc::exp2(t46);
           }
         }
-        // reduce_sum = reduce_sum(probs_2, cols), each lane its share
+        // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
         float t47[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
@@ -432,7 +432,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           t35[0][e] = fc::fma(t35[0][e], decay_2[0][e], t47[0][e]);
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
@@ -458,11 +458,11 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 2; ++e)
           new_max[0][e] = new_max_2[0][e];
       }
-      fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+      fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 32768 + value_slot_2 * 10240;
-      // out = out_2 + dot(probs_operand, value_2), started
+      // out = out_2 + dot(probs_operand, value_2), issued
       fc::pin(out_2);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
         fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
@@ -472,7 +472,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply_warpgroup<16, fc::bf16, 4, fc::across<16>>(out_2[0] + 8, probs_operand[0], b, true);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(out_2);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
@@ -498,7 +498,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = 0.f;
     }
-    // row_sum: the lanes' shares meet
+    // row_sum: partials of the lanes, combined
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
@@ -522,7 +522,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         t49[0][j][e] = t50;
       }
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     // t49 in shared memory
     const fc::u32 o_staged = shared + 2048;
@@ -542,10 +542,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::store_box(p.o_tiles_64x16, o_staged + 8192 + warp / 4 * 2048, 64, rows_begin + warp / 4 * 64, head, batch);
       fc::commit_stores();
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
   }
 }

@@ -61,8 +61,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       int key_slot = 0, key_phase = 0;
       int value_slot = 0, value_phase = 0;
       // query <- q
-      fc::await_phase(query_empty, query_phase ^ 1);
-      fc::arrive_expecting(query_full, 24576);
+      fc::wait_phase(query_empty, query_phase ^ 1);
+      fc::arrive_expect_tx(query_full, 24576);
       fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
       query_phase ^= 1;
       const int t0 = fc::min((((p.Sk + -1) >> 7) + 1), ((p.Sk + 127) / 128));
@@ -73,16 +73,16 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
         const int cols_begin = cols_tile * 128;
         // key <- k
-        fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-        fc::arrive_expecting(key_full + key_slot * 8, 16384);
+        fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+        fc::arrive_expect_tx(key_full + key_slot * 8, 16384);
         fc::load_box(shared + 24576 + key_slot * 16384, p.k_tiles, key_full + key_slot * 8, 0, cols_begin, head, batch);
         if (++key_slot == 2) {
           key_slot = 0;
           key_phase ^= 1;
         }
         // value <- v
-        fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-        fc::arrive_expecting(value_full + value_slot * 8, 16384);
+        fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        fc::arrive_expect_tx(value_full + value_slot * 8, 16384);
         fc::load_box(shared + 57344 + value_slot * 16384, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
         if (++value_slot == 2) {
           value_slot = 0;
@@ -101,7 +101,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int t1 = p.Sk + -1;
     const int cols_end_2 = fc::max(0, fc::min(((t1 >> 7) + 1), ((p.Sk + 127) / 128)));
     const int cols_full_end = fc::max(0, fc::min((((t1 + -127) >> 7) + 1), cols_end_2));
-    fc::await_phase(query_full, query_phase_2);
+    fc::wait_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
     const int t2 = cols_end_2 - 1;
     float row_max[1][2];
@@ -109,19 +109,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     float out[1][8][4];
     if (t2 >= 0) {
       const int cols_begin_2 = t2 * 128;
-      fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+      fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 24576 + key_slot_2 * 16384;
-      // scores = dot(query, transpose(key)), started
+      // scores = dot(query, transpose(key)), issued
       float scores[1][16][4];
       fc::pin(scores);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
         fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 24576>, fc::along<64, 16384>>(scores[0], a, b, false);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(scores);
       if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
       if (++key_slot_2 == 2) {
@@ -145,20 +145,20 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       // reduce_max = reduce_max(scores, cols)
       float t4[1][2];
-      float t4_parts[1][2][2];
+      float t4_partials[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t4_parts[0][e][c] = -fc::infinity();
+          t4_partials[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t4_parts[0][(e / 2)][j % 2] = fc::max(t4_parts[0][(e / 2)][j % 2], scores[0][j][e]);
+          t4_partials[0][(e / 2)][j % 2] = fc::max(t4_partials[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t4[0][e] = fc::max(t4_parts[0][e][0], t4_parts[0][e][1]);
+        t4[0][e] = fc::max(t4_partials[0][e][0], t4_partials[0][e][1]);
         t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 1));
         t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
       }
@@ -186,7 +186,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           probs[0][j][e] = fc::exp2(t8);
         }
       }
-      // reduce_sum = reduce_sum(probs, cols), each lane its share
+      // reduce_sum = reduce_sum(probs, cols), each lane its partial
       float t9[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j)
@@ -212,13 +212,13 @@ attention_forward(const __grid_constant__ Parameters p) {
       // cols tiles of 128
       for (int cols_tile_2 = t2 - 1; cols_tile_2 >= 0; --cols_tile_2) {
         const int cols_begin_3 = cols_tile_2 * 128;
-        fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+        fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 24576 + key_slot_2 * 16384;
         fc::meet(5 + warp / 4, 256);
-        // scores = dot(query, transpose(key_2)), started
+        // scores = dot(query, transpose(key_2)), issued
         float scores_2[1][16][4];
         fc::pin(scores_2);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
@@ -238,18 +238,18 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int e = 0; e < 4; ++e)
               out_2[0][j][e] = out_2[0][j][e] * decay[0][(e / 2)];
         }
-        fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+        fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 57344 + value_slot_2 * 16384;
-        // out = out_2 + dot(probs_operand, value), started
+        // out = out_2 + dot(probs_operand, value), issued
         fc::pin(out_2);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
           fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::signal(5 + (warp / 4 + 1) % 3, 256);
-        fc::await_products<1>();
+        fc::wait_products<1>();
         fc::pin(scores_2);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
@@ -273,20 +273,20 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         // reduce_max = reduce_max(scores_2, cols)
         float t12[1][2];
-        float t12_parts[1][2][2];
+        float t12_partials[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t12_parts[0][e][c] = -fc::infinity();
+            t12_partials[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t12_parts[0][(e / 2)][j % 2] = fc::max(t12_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t12_partials[0][(e / 2)][j % 2] = fc::max(t12_partials[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t12[0][e] = fc::max(t12_parts[0][e][0], t12_parts[0][e][1]);
+          t12[0][e] = fc::max(t12_partials[0][e][0], t12_partials[0][e][1]);
           t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 1));
           t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 2));
         }
@@ -314,7 +314,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             probs_2[0][j][e] = fc::exp2(t16);
           }
         }
-        // reduce_sum = reduce_sum(probs_2, cols), each lane its share
+        // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
         float t17[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
@@ -325,7 +325,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           t9[0][e] = fc::fma(t9[0][e], decay_2[0][e], t17[0][e]);
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
@@ -361,17 +361,17 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             out_2[0][j][e] = out_2[0][j][e] * decay[0][(e / 2)];
       }
-      fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+      fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 57344 + value_slot_2 * 16384;
-      // out = out_2 + dot(probs_operand, value_2), started
+      // out = out_2 + dot(probs_operand, value_2), issued
       fc::pin(out_2);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
         fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(out_2);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
@@ -403,7 +403,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = 0.f;
     }
-    // row_sum: the lanes' shares meet
+    // row_sum: partials of the lanes, combined
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
@@ -429,7 +429,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         t20[0][j][e] = t21;
       }
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     // t20 in shared memory
     const fc::u32 o_staged = shared;
@@ -448,7 +448,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head, batch);
       fc::commit_stores();
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
@@ -473,6 +473,6 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
     }
     if (warp / 4 == 0) fc::meet(5, 256);
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
   }
 }

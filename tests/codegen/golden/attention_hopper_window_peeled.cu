@@ -58,8 +58,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       int key_slot = 0, key_phase = 0;
       int value_slot = 0, value_phase = 0;
       // query <- q
-      fc::await_phase(query_empty, query_phase ^ 1);
-      fc::arrive_expecting(query_full, 8192);
+      fc::wait_phase(query_empty, query_phase ^ 1);
+      fc::arrive_expect_tx(query_full, 8192);
       fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
       query_phase ^= 1;
       const int t0 = -63 - ((((rows_begin * -1) + p.Sq) - p.Sk) + 256);
@@ -72,16 +72,16 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int cols_tile = cols_end - 1; cols_tile >= cols_begin; --cols_tile) {
         const int cols_begin_2 = cols_tile * 64;
         // key <- k
-        fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-        fc::arrive_expecting(key_full + key_slot * 8, 8192);
+        fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+        fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
         fc::load_box(shared + 8192 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_2, head, batch);
         if (++key_slot == 2) {
           key_slot = 0;
           key_phase ^= 1;
         }
         // value <- v
-        fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-        fc::arrive_expecting(value_full + value_slot * 8, 8192);
+        fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
         fc::load_box(shared + 24576 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_2, head, batch);
         if (++value_slot == 2) {
           value_slot = 0;
@@ -105,26 +105,26 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int cols_end_2 = fc::max(cols_begin_3, t7);
     const int cols_full_begin = fc::max(cols_begin_3, fc::min((t5 >> 6), cols_end_2));
     const int cols_full_end = fc::max(cols_full_begin, fc::min(t6, cols_end_2));
-    fc::await_phase(query_full, query_phase_2);
+    fc::wait_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
     const int t8 = cols_end_2 - 1;
     float row_sum[1][2];
     float out[1][8][4];
     if (t8 >= cols_begin_3) {
       const int cols_begin_4 = t8 * 64;
-      fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+      fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 8192 + key_slot_2 * 8192;
-      // scores = dot(query, transpose(key)), started
+      // scores = dot(query, transpose(key)), issued
       float scores[1][8][4];
       fc::pin(scores);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
         fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(scores);
       if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
       if (++key_slot_2 == 2) {
@@ -193,7 +193,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           probs[0][j][e] = fc::exp2(t18);
         }
       }
-      // reduce_sum = reduce_sum(probs, cols), each lane its share
+      // reduce_sum = reduce_sum(probs, cols), each lane its partial
       float t19[1][2] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j)
@@ -231,29 +231,29 @@ attention_forward(const __grid_constant__ Parameters p) {
         // cols tiles of 64
         for (int cols_tile_2 = (t22 ? t8 : t20) - 1; cols_tile_2 >= (t22 ? t21 : cols_begin_3); --cols_tile_2) {
           const int cols_begin_5 = cols_tile_2 * 64;
-          fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+          fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 8192 + key_slot_2 * 8192;
-          // scores = dot(query, transpose(key_2)), started
+          // scores = dot(query, transpose(key_2)), issued
           float scores_2[1][8][4];
           fc::pin(scores_2);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
             const fc::u64 b = fc::matrix(key_2, 64, 0);
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores_2[0], a, b, false);
           }
           fc::commit_products();
-          fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+          fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 24576 + value_slot_2 * 8192;
-          // out = out_2 + dot(probs_operand, value), started
+          // out = out_2 + dot(probs_operand, value), issued
           fc::pin(out_2);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 0);
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
           }
           fc::commit_products();
-          fc::await_products<1>();
+          fc::wait_products<1>();
           fc::pin(scores_2);
           if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
           if (++key_slot_2 == 2) {
@@ -319,7 +319,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               probs_2[0][j][e] = fc::exp2(t32);
             }
           }
-          // reduce_sum = reduce_sum(probs_2, cols), each lane its share
+          // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
           float t33[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
@@ -330,7 +330,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t19[0][e] = fc::fma(t19[0][e], decay_2[0][e], t33[0][e]);
-          fc::await_products<0>();
+          fc::wait_products<0>();
           fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
@@ -359,29 +359,29 @@ attention_forward(const __grid_constant__ Parameters p) {
 
         // cols tiles of 64
         for (int cols_tile_3 = (t22 ? t21 : t20) - 1; cols_tile_3 >= t20; --cols_tile_3) {
-          fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+          fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_3 = shared + 8192 + key_slot_2 * 8192;
-          // scores = dot(query, transpose(key_3)), started
+          // scores = dot(query, transpose(key_3)), issued
           float scores_3[1][8][4];
           fc::pin(scores_3);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
             const fc::u64 b = fc::matrix(key_3, 64, 0);
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores_3[0], a, b, false);
           }
           fc::commit_products();
-          fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+          fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value_2 = shared + 24576 + value_slot_2 * 8192;
-          // out = out_2 + dot(probs_operand, value_2), started
+          // out = out_2 + dot(probs_operand, value_2), issued
           fc::pin(out_2);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value_2, 64, 0);
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
           }
           fc::commit_products();
-          fc::await_products<1>();
+          fc::wait_products<1>();
           fc::pin(scores_3);
           if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
           if (++key_slot_2 == 2) {
@@ -427,7 +427,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               probs_3[0][j][e] = fc::exp2(t38);
             }
           }
-          // reduce_sum = reduce_sum(probs_3, cols), each lane its share
+          // reduce_sum = reduce_sum(probs_3, cols), each lane its partial
           float t39[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
@@ -438,7 +438,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t19[0][e] = fc::fma(t19[0][e], decay_3[0][e], t39[0][e]);
-          fc::await_products<0>();
+          fc::wait_products<0>();
           fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
@@ -465,17 +465,17 @@ attention_forward(const __grid_constant__ Parameters p) {
             new_max[0][e] = new_max_3[0][e];
         }
       }
-      fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+      fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_3 = shared + 24576 + value_slot_2 * 8192;
-      // out = out_2 + dot(probs_operand, value_3), started
+      // out = out_2 + dot(probs_operand, value_3), issued
       fc::pin(out_2);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_3, 64, 0);
         fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(out_2);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
@@ -501,7 +501,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = 0.f;
     }
-    // row_sum: the lanes' shares meet
+    // row_sum: partials of the lanes, combined
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
@@ -525,7 +525,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         t41[0][j][e] = t42;
       }
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     // t41 in shared memory
     const fc::u32 o_staged = shared;
@@ -544,10 +544,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head, batch);
       fc::commit_stores();
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
   }
 }

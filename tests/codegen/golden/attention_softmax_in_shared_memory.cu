@@ -205,7 +205,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         probs[0][j][e] = fc::exp2(t9);
       }
     }
-    // reduce_sum = reduce_sum(probs, cols), each lane its share
+    // reduce_sum = reduce_sum(probs, cols), each lane its partial
     float t10[1][1] = {};
     #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -283,7 +283,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     row_max[0][0] = new_max[0][0];
     slot = next_slot;
   }
-  // row_sum: the lanes' shares meet
+  // row_sum: partials of the lanes, combined
   row_sum[0][0] = row_sum[0][0] + fc::shuffle_xor(row_sum[0][0], 1);
   float inverse[1][1];
   // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))

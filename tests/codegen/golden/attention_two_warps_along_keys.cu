@@ -156,43 +156,43 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    // share = reduce_max(scores, cols), each warp its share
-    float share[1][2];
+    // partial = reduce_max(scores, cols), each warp its partial
+    float partial[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      share[0][e] = -fc::infinity();
+      partial[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 2; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        share[0][(e / 2)] = fc::max(share[0][(e / 2)], scores[0][j][e]);
+        partial[0][(e / 2)] = fc::max(partial[0][(e / 2)], scores[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      share[0][e] = fc::max(share[0][e], fc::shuffle_xor(share[0][e], 1));
-      share[0][e] = fc::max(share[0][e], fc::shuffle_xor(share[0][e], 2));
+      partial[0][e] = fc::max(partial[0][e], fc::shuffle_xor(partial[0][e], 1));
+      partial[0][e] = fc::max(partial[0][e], fc::shuffle_xor(partial[0][e], 2));
     }
-    // share in shared memory
-    const fc::u32 shares = shared + 10240 + warp % 2 * 128;
+    // partial in shared memory
+    const fc::u32 partials = shared + 10240 + warp % 2 * 128;
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          fc::store_shared<1>(shares + (rows_lane + i * 16 + e * 8) * 4, &share[i][e]);
+          fc::store_shared<1>(partials + (rows_lane + i * 16 + e * 8) * 4, &partial[i][e]);
     }
     fc::barrier();
-    // combine_shares: the warps' shares meet
+    // combine_partials: partials of the warps, combined
     float t7[1][2];
     #pragma unroll
     for (int i = 0; i < 1; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const fc::u32 share_at = shared + 10240 + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
-        fc::load_shared<1>(&t7[i][e], share_at);
+        const fc::u32 partial_at = shared + 10240 + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
+        fc::load_shared<1>(&t7[i][e], partial_at);
         #pragma unroll
-        for (int share = 0; share < 1; ++share) {
+        for (int partial = 0; partial < 1; ++partial) {
           float other[1];
-          fc::load_shared<1>(other, share_at + (share + 1) * 128);
+          fc::load_shared<1>(other, partial_at + (partial + 1) * 128);
           t7[i][e] = fc::max(t7[i][e], other[0]);
         }
       }
@@ -221,7 +221,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         probs[0][j][e] = fc::exp2(t11);
       }
     }
-    // reduce_sum = reduce_sum(probs, cols), each lane its share
+    // reduce_sum = reduce_sum(probs, cols), each lane its partial
     float t12[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 2; ++j)
@@ -248,7 +248,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 4; ++e)
         out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
-    // product = out + dot(probs_operand, value), each warp its share
+    // product = out + dot(probs_operand, value), each warp its partial
     #pragma unroll
     for (int k = 0; k < 1; ++k) {
       #pragma unroll
@@ -268,16 +268,16 @@ attention_forward(const __grid_constant__ Parameters p) {
   fc::wait_copies<0>();
   fc::barrier();
   // out in shared memory
-  const fc::u32 shares_2 = shared + warp % 2 * 5120;
+  const fc::u32 partials_2 = shared + warp % 2 * 5120;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int r = 0; r < 2; ++r)
-        fc::store_shared<2>(shares_2 + ((rows_lane + i * 16 + r * 8) * 40 + j * 8 + lane % 4 * 2) * 4, &out[i][j][2 * r]);
+        fc::store_shared<2>(partials_2 + ((rows_lane + i * 16 + r * 8) * 40 + j * 8 + lane % 4 * 2) * 4, &out[i][j][2 * r]);
   fc::barrier();
-  // out: the warps' shares meet
+  // out: partials of the warps, combined
   float out_2[1][2][4];
   #pragma unroll
   for (int i = 0; i < 1; ++i) {
@@ -285,47 +285,47 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int j = 0; j < 2; ++j) {
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const fc::u32 share_at_2 = shared + 0 * 5120 + ((rows_lane + i * 16 + r * 8) * 40 + warp % 2 * 16 + j * 8 + lane % 4 * 2) * 4;
-        fc::load_shared<2>(&out_2[i][j][2 * r], share_at_2);
+        const fc::u32 partial_at_2 = shared + 0 * 5120 + ((rows_lane + i * 16 + r * 8) * 40 + warp % 2 * 16 + j * 8 + lane % 4 * 2) * 4;
+        fc::load_shared<2>(&out_2[i][j][2 * r], partial_at_2);
         #pragma unroll
-        for (int share = 0; share < 1; ++share) {
+        for (int partial = 0; partial < 1; ++partial) {
           float other[2];
-          fc::load_shared<2>(other, share_at_2 + (share + 1) * 5120);
+          fc::load_shared<2>(other, partial_at_2 + (partial + 1) * 5120);
           out_2[i][j][2 * r] = out_2[i][j][2 * r] + other[0];
           out_2[i][j][2 * r + 1] = out_2[i][j][2 * r + 1] + other[1];
         }
       }
     }
   }
-  // share: the lanes' shares meet
+  // partial: partials of the lanes, combined
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
   }
   fc::barrier();
-  // share in shared memory
-  const fc::u32 shares_3 = shared + warp % 2 * 128;
+  // partial in shared memory
+  const fc::u32 partials_3 = shared + warp % 2 * 128;
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int i = 0; i < 1; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        fc::store_shared<1>(shares_3 + (rows_lane + i * 16 + e * 8) * 4, &row_sum[i][e]);
+        fc::store_shared<1>(partials_3 + (rows_lane + i * 16 + e * 8) * 4, &row_sum[i][e]);
   }
   fc::barrier();
-  // row_sum: the warps' shares meet
+  // row_sum: partials of the warps, combined
   float row_sum_2[1][2];
   #pragma unroll
   for (int i = 0; i < 1; ++i) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const fc::u32 share_at_3 = shared + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
-      fc::load_shared<1>(&row_sum_2[i][e], share_at_3);
+      const fc::u32 partial_at_3 = shared + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
+      fc::load_shared<1>(&row_sum_2[i][e], partial_at_3);
       #pragma unroll
-      for (int share = 0; share < 1; ++share) {
+      for (int partial = 0; partial < 1; ++partial) {
         float other[1];
-        fc::load_shared<1>(other, share_at_3 + (share + 1) * 128);
+        fc::load_shared<1>(other, partial_at_3 + (partial + 1) * 128);
         row_sum_2[i][e] = row_sum_2[i][e] + other[0];
       }
     }

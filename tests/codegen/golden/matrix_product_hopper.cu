@@ -45,13 +45,13 @@ matrix_product(const __grid_constant__ Parameters p) {
       int a_slot = 0, a_phase = 0;
       const int block_count = ((p.M + 127) / 128) * ((p.N + 127) / 128);
       // tiles of all blocks, every other wave of blocks backwards
-      int turn = fc::grid_x() - 1 - fc::block_x();
+      int in_wave = fc::grid_x() - 1 - fc::block_x();
       for (int first = 0; first < block_count; first += fc::grid_x()) {
-        turn = fc::grid_x() - 1 - turn;
-        if (first + turn >= block_count) break;
+        in_wave = fc::grid_x() - 1 - in_wave;
+        if (first + in_wave >= block_count) break;
         const fc::u32 divisor = ((p.M + 127) / 128);
-        const int m_tile = (first + turn) % divisor;
-        const int n_tile = (first + turn) / divisor;
+        const int m_tile = (first + in_wave) % divisor;
+        const int n_tile = (first + in_wave) / divisor;
         const int m_begin = m_tile * 128;
         const int n_begin = n_tile * 128;
 
@@ -60,16 +60,16 @@ matrix_product(const __grid_constant__ Parameters p) {
         for (int k_tile = ((p.K + 63) / 64) - 1; k_tile >= 0; --k_tile) {
           const int k_begin = k_tile * 64;
           // b <- b
-          fc::await_phase(b_empty + b_slot * 8, b_phase ^ 1);
-          fc::arrive_expecting(b_full + b_slot * 8, 16384);
+          fc::wait_phase(b_empty + b_slot * 8, b_phase ^ 1);
+          fc::arrive_expect_tx(b_full + b_slot * 8, 16384);
           fc::load_box(shared + b_slot * 16384, p.b_tiles, b_full + b_slot * 8, k_begin, n_begin);
           if (++b_slot == 3) {
             b_slot = 0;
             b_phase ^= 1;
           }
           // a <- a
-          fc::await_phase(a_empty + a_slot * 8, a_phase ^ 1);
-          fc::arrive_expecting(a_full + a_slot * 8, 16384);
+          fc::wait_phase(a_empty + a_slot * 8, a_phase ^ 1);
+          fc::arrive_expect_tx(a_full + a_slot * 8, 16384);
           fc::load_box(shared + 49152 + a_slot * 16384, p.a_tiles, a_full + a_slot * 8, k_begin, m_begin);
           if (++a_slot == 3) {
             a_slot = 0;
@@ -85,33 +85,33 @@ matrix_product(const __grid_constant__ Parameters p) {
     int a_slot_2 = 0, a_phase_2 = 0;
     const int block_count_2 = ((p.M + 127) / 128) * ((p.N + 127) / 128);
     // tiles of all blocks, every other wave of blocks backwards
-    int turn_2 = fc::grid_x() - 1 - fc::block_x();
+    int in_wave_2 = fc::grid_x() - 1 - fc::block_x();
     for (int first_2 = 0; first_2 < block_count_2; first_2 += fc::grid_x()) {
-      turn_2 = fc::grid_x() - 1 - turn_2;
-      if (first_2 + turn_2 >= block_count_2) break;
+      in_wave_2 = fc::grid_x() - 1 - in_wave_2;
+      if (first_2 + in_wave_2 >= block_count_2) break;
       const fc::u32 divisor_2 = ((p.M + 127) / 128);
-      const int m_tile_2 = (first_2 + turn_2) % divisor_2;
-      const int n_tile_2 = (first_2 + turn_2) / divisor_2;
+      const int m_tile_2 = (first_2 + in_wave_2) % divisor_2;
+      const int n_tile_2 = (first_2 + in_wave_2) / divisor_2;
       const int m_begin_2 = m_tile_2 * 128;
       const int n_begin_2 = n_tile_2 * 128;
 
       float sum[1][16][4] = {};
       // k tiles of 64
       for (int k_tile_2 = ((p.K + 63) / 64) - 1; k_tile_2 >= 0; --k_tile_2) {
-        fc::await_phase(b_full + b_slot_2 * 8, b_phase_2);
-        const fc::u32 await_slot = shared + b_slot_2 * 16384;
-        fc::await_phase(a_full + a_slot_2 * 8, a_phase_2);
-        const fc::u32 await_slot_2 = shared + 49152 + a_slot_2 * 16384;
-        // product = sum + dot(await_slot_2, transpose(await_slot)), started
+        fc::wait_phase(b_full + b_slot_2 * 8, b_phase_2);
+        const fc::u32 consumer_wait = shared + b_slot_2 * 16384;
+        fc::wait_phase(a_full + a_slot_2 * 8, a_phase_2);
+        const fc::u32 consumer_wait_2 = shared + 49152 + a_slot_2 * 16384;
+        // product = sum + dot(consumer_wait_2, transpose(consumer_wait)), issued
         fc::pin(sum);
-        fc::open_products();
+        fc::fence_products();
         {
-          const fc::u64 a = fc::matrix(await_slot_2 + warp / 4 * 8192, 64, 0);
-          const fc::u64 b = fc::matrix(await_slot, 64, 0);
+          const fc::u64 a = fc::matrix(consumer_wait_2 + warp / 4 * 8192, 64, 0);
+          const fc::u64 b = fc::matrix(consumer_wait, 64, 0);
           fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(sum[0], a, b, true);
         }
         fc::commit_products();
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(sum);
         if (thread % 128 == 0) fc::arrive(a_empty + a_slot_2 * 8);
         if (++a_slot_2 == 3) {
@@ -130,7 +130,7 @@ matrix_product(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           sum[0][j][e] = sum[0][j][e];
-      if (thread % 128 == 0) fc::await_stores_read<0>();
+      if (thread % 128 == 0) fc::wait_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
       // sum in shared memory
       const fc::u32 c_staged = shared + 98304;
@@ -151,6 +151,6 @@ matrix_product(const __grid_constant__ Parameters p) {
         fc::commit_stores();
       }
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
   }
 }

@@ -94,7 +94,7 @@ row_softmax(const __grid_constant__ Parameters p) {
         t6[i][j][0] = fc::exp2(t7);
       }
     }
-    // reduce_sum = reduce_sum(t6, cols), each lane its share
+    // reduce_sum = reduce_sum(t6, cols), each lane its partial
     float t8[8][1] = {};
     #pragma unroll
     for (int i = 0; i < 8; ++i)
@@ -113,7 +113,7 @@ row_softmax(const __grid_constant__ Parameters p) {
     for (int i = 0; i < 8; ++i)
       max[i][0] = t2[i][0];
   }
-  // sum: the lanes' shares meet
+  // sum: partials of the lanes, combined
   #pragma unroll
   for (int i = 0; i < 8; ++i) {
     sum[i][0] = sum[i][0] + fc::shuffle_xor(sum[i][0], 1);

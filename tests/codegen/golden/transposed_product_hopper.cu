@@ -53,8 +53,8 @@ transposed_product(const __grid_constant__ Parameters p) {
       for (int k_tile = ((p.K + 63) / 64) - 1; k_tile >= 0; --k_tile) {
         const int k_begin = k_tile * 64;
         // b <- b
-        fc::await_phase(b_empty + b_slot * 8, b_phase ^ 1);
-        fc::arrive_expecting(b_full + b_slot * 8, 10240);
+        fc::wait_phase(b_empty + b_slot * 8, b_phase ^ 1);
+        fc::arrive_expect_tx(b_full + b_slot * 8, 10240);
         fc::load_box(shared + b_slot * 10240, p.b_tiles, b_full + b_slot * 8, n_begin, k_begin);
         fc::load_box(shared + b_slot * 10240 + 8192, p.b_tiles_64x16, b_full + b_slot * 8, n_begin + 64, k_begin);
         if (++b_slot == 2) {
@@ -62,8 +62,8 @@ transposed_product(const __grid_constant__ Parameters p) {
           b_phase ^= 1;
         }
         // a <- a
-        fc::await_phase(a_empty + a_slot * 8, a_phase ^ 1);
-        fc::arrive_expecting(a_full + a_slot * 8, 16384);
+        fc::wait_phase(a_empty + a_slot * 8, a_phase ^ 1);
+        fc::arrive_expect_tx(a_full + a_slot * 8, 16384);
         fc::load_box(shared + 20480 + a_slot * 16384, p.a_tiles, a_full + a_slot * 8, m_begin, k_begin);
         fc::load_box(shared + 20480 + a_slot * 16384 + 8192, p.a_tiles, a_full + a_slot * 8, m_begin + 64, k_begin);
         if (++a_slot == 2) {
@@ -81,25 +81,25 @@ transposed_product(const __grid_constant__ Parameters p) {
     float t0[1][10][4] = {};
     // k tiles of 64
     for (int k_tile_2 = ((p.K + 63) / 64) - 1; k_tile_2 >= 0; --k_tile_2) {
-      fc::await_phase(a_full + a_slot_2 * 8, a_phase_2);
-      const fc::u32 await_slot = shared + 20480 + a_slot_2 * 16384;
-      fc::await_phase(b_full + b_slot_2 * 8, b_phase_2);
-      const fc::u32 await_slot_2 = shared + b_slot_2 * 10240;
-      // product = t0 + dot(transpose(await_slot), await_slot_2), started
+      fc::wait_phase(a_full + a_slot_2 * 8, a_phase_2);
+      const fc::u32 consumer_wait = shared + 20480 + a_slot_2 * 16384;
+      fc::wait_phase(b_full + b_slot_2 * 8, b_phase_2);
+      const fc::u32 consumer_wait_2 = shared + b_slot_2 * 10240;
+      // product = t0 + dot(transpose(consumer_wait), consumer_wait_2), issued
       fc::pin(t0);
-      fc::open_products();
+      fc::fence_products();
       {
-        const fc::u64 a = fc::matrix(await_slot + warp / 4 * 8192, 64, 0);
-        const fc::u64 b = fc::matrix(await_slot_2, 64, 0);
+        const fc::u64 a = fc::matrix(consumer_wait + warp / 4 * 8192, 64, 0);
+        const fc::u64 b = fc::matrix(consumer_wait_2, 64, 0);
         fc::multiply_warpgroup<64, fc::f16, 4, fc::across<64>, fc::across<64>>(t0[0], a, b, true);
       }
       {
-        const fc::u64 a = fc::matrix(await_slot + warp / 4 * 8192, 64, 0);
-        const fc::u64 b = fc::matrix(await_slot_2 + 8192, 16, 0);
+        const fc::u64 a = fc::matrix(consumer_wait + warp / 4 * 8192, 64, 0);
+        const fc::u64 b = fc::matrix(consumer_wait_2 + 8192, 16, 0);
         fc::multiply_warpgroup<16, fc::f16, 4, fc::across<64>, fc::across<16>>(t0[0] + 8, a, b, true);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(t0);
       if (thread % 128 == 0) fc::arrive(b_empty + b_slot_2 * 8);
       if (++b_slot_2 == 2) {

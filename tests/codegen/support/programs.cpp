@@ -35,16 +35,16 @@ Program matrix_product(DType dtype, DType output) {
   return b.finish();
 }
 
-Program transposed_product(bool turned) {
+Program transposed_product(bool transposed) {
   ProgramBuilder b("transposed_product");
   const Axis m = b.parallel_tiles("m", named("M")), n = b.parallel_tiles("n", named("N"));
   const Axis k = b.tiles("k", named("K"));
   const Tensor at = b.input("a", DType::f16, {named("K"), named("M")});
-  const Extent rows = named(turned ? "N" : "K"), columns = named(turned ? "K" : "N");
+  const Extent rows = named(transposed ? "N" : "K"), columns = named(transposed ? "K" : "N");
   const Tensor bk = b.input("b", DType::f16, {rows, columns});
   const Tensor c = b.output("c", DType::f32, {named("M"), named("N")});
   store(c(m, n), b.loop(k, b.fill({m, n}, 0), [&](const Tile& s) {
-    const Tile right = turned ? transpose(load(bk(n, k))) : load(bk(k, n));
+    const Tile right = transposed ? transpose(load(bk(n, k))) : load(bk(k, n));
     return s + dot(transpose(load(at(k, m))), right);
   }));
   return b.finish();
@@ -61,14 +61,14 @@ Program grouped_product() {
   const Tensor ends = b.input("ends", DType::i32, {named("G")});
   const Tensor c = b.output("c", DType::f32, {named("G"), named("M"), named("N")});
   const Tile at = index(group);
-  b.place(k, load(begins(at)), load(ends(at)));
+  b.segment(k, load(begins(at)), load(ends(at)));
   store(c(at, m, n), b.loop(k, b.fill({m, n}, 0), [&](const Tile& s) {
     return s + dot(transpose(load(a(k, m))), load(other(k, n)));
   }));
   return b.finish();
 }
 
-Program chained_product(bool turned) {
+Program chained_product(bool transposed) {
   ProgramBuilder b("chained_product");
   const Axis m = b.parallel_tiles("m", named("M")), n = b.tiles("n", named("N"));
   const Axis k = b.whole("k", 32), p = b.whole("p", 64);
@@ -78,9 +78,9 @@ Program chained_product(bool turned) {
   const Tensor y = b.output("y", DType::f32, {named("M"), 64});
   store(y(m, p), b.loop(n, b.fill({m, p}, 0), [&](const Tile& sum) {
     const Tile rows = load(middle(n, k)), columns = load(right(k, p));
-    const Tile inner = turned ? dot(transpose(columns), transpose(rows)) : dot(rows, columns);
+    const Tile inner = transposed ? dot(transpose(columns), transpose(rows)) : dot(rows, columns);
     const Tile rounded = cast(inner * 0.125, DType::bf16).named("inner");
-    return sum + dot(load(left(m, n)), turned ? transpose(rounded) : rounded);
+    return sum + dot(load(left(m, n)), transposed ? transpose(rounded) : rounded);
   }));
   return b.finish();
 }
@@ -96,7 +96,7 @@ Program linear_attention(int dim, int value_dim, int part, int parts) {
   const Axis d = b.whole("d", dim), dv = b.parallel_tiles("dv", value_dim);
   if (part > 0) {
     const Tile begin = index(b.parallel("part", parts)) * part;
-    b.place(s, begin, begin + part);
+    b.segment(s, begin, begin + part);
   }
   b.loop(t, b.fill({d, dv}, 0), [&](const Tile& state) {
     const Tile query = load(q(head, t, d)), key = load(k(head, s, d)), value = load(v(head, s, dv));
@@ -197,8 +197,8 @@ Program deviations() {
   return b.finish();
 }
 
-Program last_part(LoopOrder order) {
-  ProgramBuilder b("last_part");
+Program last_segment(LoopOrder order) {
+  ProgramBuilder b("last_segment");
   const Axis rows = b.parallel_tiles("rows", named("M")), cols = b.tiles("cols", named("N"));
   const Tensor x = b.input("x", DType::f32, {named("M"), named("N")});
   const Tensor y = b.output("y", DType::f32, {named("M")});

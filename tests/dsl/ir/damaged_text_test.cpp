@@ -48,7 +48,7 @@ buffer k: bf16 [32, 16] stages 2 at 2048
     %next = max %m_in, %most : f32[rows]
     yield %next
   }
-  %y = combine_shares %m along cols of reduce_max : f32[rows]
+  %y = combine_partials %m along cols of reduce_max : f32[rows]
   store y[%b, rows], %y
 }
 )";

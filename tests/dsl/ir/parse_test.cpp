@@ -137,15 +137,16 @@ TEST(Parse, Operations) {
             "  try: one type for each name, as in %x = neg %y : f32[rows]");
   EXPECT_EQ(in_body("  wait_copies pending many\n}\n"),
             "expected a number of groups\n  at:  case.fc:8\n  why: found \"many\" in column 23");
-  EXPECT_EQ(in_body("  %a = constant 1 : f32\n  %b = combine_shares %a along d of add : f32\n}\n"),
-            "expected a reduction\n  at:  case.fc:9\n  why: found \"add\" in column 37");
+  EXPECT_EQ(
+      in_body("  %a = constant 1 : f32\n  %b = combine_partials %a along d of add : f32\n}\n"),
+      "expected a reduction\n  at:  case.fc:9\n  why: found \"add\" in column 39");
   EXPECT_EQ(in_body("  barrier now\n}\n"),
             "expected the end of the line\n  at:  case.fc:8\n  why: found \"now\" in column 11");
 }
 
 TEST(Parse, Homes) {
   EXPECT_EQ(in_body("  %a = constant 1 : f32[d] @ nowhere\n}\n"),
-            "expected a home: uniform, shared, registers, operand, fragments or axis "
+            "expected a layout: uniform, shared, registers, operand, opaque or axis "
             "layouts\n"
             "  at:  case.fc:8\n  why: found \"nowhere\" in column 30");
   EXPECT_EQ(in_body("  %a = constant 1 : f32[d] @ rows(4w)\n}\n"),

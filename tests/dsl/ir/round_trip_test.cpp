@@ -119,7 +119,7 @@ buffer k: bf16 [64, 128] stages 2 at 32768
     %13 = add %l_1, %12 : f32[rows] @ rows(4w 2f 2s*8 8l/4)
     yield %13
   }
-  %14 = combine_shares %l along cols of reduce_sum : f32[rows] @ rows(4w 2f 2s*8 8l/4)
+  %14 = combine_partials %l along cols of reduce_sum : f32[rows] @ rows(4w 2f 2s*8 8l/4)
   %15 = convert %14, %1 in query : f32[rows] @ shared
   store o[%0, rows], %15
 }

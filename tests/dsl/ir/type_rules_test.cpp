@@ -109,7 +109,7 @@ TEST_F(TypeRules, Casts) {
 TEST_F(TypeRules, ReductionsAndTransposes) {
   const ValueId tile = value(DType::f32, {rows, cols});
   EXPECT_EQ(type(b.reduce(OpCode::reduce_sum, tile, rows)), "f32[cols]");
-  EXPECT_EQ(type(b.combine_shares(value(DType::f32, {rows}), cols, OpCode::reduce_sum)),
+  EXPECT_EQ(type(b.combine_partials(value(DType::f32, {rows}), cols, OpCode::reduce_sum)),
             "f32[rows]");
   EXPECT_EQ(type(b.transpose(tile)), "f32[cols, rows]");
   EXPECT_EQ(refusal([&] { b.reduce(OpCode::reduce_sum, tile, d); }),

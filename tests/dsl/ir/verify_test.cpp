@@ -60,38 +60,39 @@ std::string ragged(const std::string& axis, const std::string& lines) {
 
 TEST(Verify, RaggedAxes) {
   const std::string rows = "axis rows: parallel_tiles N ragged\n";
-  const std::string place = "  place %begin, %end along rows\n";
+  const std::string place = "  segment %begin, %end along rows\n";
   EXPECT_EQ(ragged(rows, place), "valid");
   EXPECT_EQ(ragged("axis rows: parallel_tiles N ragged longest most\n", place), "valid");
   EXPECT_EQ(ragged("axis rows: parallel_tiles N ragged longest many\n", place),
-            "axis rows with a longest part of many\n  why: no i32 scalar has this name\n"
+            "axis rows with a longest segment of many\n  why: no i32 scalar has this name\n"
             "  try: declare it");
   EXPECT_EQ(ragged("axis rows: parallel_tiles N longest most\n", ""),
-            "axis rows with a longest part of most\n"
+            "axis rows with a longest segment of most\n"
             "  why: it sizes the grid along a ragged axis of parallel_tiles\n  try: leave it out");
   EXPECT_EQ(ragged("axis rows: parallel N ragged\n", place),
             "axis rows is parallel and ragged\n"
-            "  why: only an axis that is cut into tiles covers another part in every block\n"
+            "  why: only an axis that is cut into tiles covers another segment in every block\n"
             "  try: use tiles or parallel_tiles");
   EXPECT_EQ(ragged(rows, ""),
             "invalid operation: %x = load x[rows, d] : f32[rows, d]\n  at:  t:15\n"
-            "  why: rows is used before it is placed\n  try: place rows at the top of the program");
+            "  why: rows is used before its segment is set\n  try: set the segment of rows at the "
+            "top of the program");
   EXPECT_EQ(ragged(rows, place + place),
-            "invalid operation: place %begin, %end along rows\n  at:  t:16\n"
-            "  why: rows is placed twice"
+            "invalid operation: segment %begin, %end along rows\n  at:  t:16\n"
+            "  why: rows has two segments"
             "\n  try: leave one of them out");
   EXPECT_EQ(ragged(rows, "  %zero = constant 0 : f32[d]\n" + place),
-            "invalid operation: place %begin, %end along rows\n  at:  t:16\n"
-            "  why: a place stands above everything that is not a scalar"
+            "invalid operation: segment %begin, %end along rows\n  at:  t:16\n"
+            "  why: a segment stands above everything that is not a scalar"
             "\n  try: move it up, behind the scalars that it needs");
   EXPECT_EQ(ragged("axis rows: parallel_tiles N\n", place),
-            "invalid operation: place %begin, %end along rows\n  at:  t:15\n"
+            "invalid operation: segment %begin, %end along rows\n  at:  t:15\n"
             "  why: rows is not ragged\n  try: declare the axis ragged");
-  EXPECT_EQ(ragged(rows, "  place %begin along rows\n"),
-            "invalid operation: place %begin along rows\n  at:  t:15\n"
+  EXPECT_EQ(ragged(rows, "  segment %begin along rows\n"),
+            "invalid operation: segment %begin along rows\n  at:  t:15\n"
             "  why: it has 1 operands\n"
-            "  try: a place has two: where the axis begins and where it ends");
-  EXPECT_EQ(ragged(rows, "  place %one, %one along rows\n"),
+            "  try: a segment has two operands: where the axis begins and where it ends");
+  EXPECT_EQ(ragged(rows, "  segment %one, %one along rows\n"),
             "invalid operation: store y[rows, d], %x\n  at:  t:17\n"
             "  why: every position of group writes the same elements\n  try: index y by group");
 }
@@ -382,17 +383,17 @@ TEST(Verify, ArgumentsAndMissingOperands) {
             "\n  try: use values that operations before it have made");
 }
 
-TEST(Verify, HomesCoverTheTile) {
+TEST(Verify, LayoutsCoverTheTile) {
   EXPECT_EQ(with("  %a = neg %x : f32[rows, d] @ rows(2w 4f 8l) d(16s)\n"), "valid");
   EXPECT_EQ(with("  %a = neg %x : f32[rows, d] @ rows(2w 8l) d(16s)\n"),
             "invalid operation: %a = neg %x : f32[rows, d] @ rows(2w 8l) d(16s)\n  at:  t:16\n"
-            "  why: the home of %a lays out 16 elements of rows, a tile has 64"
+            "  why: the layout of %a lays out 16 elements of rows, a tile has 64"
             "\n  try: let warps, fragments, slots and lanes multiply to the tile");
   Function f = parse(head + tail, "t");
-  f[f[OpId(2)].results[0]].home = {Space::registers, {AxisLayout{}}};
+  f[f[OpId(2)].results[0]].layout = {Space::registers, {AxisLayout{}}};
   EXPECT_EQ(complaint(f),
             "invalid operation: %x = load x[%b, rows, d] : f32[rows, d] @ rows()\n  at:  t:15\n"
-            "  why: the home of %x has 1 axes, its type 2"
+            "  why: the layout of %x has 1 axes, its type 2"
             "\n  try: lay out every axis of the type, in its order");
 }
 

@@ -17,7 +17,7 @@ for (int i = thread; i < 128; i += 32) {
 fc::barrier();
 )";
 
-std::string multiply(std::string_view left_turned, std::string_view right_turned) {
+std::string multiply(std::string_view left_transposed, std::string_view right_transposed) {
   return fmt::format(R"(
 fc::left_block<fc::f16, {}> a;
 fc::load_block(a, shared, 24);  // load
@@ -27,7 +27,7 @@ fc::sum_block d = {{}};
 fc::multiply_blocks(d, a, b);
 fc::store_block(shared + 2048, 24, d);
 )",
-                     left_turned, right_turned);
+                     left_transposed, right_transposed);
 }
 
 const std::string show = R"(

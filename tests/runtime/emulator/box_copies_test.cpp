@@ -10,9 +10,9 @@ constexpr std::string_view begin =
     "if (thread == 0) {\n  fc::init_mbarrier(full, 1);\n  "
     "fc::publish_mbarriers();\n}\nfc::barrier();\n";
 constexpr std::string_view load =
-    "if (thread == 0) {\n  fc::arrive_expecting(full, 8192);\n"
+    "if (thread == 0) {\n  fc::arrive_expect_tx(full, 8192);\n"
     "  fc::load_box(tile, p.in, full, 0, 0, 0);  // load\n}\n";
-constexpr std::string_view wait = "fc::await_phase(full, 0);\n";
+constexpr std::string_view wait = "fc::wait_phase(full, 0);\n";
 /// Every element of the tile, by its place in shared_tile.cuh.
 constexpr std::string_view show = R"(
   for (int i = thread; i < 64 * width; i += 128) {
@@ -30,7 +30,7 @@ constexpr std::string_view fill = R"(
 constexpr std::string_view store =
     "if (thread == 0) {\n  fc::store_box(p.out, tile, 0, 0, 0);  // store\n  "
     "fc::commit_stores();\n}\n";
-constexpr std::string_view await_store = "if (thread == 0) fc::await_stores_read<0>();\n";
+constexpr std::string_view wait_store = "if (thread == 0) fc::wait_stores_read<0>();\n";
 
 KernelSource kernel_of(std::initializer_list<std::string_view> lines, int width = 64) {
   std::string statements = fmt::format("constexpr int width = {};\n", width);
@@ -74,9 +74,9 @@ TEST(BoxLoads, AreInFlightUntilTheirPhaseIsOver) {
                  "nobody waits for phase 0");
 }
 
-// They have landed for those who waited, and for those whom these have told.
+// They have completed for those who waited, and for those whom these have told.
 TEST(BoxLoads, AreVisibleToThoseWhoWaited) {
-  constexpr std::string_view last_warp_waits = "if (warp == 3) fc::await_phase(full, 0);\n";
+  constexpr std::string_view last_warp_waits = "if (warp == 3) fc::wait_phase(full, 0);\n";
   EXPECT_NO_THROW(BoxRun()(kernel_of({begin, load, last_warp_waits, "fc::barrier();\n", show})));
   expect_failure(kernel_of({begin, load, last_warp_waits, show}), FaultKind::race, "// show",
                  "was written by a box load of the mbarrier at byte 16384");
@@ -84,8 +84,8 @@ TEST(BoxLoads, AreVisibleToThoseWhoWaited) {
 
 TEST(BoxLoads, MayNotOvertakeReaders) {
   constexpr std::string_view again =
-      "if (thread == 0) {\n  fc::arrive_expecting(full, 8192);\n"
-      "  fc::load_box(tile, p.in, full, 0, 0, 0);  // again\n}\nfc::await_phase(full, 1);\n";
+      "if (thread == 0) {\n  fc::arrive_expect_tx(full, 8192);\n"
+      "  fc::load_box(tile, p.in, full, 0, 0, 0);  // again\n}\nfc::wait_phase(full, 1);\n";
   EXPECT_NO_THROW(BoxRun()(kernel_of({begin, load, wait, show, "fc::barrier();\n", again})));
   expect_failure(kernel_of({begin, load, wait, show, "if (warp < 2) fc::meet(1, 64);\n", again}),
                  FaultKind::race, "// again", "was read by thread");
@@ -113,7 +113,7 @@ TEST(BoxStores, WriteWhatLiesInside) {
   for (const int width : {64, 32, 16}) {
     BoxRun run{.width = width};
     const EmulationReport report = run(
-        with(kernel_of({fill, "fc::fence_async();\nfc::barrier();\n", store, await_store}, width),
+        with(kernel_of({fill, "fc::fence_async();\nfc::barrier();\n", store, wait_store}, width),
              "tile, 0, 0, 0);  // store", "tile, 8, 40, 0);  // store"));
     for (int r = 0; r < 64; ++r)
       for (int c = 0; c < width; ++c) {
@@ -128,39 +128,37 @@ TEST(BoxStores, WriteWhatLiesInside) {
 
 TEST(BoxStores, ReadWhatWasFencedAndOrdered) {
   constexpr std::string_view fence = "fc::fence_async();\n", meet = "fc::barrier();\n";
-  EXPECT_NO_THROW(BoxRun()(kernel_of({fill, fence, meet, store, await_store})));
-  expect_failure(kernel_of({fill, meet, store, await_store}), FaultKind::unfenced, "// store",
+  EXPECT_NO_THROW(BoxRun()(kernel_of({fill, fence, meet, store, wait_store})));
+  expect_failure(kernel_of({fill, meet, store, wait_store}), FaultKind::unfenced, "// store",
                  "fence_async() in every thread that writes, before the barrier");
-  expect_failure(kernel_of({fill, meet, fence, store, await_store}), FaultKind::unfenced,
-                 "// store",
+  expect_failure(kernel_of({fill, meet, fence, store, wait_store}), FaultKind::unfenced, "// store",
                  "that thread has not called fence_async() between its write and the barrier");
-  expect_failure(kernel_of({fence, fill, meet, store, await_store}), FaultKind::unfenced,
-                 "// store", "has not called fence_async()");
+  expect_failure(kernel_of({fence, fill, meet, store, wait_store}), FaultKind::unfenced, "// store",
+                 "has not called fence_async()");
   expect_failure(with(kernel_of({fill, fence, store}), "thread == 0) {\n  fc::store_box",
                       "thread == 127) {\n  fc::store_box"),
                  FaultKind::race, "// store", "no barrier orders that write before this read");
   // What a box load has brought needs no fence.
-  EXPECT_NO_THROW(BoxRun()(kernel_of({begin, load, wait, store, await_store})));
+  EXPECT_NO_THROW(BoxRun()(kernel_of({begin, load, wait, store, wait_store})));
 }
 
 TEST(BoxStores, ReadUntilTheyAreAwaited) {
   constexpr std::string_view ready = "fc::fence_async();\nfc::barrier();\n",
                              write = "if (thread == 0) fc::store_shared(tile, 0u);  // write\n";
-  EXPECT_NO_THROW(BoxRun()(kernel_of({fill, ready, store, await_store, write})));
+  EXPECT_NO_THROW(BoxRun()(kernel_of({fill, ready, store, wait_store, write})));
   expect_failure(kernel_of({fill, ready, store, write}), FaultKind::race, "// write",
                  "was read by a box store of thread 0 at line");
   // Another thread has to be told.
   constexpr std::string_view other = "if (thread == 32) fc::store_shared(tile, 0u);  // write\n";
-  EXPECT_NO_THROW(
-      BoxRun()(kernel_of({fill, ready, store, await_store, "fc::barrier();\n", other})));
-  expect_failure(kernel_of({fill, ready, store, await_store, other}), FaultKind::race, "// write",
+  EXPECT_NO_THROW(BoxRun()(kernel_of({fill, ready, store, wait_store, "fc::barrier();\n", other})));
+  expect_failure(kernel_of({fill, ready, store, wait_store, other}), FaultKind::race, "// write",
                  "was read by a box store of thread 0 at line");
   expect_failure(kernel_of({fill, ready, store}), FaultKind::in_flight, "// store",
                  "may still read shared memory");
 }
 
 TEST(BoxStores, WriteOutputs) {
-  expect_failure(with(kernel_of({fill, "fc::fence_async();\nfc::barrier();\n", store, await_store}),
+  expect_failure(with(kernel_of({fill, "fc::fence_async();\nfc::barrier();\n", store, wait_store}),
                       "p.out", "p.in"),
                  FaultKind::read_only, "// store", "x is an input");
 }

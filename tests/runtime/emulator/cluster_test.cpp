@@ -1,4 +1,5 @@
-// Blocks of a cluster: what their barrier orders, and what may be done to a peer's shared memory.
+// Blocks of a cluster: what their barrier orders, and what may be done to another block's shared
+// memory.
 #include <gtest/gtest.h>
 
 #include "tests/runtime/emulator/support/kernels.h"
@@ -25,13 +26,13 @@ EmulatorError expect_failure(const KernelSource& source, FaultKind kind, std::st
   return error;
 }
 
-constexpr std::string_view begin = "fc::enter_cluster();\nfc::await_cluster();\n";
+constexpr std::string_view begin = "fc::enter_cluster();\nfc::wait_cluster();\n";
 constexpr std::string_view address =
-    "const fc::u32 there = fc::peer_address(shared + thread * 4, 1 - part);\nconst float mine = "
+    "const fc::u32 there = fc::cluster_address(shared + thread * 4, 1 - part);\nconst float mine = "
     "float(part * 100 + lane);\n";
-constexpr std::string_view give = "fc::store_peer<1>(there, &mine);\n",
-                           give_here = "fc::store_peer<1>(there, &mine);  // here\n";
-constexpr std::string_view arrive = "fc::arrive_at_cluster();\n", await = "fc::await_cluster();\n";
+constexpr std::string_view give = "fc::store_cluster<1>(there, &mine);\n",
+                           give_here = "fc::store_cluster<1>(there, &mine);  // here\n";
+constexpr std::string_view arrive = "fc::arrive_at_cluster();\n", await = "fc::wait_cluster();\n";
 constexpr std::string_view
     get = "const float value = fc::load_shared(shared + thread * 4);\n",
     get_here = "const float value = fc::load_shared(shared + thread * 4);  // here\n";
@@ -97,7 +98,7 @@ TEST(Clusters, WritesAreOrderedBehindReads) {
 TEST(Clusters, ArriveAndWaitInTurn) {
   expect_failure(pair_of({"fc::enter_cluster();\n", "fc::arrive_at_cluster();  // here\n"}),
                  FaultKind::barrier_mismatch, "a second time");
-  expect_failure(pair_of({begin, "fc::await_cluster();  // here\n"}), FaultKind::barrier_mismatch,
+  expect_failure(pair_of({begin, "fc::wait_cluster();  // here\n"}), FaultKind::barrier_mismatch,
                  "has not arrived");
   expect_failure(pair_of({begin, "fc::arrive_at_cluster();  // here\n"}),
                  FaultKind::barrier_mismatch, "leaves the kernel");
@@ -105,20 +106,20 @@ TEST(Clusters, ArriveAndWaitInTurn) {
 
 TEST(Clusters, StayWhereAThreadIsMissing) {
   const EmulatorError error = expect_failure(
-      pair_of({begin, "if (part == 0) {\n", arrive, "fc::await_cluster();  // here\n", "} else {\n",
-               "if (thread == 0) {\n  fc::init_mbarrier(shared, 2);\n  fc::await_phase(shared, "
+      pair_of({begin, "if (part == 0) {\n", arrive, "fc::wait_cluster();  // here\n", "} else {\n",
+               "if (thread == 0) {\n  fc::init_mbarrier(shared, 2);\n  fc::wait_phase(shared, "
                "0);\n}\n}\n"}),
       FaultKind::deadlock, "the cluster's barrier: 1 of 33 threads are missing");
   EXPECT_EQ(error.block(), 0);
 }
 
 TEST(Clusters, AnAddressIsThatOfAPeer) {
-  expect_failure(pair_of({begin, "fc::peer_address(shared, 2);  // here\n"}),
+  expect_failure(pair_of({begin, "fc::cluster_address(shared, 2);  // here\n"}),
                  FaultKind::bad_operand, "no block 2");
   expect_failure(
-      pair_of({begin, "const float mine = 1;\nfc::store_peer<1>(shared, &mine);  // here\n"}),
+      pair_of({begin, "const float mine = 1;\nfc::store_cluster<1>(shared, &mine);  // here\n"}),
       FaultKind::bad_operand, "no address in a block");
-  expect_failure(pair_of({begin, address, "fc::store_peer<1>(there + 4096, &mine);  // here\n"}),
+  expect_failure(pair_of({begin, address, "fc::store_cluster<1>(there + 4096, &mine);  // here\n"}),
                  FaultKind::out_of_bounds, "the block has 4096");
 }
 

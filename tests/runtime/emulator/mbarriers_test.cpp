@@ -34,7 +34,7 @@ constexpr std::string_view get =
 TEST(Phases, OrderWhatWasDoneBeforeTheArrivals) {
   SmallRun run;
   run(kernel_of({begin_with_32, "if (warp == 0) {\n", put, "fc::arrive(mbarrier);\n} else {\n",
-                 "fc::await_phase(mbarrier, 0);\n", get,
+                 "fc::wait_phase(mbarrier, 0);\n", get,
                  "fc::store_global<1>(p.y + lane * p.y_stride_0, &value);\n}\n"}));
   EXPECT_EQ(run.y[31 * SmallRun::row_stride], 31.f);
 }
@@ -48,7 +48,7 @@ TEST(Phases, OrderNothingWithoutAWait) {
                  FaultKind::race, "no barrier orders that write before this read");
   // The wait of one lane is not that of the others.
   expect_failure(kernel_of({begin_with_32, write, put, "fc::arrive(mbarrier);\n", read,
-                            "if (lane == 0) fc::await_phase(mbarrier, 0);\n", get_late}),
+                            "if (lane == 0) fc::wait_phase(mbarrier, 0);\n", get_late}),
                  FaultKind::race, "was written by thread 33 at line");
 }
 
@@ -56,7 +56,7 @@ TEST(Phases, OrderNothingWithoutAWait) {
 TEST(Phases, OrderOnlyWhatTheArrivingThreadKnows) {
   expect_failure(kernel_of({begin_with_1, "if (warp == 0) {\n", put,
                             "if (lane == 0) fc::arrive(mbarrier);\n} else {\n",
-                            "fc::await_phase(mbarrier, 0);\n", get, "}\n"}),
+                            "fc::wait_phase(mbarrier, 0);\n", get, "}\n"}),
                  FaultKind::race, "was written by thread 1 at line");
 }
 
@@ -64,13 +64,13 @@ TEST(Phases, FollowEachOther) {
   SmallRun run;
   run(kernel_of({begin_with_32,
                  "if (warp == 0) {\n  for (int i = 0; i < 5; ++i) fc::arrive(mbarrier);\n} else {\n"
-                 "  fc::await_phase(mbarrier, 1);\n  const float value = 1.f;\n"
+                 "  fc::wait_phase(mbarrier, 1);\n  const float value = 1.f;\n"
                  "  fc::store_global<1>(p.y + lane * p.y_stride_0, &value);\n}\n"}));
   EXPECT_EQ(run.y[0], 1.f);
 }
 
 TEST(Phases, OneMayNotBeMissed) {
-  expect_failure(kernel_of({begin_with_1, "if (warp == 1) fc::await_phase(mbarrier, 0);  // here\n",
+  expect_failure(kernel_of({begin_with_1, "if (warp == 1) fc::wait_phase(mbarrier, 0);  // here\n",
                             "else if (lane < 2) fc::arrive(mbarrier);\n"}),
                  FaultKind::deadlock, "so was the next one");
 }
@@ -78,7 +78,7 @@ TEST(Phases, OneMayNotBeMissed) {
 TEST(Mbarriers, AreInitialisedOnceAndFirst) {
   expect_failure(kernel_of({"fc::arrive(mbarrier);  // here\n"}), FaultKind::misused_mbarrier,
                  "no mbarrier was initialised at byte 2048");
-  expect_failure(kernel_of({begin_with_1, "fc::await_phase(mbarrier + 8, 0);  // here\n"}),
+  expect_failure(kernel_of({begin_with_1, "fc::wait_phase(mbarrier + 8, 0);  // here\n"}),
                  FaultKind::misused_mbarrier, "at byte 2056");
   expect_failure(kernel_of({begin_with_1, "fc::init_mbarrier(mbarrier, 2);  // here\n"}),
                  FaultKind::misused_mbarrier, "was initialised by thread 0");
@@ -88,7 +88,7 @@ TEST(Mbarriers, AreInitialisedOnceAndFirst) {
                  FaultKind::bad_operand, "an mbarrier for 0 arrivals");
   expect_failure(kernel_of({"if (thread == 0) fc::init_mbarrier(mbarrier + 2048, 1);  // here\n"}),
                  FaultKind::out_of_bounds, "the block has 4096");
-  expect_failure(kernel_of({begin_with_1, "fc::await_phase(mbarrier, 2);  // here\n"}),
+  expect_failure(kernel_of({begin_with_1, "fc::wait_phase(mbarrier, 2);  // here\n"}),
                  FaultKind::bad_operand, "no parity 2");
 }
 
@@ -102,16 +102,16 @@ TEST(Mbarriers, OwnTheirBytes) {
 TEST(Mbarriers, TakeAsManyArrivalsAsTheyWaitFor) {
   expect_failure(
       kernel_of({begin_with_1,
-                 "if (thread < 2) {\n  if (thread == 0) fc::arrive_expecting(mbarrier, 64);\n"
+                 "if (thread < 2) {\n  if (thread == 0) fc::arrive_expect_tx(mbarrier, 64);\n"
                  "  else fc::arrive(mbarrier);  // here\n}\n"}),
       FaultKind::misused_mbarrier, "one arrival more than the 1 of a phase");
   const KernelSource missing =
       kernel_of({begin_with_32, "if (thread < 31) fc::arrive(mbarrier);\n",
-                 "if (warp == 1) fc::await_phase(mbarrier, 0);  // here\n"});
+                 "if (warp == 1) fc::wait_phase(mbarrier, 0);  // here\n"});
   expect_failure(missing, FaultKind::deadlock,
                  "mbarrier at byte 2048: phase 0 (parity 0) lacks 1 of 32 arrivals");
   const EmulatorError error = failure_of([&] { SmallRun()(missing); });
-  EXPECT_NE(std::string(error.what()).find("threads 32-63 wait at await_phase, line"),
+  EXPECT_NE(std::string(error.what()).find("threads 32-63 wait at wait_phase, line"),
             std::string::npos)
       << error.what();
 }

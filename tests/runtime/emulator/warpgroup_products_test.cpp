@@ -9,19 +9,19 @@ namespace {
 
 struct Shape {
   int n, width;
-  bool turned, in_registers;
+  bool transposed, in_registers;
   DType dtype;
-  bool a_turned = false;
+  bool a_transposed = false;
 };
 
 void PrintTo(const Shape& shape, std::ostream* out) {
-  *out << shape.n << (shape.turned ? "_turned" : "") << "_of_" << shape.width
-       << (shape.in_registers ? "_registers" : "") << (shape.a_turned ? "_a_turned" : "")
+  *out << shape.n << (shape.transposed ? "_turned" : "") << "_of_" << shape.width
+       << (shape.in_registers ? "_registers" : "") << (shape.a_transposed ? "_a_turned" : "")
        << (shape.dtype == DType::bf16 ? "_bf16" : "_f16");
 }
 
 constexpr std::string_view product_body = R"(
-template <bool turned>
+template <bool transposed>
 struct Step : fc::along<width, 0> {};
 template <>
 struct Step<true> : fc::across<width> {};
@@ -37,18 +37,18 @@ extern "C" __global__ void product(const __grid_constant__ Parameters p) {
   if (thread == 0) {
     fc::init_mbarrier(full, 1);
     fc::publish_mbarriers();
-    fc::arrive_expecting(full, (64 + columns) * depth * 2);
-    if (a_turned)
+    fc::arrive_expect_tx(full, (64 + columns) * depth * 2);
+    if (a_transposed)
       for (int m = 0; m < 64; m += width) fc::load_box(a + m * depth * 2, p.a, full, m, 0, 0);
     else
       for (int k = 0; k < depth; k += width) fc::load_box(a + k * 128, p.a, full, k, 0, 0);
-    if (turned)
+    if (transposed)
       for (int c = 0; c < columns; c += width) fc::load_box(b + c * depth * 2, p.b, full, c, 0, 0);
     else
       for (int k = 0; k < depth; k += width) fc::load_box(b + k * columns * 2, p.b, full, k, 0, 0);
   }
   fc::barrier();
-  fc::await_phase(full, 0);
+  fc::wait_phase(full, 0);
   float d[1][n / 8][4];
   fc::u32 fragments[depth / 16][4];
   for (int k = 0; k < depth; k += 16)
@@ -56,19 +56,19 @@ extern "C" __global__ void product(const __grid_constant__ Parameters p) {
       fragments[k / 16][i] = fc::load_shared_word(
           a + k / width * width * 128 + fc::swizzled(width, row + i % 2 * 8, k + i / 2 * 8) + lane % 4 * 4);
   fc::pin(d);
-  fc::open_products();
+  fc::fence_products();
   for (int k = 0; k < depth; k += 16) {
-    const fc::u64 left = a_turned ? fc::matrix(a + k * width * 2, width, depth * width * 2)
+    const fc::u64 left = a_transposed ? fc::matrix(a + k * width * 2, width, depth * width * 2)
                                   : fc::matrix(a + k / width * width * 128 + k % width * 2, width, 0);
-    const fc::u64 right = turned ? fc::matrix(b + k * width * 2, width, depth * width * 2)
+    const fc::u64 right = transposed ? fc::matrix(b + k * width * 2, width, depth * width * 2)
                                  : fc::matrix(b + k / width * width * columns * 2 + k % width * 2, width, 0);
     if (in_registers)
-      fc::multiply_warpgroup<n, T, 1, Step<turned>>(d[0], fragments + k / 16, right, k > 0);
+      fc::multiply_warpgroup<n, T, 1, Step<transposed>>(d[0], fragments + k / 16, right, k > 0);
     else
-      fc::multiply_warpgroup<n, T, 1, Step<a_turned>, Step<turned>>(d[0], left, right, k > 0);
+      fc::multiply_warpgroup<n, T, 1, Step<a_transposed>, Step<transposed>>(d[0], left, right, k > 0);
     if (k % 32 == 16) fc::commit_products();
   }
-  fc::await_products<0>();
+  fc::wait_products<0>();
   fc::pin(d);
   for (int j = 0; j < n / 8; ++j)
     for (int r = 0; r < 2; ++r)
@@ -79,15 +79,16 @@ extern "C" __global__ void product(const __grid_constant__ Parameters p) {
 class Products : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(Products, EqualTheSumInDoublePrecision) {
-  const auto [n, width, turned, in_registers, dtype, a_turned] = GetParam();
-  const int depth = width * 2, columns = turned ? (n + width - 1) / width * width : n;
+  const auto [n, width, transposed, in_registers, dtype, a_transposed] = GetParam();
+  const int depth = width * 2, columns = transposed ? (n + width - 1) / width * width : n;
   const auto N = static_cast<std::size_t>(n), K = static_cast<std::size_t>(depth);
   KernelSource source;
   source.name = source.entry = "product";
   source.body = fmt::format(
       "constexpr int n = {}, width = {}, depth = {}, columns = {};\n"
-      "constexpr bool turned = {}, in_registers = {}, a_turned = {};\nusing T = fc::{};\n{}",
-      n, width, depth, columns, turned, in_registers, a_turned,
+      "constexpr bool transposed = {}, in_registers = {}, a_transposed = {};\nusing T = "
+      "fc::{};\n{}",
+      n, width, depth, columns, transposed, in_registers, a_transposed,
       dtype == DType::bf16 ? "bf16" : "f16", product_body);
   source.tensors = {
       {"a", dtype, false, {}, 16}, {"b", dtype, false, {}, 16}, {"y", DType::f32, true, {}, 8}};
@@ -99,18 +100,20 @@ TEST_P(Products, EqualTheSumInDoublePrecision) {
   const std::vector<std::uint16_t> a_by_rows = elements_of(a, dtype),
                                    b_by_columns = elements_of(b, dtype);
   std::vector<std::uint16_t> a_bits(64 * K), b_bits(N * K);
-  const auto a_at = [&](std::size_t m, std::size_t k) { return a_turned ? k * 64 + m : m * K + k; };
+  const auto a_at = [&](std::size_t m, std::size_t k) {
+    return a_transposed ? k * 64 + m : m * K + k;
+  };
   for (std::size_t m = 0; m < 64; ++m)
     for (std::size_t k = 0; k < K; ++k) a_bits[a_at(m, k)] = a_by_rows[m * K + k];
   for (std::size_t c = 0; c < N; ++c)
     for (std::size_t k = 0; k < K; ++k)
-      b_bits[turned ? k * N + c : c * K + k] = b_by_columns[c * K + k];
+      b_bits[transposed ? k * N + c : c * K + k] = b_by_columns[c * K + k];
   const auto value = [&](std::uint16_t bits) {
     return double{dtype == DType::bf16 ? from_bfloat(bits) : from_half(bits)};
   };
   std::vector<float> y(64 * N);
-  const int b_rows = turned ? depth : n, b_columns = turned ? n : depth;
-  const int a_rows = a_turned ? depth : 64, a_columns = a_turned ? 64 : depth;
+  const int b_rows = transposed ? depth : n, b_columns = transposed ? n : depth;
+  const int a_rows = a_transposed ? depth : 64, a_columns = a_transposed ? 64 : depth;
   const std::vector<std::byte> parameters =
       MapParameters()
           .map(map_of(a_bits.data(), 1, a_rows, a_columns, a_rows, width))
@@ -126,7 +129,7 @@ TEST_P(Products, EqualTheSumInDoublePrecision) {
     for (std::size_t c = 0; c < N; ++c) {
       double sum = 0;
       for (std::size_t k = 0; k < K; ++k)
-        sum += value(a_bits[a_at(m, k)]) * value(b_bits[turned ? k * N + c : c * K + k]);
+        sum += value(a_bits[a_at(m, k)]) * value(b_bits[transposed ? k * N + c : c * K + k]);
       ASSERT_NEAR(y[m * N + c], sum, 1e-3) << m << ", " << c;
     }
 }
@@ -153,21 +156,21 @@ constexpr std::string_view multiply = R"(
   if (thread == 0) {
     fc::init_mbarrier(full, 1);
     fc::publish_mbarriers();
-    fc::arrive_expecting(full, 8192);
+    fc::arrive_expect_tx(full, 8192);
     fc::load_box(tile, p.in, full, 0, 0, 0);
   }
   fc::barrier();
-  fc::await_phase(full, 0);
+  fc::wait_phase(full, 0);
   float d[1][8][4] = {};
   const fc::u64 x = fc::matrix(tile, 64, 0);
   using rows = fc::along<64, 0>;
   fc::pin(d);
-  fc::open_products();
+  fc::fence_products();
   fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, false);  // first
 )";
 constexpr std::string_view show =
     "fc::store_global<1>(p.y + thread / 64 * 64 + thread % 64, &d[0][0][0]);\n";
-constexpr std::string_view land = "fc::await_products<0>();\nfc::pin(d);\n";
+constexpr std::string_view land = "fc::wait_products<0>();\nfc::pin(d);\n";
 
 KernelSource kernel_of(std::initializer_list<std::string_view> lines, int threads = 128) {
   std::string statements(multiply);
@@ -187,7 +190,7 @@ TEST(PendingProducts, AccumulatorsAreNotANumberUntilTheyArePinned) {
   BoxRun run;
   run(kernel_of({"fc::commit_products();\n", show, land}));
   for (std::size_t i = 0; i < 128; ++i) EXPECT_NE(run.y[i], run.y[i]);
-  run(kernel_of({"fc::commit_products();\nfc::await_products<0>();\n", show, "fc::pin(d);\n"}));
+  run(kernel_of({"fc::commit_products();\nfc::wait_products<0>();\n", show, "fc::pin(d);\n"}));
   for (std::size_t i = 0; i < 128; ++i) EXPECT_NE(run.y[i], run.y[i]);
   run(kernel_of({"fc::commit_products();\n", land, show}));
   EXPECT_EQ(run.y[0], 15 * 16 * 31 / 6);  // row 0 is 0, 1, 2, ...
@@ -199,15 +202,15 @@ TEST(PendingProducts, GroupsOfOneAccumulatorFollowEachOther) {
       "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);\n"
       "fc::commit_products();\n";
   BoxRun run;
-  run(kernel_of({again, "fc::await_products<1>();\n", land, show}));
+  run(kernel_of({again, "fc::wait_products<1>();\n", land, show}));
   EXPECT_EQ(run.y[0], 2 * 15 * 16 * 31 / 6);
-  run(kernel_of({again, "fc::await_products<1>();\n", show, land}));
+  run(kernel_of({again, "fc::wait_products<1>();\n", show, land}));
   EXPECT_NE(run.y[0], run.y[0]);
 }
 
 TEST(PendingProducts, TouchedAccumulators) {
   expect_failure(kernel_of({"fc::commit_products();\nif (thread == 7) d[0][3][1] *= 2.f;\n",
-                            "fc::await_products<0>();  // here\n"}),
+                            "fc::wait_products<0>();  // here\n"}),
                  FaultKind::misused_product, "// here",
                  "accumulator [3][1] of the product at line");
   expect_failure(kernel_of({"fc::commit_products();\n"
@@ -223,29 +226,29 @@ constexpr std::string_view product =
 TEST(PendingProducts, ArePinnedBeforeTheyStart) {
   const std::string_view first = "// first";
   const KernelSource right = kernel_of({"fc::commit_products();\n", land});
-  expect_failure(with(right, "fc::pin(d);\n  fc::open", "fc::open"), FaultKind::misused_product,
+  expect_failure(with(right, "fc::pin(d);\n  fc::fence", "fc::fence"), FaultKind::misused_product,
                  first, "accumulators were not pinned for it");
   expect_failure(
-      with(right, "fc::pin(d);\n  fc::open_products();", "fc::open_products();\n  fc::pin(d);"),
-      FaultKind::misused_product, first, "were pinned after open_products()");
-  expect_failure(with(right, "fc::open_products();",
-                      "if (thread == 9) d[0][2][3] = 1.f;\n  fc::open_products();"),
+      with(right, "fc::pin(d);\n  fc::fence_products();", "fc::fence_products();\n  fc::pin(d);"),
+      FaultKind::misused_product, first, "were pinned after fence_products()");
+  expect_failure(with(right, "fc::fence_products();",
+                      "if (thread == 9) d[0][2][3] = 1.f;\n  fc::fence_products();"),
                  FaultKind::misused_product, first,
                  "accumulator [2][3] was written between pin() and the product");
   // What was pinned for one product is not for the next.
-  expect_failure(kernel_of({"fc::commit_products();\n", land, "fc::open_products();\n", product}),
+  expect_failure(kernel_of({"fc::commit_products();\n", land, "fc::fence_products();\n", product}),
                  FaultKind::misused_product, "// here", "accumulators were not pinned for it");
 }
 
 TEST(PendingProducts, ArePinnedWhereTheyLand) {
-  constexpr std::string_view await = "fc::commit_products();\nfc::await_products<0>();\n";
+  constexpr std::string_view await = "fc::commit_products();\nfc::wait_products<0>();\n";
   expect_failure(kernel_of({await}), FaultKind::misused_product, "// first", "were never pinned");
   expect_failure(kernel_of({await, "if (thread == 5) d[0][1][2] = 0.f;\nfc::pin(d);  // here\n"}),
                  FaultKind::misused_product, "// here",
                  "accumulator [1][2] of the product at line");
-  expect_failure(kernel_of({await, "fc::open_products();\n", product}), FaultKind::misused_product,
-                 "// here", "have landed and were not pinned since");
-  expect_failure(kernel_of({await, "fc::pin(d);\nfc::open_products();\n", product}),
+  expect_failure(kernel_of({await, "fc::fence_products();\n", product}), FaultKind::misused_product,
+                 "// here", "have completed and were not pinned since");
+  expect_failure(kernel_of({await, "fc::pin(d);\nfc::fence_products();\n", product}),
                  FaultKind::misused_product, "// here", "accumulators were not pinned for it");
   expect_failure(kernel_of({"fc::commit_products();\nfc::pin(d);  // here\n", land}),
                  FaultKind::misused_product, "// here",
@@ -253,8 +256,8 @@ TEST(PendingProducts, ArePinnedWhereTheyLand) {
 }
 
 TEST(PendingProducts, AreAwaitedBeforeTheEnd) {
-  expect_failure(kernel_of({"fc::await_products<0>();\n"}), FaultKind::misused_product, "// first",
-                 "in no group; await_products() waits for committed groups only");
+  expect_failure(kernel_of({"fc::wait_products<0>();\n"}), FaultKind::misused_product, "// first",
+                 "in no group; wait_products() waits for committed groups only");
   expect_failure(kernel_of({"fc::commit_products();\n"}), FaultKind::misused_product, "// first",
                  "pending; nobody waits for its group");
 }
@@ -262,9 +265,9 @@ TEST(PendingProducts, AreAwaitedBeforeTheEnd) {
 TEST(PendingProducts, AreOpenedAfterEveryWait) {
   expect_failure(
       kernel_of(
-          {"fc::commit_products();\nfc::await_products<0>();\n"
+          {"fc::commit_products();\nfc::wait_products<0>();\n"
            "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);  // here\n"}),
-      FaultKind::misused_product, "// here", "without open_products()");
+      FaultKind::misused_product, "// here", "without fence_products()");
 }
 
 TEST(PendingProducts, OperandsMayNotBeOverwritten) {
@@ -289,12 +292,12 @@ TEST(PendingProducts, OperandsMayNotBeOverwritten) {
 
 TEST(PendingProducts, ReadWhatWasFenced) {
   constexpr std::string_view write =
-      "fc::commit_products();\nfc::await_products<0>();\nfc::pin(d);\nfc::barrier();\n"
+      "fc::commit_products();\nfc::wait_products<0>();\nfc::pin(d);\nfc::barrier();\n"
       "for (int i = 0; i < 16; ++i) fc::store_shared(tile + thread * 64 + i * 4, 0u);\n";
   constexpr std::string_view again =
-      "fc::barrier();\nfc::pin(d);\nfc::open_products();\n"
+      "fc::barrier();\nfc::pin(d);\nfc::fence_products();\n"
       "fc::multiply_warpgroup<64, fc::bf16, 1, rows, rows>(d[0], x, x, true);  // here\n"
-      "fc::commit_products();\nfc::await_products<0>();\nfc::pin(d);\n";
+      "fc::commit_products();\nfc::wait_products<0>();\nfc::pin(d);\n";
   EXPECT_NO_THROW(BoxRun()(kernel_of({write, "fc::fence_async();\n", again})));
   expect_failure(kernel_of({write, again}), FaultKind::unfenced, "// here",
                  "has not called fence_async()");
@@ -303,7 +306,7 @@ TEST(PendingProducts, ReadWhatWasFenced) {
 }
 
 TEST(ProductOperands, AreCheckedAsDescribed) {
-  constexpr std::string_view commit = "fc::commit_products();\nfc::await_products<0>();\n";
+  constexpr std::string_view commit = "fc::commit_products();\nfc::wait_products<0>();\n";
   const auto failing = [&](std::string_view from, std::string_view to, FaultKind kind,
                            std::string_view says) {
     expect_failure(with(kernel_of({commit}), from, to), kind, "// first", says);
@@ -328,7 +331,7 @@ TEST(ProductOperands, AreCheckedAsDescribed) {
 }
 
 TEST(ProductOperands, ThreadsOfAWarpgroupStayTogether) {
-  expect_failure(with(kernel_of({"fc::commit_products();\nfc::await_products<0>();\n"}),
+  expect_failure(with(kernel_of({"fc::commit_products();\nfc::wait_products<0>();\n"}),
                       "fc::multiply_warpgroup", "if (warp != 2) fc::multiply_warpgroup"),
                  FaultKind::group_divergence, "// first", "threads 64-95 wait at commit_products");
   expect_failure(with(kernel_of({}), "fc::multiply_warpgroup",
@@ -336,7 +339,7 @@ TEST(ProductOperands, ThreadsOfAWarpgroupStayTogether) {
                  FaultKind::group_divergence, "// first", "threads 64-95 have left the kernel");
   expect_failure(
       kernel_of({"fc::commit_products();\nif (lane == 3) fc::shuffle_xor(0.f, 1);  // here\n",
-                 "fc::await_products<0>();\n"}),
+                 "fc::wait_products<0>();\n"}),
       FaultKind::divergence, "// here", "arrives at shuffle_xor");
   expect_failure(with(kernel_of({}, 96), "fc::pin(d);", "fc::pin(d);  // here"),
                  FaultKind::bad_operand, "// here",

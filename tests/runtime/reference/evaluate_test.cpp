@@ -305,7 +305,7 @@ output y: f32 [4, 2]
   EXPECT_TRUE(std::isnan(got[0].values[4]));
 }
 
-// A ring of two slots, tiles copied one round ahead, as pipeline_loads leaves it.
+// A ring of two slots, tiles copied one iteration ahead, as pipeline_loads leaves it.
 const std::string ring = R"(program test
 axis i: parallel 1
 axis n: tiles N tile 2
@@ -341,7 +341,7 @@ buffer x: f32 [2, 1] stages 2
     %s1 = add %double, %part : f32
     yield %s1, %t, %slot1
   }
-  %whole = combine_shares %sum along n of reduce_sum : f32
+  %whole = combine_partials %sum along n of reduce_sum : f32
   %home = convert %whole : f32
   store y[%i], %home
   store last[%i], %final

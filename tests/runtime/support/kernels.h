@@ -13,7 +13,7 @@ namespace flashcore::test {
 /// Copies x to y, [rows, 64] elements of f32 each, times `factor`.
 KernelSource scale_kernel();
 
-/// The same by persistent blocks, which draw their tiles from the counter that 32 bits at 40 name.
+/// The same by persistent blocks, which take their tiles from the counter that 32 bits at 40 name.
 KernelSource drawing_kernel();
 
 /// A kernel of the shape of an attention forward: q, k, o, lse; B, H static or named; Sq, Sk named.

@@ -426,10 +426,10 @@ RandomExpression draw_score_expression(Draw& draw, const std::vector<CapturedVal
     case 7:
     case 8: {
       const ExpressionTree sum = grow.make(Kind::real, "+", {score, drawn});
-      const ExpressionTree capped =
+      const ExpressionTree softcapped =
           draw.one_of<ExpressionTree>({score, sum, grow.make(Kind::real, "abs", {sum})});
       const ExpressionTree cap = real(draw.one_of<double>({2, 8, 16}));
-      const ExpressionTree share = grow.make(Kind::real, "/", {capped, cap});
+      const ExpressionTree share = grow.make(Kind::real, "/", {softcapped, cap});
       return grow.finish(grow.make(Kind::real, "*", {cap, grow.make(Kind::real, "tanh", {share})}));
     }
     case 1:

@@ -1,5 +1,5 @@
-// A kernel that counts its own rounds: how many tiles of keys a block visits, and on how many of
-// them it applies its mask.
+// A kernel that counts its own iterations: how many tiles of keys a block visits, and on how many
+// of them it applies its mask.
 #pragma once
 
 #include <ostream>

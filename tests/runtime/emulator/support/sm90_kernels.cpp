@@ -34,15 +34,15 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     fc::shrink_registers<24>();
     if (rank == 0) {
       fc::prefetch_map(p.q);
-      fc::arrive_expecting(q_full, 16384);
+      fc::arrive_expect_tx(q_full, 16384);
       fc::load_box(queries, p.q, q_full, 0, rows_begin, head);
       for (int tile = 0; tile < p.tiles; ++tile) {
         const int stage = tile % 2, round = tile / 2;
-        if (tile >= 2) fc::await_phase(k_empty + 8 * stage, (round - 1) % 2);
-        fc::arrive_expecting(k_full + 8 * stage, 8192);
+        if (tile >= 2) fc::wait_phase(k_empty + 8 * stage, (round - 1) % 2);
+        fc::arrive_expect_tx(k_full + 8 * stage, 8192);
         fc::load_box(keys + stage * 8192, p.k, k_full + 8 * stage, 0, tile * 64, head);
-        if (tile >= 2) fc::await_phase(v_empty + 8 * stage, (round - 1) % 2);
-        fc::arrive_expecting(v_full + 8 * stage, 8192);
+        if (tile >= 2) fc::wait_phase(v_empty + 8 * stage, (round - 1) % 2);
+        fc::arrive_expect_tx(v_full + 8 * stage, 8192);
         fc::load_box(values + stage * 8192, p.v, v_full + 8 * stage, 0, tile * 64, head);
       }
     }
@@ -55,29 +55,29 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   row_max[0] = row_max[1] = fc::lowest();
   const fc::u64 a = fc::matrix(queries + half * 8192, 64, 0);
   if (half == 1) fc::signal(1, 256);
-  fc::await_phase(q_full, 0);
+  fc::wait_phase(q_full, 0);
   for (int tile = 0; tile <= p.tiles; ++tile) {
     const int stage = tile % 2, round = tile / 2, last = (tile + 1) % 2, last_round = (tile - 1) / 2;
     if (tile < p.tiles) {
-      fc::await_phase(k_full + 8 * stage, round % 2);
+      fc::wait_phase(k_full + 8 * stage, round % 2);
       fc::meet(1 + half, 256);
       const fc::u64 b = fc::matrix(keys + stage * 8192, 64, 0);
       fc::pin(scores);
-      fc::open_products();  // scores
+      fc::fence_products();  // scores
       fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
       fc::commit_products();  // scores
     }
     if (tile > 0) {
-      fc::await_phase(v_full + 8 * last, last_round % 2);
+      fc::wait_phase(v_full + 8 * last, last_round % 2);
       const fc::u64 b = fc::matrix(values + last * 8192, 64, 0);
       fc::pin(out);
-      fc::open_products();  // sums
+      fc::fence_products();  // sums
       fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], weights, b, true);
       fc::commit_products();  // sums
     }
     if (tile == p.tiles) break;
     fc::signal(2 - half, 256);
-    if (tile > 0) fc::await_products<1>(); else fc::await_products<0>();
+    if (tile > 0) fc::wait_products<1>(); else fc::wait_products<0>();
     fc::pin(scores);
     if (rank == 0) fc::arrive(k_empty + 8 * stage);
     #pragma unroll
@@ -98,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         }
       row_sum[r] = fc::fma(row_sum[r], decay[r], sum);
     }
-    fc::await_products<0>();  // sums
+    fc::wait_products<0>();  // sums
     fc::pin(out);
     if (tile > 0 && rank == 0) fc::arrive(v_empty + 8 * last);
     #pragma unroll
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     for (int j = 0; j < 8; ++j)
       for (int i = 0; i < 4; ++i) out[0][j][i] *= decay[i / 2];
   }
-  fc::await_products<0>();  // the end
+  fc::wait_products<0>();  // the end
   fc::pin(out);
   // The queries of this warpgroup have been read: the result takes their place.
   const fc::u32 staging = queries + half * 8192;
@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   if (rank == 0) {
     fc::store_box(p.o, staging, 0, rows_begin + half * 64, head);
     fc::commit_stores();
-    fc::await_stores_read<0>();
+    fc::wait_stores_read<0>();
   }
 }
 )";

@@ -1,4 +1,4 @@
-#include "codegen/passes/first_round.h"
+#include "codegen/passes/first_iteration.h"
 
 #include "codegen/passes/rewrite.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 ValueId in_all_lanes(Function& f, ValueId value) {
   const Op* op = f.definition(value);
-  if (op && kind_of(op->code) != OpKind::source) f[value].home.space = Space::uniform;
+  if (op && kind_of(op->code) != OpKind::source) f[value].layout.space = Space::uniform;
   return value;
 }
 

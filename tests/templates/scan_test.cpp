@@ -1,5 +1,5 @@
-// Masks whose tiles a survey finds, as kernels in the emulator: they visit what holds something,
-// mask what holds something hidden, give the right values under every schedule, and a survey that
+// Masks whose tiles a scan finds, as kernels in the emulator: they visit what holds something,
+// mask what holds something hidden, give the right values under every schedule, and a scan that
 // is wrong shows.
 #include <functional>
 #include <regex>
@@ -20,16 +20,16 @@ namespace {
 
 constexpr int rows = 32;
 
-struct Surveyed {
+struct Scanned {
   const char* name;
   Tile (*visible)(const ScoreSite& s);
   /// The mask once more, on numbers.
   bool (*sees)(int q, int k, int q_len, int k_len);
 };
 
-void PrintTo(const Surveyed& mask, std::ostream* out) { *out << mask.name; }
+void PrintTo(const Scanned& mask, std::ostream* out) { *out << mask.name; }
 
-const Surveyed masks[] = {
+const Scanned masks[] = {
     {"prefix", [](const ScoreSite& s) { return s.key_index < 40 || s.query_index >= s.key_index; },
      [](int q, int k, int, int) { return k < 40 || q >= k; }},
     {"window_and_prefix",
@@ -51,11 +51,11 @@ const Surveyed masks[] = {
      [](int q, int k, int, int) { return q < k; }},
 };
 
-AttentionSpec spec_of(const Surveyed& surveyed) {
+AttentionSpec spec_of(const Scanned& scanned) {
   AttentionSpec spec;
   spec.head_dim = 16;
   spec.lse = true;
-  spec.mask = Mask([surveyed](const ScoreSite& s) { return surveyed.visible(s); });
+  spec.mask = Mask([scanned](const ScoreSite& s) { return scanned.visible(s); });
   return spec;
 }
 
@@ -68,7 +68,7 @@ Schedule schedule_of(int cols, int stages, bool descending) {
   return schedule;
 }
 
-Counts expected(const Surveyed& mask, int cols, int block, int q_len, int k_len) {
+Counts expected(const Scanned& mask, int cols, int block, int q_len, int k_len) {
   Counts counts;
   for (int tile = 0; tile * cols < k_len; ++tile) {
     bool some = false, all = tile * cols + cols <= k_len;
@@ -84,9 +84,9 @@ Counts expected(const Surveyed& mask, int cols, int block, int q_len, int k_len)
   return counts;
 }
 
-class Surveys : public testing::TestWithParam<Surveyed> {};
+class Scans : public testing::TestWithParam<Scanned> {};
 
-TEST_P(Surveys, FindExactlyTheTiles) {
+TEST_P(Scans, FindExactlyTheTiles) {
   const AttentionSpec spec = spec_of(GetParam());
   for (const auto& [cols, stages, descending] :
        std::vector<std::tuple<int, int, bool>>{{16, 2, false}, {16, 3, true}, {48, 1, true}}) {
@@ -107,7 +107,7 @@ TEST_P(Surveys, FindExactlyTheTiles) {
   }
 }
 
-TEST_P(Surveys, GiveTheRightValues) {
+TEST_P(Scans, GiveTheRightValues) {
   AttentionSpec spec = spec_of(GetParam());
   for (const bool constant : {false, true})
     for (const int stages : {1, 2, 3, 4}) {
@@ -129,7 +129,7 @@ TEST_P(Surveys, GiveTheRightValues) {
 
 /// A block keeps what it found for all its heads, the last of which has fewer than the others; rows
 /// beyond the keys may see nothing, and wait for nothing.
-TEST_P(Surveys, ServeAllHeadsOfABlock) {
+TEST_P(Scans, ServeAllHeadsOfABlock) {
   const AttentionSpec spec = spec_of(GetParam());
   for (const int stages : {1, 2}) {
     Schedule schedule;
@@ -156,7 +156,7 @@ TEST_P(Surveys, ServeAllHeadsOfABlock) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Mask, Surveys, testing::ValuesIn(masks),
+INSTANTIATE_TEST_SUITE_P(Mask, Scans, testing::ValuesIn(masks),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // ---- documents
@@ -212,7 +212,7 @@ TEST(DocumentSurveys, FindExactlyTheTilesAndGiveTheRightValues) {
 
 // ---- planted bugs
 
-class PlantedSurveys : public testing::Test {
+class PlantedScans : public testing::Test {
  protected:
   AttentionSpec spec_ = spec_of(masks[1]);
   KernelSource source_ =
@@ -232,20 +232,20 @@ class PlantedSurveys : public testing::Test {
   }
 };
 
-TEST_F(PlantedSurveys, TheKernelItselfIsRight) { EXPECT_EQ(outcome("found", "seen"), ""); }
+TEST_F(PlantedScans, TheKernelItselfIsRight) { EXPECT_EQ(outcome("found", "seen"), ""); }
 
-TEST_F(PlantedSurveys, ATileThatIsDropped) {
+TEST_F(PlantedScans, ATileThatIsDropped) {
   for (const char* n : {"0", "1", "2", "3"})
     EXPECT_NE(outcome(R"(\? 1u : 0u\) << n)", fmt::format("&& n != {} $&", n).c_str()), "") << n;
 }
 
-TEST_F(PlantedSurveys, AMaskThatIsDropped) { EXPECT_NE(outcome("256u", "0u"), ""); }
+TEST_F(PlantedScans, AMaskThatIsDropped) { EXPECT_NE(outcome("256u", "0u"), ""); }
 
-TEST_F(PlantedSurveys, AWarpThatDoesNotDoItsShare) {
+TEST_F(PlantedScans, AWarpThatDoesNotDoItsShare) {
   EXPECT_NE(outcome(R"(cols_group = 0 / 8 \+ warp)", "cols_group = 0 / 8 + warp + 1"), "");
 }
 
-TEST_F(PlantedSurveys, ALoopThatAsksForTheNextTileTooSoon) {
+TEST_F(PlantedScans, ALoopThatAsksForTheNextTileTooSoon) {
   KernelSource changed = source_;
   const std::size_t at = changed.body.find("fc::barrier();", changed.body.find("fc::note_tiles"));
   ASSERT_NE(at, std::string::npos);

@@ -1,4 +1,4 @@
-// Which tiles a loop visits: the survey that notes it, and the way from one such tile to the next.
+// Which tiles a loop visits: the scan that notes it, and the way from one such tile to the next.
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 
@@ -14,7 +14,7 @@ std::string KernelPrinter::tile_set_call(std::string_view function, const Op& op
 }
 
 /// A warp takes eight tiles at a time: with so many lookups in flight their latency counts once.
-void KernelPrinter::print_survey(const Op& op) {
+void KernelPrinter::print_scan(const Op& op) {
   constexpr int batch = 8;
   const Axis& axis = f_[op.axis];
   const Buffer& words = f_[op.buffer];
@@ -41,7 +41,7 @@ void KernelPrinter::print_survey(const Op& op) {
     Writer::Scopes scopes;
     Cursor cursor;
     for (ValueId condition : conditions)
-      if (cursor.axes.empty() && f_[condition].home.space == Space::registers)
+      if (cursor.axes.empty() && f_[condition].layout.space == Space::registers)
         cursor = open_loops(shape_of(condition), scopes);
     out_.line("{} |= ({} ? 1u : 0u) << n | ({} ? 0u : 256u) << n;", found,
               element(conditions[0], cursor), element(conditions[1], cursor));
@@ -70,7 +70,7 @@ std::string KernelPrinter::tile_behind(const Op& loop, const std::string& tile) 
                        fmt::format("{}, {}", tile, loop.descending ? begin : end));
 }
 
-void KernelPrinter::open_surveyed_loop(const Op& loop, Writer::Scopes& scopes) {
+void KernelPrinter::open_scanned_loop(const Op& loop, Writer::Scopes& scopes) {
   const ValueId tile = f_[loop.body].arguments[0];
   const std::string name = storage_[tile.index], next = names_.unique("next_tile");
   scopes.push_back(out_.block("for (int {0} = {1}, {2}; {3}; {0} = {2})", name, first_tile(loop),

@@ -1,4 +1,4 @@
-#include "codegen/analysis/warp_shares.h"
+#include "codegen/analysis/warp_partition.h"
 
 #include <algorithm>
 
@@ -17,10 +17,10 @@ bool is_computed(const Function& f, ValueId value) {
 
 /// Whether every product that reads a value stands in the block that makes it.
 bool is_read_where_made(const Function& f, ValueId value) {
-  const BlockId home = block_of(f, value);
+  const BlockId defining_block = block_of(f, value);
   bool here = true;
   for_each_op(f, f.body, [&](const Op& op, BlockId block) {
-    if (op.code == OpCode::dot && op.operands[0] == value) here = here && block == home;
+    if (op.code == OpCode::dot && op.operands[0] == value) here = here && block == defining_block;
   });
   return here;
 }

@@ -30,7 +30,7 @@ attention_forward(const __grid_constant__ Parameters p) {
   const fc::u32 query_full = shared + 65568, query_empty = shared + 65576;
   const fc::u32 key_full = shared + 65536, key_empty = shared + 65552;
   const fc::u32 value_full = shared + 65584, value_empty = shared + 65600;
-  const fc::u32 drawn_full = shared + 65616, drawn_empty = shared + 65632;
+  const fc::u32 tile_numbers_full = shared + 65616, tile_numbers_empty = shared + 65632;
   if (thread == 0) {
     fc::prefetch_map(p.k_tiles);
     fc::prefetch_map(p.q_tiles);
@@ -47,8 +47,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::init_mbarrier(value_empty + slot * 8, 2);
     }
     for (int slot = 0; slot < 2; ++slot) {
-      fc::init_mbarrier(drawn_full + slot * 8, 1);
-      fc::init_mbarrier(drawn_empty + slot * 8, 256);
+      fc::init_mbarrier(tile_numbers_full + slot * 8, 1);
+      fc::init_mbarrier(tile_numbers_empty + slot * 8, 256);
     }
     fc::publish_mbarriers();
   }
@@ -60,7 +60,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       int key_slot = 0, key_phase = 0;
       int query_phase = 0;
       int value_slot = 0, value_phase = 0;
-      int drawn_slot = 0, drawn_phase = 0;
+      int tile_numbers_slot = 0, tile_numbers_phase = 0;
       const int block_count = (p.H * p.B) * ((p.Sq + 127) / 128);
       const int positions = p.H * p.B;
       const int t0 = fc::min(positions, (33554432 / (fc::max(1, p.Sk) * 512)));
@@ -93,8 +93,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         if (t8) {
           const int cols_begin = t7 * 64;
           // key <- k
-          fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-          fc::arrive_expecting(key_full + key_slot * 8, 8192);
+          fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+          fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
           fc::load_box(shared + 16384 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin, head, batch);
           if (++key_slot == 2) {
             key_slot = 0;
@@ -102,15 +102,15 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
         }
         // query <- q
-        fc::await_phase(query_empty, query_phase ^ 1);
-        fc::arrive_expecting(query_full, 16384);
+        fc::wait_phase(query_empty, query_phase ^ 1);
+        fc::arrive_expect_tx(query_full, 16384);
         fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
         query_phase ^= 1;
         if (t8) {
           const int cols_begin_2 = t7 * 64;
           // value <- v
-          fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-          fc::arrive_expecting(value_full + value_slot * 8, 8192);
+          fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+          fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
           fc::load_box(shared + 32768 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_2, head, batch);
           if (++value_slot == 2) {
             value_slot = 0;
@@ -122,16 +122,16 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int cols_tile = t7 - 1; cols_tile >= 0; --cols_tile) {
             const int cols_begin_3 = cols_tile * 64;
             // key <- k
-            fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-            fc::arrive_expecting(key_full + key_slot * 8, 8192);
+            fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+            fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
             fc::load_box(shared + 16384 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_3, head, batch);
             if (++key_slot == 2) {
               key_slot = 0;
               key_phase ^= 1;
             }
             // value <- v
-            fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-            fc::arrive_expecting(value_full + value_slot * 8, 8192);
+            fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+            fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
             fc::load_box(shared + 32768 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_3, head, batch);
             if (++value_slot == 2) {
               value_slot = 0;
@@ -140,12 +140,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
         }
         tile = fc::next_tile(p.tile_counter, tile, block_count);
-        fc::await_phase(drawn_empty + drawn_slot * 8, drawn_phase ^ 1);
-        fc::store_shared(shared + 65648 + drawn_slot * 4, static_cast<fc::u32>(tile));
-        fc::arrive(drawn_full + drawn_slot * 8);
-        if (++drawn_slot == 2) {
-          drawn_slot = 0;
-          drawn_phase ^= 1;
+        fc::wait_phase(tile_numbers_empty + tile_numbers_slot * 8, tile_numbers_phase ^ 1);
+        fc::store_shared(shared + 65648 + tile_numbers_slot * 4, static_cast<fc::u32>(tile));
+        fc::arrive(tile_numbers_full + tile_numbers_slot * 8);
+        if (++tile_numbers_slot == 2) {
+          tile_numbers_slot = 0;
+          tile_numbers_phase ^= 1;
         }
       }
     }
@@ -155,7 +155,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     int query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
-    int drawn_slot_2 = 0, drawn_phase_2 = 0;
+    int tile_numbers_slot_2 = 0, tile_numbers_phase_2 = 0;
     if (warp / 4 == 1) fc::signal(5, 256);
     const int block_count_2 = (p.H * p.B) * ((p.Sq + 127) / 128);
     const int positions_2 = p.H * p.B;
@@ -188,26 +188,26 @@ attention_forward(const __grid_constant__ Parameters p) {
       const int t17 = fc::min((((t15 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
       const int cols_end_2 = fc::max(0, t17);
       const int cols_full_end = fc::max(0, fc::min(t16, cols_end_2));
-      fc::await_phase(query_full, query_phase_2);
+      fc::wait_phase(query_full, query_phase_2);
       const fc::u32 query = shared;
       const int t18 = cols_end_2 - 1;
       float row_sum[1][2];
       float out[1][8][4];
       if (t18 >= 0) {
         const int cols_begin_4 = t18 * 64;
-        fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+        fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 16384 + key_slot_2 * 8192;
-        // scores = dot(query, transpose(key)), started
+        // scores = dot(query, transpose(key)), issued
         float scores[1][8][4];
         fc::pin(scores);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key, 64, 0);
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(scores[0], a, b, false);
         }
         fc::commit_products();
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(scores);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
@@ -269,7 +269,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             probs[0][j][e] = fc::exp2(t25);
           }
         }
-        // reduce_sum = reduce_sum(probs, cols), each lane its share
+        // reduce_sum = reduce_sum(probs, cols), each lane its partial
         float t26[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
@@ -301,31 +301,31 @@ attention_forward(const __grid_constant__ Parameters p) {
         // cols tiles of 64
         for (int cols_tile_2 = t18 - 1; cols_tile_2 >= 0; --cols_tile_2) {
           const int cols_begin_5 = cols_tile_2 * 64;
-          fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+          fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
           fc::meet(5 + warp / 4, 256);
-          // scores = dot(query, transpose(key_2)), started
+          // scores = dot(query, transpose(key_2)), issued
           float scores_2[1][8][4];
           fc::pin(scores_2);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
             const fc::u64 b = fc::matrix(key_2, 64, 0);
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(scores_2[0], a, b, false);
           }
           fc::commit_products();
-          fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+          fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 32768 + value_slot_2 * 8192;
-          // out = out_2 + dot(probs_operand, value), started
+          // out = out_2 + dot(probs_operand, value), issued
           fc::pin(out_2);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 0);
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
           }
           fc::commit_products();
           fc::signal(5 + (warp / 4 + 1) % 2, 256);
-          fc::await_products<1>();
+          fc::wait_products<1>();
           fc::pin(scores_2);
           if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
           if (++key_slot_2 == 2) {
@@ -387,7 +387,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               probs_2[0][j][e] = fc::exp2(t33);
             }
           }
-          // reduce_sum = reduce_sum(probs_2, cols), each lane its share
+          // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
           float t34[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
@@ -398,7 +398,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t26[0][e] = fc::fma(t26[0][e], decay_2[0][e], t34[0][e]);
-          fc::await_products<0>();
+          fc::wait_products<0>();
           fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
@@ -426,17 +426,17 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         if (thread % 128 == 0) fc::arrive(query_empty);
         query_phase_2 ^= 1;
-        fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+        fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
-        // out = out_2 + dot(probs_operand, value_2), started
+        // out = out_2 + dot(probs_operand, value_2), issued
         fc::pin(out_2);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 0);
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
         }
         fc::commit_products();
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
@@ -464,7 +464,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = 0.f;
       }
-      // row_sum: the lanes' shares meet
+      // row_sum: partials of the lanes, combined
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
@@ -488,7 +488,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           t36[0][j][e] = t37;
         }
       }
-      if (thread % 128 == 0) fc::await_stores_read<0>();
+      if (thread % 128 == 0) fc::wait_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
       // t36 in shared memory
       const fc::u32 o_staged = shared + 49152;
@@ -507,16 +507,16 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin_2 + warp / 4 * 64, head_2, batch_2);
         fc::commit_stores();
       }
-      fc::await_phase(drawn_full + drawn_slot_2 * 8, drawn_phase_2);
-      const int next_tile = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65648 + drawn_slot_2 * 4)));
-      fc::arrive(drawn_empty + drawn_slot_2 * 8);
-      if (++drawn_slot_2 == 2) {
-        drawn_slot_2 = 0;
-        drawn_phase_2 ^= 1;
+      fc::wait_phase(tile_numbers_full + tile_numbers_slot_2 * 8, tile_numbers_phase_2);
+      const int next_tile = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65648 + tile_numbers_slot_2 * 4)));
+      fc::arrive(tile_numbers_empty + tile_numbers_slot_2 * 8);
+      if (++tile_numbers_slot_2 == 2) {
+        tile_numbers_slot_2 = 0;
+        tile_numbers_phase_2 ^= 1;
       }
       tile_2 = next_tile;
     }
     if (warp / 4 == 0) fc::meet(5, 256);
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
   }
 }

@@ -59,8 +59,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       int key_slot = 0, key_phase = 0;
       int value_slot = 0, value_phase = 0;
       // query <- q
-      fc::await_phase(query_empty, query_phase ^ 1);
-      fc::arrive_expecting(query_full, 16384);
+      fc::wait_phase(query_empty, query_phase ^ 1);
+      fc::arrive_expect_tx(query_full, 16384);
       fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
       query_phase ^= 1;
       const int t0 = -63 - ((((rows_begin * -1) + p.Sq) - p.Sk) + 256);
@@ -74,16 +74,16 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int cols_tile = cols_end - 1; cols_tile >= cols_begin; --cols_tile) {
         const int cols_begin_2 = cols_tile * 64;
         // key <- k
-        fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-        fc::arrive_expecting(key_full + key_slot * 8, 8192);
+        fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+        fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
         fc::load_box(shared + 16384 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_2, head, batch);
         if (++key_slot == 2) {
           key_slot = 0;
           key_phase ^= 1;
         }
         // value <- v
-        fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-        fc::arrive_expecting(value_full + value_slot * 8, 8192);
+        fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
         fc::load_box(shared + 32768 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_2, head, batch);
         if (++value_slot == 2) {
           value_slot = 0;
@@ -108,26 +108,26 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int cols_end_2 = fc::max(cols_begin_3, t9);
     const int cols_full_begin = fc::max(cols_begin_3, fc::min((t7 >> 6), cols_end_2));
     const int cols_full_end = fc::max(cols_full_begin, fc::min(t8, cols_end_2));
-    fc::await_phase(query_full, query_phase_2);
+    fc::wait_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
     const int t10 = cols_end_2 - 1;
     float row_sum[1][2];
     float out[1][8][4];
     if (t10 >= cols_begin_3) {
       const int cols_begin_4 = t10 * 64;
-      fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+      fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 16384 + key_slot_2 * 8192;
-      // product = dot(query, transpose(key)), started
+      // product = dot(query, transpose(key)), issued
       float t11[1][8][4];
       fc::pin(t11);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
         fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t11[0], a, b, false);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(t11);
       if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
       if (++key_slot_2 == 2) {
@@ -178,7 +178,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int e = 0; e < 2; ++e)
         t17[0][e] = -0.f;
       // probs = exp2(tanh(t11 * t3), -inf where that is, times 43.28085f plus t17)
-      // reduce_sum = reduce_sum(probs, cols), each lane its share
+      // reduce_sum = reduce_sum(probs, cols), each lane its partial
       float t18[1][2] = {};
       // as rounded where a mask cuts the tile
       if (fc::all_lanes(all_small)) {
@@ -221,29 +221,29 @@ attention_forward(const __grid_constant__ Parameters p) {
       // cols tiles of 64
       for (int cols_tile_2 = t10 - 1; cols_tile_2 >= cols_begin_3; --cols_tile_2) {
         const int cols_begin_5 = cols_tile_2 * 64;
-        fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+        fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
-        // product = dot(query, transpose(key_2)), started
+        // product = dot(query, transpose(key_2)), issued
         float t19[1][8][4];
         fc::pin(t19);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t19[0], a, b, false);
         }
         fc::commit_products();
-        fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+        fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 32768 + value_slot_2 * 8192;
-        // out = out_2 + dot(t11_operand, value), started
+        // out = out_2 + dot(t11_operand, value), issued
         fc::pin(out_2);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], t11_operand[0], b, true);
         }
         fc::commit_products();
-        fc::await_products<1>();
+        fc::wait_products<1>();
         fc::pin(t19);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
@@ -271,7 +271,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 2; ++e)
           t20[0][e] = -0.f;
         // probs = exp2(tanh(t19 * t3), -inf where that is, times 43.28085f plus t20)
-        // reduce_sum = reduce_sum(probs, cols), each lane its share
+        // reduce_sum = reduce_sum(probs, cols), each lane its partial
         float t21[1][2] = {};
         // as rounded where a mask cuts the tile
         if (fc::all_lanes(all_small_2 && !(cols_tile_2 < cols_full_begin || cols_tile_2 >= cols_full_end))) {
@@ -334,7 +334,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           t18[0][e] = t18[0][e] + t21[0][e];
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
@@ -351,17 +351,17 @@ attention_forward(const __grid_constant__ Parameters p) {
               t11_operand[i][k][r] =
                   fc::pack<fc::bf16>(t19[i][2 * k + r / 2][r % 2 * 2], t19[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
-      fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+      fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
-      // out = out_2 + dot(t11_operand, value_2), started
+      // out = out_2 + dot(t11_operand, value_2), issued
       fc::pin(out_2);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
         fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], t11_operand[0], b, true);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(out_2);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
@@ -387,7 +387,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = 0.f;
     }
-    // row_sum: the lanes' shares meet
+    // row_sum: partials of the lanes, combined
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
@@ -411,7 +411,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         t28[0][j][e] = t29;
       }
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     // t28 in shared memory
     const fc::u32 o_staged = shared;
@@ -430,10 +430,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head, batch);
       fc::commit_stores();
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
   }
 }

@@ -1,25 +1,25 @@
-// Where row tiles do not fill the GPU, the blocks of a cluster share out the tiles of a loop, a run
-// of neighbours each, and put together what they have carried to its end. What a loop carries tells
-// how:
+// Where there are fewer tiles of rows than multiprocessors, the blocks of a cluster split a loop:
+// each visits a contiguous range of its tiles, and they combine what they carry to its end. How to
+// combine follows from what the loop carries:
 //
-//   m' = max(m, x)            the largest of all
+//   m' = max(m, x)            the maximum of all
 //   l' = l + x                the sum of all
-//   o' = o * g(m, m') + x     the sum of all, each o * g(its m, the m of all)
+//   o' = o * g(m, m') + x     the sum of all o * g(m of the block, m of all)
 //
 // The last is right where g = exp(h(m) - h(m')) and x is a multiple of exp(-h(m')), as in a
-// softmax: then what is carried means the same whatever m it was computed with. The pass looks at
-// the terms of the exponents, and refuses what it does not recognise.
+// softmax: then o times g(m, M) is the same for every m that it was computed with. The pass
+// recognises this by the terms of the exponents, and refuses everything else.
 //
-//   %m, %o = loop cols from %b to %e      becomes     %part = part among 2
-//                                                     %b2, %e2 = the bounds of its tiles
-//                                                     %m, %o = loop cols from %b2 to %e2
-//                                                     %m0 = peer %m from 0 ; %m1 = peer %m from 1
-//                                                     %o0 = peer %o from 0 ; %o1 = peer %o from 1
-//                                                     %all = max %m0, %m1
-//                                                     %sum = %o0 g(%m0, %all) + %o1 g(%m1, %all)
-//   store %o                                          store %sum
+//   %m, %o = loop cols from %b to %e   becomes   %rank = cluster_rank among 2
+//                                                %b2, %e2 = the bounds of the block's range
+//                                                %m, %o = loop cols from %b2 to %e2
+//                                                %m0 = cluster_read %m from 0 ; %m1 = ... from 1
+//                                                %o0 = cluster_read %o from 0 ; %o1 = ... from 1
+//                                                %all = max %m0, %m1
+//                                                %sum = %o0 g(%m0, %all) + %o1 g(%m1, %all)
+//   store %o                                     store %sum
 //
-// A sum that does not start at zero starts there in the first block alone.
+// A sum that does not start at zero starts at its value in the first block alone.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -38,9 +38,9 @@ namespace {
 
 using namespace ir;
 
-class LoopSharing {
+class LoopSplit {
  public:
-  LoopSharing(Function& f, int blocks) : f_(f), blocks_(blocks) {}
+  LoopSplit(Function& f, int blocks) : f_(f), blocks_(blocks) {}
 
   void run() {
     const std::size_t at = find_loop();
@@ -56,28 +56,28 @@ class LoopSharing {
 
  private:
   [[noreturn]] void refuse(std::string why, const Location& where) const {
-    throw ScheduleError({fmt::format("loop_blocks = {} for {}", blocks_, f_.name), std::move(why),
-                         "loop_blocks = 1", where});
+    throw ScheduleError({fmt::format("cluster_splits = {} for {}", blocks_, f_.name),
+                         std::move(why), "cluster_splits = 1", where});
   }
 
   [[noreturn]] void refuse_value(std::size_t i) const {
     const std::string& name = f_[f_[loop_].results[i]].name;
-    refuse(
-        fmt::format(
-            "what its loop carries{} is no maximum, no sum, and no sum scaled as a maximum grows",
-            name.empty() ? "" : " as " + name),
-        f_[loop_].where);
+    refuse(fmt::format("its loop carries{} neither a maximum, nor a sum, nor a sum that is "
+                       "rescaled as a maximum grows",
+                       name.empty() ? "" : " as " + name),
+           f_[loop_].where);
   }
 
-  /// The position of the program's one loop, behind which no product follows.
+  /// The position of the program's only loop, behind which no product follows.
   [[nodiscard]] std::size_t find_loop() const {
     const auto& ops = f_[f_.body].ops;
     const auto is_loop = [&](OpId id) { return f_[id].code == OpCode::loop; };
     const auto found = std::find_if(ops.begin(), ops.end(), is_loop);
-    if (found == ops.end()) refuse("it has no loop to share out", {});
+    if (found == ops.end()) refuse("it has no loop to split", {});
     for (auto behind = found + 1; behind != ops.end(); ++behind)
       if (is_loop(*behind) || f_[*behind].code == OpCode::dot)
-        refuse("what its blocks put together goes into another loop or product", f_[*behind].where);
+        refuse("another loop or product takes the combined result of its blocks",
+               f_[*behind].where);
     return static_cast<std::size_t>(found - ops.begin());
   }
 
@@ -86,11 +86,12 @@ class LoopSharing {
     insert_before(f_, f_.body, position, f_[loop_].where, build);
   }
 
-  ValueId part(Builder& b) const {
-    return f_[b.append({.code = OpCode::part, .blocks = blocks_}, {{DType::i32, {}}})].results[0];
+  ValueId rank(Builder& b) const {
+    return f_[b.append({.code = OpCode::cluster_rank, .blocks = blocks_}, {{DType::i32, {}}})]
+        .results[0];
   }
 
-  /// Every block would count where a sum starts.
+  /// Otherwise every block would add the initial value of a sum.
   void add_sums_once(const CarriedValues& carried) {
     for (std::size_t i = 0; i < f_[loop_].results.size(); ++i) {
       const std::size_t operand = static_cast<std::size_t>(f_[loop_].bounds) + i;
@@ -98,7 +99,7 @@ class LoopSharing {
       const double* number = constant_of(f_, start);
       if (carried[i]->is_extreme() || (number && *number == 0)) continue;
       insert(position_of(f_, f_.body, loop_), [&](Builder& b) {
-        const ValueId first = b.elementwise(OpCode::eq, {part(b), b.constant(0, DType::i32)});
+        const ValueId first = b.elementwise(OpCode::eq, {rank(b), b.constant(0, DType::i32)});
         const ValueId zero = b.constant(0, f_[start].type.dtype, f_[start].type.axes);
         const ValueId mine = b.elementwise(OpCode::where, {first, start, zero});
         f_[loop_].operands[operand] = mine;
@@ -106,12 +107,12 @@ class LoopSharing {
     }
   }
 
-  /// The loop, and the survey of its tiles, go over this block's run of them.
+  /// The loop, and the scan of its tiles, get the bounds of this block's range.
   void narrow_bounds() {
     const Op loop = f_[loop_];
     OpId first = loop_;
     for (OpId id : f_[f_.body].ops)
-      if (f_[id].code == OpCode::survey && f_[id].buffer == loop.buffer)
+      if (f_[id].code == OpCode::scan_tiles && f_[id].buffer == loop.buffer)
         first = std::min(first, id, [&](OpId a, OpId b) {
           return position_of(f_, f_.body, a) < position_of(f_, f_.body, b);
         });
@@ -119,16 +120,16 @@ class LoopSharing {
     const ValueId begin = loop.operands[0], end = loop.operands[bounds - 1];
     std::map<ValueId, ValueId> mine;
     insert(position_of(f_, f_.body, first), [&](Builder& b) {
-      const ValueId number = part(b), count = b.sub(end, begin),
+      const ValueId number = rank(b), count = b.sub(end, begin),
                     blocks = b.constant(blocks_, DType::i32);
-      const auto share = [&](ValueId of, const char* name) {
+      const auto bound = [&](ValueId of, const char* name) {
         const ValueId tiles = b.elementwise(OpCode::div, {b.mul(count, of), blocks});
         const ValueId bound = b.add(begin, tiles);
         f_[bound].name = f_[loop.axis].name + name;
         return bound;
       };
-      const ValueId from = share(number, "_share_begin");
-      const ValueId to = share(b.add(number, b.constant(1, DType::i32)), "_share_end");
+      const ValueId from = bound(number, "_split_begin");
+      const ValueId to = bound(b.add(number, b.constant(1, DType::i32)), "_split_end");
       for (std::size_t i = 1; i + 1 < bounds; ++i)
         mine[loop.operands[i]] =
             b.elementwise(OpCode::max, {from, b.elementwise(OpCode::min, {loop.operands[i], to})});
@@ -141,9 +142,10 @@ class LoopSharing {
           f_[id].operands[i] = found->second;
   }
 
-  ValueId peer(Builder& b, ValueId value, int block) const {
+  ValueId cluster_read(Builder& b, ValueId value, int block) const {
     const ValueId theirs =
-        f_[b.append({.code = OpCode::peer, .operands = {value}, .peer = block}, {f_[value].type})]
+        f_[b.append({.code = OpCode::cluster_read, .operands = {value}, .rank = block},
+                    {f_[value].type})]
             .results[0];
     f_[theirs].name = f_[value].name;
     return theirs;
@@ -173,7 +175,7 @@ class LoopSharing {
   ValueId extreme(Builder& b, ValueId end, OpCode code) {
     ValueId all;
     for (int block = 0; block < blocks_; ++block) {
-      theirs_[end].push_back(peer(b, end, block));
+      theirs_[end].push_back(cluster_read(b, end, block));
       all = block ? b.elementwise(code, {all, theirs_[end].back()}) : theirs_[end].back();
     }
     return all;
@@ -185,7 +187,7 @@ class LoopSharing {
     for (int block = 0; block < blocks_; ++block) {
       ValueId factor;
       if (what.factor) factor = factor_of(b, what, ends[what.follows], made[what.follows], block);
-      const ValueId theirs = peer(b, ends[i], block);
+      const ValueId theirs = cluster_read(b, ends[i], block);
       if (!block)
         all = factor ? b.mul(theirs, factor) : theirs;
       else
@@ -194,7 +196,7 @@ class LoopSharing {
     return all;
   }
 
-  /// The factor of a round, from a block's maximum to that of all.
+  /// The factor of an iteration, from a block's maximum to that of all.
   ValueId factor_of(Builder& b, const CarriedValue& what, ValueId end, ValueId all, int block) {
     ValueId& known = factors_[{what.factor, block}];
     if (known) return known;
@@ -227,8 +229,8 @@ class LoopSharing {
 
 }  // namespace
 
-void share_loops(Function& f, const PassContext& context) {
-  if (context.schedule.loop_blocks > 1) LoopSharing(f, context.schedule.loop_blocks).run();
+void split_loops(Function& f, const PassContext& context) {
+  if (context.schedule.cluster_splits > 1) LoopSplit(f, context.schedule.cluster_splits).run();
 }
 
 }  // namespace flashcore

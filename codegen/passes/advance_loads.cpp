@@ -1,15 +1,16 @@
-// In a block of several tiles the producer comes to the next tile while the consumers still read
-// the operand that this one keeps for its whole loop, in its only slot. The slots that a loop's
-// first product reads are free before that one is, so the first of their fills comes in front:
+// In a block that computes several tiles, the producer comes to the next tile while the consumers
+// still read the current query, which has a ring with a single slot. The slots of the keys are free
+// before the query's slot is released, so the pass moves the first loads of the keys in front of
+// the load of the query:
 //
-//   fill q                       becomes     if any { fill k }
-//   loop { fill k ; fill v }                 fill q
-//                                            if any { fill v
-//                                                     loop over the other tiles { fill k ; fill v } }
+//   load q                       becomes     if any { load k }
+//   loop { load k ; load v }                 load q
+//                                            if any { load v
+//                                              loop over the other tiles { load k ; load v } }
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"
-#include "codegen/passes/first_round.h"
+#include "codegen/passes/first_iteration.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -18,14 +19,14 @@ namespace {
 
 using namespace ir;
 
-bool fills_only_slot(const Function& f, OpId id) {
-  return f[id].code == OpCode::fill_slot && f[f[id].buffer].stages == 1;
+bool loads_only_slot(const Function& f, OpId id) {
+  return f[id].code == OpCode::producer_load && f[f[id].buffer].stages == 1;
 }
 
 /// An `if` that a loop has a first tile, and what is done for that.
-class FirstRound {
+class FirstIteration {
  public:
-  FirstRound(Function& f, const Op& loop, const FirstTile& tile)
+  FirstIteration(Function& f, const Op& loop, const FirstTile& tile)
       : f_(f), loop_(loop), tile_(tile), body_(f.add_block()) {
     insert_before(f, body_, 0, loop.where, [&](Builder& b) { enter_tile(b, loop, tile.tile); });
     copier_.rename(f[loop.body].arguments[0], tile.tile);
@@ -68,7 +69,7 @@ class FirstRound {
 void advance_in(Function& f, BlockId block) {
   const std::vector<OpId> ops = f[block].ops;
   std::size_t fill = 0;
-  while (fill < ops.size() && !fills_only_slot(f, ops[fill])) ++fill;
+  while (fill < ops.size() && !loads_only_slot(f, ops[fill])) ++fill;
   std::size_t at = fill;
   while (at < ops.size() && f[ops[at]].code != OpCode::loop) ++at;
   if (at == ops.size()) return;
@@ -78,17 +79,17 @@ void advance_in(Function& f, BlockId block) {
   const BlockId scratch = f.add_block();
   Builder builder(f, scratch);
   const FirstTile tile = first_tile_of(builder, loop);
-  FirstRound front(f, loop, tile), behind(f, loop, tile);
+  FirstIteration front(f, loop, tile), behind(f, loop, tile);
   front.take(0, 1);
   behind.take(1, yield);
   behind.take_other_tiles();
   std::vector<OpId> changed(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(fill));
   for (std::size_t i = fill; i < at; ++i)  // the loop's bounds, if they stand behind the fill
-    if (f[ops[i]].code != OpCode::fill_slot) changed.push_back(ops[i]);
+    if (f[ops[i]].code != OpCode::producer_load) changed.push_back(ops[i]);
   changed.insert(changed.end(), f[scratch].ops.begin(), f[scratch].ops.end());
   changed.push_back(front.finish());
   for (std::size_t i = fill; i < at; ++i)
-    if (f[ops[i]].code == OpCode::fill_slot) changed.push_back(ops[i]);
+    if (f[ops[i]].code == OpCode::producer_load) changed.push_back(ops[i]);
   changed.push_back(behind.finish());
   changed.insert(changed.end(), ops.begin() + static_cast<std::ptrdiff_t>(at) + 1, ops.end());
   f[block].ops = std::move(changed);
@@ -96,7 +97,7 @@ void advance_in(Function& f, BlockId block) {
 
 }  // namespace
 
-void advance_fills(Function& f, const PassContext&) {
+void advance_loads(Function& f, const PassContext&) {
   for (OpId role : roles_of(f))
     for (OpId id : std::vector(f[work_of(f, f[role])].ops))
       if (f[id].code == OpCode::tile_loop) advance_in(f, f[id].body);

@@ -1,6 +1,6 @@
-// Persistent blocks take every tile once, in rounds and drawn from a counter, and in rounds where a
-// launch has no counter. The emulator refuses a launch that leaves the counter other than it found
-// it.
+// Persistent blocks take every tile once, with the serpentine and the dynamic scheduler, and with
+// the dynamic one where a launch has no counter. The emulator refuses a launch that leaves the
+// counter other than it found it.
 #include <string>
 
 #include <fmt/format.h>
@@ -15,23 +15,23 @@ namespace {
 
 struct Order {
   const char* name;
-  TileOrder tiles;
+  PersistentScheduler tiles;
   GridOrder grid;
   bool has_counter = true;
 };
 
 void PrintTo(const Order& order, std::ostream* out) { *out << order.name; }
 
-class TileOrders : public testing::TestWithParam<Order> {};
+class PersistentSchedulers : public testing::TestWithParam<Order> {};
 
-TEST_P(TileOrders, EveryTileIsComputedOnce) {
+TEST_P(PersistentSchedulers, EveryTileIsComputedOnce) {
   Schedule schedule;
   schedule.instruction = Instruction::wgmma;
   schedule.copy = CopyInstruction::tma;
   schedule.tiles = {{"rows", 64}, {"cols", 32}};
   schedule.persistent = schedule.last_tiles_first = true;
   schedule.outer_stages = 2;
-  schedule.tile_order = GetParam().tiles;
+  schedule.tile_scheduler = GetParam().tiles;
   schedule.grid_order = GetParam().grid;
   const AttentionSpec spec{.head_dim = 32, .mask = causal()};
   KernelSource source = generate(attention_forward(spec), schedule, find_target("sm_90a"));
@@ -55,15 +55,16 @@ TEST_P(TileOrders, EveryTileIsComputedOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Order, TileOrders,
-    testing::Values(Order{"rounds", TileOrder::rounds, GridOrder::tiles_first},
-                    Order{"rounds_of_sections", TileOrder::rounds, GridOrder::sections},
-                    Order{"drawn", TileOrder::counter, GridOrder::tiles_first},
-                    Order{"drawn_across_heads", TileOrder::counter, GridOrder::tiles_last},
-                    Order{"drawn_of_sections", TileOrder::counter, GridOrder::sections},
-                    Order{"without_a_counter", TileOrder::counter, GridOrder::tiles_last, false},
-                    Order{"sections_without_a_counter", TileOrder::counter, GridOrder::sections,
-                          false}),
+    Order, PersistentSchedulers,
+    testing::Values(
+        Order{"serpentine", PersistentScheduler::serpentine, GridOrder::tiles_first},
+        Order{"serpentine_grouped", PersistentScheduler::serpentine, GridOrder::grouped},
+        Order{"dynamic", PersistentScheduler::dynamic, GridOrder::tiles_first},
+        Order{"dynamic_across_heads", PersistentScheduler::dynamic, GridOrder::tiles_last},
+        Order{"dynamic_grouped", PersistentScheduler::dynamic, GridOrder::grouped},
+        Order{"without_a_counter", PersistentScheduler::dynamic, GridOrder::tiles_last, false},
+        Order{"grouped_without_a_counter", PersistentScheduler::dynamic, GridOrder::grouped,
+              false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

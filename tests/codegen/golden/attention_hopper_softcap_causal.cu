@@ -67,8 +67,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       int key_slot = 0, key_phase = 0;
       int value_slot = 0, value_phase = 0;
       // query <- q
-      fc::await_phase(query_empty, query_phase ^ 1);
-      fc::arrive_expecting(query_full, 20480);
+      fc::wait_phase(query_empty, query_phase ^ 1);
+      fc::arrive_expect_tx(query_full, 20480);
       fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
       fc::load_box(shared + 16384, p.q_tiles_128x16, query_full, 64, rows_begin, head, batch);
       query_phase ^= 1;
@@ -81,8 +81,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
         const int cols_begin = cols_tile * 128;
         // key <- k
-        fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-        fc::arrive_expecting(key_full + key_slot * 8, 20480);
+        fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+        fc::arrive_expect_tx(key_full + key_slot * 8, 20480);
         fc::load_box(shared + 20480 + key_slot * 20480, p.k_tiles, key_full + key_slot * 8, 0, cols_begin, head, batch);
         fc::load_box(shared + 20480 + key_slot * 20480 + 16384, p.k_tiles_128x16, key_full + key_slot * 8, 64, cols_begin, head, batch);
         if (++key_slot == 2) {
@@ -90,8 +90,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase ^= 1;
         }
         // value <- v
-        fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-        fc::arrive_expecting(value_full + value_slot * 8, 20480);
+        fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        fc::arrive_expect_tx(value_full + value_slot * 8, 20480);
         fc::load_box(shared + 61440 + value_slot * 20480, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
         fc::load_box(shared + 61440 + value_slot * 20480 + 16384, p.v_tiles_128x16, value_full + value_slot * 8, 64, cols_begin, head, batch);
         if (++value_slot == 2) {
@@ -113,19 +113,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int t6 = fc::min((((t4 + p.Sk) >> 7) + 1), ((p.Sk + 127) / 128));
     const int cols_end_2 = fc::max(0, t6);
     const int cols_full_end = fc::max(0, fc::min(t5, cols_end_2));
-    fc::await_phase(query_full, query_phase_2);
+    fc::wait_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
     const int t7 = cols_end_2 - 1;
     float row_sum[1][2];
     float out[1][10][4];
     if (t7 >= 0) {
       const int cols_begin_2 = t7 * 128;
-      fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+      fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 20480 + key_slot_2 * 20480;
-      // product = dot(query, transpose(key)), started
+      // product = dot(query, transpose(key)), issued
       float t8[1][16][4];
       fc::pin(t8);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
         const fc::u64 b = fc::matrix(key, 64, 0);
@@ -137,7 +137,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t8[0], a, b, true);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(t8);
       if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
       if (++key_slot_2 == 2) {
@@ -181,7 +181,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int e = 0; e < 2; ++e)
         t11[0][e] = -0.f;
       // probs = exp2(tanh(t8 * t2), -inf where that is, times 43.28085f plus t11)
-      // reduce_sum = reduce_sum(probs, cols), each lane its share
+      // reduce_sum = reduce_sum(probs, cols), each lane its partial
       float t12[1][2] = {};
       // as rounded where a mask cuts the tile
       if (fc::all_lanes(all_small)) {
@@ -224,12 +224,12 @@ attention_forward(const __grid_constant__ Parameters p) {
       // cols tiles of 128
       for (int cols_tile_2 = t7 - 1; cols_tile_2 >= 0; --cols_tile_2) {
         const int cols_begin_3 = cols_tile_2 * 128;
-        fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+        fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 20480 + key_slot_2 * 20480;
-        // product = dot(query, transpose(key_2)), started
+        // product = dot(query, transpose(key_2)), issued
         float t13[1][16][4];
         fc::pin(t13);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
@@ -241,11 +241,11 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t13[0], a, b, true);
         }
         fc::commit_products();
-        fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+        fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 61440 + value_slot_2 * 20480;
-        // out = out_2 + dot(t8_operand, value), started
+        // out = out_2 + dot(t8_operand, value), issued
         fc::pin(out_2);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
           fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], t8_operand[0], b, true);
@@ -255,7 +255,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out_2[0] + 8, t8_operand[0], b, true);
         }
         fc::commit_products();
-        fc::await_products<1>();
+        fc::wait_products<1>();
         fc::pin(t13);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
@@ -283,7 +283,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 2; ++e)
           t14[0][e] = -0.f;
         // probs = exp2(tanh(t13 * t2), -inf where that is, times 43.28085f plus t14)
-        // reduce_sum = reduce_sum(probs, cols), each lane its share
+        // reduce_sum = reduce_sum(probs, cols), each lane its partial
         float t15[1][2] = {};
         // as rounded where a mask cuts the tile
         if (fc::all_lanes(all_small_2)) {
@@ -343,7 +343,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           t12[0][e] = t12[0][e] + t15[0][e];
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
@@ -360,11 +360,11 @@ attention_forward(const __grid_constant__ Parameters p) {
               t8_operand[i][k][r] =
                   fc::pack<fc::bf16>(t13[i][2 * k + r / 2][r % 2 * 2], t13[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
-      fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+      fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 61440 + value_slot_2 * 20480;
-      // out = out_2 + dot(t8_operand, value_2), started
+      // out = out_2 + dot(t8_operand, value_2), issued
       fc::pin(out_2);
-      fc::open_products();
+      fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
         fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], t8_operand[0], b, true);
@@ -374,7 +374,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out_2[0] + 8, t8_operand[0], b, true);
       }
       fc::commit_products();
-      fc::await_products<0>();
+      fc::wait_products<0>();
       fc::pin(out_2);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
@@ -400,7 +400,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = 0.f;
     }
-    // row_sum: the lanes' shares meet
+    // row_sum: partials of the lanes, combined
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
@@ -424,7 +424,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         t19[0][j][e] = t20;
       }
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     // t19 in shared memory
     const fc::u32 o_staged = shared;
@@ -444,10 +444,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::store_box(p.o_tiles_64x16, o_staged + 16384 + warp / 4 * 2048, 64, rows_begin + warp / 4 * 64, head, batch);
       fc::commit_stores();
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
   }
 }

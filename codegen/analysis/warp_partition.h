@@ -4,8 +4,8 @@
 // left operand may stay in registers: the accumulator layout, packed in pairs, is the layout of a
 // left operand, and each warp has the rows that it multiplies. Two things speak against registers:
 // the warps along the columns hold different columns of the tile (then each would multiply its own,
-// and the warps share out the terms of the sum instead of the columns of the result), and an
-// operand that is made once and read in every iteration of a loop takes registers all the while.
+// and the warps divide the terms of the sum among them instead of the columns of the result), and
+// an operand that is made once and read in every iteration of a loop takes registers all the while.
 #pragma once
 
 #include "dsl/ir/function.h"

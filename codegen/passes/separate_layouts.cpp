@@ -1,14 +1,14 @@
-// With softmax = shared, products and what lies between them have homes that share no thread's
-// registers: a product's sums lie as its instruction wants them, everything else in rows
-// (layout/register_layouts.h). This pass puts a pair of conversions, through a buffer in shared
-// memory, wherever a value goes from one side to the other:
+// With softmax = shared, products and the operations between them have layouts that have no
+// registers in common: an accumulator has the layout of its instruction, everything else a layout
+// of rows (layout/register_layouts.h). This pass adds a pair of conversions, through a buffer in
+// shared memory, wherever a value goes from one side to the other:
 //
-//   a product's result that anything but a product's sum reads     sums -> shared -> rows
+//   a product's result that anything but an accumulator reads      accumulator -> shared -> rows
 //   a computed operand of a product                                rows -> shared
 //
-// A sum that a loop carries from product to product stays where it is. A third operand that is
-// computed in between, as in out * decay + p v, is added after the product instead, which moves its
-// tile once and not twice.
+// An accumulator that a loop carries from product to product is not converted. A computed third
+// operand, as in out * decay + p v, is added behind the product instead, so that its tile is
+// converted once and not twice.
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
@@ -19,9 +19,9 @@ namespace {
 
 using namespace ir;
 
-class HomeSeparator {
+class LayoutSeparator {
  public:
-  explicit HomeSeparator(Function& f) : f_(f) {}
+  explicit LayoutSeparator(Function& f) : f_(f) {}
 
   void run() {
     for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
@@ -29,7 +29,7 @@ class HomeSeparator {
       for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
         if (f_[f_[block].ops[i]].code != OpCode::dot) continue;
         split_sum(block, i);
-        for (std::size_t k : {0, 1}) i += share_operand(block, i, k);
+        for (std::size_t k : {0, 1}) i += stage_operand(block, i, k);
       }
     }
     for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
@@ -79,7 +79,7 @@ class HomeSeparator {
     return stays_in_sums(value);
   }
 
-  /// A carried value that every round hands to a product as its third operand, and nothing else
+  /// A carried value that every iteration hands to a product as its third operand, and nothing else
   /// reads.
   [[nodiscard]] bool accumulates(const Op& loop, std::size_t i) const {
     const ValueId argument = f_[loop.body].arguments[i + 1];
@@ -112,7 +112,7 @@ class HomeSeparator {
   }
 
   /// A computed operand goes to shared memory in front of the product.
-  std::size_t share_operand(BlockId block, std::size_t position, std::size_t k) {
+  std::size_t stage_operand(BlockId block, std::size_t position, std::size_t k) {
     const OpId id = f_[block].ops[position];
     ValueId source = f_[id].operands[k];
     bool transposed = false;
@@ -128,7 +128,7 @@ class HomeSeparator {
       ValueId shared = move_to_shared(b, f_, source, "operand", pitch);
       if (transposed) {
         shared = b.transpose(shared);
-        f_[shared].home.space = Space::shared;
+        f_[shared].layout.space = Space::shared;
       }
       f_[id].operands[k] = shared;
     });
@@ -175,8 +175,8 @@ class HomeSeparator {
 
 }  // namespace
 
-void separate_homes(Function& f, const PassContext& context) {
-  if (context.schedule.softmax == Softmax::shared) HomeSeparator(f).run();
+void separate_layouts(Function& f, const PassContext& context) {
+  if (context.schedule.softmax == Softmax::shared) LayoutSeparator(f).run();
 }
 
 }  // namespace flashcore

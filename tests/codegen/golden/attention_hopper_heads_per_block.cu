@@ -129,8 +129,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         if (t16) {
           const int cols_begin_2 = t15 * 64;
           // key <- k
-          fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-          fc::arrive_expecting(key_full + key_slot * 8, 8192);
+          fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+          fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
           fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_2, head, batch);
           if (++key_slot == 2) {
             key_slot = 0;
@@ -138,15 +138,15 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
         }
         // query <- q
-        fc::await_phase(query_empty, query_phase ^ 1);
-        fc::arrive_expecting(query_full, 8192);
+        fc::wait_phase(query_empty, query_phase ^ 1);
+        fc::arrive_expect_tx(query_full, 8192);
         fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
         query_phase ^= 1;
         if (t16) {
           const int cols_begin_3 = t15 * 64;
           // value <- v
-          fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-          fc::arrive_expecting(value_full + value_slot * 8, 8192);
+          fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+          fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
           fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_3, head, batch);
           if (++value_slot == 2) {
             value_slot = 0;
@@ -158,16 +158,16 @@ attention_forward(const __grid_constant__ Parameters p) {
             next_tile = fc::tile_before<512>(shared, cols_tile_2, 0);
             const int cols_begin_4 = cols_tile_2 * 64;
             // key <- k
-            fc::await_phase(key_empty + key_slot * 8, key_phase ^ 1);
-            fc::arrive_expecting(key_full + key_slot * 8, 8192);
+            fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+            fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
             fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_4, head, batch);
             if (++key_slot == 2) {
               key_slot = 0;
               key_phase ^= 1;
             }
             // value <- v
-            fc::await_phase(value_empty + value_slot * 8, value_phase ^ 1);
-            fc::arrive_expecting(value_full + value_slot * 8, 8192);
+            fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+            fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
             fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_4, head, batch);
             if (++value_slot == 2) {
               value_slot = 0;
@@ -185,19 +185,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     // positions of this block
     for (int head_2 = head_begin; head_2 < head_end; ++head_2) {
       const float scale_log2 = p.scale * 1.442695f;
-      fc::await_phase(query_full, query_phase_2);
+      fc::wait_phase(query_full, query_phase_2);
       const fc::u32 query = shared + 2048;
       const int t17 = fc::tile_before<512>(shared, cols_end, 0);
       float row_sum[1][2];
       float out[1][8][4];
       if (t17 >= 0) {
         const int cols_begin_5 = t17 * 64;
-        fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+        fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 10240 + key_slot_2 * 8192;
-        // scores = dot(query, transpose(key)), started
+        // scores = dot(query, transpose(key)), issued
         float scores[1][8][4];
         fc::pin(scores);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key, 64, 0);
@@ -219,7 +219,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int e = 0; e < 2; ++e)
               t19[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
         }
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(scores);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
@@ -284,7 +284,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             probs[0][j][e] = fc::exp2(t27);
           }
         }
-        // reduce_sum = reduce_sum(probs, cols), each lane its share
+        // reduce_sum = reduce_sum(probs, cols), each lane its partial
         float t28[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
@@ -317,23 +317,23 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int cols_tile_3 = fc::tile_before<512>(shared, t17, 0), next_tile_2; cols_tile_3 >= 0; cols_tile_3 = next_tile_2) {
           next_tile_2 = fc::tile_before<512>(shared, cols_tile_3, 0);
           const int cols_begin_6 = cols_tile_3 * 64;
-          fc::await_phase(key_full + key_slot_2 * 8, key_phase_2);
+          fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 10240 + key_slot_2 * 8192;
-          // scores = dot(query, transpose(key_2)), started
+          // scores = dot(query, transpose(key_2)), issued
           float scores_2[1][8][4];
           fc::pin(scores_2);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
             const fc::u64 b = fc::matrix(key_2, 64, 0);
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores_2[0], a, b, false);
           }
           fc::commit_products();
-          fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+          fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 26624 + value_slot_2 * 8192;
-          // out = out_2 + dot(probs_operand, value), started
+          // out = out_2 + dot(probs_operand, value), issued
           fc::pin(out_2);
-          fc::open_products();
+          fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 0);
             fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
@@ -354,7 +354,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int e = 0; e < 2; ++e)
                 t30[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
           }
-          fc::await_products<1>();
+          fc::wait_products<1>();
           fc::pin(scores_2);
           if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
           if (++key_slot_2 == 2) {
@@ -419,7 +419,7 @@ attention_forward(const __grid_constant__ Parameters p) {
               probs_2[0][j][e] = fc::exp2(t38);
             }
           }
-          // reduce_sum = reduce_sum(probs_2, cols), each lane its share
+          // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
           float t39[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
@@ -430,7 +430,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t28[0][e] = fc::fma(t28[0][e], decay_2[0][e], t39[0][e]);
-          fc::await_products<0>();
+          fc::wait_products<0>();
           fc::pin(out_2);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
@@ -458,17 +458,17 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         if (thread % 128 == 0) fc::arrive(query_empty);
         query_phase_2 ^= 1;
-        fc::await_phase(value_full + value_slot_2 * 8, value_phase_2);
+        fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 26624 + value_slot_2 * 8192;
-        // out = out_2 + dot(probs_operand, value_2), started
+        // out = out_2 + dot(probs_operand, value_2), issued
         fc::pin(out_2);
-        fc::open_products();
+        fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 0);
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
         }
         fc::commit_products();
-        fc::await_products<0>();
+        fc::wait_products<0>();
         fc::pin(out_2);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
@@ -496,7 +496,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 4; ++e)
             out[0][j][e] = 0.f;
       }
-      // row_sum: the lanes' shares meet
+      // row_sum: partials of the lanes, combined
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
@@ -520,7 +520,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           t41[0][j][e] = t42;
         }
       }
-      if (thread % 128 == 0) fc::await_stores_read<0>();
+      if (thread % 128 == 0) fc::wait_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
       // t41 in shared memory
       const fc::u32 o_staged = shared + 43008;
@@ -540,6 +540,6 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_stores();
       }
     }
-    if (thread % 128 == 0) fc::await_stores_read<0>();
+    if (thread % 128 == 0) fc::wait_stores_read<0>();
   }
 }

@@ -1,0 +1,215 @@
+// A reduction along an axis that is spread over several warps ends with a partial result in each of
+// them. Shuffles do not cross warps, so the warps combine their partials through shared memory:
+// each warp writes its own partial into a slot, and each reads all slots, in the order of the
+// warps, whatever order they arrive in.
+//
+//   %m = reduce_max %s along cols      becomes
+//
+//   %partial  = reduce_max %s along cols by warp
+//   %partials = convert %partial along cols(2w) in exchange @ shared
+//   %m        = combine_partials %partials along cols(2w) of reduce_max
+//
+// The partials of blocks that split a loop (split_loops) are combined one level up. The rows of
+// each warp are assigned to one block of the cluster, one warp after the other. Every block writes
+// its partials of these rows into that block's shared memory; all blocks pass the cluster's
+// barrier; and the warps whose rows they are read the partials of all blocks:
+//
+//   %a = cluster_read %m from 0      becomes      cluster_wait
+//   ...                                           %given = convert %m in exchange among 2 @ shared
+//   store ...                                     cluster_sync
+//                                                 %mine = owns_rows among 2
+//                                                 if %mine { %a = cluster_read %given from 0 ; ...
+//                                                            store ... }
+//
+// A combine_partials of an earlier pass (defer_reductions) is treated alike, behind the shuffles
+// that combine the partials of a warp's lanes.
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "codegen/layout/register_layouts.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// The lanes and warps that hold a partial: those of an axis, without its registers.
+AxisLayout holders(const AxisLayout& layout, bool lanes) {
+  AxisLayout partials{.warps = layout.warps, .warp_divisor = layout.warp_divisor};
+  if (lanes) partials.lanes = layout.lanes, partials.lane_divisor = layout.lane_divisor;
+  return partials;
+}
+
+class Exchanger {
+ public:
+  Exchanger(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+
+  void run() {
+    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
+      const BlockId block(b);
+      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+        const Op op = f_[f_[block].ops[i]];
+        if (op.code == OpCode::combine_partials) i += finish(block, i, op);
+        if (kind_of(op.code) == OpKind::reduction && op.scope == ReductionScope::block)
+          i += split(block, i, op);
+      }
+    }
+    if (schedule_.cluster_splits > 1) cluster_sync();
+  }
+
+ private:
+  [[nodiscard]] AxisLayout layout_along(ValueId value, AxisId axis) const {
+    const auto& axes = f_[value].type.axes;
+    for (std::size_t k = 0; k < axes.size(); ++k)
+      if (axes[k] == axis && k < f_[value].layout.axes.size()) return f_[value].layout.axes[k];
+    return {};
+  }
+
+  /// The op that made the partials that a value scales and adds up.
+  [[nodiscard]] const Op* maker(ValueId value, const Op& combine) const {
+    const Op* op = f_.definition(value);
+    if (!op) return nullptr;
+    const bool same =
+        op->code == OpCode::dot || (op->code == combine.reduction && op->axis == combine.axis);
+    if (same && op->scope != ReductionScope::block) return op;
+    if (op->code == OpCode::loop) {
+      for (std::size_t i = 0; i < op->results.size(); ++i)
+        if (op->results[i] == value) return maker(f_[f_[op->body].ops.back()].operands[i], combine);
+    }
+    if (kind_of(op->code) != OpKind::elementwise) return nullptr;
+    for (ValueId operand : op->operands)
+      if (const Op* found = maker(operand, combine)) return found;
+    return nullptr;
+  }
+
+  std::size_t split(BlockId block, std::size_t position, const Op& reduction) {
+    const AxisLayout layout = layout_along(reduction.operands[0], reduction.axis);
+    if (layout.warps == 1 || f_[reduction.results[0]].type.is_scalar()) return 0;
+    const OpId id = f_[block].ops[position];
+    const ValueId whole = reduction.results[0], partial = f_.add_value(f_[whole].type, "partial");
+    f_[partial].layout = f_[whole].layout;
+    f_[partial].definition = id;
+    f_[id].results[0] = partial;
+    f_[id].scope = ReductionScope::warp;
+    return insert_before(f_, block, position + 1, reduction.where, [&](Builder& b) {
+      meet(b, partial, whole, reduction.axis, reduction.code, holders(layout, false));
+    });
+  }
+
+  /// Combines the partials of lanes, if they hold any, and then those of warps.
+  std::size_t finish(BlockId block, std::size_t position, const Op& combine) {
+    const Op* made_by = maker(combine.operands[0], combine);
+    if (!made_by) throw InternalError("a combination of partials that no operation made");
+    const AxisLayout layout = layout_along(made_by->operands[0], combine.axis);
+    const bool in_lanes = made_by->scope == ReductionScope::lane;
+    const AxisLayout partials = holders(layout, in_lanes);
+    const OpId id = f_[block].ops[position];
+    f_[id].partials = partials;
+    if (partials.warps == 1) return 0;
+    const ValueId whole = combine.results[0];
+    ValueId partial = combine.operands[0];
+    if (in_lanes) {
+      partial = f_.add_value(f_[whole].type, "partial");
+      f_[partial].layout = f_[whole].layout;
+      f_[partial].definition = id;
+      f_[id].results[0] = partial;
+      f_[id].partials.warps = f_[id].partials.warp_divisor = 1;
+    }
+    const std::size_t added =
+        insert_before(f_, block, position + 1, combine.where, [&](Builder& b) {
+          meet(b, partial, whole, combine.axis, combine.reduction, holders(layout, false));
+        });
+    if (in_lanes) return added;
+    auto& ops = f_[block].ops;
+    ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position));
+    return added - 1;
+  }
+
+  /// Combines the partials of the warps to `whole`.
+  void meet(Builder& b, ValueId partial, ValueId whole, AxisId axis, OpCode reduction,
+            const AxisLayout& partials) {
+    const TileType type = f_[partial].type;
+    const bool tile = type.axes.size() == 2;
+    const int rows = tile ? f_[type.axes[0]].tile : 1, columns = f_[type.axes.back()].tile;
+    const BufferId buffer =
+        f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, rows, columns,
+                       partials.warps, tile ? shared_pitch(columns) : columns});
+    Op convert{.code = OpCode::convert, .operands = {partial}, .axis = axis};
+    convert.buffer = buffer;
+    convert.partials = partials;
+    const ValueId slots = f_[b.append(std::move(convert), {type})].results[0];
+    f_[slots].layout.space = Space::shared;
+    f_[slots].name = "partials";
+    const ValueId made = b.combine_partials(slots, axis, reduction);
+    f_.definition(made)->partials = partials;
+    f_[whole].definition = f_[made].definition;
+    f_.definition(made)->results[0] = whole;
+  }
+
+  void cluster_sync() {
+    const BlockId region = f_.add_block(), giving = f_.add_block();
+    const auto is_cluster_read = [&](OpId id) { return f_[id].code == OpCode::cluster_read; };
+    auto& ops = f_[f_.body].ops;
+    const auto first = std::find_if(ops.begin(), ops.end(), is_cluster_read);
+    f_[region].ops.assign(first, ops.end());
+    ops.erase(first, ops.end());
+    Builder b(f_, giving);
+    b.append({.code = OpCode::cluster_wait}, {});
+    std::map<ValueId, ValueId> given;
+    for (OpId id : f_[region].ops) {
+      if (!is_cluster_read(id)) continue;
+      const ValueId value = f_[id].operands[0];
+      if (!given.count(value)) given[value] = give(b, value);
+      f_[id].operands[0] = given[value];
+    }
+    b.append({.code = OpCode::cluster_sync}, {});
+    const ValueId mine =
+        f_[b.append({.code = OpCode::owns_rows, .blocks = schedule_.cluster_splits},
+                    {{DType::i1, {}}})]
+            .results[0];
+    f_[region].ops.push_back(f_.add_op({.code = OpCode::yield}, {}));
+    Op combine{.code = OpCode::if_, .operands = {mine}};
+    combine.body = region;
+    b.append(std::move(combine), {});
+    ops.insert(ops.end(), f_[giving].ops.begin(), f_[giving].ops.end());
+  }
+
+  /// A slot for each block, with the rows of the warps that are combined together.
+  ValueId give(Builder& b, ValueId value) {
+    const TileType type = f_[value].type;
+    const Layout layout = f_[value].layout;
+    const int warps = schedule_.consumer_threads() / 32, blocks = schedule_.cluster_splits;
+    if (type.is_scalar() || type.dtype != DType::f32 || layout.axes[0].warps != warps)
+      throw ScheduleError(
+          {fmt::format("cluster_splits = {} for {}", blocks, f_.name),
+           "its loop carries a value that is not f32, or of which some warp has no rows of its own",
+           "cluster_splits = 1",
+           {}});
+    const int rows = layout.axes[0].length() / warps * ((warps + blocks - 1) / blocks);
+    const bool tile = type.axes.size() == 2;
+    const int columns = tile ? f_[type.axes[1]].tile : rows;
+    Op convert{.code = OpCode::convert, .operands = {value}, .blocks = blocks};
+    convert.buffer = f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, tile ? rows : 1,
+                                    columns, blocks, tile ? shared_pitch(columns) : columns});
+    const ValueId slots = f_[b.append(std::move(convert), {type})].results[0];
+    f_[slots].layout.space = Space::shared;
+    f_[slots].name = f_[value].name.empty() ? "given" : f_[value].name + "_given";
+    return slots;
+  }
+
+  Function& f_;
+  const Schedule& schedule_;
+};
+
+}  // namespace
+
+void exchange_partials(Function& f, const PassContext& context) {
+  Exchanger(f, context.schedule).run();
+}
+
+}  // namespace flashcore
