@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 30> passes{{
+  static constexpr std::array<Pass, 35> passes{{
       {"apply_schedule", apply_schedule, "all later passes need tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -48,7 +48,13 @@ std::span<const Pass> pipeline() {
       {"number_barriers", number_barriers, "behind stage_stores, whose stores need barriers"},
       {"plan_shared_memory", plan_shared_memory, "all buffers and their uses are known"},
       {"insert_barriers", insert_barriers, "buffers that overlap are hazards of each other"},
-      {"peel_loops", peel_loops, "last: the peeled loops are copies of a finished body"},
+      {"peel_loops", peel_loops, "the peeled loops are copies of a finished body"},
+      {"expand_tanh", expand_tanh,
+       "behind peel_loops: which polynomials serve depends on the masks of a loop"},
+      {"guard_masks", guard_masks, "behind expand_tanh, which moves masks into its branches"},
+      {"fuse_elementwise", fuse_elementwise, "no op changes its place any more"},
+      {"check_lookups", check_lookups, "behind fuse_elementwise: the test is one a nest"},
+      {"assign_registers", assign_registers, "last: nobody makes another tile"},
   }};
   return passes;
 }

@@ -34,4 +34,50 @@ std::optional<GuardedRange> guarded_range(const Function& f, ValueId guard, Valu
   return std::nullopt;
 }
 
+TileGuards::TileGuards(const Function& f) : f_(f) {
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.code == OpCode::enter) tiles_.push_back(op.operands[0]);
+    if (op.code == OpCode::loop) tiles_.push_back(f[op.body].arguments[0]);
+  });
+}
+
+std::optional<GuardedRange> TileGuards::range(ValueId guard) const {
+  for (ValueId tile : tiles_)
+    if (const auto found = guarded_range(f_, guard, tile)) return found;
+  return std::nullopt;
+}
+
+ValueId TileGuards::of(const Op& mask) const {
+  const ValueId guard = guard_of(f_, mask);
+  if (!guard) return {};
+  const Op* op = f_.definition(guard);
+  return (op && op->code == OpCode::tile_is_full) || range(guard) ? guard : ValueId{};
+}
+
+ValueId TileGuards::build_opposite(Builder& b, ValueId guard) const {
+  const Op op = *f_.definition(guard);
+  const auto scalar = [&](OpCode code, std::vector<ValueId> operands) {
+    const ValueId value = b.elementwise(code, std::move(operands));
+    b.function()[value].layout.space = Space::uniform;
+    return value;
+  };
+  switch (op.code) {
+    case OpCode::lt:
+      return scalar(OpCode::ge, op.operands);
+    case OpCode::ge:
+      return scalar(OpCode::lt, op.operands);
+    case OpCode::logical_and: {
+      const ValueId low = build_opposite(b, op.operands[0]);
+      return scalar(OpCode::logical_or, {low, build_opposite(b, op.operands[1])});
+    }
+    default: {
+      // Asked again, perhaps further in front.
+      Op asked{.code = op.code, .operands = op.operands, .buffer = op.buffer};
+      const ValueId full = b.function()[b.append(std::move(asked), {{DType::i1, {}}})].results[0];
+      b.function()[full].layout.space = Space::uniform;
+      return scalar(OpCode::logical_not, {full});
+    }
+  }
+}
+
 }  // namespace flashcore

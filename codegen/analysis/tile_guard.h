@@ -9,7 +9,9 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
+#include "dsl/ir/builder.h"
 #include "dsl/ir/function.h"
 
 namespace flashcore {
@@ -29,5 +31,23 @@ struct GuardedRange {
 /// The range of a guard that compares the tile's number; none for any other guard.
 std::optional<GuardedRange> guarded_range(const ir::Function& f, ir::ValueId guard,
                                           ir::ValueId tile);
+
+/// The guards of a program that ask something of the tile at hand: they compare its number, or ask
+/// what a block-sparsity scan has found.
+class TileGuards {
+ public:
+  explicit TileGuards(const ir::Function& f);
+
+  /// The guard of a mask, if it is such a one.
+  [[nodiscard]] ir::ValueId of(const ir::Op& mask) const;
+  /// The tiles on which it holds; none for what a scan has found.
+  [[nodiscard]] std::optional<GuardedRange> range(ir::ValueId guard) const;
+  /// Builds the scalar that holds where the guard does not.
+  ir::ValueId build_opposite(ir::Builder& b, ir::ValueId guard) const;
+
+ private:
+  const ir::Function& f_;
+  std::vector<ir::ValueId> tiles_;  ///< the numbers of current tiles
+};
 
 }  // namespace flashcore

@@ -106,4 +106,19 @@ void insert_barriers(ir::Function& f, const PassContext& context);
 /// Splits a loop with four bounds into loops over its masked, unmasked and masked tiles.
 void peel_loops(ir::Function& f, const PassContext& context);
 
+/// Puts polynomials in the place of a tanh where its arguments are small.
+void expand_tanh(ir::Function& f, const PassContext& context);
+
+/// Makes an `if` of every mask that few tiles need.
+void guard_masks(ir::Function& f, const PassContext& context);
+
+/// Makes nests of elementwise operations: one loop over a thread's elements for several.
+void fuse_elementwise(ir::Function& f, const PassContext& context);
+
+/// Looks up sums of positions without a check of each, where a test of the tile answers for all.
+void check_lookups(ir::Function& f, const PassContext& context);
+
+/// Says which register tiles share an array.
+void assign_registers(ir::Function& f, const PassContext& context);
+
 }  // namespace flashcore

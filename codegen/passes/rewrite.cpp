@@ -160,7 +160,8 @@ bool has_effect(const Function& f, const Op& op) {
     case OpKind::sync:
       return true;
     case OpKind::memory:
-      return op.code != OpCode::load && op.code != OpCode::read_slot;
+      return op.code != OpCode::load && op.code != OpCode::read_slot &&
+             op.code != OpCode::tile_is_full;
     case OpKind::control: {
       if (op.code == OpCode::yield || op.code == OpCode::scan_tiles) return true;
       bool effect = false;

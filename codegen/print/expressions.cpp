@@ -77,6 +77,8 @@ std::string KernelPrinter::scalar(ValueId value) {
         return fmt::format("(thread == {})", role_->first_warp * 32);
       case OpCode::owns_rows:
         return fmt::format("(warp % {} == {})", op->blocks, cluster_rank_);
+      case OpCode::dimension:
+        return extent_text(f_[op->tensor].dims[static_cast<std::size_t>(op->number)]);
       case OpCode::index:
       case OpCode::tile_begin:
         return begin(op->axis);
@@ -147,24 +149,29 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
 /// "fc::gather(p.slopes, head * p.slopes_stride_0, fc::within(head, p.slopes_n0))". An index that
 /// is a position and a constant of the unrolled loops is multiplied, and compared with the
 /// dimension's end, part by part: the position's serve all elements, and what is left for each is
-/// an addition and a comparison with a constant.
+/// an addition and a comparison with a constant. Where no index is outside, the position's part
+/// goes to the pointer, and the rest is a constant of the instruction.
 std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitPosition>& indices) const {
   const Tensor& tensor = f_[op.tensor];
-  std::string offset, inside;
+  std::string base, rest, inside;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     const std::string length = extent_text(tensor.dims[d]), step = stride(op.tensor, d);
-    const std::string& rest = indices[d].rest;
-    const std::string base = op.wraps >> d & 1
-                                 ? fmt::format("fc::wrapped({}, {})", indices[d].base, length)
-                                 : indices[d].base;
     const std::string times = step == "1" ? "" : " * " + step;
-    offset += (d ? " + " : "") + base + times;
-    if (rest != "0") offset += " + " + rest + times;
+    const std::string at = op.wraps >> d & 1
+                               ? fmt::format("fc::wrapped({}, {})", indices[d].base, length)
+                               : indices[d].base;
+    const std::string& more = indices[d].rest;
+    base += fmt::format("{}{}{}", d ? " + " : "", at, times);
+    if (more != "0") rest += fmt::format("{}{}{}", rest.empty() ? "" : " + ", more, times);
     inside += d ? " && " : "";
-    inside += rest == "0" ? fmt::format("fc::within({}, {})", base, length)
-                          : fmt::format("{} < {} - {}", rest, length, base);
+    inside += more == "0" ? fmt::format("fc::within({}, {})", at, length)
+                          : fmt::format("{} < {} - {}", more, length, at);
   }
-  return fmt::format("fc::gather(p.{}, {}, {})", fields_.tensor(op.tensor), offset, inside);
+  const std::string pointer = "p." + fields_.tensor(op.tensor);
+  if (op.inside)
+    return fmt::format("fc::gather({} + ({}), {}, true)", pointer, base, rest.empty() ? "0" : rest);
+  return fmt::format("fc::gather({}, {}{}, {})", pointer, base, rest.empty() ? "" : " + " + rest,
+                     inside);
 }
 
 /// Which power of two a number is that is known here; -1 for any other.
@@ -282,8 +289,6 @@ std::string KernelPrinter::label(ValueId value) const {
 }
 
 std::string KernelPrinter::describe(ValueId value, const std::set<ValueId>& inlined) const {
-  if (const auto left = behind_guard_.find(value); left != behind_guard_.end())
-    return describe(left->second, inlined);
   const Op* op = f_.definition(value);
   if (!op || !inlined.count(value)) return label(value);
   std::string text = fmt::format("{}(", name_of(op->code));

@@ -14,7 +14,6 @@ using namespace ir;
 
 KernelSource KernelPrinter::print() {
   storage_.resize(f_.values.size());
-  last_use_.assign(f_.values.size(), 0);
   defining_block_.assign(f_.values.size(), BlockId{});
   uses_ = count_uses(f_);
   segments_.resize(f_.axes.size());
@@ -84,66 +83,11 @@ void KernelPrinter::declare_lane_offsets() {
   }
 }
 
-/// Where each value is read last; an op that belongs to a mask reads where that is printed.
-void KernelPrinter::note_last_uses(BlockId block) {
-  const auto& ops = f_[block].ops;
-  std::map<ValueId, std::size_t> last;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    const auto deferred = masks_.printed_at.find(i);
-    const std::size_t printed_at = deferred == masks_.printed_at.end() ? i : deferred->second;
-    const auto note = [&](const Op& op) {
-      for_each_use(op, [&](const ValueId& v) { last[v] = std::max(last[v], printed_at); });
-    };
-    note(f_[ops[i]]);
-    for (const BlockId region : {f_[ops[i]].body, f_[ops[i]].otherwise})
-      if (region) for_each_op(f_, region, [&](const Op& op, BlockId) { note(op); });
-  }
-  for (const auto& [value, at] : last) last_use_[value.index] = at;
-}
-
 void KernelPrinter::print_block(BlockId block) {
-  const auto& ops = f_[block].ops;
-  const std::vector<std::size_t> outer_uses = last_use_;
-  const auto outer_block = block_;
-  note_last_uses(block);
-  block_ = block;
-  find_tanhs(block);
+  const BlockId outer = std::exchange(block_, block);
   if (block == work_) declare_ring_places();
-  for (position_ = 0; position_ < ops.size();) {
-    const Op& op = f_[ops[position_]];
-    if (masks_.printed_at.count(position_) ||
-        (op.results.size() == 1 && folded_.count(op.results[0]))) {
-      ++position_;
-      continue;
-    }
-    if (kind_of(op.code) == OpKind::elementwise) print_tests_of_tanhs();
-    if (op.results.size() == 1 && masks_.own.count(op.results[0])) {
-      if (!joins_tanh(op.results[0])) print_guarded_mask(block, position_);
-      ++position_;
-      continue;
-    }
-    if (op.results.size() == 1 && tanhs_.count(op.results[0])) {
-      print_tanh(tanhs_.at(op.results[0]));
-      ++position_;
-      continue;
-    }
-    const bool tile = !op.results.empty() && !f_[op.results[0]].type.is_scalar();
-    if (kind_of(op.code) == OpKind::elementwise && tile &&
-        f_[op.results[0]].layout.space == Space::registers) {
-      position_ = print_group(block, position_);
-      continue;
-    }
-    const std::size_t here = position_;
-    print_op(op);
-    position_ = here + 1;
-  }
-  block_ = outer_block;
-  last_use_ = outer_uses;
-}
-
-bool KernelPrinter::is_source(ValueId value) const {
-  const Op* op = f_.definition(value);
-  return op && kind_of(op->code) == OpKind::source;
+  for (OpId id : f_[block].ops) print_op(f_[id]);
+  block_ = outer;
 }
 
 void KernelPrinter::print_op(const Op& op) {
@@ -235,6 +179,17 @@ void KernelPrinter::print_op(const Op& op) {
       break;
     case OpCode::all_lanes:
       print_vote(op);
+      break;
+    case OpCode::all_within:
+      print_bound(op);
+      break;
+    case OpCode::in_place:
+      storage_[op.results[0].index] = names_.unique(f_[op.results[0]].name);
+      out_.line("const float {} = fc::in_place({});", storage_[op.results[0].index],
+                scalar(op.operands[0]));
+      break;
+    case OpCode::nest:
+      print_nest(op);
       break;
     case OpCode::loop:
       print_loop(op);

@@ -66,7 +66,6 @@ class KernelPrinter {
   void print_divide(const ir::Op& op);
 
   // kernel_printer.cpp: blocks, scalars, loops
-  void note_last_uses(ir::BlockId block);
   void print_block(ir::BlockId block);
   void print_op(const ir::Op& op);
   void print_scalar(const ir::Op& op);
@@ -74,13 +73,13 @@ class KernelPrinter {
   // print_control.cpp: loops, and regions behind a condition
   void print_if(const ir::Op& op);
   void start_results(const ir::Op& op);
-  void start_scalar_result(const ir::Op& op, std::size_t i);
-  void make_in_place(const ir::Op& op, ir::BlockId region);
   void print_results(const ir::Op& op, ir::BlockId region);
+  [[nodiscard]] bool does_something(const ir::Op& op, ir::BlockId region) const;
   void print_enter(const ir::Op& op);
   void print_position(ir::AxisId axis, const std::string& tile);
   [[nodiscard]] bool needs_position(ir::BlockId block, ir::AxisId axis) const;
   void print_vote(const ir::Op& op);
+  void print_bound(const ir::Op& op);
   std::pair<std::string, std::string> loop_bounds(const ir::Op& loop);
   void print_loop(const ir::Op& loop);
   void open_scanned_loop(const ir::Op& loop, Writer::Scopes& scopes);
@@ -89,7 +88,7 @@ class KernelPrinter {
   std::string to_next_tile(const ir::Op& loop, const std::string& tile);
   void print_yield(const ir::Op& loop, const ir::Op& yield);
   void set_aside(ir::ValueId value);
-  void start_carried(const ir::Op& loop, std::size_t i, std::size_t position);
+  void start_carried(const ir::Op& loop, std::size_t i);
   void prepare_sources(ir::BlockId block);
   void declare_lane_offsets();
   static std::string_view element_type(DType dtype);
@@ -116,64 +115,31 @@ class KernelPrinter {
   std::string extent_text(const Extent& extent) const;
   static std::string number(double value, DType dtype);
 
-  // print_elementwise.cpp: groups of elementwise ops, packing
-  std::size_t print_group(ir::BlockId block, std::size_t first);
-  void print_run(ir::BlockId block, const std::vector<std::size_t>& run);
+  // print_nest.cpp: loops over the elements of register tiles, and the arrays that hold these
+  void print_nest(const ir::Op& nest);
+  void print_loops(const ir::Op& nest, const std::set<ir::ValueId>& locals,
+                   const std::vector<std::string>& partials);
+  void print_elements(const ir::Op& nest, const std::set<ir::ValueId>& locals,
+                      const std::vector<std::string>& partials, const Cursor& cursor);
   std::optional<std::string> compare_positions(const ir::Op& op,
                                                const std::vector<std::string>& operands,
                                                const Cursor& cursor);
-  void emit_group(ir::BlockId block, const std::vector<std::size_t>& positions, std::size_t end,
-                  bool take_over);
-  std::set<ir::ValueId> start_group(ir::BlockId block, const std::vector<std::size_t>& positions,
-                                    std::size_t end, bool take_over);
-  void print_nest(ir::BlockId block, const std::vector<std::size_t>& positions,
-                  const std::set<ir::ValueId>& locals);
-  void print_elements(ir::BlockId block, const std::vector<std::size_t>& positions,
-                      const std::set<ir::ValueId>& locals, const Cursor& cursor);
   std::optional<SplitPosition> split_positions(ir::ValueId value, const Cursor& cursor);
   std::string gathered_element(const ir::Op& op, const std::vector<std::string>& operands,
                                const Cursor& cursor);
-  void print_loops(ir::BlockId block, const std::vector<std::size_t>& positions,
-                   const std::set<ir::ValueId>& locals);
-  [[nodiscard]] bool rounded_by_consumers(ir::ValueId value) const;
-  [[nodiscard]] bool is_source(ir::ValueId value) const;
-  std::string carried_array(ir::ValueId value) const;
+  [[nodiscard]] bool rounded_by_readers(const ir::Op& nest, ir::ValueId value) const;
   void print_pack(const ir::Op& op);
-  std::string declare(ir::ValueId value, bool zero = false);
+  void declare(ir::ValueId value, bool zero = false, const std::string& otherwise = {});
+  void fill(ir::ValueId value, const std::string& text);
+  void become(ir::ValueId value, ir::ValueId from);
   std::string array_type(ir::ValueId value) const;
   [[nodiscard]] Shape shape_of(ir::ValueId value) const;
-  [[nodiscard]] bool dies_at(ir::ValueId value, std::size_t position) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
-
-  // print_lookups.cpp: lookups that a test of the tile answers for
-  /// An index, its least and greatest value in the tile, and the variable that holds what is added
-  /// to one that counts from the end.
-  struct TestedIndex {
-    std::string low, high, length, shift;
-    bool wraps = false;
-  };
-  std::optional<std::pair<std::string, std::string>> range_in_tile(ir::ValueId index);
-  std::optional<std::vector<TestedIndex>> tested_indices(const ir::Op& op);
-  std::string print_test_of_lookups(ir::BlockId block, const std::vector<std::size_t>& positions);
-  std::string tested_element(const ir::Op& op, const std::vector<TestedIndex>& indices,
-                             const std::vector<std::string>& operands, const Cursor& cursor);
-
-  // print_masks.cpp: what stands behind a test of the tile
-  void find_guarded_masks(ir::BlockId block, int first_side);
-  void keep_other_guards(ir::BlockId block);
-  std::string cut_test(ir::ValueId guard, ir::ValueId tile);
-  void begin_lookups_early(ir::BlockId block, std::size_t mask, std::vector<std::size_t>& own);
-  void print_early_lookups();
-  void print_guarded_mask(ir::BlockId block, std::size_t position);
-  void print_mask_of_tile(ir::BlockId block, std::size_t position);
-  void print_reduction_of_run(ir::BlockId block, const std::vector<std::size_t>& run,
-                              std::size_t position);
 
   // print_reduction.cpp
   void print_reduction(const ir::Op& op);
   std::string start_reduction(const ir::Op& op);
-  void reduce_elements(const ir::Op& op, const std::string& partials);
   void print_element_of_reduction(const ir::Op& op, const std::string& partials,
                                   const Cursor& cursor);
   void finish_reduction(const ir::Op& op, const std::string& partials);
@@ -184,49 +150,6 @@ class KernelPrinter {
   void print_lane_combinations(const ir::Op& op);
   void print_lane_combination(ir::OpCode reduction, const std::string& target,
                               const ir::AxisLayout& layout);
-
-  // print_tanh.cpp
-  /// (tanh(from * factor), and -inf where `from` is if that is masked) * times + plus, or 2 to that
-  /// if it is raised
-  struct Tanh {
-    ir::ValueId from, factor, value, times, plus;
-    bool masked = false, raised = false;
-    ir::OpId sum;  ///< adds up the values of a row
-    /// Where a mask cuts the tile, the sum of values as rounded in the place of that one; `apart`:
-    /// beside it, of what rounding adds.
-    struct Rounding {
-      ir::ValueId sum;
-      DType to;
-      bool apart;
-    };
-    std::optional<Rounding> rounding;
-    ir::ValueId raw;                  ///< `from` before a mask hides some of it
-    std::optional<std::size_t> mask;  ///< where that mask stands, if it is printed in the branches
-    bool few_cut = false;             ///< the mask cuts a tile or none
-    /// The polynomials, the sums of squares that say whether they serve, and whether the first of
-    /// them does; empty until printed.
-    std::string small, squares, test;
-  };
-  void find_tanhs(ir::BlockId block);
-  void keep_operands_of_mask(ir::BlockId block, std::size_t mask, std::size_t until);
-  [[nodiscard]] bool is_local_of_mask(ir::BlockId block, ir::ValueId value) const;
-  [[nodiscard]] bool keeps_hidden(const ir::Op& where, const Tanh& tanh) const;
-  [[nodiscard]] const ir::Op* only_reader(ir::BlockId block, ir::ValueId value) const;
-  [[nodiscard]] bool is_made_here(ir::ValueId value) const;
-  std::string factor_of(const Tanh& tanh);
-  void print_tests_of_tanhs();
-  void print_test(Tanh& tanh, ir::ValueId from);
-  void print_tanh(Tanh& tanh);
-  enum class Arguments : std::uint8_t { small, moderate, any };
-  void find_rounding(ir::BlockId block, Tanh& tanh);
-  void print_hold_in_nest(const Cursor& cursor);
-  std::string print_verdict(const Tanh& tanh, std::string_view what);
-  [[nodiscard]] bool has_room() const;
-  [[nodiscard]] bool has_branches() const;
-  void print_slow_tanh(const Tanh& tanh);
-  void print_tanh_of_each(const Tanh& tanh, Arguments arguments, bool hides);
-  void print_sum_of_tanh(const Tanh& tanh, const Cursor& cursor, bool hides);
-  [[nodiscard]] bool joins_tanh(ir::ValueId mask) const;
 
   // print_scan.cpp: which tiles a loop visits
   void print_scan(const ir::Op& op);
@@ -324,11 +247,9 @@ class KernelPrinter {
   std::string cluster_rank_;      ///< which block of its cluster this is
 
   std::vector<std::string> storage_;         ///< by value: variable, array or address
-  std::vector<std::size_t> last_use_;        ///< by value: position in the block being printed
   std::vector<int> uses_;                    ///< by value: how many ops read it
   std::vector<ir::BlockId> defining_block_;  ///< by value: the block that makes it
   ir::BlockId block_;
-  std::size_t position_ = 0;
   /// A ragged axis in this block: where it begins in the dimension (empty: at 0), and its length.
   struct Segment {
     std::string first, length;
@@ -338,27 +259,7 @@ class KernelPrinter {
   std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;    ///< access -> pointer variable
   std::pair<ir::ValueId, std::string> next_tile_;  ///< a scanned loop's tile, and the one after it
-  /// The masks of a loop that is not peeled, whose own operations stand behind a test of the tile.
-  struct GuardedMasks {
-    enum class Iterations : std::uint8_t { no_loop, first, many };
-    std::string test;                             ///< whether a mask cuts the tile
-    Iterations iterations = Iterations::no_loop;  ///< `first`: the others stand in a loop behind it
-    bool at_start = false;  ///< cut tiles are next to a first iteration, which stands apart
-    bool exist = false;     ///< guarded or not
-    std::map<ir::ValueId, std::vector<std::size_t>> own;  ///< what only a mask needs, by position
-    /// Of such a position, that of its mask, or of the wait in front of it.
-    std::map<std::size_t, std::size_t> printed_at;
-    std::map<std::size_t, std::vector<std::size_t>> early;  ///< lookups, by that wait
-    [[nodiscard]] bool many_iterations() const { return iterations == Iterations::many; }
-  };
-  GuardedMasks masks_;
-  std::set<std::string> carried_;      ///< variables that loops change
-  std::map<ir::ValueId, Tanh> tanhs_;  ///< by what each leaves
-  std::set<ir::ValueId> folded_;       ///< values that are a part of one
-  /// Conditions of masks in front of which their guard is tested: what is left of each.
-  std::map<ir::ValueId, ir::ValueId> behind_guard_;
-  /// Lookups of the loops being printed that a test around them has found inside.
-  std::map<ir::ValueId, std::vector<TestedIndex>> tested_;
+  std::map<int, std::string> arrays_;              ///< by number: the name
   std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed
 };
 

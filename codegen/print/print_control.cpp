@@ -8,35 +8,18 @@ namespace flashcore {
 
 using namespace ir;
 
-/// Gives carried value i of a loop its variable: the start's own if the start dies here.
-void KernelPrinter::start_carried(const Op& loop, std::size_t i, std::size_t position) {
+/// Gives carried value i of a loop its variable, with what it starts from.
+void KernelPrinter::start_carried(const Op& loop, std::size_t i) {
   const ValueId start = loop.operands[static_cast<std::size_t>(loop.bounds) + i];
   const ValueId argument = f_[loop.body].arguments[i + 1];
-  const Op* made_by = f_.definition(start);
-  const bool constant = made_by && made_by->code == OpCode::constant;
   std::string& name = storage_[argument.index];
   if (f_[argument].type.is_scalar()) {
-    const bool reuse =
-        !constant && dies_at(start, position) && carried_.count(storage_[start.index]);
-    if (reuse) {
-      name = storage_[start.index];
-    } else {
-      name = names_.unique(f_[argument].name);
-      out_.line("{} {} = {};", f_[argument].type.dtype == DType::i32 ? "int" : "float", name,
-                scalar(start));
-    }
-  } else if (!constant && dies_at(start, position)) {
-    name = storage_[start.index];
+    name = names_.unique(f_[argument].name);
+    out_.line("{} {} = {};", f_[argument].type.dtype == DType::i32 ? "int" : "float", name,
+              scalar(start));
   } else {
-    const bool zero = constant && made_by->number == 0;
-    name = declare(argument, zero);
-    if (!zero) {
-      Writer::Scopes scopes;
-      const Cursor cursor = open_loops(shape_of(argument), scopes);
-      out_.line("{} = {};", element(argument, cursor), element(start, cursor));
-    }
+    become(argument, start);
   }
-  carried_.insert(name);
   storage_[loop.results[i].index] = name;
 }
 
@@ -66,8 +49,7 @@ std::string KernelPrinter::to_next_tile(const Op& loop, const std::string& tile)
 void KernelPrinter::print_loop(const Op& loop) {
   prepare_sources(loop.body);
   out_.blank();
-  const std::size_t position = position_;
-  for (std::size_t i = 0; i < loop.results.size(); ++i) start_carried(loop, i, position);
+  for (std::size_t i = 0; i < loop.results.size(); ++i) start_carried(loop, i);
   const ValueId tile = f_[loop.body].arguments[0];
   const std::string name = names_.unique(loop.axis ? f_[loop.axis].name + "_tile" : f_[tile].name);
   storage_[tile.index] = name;
@@ -89,13 +71,7 @@ void KernelPrinter::print_loop(const Op& loop) {
   }
   const auto outer_begins = begins_;
   if (loop.axis && needs_position(loop.body, loop.axis)) print_position(loop.axis, name);
-  // A loop may stand behind the first iteration of another.
-  const GuardedMasks outer_masks = std::exchange(masks_, {});
-  find_guarded_masks(loop.body, outer_masks.iterations == GuardedMasks::Iterations::first
-                                    ? (loop.descending ? 1 : -1)
-                                    : 0);
   print_block(loop.body);
-  masks_ = outer_masks;
   print_yield(loop, f_[f_[loop.body].ops.back()]);
   begins_ = outer_begins;
 }
@@ -111,38 +87,32 @@ void KernelPrinter::print_yield(const Op& loop, const Op& yield) {
       if (storage_[yield.operands[i].index] == targets[k] &&
           storage_[yield.operands[k].index] != targets[k])
         set_aside(yield.operands[i]);
+  std::vector<std::string> sources;
+  for (ValueId next : yield.operands) sources.push_back(storage_[next.index]);
   for (std::size_t i = 0; i < yield.operands.size(); ++i) {
     const ValueId argument = f_[loop.body].arguments[i + 1], next = yield.operands[i];
-    if (storage_[next.index] == targets[i]) continue;
-    if (f_[argument].type.is_scalar()) {
+    storage_[next.index] = sources[i];
+    if (!f_[argument].type.is_scalar())
+      become(argument, next);
+    else if (storage_[next.index] != targets[i])
       out_.line("{} = {};", targets[i], scalar(next));
-      continue;
-    }
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(argument), scopes);
-    const std::string from = element(next, cursor);
-    const std::string aside = std::exchange(storage_[argument.index], targets[i]);
-    out_.line("{} = {};", element(argument, cursor), from);
-    storage_[argument.index] = aside;
   }
   storage_ = before;
 }
 
 /// Copies a value to a variable of its own.
 void KernelPrinter::set_aside(ValueId value) {
-  if (f_[value].type.is_scalar()) {
-    const std::string from = scalar(value);
-    storage_[value.index] = names_.unique(f_[value].name);
-    out_.line("const auto {} = {};", storage_[value.index], from);
-    return;
-  }
-  const std::string from = storage_[value.index], to = declare(value);
+  const bool is_scalar = f_[value].type.is_scalar();
+  const std::string from = is_scalar ? scalar(value) : storage_[value.index];
+  const std::string to = storage_[value.index] = names_.unique(f_[value].name);
+  if (is_scalar) return out_.line("const auto {} = {};", to, from);
+  out_.line("decltype({}) {};", from, to);
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(value), scopes);
+  const std::string copied = element(value, cursor);
   storage_[value.index] = from;
-  const std::string old = element(value, cursor);
+  out_.line("{} = {};", copied, element(value, cursor));
   storage_[value.index] = to;
-  out_.line("{} = {};", element(value, cursor), old);
 }
 
 /// Whether what stands in a block, and in no loop of it, asks where an axis is.
@@ -192,116 +162,95 @@ void KernelPrinter::print_vote(const Op& op) {
   storage_[op.results[0].index] = fmt::format("fc::all_lanes({})", all);
 }
 
-/// A scalar that an `if` gives: the variable of one that a region hands through, if that dies here
-/// and may change.
-void KernelPrinter::start_scalar_result(const Op& op, std::size_t i) {
-  std::string& name = storage_[op.results[i].index];
-  for (const BlockId region : {op.otherwise, op.body}) {
-    const ValueId yielded = f_[f_[region].ops.back()].operands[i];
-    if (dies_at(yielded, position_) && carried_.count(storage_[yielded.index]))
-      name = storage_[yielded.index];
+/// Whether the squares of all elements that the lanes of a warp hold are at most a bound. One is at
+/// most the sum of several, and multiply-adds take half the time of comparisons. A sum of all would
+/// be too coarse; eight side by side wait for each other less.
+void KernelPrinter::print_bound(const Op& op) {
+  constexpr int chains = 8;
+  const ValueId tile = op.operands[0];
+  const std::string squares = names_.unique(label(tile) + "_squares"),
+                    within = names_.unique("within");
+  out_.comment(
+      fmt::format("whether no square of {} is above {}", label(tile), label(op.operands[1])));
+  out_.line("float {}[{}] = {{}};", squares, chains);
+  {
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape_of(tile), scopes, /*braces=*/true);
+    std::string chain = cursor.element;
+    for (const std::string& fragment : cursor.fragments) chain += " + " + fragment + " * 4";
+    const std::string sum = names_.unique("sum");
+    out_.line("float& {} = {}[({}) % {}];", sum, squares, chain, chains);
+    out_.line("{0} = fc::fma({1}, {1}, {0});", sum, element(tile, cursor));
+    names_.release(sum);
   }
-  if (!name.empty()) return;
-  name = names_.unique(f_[op.results[i]].name);
-  out_.line("{} {};", array_type(op.results[i]), name);
-  carried_.insert(name);
+  out_.line("bool {} = true;", within);
+  auto loop = out_.unrolled("i", chains, false);
+  out_.line("{0} = {0} && {1}[i] <= {2};", within, squares, scalar(op.operands[1]));
+  storage_[op.results[0].index] = fmt::format("fc::all_lanes({})", within);
 }
 
-/// What an `if` gives: the array of a value that one region hands through, if that dies here.
+/// What an `if` gives has its variable in front of it.
 void KernelPrinter::start_results(const Op& op) {
-  for (std::size_t i = 0; i < op.results.size(); ++i) {
-    const ValueId result = op.results[i];
+  for (ValueId result : op.results) {
     if (uses_[result.index] == 0) continue;
-    if (f_[result].type.is_scalar()) {
-      start_scalar_result(op, i);
+    if (!f_[result].type.is_scalar()) {
+      declare(result);
       continue;
     }
-    for (const BlockId region : {op.otherwise, op.body}) {
-      const ValueId yielded = f_[f_[region].ops.back()].operands[i];
-      if (storage_[result.index].empty() && !is_source(yielded) && dies_at(yielded, position_) &&
-          shape_of(yielded) == shape_of(result))
-        storage_[result.index] = storage_[yielded.index];
-    }
-    if (storage_[result.index].empty()) declare(result);
+    storage_[result.index] = names_.unique(f_[result].name);
+    out_.line("{} {};", array_type(result), storage_[result.index]);
   }
 }
 
-/// Lets what a region makes for its yield be made in the array of the result, where nothing reads
-/// what that held any more.
-void KernelPrinter::make_in_place(const Op& op, BlockId region) {
-  const auto& ops = f_[region].ops;
-  const std::vector<ValueId>& yielded = f_[ops.back()].operands;
-  for (std::size_t i = 0; i < yielded.size(); ++i) {
-    const Op* made_by = f_.definition(yielded[i]);
-    if (defining_block_[yielded[i].index] != region || f_[yielded[i]].type.is_scalar() ||
-        !made_by || kind_of(made_by->code) != OpKind::elementwise)
-      continue;
-    const std::string& array = storage_[op.results[i].index];
-    if (array.empty()) continue;
-    bool behind = false, read = false;
-    for (OpId id : ops) {
-      if (behind && f_[id].code != OpCode::yield)
-        for_each_use(f_[id], [&](const ValueId& v) {
-          read = read || (v != yielded[i] && storage_[v.index] == array);
-        });
-      behind = behind || &f_[id] == made_by;
-    }
-    if (!read) storage_[yielded[i].index] = array;
-  }
-}
-
-/// What a region yields becomes the results, unless it lies there already.
+/// What a region yields becomes the results.
 void KernelPrinter::print_results(const Op& op, BlockId region) {
   const std::vector<ValueId>& yielded = f_[f_[region].ops.back()].operands;
   for (std::size_t i = 0; i < yielded.size(); ++i) {
     const ValueId result = op.results[i];
-    const std::string target = storage_[result.index];
-    if (target.empty() || storage_[yielded[i].index] == target) continue;
-    if (f_[result].type.is_scalar()) {
-      out_.line("{} = {};", target, scalar(yielded[i]));
-      continue;
-    }
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(result), scopes);
-    out_.line("{} = {};", element(result, cursor), element(yielded[i], cursor));
+    if (uses_[result.index] == 0) continue;
+    if (f_[result].type.is_scalar())
+      out_.line("{} = {};", storage_[result.index], scalar(yielded[i]));
+    else
+      become(result, yielded[i]);
   }
+}
+
+/// Whether a region computes something, or yields what is not a result already.
+bool KernelPrinter::does_something(const Op& op, BlockId region) const {
+  if (!region) return false;
+  const std::vector<ValueId>& yielded = f_[f_[region].ops.back()].operands;
+  const auto sources = [&](OpId id) { return kind_of(f_[id].code) == OpKind::source; };
+  for (std::size_t i = 0; i < yielded.size(); ++i) {
+    const Op* made_by = f_.definition(yielded[i]);
+    const bool any = made_by && made_by->code == OpCode::undefined;
+    const bool there = f_[yielded[i]].array && f_[yielded[i]].array == f_[op.results[i]].array;
+    if (uses_[op.results[i].index] > 0 && !any && !there) return true;
+  }
+  return !std::all_of(f_[region].ops.begin(), f_[region].ops.end() - 1, sources);
 }
 
 void KernelPrinter::print_if(const Op& op) {
   prepare_sources(op.body);
   start_results(op);
-  const auto says_something = [&](BlockId region) {
-    if (!region) return false;
-    const std::vector<ValueId>& yielded = f_[f_[region].ops.back()].operands;
-    for (std::size_t i = 0; i < yielded.size(); ++i)
-      if (const std::string& target = storage_[op.results[i].index];
-          !target.empty() && storage_[yielded[i].index] != target)
-        return true;
-    return f_[region].ops.size() > 1;
-  };
   std::string condition = scalar(op.operands[0]);
   if (condition.starts_with("(")) condition = condition.substr(1, condition.size() - 2);
   const auto print_region = [&](BlockId region) {
     const auto outer_begins = begins_;
     const auto outer_pointers = pointers_;
-    const GuardedMasks outer_masks = std::exchange(masks_, {});
-    make_in_place(op, region);
-    find_guarded_masks(region, 0);
     print_block(region);
     print_results(op, region);
-    masks_ = outer_masks;
     begins_ = outer_begins;
     pointers_ = outer_pointers;
   };
-  if (says_something(op.body)) {
+  if (does_something(op, op.body)) {
     {
       auto scope = out_.block("if ({})", condition);
       print_region(op.body);
     }
-    if (!says_something(op.otherwise)) return;
+    if (!does_something(op, op.otherwise)) return;
     auto scope = out_.block("else");
     print_region(op.otherwise);
-  } else if (says_something(op.otherwise)) {
+  } else if (does_something(op, op.otherwise)) {
     const bool simple = condition.find_first_of("<>=&|") == std::string::npos;
     auto scope = out_.block("if (!{})", simple ? condition : "(" + condition + ")");
     print_region(op.otherwise);

@@ -189,7 +189,7 @@ void KernelPrinter::print_from_shared(const Op& op) {
 void KernelPrinter::print_combination(const Op& op) {
   const ValueId value = op.results[0], partials = op.operands[0];
   if (f_[partials].layout.space == Space::shared) return print_from_shared(op);
-  storage_[value.index] = storage_[partials.index];
+  become(value, partials);
   out_.comment(fmt::format("{}: partials of the lanes, combined", label(value)));
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(value), scopes, true);
@@ -200,7 +200,7 @@ void KernelPrinter::print_combination(const Op& op) {
 void KernelPrinter::print_operand_load(const Op& op) {
   const ValueId value = op.results[0];
   const ProductOperand source = shared_operand(op.operands[0]);
-  storage_[value.index] = names_.unique(label(value) + "_kept");
+  declare(value, false, label(op.operands[0]) + "_kept");
   out_.comment(fmt::format("{}: {} in registers", storage_[value.index], label(op.operands[0])));
   instruction_of(op).print_left_load({.out = out_,
                                       .element = element_type(f_[value].type.dtype),

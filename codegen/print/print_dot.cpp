@@ -30,27 +30,13 @@ ProductOperand KernelPrinter::product_operand(const Op& product, std::size_t i) 
   return {.base = storage_[value.index], .ordered = f_[value].layout.space == Space::operand};
 }
 
-/// The array of a product's sums: the third operand's own if that dies here.
+/// The array of a product's sums, with what they start from.
 void KernelPrinter::start_sum(const Op& op) {
   const ValueId value = op.results[0];
-  const ValueId sum = op.operands.size() == 3 ? op.operands[2] : ValueId{};
-  if (!sum && instruction_of(op).starts_sums) {
-    declare(value);
-    return;
-  }
-  const Op* start = sum ? f_.definition(sum) : nullptr;
-  const bool constant = start && start->code == OpCode::constant;
-  if (sum && !constant && dies_at(sum, position_)) {
-    storage_[value.index] = storage_[sum.index];
-  } else {
-    const bool zero = !sum || (constant && start->number == 0);
-    declare(value, zero);
-    if (!zero) {
-      Writer::Scopes scopes;
-      const Cursor cursor = open_loops(shape_of(value), scopes);
-      out_.line("{} = {};", element(value, cursor), element(sum, cursor));
-    }
-  }
+  if (op.operands.size() == 3)
+    become(value, op.operands[2]);
+  else
+    declare(value, /*zero=*/!instruction_of(op).starts_sums);
 }
 
 namespace {

@@ -99,12 +99,6 @@ std::string KernelPrinter::start_reduction(const Op& op) {
   return partials;
 }
 
-/// Takes in what a thread holds.
-void KernelPrinter::reduce_elements(const Op& op, const std::string& partials) {
-  Writer::Scopes scopes;
-  print_element_of_reduction(op, partials, open_loops(shape_of(op.operands[0]), scopes));
-}
-
 void KernelPrinter::print_element_of_reduction(const Op& op, const std::string& partials,
                                                const Cursor& cursor) {
   const ValueId from = op.operands[0], value = op.results[0];
@@ -147,7 +141,10 @@ void KernelPrinter::print_reduction(const Op& op) {
   const std::string partials = start_reduction(op);
   if (f_[op.results[0]].type.is_scalar())
     return print_whole_reduction(op, combine_of(op.code, f_[op.results[0]].type.dtype).start);
-  reduce_elements(op, partials);
+  {
+    Writer::Scopes scopes;
+    print_element_of_reduction(op, partials, open_loops(shape_of(op.operands[0]), scopes));
+  }
   finish_reduction(op, partials);
 }
 

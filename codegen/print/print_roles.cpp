@@ -284,7 +284,6 @@ void KernelPrinter::print_consumer_release(const Op& op) {
 }
 
 void KernelPrinter::print_wait_products(const Op& op) {
-  print_early_lookups();
   out_.line("fc::wait_products<{}>();", op.pending);
   for (std::size_t i = 0; i < op.results.size(); ++i) {
     storage_[op.results[i].index] = storage_[op.operands[i].index];

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "dsl/ir/nest.h"
+
 namespace flashcore {
 
 using namespace ir;
@@ -54,7 +56,7 @@ class Forms {
   std::optional<AffineForm> derive(ValueId value) {
     AffineForm atom;
     atom.scalars[value] = 1;
-    const Op* op = f_.definition(value);
+    const Op* op = computation_of(f_, value);
     const bool scalar = f_[value].type.is_scalar() && f_[value].type.dtype == DType::i32;
     if (!op) return scalar ? std::optional(atom) : std::nullopt;
     const auto operand = [&](std::size_t i) { return of(op->operands[i]); };
@@ -98,7 +100,7 @@ class Terms {
 
   void add(ValueId condition) {
     if (!seen_.insert(condition).second) return;
-    const Op* op = f_.definition(condition);
+    const Op* op = computation_of(f_, condition);
     if (!op) {
       result_.complete = false;
       return;

@@ -126,8 +126,9 @@ TileType DeclarationReader::type() {
 }
 
 TypedLayout DeclarationReader::typed() {
-  TypedLayout result{type(), {}};
+  TypedLayout result{.type = type()};
   if (in_.take("@")) result.layout = value_layout(result.type);
+  if (in_.take("in")) result.array = integer("the number of an array");
   return result;
 }
 

@@ -13,10 +13,11 @@
 
 namespace flashcore::ir {
 
-/// A type, and the memory space and layout after its `@`.
+/// A type, the layout after its `@`, and the array after its `in`.
 struct TypedLayout {
   TileType type;
   Layout layout;
+  int array = 0;
 };
 
 class DeclarationReader {

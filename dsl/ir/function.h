@@ -86,6 +86,7 @@ struct Value {
   TileType type;
   std::string name;  ///< the author's, or empty
   Layout layout;
+  int array = 0;    ///< in registers: which array it lies in; set by assign_registers
   OpId definition;  ///< none for an argument of a block
 };
 

@@ -31,7 +31,21 @@ struct AxisLayout {
 
   [[nodiscard]] int fragment_size() const { return slots * lanes; }
   [[nodiscard]] int length() const { return warps * fragments * fragment_size(); }
+  /// Of the element at `position`, what the thread that holds it adds for the fragment and the
+  /// slot.
+  [[nodiscard]] int offset(int position) const {
+    const int inside = position % fragment_size();
+    int slot = 0;
+    while (slot + 1 < slots && !holds(inside - slot * slot_stride)) ++slot;
+    return position / fragment_size() % fragments * fragment_size() + slot * slot_stride;
+  }
   bool operator==(const AxisLayout&) const = default;
+
+ private:
+  /// Whether some lane begins so far into a fragment.
+  [[nodiscard]] bool holds(int inside) const {
+    return inside >= 0 && inside % lane_stride == 0 && inside / lane_stride < lanes;
+  }
 };
 
 enum class Space : std::uint8_t {

@@ -29,6 +29,8 @@ inline bool asks_who_runs(OpCode code) {
   return code == OpCode::cluster_rank || code == OpCode::has_counter ||
          code == OpCode::first_thread || code == OpCode::owns_rows;
 }
+/// Regions that take no arguments, as those of an if.
+inline bool is_plain(OpCode code) { return code == OpCode::if_ || code == OpCode::nest; }
 inline bool is_copy(OpCode code) { return code == OpCode::copy || code == OpCode::copy_async; }
 
 /// One index of a load or a store: the current tile of an axis, or one scalar position.
@@ -62,10 +64,11 @@ struct Op {
   TensorId tensor;  ///< load, store, copies, gather
   std::uint8_t wraps =
       0;                  ///< gather: a bit a dimension, where a negative index counts from the end
+  bool inside = false;    ///< gather: no index is outside the tensor, or needs to wrap
   ParameterId parameter;  ///< parameter
   BufferId buffer;        ///< copies, slots, convert to shared memory; scan and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
-  double number = 0;                    ///< constant
+  double number = 0;                    ///< constant; dimension: which
   int pending = 0;  ///< wait_copies, wait_products: groups that may stay in flight
   /// cluster_rank, owns_rows, convert: blocks of the cluster that split a loop, or get rows of a
   /// tile
@@ -105,6 +108,10 @@ struct Op {
   // block down to the first.
   std::string name;
   int first_warp = 0, warps = 0, registers = 0, registers_at_start = 0;
+
+  /// nest: the compiler moves no instruction past the first element of every so manieth fragment
+  /// along the last axis; 0: it may move all.
+  int fence = 0;
 
   bool precise = false;  ///< tanh: with a small relative error, however small its value
   bool issued = false;   ///< dot: its sum may be read behind `wait_products` only

@@ -60,12 +60,13 @@ class Parser {
   }
 
   /// Numbers stand for values without a name.
-  void define(const Token& token, ValueId id, Layout layout) {
+  void define(const Token& token, ValueId id, TypedLayout typed) {
     if (!values_.emplace(token.text, id).second)
       in_.refuse(token, fmt::format("a second definition of %{}", token.text),
                  "every value is defined once; found another one");
     if (std::isdigit(static_cast<unsigned char>(token.text[0])) == 0) f_[id].name = token.text;
-    f_[id].layout = std::move(layout);
+    f_[id].layout = std::move(typed.layout);
+    f_[id].array = typed.array;
   }
 
   void block(BlockId id) {
@@ -101,7 +102,7 @@ class Parser {
       role(block, std::move(op));
       return;
     }
-    if (op.code == OpCode::if_) {
+    if (is_plain(op.code)) {
       conditional(block, std::move(op), results);
       return;
     }
@@ -134,11 +135,18 @@ class Parser {
     const OpId id = f_.add_op(std::move(op), types);
     f_[block].ops.push_back(id);
     for (std::size_t i = 0; i < names.size(); ++i)
-      define(names[i], f_[id].results[i], std::move(typed[i].layout));
+      define(names[i], f_[id].results[i], std::move(typed[i]));
   }
 
   /// What the op names and its operands. A word in first place may also be an attribute already.
   void items(Op& op) {
+    if (op.code == OpCode::undefined) return;
+    if (op.code == OpCode::dimension) {
+      op.tensor = names_.tensor();
+      in_.expect(",");
+      op.number = names_.integer("the number of a dimension");
+      return;
+    }
     const bool named = kind_of(op.code) == OpKind::source;
     if (op.code != OpCode::constant &&
         (asks_who_runs(op.code) || in_.at(Token::Kind::line_end) || in_.at(":")))
@@ -209,6 +217,10 @@ class Parser {
       in_.next();
     } else if (in_.take("barrier")) {
       op.barrier = names_.integer("the number of a barrier");
+    } else if (in_.take("inside")) {
+      op.inside = true;
+    } else if (in_.take("fence")) {
+      op.fence = names_.integer("a number of fragments");
     } else if (in_.take("issued")) {
       op.issued = true;
     } else if (in_.take("precise")) {
@@ -248,7 +260,9 @@ class Parser {
   }
 
   void conditional(BlockId outer, Op op, const std::vector<Token>& results) {
-    op.operands = uses();
+    if (op.code == OpCode::if_) op.operands = uses();
+    while (attribute(op)) {
+    }
     std::vector<TypedLayout> types;
     if (in_.at(":")) types = result_types();
     const auto region = [&] {
@@ -299,7 +313,7 @@ class Parser {
       op.operands.push_back(use());
       in_.expect(":");
       carried.push_back(names_.typed());
-      define(name, f_.add_argument(op.body, carried.back().type), carried.back().layout);
+      define(name, f_.add_argument(op.body, carried.back().type), carried.back());
       in_.line_end();
     }
     if (types.empty()) types = carried;
@@ -323,7 +337,7 @@ class Parser {
     const Token name = in_.value("the name of the tile's number");
     in_.expect(":");
     const TypedLayout t = names_.typed();
-    define(name, f_.add_argument(block, t.type), t.layout);
+    define(name, f_.add_argument(block, t.type), t);
   }
 
   Lexer in_;

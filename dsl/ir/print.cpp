@@ -136,7 +136,8 @@ class Printer {
     const Value& value = f_[id];
     std::string text = describe(f_, value.type);
     const std::string layout = print(f_, value.type, value.layout);
-    return layout.empty() ? text : text + " @ " + layout;
+    if (!layout.empty()) text += " @ " + layout;
+    return value.array ? text + fmt::format(" in {}", value.array) : text;
   }
 
   /// What the op names, then its operands.
@@ -144,6 +145,8 @@ class Printer {
     std::string text;
     auto item = [&](const std::string& t) { text += (text.empty() ? " " : ", ") + t; };
     if (op.code == OpCode::constant) item(number_text(op.number));
+    if (op.code == OpCode::dimension)
+      return fmt::format(" {}, {}", f_[op.tensor].name, static_cast<int>(op.number));
     if (op.parameter) item(f_[op.parameter].name);
     if (op.axis && op.operands.empty()) item(f_[op.axis].name);
     if (op.code == OpCode::gather && op.tensor) {
@@ -180,6 +183,8 @@ class Printer {
     if (op.rounding != OperandRounding::none) text += fmt::format(" as {}", name_of(op.rounding));
     if (op.instruction) text += fmt::format(" using {}", name_of(*op.instruction));
     if (op.barrier) text += fmt::format(" barrier {}", op.barrier);
+    if (op.inside) text += " inside";
+    if (op.fence) text += fmt::format(" fence {}", op.fence);
     if (op.issued) text += " issued";
     if (op.precise) text += " precise";
     if (op.descending) text += " descending";
@@ -211,7 +216,7 @@ class Printer {
     if (!text.empty()) text += " = ";
     text += name_of(op.code);
     if (op.code == OpCode::role) return text + role_head(op);
-    text += op.body && op.code != OpCode::if_ ? loop_head(op) : items(op) + attributes(op);
+    text += op.body && !is_plain(op.code) ? loop_head(op) : items(op) + attributes(op);
     if (op.results.empty() || (op.body && results_follow_arguments(op))) return text;
     for (std::size_t i = 0; i < op.results.size(); ++i)
       text += (i ? ", " : " : ") + typed(op.results[i]);
@@ -221,7 +226,7 @@ class Printer {
   /// The results of a loop have the types and layouts of its carried values, and need no list of
   /// their own.
   bool results_follow_arguments(const Op& op) {
-    if (op.code == OpCode::if_) return false;
+    if (is_plain(op.code)) return false;
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     if (arguments.size() != op.results.size() + 1) return false;
     for (std::size_t i = 0; i < op.results.size(); ++i) {
@@ -251,7 +256,7 @@ class Printer {
       line("{}{}", head(op), op.body ? " {" : "");
       if (!op.body) continue;
       ++depth_;
-      if (op.code != OpCode::role && op.code != OpCode::if_) loop_arguments(op);
+      if (op.code != OpCode::role && !is_plain(op.code)) loop_arguments(op);
       --depth_;
       block(op.body);
       if (op.otherwise) {

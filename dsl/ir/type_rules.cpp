@@ -53,7 +53,9 @@ TileType source_type(const Function& f, const Op& op) {
   if (op.code == OpCode::has_counter || op.code == OpCode::first_thread ||
       op.code == OpCode::owns_rows)
     return {DType::i1, {}};
+  if (op.code == OpCode::dimension) return {DType::i32, {}};
   TileType type{DType::i32, {}};
+  if (op.code == OpCode::thread_begin || op.code == OpCode::thread_offset) type.axes = {op.axis};
   if (op.code == OpCode::index && f[op.axis].kind != AxisKind::parallel) type.axes = {op.axis};
   return type;
 }
@@ -230,9 +232,17 @@ TileType infer_type(const Function& f, const Op& op) {
                   "compare first");
     return {DType::i1, {}};
   }
+  if (op.code == OpCode::all_within) {
+    rule.takes(2);
+    if (rule.type(0).dtype != DType::f32 || rule.type(1) != TileType{DType::f32, {}})
+      rule.refuse(fmt::format("all_within of {} and {}", rule.text(0), rule.text(1)),
+                  "it compares f32 elements with an f32 scalar", "cast them first");
+    return {DType::i1, {}};
+  }
+  if (op.code == OpCode::in_place) rule.takes(1);
   if (op.code == OpCode::combine_partials || op.code == OpCode::cluster_read) rule.takes(1);
   return rule.type(
-      0);  // convert, combine_partials and peer change the place of a tile, not its value
+      0);  // convert, combine_partials, peer, in_place change where a tile lives, not what it is
 }
 
 TileType cast_type(const Function& f, const Op& op, DType dtype) {

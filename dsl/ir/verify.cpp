@@ -20,7 +20,7 @@ constexpr OpCode no_code = OpCode::yield;
 
 bool yields(OpCode code) {
   return code == OpCode::loop || code == OpCode::scan_tiles || code == OpCode::tile_loop ||
-         code == OpCode::if_;
+         is_plain(code);
 }
 
 class Verifier {
@@ -61,7 +61,10 @@ class Verifier {
         fail(
             fmt::format("the region of a {} ends with a yield", name_of(parent)),
             "write yield and the next values of what it carries, if any, before its closing brace");
-      if (parent == OpCode::scan_tiles && !last && !is_pure(*op_))
+      if (parent == OpCode::nest && !last && !is_pure(*op_) &&
+          kind_of(op_->code) != OpKind::reduction)
+        fail("a nest only computes elements and reduces them", "move it out of the nest");
+      if (parent == OpCode::scan_tiles && !last && !is_pure(*op_) && op_->code != OpCode::nest)
         fail("a scan only evaluates conditions on positions", "move it in front of the scan");
       one(ops[i]);
     }
@@ -85,7 +88,7 @@ class Verifier {
     ragged_axes(op);
     if (op.code == OpCode::loop) loop(id);
     if (op.code == OpCode::scan_tiles) scan(id);
-    if (op.code == OpCode::if_) conditional(id);
+    if (is_plain(op.code)) conditional(id);
     if (op.code == OpCode::tile_loop) tile_loop(id);
     if (op.code == OpCode::role) role(op);
     if (op.code == OpCode::enter && !is_parallel(op.axis)) {
@@ -227,14 +230,14 @@ class Verifier {
     for (const BlockId region : {f_[id].body, f_[id].otherwise}) {
       if (!region) continue;
       std::vector<bool> outside = defined_;
-      block(region, OpCode::if_);
+      block(region, f_[id].code);
       defined_ = std::move(outside);
       op_ = &f_[f_[region].ops.back()];
       const std::vector<ValueId>& results = f_[id].results;
       if (op_->operands.size() != results.size())
-        fail(fmt::format("it yields {} values, the if has {} results", op_->operands.size(),
-                         results.size()),
-             "yield a value for each result, in their order, in both regions");
+        fail(fmt::format("it yields {} values, the {} has {} results", op_->operands.size(),
+                         name_of(f_[id].code), results.size()),
+             "yield a value for each result, in their order, in every region");
       for (std::size_t i = 0; i < results.size(); ++i) same(op_->operands[i], results[i], "result");
       op_ = &f_[id];
     }

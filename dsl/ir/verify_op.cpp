@@ -33,15 +33,19 @@ class OpVerifier {
     if (op_.unordered && op_.code != OpCode::loop)
       fail("only a loop has rounds to order", "leave \"unordered\" out");
     const bool holds = op_.code == OpCode::loop || op_.code == OpCode::scan_tiles ||
-                       op_.code == OpCode::tile_loop || op_.code == OpCode::if_ ||
+                       op_.code == OpCode::tile_loop || is_plain(op_.code) ||
                        op_.code == OpCode::role;
     if (op_.body && !holds)
-      fail("only a loop, an if or a role has a region",
+      fail("only a loop, an if, a nest or a role has a region",
            "leave out what stands in braces behind it");
     if (op_.otherwise && op_.code != OpCode::if_)
       fail("only an if has a region behind \"else\"", "leave out the second region");
     if ((op_.warps || op_.registers) && op_.code != OpCode::role)
       fail("only a role has warps of its own", "leave \"warps\" and \"registers\" out");
+    if (op_.inside && op_.code != OpCode::gather)
+      fail("only a gather has indices", "leave \"inside\" out");
+    if (op_.fence && op_.code != OpCode::nest)
+      fail("only a nest goes through fragments", "leave \"fence\" out");
     if (op_.barrier < 0 || op_.barrier > 15)
       fail(fmt::format("it uses barrier {}", op_.barrier), "a block has barriers 0 to 15");
     named();
@@ -54,7 +58,7 @@ class OpVerifier {
     const OpKind kind = kind_of(op_.code);
     const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store ||
                           is_copy(op_.code) || op_.code == OpCode::producer_load ||
-                          op_.code == OpCode::gather;
+                          op_.code == OpCode::gather || op_.code == OpCode::dimension;
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor", "name an input or output with its indices, as in x[rows, d]");
     if (op_.code == OpCode::parameter &&
@@ -67,11 +71,12 @@ class OpVerifier {
         op_.code == OpCode::consumer_release || op_.code == OpCode::producer_store;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer", "declare a buffer, and name it behind \"in\"");
+    const bool nowhere = op_.code == OpCode::constant || op_.code == OpCode::parameter ||
+                         op_.code == OpCode::undefined || op_.code == OpCode::dimension ||
+                         asks_who_runs(op_.code);
     const bool along = kind == OpKind::reduction || op_.code == OpCode::enter ||
                        op_.code == OpCode::scan_tiles || op_.code == OpCode::combine_partials ||
-                       op_.code == OpCode::segment ||
-                       (kind == OpKind::source && op_.code != OpCode::constant &&
-                        op_.code != OpCode::parameter && !asks_who_runs(op_.code));
+                       op_.code == OpCode::segment || (kind == OpKind::source && !nowhere);
     if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
       fail("it names no axis", "name one that is declared, as in index rows");
   }
@@ -79,7 +84,13 @@ class OpVerifier {
   void types() {
     switch (op_.code) {
       case OpCode::constant:
+      case OpCode::undefined:
         results(1);
+        break;
+      case OpCode::nest:
+        if (!op_.body || op_.body.index >= f_.blocks.size())
+          fail("it has no region", "write its operations in braces behind it");
+        operands(0);
         break;
       case OpCode::cast:
         results(1);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -186,6 +187,8 @@ class Evaluation {
           block(op.body);
         else if (op.code == OpCode::if_)
           conditional(op);
+        else if (op.code == OpCode::nest)
+          give(op, block(op.body));
         else if (op.code == OpCode::tile_loop)
           tile_loop(op);
         else
@@ -229,6 +232,11 @@ class Evaluation {
     if (op.code == OpCode::cluster_read) return cluster_read(op);
     if (op.code == OpCode::all_lanes) {
       const auto holds = [](double x) { return x != 0; };
+      return TileValue(1, 1, std::ranges::all_of(operand(op, 0).data, holds) ? 1.0 : 0.0);
+    }
+    if (op.code == OpCode::all_within) {
+      const double most = operand(op, 1).scalar();
+      const auto holds = [&](double x) { return x * x <= most; };
       return TileValue(1, 1, std::ranges::all_of(operand(op, 0).data, holds) ? 1.0 : 0.0);
     }
     if (op.code != OpCode::dot) return operand(op, 0);  // only the layout changes
@@ -337,6 +345,7 @@ class Evaluation {
         break;
       case OpCode::index:
       case OpCode::tile_begin:
+      case OpCode::thread_begin:
         number = static_cast<double>(axis.begin());
         break;
       case OpCode::tile_count:
@@ -347,17 +356,31 @@ class Evaluation {
         break;
       case OpCode::has_counter:
         break;
+<<<<<<< HEAD
       case OpCode::first_thread:  // what one thread or one warp does, the block does
       case OpCode::owns_rows:
         number = 1;
+=======
+      case OpCode::undefined:
+        number = std::numeric_limits<double>::quiet_NaN();
+        break;
+      case OpCode::dimension:
+        number = static_cast<double>(
+            arrays_.length(f_[op.tensor].dims[static_cast<std::size_t>(op.number)]));
+>>>>>>> 631a22d (Guards of masks, the tanh's polynomials, fused loops over elements, tests of lookups and the arrays of registers are passes, which the printer decided before)
         break;
       default:
         number = op.number;
         if (options_.precision == Precision::storage)
           number = round_to(type(op.results[0]).dtype, number);
     }
-    for (std::size_t i = 0; i < value.data.size(); ++i)
+    const bool split = op.code == OpCode::thread_begin || op.code == OpCode::thread_offset;
+    for (std::size_t i = 0; i < value.data.size(); ++i) {
+      const int offset = split ? f_[op.results[0]].layout.axes[0].offset(static_cast<int>(i)) : 0;
       value.data[i] = op.code == OpCode::index ? number + static_cast<double>(i) : number;
+      if (op.code == OpCode::thread_offset) value.data[i] = offset;
+      if (op.code == OpCode::thread_begin) value.data[i] += static_cast<double>(i) - offset;
+    }
     return value;
   }
 
@@ -376,10 +399,17 @@ class Evaluation {
 
   void conditional(const Op& op) {
     const BlockId region = operand(op, 0).scalar() != 0 ? op.body : op.otherwise;
+<<<<<<< HEAD
     if (!region) return;
     const std::vector<AxisState> outside = axes_;
     std::vector<TileValue> yielded = block(region);
     axes_ = outside;
+=======
+    if (region) give(op, block(region));
+  }
+
+  void give(const Op& op, std::vector<TileValue> yielded) {
+>>>>>>> 631a22d (Guards of masks, the tanh's polynomials, fused loops over elements, tests of lookups and the arrays of registers are passes, which the printer decided before)
     for (std::size_t i = 0; i < yielded.size(); ++i)
       values_[op.results[i].index] = std::move(yielded[i]);
   }

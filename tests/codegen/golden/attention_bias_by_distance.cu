@@ -146,98 +146,104 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply<fc::bf16>(t4[0][2 * j + 1], a[0], b[2], b[3]);
       }
     }
-    // modified = fma(t4, scale, gather(index(head), sub(index(rows), index(cols))))
-    const int least = rows_begin - cols_begin - 63, greatest = rows_begin - cols_begin + 63;
-    const int from_end = greatest < 0 ? p.table_n1 : 0;
-    if (fc::within(head, p.table_n0) && least + from_end >= 0 && least <= greatest && greatest + from_end < p.table_n1) {
+    const int t5 = rows_begin - cols_begin;
+    const int least = t5 + -63;
+    const int greatest = t5 + 63;
+    const int t6 = (greatest < 0) ? p.table_n1 : 0;
+    const bool t7 = ((head >= 0) && (head < p.table_n0)) && ((least + t6) >= 0);
+    const bool t8 = (t7 && (least <= greatest)) && ((greatest + t6) < p.table_n1);
+    if (t8) {
+      // modified = fma(t4, scale, gather(index(head), add(sub(index(rows), index(cols)), t6)))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int t5 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane + j * 8 + (e % 2));
-          const float t6 = fc::gather(p.table + ((head) * p.table_stride_0 + (((rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane)) + from_end) * p.table_stride_1), (0 - (j * 8 + (e % 2) * 1)) * p.table_stride_1, true);
-          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t6);
+          const int t9 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane + j * 8 + (e % 2));
+          const int t10 = t9 + t6;
+          const float t11 = fc::gather(p.table + (head * p.table_stride_0 + (((rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane)) + t6) * p.table_stride_1), (0 - (j * 8 + (e % 2) * 1)) * p.table_stride_1, true);
+          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t11);
         }
       }
     }
     else {
+      // modified = fma(t4, scale, gather(index(head), sub(index(rows), index(cols))))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int t7 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane + j * 8 + (e % 2));
-          const float t8 = fc::gather(p.table, head * p.table_stride_0 + fc::wrapped(t7, p.table_n1) * p.table_stride_1, fc::within(head, p.table_n0) && fc::within(fc::wrapped(t7, p.table_n1), p.table_n1));
-          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t8);
+          const int t12 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane + j * 8 + (e % 2));
+          const float t13 = fc::gather(p.table, head * p.table_stride_0 + fc::wrapped(t12, p.table_n1) * p.table_stride_1, fc::within(head, p.table_n0) && fc::within(fc::wrapped(t12, p.table_n1), p.table_n1));
+          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t13);
         }
       }
     }
     if (cols_tile >= cols_full_end) {
-      bool t9[8][2];
-      // t9 = lt(index(cols), extent(cols))
+      bool t14[8][2];
+      // t14 = lt(index(cols), extent(cols))
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t9[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
-      // modified = where(t9, modified, -inf)
+          t14[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
+      // modified = where(t14, modified, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t4[0][j][e] = t9[j][(e % 2)] ? t4[0][j][e] : -fc::infinity();
+          t4[0][j][e] = t14[j][(e % 2)] ? t4[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(modified, cols)
-    float t10[1][2];
+    float t15[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      t10[0][e] = -fc::infinity();
+      t15[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t10[0][(e / 2)] = fc::max(t10[0][(e / 2)], t4[0][j][e]);
+        t15[0][(e / 2)] = fc::max(t15[0][(e / 2)], t4[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 1));
-      t10[0][e] = fc::max(t10[0][e], fc::shuffle_xor(t10[0][e], 2));
+      t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 1));
+      t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 2));
     }
     float new_max[1][2];
-    // new_max = max(row_max, mul(t10, 1.4426950408889634))
+    // new_max = max(row_max, mul(t15, 1.4426950408889634))
     float decay[1][2];
     // decay = exp2(sub(row_max, new_max))
-    float t11[1][2];
-    // t11 = neg(new_max)
+    float t16[1][2];
+    // t16 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t12 = t10[0][e] * 1.442695f;
-      new_max[0][e] = fc::max(row_max[0][e], t12);
-      const float t13 = row_max[0][e] - new_max[0][e];
-      decay[0][e] = fc::exp2(t13);
-      t11[0][e] = -new_max[0][e];
+      const float t17 = t15[0][e] * 1.442695f;
+      new_max[0][e] = fc::max(row_max[0][e], t17);
+      const float t18 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t18);
+      t16[0][e] = -new_max[0][e];
     }
     float probs[1][8][4];
-    // probs = exp2(fma(modified, 1.4426950408889634, t11))
+    // probs = exp2(fma(modified, 1.4426950408889634, t16))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t14 = fc::fma(t4[0][j][e], 1.442695f, t11[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t14);
+        const float t19 = fc::fma(t4[0][j][e], 1.442695f, t16[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t19);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t15[1][2] = {};
+    float t20[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t15[0][(e / 2)] = t15[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t15)
+        t20[0][(e / 2)] = t20[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t20)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t15[0][e]);
-    // probs_operand: probs as a left operand
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t20[0][e]);
     fc::u32 probs_operand[1][4][4];
+    // probs_operand: probs as a left operand
     #pragma unroll
     for (int i = 0; i < 1; ++i)
       #pragma unroll
@@ -281,21 +287,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t16 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t16;
+    const float t21 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t21;
   }
-  float t17[1][8][4];
-  // t17 = cast(mul(out, inverse))
+  float t22[1][8][4];
+  // t22 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t18 = out[0][j][e] * inverse[0][(e / 2)];
-      t17[0][j][e] = t18;
+      const float t23 = out[0][j][e] * inverse[0][(e / 2)];
+      t22[0][j][e] = t23;
     }
   }
   fc::barrier();
-  // t17 in shared memory
+  // t22 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -304,7 +310,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t17[i][j][2 * r], t17[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t22[i][j][2 * r], t22[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -193,7 +193,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    if (fc::tile_is_masked<512>(shared + 32768, cols_tile_2)) {
+    const bool full = !fc::tile_is_masked<512>(shared + 32768, cols_tile_2);
+    if (!full) {
       int t22[2][2];
       // t22 = gather(index(batch), index(rows))
       #pragma unroll
@@ -297,8 +298,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t33[i][e]);
-    // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][4][4];
+    // probs_operand: probs as a left operand
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll

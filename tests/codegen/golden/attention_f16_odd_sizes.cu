@@ -165,13 +165,13 @@ attention_forward(const __grid_constant__ Parameters p) {
   fc::commit_copies();
   fc::wait_copies<2>();
   fc::barrier();
-  // query_kept: query in registers
-  fc::u32 query_kept[2][5][4];
+  fc::u32 query_2[2][5][4];
+  // query_2: query in registers
   #pragma unroll
   for (int i = 0; i < 2; ++i)
     #pragma unroll
     for (int k = 0; k < 5; ++k)
-      fc::load_matrices(query_kept[i][k], fc::matrix_address<96, 80>(query, warp % 3 * 32 + lane % 16, lane / 16 * 8, i * 16, k * 16));
+      fc::load_matrices(query_2[i][k], fc::matrix_address<96, 80>(query, warp % 3 * 32 + lane % 16, lane / 16 * 8, i * 16, k * 16));
 
   float row_max[2][2];
   #pragma unroll
@@ -242,7 +242,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::commit_copies();
     const fc::u32 key = shared + 15360 + slot * 7680;
     const fc::u32 value = shared + 38912 + slot * 4608;
-    // scores = dot(query_kept, transpose(key))
+    // scores = dot(query_2, transpose(key))
     float scores[2][6][4] = {};
     #pragma unroll
     for (int k = 0; k < 5; ++k) {
@@ -252,8 +252,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::load_matrices(b, fc::matrix_address<48, 80>(key, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, j * 16, k * 16));
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          fc::multiply<fc::f16>(scores[i][2 * j], query_kept[i][k], b[0], b[1]);
-          fc::multiply<fc::f16>(scores[i][2 * j + 1], query_kept[i][k], b[2], b[3]);
+          fc::multiply<fc::f16>(scores[i][2 * j], query_2[i][k], b[0], b[1]);
+          fc::multiply<fc::f16>(scores[i][2 * j + 1], query_2[i][k], b[2], b[3]);
         }
       }
     }
@@ -324,8 +324,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t12[i][e]);
-    // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][3][4];
+    // probs_operand: probs as a left operand
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
@@ -365,12 +365,13 @@ attention_forward(const __grid_constant__ Parameters p) {
     slot = next_slot;
   }
 
+  int slot_2 = slot;
   // cols tiles of 48
   for (int cols_tile_2 = cols_full_end; cols_tile_2 < cols_end; ++cols_tile_2) {
     const int cols_begin = cols_tile_2 * 48;
     fc::wait_copies<1>();
     const int next_tile_2 = cols_tile_2 + 2;
-    const int freed_slot_2 = (slot == 0) ? 2 : (slot - 1);
+    const int freed_slot_2 = (slot_2 == 0) ? 2 : (slot_2 - 1);
     const bool t13 = next_tile_2 < cols_end;
     fc::barrier();
     // key <- k, asynchronously
@@ -424,9 +425,9 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     fc::commit_copies();
-    const fc::u32 key_2 = shared + 15360 + slot * 7680;
-    const fc::u32 value_2 = shared + 38912 + slot * 4608;
-    // scores = dot(query_kept, transpose(key_2))
+    const fc::u32 key_2 = shared + 15360 + slot_2 * 7680;
+    const fc::u32 value_2 = shared + 38912 + slot_2 * 4608;
+    // scores = dot(query_2, transpose(key_2))
     float scores_2[2][6][4] = {};
     #pragma unroll
     for (int k = 0; k < 5; ++k) {
@@ -436,8 +437,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::load_matrices(b, fc::matrix_address<48, 80>(key_2, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, j * 16, k * 16));
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          fc::multiply<fc::f16>(scores_2[i][2 * j], query_kept[i][k], b[0], b[1]);
-          fc::multiply<fc::f16>(scores_2[i][2 * j + 1], query_kept[i][k], b[2], b[3]);
+          fc::multiply<fc::f16>(scores_2[i][2 * j], query_2[i][k], b[0], b[1]);
+          fc::multiply<fc::f16>(scores_2[i][2 * j + 1], query_2[i][k], b[2], b[3]);
         }
       }
     }
@@ -520,8 +521,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_sum[i][e] = fc::fma(row_sum[i][e], decay_2[i][e], t20[i][e]);
-    // probs_2_operand: probs_2 as a left operand
     fc::u32 probs_2_operand[2][3][4];
+    // probs_2_operand: probs_2 as a left operand
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
@@ -552,13 +553,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    const int next_slot_2 = (slot == 2) ? 0 : (slot + 1);
+    const int next_slot_2 = (slot_2 == 2) ? 0 : (slot_2 + 1);
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_max[i][e] = new_max_2[i][e];
-    slot = next_slot_2;
+    slot_2 = next_slot_2;
   }
   fc::wait_copies<0>();
   // row_sum: partials of the lanes, combined

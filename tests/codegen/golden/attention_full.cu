@@ -249,8 +249,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t10[i][e]);
-    // probs_operand: probs as a left operand
     fc::u32 probs_operand[2][4][4];
+    // probs_operand: probs as a left operand
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll

@@ -171,8 +171,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e)
       row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t8[0][e]);
-    // probs_operand: probs as a left operand
     fc::u32 probs_operand[1][4][4];
+    // probs_operand: probs as a left operand
     #pragma unroll
     for (int i = 0; i < 1; ++i)
       #pragma unroll

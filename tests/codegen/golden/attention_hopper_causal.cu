@@ -215,18 +215,20 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its partial
-        float t18[1][2] = {};
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_sum[0][e] = 0.f;
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t18[0][(e / 2)] = t18[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t18)
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, row_sum)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t18[0][e] = fc::fma(0.f, decay[0][e], t18[0][e]);
-        // probs_operand: probs as a left operand
+          row_sum[0][e] = fc::fma(0.f, decay[0][e], row_sum[0][e]);
         fc::u32 probs_operand[1][8][4];
+        // probs_operand: probs as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
@@ -235,13 +237,12 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int r = 0; r < 4; ++r)
               probs_operand[i][k][r] =
                   fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-        float out_2[1][16][4];
-        // out_2 = mul(out, decay)
+        // out = mul(out, decay)
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            out_2[0][j][e] = 0.f * decay[0][(e / 2)];
+            out[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 128
         for (int cols_tile_2 = t10 - 1; cols_tile_2 >= 0; --cols_tile_2) {
@@ -260,12 +261,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 131072 + value_slot_2 * 32768;
-          // out = out_2 + dot(probs_operand, value), issued
-          fc::pin(out_2);
+          // out = out + dot(probs_operand, value), issued
+          fc::pin(out);
           fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 16384);
-            fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
           }
           fc::commit_products();
           fc::wait_products<1>();
@@ -276,73 +277,73 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (cols_tile_2 >= cols_full_end) {
-            int t19[1][2];
-            // t19 = add(index(rows), t6)
+            int t18[1][2];
+            // t18 = add(index(rows), t6)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t19[0][e] = (rows_begin_2 + rows_lane + e * 8) + t6;
-            // scores_2 = where(ge(t19, index(cols)), scores_2, -inf)
+              t18[0][e] = (rows_begin_2 + rows_lane + e * 8) + t6;
+            // scores_2 = where(ge(t18, index(cols)), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t20 = (t19[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t20 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t19 = (t18[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t19 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t21[1][2];
+          float t20[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t21[0][e] = -fc::infinity();
+            t20[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t21[0][(e / 2)] = fc::max(t21[0][(e / 2)], scores_2[0][j][e]);
+              t20[0][(e / 2)] = fc::max(t20[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 1));
-            t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 2));
+            t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 1));
+            t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t21, scale_log2))
+          // new_max_2 = max(new_max, mul(t20, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t22[1][2];
-          // t22 = neg(new_max_2)
+          float t21[1][2];
+          // t21 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t23 = t21[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t23);
-            const float t24 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t24);
-            t22[0][e] = -new_max_2[0][e];
+            const float t22 = t20[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t22);
+            const float t23 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t23);
+            t21[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][16][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t22))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t21))
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t25 = fc::fma(scores_2[0][j][e], scale_log2, t22[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t25);
+              const float t24 = fc::fma(scores_2[0][j][e], scale_log2, t21[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t24);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t26[1][2] = {};
+          float t25[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t26[0][(e / 2)] = t26[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t26)
+              t25[0][(e / 2)] = t25[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t25)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t18[0][e] = fc::fma(t18[0][e], decay_2[0][e], t26[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t25[0][e]);
           fc::wait_products<0>();
-          fc::pin(out_2);
+          fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -357,41 +358,33 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out_2 = mul(out_2, decay_2)
+          // out = mul(out, decay_2)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
+              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
         }
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 131072 + value_slot_2 * 32768;
-        // out = out_2 + dot(probs_operand, value_2), issued
-        fc::pin(out_2);
+        // out = out + dot(probs_operand, value_2), issued
+        fc::pin(out);
         fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 16384);
-          fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<128, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::wait_products<0>();
-        fc::pin(out_2);
+        fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = t18[0][e];
-        #pragma unroll
-        for (int j = 0; j < 16; ++j)
-          #pragma unroll
-          for (int e = 0; e < 4; ++e)
-            out[0][j][e] = out_2[0][j][e];
       }
       else {
         #pragma unroll
@@ -419,21 +412,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t27 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t27;
+        const float t26 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t26;
       }
-      float t28[1][16][4];
-      // t28 = cast(mul(out, inverse))
+      float t27[1][16][4];
+      // t27 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t29 = out[0][j][e] * inverse[0][(e / 2)];
-          t28[0][j][e] = t29;
+          const float t28 = out[0][j][e] * inverse[0][(e / 2)];
+          t27[0][j][e] = t28;
         }
       }
       fc::bf16* const o_at = p.o + batch_2 * p.o_stride_0 + head_2 * p.o_stride_1;
-      // store o = t28, each lane 8 columns
+      // store o = t27, each lane 8 columns
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = rows_begin_2 + rows_lane + r * 8;
@@ -443,7 +436,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::u32 word[4];
           #pragma unroll
           for (int n = 0; n < 4; ++n)
-            word[n] = fc::pack<fc::bf16>(t28[0][j * 4 + n][2 * r], t28[0][j * 4 + n][2 * r + 1]);
+            word[n] = fc::pack<fc::bf16>(t27[0][j * 4 + n][2 * r], t27[0][j * 4 + n][2 * r + 1]);
           fc::transpose_quad(word, lane);
           const int column = j * 32 + lane % 4 * 8;
           if (row < p.Sq) {

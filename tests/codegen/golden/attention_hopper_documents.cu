@@ -199,20 +199,21 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply_warpgroup<64, fc::bf16, 1, fc::along<16, 2048>, fc::along<16, 2048>>(scores[0], a, b, true);
       }
       fc::commit_products();
-      const bool masked = fc::tile_is_masked<512>(shared, t23);
-      int t24[1][2];
-      int t25[8][2];
-      if (masked) {
-        // t24 = gather(index(batch), index(rows))
+      const bool full = !fc::tile_is_masked<512>(shared, t23);
+      const bool t24 = !full;
+      int t25[1][2];
+      int t26[8][2];
+      if (t24) {
+        // t25 = gather(index(batch), index(rows))
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t24[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-        // t25 = gather(index(batch), index(cols))
+          t25[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+        // t26 = gather(index(batch), index(cols))
         #pragma unroll
         for (int i = 0; i < 8; ++i)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t25[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
+            t26[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
       }
       fc::wait_products<0>();
       fc::pin(scores);
@@ -221,76 +222,78 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      if (masked) {
-        int t26[1][2];
-        // t26 = add(index(rows), t22)
+      if (t24) {
+        int t27[1][2];
+        // t27 = add(index(rows), t22)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t26[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-        // scores = where(logical_and(eq(t24, t25), ge(t26, index(cols))), scores, -inf)
+          t27[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
+        // scores = where(logical_and(eq(t25, t26), ge(t27, index(cols))), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t27 = t24[0][(e / 2)] == t25[j][(e % 2)];
-            const bool t28 = (t26[0][(e / 2)] - (cols_begin_3 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-            const bool t29 = t27 && t28;
-            scores[0][j][e] = t29 ? scores[0][j][e] : -fc::infinity();
+            const bool t28 = t25[0][(e / 2)] == t26[j][(e % 2)];
+            const bool t29 = (t27[0][(e / 2)] - (cols_begin_3 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+            const bool t30 = t28 && t29;
+            scores[0][j][e] = t30 ? scores[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t30[1][2];
+      float t31[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t30[0][e] = -fc::infinity();
+        t31[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t30[0][(e / 2)] = fc::max(t30[0][(e / 2)], scores[0][j][e]);
+          t31[0][(e / 2)] = fc::max(t31[0][(e / 2)], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 1));
-        t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 2));
+        t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 1));
+        t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 2));
       }
       float new_max[1][2];
-      // new_max = max(row_max, mul(t30, scale_log2))
+      // new_max = max(row_max, mul(t31, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t31[1][2];
-      // t31 = neg(new_max)
+      float t32[1][2];
+      // t32 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t32 = t30[0][e] * scale_log2;
-        new_max[0][e] = fc::max(fc::lowest(), t32);
-        const float t33 = fc::lowest() - new_max[0][e];
-        decay[0][e] = fc::exp2(t33);
-        t31[0][e] = -new_max[0][e];
+        const float t33 = t31[0][e] * scale_log2;
+        new_max[0][e] = fc::max(fc::lowest(), t33);
+        const float t34 = fc::lowest() - new_max[0][e];
+        decay[0][e] = fc::exp2(t34);
+        t32[0][e] = -new_max[0][e];
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, scale_log2, t31))
+      // probs = exp2(fma(scores, scale_log2, t32))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t34 = fc::fma(scores[0][j][e], scale_log2, t31[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t34);
+          const float t35 = fc::fma(scores[0][j][e], scale_log2, t32[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t35);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its partial
-      float t35[1][2] = {};
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = 0.f;
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t35[0][(e / 2)] = t35[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t35)
+          row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, row_sum)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t35[0][e] = fc::fma(0.f, decay[0][e], t35[0][e]);
-      // probs_operand: probs as a left operand
+        row_sum[0][e] = fc::fma(0.f, decay[0][e], row_sum[0][e]);
       fc::u32 probs_operand[1][4][4];
+      // probs_operand: probs as a left operand
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
@@ -299,13 +302,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int r = 0; r < 4; ++r)
             probs_operand[i][k][r] =
                 fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-      float out_2[1][10][4];
-      // out_2 = mul(out, decay)
+      // out = mul(out, decay)
       #pragma unroll
       for (int j = 0; j < 10; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          out_2[0][j][e] = 0.f * decay[0][(e / 2)];
+          out[0][j][e] = 0.f * decay[0][(e / 2)];
 
       // cols tiles of 64
       for (int cols_tile_3 = fc::tile_before<512>(shared, t23, 0), next_tile_2; cols_tile_3 >= 0; cols_tile_3 = next_tile_2) {
@@ -330,32 +332,33 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 32768 + value_slot_2 * 10240;
-        // out = out_2 + dot(probs_operand, value), issued
-        fc::pin(out_2);
+        // out = out + dot(probs_operand, value), issued
+        fc::pin(out);
         fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
         }
         {
           const fc::u64 b = fc::matrix(value + 8192, 16, 0);
-          fc::multiply_warpgroup<16, fc::bf16, 4, fc::across<16>>(out_2[0] + 8, probs_operand[0], b, true);
+          fc::multiply_warpgroup<16, fc::bf16, 4, fc::across<16>>(out[0] + 8, probs_operand[0], b, true);
         }
         fc::commit_products();
-        const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_3);
-        int t36[1][2];
-        int t37[8][2];
-        if (masked_2) {
-          // t36 = gather(index(batch), index(rows))
+        const bool full_2 = !fc::tile_is_masked<512>(shared, cols_tile_3);
+        const bool t36 = !full_2;
+        int t37[1][2];
+        int t38[8][2];
+        if (t36) {
+          // t37 = gather(index(batch), index(rows))
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t36[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-          // t37 = gather(index(batch), index(cols))
+            t37[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+          // t38 = gather(index(batch), index(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t37[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
+              t38[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
         }
         fc::wait_products<1>();
         fc::pin(scores_2);
@@ -364,76 +367,76 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (masked_2) {
-          int t38[1][2];
-          // t38 = add(index(rows), t22)
+        if (t36) {
+          int t39[1][2];
+          // t39 = add(index(rows), t22)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t38[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-          // scores_2 = where(logical_and(eq(t36, t37), ge(t38, index(cols))), scores_2, -inf)
+            t39[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
+          // scores_2 = where(logical_and(eq(t37, t38), ge(t39, index(cols))), scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t39 = t36[0][(e / 2)] == t37[j][(e % 2)];
-              const bool t40 = (t38[0][(e / 2)] - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-              const bool t41 = t39 && t40;
-              scores_2[0][j][e] = t41 ? scores_2[0][j][e] : -fc::infinity();
+              const bool t40 = t37[0][(e / 2)] == t38[j][(e % 2)];
+              const bool t41 = (t39[0][(e / 2)] - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
+              const bool t42 = t40 && t41;
+              scores_2[0][j][e] = t42 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores_2, cols)
-        float t42[1][2];
+        float t43[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t42[0][e] = -fc::infinity();
+          t43[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t42[0][(e / 2)] = fc::max(t42[0][(e / 2)], scores_2[0][j][e]);
+            t43[0][(e / 2)] = fc::max(t43[0][(e / 2)], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t42[0][e] = fc::max(t42[0][e], fc::shuffle_xor(t42[0][e], 1));
-          t42[0][e] = fc::max(t42[0][e], fc::shuffle_xor(t42[0][e], 2));
+          t43[0][e] = fc::max(t43[0][e], fc::shuffle_xor(t43[0][e], 1));
+          t43[0][e] = fc::max(t43[0][e], fc::shuffle_xor(t43[0][e], 2));
         }
         float new_max_2[1][2];
-        // new_max_2 = max(new_max, mul(t42, scale_log2))
+        // new_max_2 = max(new_max, mul(t43, scale_log2))
         float decay_2[1][2];
         // decay_2 = exp2(sub(new_max, new_max_2))
-        float t43[1][2];
-        // t43 = neg(new_max_2)
+        float t44[1][2];
+        // t44 = neg(new_max_2)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t44 = t42[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t44);
-          const float t45 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t45);
-          t43[0][e] = -new_max_2[0][e];
+          const float t45 = t43[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t45);
+          const float t46 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t46);
+          t44[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][8][4];
-        // probs_2 = exp2(fma(scores_2, scale_log2, t43))
+        // probs_2 = exp2(fma(scores_2, scale_log2, t44))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t46 = fc::fma(scores_2[0][j][e], scale_log2, t43[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t46);
+            const float t47 = fc::fma(scores_2[0][j][e], scale_log2, t44[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t47);
           }
         }
         // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-        float t47[1][2] = {};
+        float t48[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t47[0][(e / 2)] = t47[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(row_sum, decay_2, t47)
+            t48[0][(e / 2)] = t48[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(row_sum, decay_2, t48)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t35[0][e] = fc::fma(t35[0][e], decay_2[0][e], t47[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t48[0][e]);
         fc::wait_products<0>();
-        fc::pin(out_2);
+        fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
@@ -448,45 +451,37 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int r = 0; r < 4; ++r)
               probs_operand[i][k][r] =
                   fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-        // out_2 = mul(out_2, decay_2)
+        // out = mul(out, decay_2)
         #pragma unroll
         for (int j = 0; j < 10; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
+            out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           new_max[0][e] = new_max_2[0][e];
       }
       fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 32768 + value_slot_2 * 10240;
-      // out = out_2 + dot(probs_operand, value_2), issued
-      fc::pin(out_2);
+      // out = out + dot(probs_operand, value_2), issued
+      fc::pin(out);
       fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
       }
       {
         const fc::u64 b = fc::matrix(value_2 + 8192, 16, 0);
-        fc::multiply_warpgroup<16, fc::bf16, 4, fc::across<16>>(out_2[0] + 8, probs_operand[0], b, true);
+        fc::multiply_warpgroup<16, fc::bf16, 4, fc::across<16>>(out[0] + 8, probs_operand[0], b, true);
       }
       fc::commit_products();
       fc::wait_products<0>();
-      fc::pin(out_2);
+      fc::pin(out);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
         value_phase_2 ^= 1;
       }
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = t35[0][e];
-      #pragma unroll
-      for (int j = 0; j < 10; ++j)
-        #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          out[0][j][e] = out_2[0][j][e];
     }
     else {
       #pragma unroll
@@ -509,22 +504,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t48 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t48;
+      const float t49 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t49;
     }
-    float t49[1][10][4];
-    // t49 = cast(mul(out, inverse))
+    float t50[1][10][4];
+    // t50 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 10; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t50 = out[0][j][e] * inverse[0][(e / 2)];
-        t49[0][j][e] = t50;
+        const float t51 = out[0][j][e] * inverse[0][(e / 2)];
+        t50[0][j][e] = t51;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t49 in shared memory
+    // t50 in shared memory
     const fc::u32 o_staged = shared + 2048;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -533,7 +528,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 80>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t49[i][j][2 * r], t49[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t50[i][j][2 * r], t50[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

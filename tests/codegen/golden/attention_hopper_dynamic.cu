@@ -270,18 +270,20 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its partial
-        float t26[1][2] = {};
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_sum[0][e] = 0.f;
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t26[0][(e / 2)] = t26[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t26)
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, row_sum)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t26[0][e] = fc::fma(0.f, decay[0][e], t26[0][e]);
-        // probs_operand: probs as a left operand
+          row_sum[0][e] = fc::fma(0.f, decay[0][e], row_sum[0][e]);
         fc::u32 probs_operand[1][4][4];
+        // probs_operand: probs as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
@@ -290,13 +292,12 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int r = 0; r < 4; ++r)
               probs_operand[i][k][r] =
                   fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-        float out_2[1][8][4];
-        // out_2 = mul(out, decay)
+        // out = mul(out, decay)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            out_2[0][j][e] = 0.f * decay[0][(e / 2)];
+            out[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 64
         for (int cols_tile_2 = t18 - 1; cols_tile_2 >= 0; --cols_tile_2) {
@@ -316,12 +317,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 32768 + value_slot_2 * 8192;
-          // out = out_2 + dot(probs_operand, value), issued
-          fc::pin(out_2);
+          // out = out + dot(probs_operand, value), issued
+          fc::pin(out);
           fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 0);
-            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
           }
           fc::commit_products();
           fc::signal(5 + (warp / 4 + 1) % 2, 256);
@@ -333,73 +334,73 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (cols_tile_2 >= cols_full_end) {
-            int t27[1][2];
-            // t27 = add(index(rows), t14)
+            int t26[1][2];
+            // t26 = add(index(rows), t14)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t27[0][e] = (rows_begin_2 + rows_lane + e * 8) + t14;
-            // scores_2 = where(ge(t27, index(cols)), scores_2, -inf)
+              t26[0][e] = (rows_begin_2 + rows_lane + e * 8) + t14;
+            // scores_2 = where(ge(t26, index(cols)), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t28 = (t27[0][(e / 2)] - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t28 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t27 = (t26[0][(e / 2)] - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                scores_2[0][j][e] = t27 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t29[1][2];
+          float t28[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t29[0][e] = -fc::infinity();
+            t28[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t29[0][(e / 2)] = fc::max(t29[0][(e / 2)], scores_2[0][j][e]);
+              t28[0][(e / 2)] = fc::max(t28[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 1));
-            t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 2));
+            t28[0][e] = fc::max(t28[0][e], fc::shuffle_xor(t28[0][e], 1));
+            t28[0][e] = fc::max(t28[0][e], fc::shuffle_xor(t28[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t29, scale_log2))
+          // new_max_2 = max(new_max, mul(t28, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t30[1][2];
-          // t30 = neg(new_max_2)
+          float t29[1][2];
+          // t29 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t31 = t29[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t31);
-            const float t32 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t32);
-            t30[0][e] = -new_max_2[0][e];
+            const float t30 = t28[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t30);
+            const float t31 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t31);
+            t29[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t30))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t29))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t33 = fc::fma(scores_2[0][j][e], scale_log2, t30[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t33);
+              const float t32 = fc::fma(scores_2[0][j][e], scale_log2, t29[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t32);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t34[1][2] = {};
+          float t33[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t34[0][(e / 2)] = t34[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t34)
+              t33[0][(e / 2)] = t33[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t33)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t26[0][e] = fc::fma(t26[0][e], decay_2[0][e], t34[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t33[0][e]);
           fc::wait_products<0>();
-          fc::pin(out_2);
+          fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -414,12 +415,12 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out_2 = mul(out_2, decay_2)
+          // out = mul(out, decay_2)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
+              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
@@ -428,29 +429,21 @@ attention_forward(const __grid_constant__ Parameters p) {
         query_phase_2 ^= 1;
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
-        // out = out_2 + dot(probs_operand, value_2), issued
-        fc::pin(out_2);
+        // out = out + dot(probs_operand, value_2), issued
+        fc::pin(out);
         fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::wait_products<0>();
-        fc::pin(out_2);
+        fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = t26[0][e];
-        #pragma unroll
-        for (int j = 0; j < 8; ++j)
-          #pragma unroll
-          for (int e = 0; e < 4; ++e)
-            out[0][j][e] = out_2[0][j][e];
       }
       else {
         if (thread % 128 == 0) fc::arrive(query_empty);
@@ -475,22 +468,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t35 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t35;
+        const float t34 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t34;
       }
-      float t36[1][8][4];
-      // t36 = cast(mul(out, inverse))
+      float t35[1][8][4];
+      // t35 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t37 = out[0][j][e] * inverse[0][(e / 2)];
-          t36[0][j][e] = t37;
+          const float t36 = out[0][j][e] * inverse[0][(e / 2)];
+          t35[0][j][e] = t36;
         }
       }
       if (thread % 128 == 0) fc::wait_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t36 in shared memory
+      // t35 in shared memory
       const fc::u32 o_staged = shared + 49152;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -499,7 +492,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t36[i][j][2 * r], t36[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t35[i][j][2 * r], t35[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

@@ -145,24 +145,23 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       // reduce_max = reduce_max(scores, cols)
       float t4[1][2];
-      float t4_partials[1][2][2];
+      float t4_parts[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t4_partials[0][e][c] = -fc::infinity();
+          t4_parts[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t4_partials[0][(e / 2)][j % 2] = fc::max(t4_partials[0][(e / 2)][j % 2], scores[0][j][e]);
+          t4_parts[0][(e / 2)][j % 2] = fc::max(t4_parts[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t4[0][e] = fc::max(t4_partials[0][e][0], t4_partials[0][e][1]);
+        t4[0][e] = fc::max(t4_parts[0][e][0], t4_parts[0][e][1]);
         t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 1));
         t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
       }
-      float new_max[1][2];
       // new_max = max(row_max, mul(t4, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
@@ -171,10 +170,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const float t6 = t4[0][e] * scale_log2;
-        new_max[0][e] = fc::max(fc::lowest(), t6);
-        const float t7 = fc::lowest() - new_max[0][e];
+        row_max[0][e] = fc::max(fc::lowest(), t6);
+        const float t7 = fc::lowest() - row_max[0][e];
         decay[0][e] = fc::exp2(t7);
-        t5[0][e] = -new_max[0][e];
+        t5[0][e] = -row_max[0][e];
       }
       float probs[1][16][4];
       // probs = exp2(fma(scores, scale_log2, t5))
@@ -187,18 +186,20 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its partial
-      float t9[1][2] = {};
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = 0.f;
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t9[0][(e / 2)] = t9[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t9)
+          row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, row_sum)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t9[0][e] = fc::fma(0.f, decay[0][e], t9[0][e]);
-      // probs_operand: probs as a left operand
+        row_sum[0][e] = fc::fma(0.f, decay[0][e], row_sum[0][e]);
       fc::u32 probs_operand[1][8][4];
+      // probs_operand: probs as a left operand
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
@@ -208,7 +209,11 @@ attention_forward(const __grid_constant__ Parameters p) {
             probs_operand[i][k][r] =
                 fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
 
-      float out_2[1][8][4] = {};
+      #pragma unroll
+      for (int j = 0; j < 8; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = 0.f;
       // cols tiles of 128
       for (int cols_tile_2 = t2 - 1; cols_tile_2 >= 0; --cols_tile_2) {
         const int cols_begin_3 = cols_tile_2 * 128;
@@ -225,27 +230,27 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 24576>, fc::along<64, 16384>>(scores_2[0], a, b, false);
         }
         fc::commit_products();
-        bool t10[1][2];
-        // t10 = eq(decay, 1)
+        bool t9[1][2];
+        // t9 = eq(decay, 1)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t10[0][e] = decay[0][e] == 1.f;
-        if (!(fc::all_lanes(t10[0][0] && t10[0][1]))) {
-          // out_2 = mul(out_2, decay)
+          t9[0][e] = decay[0][e] == 1.f;
+        if (!(fc::all_lanes(t9[0][0] && t9[0][1]))) {
+          // out = mul(out, decay)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out_2[0][j][e] = out_2[0][j][e] * decay[0][(e / 2)];
+              out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
         }
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 57344 + value_slot_2 * 16384;
-        // out = out_2 + dot(probs_operand, value), issued
-        fc::pin(out_2);
+        // out = out + dot(probs_operand, value), issued
+        fc::pin(out);
         fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::signal(5 + (warp / 4 + 1) % 3, 256);
@@ -257,76 +262,75 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (cols_tile_2 >= cols_full_end) {
-          bool t11[16][2];
-          // t11 = lt(index(cols), extent(cols))
+          bool t10[16][2];
+          // t10 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 16; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t11[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-          // scores_2 = where(t11, scores_2, -inf)
+              t10[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
+          // scores_2 = where(t10, scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+              scores_2[0][j][e] = t10[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
         }
         // reduce_max = reduce_max(scores_2, cols)
-        float t12[1][2];
-        float t12_partials[1][2][2];
+        float t11[1][2];
+        float t11_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t12_partials[0][e][c] = -fc::infinity();
+            t11_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t12_partials[0][(e / 2)][j % 2] = fc::max(t12_partials[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t11_parts[0][(e / 2)][j % 2] = fc::max(t11_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t12[0][e] = fc::max(t12_partials[0][e][0], t12_partials[0][e][1]);
-          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 1));
-          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 2));
+          t11[0][e] = fc::max(t11_parts[0][e][0], t11_parts[0][e][1]);
+          t11[0][e] = fc::max(t11[0][e], fc::shuffle_xor(t11[0][e], 1));
+          t11[0][e] = fc::max(t11[0][e], fc::shuffle_xor(t11[0][e], 2));
         }
-        float new_max_2[1][2];
-        // new_max_2 = max(new_max, mul(t12, scale_log2))
-        float decay_2[1][2];
-        // decay_2 = exp2(sub(new_max, new_max_2))
-        float t13[1][2];
-        // t13 = neg(new_max_2)
+        float new_max[1][2];
+        // new_max = max(new_max, mul(t11, scale_log2))
+        // decay = exp2(sub(new_max, new_max))
+        float t12[1][2];
+        // t12 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t14 = t12[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t14);
-          const float t15 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t15);
-          t13[0][e] = -new_max_2[0][e];
+          const float t13 = t11[0][e] * scale_log2;
+          new_max[0][e] = fc::max(row_max[0][e], t13);
+          const float t14 = row_max[0][e] - new_max[0][e];
+          decay[0][e] = fc::exp2(t14);
+          t12[0][e] = -new_max[0][e];
         }
         float probs_2[1][16][4];
-        // probs_2 = exp2(fma(scores_2, scale_log2, t13))
+        // probs_2 = exp2(fma(scores_2, scale_log2, t12))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t16 = fc::fma(scores_2[0][j][e], scale_log2, t13[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t16);
+            const float t15 = fc::fma(scores_2[0][j][e], scale_log2, t12[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t15);
           }
         }
         // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-        float t17[1][2] = {};
+        float t16[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t17[0][(e / 2)] = t17[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(row_sum, decay_2, t17)
+            t16[0][(e / 2)] = t16[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(row_sum, decay, t16)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t9[0][e] = fc::fma(t9[0][e], decay_2[0][e], t17[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t16[0][e]);
         fc::wait_products<0>();
-        fc::pin(out_2);
+        fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
@@ -343,52 +347,38 @@ attention_forward(const __grid_constant__ Parameters p) {
                   fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          new_max[0][e] = new_max_2[0][e];
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          decay[0][e] = decay_2[0][e];
+          row_max[0][e] = new_max[0][e];
       }
-      bool t18[1][2];
-      // t18 = eq(decay, 1)
+      bool t17[1][2];
+      // t17 = eq(decay, 1)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t18[0][e] = decay[0][e] == 1.f;
-      if (!(fc::all_lanes(t18[0][0] && t18[0][1]))) {
-        // out_2 = mul(out_2, decay)
+        t17[0][e] = decay[0][e] == 1.f;
+      if (!(fc::all_lanes(t17[0][0] && t17[0][1]))) {
+        // out = mul(out, decay)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            out_2[0][j][e] = out_2[0][j][e] * decay[0][(e / 2)];
+            out[0][j][e] = out[0][j][e] * decay[0][(e / 2)];
       }
       fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 57344 + value_slot_2 * 16384;
-      // out = out_2 + dot(probs_operand, value_2), issued
-      fc::pin(out_2);
+      // out = out + dot(probs_operand, value_2), issued
+      fc::pin(out);
       fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
       }
       fc::commit_products();
       fc::wait_products<0>();
-      fc::pin(out_2);
+      fc::pin(out);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
         value_phase_2 ^= 1;
       }
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        row_max[0][e] = new_max[0][e];
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = t9[0][e];
-      #pragma unroll
-      for (int j = 0; j < 8; ++j)
-        #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          out[0][j][e] = out_2[0][j][e];
     }
     else {
       #pragma unroll
@@ -416,22 +406,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       empty[0][e] = row_sum[0][e] == 0.f;
-      const float t19 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty[0][e] ? 0.f : t19;
+      const float t18 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty[0][e] ? 0.f : t18;
     }
-    float t20[1][8][4];
-    // t20 = cast(mul(out, inverse))
+    float t19[1][8][4];
+    // t19 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t21 = out[0][j][e] * inverse[0][(e / 2)];
-        t20[0][j][e] = t21;
+        const float t20 = out[0][j][e] * inverse[0][(e / 2)];
+        t19[0][j][e] = t20;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t20 in shared memory
+    // t19 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -440,7 +430,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<192, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t20[i][j][2 * r], t20[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t19[i][j][2 * r], t19[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
@@ -452,24 +442,24 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    float t22[1][2];
-    // t22 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
+    float t21[1][2];
+    // t21 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t23 = fc::log2(row_sum[0][e]);
-      const float t24 = row_max[0][e] + t23;
-      const float t25 = t24 * 0.6931472f;
-      const bool t26 = row_max[0][e] == fc::infinity();
-      const float t27 = t26 ? fc::infinity() : t25;
-      t22[0][e] = empty[0][e] ? -fc::infinity() : t27;
+      const float t22 = fc::log2(row_sum[0][e]);
+      const float t23 = row_max[0][e] + t22;
+      const float t24 = t23 * 0.6931472f;
+      const bool t25 = row_max[0][e] == fc::infinity();
+      const float t26 = t25 ? fc::infinity() : t24;
+      t21[0][e] = empty[0][e] ? -fc::infinity() : t26;
     }
     float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-    // store lse = t22
+    // store lse = t21
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t22[0][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t21[0][e]);
         }
     }
     if (warp / 4 == 0) fc::meet(5, 256);

@@ -204,20 +204,21 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
         }
         fc::commit_products();
-        const bool masked = fc::tile_is_masked<512>(shared, t17);
-        int t18[1][2];
-        int t19[8][2];
-        if (masked) {
-          // t18 = gather(index(rows))
+        const bool full = !fc::tile_is_masked<512>(shared, t17);
+        const bool t18 = !full;
+        int t19[1][2];
+        int t20[8][2];
+        if (t18) {
+          // t19 = gather(index(rows))
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t18[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-          // t19 = gather(index(cols))
+            t19[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+          // t20 = gather(index(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t19[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
+              t20[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
         }
         fc::wait_products<0>();
         fc::pin(scores);
@@ -226,77 +227,79 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (masked) {
-          bool t20[8][2];
-          // t20 = lt(index(cols), extent(cols))
+        if (t18) {
+          bool t21[8][2];
+          // t21 = lt(index(cols), extent(cols))
           #pragma unroll
           for (int i = 0; i < 8; ++i)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t20[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
-          // scores = where(logical_and(eq(t18, t19), t20), scores, -inf)
+              t21[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
+          // scores = where(logical_and(eq(t19, t20), t21), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t21 = t18[0][(e / 2)] == t19[j][(e % 2)];
-              const bool t22 = t21 && t20[j][(e % 2)];
-              scores[0][j][e] = t22 ? scores[0][j][e] : -fc::infinity();
+              const bool t22 = t19[0][(e / 2)] == t20[j][(e % 2)];
+              const bool t23 = t22 && t21[j][(e % 2)];
+              scores[0][j][e] = t23 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t23[1][2];
+        float t24[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t23[0][e] = -fc::infinity();
+          t24[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t23[0][(e / 2)] = fc::max(t23[0][(e / 2)], scores[0][j][e]);
+            t24[0][(e / 2)] = fc::max(t24[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t23[0][e] = fc::max(t23[0][e], fc::shuffle_xor(t23[0][e], 1));
-          t23[0][e] = fc::max(t23[0][e], fc::shuffle_xor(t23[0][e], 2));
+          t24[0][e] = fc::max(t24[0][e], fc::shuffle_xor(t24[0][e], 1));
+          t24[0][e] = fc::max(t24[0][e], fc::shuffle_xor(t24[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t23, scale_log2))
+        // new_max = max(row_max, mul(t24, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t24[1][2];
-        // t24 = neg(new_max)
+        float t25[1][2];
+        // t25 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t25 = t23[0][e] * scale_log2;
-          new_max[0][e] = fc::max(fc::lowest(), t25);
-          const float t26 = fc::lowest() - new_max[0][e];
-          decay[0][e] = fc::exp2(t26);
-          t24[0][e] = -new_max[0][e];
+          const float t26 = t24[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t26);
+          const float t27 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t27);
+          t25[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t24))
+        // probs = exp2(fma(scores, scale_log2, t25))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t27 = fc::fma(scores[0][j][e], scale_log2, t24[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t27);
+            const float t28 = fc::fma(scores[0][j][e], scale_log2, t25[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t28);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its partial
-        float t28[1][2] = {};
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_sum[0][e] = 0.f;
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t28[0][(e / 2)] = t28[0][(e / 2)] + probs[0][j][e];
-        // row_sum = fma(row_sum, decay, t28)
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + probs[0][j][e];
+        // row_sum = fma(row_sum, decay, row_sum)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t28[0][e] = fc::fma(0.f, decay[0][e], t28[0][e]);
-        // probs_operand: probs as a left operand
+          row_sum[0][e] = fc::fma(0.f, decay[0][e], row_sum[0][e]);
         fc::u32 probs_operand[1][4][4];
+        // probs_operand: probs as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
@@ -305,13 +308,12 @@ attention_forward(const __grid_constant__ Parameters p) {
             for (int r = 0; r < 4; ++r)
               probs_operand[i][k][r] =
                   fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-        float out_2[1][8][4];
-        // out_2 = mul(out, decay)
+        // out = mul(out, decay)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            out_2[0][j][e] = 0.f * decay[0][(e / 2)];
+            out[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 64
         for (int cols_tile_3 = fc::tile_before<512>(shared, t17, 0), next_tile_2; cols_tile_3 >= 0; cols_tile_3 = next_tile_2) {
@@ -331,28 +333,29 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 26624 + value_slot_2 * 8192;
-          // out = out_2 + dot(probs_operand, value), issued
-          fc::pin(out_2);
+          // out = out + dot(probs_operand, value), issued
+          fc::pin(out);
           fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 0);
-            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
           }
           fc::commit_products();
-          const bool masked_2 = fc::tile_is_masked<512>(shared, cols_tile_3);
-          int t29[1][2];
-          int t30[8][2];
-          if (masked_2) {
-            // t29 = gather(index(rows))
+          const bool full_2 = !fc::tile_is_masked<512>(shared, cols_tile_3);
+          const bool t29 = !full_2;
+          int t30[1][2];
+          int t31[8][2];
+          if (t29) {
+            // t30 = gather(index(rows))
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t29[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-            // t30 = gather(index(cols))
+              t30[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+            // t31 = gather(index(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t30[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
+                t31[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
           }
           fc::wait_products<1>();
           fc::pin(scores_2);
@@ -361,77 +364,77 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (masked_2) {
-            bool t31[8][2];
-            // t31 = lt(index(cols), extent(cols))
+          if (t29) {
+            bool t32[8][2];
+            // t32 = lt(index(cols), extent(cols))
             #pragma unroll
             for (int i = 0; i < 8; ++i)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t31[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
-            // scores_2 = where(logical_and(eq(t29, t30), t31), scores_2, -inf)
+                t32[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
+            // scores_2 = where(logical_and(eq(t30, t31), t32), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t32 = t29[0][(e / 2)] == t30[j][(e % 2)];
-                const bool t33 = t32 && t31[j][(e % 2)];
-                scores_2[0][j][e] = t33 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t33 = t30[0][(e / 2)] == t31[j][(e % 2)];
+                const bool t34 = t33 && t32[j][(e % 2)];
+                scores_2[0][j][e] = t34 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t34[1][2];
+          float t35[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t34[0][e] = -fc::infinity();
+            t35[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t34[0][(e / 2)] = fc::max(t34[0][(e / 2)], scores_2[0][j][e]);
+              t35[0][(e / 2)] = fc::max(t35[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 1));
-            t34[0][e] = fc::max(t34[0][e], fc::shuffle_xor(t34[0][e], 2));
+            t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 1));
+            t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t34, scale_log2))
+          // new_max_2 = max(new_max, mul(t35, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t35[1][2];
-          // t35 = neg(new_max_2)
+          float t36[1][2];
+          // t36 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t36 = t34[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t36);
-            const float t37 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t37);
-            t35[0][e] = -new_max_2[0][e];
+            const float t37 = t35[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t37);
+            const float t38 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t38);
+            t36[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t35))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t36))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t38 = fc::fma(scores_2[0][j][e], scale_log2, t35[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t38);
+              const float t39 = fc::fma(scores_2[0][j][e], scale_log2, t36[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t39);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t39[1][2] = {};
+          float t40[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t39[0][(e / 2)] = t39[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t39)
+              t40[0][(e / 2)] = t40[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t40)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t28[0][e] = fc::fma(t28[0][e], decay_2[0][e], t39[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t40[0][e]);
           fc::wait_products<0>();
-          fc::pin(out_2);
+          fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -446,12 +449,12 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out_2 = mul(out_2, decay_2)
+          // out = mul(out, decay_2)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
+              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
@@ -460,29 +463,21 @@ attention_forward(const __grid_constant__ Parameters p) {
         query_phase_2 ^= 1;
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 26624 + value_slot_2 * 8192;
-        // out = out_2 + dot(probs_operand, value_2), issued
-        fc::pin(out_2);
+        // out = out + dot(probs_operand, value_2), issued
+        fc::pin(out);
         fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value_2, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::wait_products<0>();
-        fc::pin(out_2);
+        fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = t28[0][e];
-        #pragma unroll
-        for (int j = 0; j < 8; ++j)
-          #pragma unroll
-          for (int e = 0; e < 4; ++e)
-            out[0][j][e] = out_2[0][j][e];
       }
       else {
         if (thread % 128 == 0) fc::arrive(query_empty);
@@ -507,22 +502,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t40 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t40;
+        const float t41 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t41;
       }
-      float t41[1][8][4];
-      // t41 = cast(mul(out, inverse))
+      float t42[1][8][4];
+      // t42 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t42 = out[0][j][e] * inverse[0][(e / 2)];
-          t41[0][j][e] = t42;
+          const float t43 = out[0][j][e] * inverse[0][(e / 2)];
+          t42[0][j][e] = t43;
         }
       }
       if (thread % 128 == 0) fc::wait_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t41 in shared memory
+      // t42 in shared memory
       const fc::u32 o_staged = shared + 43008;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -531,7 +526,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t41[i][j][2 * r], t41[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t42[i][j][2 * r], t42[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

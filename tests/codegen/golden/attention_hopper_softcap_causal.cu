@@ -144,8 +144,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      // whether polynomials serve for tanh(t8 * t2)
-      const fc::small_tanh small = fc::small_tanh_of(fc::in_place(t2), 43.28085f);
+      const float t9 = fc::in_place(t2);
+      const float t10 = t9 * t9;
+      const float t11 = t10 * t9;
+      // whether no square of t8 is above (0.09f * fc::reciprocal(t10))
       float t8_squares[8] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
@@ -155,240 +157,308 @@ attention_forward(const __grid_constant__ Parameters p) {
           sum = fc::fma(t8[0][j][e], t8[0][j][e], sum);
         }
       }
-      bool all_small = true;
+      bool within = true;
       #pragma unroll
       for (int i = 0; i < 8; ++i)
-        all_small = all_small && fc::is_small(small, t8_squares[i]);
+        within = within && t8_squares[i] <= (0.09f * fc::reciprocal(t10));
       if (t7 >= cols_full_end) {
-        int t9[1][2];
-        // t9 = add(index(rows), t3)
+        int t12[1][2];
+        // t12 = add(index(rows), t3)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t9[0][e] = (rows_begin + rows_lane + e * 8) + t3;
-        // t8 = where(ge(t9, index(cols)), t8, -inf)
+          t12[0][e] = (rows_begin + rows_lane + e * 8) + t3;
+        // t8 = where(ge(t12, index(cols)), t8, -inf)
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t10 = (t9[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-            t8[0][j][e] = t10 ? t8[0][j][e] : -fc::infinity();
+            const bool t13 = (t12[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+            t8[0][j][e] = t13 ? t8[0][j][e] : -fc::infinity();
           }
         }
       }
-      float t11[1][2];
-      // t11 = neg(row_max)
+      float t14[1][2];
+      // t14 = neg(row_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t11[0][e] = -0.f;
-      // probs = exp2(tanh(t8 * t2), -inf where that is, times 43.28085f plus t11)
-      // reduce_sum = reduce_sum(probs, cols), each lane its partial
-      float t12[1][2] = {};
-      // as rounded where a mask cuts the tile
-      if (fc::all_lanes(all_small)) {
+        t14[0][e] = -0.f;
+      float probs[1][16][4];
+      if (fc::all_lanes(within)) {
+        // probs = exp2(fma(t8, fma(fma(((0.12634595f * (t11 * t10)) * 43.28085f), mul(t8, t8), ((-0.33310074f * t11) * 43.28085f)), mul(t8, t8), ((0.99999887f * t9) * 43.28085f)), t14))
+        // reduce_sum = reduce_sum(cast, cols), each lane its partial
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_sum[0][e] = 0.f;
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            t8[0][j][e] = fc::exp2(fc::evaluate_add(small, t8[0][j][e], t11[0][(e / 2)]));
-            t12[0][(e / 2)] += fc::round_to<fc::bf16>(t8[0][j][e]);
+            const float t15 = t8[0][j][e] * t8[0][j][e];
+            const float t16 = fc::fma(((0.12634595f * (t11 * t10)) * 43.28085f), t15, ((-0.33310074f * t11) * 43.28085f));
+            const float t17 = fc::fma(t16, t15, ((0.99999887f * t9) * 43.28085f));
+            const float t18 = fc::fma(t8[0][j][e], t17, t14[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t18);
+            const float t19 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            const float t20 = t19;
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t20;
           }
         }
       }
       else {
+        // probs = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t8, (2.88539f * t9))), 1)), fma(min(t8, 0), 1.401298464e-45, add(t14, 43.2808512266689))))
+        // reduce_sum = reduce_sum(cast, cols), each lane its partial
+        #pragma unroll
+        for (int e = 0; e < 2; ++e)
+          row_sum[0][e] = 0.f;
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             if (e == 0 && j % 2 == 0) fc::hold_order();
-            t8[0][j][e] = fc::exp2(fc::evaluate_visible_add(small, t8[0][j][e], t11[0][(e / 2)]));
-            t12[0][(e / 2)] += fc::round_to<fc::bf16>(t8[0][j][e]);
+            const float t21 = t8[0][j][e] * (2.88539f * t9);
+            const float t22 = fc::exp2(t21);
+            const float t23 = t22 + 1.f;
+            const float t24 = fc::reciprocal(t23);
+            const float t25 = t14[0][(e / 2)] + 43.28085f;
+            const float t26 = fc::min(t8[0][j][e], 0.f);
+            const float t27 = fc::fma(t26, 1e-45f, t25);
+            const float t28 = fc::fma((-2.f * 43.28085f), t24, t27);
+            probs[0][j][e] = fc::exp2(t28);
+            const float t29 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            const float t30 = t29;
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t30;
           }
         }
       }
-      // row_sum = add(row_sum, t12)
+      // row_sum = add(row_sum, row_sum)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t12[0][e] = 0.f + t12[0][e];
-      // t8_operand: t8 as a left operand
-      fc::u32 t8_operand[1][8][4];
+        row_sum[0][e] = 0.f + row_sum[0][e];
+      fc::u32 probs_operand[1][8][4];
+      // probs_operand: probs as a left operand
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
         for (int k = 0; k < 8; ++k)
           #pragma unroll
           for (int r = 0; r < 4; ++r)
-            t8_operand[i][k][r] =
-                fc::pack<fc::bf16>(t8[i][2 * k + r / 2][r % 2 * 2], t8[i][2 * k + r / 2][r % 2 * 2 + 1]);
+            probs_operand[i][k][r] =
+                fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
 
-      float out_2[1][10][4] = {};
+      #pragma unroll
+      for (int j = 0; j < 10; ++j)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e)
+          out[0][j][e] = 0.f;
       // cols tiles of 128
       for (int cols_tile_2 = t7 - 1; cols_tile_2 >= 0; --cols_tile_2) {
         const int cols_begin_3 = cols_tile_2 * 128;
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 20480 + key_slot_2 * 20480;
         // product = dot(query, transpose(key_2)), issued
-        float t13[1][16][4];
-        fc::pin(t13);
+        float t31[1][16][4];
+        fc::pin(t31);
         fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t13[0], a, b, false);
+          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t31[0], a, b, false);
         }
         {
           const fc::u64 a = fc::matrix(query + 16384 + warp / 4 * 2048, 16, 0);
           const fc::u64 b = fc::matrix(key_2 + 16384, 16, 0);
-          fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t13[0], a, b, true);
+          fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t31[0], a, b, true);
         }
         fc::commit_products();
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 61440 + value_slot_2 * 20480;
-        // out = out_2 + dot(t8_operand, value), issued
-        fc::pin(out_2);
+        // out = out + dot(probs_operand, value), issued
+        fc::pin(out);
         fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], t8_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
         }
         {
           const fc::u64 b = fc::matrix(value + 16384, 16, 0);
-          fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out_2[0] + 8, t8_operand[0], b, true);
+          fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out[0] + 8, probs_operand[0], b, true);
         }
         fc::commit_products();
         fc::wait_products<1>();
-        fc::pin(t13);
+        fc::pin(t31);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        // whether polynomials serve for tanh(t13 * t2)
-        const fc::small_tanh small_2 = fc::small_tanh_of(fc::in_place(t2), 43.28085f);
-        float t13_squares[8] = {cols_tile_2 >= cols_full_end ? fc::infinity() : 0.f};
+        const float t32 = fc::in_place(t2);
+        const float t33 = t32 * t32;
+        const float t34 = t33 * t32;
+        const float t35 = (0.99999887f * t32) * 43.28085f;
+        const float t36 = (cols_tile_2 < cols_full_end) ? (0.09f * fc::reciprocal(t33)) : -1.f;
+        // whether no square of t31 is above t36
+        float t31_squares[8] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = t13_squares[(e + 0 * 4 + j * 4) % 8];
-            sum = fc::fma(t13[0][j][e], t13[0][j][e], sum);
+            float& sum = t31_squares[(e + 0 * 4 + j * 4) % 8];
+            sum = fc::fma(t31[0][j][e], t31[0][j][e], sum);
           }
         }
-        bool all_small_2 = true;
+        bool within_2 = true;
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-          all_small_2 = all_small_2 && fc::is_small(small_2, t13_squares[i]);
-        float t14[1][2];
-        // t14 = neg(row_max)
+          within_2 = within_2 && t31_squares[i] <= t36;
+        float t37[1][2];
+        // t37 = neg(row_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t14[0][e] = -0.f;
-        // probs = exp2(tanh(t13 * t2), -inf where that is, times 43.28085f plus t14)
-        // reduce_sum = reduce_sum(probs, cols), each lane its partial
-        float t15[1][2] = {};
-        // as rounded where a mask cuts the tile
-        if (fc::all_lanes(all_small_2)) {
+          t37[0][e] = -0.f;
+        float probs_2[1][16][4];
+        float t38[1][2];
+        if (fc::all_lanes(within_2)) {
+          // probs_2 = exp2(fma(t31, fma(fma(((0.12634595f * (t34 * t33)) * 43.28085f), mul(t31, t31), ((-0.33310074f * t34) * 43.28085f)), mul(t31, t31), t35), t37))
+          // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
+          #pragma unroll
+          for (int e = 0; e < 2; ++e)
+            t38[0][e] = 0.f;
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              t13[0][j][e] = fc::exp2(fc::evaluate_add(small_2, t13[0][j][e], t14[0][(e / 2)]));
-              t15[0][(e / 2)] += t13[0][j][e];
+              const float t39 = t31[0][j][e] * t31[0][j][e];
+              const float t40 = fc::fma(((0.12634595f * (t34 * t33)) * 43.28085f), t39, ((-0.33310074f * t34) * 43.28085f));
+              const float t41 = fc::fma(t40, t39, t35);
+              const float t42 = fc::fma(t31[0][j][e], t41, t37[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t42);
+              t38[0][(e / 2)] = t38[0][(e / 2)] + probs_2[0][j][e];
             }
           }
         }
         else {
-          bool all_moderate = true;
+          // whether no square of t31 is above (t36 * 7.111111f)
+          float t31_squares_2[8] = {};
+          #pragma unroll
+          for (int j = 0; j < 16; ++j) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              float& sum = t31_squares_2[(e + 0 * 4 + j * 4) % 8];
+              sum = fc::fma(t31[0][j][e], t31[0][j][e], sum);
+            }
+          }
+          bool within_3 = true;
           #pragma unroll
           for (int i = 0; i < 8; ++i)
-            all_moderate = all_moderate && fc::is_moderate(small_2, t13_squares[i]);
-          if (fc::all_lanes(all_moderate)) {
+            within_3 = within_3 && t31_squares_2[i] <= (t36 * 7.111111f);
+          if (fc::all_lanes(within_3)) {
+            // probs_2 = exp2(fma(mul(t31, t35), fma(fma(fma(fma(0.012100149, mul(mul(t31, t31), t33), -0.0491801933), mul(mul(t31, t31), t33), 0.132305769), mul(mul(t31, t31), t33), -0.333254096), mul(mul(t31, t31), t33), 1.00000012), t37))
+            // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t38[0][e] = 0.f;
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                t13[0][j][e] = fc::exp2(fc::evaluate_moderate_add(small_2, t13[0][j][e], t14[0][(e / 2)]));
-                t15[0][(e / 2)] += t13[0][j][e];
+                const float t43 = t31[0][j][e] * t31[0][j][e];
+                const float t44 = t43 * t33;
+                const float t45 = fc::fma(0.012100149f, t44, -0.049180195f);
+                const float t46 = fc::fma(t45, t44, 0.13230577f);
+                const float t47 = fc::fma(t46, t44, -0.3332541f);
+                const float t48 = fc::fma(t47, t44, 1.0000001f);
+                const float t49 = t31[0][j][e] * t35;
+                const float t50 = fc::fma(t49, t48, t37[0][(e / 2)]);
+                probs_2[0][j][e] = fc::exp2(t50);
+                t38[0][(e / 2)] = t38[0][(e / 2)] + probs_2[0][j][e];
               }
             }
           }
           else {
             if (cols_tile_2 >= cols_full_end) {
-              int t16[1][2];
-              // t16 = add(index(rows), t3)
+              int t51[1][2];
+              // t51 = add(index(rows), t3)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t16[0][e] = (rows_begin + rows_lane + e * 8) + t3;
-              // t13 = where(ge(t16, index(cols)), t13, -inf)
+                t51[0][e] = (rows_begin + rows_lane + e * 8) + t3;
+              // t31 = where(ge(t51, index(cols)), t31, -inf)
               #pragma unroll
               for (int j = 0; j < 16; ++j) {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                  const bool t17 = (t16[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                  t13[0][j][e] = t17 ? t13[0][j][e] : -fc::infinity();
+                  const bool t52 = (t51[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
+                  t31[0][j][e] = t52 ? t31[0][j][e] : -fc::infinity();
                 }
               }
             }
+            // probs_2 = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t31, (2.88539f * t32))), 1)), fma(min(t31, 0), 1.401298464e-45, add(t37, 43.2808512266689))))
+            // reduce_sum = reduce_sum(cast, cols), each lane its partial
+            #pragma unroll
+            for (int e = 0; e < 2; ++e)
+              t38[0][e] = 0.f;
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
                 if (e == 0 && j % 2 == 0) fc::hold_order();
-                t13[0][j][e] = fc::exp2(fc::evaluate_visible_add(small_2, t13[0][j][e], t14[0][(e / 2)]));
-                t15[0][(e / 2)] += fc::round_to<fc::bf16>(t13[0][j][e]);
+                const float t53 = t31[0][j][e] * (2.88539f * t32);
+                const float t54 = fc::exp2(t53);
+                const float t55 = t54 + 1.f;
+                const float t56 = fc::reciprocal(t55);
+                const float t57 = t37[0][(e / 2)] + 43.28085f;
+                const float t58 = fc::min(t31[0][j][e], 0.f);
+                const float t59 = fc::fma(t58, 1e-45f, t57);
+                const float t60 = fc::fma((-2.f * 43.28085f), t56, t59);
+                probs_2[0][j][e] = fc::exp2(t60);
+                const float t61 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
+                const float t62 = t61;
+                t38[0][(e / 2)] = t38[0][(e / 2)] + t62;
               }
             }
           }
         }
-        // row_sum = add(row_sum, t15)
+        // row_sum = add(row_sum, t38)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t12[0][e] = t12[0][e] + t15[0][e];
+          row_sum[0][e] = row_sum[0][e] + t38[0][e];
         fc::wait_products<0>();
-        fc::pin(out_2);
+        fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // t8_operand: t13 as a left operand
+        // probs_operand: probs_2 as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
           for (int k = 0; k < 8; ++k)
             #pragma unroll
             for (int r = 0; r < 4; ++r)
-              t8_operand[i][k][r] =
-                  fc::pack<fc::bf16>(t13[i][2 * k + r / 2][r % 2 * 2], t13[i][2 * k + r / 2][r % 2 * 2 + 1]);
+              probs_operand[i][k][r] =
+                  fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
       fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 61440 + value_slot_2 * 20480;
-      // out = out_2 + dot(t8_operand, value_2), issued
-      fc::pin(out_2);
+      // out = out + dot(probs_operand, value_2), issued
+      fc::pin(out);
       fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out_2[0], t8_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
       }
       {
         const fc::u64 b = fc::matrix(value_2 + 16384, 16, 0);
-        fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out_2[0] + 8, t8_operand[0], b, true);
+        fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out[0] + 8, probs_operand[0], b, true);
       }
       fc::commit_products();
       fc::wait_products<0>();
-      fc::pin(out_2);
+      fc::pin(out);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
         value_phase_2 ^= 1;
       }
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = t12[0][e];
-      #pragma unroll
-      for (int j = 0; j < 10; ++j)
-        #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          out[0][j][e] = out_2[0][j][e];
     }
     else {
       #pragma unroll
@@ -411,22 +481,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t18 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t18;
+      const float t63 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t63;
     }
-    float t19[1][10][4];
-    // t19 = cast(mul(out, inverse))
+    float t64[1][10][4];
+    // t64 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 10; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t20 = out[0][j][e] * inverse[0][(e / 2)];
-        t19[0][j][e] = t20;
+        const float t65 = out[0][j][e] * inverse[0][(e / 2)];
+        t64[0][j][e] = t65;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t19 in shared memory
+    // t64 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -435,7 +505,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 80>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t19[i][j][2 * r], t19[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t64[i][j][2 * r], t64[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -131,81 +131,83 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      if (t8 < cols_full_begin || t8 >= cols_full_end) {
-        int t9[1][2];
-        // t9 = add(index(rows), t2)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t9[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+      const bool t9 = (t8 < cols_full_begin) || (t8 >= cols_full_end);
+      if (t9) {
         int t10[1][2];
-        // t10 = sub(t9, 256)
+        // t10 = add(index(rows), t2)
+        int t11[1][2];
+        // t11 = sub(t10, 256)
         #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t10[0][e] = t9[0][e] - 256;
-        // scores = where(logical_and(ge(index(cols), t10), le(index(cols), t9)), scores, -inf)
+        for (int e = 0; e < 2; ++e) {
+          t10[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+          t11[0][e] = t10[0][e] - 256;
+        }
+        // scores = where(logical_and(ge(index(cols), t11), le(index(cols), t10)), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t11 = (j * 8 + (e % 2) * 1) >= (t10[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t12 = (j * 8 + (e % 2) * 1) <= (t9[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t13 = t11 && t12;
-            scores[0][j][e] = t13 ? scores[0][j][e] : -fc::infinity();
+            const bool t12 = (j * 8 + (e % 2) * 1) >= (t11[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t13 = (j * 8 + (e % 2) * 1) <= (t10[0][(e / 2)] - (cols_begin_4 + cols_lane));
+            const bool t14 = t12 && t13;
+            scores[0][j][e] = t14 ? scores[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t14[1][2];
+      float t15[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t14[0][e] = -fc::infinity();
+        t15[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t14[0][(e / 2)] = fc::max(t14[0][(e / 2)], scores[0][j][e]);
+          t15[0][(e / 2)] = fc::max(t15[0][(e / 2)], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 1));
-        t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 2));
+        t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 1));
+        t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 2));
       }
       float new_max[1][2];
-      // new_max = max(row_max, mul(t14, scale_log2))
+      // new_max = max(row_max, mul(t15, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t15[1][2];
-      // t15 = neg(new_max)
+      float t16[1][2];
+      // t16 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t16 = t14[0][e] * scale_log2;
-        new_max[0][e] = fc::max(fc::lowest(), t16);
-        const float t17 = fc::lowest() - new_max[0][e];
-        decay[0][e] = fc::exp2(t17);
-        t15[0][e] = -new_max[0][e];
+        const float t17 = t15[0][e] * scale_log2;
+        new_max[0][e] = fc::max(fc::lowest(), t17);
+        const float t18 = fc::lowest() - new_max[0][e];
+        decay[0][e] = fc::exp2(t18);
+        t16[0][e] = -new_max[0][e];
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, scale_log2, t15))
+      // probs = exp2(fma(scores, scale_log2, t16))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t18 = fc::fma(scores[0][j][e], scale_log2, t15[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t18);
+          const float t19 = fc::fma(scores[0][j][e], scale_log2, t16[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t19);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its partial
-      float t19[1][2] = {};
+      #pragma unroll
+      for (int e = 0; e < 2; ++e)
+        row_sum[0][e] = 0.f;
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t19[0][(e / 2)] = t19[0][(e / 2)] + probs[0][j][e];
-      // row_sum = fma(row_sum, decay, t19)
+          row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + probs[0][j][e];
+      // row_sum = fma(row_sum, decay, row_sum)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t19[0][e] = fc::fma(0.f, decay[0][e], t19[0][e]);
-      // probs_operand: probs as a left operand
+        row_sum[0][e] = fc::fma(0.f, decay[0][e], row_sum[0][e]);
       fc::u32 probs_operand[1][4][4];
+      // probs_operand: probs as a left operand
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
@@ -214,13 +216,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int r = 0; r < 4; ++r)
             probs_operand[i][k][r] =
                 fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
-      float out_2[1][8][4];
-      // out_2 = mul(out, decay)
+      // out = mul(out, decay)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          out_2[0][j][e] = 0.f * decay[0][(e / 2)];
+          out[0][j][e] = 0.f * decay[0][(e / 2)];
       const int t20 = fc::max(fc::min(cols_full_begin, t8), cols_begin_3);
       const int t21 = fc::max(fc::min(cols_full_end, t8), cols_begin_3);
 
@@ -245,12 +246,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value = shared + 24576 + value_slot_2 * 8192;
-          // out = out_2 + dot(probs_operand, value), issued
-          fc::pin(out_2);
+          // out = out + dot(probs_operand, value), issued
+          fc::pin(out);
           fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value, 64, 0);
-            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
           }
           fc::commit_products();
           fc::wait_products<1>();
@@ -329,9 +330,9 @@ attention_forward(const __grid_constant__ Parameters p) {
           // row_sum = fma(row_sum, decay_2, t33)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t19[0][e] = fc::fma(t19[0][e], decay_2[0][e], t33[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t33[0][e]);
           fc::wait_products<0>();
-          fc::pin(out_2);
+          fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -346,12 +347,12 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out_2 = mul(out_2, decay_2)
+          // out = mul(out, decay_2)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out_2[0][j][e] = out_2[0][j][e] * decay_2[0][(e / 2)];
+              out[0][j][e] = out[0][j][e] * decay_2[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
@@ -373,12 +374,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
           const fc::u32 value_2 = shared + 24576 + value_slot_2 * 8192;
-          // out = out_2 + dot(probs_operand, value_2), issued
-          fc::pin(out_2);
+          // out = out + dot(probs_operand, value_2), issued
+          fc::pin(out);
           fc::fence_products();
           {
             const fc::u64 b = fc::matrix(value_2, 64, 0);
-            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+            fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
           }
           fc::commit_products();
           fc::wait_products<1>();
@@ -437,9 +438,9 @@ attention_forward(const __grid_constant__ Parameters p) {
           // row_sum = fma(row_sum, decay_3, t39)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t19[0][e] = fc::fma(t19[0][e], decay_3[0][e], t39[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t39[0][e]);
           fc::wait_products<0>();
-          fc::pin(out_2);
+          fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
@@ -454,12 +455,12 @@ attention_forward(const __grid_constant__ Parameters p) {
               for (int r = 0; r < 4; ++r)
                 probs_operand[i][k][r] =
                     fc::pack<fc::bf16>(probs_3[i][2 * k + r / 2][r % 2 * 2], probs_3[i][2 * k + r / 2][r % 2 * 2 + 1]);
-          // out_2 = mul(out_2, decay_3)
+          // out = mul(out, decay_3)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              out_2[0][j][e] = out_2[0][j][e] * decay_3[0][(e / 2)];
+              out[0][j][e] = out[0][j][e] * decay_3[0][(e / 2)];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_3[0][e];
@@ -467,29 +468,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_3 = shared + 24576 + value_slot_2 * 8192;
-      // out = out_2 + dot(probs_operand, value_3), issued
-      fc::pin(out_2);
+      // out = out + dot(probs_operand, value_3), issued
+      fc::pin(out);
       fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_3, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out_2[0], probs_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
       }
       fc::commit_products();
       fc::wait_products<0>();
-      fc::pin(out_2);
+      fc::pin(out);
       if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
         value_phase_2 ^= 1;
       }
-      #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        row_sum[0][e] = t19[0][e];
-      #pragma unroll
-      for (int j = 0; j < 8; ++j)
-        #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          out[0][j][e] = out_2[0][j][e];
     }
     else {
       #pragma unroll

@@ -39,8 +39,10 @@ elementwise(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 4; ++e)
       t1[i][0][e] = t1[i][0][e];
-  // whether polynomials serve for tanh(t1 * p.scale)
-  const fc::small_tanh small = fc::small_tanh_of(fc::in_place(p.scale));
+  const float t2 = fc::in_place(p.scale);
+  const float t3 = t2 * t2;
+  const float t4 = t3 * t2;
+  // whether no square of t1 is above (0.09f * fc::reciprocal(t3))
   float t1_squares[8] = {};
   #pragma unroll
   for (int i = 0; i < 16; ++i) {
@@ -50,43 +52,53 @@ elementwise(const __grid_constant__ Parameters p) {
       sum = fc::fma(t1[i][0][e], t1[i][0][e], sum);
     }
   }
-  bool all_small = true;
+  bool within = true;
   #pragma unroll
   for (int i = 0; i < 8; ++i)
-    all_small = all_small && fc::is_small(small, t1_squares[i]);
-  // tanh = tanh(t1 * p.scale)
-  if (fc::all_lanes(all_small)) {
+    within = within && t1_squares[i] <= (0.09f * fc::reciprocal(t3));
+  if (fc::all_lanes(within)) {
+    // t1 = mul(t1, fma(fma((0.12634595f * (t4 * t3)), mul(t1, t1), (-0.33310074f * t4)), mul(t1, t1), (0.99999887f * t2)))
     #pragma unroll
-    for (int i = 0; i < 16; ++i)
+    for (int i = 0; i < 16; ++i) {
       #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        t1[i][0][e] = fc::evaluate(small, t1[i][0][e]);
+      for (int e = 0; e < 4; ++e) {
+        const float t5 = t1[i][0][e] * t1[i][0][e];
+        const float t6 = fc::fma((0.12634595f * (t4 * t3)), t5, (-0.33310074f * t4));
+        const float t7 = fc::fma(t6, t5, (0.99999887f * t2));
+        t1[i][0][e] = t1[i][0][e] * t7;
+      }
+    }
   }
   else {
+    // t1 = fma(-2, reciprocal(add(exp2(mul(t1, (2.88539f * t2))), 1)), 1)
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
         if (e == 0) fc::hold_order();
-        t1[i][0][e] = fc::evaluate_any(small, t1[i][0][e]);
+        const float t8 = t1[i][0][e] * (2.88539f * t2);
+        const float t9 = fc::exp2(t8);
+        const float t10 = t9 + 1.f;
+        const float t11 = fc::reciprocal(t10);
+        t1[i][0][e] = fc::fma(-2.f, t11, 1.f);
       }
     }
   }
-  float t2[16][1][4];
-  // t2 = cast(add(t1, t0))
+  float t12[16][1][4];
+  // t12 = cast(add(t1, t0))
   #pragma unroll
   for (int i = 0; i < 16; ++i) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t3 = t1[i][0][e] + t0[0][e];
-      t2[i][0][e] = t3;
+      const float t13 = t1[i][0][e] + t0[0][e];
+      t12[i][0][e] = t13;
     }
   }
   fc::f16* const y_at = p.y;
-  // store y = t2
+  // store y = t12
   #pragma unroll
   for (int i = 0; i < 16; ++i)
     if (rows_begin + rows_lane + i < p.N) {
-      fc::store_global<4>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (d_lane), &t2[i][0][0]);
+      fc::store_global<4>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (d_lane), &t12[i][0][0]);
     }
 }

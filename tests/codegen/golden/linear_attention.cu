@@ -157,8 +157,8 @@ linear_attention(const __grid_constant__ Parameters p) {
         t4[0][j][e] = t5 ? t4[0][j][e] : 0.f;
       }
     }
-    // t4_operand: t4 as a left operand
     fc::u32 t4_operand[1][4][4];
+    // t4_operand: t4 as a left operand
     #pragma unroll
     for (int i = 0; i < 1; ++i)
       #pragma unroll

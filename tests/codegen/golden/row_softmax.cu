@@ -84,30 +84,24 @@ row_softmax(const __grid_constant__ Parameters p) {
       t4[i][0] = fc::mul_rn(t2[i][0], t3[i][0]);
       t5[i][0] = -t4[i][0];
     }
-    float t6[8][4][1];
-    // t6 = exp2(fma(scores, t3, t5))
+    // reduce_sum = reduce_sum(exp2, cols), each lane its partial
+    float t6[8][1] = {};
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
       #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const float t7 = fc::fma(scores[i][j][0], t3[i][0], t5[i][0]);
-        t6[i][j][0] = fc::exp2(t7);
+        const float t8 = fc::exp2(t7);
+        t6[i][0] = t6[i][0] + t8;
       }
     }
-    // reduce_sum = reduce_sum(t6, cols), each lane its partial
-    float t8[8][1] = {};
-    #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      #pragma unroll
-      for (int j = 0; j < 4; ++j)
-        t8[i][0] = t8[i][0] + t6[i][j][0];
-    // sum = fma(sum, exp2(sub(mul_rn(max, t3), t4)), t8)
+    // sum = fma(sum, exp2(sub(mul_rn(max, t3), t4)), t6)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const float t9 = fc::mul_rn(max[i][0], t3[i][0]);
       const float t10 = t9 - t4[i][0];
       const float t11 = fc::exp2(t10);
-      sum[i][0] = fc::fma(sum[i][0], t11, t8[i][0]);
+      sum[i][0] = fc::fma(sum[i][0], t11, t6[i][0]);
     }
     #pragma unroll
     for (int i = 0; i < 8; ++i)

@@ -3,7 +3,10 @@
 #include <map>
 
 #include "codegen/analysis/inside_axis.h"
+#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
+#include "dsl/error.h"
+#include "dsl/ir/nest.h"
 
 namespace flashcore {
 
@@ -14,11 +17,13 @@ KernelPrinter::Shape KernelPrinter::shape_of(ValueId value) const {
   // A block of fragments is one thing.
   if (f_[value].layout.space == Space::opaque)
     for (AxisLayout& layout : shape.layouts) layout.slots = 1;
+  // A left operand holds four packed pairs of two neighbouring fragments.
+  if (f_[value].layout.space == Space::operand) {
+    shape.layouts[0].slots = 1;
+    shape.layouts[1].fragments /= 2;
+    shape.layouts[1].slots = 4;
+  }
   return shape;
-}
-
-bool KernelPrinter::dies_at(ValueId value, std::size_t position) const {
-  return defining_block_[value.index] == block_ && last_use_[value.index] <= position;
 }
 
 std::string KernelPrinter::array_type(ValueId value) const {
@@ -32,22 +37,53 @@ std::string KernelPrinter::array_type(ValueId value) const {
   }
 }
 
-std::string KernelPrinter::declare(ValueId value, bool zero) {
+/// Gives a value its array, and declares that where it is the first to lie in it.
+void KernelPrinter::declare(ValueId value, bool zero, const std::string& otherwise) {
+  if (!f_[value].array) throw InternalError(fmt::format("no array for tile {}", label(value)));
+  std::string& name = arrays_[f_[value].array];
+  storage_[value.index] = name;
+  if (!name.empty()) {
+    if (zero) fill(value, number(0, f_[value].type.dtype));
+    return;
+  }
   const Shape shape = shape_of(value);
+  storage_[value.index] = name = names_.unique(f_[value].name.empty() ? otherwise : f_[value].name);
+  const char* const start = zero ? " = {}" : "";
   std::string dims;
   int slots = 1;
   for (const AxisLayout& layout : shape.layouts) {
     dims += fmt::format("[{}]", layout.fragments);
     slots *= layout.slots;
   }
-  storage_[value.index] = names_.unique(f_[value].name);
-  if (f_[value].layout.space == Space::opaque) {
-    out_.line("fc::sum_block {}{}{};", storage_[value.index], dims, zero ? " = {}" : "");
-    return storage_[value.index];
+  switch (f_[value].layout.space) {
+    case Space::opaque:
+      return out_.line("fc::sum_block {}{}{};", name, dims, start);
+    case Space::operand:
+      return out_.line("fc::u32 {}{}[4];", name, dims);
+    default:
+      return out_.line("{} {}{}[{}]{};", array_type(value), name, dims, slots, start);
   }
-  out_.line("{} {}{}[{}]{};", array_type(value), storage_[value.index], dims, slots,
-            zero ? " = {}" : "");
-  return storage_[value.index];
+}
+
+/// Puts one text in the place of every element.
+void KernelPrinter::fill(ValueId value, const std::string& text) {
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(value), scopes);
+  out_.line("{} = {};", element(value, cursor), text);
+}
+
+/// Gives a value its array, and puts what another holds into it unless they share it.
+void KernelPrinter::become(ValueId value, ValueId from) {
+  const Op* made_by = f_.definition(from);
+  const double* number = constant_of(f_, from);
+  const bool source = made_by && kind_of(made_by->code) == OpKind::source;
+  if (made_by && made_by->code == OpCode::undefined) return declare(value);
+  const bool zero = number && *number == 0 && f_[value].layout.space != Space::operand;
+  declare(value, zero);
+  if (zero || (!source && storage_[from.index] == storage_[value.index])) return;
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(value), scopes);
+  out_.line("{} = {};", element(value, cursor), element(from, cursor));
 }
 
 KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape, Writer::Scopes& scopes,
@@ -83,62 +119,17 @@ KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape, Writer::Scop
   return cursor;
 }
 
-/// Prints the elementwise ops from `first` on that make up one nest of loops; returns the position
-/// after the last of them.
-std::size_t KernelPrinter::print_group(BlockId block, std::size_t first) {
-  const auto& ops = f_[block].ops;
-  std::vector<std::size_t> run;
-  for (std::size_t i = first; i < ops.size(); ++i) {
-    const Op& op = f_[ops[i]];
-    if (kind_of(op.code) == OpKind::source || masks_.printed_at.count(i)) continue;
-    if (op.results.size() == 1 && folded_.count(op.results[0])) continue;
-    if (kind_of(op.code) != OpKind::elementwise || masks_.own.count(op.results[0]) ||
-        f_[op.results[0]].layout.space != Space::registers || tanhs_.count(op.results[0]))
-      break;
-    run.push_back(i);
-  }
-  // One shape a nest. Ops of other shapes in between that do not depend on it go first, so that
-  // they do not cut it; the nest ends at one that does.
-  const Shape shape = shape_of(f_[ops[first]].results[0]);
-  std::set<ValueId> made;
-  std::vector<std::size_t> nest;
-  std::size_t end = 0;
-  for (std::size_t i : run) {
-    const Op& op = f_[ops[i]];
-    const bool same = shape_of(op.results[0]) == shape;
-    if (!same && std::any_of(op.operands.begin(), op.operands.end(),
-                             [&](ValueId operand) { return made.count(operand) > 0; }))
-      break;
-    nest.push_back(i);
-    if (!same) continue;
-    made.insert(op.results[0]);
-    end = nest.size();
-  }
-  nest.resize(end);
-  print_run(block, nest);
-  return nest.back() + 1;
-}
-
-/// Prints a run of elementwise ops whose last has the shape of the nest.
-void KernelPrinter::print_run(BlockId block, const std::vector<std::size_t>& run) {
-  const auto& ops = f_[block].ops;
-  const Shape shape = shape_of(f_[ops[run.back()]].results[0]);
-  std::vector<std::size_t> group;
-  for (std::size_t i : run) {
-    if (shape_of(f_[ops[i]].results[0]) == shape)
-      group.push_back(i);
-    else
-      emit_group(block, {i}, i + 1, false);
-  }
-  emit_group(block, group, run.back() + 1, true);
-}
-
 /// Whether every reader of a 16-bit value rounds what it reads: then the cast itself need not.
-bool KernelPrinter::rounded_by_consumers(ValueId value) const {
+bool KernelPrinter::rounded_by_readers(const Op& nest, ValueId value) const {
+  const Op& yield = f_[f_[nest.body].ops.back()];
+  ValueId result;
+  for (std::size_t i = 0; i < yield.operands.size(); ++i)
+    if (yield.operands[i] == value) result = nest.results[i];
   bool all = true;
   for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-    if (op.code == OpCode::store || op.code == OpCode::convert) return;
-    for (ValueId operand : op.operands) all = all && operand != value;
+    if (op.code == OpCode::store || op.code == OpCode::convert || &op == &yield) return;
+    for (ValueId operand : op.operands)
+      all = all && operand != value && (!result || operand != result);
   });
   return all;
 }
@@ -148,7 +139,7 @@ bool KernelPrinter::rounded_by_consumers(ValueId value) const {
 /// does for all of it: the sum of both, as floats, is at most a rounding off, and exact up to 2^24.
 std::optional<KernelPrinter::SplitPosition> KernelPrinter::split_positions(ValueId value,
                                                                            const Cursor& cursor) {
-  const Op* op = f_.definition(value);
+  const Op* op = computation_of(f_, value);
   if (f_[value].type.dtype != DType::i32) return std::nullopt;
   if (f_[value].type.is_scalar()) return SplitPosition{scalar(value)};
   if (!op) return std::nullopt;
@@ -188,49 +179,6 @@ std::optional<KernelPrinter::SplitPosition> KernelPrinter::split_positions(Value
   return SplitPosition{join(a->base, b->base), join(a->rest, b->rest)};
 }
 
-void KernelPrinter::emit_group(BlockId block, const std::vector<std::size_t>& positions,
-                               std::size_t end, bool take_over) {
-  print_nest(block, positions, start_group(block, positions, end, take_over));
-}
-
-/// Gives the values of a group that are read behind it their arrays; returns the others.
-std::set<ValueId> KernelPrinter::start_group(BlockId block,
-                                             const std::vector<std::size_t>& positions,
-                                             std::size_t end, bool take_over) {
-  const auto& ops = f_[block].ops;
-  const Shape shape = shape_of(f_[ops[positions[0]]].results[0]);
-
-  // Values that nobody outside reads are locals of the loop; the others get an array, taken over
-  // from an operand that dies in the same place where there is one.
-  std::set<ValueId> locals;
-  for (std::size_t at : positions) {
-    const Op& op = f_[ops[at]];
-    const ValueId value = op.results[0];
-    if (last_use_[value.index] < end) {
-      locals.insert(value);
-      continue;
-    }
-    std::string text = fmt::format("{}(", name_of(op.code));
-    for (std::size_t i = 0; i < op.operands.size(); ++i)
-      text += (i ? ", " : "") + describe(op.operands[i], locals);
-    for (ValueId operand : op.operands) {
-      if (!storage_[value.index].empty()) break;
-      const Op* made_by = f_.definition(operand);
-      if (!take_over || (made_by && kind_of(made_by->code) == OpKind::source)) continue;
-      if (locals.count(operand) || !(shape_of(operand) == shape) || !dies_at(operand, at) ||
-          array_type(operand) != array_type(value) || storage_[operand.index].empty())
-        continue;
-      storage_[value.index] = storage_[operand.index];
-      break;
-    }
-    if (storage_[value.index].empty()) declare(value);
-    constexpr std::size_t longest_remark = 400;
-    if (text.size() > longest_remark) text = text.substr(0, longest_remark) + "...";
-    out_.comment(fmt::format("{} = {})", label(value), text));
-  }
-  return locals;
-}
-
 /// A comparison of a column's position with something that is the same along the row: constants of
 /// the unrolled loops against a number a row, so that an element costs one instruction.
 std::optional<std::string> KernelPrinter::compare_positions(
@@ -263,76 +211,100 @@ std::optional<std::string> KernelPrinter::compare_positions(
 /// index is taken as it is.
 std::string KernelPrinter::gathered_element(const Op& op, const std::vector<std::string>& operands,
                                             const Cursor& cursor) {
-  if (const auto tested = tested_.find(op.results[0]); tested != tested_.end())
-    return tested_element(op, tested->second, operands, cursor);
   std::vector<SplitPosition> indices;
   for (std::size_t d = 0; d < operands.size(); ++d) {
     const Op* index = f_.definition(op.operands[d]);
-    const auto parts = index && index->code == OpCode::index && !(op.wraps >> d & 1)
-                           ? split_positions(op.operands[d], cursor)
-                           : std::nullopt;
+    const bool splits =
+        op.inside || (index && index->code == OpCode::index && !(op.wraps >> d & 1));
+    const auto parts = splits ? split_positions(op.operands[d], cursor) : std::nullopt;
     indices.push_back(parts.value_or(SplitPosition{operands[d]}));
   }
   return gathered(op, indices);
 }
 
-/// The loops over a group's elements.
-void KernelPrinter::print_nest(BlockId block, const std::vector<std::size_t>& positions,
-                               const std::set<ValueId>& locals) {
-  const std::string test = print_test_of_lookups(block, positions);
-  if (test.empty()) return print_loops(block, positions, locals);
-  {
-    auto tested = out_.block("if ({})", test);
-    print_loops(block, positions, locals);
+/// Elements of all that a nest computes, one after the other.
+void KernelPrinter::print_nest(const Op& nest) {
+  const auto& ops = f_[nest.body].ops;
+  std::set<ValueId> locals;
+  std::vector<const Op*> reductions;
+  for (OpId id : ops) {
+    const Op& op = f_[id];
+    if (kind_of(op.code) == OpKind::reduction) {
+      reductions.push_back(&op);
+    } else if (op.code != OpCode::yield && kind_of(op.code) != OpKind::source) {
+      const ValueId value = op.results[0];
+      if (!f_[value].array) {
+        locals.insert(value);
+        continue;
+      }
+      declare(value);
+      std::string text = fmt::format("{}(", name_of(op.code));
+      for (std::size_t i = 0; i < op.operands.size(); ++i)
+        text += (i ? ", " : "") + describe(op.operands[i], locals);
+      constexpr std::size_t longest_remark = 400;
+      if (text.size() > longest_remark) text = text.substr(0, longest_remark) + "...";
+      out_.comment(fmt::format("{} = {})", label(value), text));
+    }
   }
-  tested_.clear();
-  auto others = out_.block("else");
-  print_loops(block, positions, locals);
+  std::vector<std::string> parts;
+  for (const Op* reduction : reductions) parts.push_back(start_reduction(*reduction));
+  print_loops(nest, locals, parts);
+  for (std::size_t i = 0; i < reductions.size(); ++i) finish_reduction(*reductions[i], parts[i]);
+  const auto& yielded = f_[ops.back()].operands;
+  for (std::size_t i = 0; i < yielded.size(); ++i)
+    storage_[nest.results[i].index] = storage_[yielded[i].index];
 }
 
-void KernelPrinter::print_loops(BlockId block, const std::vector<std::size_t>& positions,
-                                const std::set<ValueId>& locals) {
+void KernelPrinter::print_loops(const Op& nest, const std::set<ValueId>& locals,
+                                const std::vector<std::string>& parts) {
+  const auto& ops = f_[nest.body].ops;
+  const auto elementwise = [&](OpId id) { return kind_of(f_[id].code) == OpKind::elementwise; };
+  const auto first = std::ranges::find_if(ops, elementwise);
   Writer::Scopes scopes;
-  const ValueId first = f_[f_[block].ops[positions[0]]].results[0];
-  print_elements(block, positions, locals,
-                 open_loops(shape_of(first), scopes, positions.size() > 1));
+  const Cursor cursor = open_loops(shape_of(f_[*first].results[0]), scopes, ops.size() > 2);
+  if (nest.fence && cursor.element != "0") {
+    const bool some = nest.fence > 1 && cursor.fragments.back() == "j";
+    out_.line("if ({} == 0{}) fc::hold_order();", cursor.element,
+              some ? fmt::format(" && j % {} == 0", nest.fence) : "");
+  }
+  print_elements(nest, locals, parts, cursor);
 }
 
-/// One element of each op of a group.
-void KernelPrinter::print_elements(BlockId block, const std::vector<std::size_t>& positions,
-                                   const std::set<ValueId>& locals, const Cursor& cursor) {
-  const auto& ops = f_[block].ops;
+/// One element of each op of a nest.
+void KernelPrinter::print_elements(const Op& nest, const std::set<ValueId>& locals,
+                                   const std::vector<std::string>& parts, const Cursor& cursor) {
+  const auto& ops = f_[nest.body].ops;
   // A scalar times positions is the scalar times each of their parts: the row's is taken once, and
   // joins the other in one instruction.
   std::map<ValueId, SplitPosition> split;
-  const auto scales = [&](const Op* reader, ValueId positions_of) {
-    if (!reader || reader->code != OpCode::mul || !locals.count(positions_of)) return false;
-    return f_[reader->operands[reader->operands[0] == positions_of ? 1 : 0]].type.is_scalar();
+  const auto scales = [&](ValueId positions_of) {
+    const auto readers = readers_of(f_, nest.body, positions_of);
+    if (readers.size() != 1 || !locals.count(positions_of)) return false;
+    const Op& reader = f_[readers[0]];
+    return reader.code == OpCode::mul &&
+           f_[reader.operands[reader.operands[0] == positions_of ? 1 : 0]].type.is_scalar();
   };
-
-  for (std::size_t at : positions) {
-    const Op& op = f_[ops[at]];
+  std::size_t reduction = 0;
+  for (OpId id : ops) {
+    const Op& op = f_[id];
+    if (op.code == OpCode::yield || kind_of(op.code) == OpKind::source) continue;
+    if (kind_of(op.code) == OpKind::reduction) {
+      print_element_of_reduction(op, parts[reduction++], cursor);
+      continue;
+    }
     const ValueId value = op.results[0];
     std::vector<std::string> operands;
-    for (ValueId operand : op.operands) {
-      // Behind the test of a guard its masks are what they are without it.
-      if (const auto left = behind_guard_.find(operand); left != behind_guard_.end())
-        operand = left->second;
-      const bool guard = folded_.count(operand) && f_[operand].type.is_scalar();
-      operands.push_back(split.count(operand) || guard ? "" : element(operand, cursor));
-    }
+    for (ValueId operand : op.operands)
+      operands.push_back(split.count(operand) ? "" : element(operand, cursor));
     std::string text =
-        op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_consumers(value)
+        op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_readers(nest, value)
             ? operands[0]
         : op.code == OpCode::gather ? gathered_element(op, operands, cursor)
                                     : expression(op, operands);
-    if (op.code == OpCode::where && folded_.count(op.operands[0]) &&
-        !behind_guard_.count(op.operands[0]))
-      text = operands[2];
     if (const auto comparison = compare_positions(op, operands, cursor)) text = *comparison;
     if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
       if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->rest != "0") {
-        if (scales(only_reader(block, value), value)) {
+        if (scales(value)) {
           split.emplace(value, *parts);
           continue;
         }
@@ -356,31 +328,13 @@ void KernelPrinter::print_elements(BlockId block, const std::vector<std::size_t>
   }
 }
 
-/// The array of the carried value that this one is the next of, if nothing reads it from here on.
-std::string KernelPrinter::carried_array(ValueId value) const {
-  const Op& yield = f_[f_[block_].ops.back()];
-  if (yield.code != OpCode::yield) return {};
-  for (std::size_t i = 0; i < yield.operands.size() && i + 1 < f_[block_].arguments.size(); ++i) {
-    const ValueId argument = f_[block_].arguments[i + 1];
-    if (yield.operands[i] == value && last_use_[argument.index] < position_)
-      return storage_[argument.index];
-  }
-  return {};
-}
-
 /// A computed left operand: neighbouring accumulator fragments, rounded and packed in pairs.
 void KernelPrinter::print_pack(const Op& op) {
   const ValueId value = op.results[0], from = op.operands[0];
   const AxisLayout &rows = f_[from].layout.axes[0], &columns = f_[from].layout.axes[1];
   const std::string x = storage_[from.index];
-  storage_[value.index] = carried_array(value);
-  const bool takes_over = !storage_[value.index].empty();
-  if (!takes_over)
-    storage_[value.index] = names_.unique(f_[value].name.empty() ? x + "_operand" : f_[value].name);
+  declare(value, false, x + "_operand");
   out_.comment(fmt::format("{}: {} as a left operand", storage_[value.index], x));
-  if (!takes_over)
-    out_.line("fc::u32 {}[{}][{}][4];", storage_[value.index], rows.fragments,
-              columns.fragments / 2);
   const std::string_view type = element_type(f_[value].type.dtype);
   auto i = out_.unrolled("i", rows.fragments, false);
   auto k = out_.unrolled("k", columns.fragments / 2, false);

@@ -1,0 +1,187 @@
+#include "codegen/analysis/tanh_chain.h"
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/analysis/mask_ops.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class ChainFinder {
+ public:
+  ChainFinder(const Function& f, BlockId block, const TileGuards& guards)
+      : f_(f), block_(block), guards_(guards), uses_(count_uses(f)) {
+    for (OpId id : f_[block].ops)
+      if (guards_.of(f_[id]))
+        for (OpId own : ops_of_mask(f_, block, id)) of_masks_.insert(own);
+  }
+
+  std::vector<TanhChain> run() {
+    std::vector<TanhChain> chains;
+    for (OpId id : f_[block_].ops) {
+      const Op& op = f_[id];
+      const bool tile = op.code == OpCode::tanh && f_[op.results[0]].type.axes.size() == 2 &&
+                        f_[op.results[0]].layout.space == Space::registers;
+      if (tile && !op.precise && !of_masks_.count(id)) chains.push_back(chain_of(id));
+    }
+    return chains;
+  }
+
+ private:
+  TanhChain chain_of(OpId tanh) {
+    const Op& op = f_[tanh];
+    TanhChain chain{.from = op.operands[0], .value = op.results[0], .ops = {tanh}};
+    join_factor(chain);
+    join_hidden(chain);
+    join_sum_with_row(chain);
+    if (const OpId exponential = only_reader(chain.value);
+        exponential && f_[exponential].code == OpCode::exp2) {
+      join(chain, exponential);
+      chain.raised = true;
+    }
+    for (OpId reader : readers_of(f_, block_, chain.value))
+      if (const Op& sum = f_[reader]; !chain.sum && sum.code == OpCode::reduce_sum &&
+                                      sum.axis == f_[chain.value].type.axes[1]) {
+        chain.sum = reader;
+        chain.ops.push_back(reader);
+      }
+    find_mask(chain);
+    if (chain.sum) find_rounding(chain);
+    return chain;
+  }
+
+  void join(TanhChain& chain, OpId op) const {
+    chain.ops.push_back(op);
+    chain.value = f_[op].results[0];
+  }
+
+  void join_factor(TanhChain& chain) const {
+    const ValueId x = chain.from;
+    const Op* product = f_.definition(x);
+    if (!product || product->code != OpCode::mul || uses_[x.index] != 1 || !made_here(x)) return;
+    for (std::size_t k : {0, 1}) {
+      const ValueId y = product->operands[1 - k];
+      if (!f_[product->operands[k]].type.is_scalar() || f_[y].type.is_scalar() || is_source(y))
+        continue;
+      chain.ops.push_back(f_[x].definition);
+      chain.factor = product->operands[k];
+      chain.from = y;
+      return;
+    }
+  }
+
+  /// where(x != -inf, tanh, -inf), of the x that the tanh is of.
+  void join_hidden(TanhChain& chain) const {
+    const OpId id = only_reader(chain.value);
+    if (!id) return;
+    const Op& where = f_[id];
+    if (where.code != OpCode::where || guard_of(f_, where) || where.operands[1] != chain.value ||
+        !is_minus_infinity(f_, where.operands[2]))
+      return;
+    const Op* seen = f_.definition(where.operands[0]);
+    if (!seen || seen->code != OpCode::ne || seen->operands[0] != chain.from ||
+        !is_minus_infinity(f_, seen->operands[1]) || uses_[where.operands[0].index] != 1)
+      return;
+    chain.ops.push_back(f_[where.operands[0]].definition);
+    join(chain, id);
+    chain.masked = true;
+  }
+
+  void join_sum_with_row(TanhChain& chain) const {
+    const OpId id = only_reader(chain.value);
+    if (!id || f_[id].code != OpCode::fma) return;
+    const Op& sum = f_[id];
+    for (std::size_t k : {0, 1}) {
+      if (sum.operands[1 - k] != chain.value || !f_[sum.operands[k]].type.is_scalar() ||
+          f_[sum.operands[2]].type.axes.size() != 1 || is_source(sum.operands[2]))
+        continue;
+      join(chain, id);
+      chain.times = sum.operands[k];
+      chain.plus = sum.operands[2];
+      return;
+    }
+  }
+
+  /// Of minus infinity a polynomial makes minus infinity, which is right for what is hidden, and no
+  /// tanh. So a test may look at what a mask is about to hide.
+  void find_mask(TanhChain& chain) const {
+    chain.raw = chain.from;
+    const Op* mask = f_.definition(chain.from);
+    if (!mask || mask->code != OpCode::where || !chain.masked ||
+        (chain.factor && !is_positive(f_, chain.factor)) ||
+        !is_minus_infinity(f_, mask->operands[2]))
+      return;
+    const ValueId hidden = mask->operands[1];
+    const Op* made_by = f_.definition(hidden);
+    // What the mask's own loops compute is there behind it only.
+    if (made_here(hidden) && made_by && kind_of(made_by->code) == OpKind::elementwise) return;
+    chain.hides = true;
+    chain.raw = hidden;
+    const OpId id = f_[chain.from].definition;
+    if (made_here(chain.from) && guards_.of(*mask) && uses_[chain.from.index] == 2 &&
+        uses_[hidden.index] == 1)
+      chain.mask = id;
+  }
+
+  void find_rounding(TanhChain& chain) const {
+    const Op& sum = f_[chain.sum];
+    for (OpId id : f_[block_].ops) {
+      const Op& where = f_[id];
+      const Op* rounded = guards_.of(where) ? f_.definition(where.operands[2]) : nullptr;
+      if (!rounded || rounded->code != OpCode::reduce_sum || rounded->axis != sum.axis ||
+          rounded->scope != sum.scope || condition_behind_guard(f_, where))
+        continue;
+      const auto cast_of = [&](ValueId value) {
+        const Op* op = f_.definition(value);
+        return op && op->code == OpCode::cast ? op : nullptr;
+      };
+      const Op* added = f_.definition(rounded->operands[0]);
+      const bool apart = added && added->code == OpCode::sub && added->operands[1] == chain.value;
+      const Op* wide = cast_of(apart ? added->operands[0] : rounded->operands[0]);
+      const Op* narrow = wide ? cast_of(wide->operands[0]) : nullptr;
+      if (!narrow || narrow->operands[0] != chain.value ||
+          (!apart && where.operands[1] != sum.results[0]))
+        continue;
+      chain.rounding = {id, f_[narrow->results[0]].type.dtype, apart};
+      return;
+    }
+  }
+
+  /// The op that reads the value, if one of this block is all that does, and no mask alone needs
+  /// it.
+  [[nodiscard]] OpId only_reader(ValueId value) const {
+    if (uses_[value.index] != 1) return {};
+    for (OpId id : f_[block_].ops)
+      if (std::ranges::count(f_[id].operands, value) && !f_[id].body && !f_[id].results.empty() &&
+          !of_masks_.count(id))
+        return id;
+    return {};
+  }
+
+  [[nodiscard]] bool made_here(ValueId value) const {
+    return std::ranges::count(f_[block_].ops, f_[value].definition) > 0;
+  }
+
+  [[nodiscard]] bool is_source(ValueId value) const {
+    const Op* op = f_.definition(value);
+    return op && kind_of(op->code) == OpKind::source;
+  }
+
+  const Function& f_;
+  BlockId block_;
+  const TileGuards& guards_;
+  std::vector<int> uses_;
+  std::set<OpId> of_masks_;
+};
+
+}  // namespace
+
+std::vector<TanhChain> tanh_chains(const Function& f, BlockId block, const TileGuards& guards) {
+  return ChainFinder(f, block, guards).run();
+}
+
+}  // namespace flashcore

@@ -1,0 +1,200 @@
+// Lookups whose index is a sum of positions, such as a bias by the distance of two tokens. One test
+// of the tile says whether every index lies inside the tensor, and whether negative ones all count
+// from its end; the elements are then read without a bounds check of each.
+//
+//   %b = nest {                               %inside = ... of the least and the greatest index
+//     %i = sub %rows, %cols                   %b = if %inside {
+//     %x = gather bias[%i]            ->        nest { ... %x = gather bias[%i] inside }
+//     yield %x                                } else {
+//   }                                           nest { ... %x = gather bias[%i] }
+//                                             }
+#include <cstdlib>
+#include <optional>
+#include <vector>
+
+#include "codegen/passes/copy_ops.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+#include "dsl/ir/affine.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+class LookupChecks {
+ public:
+  explicit LookupChecks(Function& f) : f_(f) {}
+
+  void run() { visit(f_.body); }
+
+ private:
+  void visit(BlockId block) {
+    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+      const OpId id = f_[block].ops[i];
+      if (f_[id].code == OpCode::nest)
+        i += check(block, id);
+      else
+        for (const BlockId region : {f_[id].body, f_[id].otherwise})
+          if (region) visit(region);
+    }
+  }
+
+  /// An index of a lookup: its least and its greatest value in the tile, and what is added to one
+  /// that counts from the end.
+  struct Index {
+    ValueId low, high, shift;
+  };
+  struct Lookup {
+    OpId gather;
+    std::vector<Index> indices;
+  };
+
+  /// Returns how many ops were put in front of where the nest has stood.
+  std::size_t check(BlockId block, OpId nest) {
+    std::vector<Lookup> lookups;
+    ValueId test;
+    const std::size_t position = position_of(f_, block, nest);
+    const std::size_t added = insert_before(f_, block, position, f_[nest].where, [&](Builder& b) {
+      for (OpId id : f_[f_[nest].body].ops) {
+        const Op op = f_[id];
+        if (op.code != OpCode::gather || f_[op.results[0]].type.axes.size() != 2 ||
+            !is_sum_of_positions(op))
+          continue;
+        Lookup lookup{.gather = id};
+        for (std::size_t d = 0; d < op.operands.size(); ++d)
+          lookup.indices.push_back(build_test(b, op, d, test));
+        lookups.push_back(std::move(lookup));
+      }
+    });
+    if (lookups.empty()) return added;
+    OpCopier copier(f_);
+    Op choice{.code = OpCode::if_, .operands = {test}, .where = f_[nest].where};
+    choice.results = f_[nest].results;
+    const OpId unchecked = copier.copy(nest), checked(f_.ops.size());
+    f_.ops.push_back(f_[nest]);
+    for (ValueId& result : f_[checked].results) {
+      const Value like = f_[result];
+      result = ValueId(f_.values.size());
+      f_.values.push_back(like);
+      f_[result].definition = checked;
+    }
+    for (const Lookup& lookup : lookups)
+      leave_out_check(f_[unchecked].body,
+                      f_[copier.renamed(f_[lookup.gather].results[0])].definition, lookup.indices);
+    choice.body = region(unchecked);
+    choice.otherwise = region(checked);
+    f_[nest] = std::move(choice);
+    return added;
+  }
+
+  /// A region that consists of a nest.
+  BlockId region(OpId nest) {
+    const BlockId block = f_.add_block();
+    const OpId yield(f_.ops.size());
+    f_.ops.push_back({.code = OpCode::yield, .operands = f_[nest].results});
+    f_[block].ops = {nest, yield};
+    return block;
+  }
+
+  void leave_out_check(BlockId nest, OpId gather, const std::vector<Index>& indices) {
+    for (std::size_t d = 0; d < indices.size(); ++d) {
+      if (!indices[d].shift) continue;
+      const ValueId index = f_[gather].operands[d];
+      ValueId shifted;
+      insert_before(f_, nest, position_of(f_, nest, gather), f_[gather].where,
+                    [&](Builder& b) { shifted = b.add(index, indices[d].shift); });
+      f_[shifted].layout = f_[index].layout;
+      f_[gather].operands[d] = shifted;
+    }
+    f_[gather].inside = true;
+    f_[gather].wraps = 0;
+  }
+
+  /// Whether each index is a scalar or a sum of positions of tiles and scalars, each taken once,
+  /// and one is more than a position: those cost nothing to look at. In 32 bits, a sum that is out
+  /// of range then shows by a greatest that is below the least.
+  [[nodiscard]] bool is_sum_of_positions(const Op& gather) const {
+    bool sums = false;
+    for (ValueId index : gather.operands) {
+      if (f_[index].type.is_scalar()) continue;
+      const auto form = affine_form(f_, index);
+      if (!form || form->positions.empty()) return false;
+      for (const auto& [scalar, factor] : form->scalars)
+        if (std::abs(factor) != 1) return false;
+      for (const auto& [axis, factor] : form->positions)
+        if (std::abs(factor) != 1 || f_[axis].kind == AxisKind::whole) return false;
+      const Op* made_by = f_.definition(index);
+      sums = sums || !made_by || made_by->code != OpCode::index;
+    }
+    return sums;
+  }
+
+  ValueId scalar(ValueId value) {
+    const Op* op = f_.definition(value);
+    if (op && kind_of(op->code) != OpKind::source) f_[value].layout.space = Space::uniform;
+    return value;
+  }
+
+  /// Builds what index d has to hold, and adds that to the test.
+  Index build_test(Builder& b, const Op& gather, std::size_t d, ValueId& test) {
+    const ValueId index = gather.operands[d];
+    const auto number = [&](std::int64_t x) {
+      return b.constant(static_cast<double>(x), DType::i32);
+    };
+    const auto holds = [&](OpCode code, ValueId x, ValueId y) {
+      const ValueId one = scalar(b.elementwise(code, {x, y}));
+      test = test ? scalar(b.elementwise(OpCode::logical_and, {test, one})) : one;
+    };
+    const OpId dimension = b.append(
+        {.code = OpCode::dimension, .tensor = gather.tensor, .number = static_cast<double>(d)},
+        {{DType::i32, {}}});
+    const ValueId length = f_[dimension].results[0];
+    Index range = f_[index].type.is_scalar() ? Index{index, index, {}} : build_range(b, index);
+    ValueId low = range.low, high = range.high;
+    if (gather.wraps >> d & 1) {
+      range.shift =
+          scalar(b.elementwise(OpCode::where, {scalar(b.elementwise(OpCode::lt, {high, number(0)})),
+                                               length, number(0)}));
+      low = scalar(b.add(low, range.shift));
+      high = scalar(b.add(high, range.shift));
+    }
+    holds(OpCode::ge, low, number(0));
+    if (range.low != range.high) holds(OpCode::le, range.low, range.high);
+    holds(OpCode::lt, high, length);
+    return range;
+  }
+
+  Index build_range(Builder& b, ValueId index) {
+    const auto form = *affine_form(f_, index);
+    ValueId sum;
+    const auto add = [&](ValueId term, std::int64_t factor) {
+      if (!sum)
+        sum = factor < 0 ? scalar(b.elementwise(OpCode::neg, {term})) : term;
+      else
+        sum = scalar(b.elementwise(factor < 0 ? OpCode::sub : OpCode::add, {sum, term}));
+    };
+    for (const auto& [value, factor] : form.scalars) add(value, factor);
+    std::int64_t below = 0, above = 0;
+    for (const auto& [axis, factor] : form.positions) {
+      add(b.tile_begin(axis), factor);
+      (factor < 0 ? below : above) += f_[axis].tile - 1;
+    }
+    const auto plus = [&](std::int64_t number) {
+      if (number == 0) return sum;
+      return scalar(b.add(sum, b.constant(static_cast<double>(number), DType::i32)));
+    };
+    Index range{plus(form.constant - below), plus(form.constant + above), {}};
+    f_[range.low].name = "least";
+    f_[range.high].name = "greatest";
+    return range;
+  }
+
+  Function& f_;
+};
+
+}  // namespace
+
+void check_lookups(Function& f, const PassContext&) { LookupChecks(f).run(); }
+
+}  // namespace flashcore
