@@ -54,6 +54,8 @@ std::span<const Pass> pipeline() {
       {"guard_masks", guard_masks, "behind expand_tanh, which moves masks into its branches"},
       {"fuse_elementwise", fuse_elementwise, "no op changes its place any more"},
       {"check_lookups", check_lookups, "behind fuse_elementwise: the test is one a nest"},
+      {"split_positions", split_positions,
+       "behind check_lookups, whose nests look up more cheaply"},
       {"assign_registers", assign_registers, "last: nobody makes another tile"},
   }};
   return passes;

@@ -156,6 +156,7 @@ class LookupChecks {
       range.shift =
           scalar(b.elementwise(OpCode::where, {scalar(b.elementwise(OpCode::lt, {high, number(0)})),
                                                length, number(0)}));
+      f_[range.shift].name = "from_end";
       low = scalar(b.add(low, range.shift));
       high = scalar(b.add(high, range.shift));
     }

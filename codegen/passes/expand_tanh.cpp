@@ -120,7 +120,7 @@ class TanhExpansion {
     ValueId limit = coefficients_.limit;
     if (few)
       limit = scalar(b.elementwise(OpCode::where, {full, limit, b.constant(-1, DType::f32)}));
-    ValueId small = within(b, chain.raw, limit);
+    const ValueId small = within(b, chain.raw, limit);
 
     b.set_block(choices);
     const auto any = [&](bool hides, ValueId x) {
@@ -221,6 +221,10 @@ class TanhExpansion {
     c.fifth = scaled(mul(number(0.12634595), mul(cube, c.square)));
     c.limit = mul(number(squares_of_small), scalar(b.elementwise(OpCode::reciprocal, {c.square})));
     c.exponent = mul(number(2.885390082), k);
+    const std::pair<ValueId, const char*> names[] = {
+        {c.square, "square"}, {c.first, "first"}, {c.third, "third"},       {c.fifth, "fifth"},
+        {c.limit, "limit"},   {cube, "cube"},     {c.exponent, "exponent"}, {k, "factor"}};
+    for (const auto& [value, name] : names) f_[value].name = name;
     c.twice = chain_->times ? mul(number(-2), l) : number(-2);
     return c;
   }

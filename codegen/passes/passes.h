@@ -118,6 +118,9 @@ void fuse_elementwise(ir::Function& f, const PassContext& context);
 /// Looks up sums of positions without a check of each, where a test of the tile answers for all.
 void check_lookups(ir::Function& f, const PassContext& context);
 
+/// Tells what all elements of a thread's row have in common of a position from the rest.
+void split_positions(ir::Function& f, const PassContext& context);
+
 /// Says which register tiles share an array.
 void assign_registers(ir::Function& f, const PassContext& context);
 

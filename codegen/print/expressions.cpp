@@ -1,4 +1,5 @@
 // The text of values: scalars by name, elements of tiles under the loops around them.
+#include <algorithm>
 #include <cmath>
 
 #include "codegen/passes/rewrite.h"
@@ -95,23 +96,43 @@ std::string KernelPrinter::scalar(ValueId value) {
   return storage_[value.index];
 }
 
+/// What a fragment and a slot add to a position.
+std::string KernelPrinter::offset_text(const AxisLayout& layout, const std::string& fragment,
+                                       const std::string& slot) {
+  std::string text;
+  const auto add = [&](const std::string& index, int step) {
+    if (index == "0") return;
+    text += text.empty() ? "" : " + ";
+    text += step == 1 ? index : fmt::format("{} * {}", index, step);
+  };
+  add(fragment, layout.fragment_size());
+  add(slot, layout.slot_stride);
+  return text.empty() ? "0" : text;
+}
+
 std::string KernelPrinter::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
   std::string text = begin(axis);
   for (const auto& [key, name] : lane_offsets_)
     if (key.first == axis && key.second == layout) text += " + " + name;
-  for (std::size_t k = 0; k < cursor.axes.size(); ++k) {
-    if (cursor.axes[k] != axis) continue;
-    const auto add = [&](const std::string& index, int step) {
-      if (index == "0") return;
-      if (step == 1)
-        text += " + " + index;
-      else
-        text += fmt::format(" + {} * {}", index, step);
-    };
-    add(cursor.fragments[k], layout.fragment_size());
-    add(cursor.slots[k], layout.slot_stride);
-  }
+  for (std::size_t k = 0; k < cursor.axes.size(); ++k)
+    if (cursor.axes[k] == axis)
+      if (const std::string more = offset_text(layout, cursor.fragments[k], cursor.slots[k]);
+          more != "0")
+        text += " + " + more;
   return text.starts_with("0 + ") ? text.substr(4) : text;
+}
+
+/// A position, or a part of one: it takes the layout that the tile around it has along the axis.
+std::string KernelPrinter::position_element(const Op& op, Cursor cursor) {
+  const auto along = std::ranges::find(cursor.axes, op.axis);
+  if (along == cursor.axes.end())
+    throw InternalError(fmt::format("no layout for the positions of {}", f_[op.axis].name));
+  const auto k = static_cast<std::size_t>(along - cursor.axes.begin());
+  const AxisLayout& layout = cursor.layouts[k];
+  if (op.code == OpCode::thread_begin) cursor.fragments[k] = cursor.slots[k] = "0";
+  if (op.code != OpCode::thread_offset)
+    return fmt::format("({})", position(op.axis, layout, cursor));
+  return fmt::format("({})", offset_text(layout, cursor.fragments[k], cursor.slots[k]));
 }
 
 std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
@@ -119,17 +140,9 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
   const TileType& type = f_[value].type;
   if (op && op->code == OpCode::constant) return number(op->number, type.dtype);
   if (type.is_scalar()) return scalar(value);
-  if (op && op->code == OpCode::index) {
-    // A position takes the layout that the tile around it has along the axis.
-    for (const auto& [key, name] : lane_offsets_)
-      if (key.first == op->axis) {
-        bool here = false;
-        for (std::size_t k = 0; k < cursor.axes.size(); ++k)
-          here = here || (cursor.axes[k] == op->axis && cursor.layouts[k] == key.second);
-        if (here) return fmt::format("({})", position(op->axis, key.second, cursor));
-      }
-    throw InternalError(fmt::format("no layout for the positions of {}", f_[op->axis].name));
-  }
+  if (op && (op->code == OpCode::index || op->code == OpCode::thread_begin ||
+             op->code == OpCode::thread_offset))
+    return position_element(*op, cursor);
   const std::string& array = storage_[value.index];
   if (array.empty())
     throw InternalError(fmt::format("tile {} is used before it is printed", label(value)));
@@ -151,7 +164,7 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
 /// dimension's end, part by part: the position's serve all elements, and what is left for each is
 /// an addition and a comparison with a constant. Where no index is outside, the position's part
 /// goes to the pointer, and the rest is a constant of the instruction.
-std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitPosition>& indices) const {
+std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitIndex>& indices) const {
   const Tensor& tensor = f_[op.tensor];
   std::string base, rest, inside;
   for (std::size_t d = 0; d < indices.size(); ++d) {
@@ -214,8 +227,11 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
       if (is_half(to)) return fmt::format("fc::round_to<{}>({})", element_type(to), x[0]);
       if (is_half(from)) return x[0];
       return fmt::format("static_cast<{}>({})", to == DType::i32 ? "int" : "float", x[0]);
-    case OpCode::gather:
-      return gathered(op, {x.begin(), x.end()});
+    case OpCode::gather: {
+      std::vector<SplitIndex> indices;
+      for (const std::string& index : x) indices.push_back({index, "0"});
+      return gathered(op, indices);
+    }
     case OpCode::logical_not:
       return fmt::format("!{}", x[0]);
     case OpCode::add:

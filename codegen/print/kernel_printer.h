@@ -96,19 +96,19 @@ class KernelPrinter {
   // expressions.cpp: the text of scalars, elements and positions
   std::string scalar(ir::ValueId value);
   std::string element(ir::ValueId value, const Cursor& cursor);
-  /// A position, as what is the same for all elements of a row that a thread holds, and the rest, a
-  /// constant of the unrolled loops: "0" where there is none.
-  struct SplitPosition {
-    explicit SplitPosition(std::string base, std::string rest = "0")
-        : base(std::move(base)), rest(std::move(rest)) {}
+  /// An index, and a constant of the unrolled loops that is added to it: "0" where there is none.
+  struct SplitIndex {
     std::string base, rest;
   };
-  std::string gathered(const ir::Op& op, const std::vector<SplitPosition>& indices) const;
+  std::string gathered(const ir::Op& op, const std::vector<SplitIndex>& indices) const;
   [[nodiscard]] int power_of_two(ir::ValueId value) const;
   std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
   std::string describe(ir::ValueId value, const std::set<ir::ValueId>& inlined) const;
   std::string label(ir::ValueId value) const;
   std::string position(ir::AxisId axis, const ir::AxisLayout& layout, const Cursor& cursor);
+  std::string position_element(const ir::Op& op, Cursor cursor);
+  static std::string offset_text(const ir::AxisLayout& layout, const std::string& fragment,
+                                 const std::string& slot);
   std::string begin(ir::AxisId axis) const;
   std::string extent(ir::AxisId axis) const;
   std::string tile_count(ir::AxisId axis) const;
@@ -121,13 +121,9 @@ class KernelPrinter {
                    const std::vector<std::string>& partials);
   void print_elements(const ir::Op& nest, const std::set<ir::ValueId>& locals,
                       const std::vector<std::string>& partials, const Cursor& cursor);
-  std::optional<std::string> compare_positions(const ir::Op& op,
-                                               const std::vector<std::string>& operands,
-                                               const Cursor& cursor);
-  std::optional<SplitPosition> split_positions(ir::ValueId value, const Cursor& cursor);
   std::string gathered_element(const ir::Op& op, const std::vector<std::string>& operands,
                                const Cursor& cursor);
-  [[nodiscard]] bool rounded_by_readers(const ir::Op& nest, ir::ValueId value) const;
+  [[nodiscard]] bool is_split_sum(const ir::Op& op) const;
   void print_pack(const ir::Op& op);
   void declare(ir::ValueId value, bool zero = false, const std::string& otherwise = {});
   void fill(ir::ValueId value, const std::string& text);

@@ -119,6 +119,8 @@ void KernelPrinter::set_aside(ValueId value) {
 bool KernelPrinter::needs_position(BlockId block, AxisId axis) const {
   return std::ranges::any_of(f_[block].ops, [&](OpId id) {
     const Op& op = f_[id];
+    if (is_plain(op.code))
+      return needs_position(op.body, axis) || (op.otherwise && needs_position(op.otherwise, axis));
     return (f_.origin(op.axis) == axis && kind_of(op.code) == OpKind::source) ||
            op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::producer_load;
   });

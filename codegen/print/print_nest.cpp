@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <map>
 
-#include "codegen/analysis/inside_axis.h"
+#include "codegen/analysis/rounds_later.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
-#include "dsl/ir/nest.h"
 
 namespace flashcore {
 
@@ -119,107 +118,24 @@ KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape, Writer::Scop
   return cursor;
 }
 
-/// Whether every reader of a 16-bit value rounds what it reads: then the cast itself need not.
-bool KernelPrinter::rounded_by_readers(const Op& nest, ValueId value) const {
-  const Op& yield = f_[f_[nest.body].ops.back()];
-  ValueId result;
-  for (std::size_t i = 0; i < yield.operands.size(); ++i)
-    if (yield.operands[i] == value) result = nest.results[i];
-  bool all = true;
-  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-    if (op.code == OpCode::store || op.code == OpCode::convert || &op == &yield) return;
-    for (ValueId operand : op.operands)
-      all = all && operand != value && (!result || operand != result);
-  });
-  return all;
-}
-
-/// An integer made of positions and scalars, as a part that is the same for all elements of a row
-/// that a thread holds and the rest, a constant of the unrolled loops. One conversion a row then
-/// does for all of it: the sum of both, as floats, is at most a rounding off, and exact up to 2^24.
-std::optional<KernelPrinter::SplitPosition> KernelPrinter::split_positions(ValueId value,
-                                                                           const Cursor& cursor) {
-  const Op* op = computation_of(f_, value);
-  if (f_[value].type.dtype != DType::i32) return std::nullopt;
-  if (f_[value].type.is_scalar()) return SplitPosition{scalar(value)};
-  if (!op) return std::nullopt;
-  if (op->code == OpCode::index) {
-    for (std::size_t k = 0; k < cursor.axes.size(); ++k) {
-      if (cursor.axes[k] != op->axis) continue;
-      const AxisLayout& layout = cursor.layouts[k];
-      // Columns lie in the unrolled loops; a row's own fragment and slot stay with its base.
-      if (k + 1 < cursor.axes.size())
-        return SplitPosition{"(" + position(op->axis, layout, cursor) + ")"};
-      Cursor start = cursor;
-      start.fragments[k] = start.slots[k] = "0";
-      std::string offset;
-      const auto add = [&](const std::string& index, int step) {
-        if (index != "0")
-          offset += fmt::format("{}{} * {}", offset.empty() ? "" : " + ", index, step);
-      };
-      add(cursor.fragments[k], layout.fragment_size());
-      add(cursor.slots[k], layout.slot_stride);
-      return SplitPosition{"(" + position(op->axis, layout, start) + ")",
-                           offset.empty() ? "0" : "(" + offset + ")"};
-    }
-    return std::nullopt;
-  }
-  if (op->code != OpCode::add && op->code != OpCode::sub) return std::nullopt;
-  // A long text is not the cheaper one, and what is shared would be written at every use.
-  constexpr std::size_t longest = 400;
-  const auto a = split_positions(op->operands[0], cursor);
-  if (!a || a->base.size() + a->rest.size() > longest) return std::nullopt;
-  const auto b = split_positions(op->operands[1], cursor);
-  if (!b || b->base.size() + b->rest.size() > longest) return std::nullopt;
-  const char sign = op->code == OpCode::add ? '+' : '-';
-  const auto join = [&](const std::string& x, const std::string& y) {
-    if (y == "0") return x;
-    return fmt::format("({} {} {})", x, sign, y);
-  };
-  return SplitPosition{join(a->base, b->base), join(a->rest, b->rest)};
-}
-
-/// A comparison of a column's position with something that is the same along the row: constants of
-/// the unrolled loops against a number a row, so that an element costs one instruction.
-std::optional<std::string> KernelPrinter::compare_positions(
-    const Op& op, const std::vector<std::string>& operands, const Cursor& cursor) {
-  if (op.code != OpCode::lt && op.code != OpCode::le && op.code != OpCode::gt &&
-      op.code != OpCode::ge)
-    return std::nullopt;
-  for (std::size_t k : {0, 1}) {
-    const ValueId column = op.operands[k], other = op.operands[1 - k];
-    const Op* index = f_.definition(column);
-    if (!index || index->code != OpCode::index || index->axis != cursor.axes.back() ||
-        f_[other].type.has(index->axis))
-      continue;
-    const auto parts = split_positions(column, cursor);
-    if (!parts || parts->rest == "0") continue;
-    // No position is negative, so what is below -1 may as well be that, and the difference is in
-    // range.
-    const bool has_room = leaves_room(f_, other, index->axis);
-    const std::string bound =
-        has_room ? operands[1 - k] : fmt::format("fc::max({}, -1)", operands[1 - k]);
-    std::vector<std::string> compared(2);
-    compared[k] = parts->rest;
-    compared[1 - k] = fmt::format("({} - {})", bound, parts->base);
-    return expression(op, compared);
-  }
-  return std::nullopt;
-}
-
-/// A lookup of an element. Positions themselves, of which none is negative, are split; any other
-/// index is taken as it is.
+/// A lookup of an element: where a constant of the unrolled loops is added to an index, that is
+/// told apart from the rest.
 std::string KernelPrinter::gathered_element(const Op& op, const std::vector<std::string>& operands,
                                             const Cursor& cursor) {
-  std::vector<SplitPosition> indices;
+  std::vector<SplitIndex> indices;
   for (std::size_t d = 0; d < operands.size(); ++d) {
-    const Op* index = f_.definition(op.operands[d]);
-    const bool splits =
-        op.inside || (index && index->code == OpCode::index && !(op.wraps >> d & 1));
-    const auto parts = splits ? split_positions(op.operands[d], cursor) : std::nullopt;
-    indices.push_back(parts.value_or(SplitPosition{operands[d]}));
+    if (const Op* sum = f_.definition(op.operands[d]); sum && is_split_sum(*sum))
+      indices.push_back({element(sum->operands[0], cursor), element(sum->operands[1], cursor)});
+    else
+      indices.push_back({operands[d], "0"});
   }
   return gathered(op, indices);
+}
+
+bool KernelPrinter::is_split_sum(const Op& op) const {
+  const Op* offset = op.code == OpCode::add ? f_.definition(op.operands[1]) : nullptr;
+  while (offset && offset->code == OpCode::neg) offset = f_.definition(offset->operands[0]);
+  return offset && offset->code == OpCode::thread_offset;
 }
 
 /// Elements of all that a nest computes, one after the other.
@@ -258,10 +174,13 @@ void KernelPrinter::print_nest(const Op& nest) {
 void KernelPrinter::print_loops(const Op& nest, const std::set<ValueId>& locals,
                                 const std::vector<std::string>& parts) {
   const auto& ops = f_[nest.body].ops;
-  const auto elementwise = [&](OpId id) { return kind_of(f_[id].code) == OpKind::elementwise; };
-  const auto first = std::ranges::find_if(ops, elementwise);
+  Shape shape;
+  for (OpId id : ops)
+    if (kind_of(f_[id].code) == OpKind::elementwise)
+      if (const Shape one = shape_of(f_[id].results[0]); one.axes.size() > shape.axes.size())
+        shape = one;
   Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(f_[*first].results[0]), scopes, ops.size() > 2);
+  const Cursor cursor = open_loops(shape, scopes, ops.size() > 2);
   if (nest.fence && cursor.element != "0") {
     const bool some = nest.fence > 1 && cursor.fragments.back() == "j";
     out_.line("if ({} == 0{}) fc::hold_order();", cursor.element,
@@ -274,16 +193,6 @@ void KernelPrinter::print_loops(const Op& nest, const std::set<ValueId>& locals,
 void KernelPrinter::print_elements(const Op& nest, const std::set<ValueId>& locals,
                                    const std::vector<std::string>& parts, const Cursor& cursor) {
   const auto& ops = f_[nest.body].ops;
-  // A scalar times positions is the scalar times each of their parts: the row's is taken once, and
-  // joins the other in one instruction.
-  std::map<ValueId, SplitPosition> split;
-  const auto scales = [&](ValueId positions_of) {
-    const auto readers = readers_of(f_, nest.body, positions_of);
-    if (readers.size() != 1 || !locals.count(positions_of)) return false;
-    const Op& reader = f_[readers[0]];
-    return reader.code == OpCode::mul &&
-           f_[reader.operands[reader.operands[0] == positions_of ? 1 : 0]].type.is_scalar();
-  };
   std::size_t reduction = 0;
   for (OpId id : ops) {
     const Op& op = f_[id];
@@ -294,29 +203,10 @@ void KernelPrinter::print_elements(const Op& nest, const std::set<ValueId>& loca
     }
     const ValueId value = op.results[0];
     std::vector<std::string> operands;
-    for (ValueId operand : op.operands)
-      operands.push_back(split.count(operand) ? "" : element(operand, cursor));
-    std::string text =
-        op.code == OpCode::cast && is_half(f_[value].type.dtype) && rounded_by_readers(nest, value)
-            ? operands[0]
-        : op.code == OpCode::gather ? gathered_element(op, operands, cursor)
-                                    : expression(op, operands);
-    if (const auto comparison = compare_positions(op, operands, cursor)) text = *comparison;
-    if (op.code == OpCode::cast && f_[value].type.dtype == DType::f32)
-      if (const auto parts = split_positions(op.operands[0], cursor); parts && parts->rest != "0") {
-        if (scales(value)) {
-          split.emplace(value, *parts);
-          continue;
-        }
-        text = fmt::format("(static_cast<float>({}) + static_cast<float>({}))", parts->base,
-                           parts->rest);
-      }
-    for (std::size_t k : {0, 1})
-      if (op.code == OpCode::mul && split.count(op.operands[k])) {
-        const auto& [row, column] = split.at(op.operands[k]);
-        text = fmt::format("fc::fma({0}, static_cast<float>({2}), {0} * static_cast<float>({1}))",
-                           operands[1 - k], row, column);
-      }
+    for (ValueId operand : op.operands) operands.push_back(element(operand, cursor));
+    std::string text = op.code == OpCode::cast && rounds_later(f_, nest, value) ? operands[0]
+                       : op.code == OpCode::gather ? gathered_element(op, operands, cursor)
+                                                   : expression(op, operands);
     if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
     if (locals.count(value)) {
       storage_[value.index] = names_.unique(f_[value].name);

@@ -356,18 +356,16 @@ class Evaluation {
         break;
       case OpCode::has_counter:
         break;
-<<<<<<< HEAD
       case OpCode::first_thread:  // what one thread or one warp does, the block does
       case OpCode::owns_rows:
         number = 1;
-=======
+        break;
       case OpCode::undefined:
         number = std::numeric_limits<double>::quiet_NaN();
         break;
       case OpCode::dimension:
         number = static_cast<double>(
             arrays_.length(f_[op.tensor].dims[static_cast<std::size_t>(op.number)]));
->>>>>>> 631a22d (Guards of masks, the tanh's polynomials, fused loops over elements, tests of lookups and the arrays of registers are passes, which the printer decided before)
         break;
       default:
         number = op.number;
@@ -399,17 +397,14 @@ class Evaluation {
 
   void conditional(const Op& op) {
     const BlockId region = operand(op, 0).scalar() != 0 ? op.body : op.otherwise;
-<<<<<<< HEAD
     if (!region) return;
     const std::vector<AxisState> outside = axes_;
     std::vector<TileValue> yielded = block(region);
     axes_ = outside;
-=======
-    if (region) give(op, block(region));
+    give(op, std::move(yielded));
   }
 
   void give(const Op& op, std::vector<TileValue> yielded) {
->>>>>>> 631a22d (Guards of masks, the tanh's polynomials, fused loops over elements, tests of lookups and the arrays of registers are passes, which the printer decided before)
     for (std::size_t i = 0; i < yielded.size(); ++i)
       values_[op.results[i].index] = std::move(yielded[i]);
   }

@@ -149,19 +149,21 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int t5 = rows_begin - cols_begin;
     const int least = t5 + -63;
     const int greatest = t5 + 63;
-    const int t6 = (greatest < 0) ? p.table_n1 : 0;
-    const bool t7 = ((head >= 0) && (head < p.table_n0)) && ((least + t6) >= 0);
-    const bool t8 = (t7 && (least <= greatest)) && ((greatest + t6) < p.table_n1);
-    if (t8) {
-      // modified = fma(t4, scale, gather(index(head), add(sub(index(rows), index(cols)), t6)))
+    const int from_end = (greatest < 0) ? p.table_n1 : 0;
+    const bool t6 = ((head >= 0) && (head < p.table_n0)) && ((least + from_end) >= 0);
+    const bool t7 = (t6 && (least <= greatest)) && ((greatest + from_end) < p.table_n1);
+    if (t7) {
+      // modified = fma(t4, scale, gather(index(head), add(add(sub(index(rows), thread_begin), from_end), neg(thread_offset))))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int t9 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane + j * 8 + (e % 2));
-          const int t10 = t9 + t6;
-          const float t11 = fc::gather(p.table + (head * p.table_stride_0 + (((rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane)) + t6) * p.table_stride_1), (0 - (j * 8 + (e % 2) * 1)) * p.table_stride_1, true);
-          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t11);
+          const int t8 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane);
+          const int t9 = -(j * 8 + (e % 2));
+          const int t10 = t8 + from_end;
+          const int t11 = t10 + t9;
+          const float t12 = fc::gather(p.table + (head * p.table_stride_0 + t10 * p.table_stride_1), t9 * p.table_stride_1, true);
+          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t12);
         }
       }
     }
@@ -171,77 +173,80 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int t12 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane + j * 8 + (e % 2));
-          const float t13 = fc::gather(p.table, head * p.table_stride_0 + fc::wrapped(t12, p.table_n1) * p.table_stride_1, fc::within(head, p.table_n0) && fc::within(fc::wrapped(t12, p.table_n1), p.table_n1));
-          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t13);
+          const int t13 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane + j * 8 + (e % 2));
+          const float t14 = fc::gather(p.table, head * p.table_stride_0 + fc::wrapped(t13, p.table_n1) * p.table_stride_1, fc::within(head, p.table_n0) && fc::within(fc::wrapped(t13, p.table_n1), p.table_n1));
+          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t14);
         }
       }
     }
     if (cols_tile >= cols_full_end) {
-      bool t14[8][2];
-      // t14 = lt(index(cols), extent(cols))
+      bool t15[8][2];
+      // t15 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
-      for (int i = 0; i < 8; ++i)
+      for (int i = 0; i < 8; ++i) {
         #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t14[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
-      // modified = where(t14, modified, -inf)
+        for (int e = 0; e < 2; ++e) {
+          const int t16 = p.Sk - (cols_begin + cols_lane);
+          t15[i][e] = (i * 8 + e) < t16;
+        }
+      }
+      // modified = where(t15, modified, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t4[0][j][e] = t14[j][(e % 2)] ? t4[0][j][e] : -fc::infinity();
+          t4[0][j][e] = t15[j][(e % 2)] ? t4[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(modified, cols)
-    float t15[1][2];
+    float t17[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      t15[0][e] = -fc::infinity();
+      t17[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t15[0][(e / 2)] = fc::max(t15[0][(e / 2)], t4[0][j][e]);
+        t17[0][(e / 2)] = fc::max(t17[0][(e / 2)], t4[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 1));
-      t15[0][e] = fc::max(t15[0][e], fc::shuffle_xor(t15[0][e], 2));
+      t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 1));
+      t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 2));
     }
     float new_max[1][2];
-    // new_max = max(row_max, mul(t15, 1.4426950408889634))
+    // new_max = max(row_max, mul(t17, 1.4426950408889634))
     float decay[1][2];
     // decay = exp2(sub(row_max, new_max))
-    float t16[1][2];
-    // t16 = neg(new_max)
+    float t18[1][2];
+    // t18 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t17 = t15[0][e] * 1.442695f;
-      new_max[0][e] = fc::max(row_max[0][e], t17);
-      const float t18 = row_max[0][e] - new_max[0][e];
-      decay[0][e] = fc::exp2(t18);
-      t16[0][e] = -new_max[0][e];
+      const float t19 = t17[0][e] * 1.442695f;
+      new_max[0][e] = fc::max(row_max[0][e], t19);
+      const float t20 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t20);
+      t18[0][e] = -new_max[0][e];
     }
     float probs[1][8][4];
-    // probs = exp2(fma(modified, 1.4426950408889634, t16))
+    // probs = exp2(fma(modified, 1.4426950408889634, t18))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t19 = fc::fma(t4[0][j][e], 1.442695f, t16[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t19);
+        const float t21 = fc::fma(t4[0][j][e], 1.442695f, t18[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t21);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t20[1][2] = {};
+    float t22[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t20[0][(e / 2)] = t20[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t20)
+        t22[0][(e / 2)] = t22[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t22)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t20[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t22[0][e]);
     fc::u32 probs_operand[1][4][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -287,21 +292,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t21 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t21;
+    const float t23 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t23;
   }
-  float t22[1][8][4];
-  // t22 = cast(mul(out, inverse))
+  float t24[1][8][4];
+  // t24 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t23 = out[0][j][e] * inverse[0][(e / 2)];
-      t22[0][j][e] = t23;
+      const float t25 = out[0][j][e] * inverse[0][(e / 2)];
+      t24[0][j][e] = t25;
     }
   }
   fc::barrier();
-  // t22 in shared memory
+  // t24 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -310,7 +315,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t22[i][j][2 * r], t22[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t24[i][j][2 * r], t24[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

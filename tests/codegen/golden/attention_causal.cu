@@ -163,86 +163,87 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           t6[i][e] = (rows_begin + rows_lane + i * 16 + e * 8) + (p.Sk - p.Sq);
-      // scores = where(ge(t6, index(cols)), scores, -inf)
+      // scores = where(ge(sub(t6, thread_begin), thread_offset), scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t7 = (t6[i][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
-            scores[i][j][e] = t7 ? scores[i][j][e] : -fc::infinity();
+            const int t7 = t6[i][(e / 2)] - (cols_begin + cols_lane);
+            const bool t8 = t7 >= (j * 8 + (e % 2));
+            scores[i][j][e] = t8 ? scores[i][j][e] : -fc::infinity();
           }
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t8[2][2];
+    float t9[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t8[i][e] = -fc::infinity();
+        t9[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t8[i][(e / 2)] = fc::max(t8[i][(e / 2)], scores[i][j][e]);
+          t9[i][(e / 2)] = fc::max(t9[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 1));
-        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 2));
+        t9[i][e] = fc::max(t9[i][e], fc::shuffle_xor(t9[i][e], 1));
+        t9[i][e] = fc::max(t9[i][e], fc::shuffle_xor(t9[i][e], 2));
       }
     }
     float new_max[2][2];
-    // new_max = max(row_max, mul(t8, scale_log2))
+    // new_max = max(row_max, mul(t9, scale_log2))
     float decay[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t9[2][2];
-    // t9 = neg(new_max)
+    float t10[2][2];
+    // t10 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t10 = t8[i][e] * scale_log2;
-        new_max[i][e] = fc::max(row_max[i][e], t10);
-        const float t11 = row_max[i][e] - new_max[i][e];
-        decay[i][e] = fc::exp2(t11);
-        t9[i][e] = -new_max[i][e];
+        const float t11 = t9[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t11);
+        const float t12 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t12);
+        t10[i][e] = -new_max[i][e];
       }
     }
     float probs[2][16][4];
-    // probs = exp2(fma(scores, scale_log2, t9))
+    // probs = exp2(fma(scores, scale_log2, t10))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t12 = fc::fma(scores[i][j][e], scale_log2, t9[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t12);
+          const float t13 = fc::fma(scores[i][j][e], scale_log2, t10[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t13);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t13[2][2] = {};
+    float t14[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t13[i][(e / 2)] = t13[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t13)
+          t14[i][(e / 2)] = t14[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t14)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t13[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t14[i][e]);
     fc::u32 probs_operand[2][8][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -302,25 +303,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       empty[i][e] = row_sum[i][e] == 0.f;
-      const float t14 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty[i][e] ? 0.f : t14;
+      const float t15 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty[i][e] ? 0.f : t15;
     }
   }
-  float t15[2][8][4];
-  // t15 = cast(mul(out, inverse))
+  float t16[2][8][4];
+  // t16 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t16 = out[i][j][e] * inverse[i][(e / 2)];
-        t15[i][j][e] = t16;
+        const float t17 = out[i][j][e] * inverse[i][(e / 2)];
+        t16[i][j][e] = t17;
       }
     }
   }
   fc::barrier();
-  // t15 in shared memory
+  // t16 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -329,7 +330,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t15[i][j][2 * r], t15[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t16[i][j][2 * r], t16[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o
@@ -346,29 +347,29 @@ attention_forward(const __grid_constant__ Parameters p) {
       out_pointer += 16 * static_cast<int>(p.o_stride_2);
     }
   }
-  float t17[2][2];
-  // t17 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
+  float t18[2][2];
+  // t18 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t18 = fc::log2(row_sum[i][e]);
-      const float t19 = row_max[i][e] + t18;
-      const float t20 = t19 * 0.6931472f;
-      const bool t21 = row_max[i][e] == fc::infinity();
-      const float t22 = t21 ? fc::infinity() : t20;
-      t17[i][e] = empty[i][e] ? -fc::infinity() : t22;
+      const float t19 = fc::log2(row_sum[i][e]);
+      const float t20 = row_max[i][e] + t19;
+      const float t21 = t20 * 0.6931472f;
+      const bool t22 = row_max[i][e] == fc::infinity();
+      const float t23 = t22 ? fc::infinity() : t21;
+      t18[i][e] = empty[i][e] ? -fc::infinity() : t23;
     }
   }
   float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-  // store lse = t17
+  // store lse = t18
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + i * 16 + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t17[i][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + i * 16 + e * 8), &t18[i][e]);
         }
   }
 }

@@ -89,26 +89,28 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int n = 0; n < 8; ++n) {
       const int cols_begin = (cols_group * 8 + n) * 64;
       bool t7[2][1];
-      // t7 = logical_and(logical_and(ge(t4, gather(index(batch), index(cols))), ge(gather(index(batch), index(cols)), t5)), le(add((t6 - rows_begin), index(cols)), 0))
+      // t7 = logical_and(logical_and(ge(t4, gather(index(batch), add(thread_begin, thread_offset))), ge(gather(index(batch), add(thread_begin, thread_offset)), t5)), le(add((t6 - rows_begin), index(cols)), 0))
       bool t8[2][1];
-      // t8 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
+      // t8 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), add(thread_begin, thread_offset))), le(gather(index(batch), add(thread_begin, thread_offset)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(thread_offset, sub(extent(cols), thread_begin)))
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane) * p.doc_stride_1 + (i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 32) < p.doc_n1 - (cols_begin + cols_lane));
-        const bool t10 = t9 <= t5;
-        const bool t11 = t4 <= t9;
-        const bool t12 = t11 && t10;
-        const bool t13 = t9 >= t5;
-        const bool t14 = t4 >= t9;
-        const bool t15 = t14 && t13;
-        const int t16 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
-        const int t17 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
-        const bool t18 = t16 <= 0;
+        const int t9 = (cols_begin + cols_lane) + (i * 32);
+        const int t10 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane) * p.doc_stride_1 + (i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 32) < p.doc_n1 - (cols_begin + cols_lane));
+        const bool t11 = t10 <= t5;
+        const bool t12 = t4 <= t10;
+        const bool t13 = t12 && t11;
+        const bool t14 = t10 >= t5;
+        const bool t15 = t4 >= t10;
+        const bool t16 = t15 && t14;
+        const int t17 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
+        const int t18 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
         const bool t19 = t17 <= 0;
-        const bool t20 = t12 && t18;
-        t7[i][0] = t15 && t19;
-        const bool t21 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
-        t8[i][0] = t20 && t21;
+        const bool t20 = t18 <= 0;
+        const bool t21 = t13 && t19;
+        t7[i][0] = t16 && t20;
+        const int t22 = p.Sk - (cols_begin + cols_lane);
+        const bool t23 = (i * 32) < t22;
+        t8[i][0] = t21 && t23;
       }
       #pragma unroll
       for (int i = 0; i < 2; ++i)
@@ -195,109 +197,116 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     const bool full = !fc::tile_is_masked<512>(shared + 32768, cols_tile_2);
     if (!full) {
-      int t22[2][2];
-      // t22 = gather(index(batch), index(rows))
-      #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t22[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (i * 16 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 16 + e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-      int t23[8][2];
-      // t23 = gather(index(batch), index(cols))
-      #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t23[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_2 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_2 + cols_lane_2));
       int t24[2][2];
-      // t24 = add(index(rows), (p.Sk - p.Sq))
+      // t24 = gather(index(batch), add(thread_begin, thread_offset))
+      #pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int t25 = (rows_begin + rows_lane_2) + (i * 16 + e * 8);
+          t24[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (i * 16 + e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 16 + e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+        }
+      }
+      int t26[8][2];
+      // t26 = gather(index(batch), add(thread_begin, thread_offset))
+      #pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int t27 = (cols_begin_2 + cols_lane_2) + (i * 8 + e);
+          t26[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_2 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e) < p.doc_n1 - (cols_begin_2 + cols_lane_2));
+        }
+      }
+      int t28[2][2];
+      // t28 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t24[i][e] = (rows_begin + rows_lane_2 + i * 16 + e * 8) + (p.Sk - p.Sq);
-      // scores = where(logical_and(eq(t22, t23), ge(t24, index(cols))), scores, -inf)
+          t28[i][e] = (rows_begin + rows_lane_2 + i * 16 + e * 8) + (p.Sk - p.Sq);
+      // scores = where(logical_and(eq(t24, t26), ge(sub(t28, thread_begin), thread_offset)), scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t25 = t22[i][(e / 2)] == t23[j][(e % 2)];
-            const bool t26 = (t24[i][(e / 2)] - (cols_begin_2 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-            const bool t27 = t25 && t26;
-            scores[i][j][e] = t27 ? scores[i][j][e] : -fc::infinity();
+            const bool t29 = t24[i][(e / 2)] == t26[j][(e % 2)];
+            const int t30 = t28[i][(e / 2)] - (cols_begin_2 + cols_lane_2);
+            const bool t31 = t30 >= (j * 8 + (e % 2));
+            const bool t32 = t29 && t31;
+            scores[i][j][e] = t32 ? scores[i][j][e] : -fc::infinity();
           }
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t28[2][2];
+    float t33[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t28[i][e] = -fc::infinity();
+        t33[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t28[i][(e / 2)] = fc::max(t28[i][(e / 2)], scores[i][j][e]);
+          t33[i][(e / 2)] = fc::max(t33[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t28[i][e] = fc::max(t28[i][e], fc::shuffle_xor(t28[i][e], 1));
-        t28[i][e] = fc::max(t28[i][e], fc::shuffle_xor(t28[i][e], 2));
+        t33[i][e] = fc::max(t33[i][e], fc::shuffle_xor(t33[i][e], 1));
+        t33[i][e] = fc::max(t33[i][e], fc::shuffle_xor(t33[i][e], 2));
       }
     }
     float new_max[2][2];
-    // new_max = max(row_max, mul(t28, scale_log2))
+    // new_max = max(row_max, mul(t33, scale_log2))
     float decay[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t29[2][2];
-    // t29 = neg(new_max)
+    float t34[2][2];
+    // t34 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t30 = t28[i][e] * scale_log2;
-        new_max[i][e] = fc::max(row_max[i][e], t30);
-        const float t31 = row_max[i][e] - new_max[i][e];
-        decay[i][e] = fc::exp2(t31);
-        t29[i][e] = -new_max[i][e];
+        const float t35 = t33[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t35);
+        const float t36 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t36);
+        t34[i][e] = -new_max[i][e];
       }
     }
     float probs[2][8][4];
-    // probs = exp2(fma(scores, scale_log2, t29))
+    // probs = exp2(fma(scores, scale_log2, t34))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t32 = fc::fma(scores[i][j][e], scale_log2, t29[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t32);
+          const float t37 = fc::fma(scores[i][j][e], scale_log2, t34[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t37);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t33[2][2] = {};
+    float t38[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t33[i][(e / 2)] = t33[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t33)
+          t38[i][(e / 2)] = t38[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t38)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t33[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t38[i][e]);
     fc::u32 probs_operand[2][4][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -374,25 +383,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t34 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t34;
+      const float t39 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t39;
     }
   }
-  float t35[2][16][4];
-  // t35 = cast(mul(out, inverse))
+  float t40[2][16][4];
+  // t40 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 16; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t36 = out[i][j][e] * inverse[i][(e / 2)];
-        t35[i][j][e] = t36;
+        const float t41 = out[i][j][e] * inverse[i][(e / 2)];
+        t40[i][j][e] = t41;
       }
     }
   }
   fc::barrier();
-  // t35 in shared memory
+  // t40 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -401,7 +410,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 128>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t35[i][j][2 * r], t35[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t40[i][j][2 * r], t40[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

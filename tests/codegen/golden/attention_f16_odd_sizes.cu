@@ -442,85 +442,86 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    // scores_2 = where(ge(index(rows), index(cols)), scores_2, -inf)
+    // scores_2 = where(ge(sub(index(rows), thread_begin), thread_offset), scores_2, -inf)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t14 = ((rows_begin + rows_lane + i * 16 + (e / 2) * 8) - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
-          scores_2[i][j][e] = t14 ? scores_2[i][j][e] : -fc::infinity();
+          const int t14 = (rows_begin + rows_lane + i * 16 + (e / 2) * 8) - (cols_begin + cols_lane);
+          const bool t15 = t14 >= (j * 8 + (e % 2));
+          scores_2[i][j][e] = t15 ? scores_2[i][j][e] : -fc::infinity();
         }
       }
     }
     // reduce_max = reduce_max(scores_2, cols)
-    float t15[2][2];
+    float t16[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t15[i][e] = -fc::infinity();
+        t16[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t15[i][(e / 2)] = fc::max(t15[i][(e / 2)], scores_2[i][j][e]);
+          t16[i][(e / 2)] = fc::max(t16[i][(e / 2)], scores_2[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t15[i][e] = fc::max(t15[i][e], fc::shuffle_xor(t15[i][e], 1));
-        t15[i][e] = fc::max(t15[i][e], fc::shuffle_xor(t15[i][e], 2));
+        t16[i][e] = fc::max(t16[i][e], fc::shuffle_xor(t16[i][e], 1));
+        t16[i][e] = fc::max(t16[i][e], fc::shuffle_xor(t16[i][e], 2));
       }
     }
     float new_max_2[2][2];
-    // new_max_2 = max(row_max, mul(t15, scale_log2))
+    // new_max_2 = max(row_max, mul(t16, scale_log2))
     float decay_2[2][2];
     // decay_2 = exp2(sub(row_max, new_max_2))
-    float t16[2][2];
-    // t16 = neg(new_max_2)
+    float t17[2][2];
+    // t17 = neg(new_max_2)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t17 = t15[i][e] * scale_log2;
-        new_max_2[i][e] = fc::max(row_max[i][e], t17);
-        const float t18 = row_max[i][e] - new_max_2[i][e];
-        decay_2[i][e] = fc::exp2(t18);
-        t16[i][e] = -new_max_2[i][e];
+        const float t18 = t16[i][e] * scale_log2;
+        new_max_2[i][e] = fc::max(row_max[i][e], t18);
+        const float t19 = row_max[i][e] - new_max_2[i][e];
+        decay_2[i][e] = fc::exp2(t19);
+        t17[i][e] = -new_max_2[i][e];
       }
     }
     float probs_2[2][6][4];
-    // probs_2 = exp2(fma(scores_2, scale_log2, t16))
+    // probs_2 = exp2(fma(scores_2, scale_log2, t17))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 6; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t19 = fc::fma(scores_2[i][j][e], scale_log2, t16[i][(e / 2)]);
-          probs_2[i][j][e] = fc::exp2(t19);
+          const float t20 = fc::fma(scores_2[i][j][e], scale_log2, t17[i][(e / 2)]);
+          probs_2[i][j][e] = fc::exp2(t20);
         }
       }
     }
     // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-    float t20[2][2] = {};
+    float t21[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 6; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t20[i][(e / 2)] = t20[i][(e / 2)] + probs_2[i][j][e];
-    // row_sum = fma(row_sum, decay_2, t20)
+          t21[i][(e / 2)] = t21[i][(e / 2)] + probs_2[i][j][e];
+    // row_sum = fma(row_sum, decay_2, t21)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay_2[i][e], t20[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay_2[i][e], t21[i][e]);
     fc::u32 probs_2_operand[2][3][4];
     // probs_2_operand: probs_2 as a left operand
     #pragma unroll
@@ -578,25 +579,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t21 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t21;
+      const float t22 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t22;
     }
   }
-  float t22[2][6][4];
-  // t22 = cast(mul(out, inverse))
+  float t23[2][6][4];
+  // t23 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 6; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t23 = out[i][j][e] * inverse[i][(e / 2)];
-        t22[i][j][e] = t23;
+        const float t24 = out[i][j][e] * inverse[i][(e / 2)];
+        t23[i][j][e] = t24;
       }
     }
   }
   fc::barrier();
-  // t22 in shared memory
+  // t23 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -605,7 +606,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<96, 48>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::f16>(t22[i][j][2 * r], t22[i][j][2 * r + 1]));
+                         fc::pack<fc::f16>(t23[i][j][2 * r], t23[i][j][2 * r + 1]));
   fc::barrier();
   fc::f16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -155,66 +155,67 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         t5[0][e] = (rows_begin + rows_lane + e * 8) + (p.Sk - p.Sq);
-      // scores = where(ge(t5, index(cols)), scores, -inf)
+      // scores = where(ge(sub(t5, thread_begin), thread_offset), scores, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t6 = (t5[0][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
-          scores[0][j][e] = t6 ? scores[0][j][e] : -fc::infinity();
+          const int t6 = t5[0][(e / 2)] - (cols_begin + cols_lane);
+          const bool t7 = t6 >= (j * 8 + (e % 2));
+          scores[0][j][e] = t7 ? scores[0][j][e] : -fc::infinity();
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t7[1][2];
+    float t8[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      t7[0][e] = -fc::infinity();
+      t8[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t7[0][(e / 2)] = fc::max(t7[0][(e / 2)], scores[0][j][e]);
+        t8[0][(e / 2)] = fc::max(t8[0][(e / 2)], scores[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 1));
-      t7[0][e] = fc::max(t7[0][e], fc::shuffle_xor(t7[0][e], 2));
+      t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 1));
+      t8[0][e] = fc::max(t8[0][e], fc::shuffle_xor(t8[0][e], 2));
     }
     float new_max[1][2];
-    // new_max = max(row_max, mul(t7, scale_log2))
+    // new_max = max(row_max, mul(t8, scale_log2))
     float decay[1][2];
     // decay = exp2(sub(row_max, new_max))
-    float t8[1][2];
-    // t8 = neg(new_max)
+    float t9[1][2];
+    // t9 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t9 = t7[0][e] * scale_log2;
-      new_max[0][e] = fc::max(row_max[0][e], t9);
-      const float t10 = row_max[0][e] - new_max[0][e];
-      decay[0][e] = fc::exp2(t10);
-      t8[0][e] = -new_max[0][e];
+      const float t10 = t8[0][e] * scale_log2;
+      new_max[0][e] = fc::max(row_max[0][e], t10);
+      const float t11 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t11);
+      t9[0][e] = -new_max[0][e];
     }
     float probs[1][8][4];
-    // probs = exp2(fma(scores, scale_log2, t8))
+    // probs = exp2(fma(scores, scale_log2, t9))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t11 = fc::fma(scores[0][j][e], scale_log2, t8[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t11);
+        const float t12 = fc::fma(scores[0][j][e], scale_log2, t9[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t12);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t12[1][2] = {};
+    float t13[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t12[0][(e / 2)] = t12[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t12)
+        t13[0][(e / 2)] = t13[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t13)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t12[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
     fc::u32 probs_operand[1][4][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -260,21 +261,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t13 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t13;
+    const float t14 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t14;
   }
-  float t14[1][8][4];
-  // t14 = cast(mul(out, inverse))
+  float t15[1][8][4];
+  // t15 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t15 = out[0][j][e] * inverse[0][(e / 2)];
-      t14[0][j][e] = t15;
+      const float t16 = out[0][j][e] * inverse[0][(e / 2)];
+      t15[0][j][e] = t16;
     }
   }
   fc::barrier();
-  // t14 in shared memory
+  // t15 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -283,7 +284,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t15[i][j][2 * r], t15[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -178,86 +178,87 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           t6[i][e] = (rows_begin + rows_lane + i * 16 + e * 8) + (p.Sk - p.Sq);
-      // scores = where(ge(t6, index(cols)), scores, -inf)
+      // scores = where(ge(sub(t6, thread_begin), thread_offset), scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t7 = (t6[i][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
-            scores[i][j][e] = t7 ? scores[i][j][e] : -fc::infinity();
+            const int t7 = t6[i][(e / 2)] - (cols_begin + cols_lane);
+            const bool t8 = t7 >= (j * 8 + (e % 2));
+            scores[i][j][e] = t8 ? scores[i][j][e] : -fc::infinity();
           }
         }
       }
     }
     // reduce_max = reduce_max(scores, cols)
-    float t8[2][2];
+    float t9[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t8[i][e] = -fc::infinity();
+        t9[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t8[i][(e / 2)] = fc::max(t8[i][(e / 2)], scores[i][j][e]);
+          t9[i][(e / 2)] = fc::max(t9[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 1));
-        t8[i][e] = fc::max(t8[i][e], fc::shuffle_xor(t8[i][e], 2));
+        t9[i][e] = fc::max(t9[i][e], fc::shuffle_xor(t9[i][e], 1));
+        t9[i][e] = fc::max(t9[i][e], fc::shuffle_xor(t9[i][e], 2));
       }
     }
     float new_max[2][2];
-    // new_max = max(row_max, mul(t8, scale_log2))
+    // new_max = max(row_max, mul(t9, scale_log2))
     float decay[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t9[2][2];
-    // t9 = neg(new_max)
+    float t10[2][2];
+    // t10 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t10 = t8[i][e] * scale_log2;
-        new_max[i][e] = fc::max(row_max[i][e], t10);
-        const float t11 = row_max[i][e] - new_max[i][e];
-        decay[i][e] = fc::exp2(t11);
-        t9[i][e] = -new_max[i][e];
+        const float t11 = t9[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t11);
+        const float t12 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t12);
+        t10[i][e] = -new_max[i][e];
       }
     }
     float probs[2][4][4];
-    // probs = exp2(fma(scores, scale_log2, t9))
+    // probs = exp2(fma(scores, scale_log2, t10))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 4; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t12 = fc::fma(scores[i][j][e], scale_log2, t9[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t12);
+          const float t13 = fc::fma(scores[i][j][e], scale_log2, t10[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t13);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t13[2][2] = {};
+    float t14[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t13[i][(e / 2)] = t13[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t13)
+          t14[i][(e / 2)] = t14[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t14)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t13[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t14[i][e]);
     // out = mul(out, decay)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
@@ -314,8 +315,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t14 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t14;
+      const float t15 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t15;
     }
   }
   // out = mul(out, inverse)

@@ -167,12 +167,15 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     if (cols_tile >= cols_full_end) {
       bool t4[8][2];
-      // t4 = lt(index(cols), extent(cols))
+      // t4 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
-      for (int i = 0; i < 8; ++i)
+      for (int i = 0; i < 8; ++i) {
         #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t4[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
+        for (int e = 0; e < 2; ++e) {
+          const int t5 = p.Sk - (cols_begin + cols_lane);
+          t4[i][e] = (i * 8 + e) < t5;
+        }
+      }
       // scores = where(t4, scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i)
@@ -183,72 +186,72 @@ attention_forward(const __grid_constant__ Parameters p) {
             scores[i][j][e] = t4[j][(e % 2)] ? scores[i][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t5[2][2];
+    float t6[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t5[i][e] = -fc::infinity();
+        t6[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t5[i][(e / 2)] = fc::max(t5[i][(e / 2)], scores[i][j][e]);
+          t6[i][(e / 2)] = fc::max(t6[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t5[i][e] = fc::max(t5[i][e], fc::shuffle_xor(t5[i][e], 1));
-        t5[i][e] = fc::max(t5[i][e], fc::shuffle_xor(t5[i][e], 2));
+        t6[i][e] = fc::max(t6[i][e], fc::shuffle_xor(t6[i][e], 1));
+        t6[i][e] = fc::max(t6[i][e], fc::shuffle_xor(t6[i][e], 2));
       }
     }
     float new_max[2][2];
-    // new_max = max(row_max, mul(t5, scale_log2))
+    // new_max = max(row_max, mul(t6, scale_log2))
     float decay[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t6[2][2];
-    // t6 = neg(new_max)
+    float t7[2][2];
+    // t7 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t7 = t5[i][e] * scale_log2;
-        new_max[i][e] = fc::max(row_max[i][e], t7);
-        const float t8 = row_max[i][e] - new_max[i][e];
-        decay[i][e] = fc::exp2(t8);
-        t6[i][e] = -new_max[i][e];
+        const float t8 = t6[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t8);
+        const float t9 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t9);
+        t7[i][e] = -new_max[i][e];
       }
     }
     float probs[2][8][4];
-    // probs = exp2(fma(scores, scale_log2, t6))
+    // probs = exp2(fma(scores, scale_log2, t7))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t9 = fc::fma(scores[i][j][e], scale_log2, t6[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t9);
+          const float t10 = fc::fma(scores[i][j][e], scale_log2, t7[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t10);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t10[2][2] = {};
+    float t11[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t10[i][(e / 2)] = t10[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t10)
+          t11[i][(e / 2)] = t11[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t11)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t10[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t11[i][e]);
     fc::u32 probs_operand[2][4][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -306,25 +309,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t11 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t11;
+      const float t12 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t12;
     }
   }
-  float t12[2][16][4];
-  // t12 = cast(mul(out, inverse))
+  float t13[2][16][4];
+  // t13 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 16; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t13 = out[i][j][e] * inverse[i][(e / 2)];
-        t12[i][j][e] = t13;
+        const float t14 = out[i][j][e] * inverse[i][(e / 2)];
+        t13[i][j][e] = t14;
       }
     }
   }
   fc::barrier();
-  // t12 in shared memory
+  // t13 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -333,7 +336,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 128>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t12[i][j][2 * r], t12[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t13[i][j][2 * r], t13[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

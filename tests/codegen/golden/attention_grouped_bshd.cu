@@ -108,12 +108,15 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     if (cols_tile >= cols_full_end) {
       bool t2[8][2];
-      // t2 = lt(index(cols), extent(cols))
+      // t2 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
-      for (int i = 0; i < 8; ++i)
+      for (int i = 0; i < 8; ++i) {
         #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t2[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane));
+        for (int e = 0; e < 2; ++e) {
+          const int t3 = p.Sk - (cols_begin + cols_lane);
+          t2[i][e] = (i * 8 + e) < t3;
+        }
+      }
       // scores = where(t2, scores, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
@@ -122,55 +125,55 @@ attention_forward(const __grid_constant__ Parameters p) {
           scores[0][j][e] = t2[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t3[1][2];
+    float t4[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      t3[0][e] = -fc::infinity();
+      t4[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t3[0][(e / 2)] = fc::max(t3[0][(e / 2)], scores[0][j][e]);
+        t4[0][(e / 2)] = fc::max(t4[0][(e / 2)], scores[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 1));
-      t3[0][e] = fc::max(t3[0][e], fc::shuffle_xor(t3[0][e], 2));
+      t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 1));
+      t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
     }
     float new_max[1][2];
-    // new_max = max(row_max, mul(t3, scale_log2))
+    // new_max = max(row_max, mul(t4, scale_log2))
     float decay[1][2];
     // decay = exp2(sub(row_max, new_max))
-    float t4[1][2];
-    // t4 = neg(new_max)
+    float t5[1][2];
+    // t5 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t5 = t3[0][e] * scale_log2;
-      new_max[0][e] = fc::max(row_max[0][e], t5);
-      const float t6 = row_max[0][e] - new_max[0][e];
-      decay[0][e] = fc::exp2(t6);
-      t4[0][e] = -new_max[0][e];
+      const float t6 = t4[0][e] * scale_log2;
+      new_max[0][e] = fc::max(row_max[0][e], t6);
+      const float t7 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t7);
+      t5[0][e] = -new_max[0][e];
     }
     float probs[1][8][4];
-    // probs = exp2(fma(scores, scale_log2, t4))
+    // probs = exp2(fma(scores, scale_log2, t5))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t7 = fc::fma(scores[0][j][e], scale_log2, t4[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t7);
+        const float t8 = fc::fma(scores[0][j][e], scale_log2, t5[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t8);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t8[1][2] = {};
+    float t9[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t8[0][(e / 2)] = t8[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t8)
+        t9[0][(e / 2)] = t9[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t9)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t8[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t9[0][e]);
     fc::u32 probs_operand[1][4][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -233,21 +236,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t9 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t9;
+    const float t10 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t10;
   }
-  float t10[1][8][4];
-  // t10 = cast(mul(out, inverse))
+  float t11[1][8][4];
+  // t11 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t11 = out[0][j][e] * inverse[0][(e / 2)];
-      t10[0][j][e] = t11;
+      const float t12 = out[0][j][e] * inverse[0][(e / 2)];
+      t11[0][j][e] = t12;
     }
   }
   fc::barrier();
-  // t10 in shared memory
+  // t11 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -256,7 +259,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t10[i][j][2 * r], t10[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t11[i][j][2 * r], t11[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_2;
   // store o

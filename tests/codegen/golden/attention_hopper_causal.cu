@@ -165,53 +165,54 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t11[0][e] = (rows_begin_2 + rows_lane + e * 8) + t6;
-          // scores = where(ge(t11, index(cols)), scores, -inf)
+          // scores = where(ge(sub(t11, thread_begin), thread_offset), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t12 = (t11[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-              scores[0][j][e] = t12 ? scores[0][j][e] : -fc::infinity();
+              const int t12 = t11[0][(e / 2)] - (cols_begin_2 + cols_lane);
+              const bool t13 = t12 >= (j * 8 + (e % 2));
+              scores[0][j][e] = t13 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t13[1][2];
+        float t14[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t13[0][e] = -fc::infinity();
+          t14[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t13[0][(e / 2)] = fc::max(t13[0][(e / 2)], scores[0][j][e]);
+            t14[0][(e / 2)] = fc::max(t14[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
-          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
+          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 1));
+          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t13, scale_log2))
+        // new_max = max(row_max, mul(t14, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t14[1][2];
-        // t14 = neg(new_max)
+        float t15[1][2];
+        // t15 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t15 = t13[0][e] * scale_log2;
-          new_max[0][e] = fc::max(fc::lowest(), t15);
-          const float t16 = fc::lowest() - new_max[0][e];
-          decay[0][e] = fc::exp2(t16);
-          t14[0][e] = -new_max[0][e];
+          const float t16 = t14[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t16);
+          const float t17 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t17);
+          t15[0][e] = -new_max[0][e];
         }
         float probs[1][16][4];
-        // probs = exp2(fma(scores, scale_log2, t14))
+        // probs = exp2(fma(scores, scale_log2, t15))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t17 = fc::fma(scores[0][j][e], scale_log2, t14[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t17);
+            const float t18 = fc::fma(scores[0][j][e], scale_log2, t15[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t18);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -277,71 +278,72 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (cols_tile_2 >= cols_full_end) {
-            int t18[1][2];
-            // t18 = add(index(rows), t6)
+            int t19[1][2];
+            // t19 = add(index(rows), t6)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t18[0][e] = (rows_begin_2 + rows_lane + e * 8) + t6;
-            // scores_2 = where(ge(t18, index(cols)), scores_2, -inf)
+              t19[0][e] = (rows_begin_2 + rows_lane + e * 8) + t6;
+            // scores_2 = where(ge(sub(t19, thread_begin), thread_offset), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t19 = (t18[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t19 ? scores_2[0][j][e] : -fc::infinity();
+                const int t20 = t19[0][(e / 2)] - (cols_begin_3 + cols_lane);
+                const bool t21 = t20 >= (j * 8 + (e % 2));
+                scores_2[0][j][e] = t21 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t20[1][2];
+          float t22[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t20[0][e] = -fc::infinity();
+            t22[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t20[0][(e / 2)] = fc::max(t20[0][(e / 2)], scores_2[0][j][e]);
+              t22[0][(e / 2)] = fc::max(t22[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 1));
-            t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 2));
+            t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 1));
+            t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t20, scale_log2))
+          // new_max_2 = max(new_max, mul(t22, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t21[1][2];
-          // t21 = neg(new_max_2)
+          float t23[1][2];
+          // t23 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t22 = t20[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t22);
-            const float t23 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t23);
-            t21[0][e] = -new_max_2[0][e];
+            const float t24 = t22[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t24);
+            const float t25 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t25);
+            t23[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][16][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t21))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t23))
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t24 = fc::fma(scores_2[0][j][e], scale_log2, t21[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t24);
+              const float t26 = fc::fma(scores_2[0][j][e], scale_log2, t23[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t26);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t25[1][2] = {};
+          float t27[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t25[0][(e / 2)] = t25[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t25)
+              t27[0][(e / 2)] = t27[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t27)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t25[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t27[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -412,21 +414,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t26 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t26;
+        const float t28 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t28;
       }
-      float t27[1][16][4];
-      // t27 = cast(mul(out, inverse))
+      float t29[1][16][4];
+      // t29 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t28 = out[0][j][e] * inverse[0][(e / 2)];
-          t27[0][j][e] = t28;
+          const float t30 = out[0][j][e] * inverse[0][(e / 2)];
+          t29[0][j][e] = t30;
         }
       }
       fc::bf16* const o_at = p.o + batch_2 * p.o_stride_0 + head_2 * p.o_stride_1;
-      // store o = t27, each lane 8 columns
+      // store o = t29, each lane 8 columns
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = rows_begin_2 + rows_lane + r * 8;
@@ -436,7 +438,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::u32 word[4];
           #pragma unroll
           for (int n = 0; n < 4; ++n)
-            word[n] = fc::pack<fc::bf16>(t27[0][j * 4 + n][2 * r], t27[0][j * 4 + n][2 * r + 1]);
+            word[n] = fc::pack<fc::bf16>(t29[0][j * 4 + n][2 * r], t29[0][j * 4 + n][2 * r + 1]);
           fc::transpose_quad(word, lane);
           const int column = j * 32 + lane % 4 * 8;
           if (row < p.Sq) {

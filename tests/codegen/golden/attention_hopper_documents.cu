@@ -78,26 +78,28 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int n = 0; n < 8; ++n) {
       const int cols_begin = (cols_group * 8 + n) * 64;
       bool t7[2][1];
-      // t7 = logical_and(logical_and(ge(t4, gather(index(batch), index(cols))), ge(gather(index(batch), index(cols)), t5)), le(add((t6 - rows_begin), index(cols)), 0))
+      // t7 = logical_and(logical_and(ge(t4, gather(index(batch), add(thread_begin, thread_offset))), ge(gather(index(batch), add(thread_begin, thread_offset)), t5)), le(add((t6 - rows_begin), index(cols)), 0))
       bool t8[2][1];
-      // t8 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), index(cols))), le(gather(index(batch), index(cols)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(index(cols), extent(cols)))
+      // t8 = logical_and(logical_and(logical_and(le(t4, gather(index(batch), add(thread_begin, thread_offset))), le(gather(index(batch), add(thread_begin, thread_offset)), t5)), le(add((t6 - t0), index(cols)), 0)), lt(thread_offset, sub(extent(cols), thread_begin)))
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int t9 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane) * p.doc_stride_1 + (i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 32) < p.doc_n1 - (cols_begin + cols_lane));
-        const bool t10 = t9 <= t5;
-        const bool t11 = t4 <= t9;
-        const bool t12 = t11 && t10;
-        const bool t13 = t9 >= t5;
-        const bool t14 = t4 >= t9;
-        const bool t15 = t14 && t13;
-        const int t16 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
-        const int t17 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
-        const bool t18 = t16 <= 0;
+        const int t9 = (cols_begin + cols_lane) + (i * 32);
+        const int t10 = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin + cols_lane) * p.doc_stride_1 + (i * 32) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 32) < p.doc_n1 - (cols_begin + cols_lane));
+        const bool t11 = t10 <= t5;
+        const bool t12 = t4 <= t10;
+        const bool t13 = t12 && t11;
+        const bool t14 = t10 >= t5;
+        const bool t15 = t4 >= t10;
+        const bool t16 = t15 && t14;
+        const int t17 = (t6 - t0) + (cols_begin + cols_lane + i * 32);
+        const int t18 = (t6 - rows_begin) + (cols_begin + cols_lane + i * 32);
         const bool t19 = t17 <= 0;
-        const bool t20 = t12 && t18;
-        t7[i][0] = t15 && t19;
-        const bool t21 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
-        t8[i][0] = t20 && t21;
+        const bool t20 = t18 <= 0;
+        const bool t21 = t13 && t19;
+        t7[i][0] = t16 && t20;
+        const int t22 = p.Sk - (cols_begin + cols_lane);
+        const bool t23 = (i * 32) < t22;
+        t8[i][0] = t21 && t23;
       }
       #pragma unroll
       for (int i = 0; i < 2; ++i)
@@ -174,14 +176,14 @@ attention_forward(const __grid_constant__ Parameters p) {
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
     const float scale_log2 = p.scale * 1.442695f;
-    const int t22 = p.Sk - p.Sq;
+    const int t24 = p.Sk - p.Sq;
     fc::wait_phase(query_full, query_phase_2);
     const fc::u32 query = shared + 2048;
-    const int t23 = fc::tile_before<512>(shared, cols_end, 0);
+    const int t25 = fc::tile_before<512>(shared, cols_end, 0);
     float row_sum[1][2];
     float out[1][10][4];
-    if (t23 >= 0) {
-      const int cols_begin_3 = t23 * 64;
+    if (t25 >= 0) {
+      const int cols_begin_3 = t25 * 64;
       fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 12288 + key_slot_2 * 10240;
       // scores = dot(query, transpose(key)), issued
@@ -199,21 +201,26 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply_warpgroup<64, fc::bf16, 1, fc::along<16, 2048>, fc::along<16, 2048>>(scores[0], a, b, true);
       }
       fc::commit_products();
-      const bool full = !fc::tile_is_masked<512>(shared, t23);
-      const bool t24 = !full;
-      int t25[1][2];
-      int t26[8][2];
-      if (t24) {
-        // t25 = gather(index(batch), index(rows))
+      const bool full = !fc::tile_is_masked<512>(shared, t25);
+      const bool t26 = !full;
+      int t27[1][2];
+      int t28[8][2];
+      if (t26) {
+        // t27 = gather(index(batch), add(thread_begin, thread_offset))
         #pragma unroll
-        for (int e = 0; e < 2; ++e)
-          t25[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-        // t26 = gather(index(batch), index(cols))
+        for (int e = 0; e < 2; ++e) {
+          const int t29 = (rows_begin + rows_lane_2) + (e * 8);
+          t27[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+        }
+        // t28 = gather(index(batch), add(thread_begin, thread_offset))
         #pragma unroll
-        for (int i = 0; i < 8; ++i)
+        for (int i = 0; i < 8; ++i) {
           #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t26[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
+          for (int e = 0; e < 2; ++e) {
+            const int t30 = (cols_begin_3 + cols_lane_2) + (i * 8 + e);
+            t28[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
+          }
+        }
       }
       fc::wait_products<0>();
       fc::pin(scores);
@@ -222,61 +229,62 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      if (t24) {
-        int t27[1][2];
-        // t27 = add(index(rows), t22)
+      if (t26) {
+        int t31[1][2];
+        // t31 = add(index(rows), t24)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t27[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-        // scores = where(logical_and(eq(t25, t26), ge(t27, index(cols))), scores, -inf)
+          t31[0][e] = (rows_begin + rows_lane_2 + e * 8) + t24;
+        // scores = where(logical_and(eq(t27, t28), ge(sub(t31, thread_begin), thread_offset)), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t28 = t25[0][(e / 2)] == t26[j][(e % 2)];
-            const bool t29 = (t27[0][(e / 2)] - (cols_begin_3 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-            const bool t30 = t28 && t29;
-            scores[0][j][e] = t30 ? scores[0][j][e] : -fc::infinity();
+            const bool t32 = t27[0][(e / 2)] == t28[j][(e % 2)];
+            const int t33 = t31[0][(e / 2)] - (cols_begin_3 + cols_lane_2);
+            const bool t34 = t33 >= (j * 8 + (e % 2));
+            const bool t35 = t32 && t34;
+            scores[0][j][e] = t35 ? scores[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t31[1][2];
+      float t36[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t31[0][e] = -fc::infinity();
+        t36[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t31[0][(e / 2)] = fc::max(t31[0][(e / 2)], scores[0][j][e]);
+          t36[0][(e / 2)] = fc::max(t36[0][(e / 2)], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 1));
-        t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 2));
+        t36[0][e] = fc::max(t36[0][e], fc::shuffle_xor(t36[0][e], 1));
+        t36[0][e] = fc::max(t36[0][e], fc::shuffle_xor(t36[0][e], 2));
       }
       float new_max[1][2];
-      // new_max = max(row_max, mul(t31, scale_log2))
+      // new_max = max(row_max, mul(t36, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t32[1][2];
-      // t32 = neg(new_max)
+      float t37[1][2];
+      // t37 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t33 = t31[0][e] * scale_log2;
-        new_max[0][e] = fc::max(fc::lowest(), t33);
-        const float t34 = fc::lowest() - new_max[0][e];
-        decay[0][e] = fc::exp2(t34);
-        t32[0][e] = -new_max[0][e];
+        const float t38 = t36[0][e] * scale_log2;
+        new_max[0][e] = fc::max(fc::lowest(), t38);
+        const float t39 = fc::lowest() - new_max[0][e];
+        decay[0][e] = fc::exp2(t39);
+        t37[0][e] = -new_max[0][e];
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, scale_log2, t32))
+      // probs = exp2(fma(scores, scale_log2, t37))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t35 = fc::fma(scores[0][j][e], scale_log2, t32[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t35);
+          const float t40 = fc::fma(scores[0][j][e], scale_log2, t37[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t40);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -310,7 +318,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           out[0][j][e] = 0.f * decay[0][(e / 2)];
 
       // cols tiles of 64
-      for (int cols_tile_3 = fc::tile_before<512>(shared, t23, 0), next_tile_2; cols_tile_3 >= 0; cols_tile_3 = next_tile_2) {
+      for (int cols_tile_3 = fc::tile_before<512>(shared, t25, 0), next_tile_2; cols_tile_3 >= 0; cols_tile_3 = next_tile_2) {
         next_tile_2 = fc::tile_before<512>(shared, cols_tile_3, 0);
         const int cols_begin_4 = cols_tile_3 * 64;
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
@@ -345,20 +353,25 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         const bool full_2 = !fc::tile_is_masked<512>(shared, cols_tile_3);
-        const bool t36 = !full_2;
-        int t37[1][2];
-        int t38[8][2];
-        if (t36) {
-          // t37 = gather(index(batch), index(rows))
+        const bool t41 = !full_2;
+        int t42[1][2];
+        int t43[8][2];
+        if (t41) {
+          // t42 = gather(index(batch), add(thread_begin, thread_offset))
           #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t37[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
-          // t38 = gather(index(batch), index(cols))
+          for (int e = 0; e < 2; ++e) {
+            const int t44 = (rows_begin + rows_lane_2) + (e * 8);
+            t42[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+          }
+          // t43 = gather(index(batch), add(thread_begin, thread_offset))
           #pragma unroll
-          for (int i = 0; i < 8; ++i)
+          for (int i = 0; i < 8; ++i) {
             #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t38[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e * 1) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e * 1) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
+            for (int e = 0; e < 2; ++e) {
+              const int t45 = (cols_begin_4 + cols_lane_2) + (i * 8 + e);
+              t43[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
+            }
+          }
         }
         fc::wait_products<1>();
         fc::pin(scores_2);
@@ -367,74 +380,75 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (t36) {
-          int t39[1][2];
-          // t39 = add(index(rows), t22)
+        if (t41) {
+          int t46[1][2];
+          // t46 = add(index(rows), t24)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t39[0][e] = (rows_begin + rows_lane_2 + e * 8) + t22;
-          // scores_2 = where(logical_and(eq(t37, t38), ge(t39, index(cols))), scores_2, -inf)
+            t46[0][e] = (rows_begin + rows_lane_2 + e * 8) + t24;
+          // scores_2 = where(logical_and(eq(t42, t43), ge(sub(t46, thread_begin), thread_offset)), scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t40 = t37[0][(e / 2)] == t38[j][(e % 2)];
-              const bool t41 = (t39[0][(e / 2)] - (cols_begin_4 + cols_lane_2)) >= (j * 8 + (e % 2) * 1);
-              const bool t42 = t40 && t41;
-              scores_2[0][j][e] = t42 ? scores_2[0][j][e] : -fc::infinity();
+              const bool t47 = t42[0][(e / 2)] == t43[j][(e % 2)];
+              const int t48 = t46[0][(e / 2)] - (cols_begin_4 + cols_lane_2);
+              const bool t49 = t48 >= (j * 8 + (e % 2));
+              const bool t50 = t47 && t49;
+              scores_2[0][j][e] = t50 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores_2, cols)
-        float t43[1][2];
+        float t51[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t43[0][e] = -fc::infinity();
+          t51[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t43[0][(e / 2)] = fc::max(t43[0][(e / 2)], scores_2[0][j][e]);
+            t51[0][(e / 2)] = fc::max(t51[0][(e / 2)], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t43[0][e] = fc::max(t43[0][e], fc::shuffle_xor(t43[0][e], 1));
-          t43[0][e] = fc::max(t43[0][e], fc::shuffle_xor(t43[0][e], 2));
+          t51[0][e] = fc::max(t51[0][e], fc::shuffle_xor(t51[0][e], 1));
+          t51[0][e] = fc::max(t51[0][e], fc::shuffle_xor(t51[0][e], 2));
         }
         float new_max_2[1][2];
-        // new_max_2 = max(new_max, mul(t43, scale_log2))
+        // new_max_2 = max(new_max, mul(t51, scale_log2))
         float decay_2[1][2];
         // decay_2 = exp2(sub(new_max, new_max_2))
-        float t44[1][2];
-        // t44 = neg(new_max_2)
+        float t52[1][2];
+        // t52 = neg(new_max_2)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t45 = t43[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t45);
-          const float t46 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t46);
-          t44[0][e] = -new_max_2[0][e];
+          const float t53 = t51[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t53);
+          const float t54 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t54);
+          t52[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][8][4];
-        // probs_2 = exp2(fma(scores_2, scale_log2, t44))
+        // probs_2 = exp2(fma(scores_2, scale_log2, t52))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t47 = fc::fma(scores_2[0][j][e], scale_log2, t44[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t47);
+            const float t55 = fc::fma(scores_2[0][j][e], scale_log2, t52[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t55);
           }
         }
         // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-        float t48[1][2] = {};
+        float t56[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t48[0][(e / 2)] = t48[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(row_sum, decay_2, t48)
+            t56[0][(e / 2)] = t56[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(row_sum, decay_2, t56)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t48[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t56[0][e]);
         fc::wait_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -504,22 +518,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t49 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t49;
+      const float t57 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t57;
     }
-    float t50[1][10][4];
-    // t50 = cast(mul(out, inverse))
+    float t58[1][10][4];
+    // t58 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 10; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t51 = out[0][j][e] * inverse[0][(e / 2)];
-        t50[0][j][e] = t51;
+        const float t59 = out[0][j][e] * inverse[0][(e / 2)];
+        t58[0][j][e] = t59;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t50 in shared memory
+    // t58 in shared memory
     const fc::u32 o_staged = shared + 2048;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -528,7 +542,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 80>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t50[i][j][2 * r], t50[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t58[i][j][2 * r], t58[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -220,53 +220,54 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t19[0][e] = (rows_begin_2 + rows_lane + e * 8) + t14;
-          // scores = where(ge(t19, index(cols)), scores, -inf)
+          // scores = where(ge(sub(t19, thread_begin), thread_offset), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t20 = (t19[0][(e / 2)] - (cols_begin_4 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-              scores[0][j][e] = t20 ? scores[0][j][e] : -fc::infinity();
+              const int t20 = t19[0][(e / 2)] - (cols_begin_4 + cols_lane);
+              const bool t21 = t20 >= (j * 8 + (e % 2));
+              scores[0][j][e] = t21 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t21[1][2];
+        float t22[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t21[0][e] = -fc::infinity();
+          t22[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t21[0][(e / 2)] = fc::max(t21[0][(e / 2)], scores[0][j][e]);
+            t22[0][(e / 2)] = fc::max(t22[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 1));
-          t21[0][e] = fc::max(t21[0][e], fc::shuffle_xor(t21[0][e], 2));
+          t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 1));
+          t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t21, scale_log2))
+        // new_max = max(row_max, mul(t22, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t22[1][2];
-        // t22 = neg(new_max)
+        float t23[1][2];
+        // t23 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t23 = t21[0][e] * scale_log2;
-          new_max[0][e] = fc::max(fc::lowest(), t23);
-          const float t24 = fc::lowest() - new_max[0][e];
-          decay[0][e] = fc::exp2(t24);
-          t22[0][e] = -new_max[0][e];
+          const float t24 = t22[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t24);
+          const float t25 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t25);
+          t23[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t22))
+        // probs = exp2(fma(scores, scale_log2, t23))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t25 = fc::fma(scores[0][j][e], scale_log2, t22[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t25);
+            const float t26 = fc::fma(scores[0][j][e], scale_log2, t23[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t26);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -334,71 +335,72 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           if (cols_tile_2 >= cols_full_end) {
-            int t26[1][2];
-            // t26 = add(index(rows), t14)
+            int t27[1][2];
+            // t27 = add(index(rows), t14)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t26[0][e] = (rows_begin_2 + rows_lane + e * 8) + t14;
-            // scores_2 = where(ge(t26, index(cols)), scores_2, -inf)
+              t27[0][e] = (rows_begin_2 + rows_lane + e * 8) + t14;
+            // scores_2 = where(ge(sub(t27, thread_begin), thread_offset), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t27 = (t26[0][(e / 2)] - (cols_begin_5 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                scores_2[0][j][e] = t27 ? scores_2[0][j][e] : -fc::infinity();
+                const int t28 = t27[0][(e / 2)] - (cols_begin_5 + cols_lane);
+                const bool t29 = t28 >= (j * 8 + (e % 2));
+                scores_2[0][j][e] = t29 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t28[1][2];
+          float t30[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t28[0][e] = -fc::infinity();
+            t30[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t28[0][(e / 2)] = fc::max(t28[0][(e / 2)], scores_2[0][j][e]);
+              t30[0][(e / 2)] = fc::max(t30[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t28[0][e] = fc::max(t28[0][e], fc::shuffle_xor(t28[0][e], 1));
-            t28[0][e] = fc::max(t28[0][e], fc::shuffle_xor(t28[0][e], 2));
+            t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 1));
+            t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t28, scale_log2))
+          // new_max_2 = max(new_max, mul(t30, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t29[1][2];
-          // t29 = neg(new_max_2)
+          float t31[1][2];
+          // t31 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t30 = t28[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t30);
-            const float t31 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t31);
-            t29[0][e] = -new_max_2[0][e];
+            const float t32 = t30[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t32);
+            const float t33 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t33);
+            t31[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t29))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t31))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t32 = fc::fma(scores_2[0][j][e], scale_log2, t29[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t32);
+              const float t34 = fc::fma(scores_2[0][j][e], scale_log2, t31[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t34);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t33[1][2] = {};
+          float t35[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t33[0][(e / 2)] = t33[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t33)
+              t35[0][(e / 2)] = t35[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t35)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t33[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t35[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -468,22 +470,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t34 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t34;
+        const float t36 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t36;
       }
-      float t35[1][8][4];
-      // t35 = cast(mul(out, inverse))
+      float t37[1][8][4];
+      // t37 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t36 = out[0][j][e] * inverse[0][(e / 2)];
-          t35[0][j][e] = t36;
+          const float t38 = out[0][j][e] * inverse[0][(e / 2)];
+          t37[0][j][e] = t38;
         }
       }
       if (thread % 128 == 0) fc::wait_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t35 in shared memory
+      // t37 in shared memory
       const fc::u32 o_staged = shared + 49152;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -492,7 +494,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t35[i][j][2 * r], t35[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t37[i][j][2 * r], t37[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

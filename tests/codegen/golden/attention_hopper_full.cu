@@ -130,12 +130,15 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       if (t2 >= cols_full_end) {
         bool t3[16][2];
-        // t3 = lt(index(cols), extent(cols))
+        // t3 = lt(thread_offset, sub(extent(cols), thread_begin))
         #pragma unroll
-        for (int i = 0; i < 16; ++i)
+        for (int i = 0; i < 16; ++i) {
           #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t3[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_2 + cols_lane));
+          for (int e = 0; e < 2; ++e) {
+            const int t4 = p.Sk - (cols_begin_2 + cols_lane);
+            t3[i][e] = (i * 8 + e) < t4;
+          }
+        }
         // scores = where(t3, scores, -inf)
         #pragma unroll
         for (int j = 0; j < 16; ++j)
@@ -144,45 +147,45 @@ attention_forward(const __grid_constant__ Parameters p) {
             scores[0][j][e] = t3[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
       }
       // reduce_max = reduce_max(scores, cols)
-      float t4[1][2];
-      float t4_parts[1][2][2];
+      float t5[1][2];
+      float t5_parts[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t4_parts[0][e][c] = -fc::infinity();
+          t5_parts[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t4_parts[0][(e / 2)][j % 2] = fc::max(t4_parts[0][(e / 2)][j % 2], scores[0][j][e]);
+          t5_parts[0][(e / 2)][j % 2] = fc::max(t5_parts[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t4[0][e] = fc::max(t4_parts[0][e][0], t4_parts[0][e][1]);
-        t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 1));
-        t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
+        t5[0][e] = fc::max(t5_parts[0][e][0], t5_parts[0][e][1]);
+        t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 1));
+        t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 2));
       }
-      // new_max = max(row_max, mul(t4, scale_log2))
+      // new_max = max(row_max, mul(t5, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t5[1][2];
-      // t5 = neg(new_max)
+      float t6[1][2];
+      // t6 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t6 = t4[0][e] * scale_log2;
-        row_max[0][e] = fc::max(fc::lowest(), t6);
-        const float t7 = fc::lowest() - row_max[0][e];
-        decay[0][e] = fc::exp2(t7);
-        t5[0][e] = -row_max[0][e];
+        const float t7 = t5[0][e] * scale_log2;
+        row_max[0][e] = fc::max(fc::lowest(), t7);
+        const float t8 = fc::lowest() - row_max[0][e];
+        decay[0][e] = fc::exp2(t8);
+        t6[0][e] = -row_max[0][e];
       }
       float probs[1][16][4];
-      // probs = exp2(fma(scores, scale_log2, t5))
+      // probs = exp2(fma(scores, scale_log2, t6))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t8 = fc::fma(scores[0][j][e], scale_log2, t5[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t8);
+          const float t9 = fc::fma(scores[0][j][e], scale_log2, t6[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t9);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -230,12 +233,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 24576>, fc::along<64, 16384>>(scores_2[0], a, b, false);
         }
         fc::commit_products();
-        bool t9[1][2];
-        // t9 = eq(decay, 1)
+        bool t10[1][2];
+        // t10 = eq(decay, 1)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t9[0][e] = decay[0][e] == 1.f;
-        if (!(fc::all_lanes(t9[0][0] && t9[0][1]))) {
+          t10[0][e] = decay[0][e] == 1.f;
+        if (!(fc::all_lanes(t10[0][0] && t10[0][1]))) {
           // out = mul(out, decay)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
@@ -262,73 +265,76 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_phase_2 ^= 1;
         }
         if (cols_tile_2 >= cols_full_end) {
-          bool t10[16][2];
-          // t10 = lt(index(cols), extent(cols))
+          bool t11[16][2];
+          // t11 = lt(thread_offset, sub(extent(cols), thread_begin))
           #pragma unroll
-          for (int i = 0; i < 16; ++i)
+          for (int i = 0; i < 16; ++i) {
             #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t10[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_3 + cols_lane));
-          // scores_2 = where(t10, scores_2, -inf)
+            for (int e = 0; e < 2; ++e) {
+              const int t12 = p.Sk - (cols_begin_3 + cols_lane);
+              t11[i][e] = (i * 8 + e) < t12;
+            }
+          }
+          // scores_2 = where(t11, scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 16; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              scores_2[0][j][e] = t10[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
+              scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
         }
         // reduce_max = reduce_max(scores_2, cols)
-        float t11[1][2];
-        float t11_parts[1][2][2];
+        float t13[1][2];
+        float t13_parts[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t11_parts[0][e][c] = -fc::infinity();
+            t13_parts[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t11_parts[0][(e / 2)][j % 2] = fc::max(t11_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t13_parts[0][(e / 2)][j % 2] = fc::max(t13_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t11[0][e] = fc::max(t11_parts[0][e][0], t11_parts[0][e][1]);
-          t11[0][e] = fc::max(t11[0][e], fc::shuffle_xor(t11[0][e], 1));
-          t11[0][e] = fc::max(t11[0][e], fc::shuffle_xor(t11[0][e], 2));
+          t13[0][e] = fc::max(t13_parts[0][e][0], t13_parts[0][e][1]);
+          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
+          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(new_max, mul(t11, scale_log2))
+        // new_max = max(new_max, mul(t13, scale_log2))
         // decay = exp2(sub(new_max, new_max))
-        float t12[1][2];
-        // t12 = neg(new_max)
+        float t14[1][2];
+        // t14 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t13 = t11[0][e] * scale_log2;
-          new_max[0][e] = fc::max(row_max[0][e], t13);
-          const float t14 = row_max[0][e] - new_max[0][e];
-          decay[0][e] = fc::exp2(t14);
-          t12[0][e] = -new_max[0][e];
+          const float t15 = t13[0][e] * scale_log2;
+          new_max[0][e] = fc::max(row_max[0][e], t15);
+          const float t16 = row_max[0][e] - new_max[0][e];
+          decay[0][e] = fc::exp2(t16);
+          t14[0][e] = -new_max[0][e];
         }
         float probs_2[1][16][4];
-        // probs_2 = exp2(fma(scores_2, scale_log2, t12))
+        // probs_2 = exp2(fma(scores_2, scale_log2, t14))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t15 = fc::fma(scores_2[0][j][e], scale_log2, t12[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t15);
+            const float t17 = fc::fma(scores_2[0][j][e], scale_log2, t14[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t17);
           }
         }
         // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-        float t16[1][2] = {};
+        float t18[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16[0][(e / 2)] = t16[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(row_sum, decay, t16)
+            t18[0][(e / 2)] = t18[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(row_sum, decay, t18)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t16[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t18[0][e]);
         fc::wait_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -349,12 +355,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 2; ++e)
           row_max[0][e] = new_max[0][e];
       }
-      bool t17[1][2];
-      // t17 = eq(decay, 1)
+      bool t19[1][2];
+      // t19 = eq(decay, 1)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t17[0][e] = decay[0][e] == 1.f;
-      if (!(fc::all_lanes(t17[0][0] && t17[0][1]))) {
+        t19[0][e] = decay[0][e] == 1.f;
+      if (!(fc::all_lanes(t19[0][0] && t19[0][1]))) {
         // out = mul(out, decay)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
@@ -406,22 +412,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       empty[0][e] = row_sum[0][e] == 0.f;
-      const float t18 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty[0][e] ? 0.f : t18;
+      const float t20 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty[0][e] ? 0.f : t20;
     }
-    float t19[1][8][4];
-    // t19 = cast(mul(out, inverse))
+    float t21[1][8][4];
+    // t21 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t20 = out[0][j][e] * inverse[0][(e / 2)];
-        t19[0][j][e] = t20;
+        const float t22 = out[0][j][e] * inverse[0][(e / 2)];
+        t21[0][j][e] = t22;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t19 in shared memory
+    // t21 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -430,7 +436,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<192, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t19[i][j][2 * r], t19[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t21[i][j][2 * r], t21[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
@@ -442,24 +448,24 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    float t21[1][2];
-    // t21 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
+    float t23[1][2];
+    // t23 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t22 = fc::log2(row_sum[0][e]);
-      const float t23 = row_max[0][e] + t22;
-      const float t24 = t23 * 0.6931472f;
-      const bool t25 = row_max[0][e] == fc::infinity();
-      const float t26 = t25 ? fc::infinity() : t24;
-      t21[0][e] = empty[0][e] ? -fc::infinity() : t26;
+      const float t24 = fc::log2(row_sum[0][e]);
+      const float t25 = row_max[0][e] + t24;
+      const float t26 = t25 * 0.6931472f;
+      const bool t27 = row_max[0][e] == fc::infinity();
+      const float t28 = t27 ? fc::infinity() : t26;
+      t23[0][e] = empty[0][e] ? -fc::infinity() : t28;
     }
     float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-    // store lse = t21
+    // store lse = t23
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t21[0][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t23[0][e]);
         }
     }
     if (warp / 4 == 0) fc::meet(5, 256);

@@ -72,21 +72,23 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int n = 0; n < 8; ++n) {
       const int cols_begin = (cols_group * 8 + n) * 64;
       bool t5[2][1];
-      // t5 = logical_and(logical_and(le(t3, gather(index(cols))), le(gather(index(cols)), t4)), lt(index(cols), extent(cols)))
+      // t5 = logical_and(logical_and(le(t3, gather(add(thread_begin, thread_offset))), le(gather(add(thread_begin, thread_offset)), t4)), lt(thread_offset, sub(extent(cols), thread_begin)))
       bool t6[2][1];
-      // t6 = logical_and(logical_and(ge(t3, gather(index(cols))), ge(gather(index(cols)), t4)), lt(index(cols), extent(cols)))
+      // t6 = logical_and(logical_and(ge(t3, gather(add(thread_begin, thread_offset))), ge(gather(add(thread_begin, thread_offset)), t4)), lt(thread_offset, sub(extent(cols), thread_begin)))
       #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int t7 = fc::gather(p.doc, (cols_begin + cols_lane) + (i * 32), (i * 32) < p.doc_n0 - (cols_begin + cols_lane));
-        const bool t8 = t7 <= t4;
-        const bool t9 = t3 <= t7;
-        const bool t10 = t9 && t8;
-        const bool t11 = t7 >= t4;
-        const bool t12 = t3 >= t7;
-        const bool t13 = t12 && t11;
-        const bool t14 = (i * 32) < (p.Sk - (cols_begin + cols_lane));
-        t5[i][0] = t10 && t14;
-        t6[i][0] = t13 && t14;
+        const int t7 = (cols_begin + cols_lane) + (i * 32);
+        const int t8 = fc::gather(p.doc, (cols_begin + cols_lane) + (i * 32), (i * 32) < p.doc_n0 - (cols_begin + cols_lane));
+        const bool t9 = t8 <= t4;
+        const bool t10 = t3 <= t8;
+        const bool t11 = t10 && t9;
+        const bool t12 = t8 >= t4;
+        const bool t13 = t3 >= t8;
+        const bool t14 = t13 && t12;
+        const int t15 = p.Sk - (cols_begin + cols_lane);
+        const bool t16 = (i * 32) < t15;
+        t5[i][0] = t11 && t16;
+        t6[i][0] = t14 && t16;
       }
       #pragma unroll
       for (int i = 0; i < 2; ++i)
@@ -124,10 +126,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       int value_slot = 0, value_phase = 0;
       // positions of this block
       for (int head = head_begin; head < head_end; ++head) {
-        const int t15 = fc::tile_before<512>(shared, cols_end, 0);
-        const bool t16 = t15 >= 0;
-        if (t16) {
-          const int cols_begin_2 = t15 * 64;
+        const int t17 = fc::tile_before<512>(shared, cols_end, 0);
+        const bool t18 = t17 >= 0;
+        if (t18) {
+          const int cols_begin_2 = t17 * 64;
           // key <- k
           fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
           fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
@@ -142,8 +144,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::arrive_expect_tx(query_full, 8192);
         fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
         query_phase ^= 1;
-        if (t16) {
-          const int cols_begin_3 = t15 * 64;
+        if (t18) {
+          const int cols_begin_3 = t17 * 64;
           // value <- v
           fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
           fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
@@ -154,7 +156,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
 
           // cols tiles of 64
-          for (int cols_tile_2 = fc::tile_before<512>(shared, t15, 0), next_tile; cols_tile_2 >= 0; cols_tile_2 = next_tile) {
+          for (int cols_tile_2 = fc::tile_before<512>(shared, t17, 0), next_tile; cols_tile_2 >= 0; cols_tile_2 = next_tile) {
             next_tile = fc::tile_before<512>(shared, cols_tile_2, 0);
             const int cols_begin_4 = cols_tile_2 * 64;
             // key <- k
@@ -187,11 +189,11 @@ attention_forward(const __grid_constant__ Parameters p) {
       const float scale_log2 = p.scale * 1.442695f;
       fc::wait_phase(query_full, query_phase_2);
       const fc::u32 query = shared + 2048;
-      const int t17 = fc::tile_before<512>(shared, cols_end, 0);
+      const int t19 = fc::tile_before<512>(shared, cols_end, 0);
       float row_sum[1][2];
       float out[1][8][4];
-      if (t17 >= 0) {
-        const int cols_begin_5 = t17 * 64;
+      if (t19 >= 0) {
+        const int cols_begin_5 = t19 * 64;
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 10240 + key_slot_2 * 8192;
         // scores = dot(query, transpose(key)), issued
@@ -204,21 +206,26 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 8192>, fc::along<64, 8192>>(scores[0], a, b, false);
         }
         fc::commit_products();
-        const bool full = !fc::tile_is_masked<512>(shared, t17);
-        const bool t18 = !full;
-        int t19[1][2];
-        int t20[8][2];
-        if (t18) {
-          // t19 = gather(index(rows))
+        const bool full = !fc::tile_is_masked<512>(shared, t19);
+        const bool t20 = !full;
+        int t21[1][2];
+        int t22[8][2];
+        if (t20) {
+          // t21 = gather(add(thread_begin, thread_offset))
           #pragma unroll
-          for (int e = 0; e < 2; ++e)
-            t19[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-          // t20 = gather(index(cols))
+          for (int e = 0; e < 2; ++e) {
+            const int t23 = (rows_begin + rows_lane_2) + (e * 8);
+            t21[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+          }
+          // t22 = gather(add(thread_begin, thread_offset))
           #pragma unroll
-          for (int i = 0; i < 8; ++i)
+          for (int i = 0; i < 8; ++i) {
             #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t20[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
+            for (int e = 0; e < 2; ++e) {
+              const int t24 = (cols_begin_5 + cols_lane_2) + (i * 8 + e);
+              t22[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e), (i * 8 + e) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
+            }
+          }
         }
         fc::wait_products<0>();
         fc::pin(scores);
@@ -227,62 +234,65 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (t18) {
-          bool t21[8][2];
-          // t21 = lt(index(cols), extent(cols))
+        if (t20) {
+          bool t25[8][2];
+          // t25 = lt(thread_offset, sub(extent(cols), thread_begin))
           #pragma unroll
-          for (int i = 0; i < 8; ++i)
+          for (int i = 0; i < 8; ++i) {
             #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t21[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_5 + cols_lane_2));
-          // scores = where(logical_and(eq(t19, t20), t21), scores, -inf)
+            for (int e = 0; e < 2; ++e) {
+              const int t26 = p.Sk - (cols_begin_5 + cols_lane_2);
+              t25[i][e] = (i * 8 + e) < t26;
+            }
+          }
+          // scores = where(logical_and(eq(t21, t22), t25), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t22 = t19[0][(e / 2)] == t20[j][(e % 2)];
-              const bool t23 = t22 && t21[j][(e % 2)];
-              scores[0][j][e] = t23 ? scores[0][j][e] : -fc::infinity();
+              const bool t27 = t21[0][(e / 2)] == t22[j][(e % 2)];
+              const bool t28 = t27 && t25[j][(e % 2)];
+              scores[0][j][e] = t28 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t24[1][2];
+        float t29[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t24[0][e] = -fc::infinity();
+          t29[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t24[0][(e / 2)] = fc::max(t24[0][(e / 2)], scores[0][j][e]);
+            t29[0][(e / 2)] = fc::max(t29[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t24[0][e] = fc::max(t24[0][e], fc::shuffle_xor(t24[0][e], 1));
-          t24[0][e] = fc::max(t24[0][e], fc::shuffle_xor(t24[0][e], 2));
+          t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 1));
+          t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t24, scale_log2))
+        // new_max = max(row_max, mul(t29, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t25[1][2];
-        // t25 = neg(new_max)
+        float t30[1][2];
+        // t30 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t26 = t24[0][e] * scale_log2;
-          new_max[0][e] = fc::max(fc::lowest(), t26);
-          const float t27 = fc::lowest() - new_max[0][e];
-          decay[0][e] = fc::exp2(t27);
-          t25[0][e] = -new_max[0][e];
+          const float t31 = t29[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t31);
+          const float t32 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t32);
+          t30[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t25))
+        // probs = exp2(fma(scores, scale_log2, t30))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t28 = fc::fma(scores[0][j][e], scale_log2, t25[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t28);
+            const float t33 = fc::fma(scores[0][j][e], scale_log2, t30[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t33);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -316,7 +326,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             out[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 64
-        for (int cols_tile_3 = fc::tile_before<512>(shared, t17, 0), next_tile_2; cols_tile_3 >= 0; cols_tile_3 = next_tile_2) {
+        for (int cols_tile_3 = fc::tile_before<512>(shared, t19, 0), next_tile_2; cols_tile_3 >= 0; cols_tile_3 = next_tile_2) {
           next_tile_2 = fc::tile_before<512>(shared, cols_tile_3, 0);
           const int cols_begin_6 = cols_tile_3 * 64;
           fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
@@ -342,20 +352,25 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
           fc::commit_products();
           const bool full_2 = !fc::tile_is_masked<512>(shared, cols_tile_3);
-          const bool t29 = !full_2;
-          int t30[1][2];
-          int t31[8][2];
-          if (t29) {
-            // t30 = gather(index(rows))
+          const bool t34 = !full_2;
+          int t35[1][2];
+          int t36[8][2];
+          if (t34) {
+            // t35 = gather(add(thread_begin, thread_offset))
             #pragma unroll
-            for (int e = 0; e < 2; ++e)
-              t30[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
-            // t31 = gather(index(cols))
+            for (int e = 0; e < 2; ++e) {
+              const int t37 = (rows_begin + rows_lane_2) + (e * 8);
+              t35[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+            }
+            // t36 = gather(add(thread_begin, thread_offset))
             #pragma unroll
-            for (int i = 0; i < 8; ++i)
+            for (int i = 0; i < 8; ++i) {
               #pragma unroll
-              for (int e = 0; e < 2; ++e)
-                t31[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e * 1), (i * 8 + e * 1) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
+              for (int e = 0; e < 2; ++e) {
+                const int t38 = (cols_begin_6 + cols_lane_2) + (i * 8 + e);
+                t36[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e), (i * 8 + e) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
+              }
+            }
           }
           fc::wait_products<1>();
           fc::pin(scores_2);
@@ -364,75 +379,78 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (t29) {
-            bool t32[8][2];
-            // t32 = lt(index(cols), extent(cols))
+          if (t34) {
+            bool t39[8][2];
+            // t39 = lt(thread_offset, sub(extent(cols), thread_begin))
             #pragma unroll
-            for (int i = 0; i < 8; ++i)
+            for (int i = 0; i < 8; ++i) {
               #pragma unroll
-              for (int e = 0; e < 2; ++e)
-                t32[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin_6 + cols_lane_2));
-            // scores_2 = where(logical_and(eq(t30, t31), t32), scores_2, -inf)
+              for (int e = 0; e < 2; ++e) {
+                const int t40 = p.Sk - (cols_begin_6 + cols_lane_2);
+                t39[i][e] = (i * 8 + e) < t40;
+              }
+            }
+            // scores_2 = where(logical_and(eq(t35, t36), t39), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t33 = t30[0][(e / 2)] == t31[j][(e % 2)];
-                const bool t34 = t33 && t32[j][(e % 2)];
-                scores_2[0][j][e] = t34 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t41 = t35[0][(e / 2)] == t36[j][(e % 2)];
+                const bool t42 = t41 && t39[j][(e % 2)];
+                scores_2[0][j][e] = t42 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t35[1][2];
+          float t43[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t35[0][e] = -fc::infinity();
+            t43[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t35[0][(e / 2)] = fc::max(t35[0][(e / 2)], scores_2[0][j][e]);
+              t43[0][(e / 2)] = fc::max(t43[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 1));
-            t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 2));
+            t43[0][e] = fc::max(t43[0][e], fc::shuffle_xor(t43[0][e], 1));
+            t43[0][e] = fc::max(t43[0][e], fc::shuffle_xor(t43[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t35, scale_log2))
+          // new_max_2 = max(new_max, mul(t43, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t36[1][2];
-          // t36 = neg(new_max_2)
+          float t44[1][2];
+          // t44 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t37 = t35[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t37);
-            const float t38 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t38);
-            t36[0][e] = -new_max_2[0][e];
+            const float t45 = t43[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t45);
+            const float t46 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t46);
+            t44[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t36))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t44))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t39 = fc::fma(scores_2[0][j][e], scale_log2, t36[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t39);
+              const float t47 = fc::fma(scores_2[0][j][e], scale_log2, t44[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t47);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t40[1][2] = {};
+          float t48[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t40[0][(e / 2)] = t40[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t40)
+              t48[0][(e / 2)] = t48[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t48)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t40[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t48[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -502,22 +520,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t41 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t41;
+        const float t49 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t49;
       }
-      float t42[1][8][4];
-      // t42 = cast(mul(out, inverse))
+      float t50[1][8][4];
+      // t50 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t43 = out[0][j][e] * inverse[0][(e / 2)];
-          t42[0][j][e] = t43;
+          const float t51 = out[0][j][e] * inverse[0][(e / 2)];
+          t50[0][j][e] = t51;
         }
       }
       if (thread % 128 == 0) fc::wait_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t42 in shared memory
+      // t50 in shared memory
       const fc::u32 o_staged = shared + 43008;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -526,7 +544,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t42[i][j][2 * r], t42[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t50[i][j][2 * r], t50[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

@@ -144,10 +144,15 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      const float t9 = fc::in_place(t2);
-      const float t10 = t9 * t9;
-      const float t11 = t10 * t9;
-      // whether no square of t8 is above (0.09f * fc::reciprocal(t10))
+      const float factor = fc::in_place(t2);
+      const float square = factor * factor;
+      const float cube = square * factor;
+      const float first = (0.99999887f * factor) * 43.28085f;
+      const float third = (-0.33310074f * cube) * 43.28085f;
+      const float fifth = (0.12634595f * (cube * square)) * 43.28085f;
+      const float limit = 0.09f * fc::reciprocal(square);
+      const float exponent = 2.88539f * factor;
+      // whether no square of t8 is above limit
       float t8_squares[8] = {};
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
@@ -160,31 +165,32 @@ attention_forward(const __grid_constant__ Parameters p) {
       bool within = true;
       #pragma unroll
       for (int i = 0; i < 8; ++i)
-        within = within && t8_squares[i] <= (0.09f * fc::reciprocal(t10));
+        within = within && t8_squares[i] <= limit;
       if (t7 >= cols_full_end) {
-        int t12[1][2];
-        // t12 = add(index(rows), t3)
+        int t9[1][2];
+        // t9 = add(index(rows), t3)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t12[0][e] = (rows_begin + rows_lane + e * 8) + t3;
-        // t8 = where(ge(t12, index(cols)), t8, -inf)
+          t9[0][e] = (rows_begin + rows_lane + e * 8) + t3;
+        // t8 = where(ge(sub(t9, thread_begin), thread_offset), t8, -inf)
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t13 = (t12[0][(e / 2)] - (cols_begin_2 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-            t8[0][j][e] = t13 ? t8[0][j][e] : -fc::infinity();
+            const int t10 = t9[0][(e / 2)] - (cols_begin_2 + cols_lane);
+            const bool t11 = t10 >= (j * 8 + (e % 2));
+            t8[0][j][e] = t11 ? t8[0][j][e] : -fc::infinity();
           }
         }
       }
-      float t14[1][2];
-      // t14 = neg(row_max)
+      float t12[1][2];
+      // t12 = neg(row_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t14[0][e] = -0.f;
+        t12[0][e] = -0.f;
       float probs[1][16][4];
       if (fc::all_lanes(within)) {
-        // probs = exp2(fma(t8, fma(fma(((0.12634595f * (t11 * t10)) * 43.28085f), mul(t8, t8), ((-0.33310074f * t11) * 43.28085f)), mul(t8, t8), ((0.99999887f * t9) * 43.28085f)), t14))
+        // probs = exp2(fma(t8, fma(fma(fifth, mul(t8, t8), third), mul(t8, t8), first), t12))
         // reduce_sum = reduce_sum(cast, cols), each lane its partial
         #pragma unroll
         for (int e = 0; e < 2; ++e)
@@ -193,19 +199,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t15 = t8[0][j][e] * t8[0][j][e];
-            const float t16 = fc::fma(((0.12634595f * (t11 * t10)) * 43.28085f), t15, ((-0.33310074f * t11) * 43.28085f));
-            const float t17 = fc::fma(t16, t15, ((0.99999887f * t9) * 43.28085f));
-            const float t18 = fc::fma(t8[0][j][e], t17, t14[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t18);
-            const float t19 = fc::round_to<fc::bf16>(probs[0][j][e]);
-            const float t20 = t19;
-            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t20;
+            const float t13 = t8[0][j][e] * t8[0][j][e];
+            const float t14 = fc::fma(fifth, t13, third);
+            const float t15 = fc::fma(t14, t13, first);
+            const float t16 = fc::fma(t8[0][j][e], t15, t12[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t16);
+            const float t17 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            const float t18 = t17;
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t18;
           }
         }
       }
       else {
-        // probs = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t8, (2.88539f * t9))), 1)), fma(min(t8, 0), 1.401298464e-45, add(t14, 43.2808512266689))))
+        // probs = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t8, exponent)), 1)), fma(min(t8, 0), 1.401298464e-45, add(t12, 43.2808512266689))))
         // reduce_sum = reduce_sum(cast, cols), each lane its partial
         #pragma unroll
         for (int e = 0; e < 2; ++e)
@@ -215,18 +221,18 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             if (e == 0 && j % 2 == 0) fc::hold_order();
-            const float t21 = t8[0][j][e] * (2.88539f * t9);
-            const float t22 = fc::exp2(t21);
-            const float t23 = t22 + 1.f;
-            const float t24 = fc::reciprocal(t23);
-            const float t25 = t14[0][(e / 2)] + 43.28085f;
-            const float t26 = fc::min(t8[0][j][e], 0.f);
-            const float t27 = fc::fma(t26, 1e-45f, t25);
-            const float t28 = fc::fma((-2.f * 43.28085f), t24, t27);
-            probs[0][j][e] = fc::exp2(t28);
-            const float t29 = fc::round_to<fc::bf16>(probs[0][j][e]);
-            const float t30 = t29;
-            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t30;
+            const float t19 = t8[0][j][e] * exponent;
+            const float t20 = fc::exp2(t19);
+            const float t21 = t20 + 1.f;
+            const float t22 = fc::reciprocal(t21);
+            const float t23 = t12[0][(e / 2)] + 43.28085f;
+            const float t24 = fc::min(t8[0][j][e], 0.f);
+            const float t25 = fc::fma(t24, 1e-45f, t23);
+            const float t26 = fc::fma((-2.f * 43.28085f), t22, t25);
+            probs[0][j][e] = fc::exp2(t26);
+            const float t27 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            const float t28 = t27;
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t28;
           }
         }
       }
@@ -256,18 +262,18 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 20480 + key_slot_2 * 20480;
         // product = dot(query, transpose(key_2)), issued
-        float t31[1][16][4];
-        fc::pin(t31);
+        float t29[1][16][4];
+        fc::pin(t29);
         fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t31[0], a, b, false);
+          fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(t29[0], a, b, false);
         }
         {
           const fc::u64 a = fc::matrix(query + 16384 + warp / 4 * 2048, 16, 0);
           const fc::u64 b = fc::matrix(key_2 + 16384, 16, 0);
-          fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t31[0], a, b, true);
+          fc::multiply_warpgroup<128, fc::bf16, 1, fc::along<16, 4096>, fc::along<16, 4096>>(t29[0], a, b, true);
         }
         fc::commit_products();
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -285,142 +291,147 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         fc::wait_products<1>();
-        fc::pin(t31);
+        fc::pin(t29);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        const float t32 = fc::in_place(t2);
-        const float t33 = t32 * t32;
-        const float t34 = t33 * t32;
-        const float t35 = (0.99999887f * t32) * 43.28085f;
-        const float t36 = (cols_tile_2 < cols_full_end) ? (0.09f * fc::reciprocal(t33)) : -1.f;
-        // whether no square of t31 is above t36
-        float t31_squares[8] = {};
+        const float factor_2 = fc::in_place(t2);
+        const float square_2 = factor_2 * factor_2;
+        const float cube_2 = square_2 * factor_2;
+        const float first_2 = (0.99999887f * factor_2) * 43.28085f;
+        const float third_2 = (-0.33310074f * cube_2) * 43.28085f;
+        const float fifth_2 = (0.12634595f * (cube_2 * square_2)) * 43.28085f;
+        const float limit_2 = 0.09f * fc::reciprocal(square_2);
+        const float exponent_2 = 2.88539f * factor_2;
+        const float t30 = (cols_tile_2 < cols_full_end) ? limit_2 : -1.f;
+        // whether no square of t29 is above t30
+        float t29_squares[8] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = t31_squares[(e + 0 * 4 + j * 4) % 8];
-            sum = fc::fma(t31[0][j][e], t31[0][j][e], sum);
+            float& sum = t29_squares[(e + 0 * 4 + j * 4) % 8];
+            sum = fc::fma(t29[0][j][e], t29[0][j][e], sum);
           }
         }
         bool within_2 = true;
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-          within_2 = within_2 && t31_squares[i] <= t36;
-        float t37[1][2];
-        // t37 = neg(row_max)
+          within_2 = within_2 && t29_squares[i] <= t30;
+        float t31[1][2];
+        // t31 = neg(row_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t37[0][e] = -0.f;
+          t31[0][e] = -0.f;
         float probs_2[1][16][4];
-        float t38[1][2];
+        float t32[1][2];
         if (fc::all_lanes(within_2)) {
-          // probs_2 = exp2(fma(t31, fma(fma(((0.12634595f * (t34 * t33)) * 43.28085f), mul(t31, t31), ((-0.33310074f * t34) * 43.28085f)), mul(t31, t31), t35), t37))
+          // probs_2 = exp2(fma(t29, fma(fma(fifth_2, mul(t29, t29), third_2), mul(t29, t29), first_2), t31))
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t38[0][e] = 0.f;
+            t32[0][e] = 0.f;
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t39 = t31[0][j][e] * t31[0][j][e];
-              const float t40 = fc::fma(((0.12634595f * (t34 * t33)) * 43.28085f), t39, ((-0.33310074f * t34) * 43.28085f));
-              const float t41 = fc::fma(t40, t39, t35);
-              const float t42 = fc::fma(t31[0][j][e], t41, t37[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t42);
-              t38[0][(e / 2)] = t38[0][(e / 2)] + probs_2[0][j][e];
+              const float t33 = t29[0][j][e] * t29[0][j][e];
+              const float t34 = fc::fma(fifth_2, t33, third_2);
+              const float t35 = fc::fma(t34, t33, first_2);
+              const float t36 = fc::fma(t29[0][j][e], t35, t31[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t36);
+              t32[0][(e / 2)] = t32[0][(e / 2)] + probs_2[0][j][e];
             }
           }
         }
         else {
-          // whether no square of t31 is above (t36 * 7.111111f)
-          float t31_squares_2[8] = {};
+          // whether no square of t29 is above (t30 * 7.111111f)
+          float t29_squares_2[8] = {};
           #pragma unroll
           for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              float& sum = t31_squares_2[(e + 0 * 4 + j * 4) % 8];
-              sum = fc::fma(t31[0][j][e], t31[0][j][e], sum);
+              float& sum = t29_squares_2[(e + 0 * 4 + j * 4) % 8];
+              sum = fc::fma(t29[0][j][e], t29[0][j][e], sum);
             }
           }
           bool within_3 = true;
           #pragma unroll
           for (int i = 0; i < 8; ++i)
-            within_3 = within_3 && t31_squares_2[i] <= (t36 * 7.111111f);
+            within_3 = within_3 && t29_squares_2[i] <= (t30 * 7.111111f);
           if (fc::all_lanes(within_3)) {
-            // probs_2 = exp2(fma(mul(t31, t35), fma(fma(fma(fma(0.012100149, mul(mul(t31, t31), t33), -0.0491801933), mul(mul(t31, t31), t33), 0.132305769), mul(mul(t31, t31), t33), -0.333254096), mul(mul(t31, t31), t33), 1.00000012), t37))
+            // probs_2 = exp2(fma(mul(t29, first_2), fma(fma(fma(fma(0.012100149, mul(mul(t29, t29), square_2), -0.0491801933), mul(mul(t29, t29), square_2), 0.132305769), mul(mul(t29, t29), square_2), -0.333254096), mul(mul(t29, t29), square_2), 1.00000012), t31))
             // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t38[0][e] = 0.f;
+              t32[0][e] = 0.f;
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const float t43 = t31[0][j][e] * t31[0][j][e];
-                const float t44 = t43 * t33;
-                const float t45 = fc::fma(0.012100149f, t44, -0.049180195f);
-                const float t46 = fc::fma(t45, t44, 0.13230577f);
-                const float t47 = fc::fma(t46, t44, -0.3332541f);
-                const float t48 = fc::fma(t47, t44, 1.0000001f);
-                const float t49 = t31[0][j][e] * t35;
-                const float t50 = fc::fma(t49, t48, t37[0][(e / 2)]);
-                probs_2[0][j][e] = fc::exp2(t50);
-                t38[0][(e / 2)] = t38[0][(e / 2)] + probs_2[0][j][e];
+                const float t37 = t29[0][j][e] * t29[0][j][e];
+                const float t38 = t37 * square_2;
+                const float t39 = fc::fma(0.012100149f, t38, -0.049180195f);
+                const float t40 = fc::fma(t39, t38, 0.13230577f);
+                const float t41 = fc::fma(t40, t38, -0.3332541f);
+                const float t42 = fc::fma(t41, t38, 1.0000001f);
+                const float t43 = t29[0][j][e] * first_2;
+                const float t44 = fc::fma(t43, t42, t31[0][(e / 2)]);
+                probs_2[0][j][e] = fc::exp2(t44);
+                t32[0][(e / 2)] = t32[0][(e / 2)] + probs_2[0][j][e];
               }
             }
           }
           else {
             if (cols_tile_2 >= cols_full_end) {
-              int t51[1][2];
-              // t51 = add(index(rows), t3)
+              int t45[1][2];
+              // t45 = add(index(rows), t3)
               #pragma unroll
               for (int e = 0; e < 2; ++e)
-                t51[0][e] = (rows_begin + rows_lane + e * 8) + t3;
-              // t31 = where(ge(t51, index(cols)), t31, -inf)
+                t45[0][e] = (rows_begin + rows_lane + e * 8) + t3;
+              // t29 = where(ge(sub(t45, thread_begin), thread_offset), t29, -inf)
               #pragma unroll
               for (int j = 0; j < 16; ++j) {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                  const bool t52 = (t51[0][(e / 2)] - (cols_begin_3 + cols_lane)) >= (j * 8 + (e % 2) * 1);
-                  t31[0][j][e] = t52 ? t31[0][j][e] : -fc::infinity();
+                  const int t46 = t45[0][(e / 2)] - (cols_begin_3 + cols_lane);
+                  const bool t47 = t46 >= (j * 8 + (e % 2));
+                  t29[0][j][e] = t47 ? t29[0][j][e] : -fc::infinity();
                 }
               }
             }
-            // probs_2 = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t31, (2.88539f * t32))), 1)), fma(min(t31, 0), 1.401298464e-45, add(t37, 43.2808512266689))))
+            // probs_2 = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t29, exponent_2)), 1)), fma(min(t29, 0), 1.401298464e-45, add(t31, 43.2808512266689))))
             // reduce_sum = reduce_sum(cast, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t38[0][e] = 0.f;
+              t32[0][e] = 0.f;
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
                 if (e == 0 && j % 2 == 0) fc::hold_order();
-                const float t53 = t31[0][j][e] * (2.88539f * t32);
-                const float t54 = fc::exp2(t53);
-                const float t55 = t54 + 1.f;
-                const float t56 = fc::reciprocal(t55);
-                const float t57 = t37[0][(e / 2)] + 43.28085f;
-                const float t58 = fc::min(t31[0][j][e], 0.f);
-                const float t59 = fc::fma(t58, 1e-45f, t57);
-                const float t60 = fc::fma((-2.f * 43.28085f), t56, t59);
-                probs_2[0][j][e] = fc::exp2(t60);
-                const float t61 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
-                const float t62 = t61;
-                t38[0][(e / 2)] = t38[0][(e / 2)] + t62;
+                const float t48 = t29[0][j][e] * exponent_2;
+                const float t49 = fc::exp2(t48);
+                const float t50 = t49 + 1.f;
+                const float t51 = fc::reciprocal(t50);
+                const float t52 = t31[0][(e / 2)] + 43.28085f;
+                const float t53 = fc::min(t29[0][j][e], 0.f);
+                const float t54 = fc::fma(t53, 1e-45f, t52);
+                const float t55 = fc::fma((-2.f * 43.28085f), t51, t54);
+                probs_2[0][j][e] = fc::exp2(t55);
+                const float t56 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
+                const float t57 = t56;
+                t32[0][(e / 2)] = t32[0][(e / 2)] + t57;
               }
             }
           }
         }
-        // row_sum = add(row_sum, t38)
+        // row_sum = add(row_sum, t32)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = row_sum[0][e] + t38[0][e];
+          row_sum[0][e] = row_sum[0][e] + t32[0][e];
         fc::wait_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -481,22 +492,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t63 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t63;
+      const float t58 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t58;
     }
-    float t64[1][10][4];
-    // t64 = cast(mul(out, inverse))
+    float t59[1][10][4];
+    // t59 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 10; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t65 = out[0][j][e] * inverse[0][(e / 2)];
-        t64[0][j][e] = t65;
+        const float t60 = out[0][j][e] * inverse[0][(e / 2)];
+        t59[0][j][e] = t60;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t64 in shared memory
+    // t59 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -505,7 +516,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 80>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t64[i][j][2 * r], t64[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t59[i][j][2 * r], t59[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -134,10 +134,15 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      const float t12 = fc::in_place(t3);
-      const float t13 = t12 * t12;
-      const float t14 = t13 * t12;
-      // whether no square of t11 is above (0.09f * fc::reciprocal(t13))
+      const float factor = fc::in_place(t3);
+      const float square = factor * factor;
+      const float cube = square * factor;
+      const float first = (0.99999887f * factor) * 43.28085f;
+      const float third = (-0.33310074f * cube) * 43.28085f;
+      const float fifth = (0.12634595f * (cube * square)) * 43.28085f;
+      const float limit = 0.09f * fc::reciprocal(square);
+      const float exponent = 2.88539f * factor;
+      // whether no square of t11 is above limit
       float t11_squares[8] = {};
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
@@ -150,38 +155,40 @@ attention_forward(const __grid_constant__ Parameters p) {
       bool within = true;
       #pragma unroll
       for (int i = 0; i < 8; ++i)
-        within = within && t11_squares[i] <= (0.09f * fc::reciprocal(t13));
-      const bool t15 = (t10 < cols_full_begin) || (t10 >= cols_full_end);
-      if (t15) {
-        int t16[1][2];
-        // t16 = add(index(rows), t4)
-        int t17[1][2];
-        // t17 = sub(t16, 256)
+        within = within && t11_squares[i] <= limit;
+      const bool t12 = (t10 < cols_full_begin) || (t10 >= cols_full_end);
+      if (t12) {
+        int t13[1][2];
+        // t13 = add(index(rows), t4)
+        int t14[1][2];
+        // t14 = sub(t13, 256)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t16[0][e] = (rows_begin + rows_lane + e * 8) + t4;
-          t17[0][e] = t16[0][e] - 256;
+          t13[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+          t14[0][e] = t13[0][e] - 256;
         }
-        // t11 = where(logical_and(ge(index(cols), t17), le(index(cols), t16)), t11, -inf)
+        // t11 = where(logical_and(ge(thread_offset, sub(t14, thread_begin)), le(thread_offset, sub(t13, thread_begin))), t11, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t18 = (j * 8 + (e % 2) * 1) >= (t17[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t19 = (j * 8 + (e % 2) * 1) <= (t16[0][(e / 2)] - (cols_begin_4 + cols_lane));
-            const bool t20 = t18 && t19;
-            t11[0][j][e] = t20 ? t11[0][j][e] : -fc::infinity();
+            const int t15 = t14[0][(e / 2)] - (cols_begin_4 + cols_lane);
+            const bool t16 = (j * 8 + (e % 2)) >= t15;
+            const int t17 = t13[0][(e / 2)] - (cols_begin_4 + cols_lane);
+            const bool t18 = (j * 8 + (e % 2)) <= t17;
+            const bool t19 = t16 && t18;
+            t11[0][j][e] = t19 ? t11[0][j][e] : -fc::infinity();
           }
         }
       }
-      float t21[1][2];
-      // t21 = neg(row_max)
+      float t20[1][2];
+      // t20 = neg(row_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t21[0][e] = -0.f;
+        t20[0][e] = -0.f;
       float probs[1][8][4];
       if (fc::all_lanes(within)) {
-        // probs = exp2(fma(t11, fma(fma(((0.12634595f * (t14 * t13)) * 43.28085f), mul(t11, t11), ((-0.33310074f * t14) * 43.28085f)), mul(t11, t11), ((0.99999887f * t12) * 43.28085f)), t21))
+        // probs = exp2(fma(t11, fma(fma(fifth, mul(t11, t11), third), mul(t11, t11), first), t20))
         // reduce_sum = reduce_sum(cast, cols), each lane its partial
         #pragma unroll
         for (int e = 0; e < 2; ++e)
@@ -190,19 +197,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t22 = t11[0][j][e] * t11[0][j][e];
-            const float t23 = fc::fma(((0.12634595f * (t14 * t13)) * 43.28085f), t22, ((-0.33310074f * t14) * 43.28085f));
-            const float t24 = fc::fma(t23, t22, ((0.99999887f * t12) * 43.28085f));
-            const float t25 = fc::fma(t11[0][j][e], t24, t21[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t25);
-            const float t26 = fc::round_to<fc::bf16>(probs[0][j][e]);
-            const float t27 = t26;
-            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t27;
+            const float t21 = t11[0][j][e] * t11[0][j][e];
+            const float t22 = fc::fma(fifth, t21, third);
+            const float t23 = fc::fma(t22, t21, first);
+            const float t24 = fc::fma(t11[0][j][e], t23, t20[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t24);
+            const float t25 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            const float t26 = t25;
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t26;
           }
         }
       }
       else {
-        // probs = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t11, (2.88539f * t12))), 1)), fma(min(t11, 0), 1.401298464e-45, add(t21, 43.2808512266689))))
+        // probs = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t11, exponent)), 1)), fma(min(t11, 0), 1.401298464e-45, add(t20, 43.2808512266689))))
         // reduce_sum = reduce_sum(cast, cols), each lane its partial
         #pragma unroll
         for (int e = 0; e < 2; ++e)
@@ -212,18 +219,18 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             if (e == 0 && j % 2 == 0) fc::hold_order();
-            const float t28 = t11[0][j][e] * (2.88539f * t12);
-            const float t29 = fc::exp2(t28);
-            const float t30 = t29 + 1.f;
-            const float t31 = fc::reciprocal(t30);
-            const float t32 = t21[0][(e / 2)] + 43.28085f;
-            const float t33 = fc::min(t11[0][j][e], 0.f);
-            const float t34 = fc::fma(t33, 1e-45f, t32);
-            const float t35 = fc::fma((-2.f * 43.28085f), t31, t34);
-            probs[0][j][e] = fc::exp2(t35);
-            const float t36 = fc::round_to<fc::bf16>(probs[0][j][e]);
-            const float t37 = t36;
-            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t37;
+            const float t27 = t11[0][j][e] * exponent;
+            const float t28 = fc::exp2(t27);
+            const float t29 = t28 + 1.f;
+            const float t30 = fc::reciprocal(t29);
+            const float t31 = t20[0][(e / 2)] + 43.28085f;
+            const float t32 = fc::min(t11[0][j][e], 0.f);
+            const float t33 = fc::fma(t32, 1e-45f, t31);
+            const float t34 = fc::fma((-2.f * 43.28085f), t30, t33);
+            probs[0][j][e] = fc::exp2(t34);
+            const float t35 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            const float t36 = t35;
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t36;
           }
         }
       }
@@ -253,13 +260,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
         // product = dot(query, transpose(key_2)), issued
-        float t38[1][8][4];
-        fc::pin(t38);
+        float t37[1][8][4];
+        fc::pin(t37);
         fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t38[0], a, b, false);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t37[0], a, b, false);
         }
         fc::commit_products();
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -273,135 +280,139 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         fc::wait_products<1>();
-        fc::pin(t38);
+        fc::pin(t37);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        const bool t39 = (cols_tile_2 >= cols_full_begin) && (cols_tile_2 < cols_full_end);
-        const float t40 = fc::in_place(t3);
-        const float t41 = t40 * t40;
-        const float t42 = t41 * t40;
-        const float t43 = (0.99999887f * t40) * 43.28085f;
-        const float t44 = (-0.33310074f * t42) * 43.28085f;
-        const float t45 = (0.12634595f * (t42 * t41)) * 43.28085f;
-        // whether no square of t38 is above (0.09f * fc::reciprocal(t41))
-        float t38_squares[8] = {};
+        const bool t38 = (cols_tile_2 >= cols_full_begin) && (cols_tile_2 < cols_full_end);
+        const float factor_2 = fc::in_place(t3);
+        const float square_2 = factor_2 * factor_2;
+        const float cube_2 = square_2 * factor_2;
+        const float first_2 = (0.99999887f * factor_2) * 43.28085f;
+        const float third_2 = (-0.33310074f * cube_2) * 43.28085f;
+        const float fifth_2 = (0.12634595f * (cube_2 * square_2)) * 43.28085f;
+        const float limit_2 = 0.09f * fc::reciprocal(square_2);
+        const float exponent_2 = 2.88539f * factor_2;
+        // whether no square of t37 is above limit_2
+        float t37_squares[8] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = t38_squares[(e + 0 * 4 + j * 4) % 8];
-            sum = fc::fma(t38[0][j][e], t38[0][j][e], sum);
+            float& sum = t37_squares[(e + 0 * 4 + j * 4) % 8];
+            sum = fc::fma(t37[0][j][e], t37[0][j][e], sum);
           }
         }
         bool within_2 = true;
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-          within_2 = within_2 && t38_squares[i] <= (0.09f * fc::reciprocal(t41));
-        float t46[1][2];
-        // t46 = neg(row_max)
+          within_2 = within_2 && t37_squares[i] <= limit_2;
+        float t39[1][2];
+        // t39 = neg(row_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t46[0][e] = -0.f;
+          t39[0][e] = -0.f;
         float probs_2[1][8][4];
-        float t47[1][2];
-        if (fc::all_lanes(within_2) && t39) {
-          // probs_2 = exp2(fma(t38, fma(fma(t45, mul(t38, t38), t44), mul(t38, t38), t43), t46))
+        float t40[1][2];
+        if (fc::all_lanes(within_2) && t38) {
+          // probs_2 = exp2(fma(t37, fma(fma(fifth_2, mul(t37, t37), third_2), mul(t37, t37), first_2), t39))
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t47[0][e] = 0.f;
+            t40[0][e] = 0.f;
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t48 = t38[0][j][e] * t38[0][j][e];
-              const float t49 = fc::fma(t45, t48, t44);
-              const float t50 = fc::fma(t49, t48, t43);
-              const float t51 = fc::fma(t38[0][j][e], t50, t46[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t51);
-              t47[0][(e / 2)] = t47[0][(e / 2)] + probs_2[0][j][e];
+              const float t41 = t37[0][j][e] * t37[0][j][e];
+              const float t42 = fc::fma(fifth_2, t41, third_2);
+              const float t43 = fc::fma(t42, t41, first_2);
+              const float t44 = fc::fma(t37[0][j][e], t43, t39[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t44);
+              t40[0][(e / 2)] = t40[0][(e / 2)] + probs_2[0][j][e];
             }
           }
         }
         else {
-          const bool t52 = (cols_tile_2 < cols_full_begin) || (cols_tile_2 >= cols_full_end);
-          if (t52) {
-            int t53[1][2];
-            // t53 = add(index(rows), t4)
-            int t54[1][2];
-            // t54 = sub(t53, 256)
+          const bool t45 = (cols_tile_2 < cols_full_begin) || (cols_tile_2 >= cols_full_end);
+          if (t45) {
+            int t46[1][2];
+            // t46 = add(index(rows), t4)
+            int t47[1][2];
+            // t47 = sub(t46, 256)
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-              t53[0][e] = (rows_begin + rows_lane + e * 8) + t4;
-              t54[0][e] = t53[0][e] - 256;
+              t46[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+              t47[0][e] = t46[0][e] - 256;
             }
-            // t38 = where(logical_and(ge(index(cols), t54), le(index(cols), t53)), t38, -inf)
+            // t37 = where(logical_and(ge(thread_offset, sub(t47, thread_begin)), le(thread_offset, sub(t46, thread_begin))), t37, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t55 = (j * 8 + (e % 2) * 1) >= (t54[0][(e / 2)] - (cols_begin_5 + cols_lane));
-                const bool t56 = (j * 8 + (e % 2) * 1) <= (t53[0][(e / 2)] - (cols_begin_5 + cols_lane));
-                const bool t57 = t55 && t56;
-                t38[0][j][e] = t57 ? t38[0][j][e] : -fc::infinity();
+                const int t48 = t47[0][(e / 2)] - (cols_begin_5 + cols_lane);
+                const bool t49 = (j * 8 + (e % 2)) >= t48;
+                const int t50 = t46[0][(e / 2)] - (cols_begin_5 + cols_lane);
+                const bool t51 = (j * 8 + (e % 2)) <= t50;
+                const bool t52 = t49 && t51;
+                t37[0][j][e] = t52 ? t37[0][j][e] : -fc::infinity();
               }
             }
           }
           if (fc::all_lanes(within_2)) {
-            // probs_2 = exp2(fma(t38, fma(fma(t45, mul(t38, t38), t44), mul(t38, t38), t43), t46))
+            // probs_2 = exp2(fma(t37, fma(fma(fifth_2, mul(t37, t37), third_2), mul(t37, t37), first_2), t39))
             // reduce_sum = reduce_sum(cast, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t47[0][e] = 0.f;
+              t40[0][e] = 0.f;
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const float t58 = t38[0][j][e] * t38[0][j][e];
-                const float t59 = fc::fma(t45, t58, t44);
-                const float t60 = fc::fma(t59, t58, t43);
-                const float t61 = fc::fma(t38[0][j][e], t60, t46[0][(e / 2)]);
-                probs_2[0][j][e] = fc::exp2(t61);
-                const float t62 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
-                const float t63 = t62;
-                t47[0][(e / 2)] = t47[0][(e / 2)] + t63;
+                const float t53 = t37[0][j][e] * t37[0][j][e];
+                const float t54 = fc::fma(fifth_2, t53, third_2);
+                const float t55 = fc::fma(t54, t53, first_2);
+                const float t56 = fc::fma(t37[0][j][e], t55, t39[0][(e / 2)]);
+                probs_2[0][j][e] = fc::exp2(t56);
+                const float t57 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
+                const float t58 = t57;
+                t40[0][(e / 2)] = t40[0][(e / 2)] + t58;
               }
             }
           }
           else {
-            // probs_2 = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t38, (2.88539f * t40))), 1)), fma(min(t38, 0), 1.401298464e-45, add(t46, 43.2808512266689))))
+            // probs_2 = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t37, exponent_2)), 1)), fma(min(t37, 0), 1.401298464e-45, add(t39, 43.2808512266689))))
             // reduce_sum = reduce_sum(cast, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t47[0][e] = 0.f;
+              t40[0][e] = 0.f;
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
                 if (e == 0 && j % 2 == 0) fc::hold_order();
-                const float t64 = t38[0][j][e] * (2.88539f * t40);
-                const float t65 = fc::exp2(t64);
-                const float t66 = t65 + 1.f;
-                const float t67 = fc::reciprocal(t66);
-                const float t68 = t46[0][(e / 2)] + 43.28085f;
-                const float t69 = fc::min(t38[0][j][e], 0.f);
-                const float t70 = fc::fma(t69, 1e-45f, t68);
-                const float t71 = fc::fma((-2.f * 43.28085f), t67, t70);
-                probs_2[0][j][e] = fc::exp2(t71);
-                const float t72 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
-                const float t73 = t72;
-                t47[0][(e / 2)] = t47[0][(e / 2)] + t73;
+                const float t59 = t37[0][j][e] * exponent_2;
+                const float t60 = fc::exp2(t59);
+                const float t61 = t60 + 1.f;
+                const float t62 = fc::reciprocal(t61);
+                const float t63 = t39[0][(e / 2)] + 43.28085f;
+                const float t64 = fc::min(t37[0][j][e], 0.f);
+                const float t65 = fc::fma(t64, 1e-45f, t63);
+                const float t66 = fc::fma((-2.f * 43.28085f), t62, t65);
+                probs_2[0][j][e] = fc::exp2(t66);
+                const float t67 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
+                const float t68 = t67;
+                t40[0][(e / 2)] = t40[0][(e / 2)] + t68;
               }
             }
           }
         }
-        // row_sum = add(row_sum, t47)
+        // row_sum = add(row_sum, t40)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = row_sum[0][e] + t47[0][e];
+          row_sum[0][e] = row_sum[0][e] + t40[0][e];
         fc::wait_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -458,22 +469,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t74 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t74;
+      const float t69 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t69;
     }
-    float t75[1][8][4];
-    // t75 = cast(mul(out, inverse))
+    float t70[1][8][4];
+    // t70 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t76 = out[0][j][e] * inverse[0][(e / 2)];
-        t75[0][j][e] = t76;
+        const float t71 = out[0][j][e] * inverse[0][(e / 2)];
+        t70[0][j][e] = t71;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t75 in shared memory
+    // t70 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -482,7 +493,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t75[i][j][2 * r], t75[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t70[i][j][2 * r], t70[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

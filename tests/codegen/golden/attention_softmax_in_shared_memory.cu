@@ -162,12 +162,15 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::load_shared<4>(&scores_2[i][j][0], scores_shared + ((rows_lane + i * 16) * 40 + j * 8 + lane % 2 * 4) * 4);
     if (cols_tile >= cols_full_end) {
       bool t4[4][4];
-      // t4 = lt(index(cols), extent(cols))
+      // t4 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
-      for (int i = 0; i < 4; ++i)
+      for (int i = 0; i < 4; ++i) {
         #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          t4[i][e] = (i * 8 + e * 1) < (p.Sk - (cols_begin + cols_lane_2));
+        for (int e = 0; e < 4; ++e) {
+          const int t5 = p.Sk - (cols_begin + cols_lane_2);
+          t4[i][e] = (i * 8 + e) < t5;
+        }
+      }
       // scores_2 = where(t4, scores_2, -inf)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
@@ -176,44 +179,44 @@ attention_forward(const __grid_constant__ Parameters p) {
           scores_2[0][j][e] = t4[j][e] ? scores_2[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores_2, cols)
-    float t5[1][1];
-    t5[0][0] = -fc::infinity();
+    float t6[1][1];
+    t6[0][0] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t5[0][0] = fc::max(t5[0][0], scores_2[0][j][e]);
-    t5[0][0] = fc::max(t5[0][0], fc::shuffle_xor(t5[0][0], 1));
+        t6[0][0] = fc::max(t6[0][0], scores_2[0][j][e]);
+    t6[0][0] = fc::max(t6[0][0], fc::shuffle_xor(t6[0][0], 1));
     float new_max[1][1];
-    // new_max = max(row_max, mul(t5, scale_log2))
+    // new_max = max(row_max, mul(t6, scale_log2))
     float decay[1][1];
     // decay = exp2(sub(row_max, new_max))
-    float t6[1][1];
-    // t6 = neg(new_max)
-    const float t7 = t5[0][0] * scale_log2;
-    new_max[0][0] = fc::max(row_max[0][0], t7);
-    const float t8 = row_max[0][0] - new_max[0][0];
-    decay[0][0] = fc::exp2(t8);
-    t6[0][0] = -new_max[0][0];
+    float t7[1][1];
+    // t7 = neg(new_max)
+    const float t8 = t6[0][0] * scale_log2;
+    new_max[0][0] = fc::max(row_max[0][0], t8);
+    const float t9 = row_max[0][0] - new_max[0][0];
+    decay[0][0] = fc::exp2(t9);
+    t7[0][0] = -new_max[0][0];
     float probs[1][4][4];
-    // probs = exp2(fma(scores_2, scale_log2, t6))
+    // probs = exp2(fma(scores_2, scale_log2, t7))
     #pragma unroll
     for (int j = 0; j < 4; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t9 = fc::fma(scores_2[0][j][e], scale_log2, t6[0][0]);
-        probs[0][j][e] = fc::exp2(t9);
+        const float t10 = fc::fma(scores_2[0][j][e], scale_log2, t7[0][0]);
+        probs[0][j][e] = fc::exp2(t10);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t10[1][1] = {};
+    float t11[1][1] = {};
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t10[0][0] = t10[0][0] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t10)
-    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t10[0][0]);
+        t11[0][0] = t11[0][0] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t11)
+    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t11[0][0]);
     // probs = cast(probs)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -288,27 +291,27 @@ attention_forward(const __grid_constant__ Parameters p) {
   float inverse[1][1];
   // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))
   const bool empty = row_sum[0][0] == 0.f;
-  const float t11 = fc::divide(1.f, row_sum[0][0]);
-  inverse[0][0] = empty ? 0.f : t11;
-  float t12[1][4][4];
-  // t12 = cast(mul(out, inverse))
+  const float t12 = fc::divide(1.f, row_sum[0][0]);
+  inverse[0][0] = empty ? 0.f : t12;
+  float t13[1][4][4];
+  // t13 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 4; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t13 = out[0][j][e] * inverse[0][0];
-      t12[0][j][e] = t13;
+      const float t14 = out[0][j][e] * inverse[0][0];
+      t13[0][j][e] = t14;
     }
   }
   fc::barrier();
-  // t12 in shared memory
+  // t13 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       fc::store_shared(o_staged + fc::chunk_offset<64, 32>(rows_lane + i * 16, j * 8) + lane % 2 * 8,
-                       fc::pack<fc::bf16>(t12[i][j][0], t12[i][j][1]), fc::pack<fc::bf16>(t12[i][j][2], t12[i][j][3]));
+                       fc::pack<fc::bf16>(t13[i][j][0], t13[i][j][1]), fc::pack<fc::bf16>(t13[i][j][2], t13[i][j][3]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

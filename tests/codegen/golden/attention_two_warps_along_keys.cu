@@ -146,92 +146,93 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         t5[0][e] = (rows_begin + rows_lane + e * 8) + (p.Sk - p.Sq);
-      // scores = where(ge(t5, index(cols)), scores, -inf)
+      // scores = where(ge(sub(t5, thread_begin), thread_offset), scores, -inf)
       #pragma unroll
       for (int j = 0; j < 2; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool t6 = (t5[0][(e / 2)] - (cols_begin + cols_lane)) >= (j * 8 + (e % 2) * 1);
-          scores[0][j][e] = t6 ? scores[0][j][e] : -fc::infinity();
+          const int t6 = t5[0][(e / 2)] - (cols_begin + cols_lane);
+          const bool t7 = t6 >= (j * 8 + (e % 2));
+          scores[0][j][e] = t7 ? scores[0][j][e] : -fc::infinity();
         }
       }
     }
-    // partial = reduce_max(scores, cols), each warp its partial
-    float partial[1][2];
+    // share = reduce_max(scores, cols), each warp its partial
+    float share[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      partial[0][e] = -fc::infinity();
+      share[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 2; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        partial[0][(e / 2)] = fc::max(partial[0][(e / 2)], scores[0][j][e]);
+        share[0][(e / 2)] = fc::max(share[0][(e / 2)], scores[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      partial[0][e] = fc::max(partial[0][e], fc::shuffle_xor(partial[0][e], 1));
-      partial[0][e] = fc::max(partial[0][e], fc::shuffle_xor(partial[0][e], 2));
+      share[0][e] = fc::max(share[0][e], fc::shuffle_xor(share[0][e], 1));
+      share[0][e] = fc::max(share[0][e], fc::shuffle_xor(share[0][e], 2));
     }
-    // partial in shared memory
-    const fc::u32 partials = shared + 10240 + warp % 2 * 128;
+    // share in shared memory
+    const fc::u32 shares = shared + 10240 + warp % 2 * 128;
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          fc::store_shared<1>(partials + (rows_lane + i * 16 + e * 8) * 4, &partial[i][e]);
+          fc::store_shared<1>(shares + (rows_lane + i * 16 + e * 8) * 4, &share[i][e]);
     }
     fc::barrier();
     // combine_partials: partials of the warps, combined
-    float t7[1][2];
+    float t8[1][2];
     #pragma unroll
     for (int i = 0; i < 1; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const fc::u32 partial_at = shared + 10240 + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
-        fc::load_shared<1>(&t7[i][e], partial_at);
+        const fc::u32 share_at = shared + 10240 + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
+        fc::load_shared<1>(&t8[i][e], share_at);
         #pragma unroll
-        for (int partial = 0; partial < 1; ++partial) {
+        for (int share = 0; share < 1; ++share) {
           float other[1];
-          fc::load_shared<1>(other, partial_at + (partial + 1) * 128);
-          t7[i][e] = fc::max(t7[i][e], other[0]);
+          fc::load_shared<1>(other, share_at + (share + 1) * 128);
+          t8[i][e] = fc::max(t8[i][e], other[0]);
         }
       }
     }
     float new_max[1][2];
-    // new_max = max(row_max, mul(t7, scale_log2))
+    // new_max = max(row_max, mul(t8, scale_log2))
     float decay[1][2];
     // decay = exp2(sub(row_max, new_max))
-    float t8[1][2];
-    // t8 = neg(new_max)
+    float t9[1][2];
+    // t9 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t9 = t7[0][e] * scale_log2;
-      new_max[0][e] = fc::max(row_max[0][e], t9);
-      const float t10 = row_max[0][e] - new_max[0][e];
-      decay[0][e] = fc::exp2(t10);
-      t8[0][e] = -new_max[0][e];
+      const float t10 = t8[0][e] * scale_log2;
+      new_max[0][e] = fc::max(row_max[0][e], t10);
+      const float t11 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t11);
+      t9[0][e] = -new_max[0][e];
     }
     float probs[1][2][4];
-    // probs = exp2(fma(scores, scale_log2, t8))
+    // probs = exp2(fma(scores, scale_log2, t9))
     #pragma unroll
     for (int j = 0; j < 2; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t11 = fc::fma(scores[0][j][e], scale_log2, t8[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t11);
+        const float t12 = fc::fma(scores[0][j][e], scale_log2, t9[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t12);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t12[1][2] = {};
+    float t13[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 2; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t12[0][(e / 2)] = t12[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t12)
+        t13[0][(e / 2)] = t13[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t13)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t12[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t13[0][e]);
     fc::u32 probs_operand[1][1][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -268,14 +269,14 @@ attention_forward(const __grid_constant__ Parameters p) {
   fc::wait_copies<0>();
   fc::barrier();
   // out in shared memory
-  const fc::u32 partials_2 = shared + warp % 2 * 5120;
+  const fc::u32 shares_2 = shared + warp % 2 * 5120;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int r = 0; r < 2; ++r)
-        fc::store_shared<2>(partials_2 + ((rows_lane + i * 16 + r * 8) * 40 + j * 8 + lane % 4 * 2) * 4, &out[i][j][2 * r]);
+        fc::store_shared<2>(shares_2 + ((rows_lane + i * 16 + r * 8) * 40 + j * 8 + lane % 4 * 2) * 4, &out[i][j][2 * r]);
   fc::barrier();
   // out: partials of the warps, combined
   float out_2[1][2][4];
@@ -285,33 +286,33 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int j = 0; j < 2; ++j) {
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const fc::u32 partial_at_2 = shared + 0 * 5120 + ((rows_lane + i * 16 + r * 8) * 40 + warp % 2 * 16 + j * 8 + lane % 4 * 2) * 4;
-        fc::load_shared<2>(&out_2[i][j][2 * r], partial_at_2);
+        const fc::u32 share_at_2 = shared + 0 * 5120 + ((rows_lane + i * 16 + r * 8) * 40 + warp % 2 * 16 + j * 8 + lane % 4 * 2) * 4;
+        fc::load_shared<2>(&out_2[i][j][2 * r], share_at_2);
         #pragma unroll
-        for (int partial = 0; partial < 1; ++partial) {
+        for (int share = 0; share < 1; ++share) {
           float other[2];
-          fc::load_shared<2>(other, partial_at_2 + (partial + 1) * 5120);
+          fc::load_shared<2>(other, share_at_2 + (share + 1) * 5120);
           out_2[i][j][2 * r] = out_2[i][j][2 * r] + other[0];
           out_2[i][j][2 * r + 1] = out_2[i][j][2 * r + 1] + other[1];
         }
       }
     }
   }
-  // partial: partials of the lanes, combined
+  // share: partials of the lanes, combined
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
   }
   fc::barrier();
-  // partial in shared memory
-  const fc::u32 partials_3 = shared + warp % 2 * 128;
+  // share in shared memory
+  const fc::u32 shares_3 = shared + warp % 2 * 128;
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int i = 0; i < 1; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        fc::store_shared<1>(partials_3 + (rows_lane + i * 16 + e * 8) * 4, &row_sum[i][e]);
+        fc::store_shared<1>(shares_3 + (rows_lane + i * 16 + e * 8) * 4, &row_sum[i][e]);
   }
   fc::barrier();
   // row_sum: partials of the warps, combined
@@ -320,12 +321,12 @@ attention_forward(const __grid_constant__ Parameters p) {
   for (int i = 0; i < 1; ++i) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const fc::u32 partial_at_3 = shared + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
-      fc::load_shared<1>(&row_sum_2[i][e], partial_at_3);
+      const fc::u32 share_at_3 = shared + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
+      fc::load_shared<1>(&row_sum_2[i][e], share_at_3);
       #pragma unroll
-      for (int partial = 0; partial < 1; ++partial) {
+      for (int share = 0; share < 1; ++share) {
         float other[1];
-        fc::load_shared<1>(other, partial_at_3 + (partial + 1) * 128);
+        fc::load_shared<1>(other, share_at_3 + (share + 1) * 128);
         row_sum_2[i][e] = row_sum_2[i][e] + other[0];
       }
     }
@@ -335,21 +336,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum_2[0][e] == 0.f;
-    const float t13 = fc::divide(1.f, row_sum_2[0][e]);
-    inverse[0][e] = empty ? 0.f : t13;
+    const float t14 = fc::divide(1.f, row_sum_2[0][e]);
+    inverse[0][e] = empty ? 0.f : t14;
   }
-  float t14[1][2][4];
-  // t14 = cast(mul(out_2, inverse))
+  float t15[1][2][4];
+  // t15 = cast(mul(out_2, inverse))
   #pragma unroll
   for (int j = 0; j < 2; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t15 = out_2[0][j][e] * inverse[0][(e / 2)];
-      t14[0][j][e] = t15;
+      const float t16 = out_2[0][j][e] * inverse[0][(e / 2)];
+      t15[0][j][e] = t16;
     }
   }
   fc::barrier();
-  // t14 in shared memory
+  // t15 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -358,7 +359,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset_of_warp<32, 32>(rows_lane + i * 16 + r * 8, warp % 2 * 16 + j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t15[i][j][2 * r], t15[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

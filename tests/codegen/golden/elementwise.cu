@@ -39,10 +39,15 @@ elementwise(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 4; ++e)
       t1[i][0][e] = t1[i][0][e];
-  const float t2 = fc::in_place(p.scale);
-  const float t3 = t2 * t2;
-  const float t4 = t3 * t2;
-  // whether no square of t1 is above (0.09f * fc::reciprocal(t3))
+  const float factor = fc::in_place(p.scale);
+  const float square = factor * factor;
+  const float cube = square * factor;
+  const float first = 0.99999887f * factor;
+  const float third = -0.33310074f * cube;
+  const float fifth = 0.12634595f * (cube * square);
+  const float limit = 0.09f * fc::reciprocal(square);
+  const float exponent = 2.88539f * factor;
+  // whether no square of t1 is above limit
   float t1_squares[8] = {};
   #pragma unroll
   for (int i = 0; i < 16; ++i) {
@@ -55,50 +60,50 @@ elementwise(const __grid_constant__ Parameters p) {
   bool within = true;
   #pragma unroll
   for (int i = 0; i < 8; ++i)
-    within = within && t1_squares[i] <= (0.09f * fc::reciprocal(t3));
+    within = within && t1_squares[i] <= limit;
   if (fc::all_lanes(within)) {
-    // t1 = mul(t1, fma(fma((0.12634595f * (t4 * t3)), mul(t1, t1), (-0.33310074f * t4)), mul(t1, t1), (0.99999887f * t2)))
+    // t1 = mul(t1, fma(fma(fifth, mul(t1, t1), third), mul(t1, t1), first))
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t5 = t1[i][0][e] * t1[i][0][e];
-        const float t6 = fc::fma((0.12634595f * (t4 * t3)), t5, (-0.33310074f * t4));
-        const float t7 = fc::fma(t6, t5, (0.99999887f * t2));
-        t1[i][0][e] = t1[i][0][e] * t7;
+        const float t2 = t1[i][0][e] * t1[i][0][e];
+        const float t3 = fc::fma(fifth, t2, third);
+        const float t4 = fc::fma(t3, t2, first);
+        t1[i][0][e] = t1[i][0][e] * t4;
       }
     }
   }
   else {
-    // t1 = fma(-2, reciprocal(add(exp2(mul(t1, (2.88539f * t2))), 1)), 1)
+    // t1 = fma(-2, reciprocal(add(exp2(mul(t1, exponent)), 1)), 1)
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
         if (e == 0) fc::hold_order();
-        const float t8 = t1[i][0][e] * (2.88539f * t2);
-        const float t9 = fc::exp2(t8);
-        const float t10 = t9 + 1.f;
-        const float t11 = fc::reciprocal(t10);
-        t1[i][0][e] = fc::fma(-2.f, t11, 1.f);
+        const float t5 = t1[i][0][e] * exponent;
+        const float t6 = fc::exp2(t5);
+        const float t7 = t6 + 1.f;
+        const float t8 = fc::reciprocal(t7);
+        t1[i][0][e] = fc::fma(-2.f, t8, 1.f);
       }
     }
   }
-  float t12[16][1][4];
-  // t12 = cast(add(t1, t0))
+  float t9[16][1][4];
+  // t9 = cast(add(t1, t0))
   #pragma unroll
   for (int i = 0; i < 16; ++i) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t13 = t1[i][0][e] + t0[0][e];
-      t12[i][0][e] = t13;
+      const float t10 = t1[i][0][e] + t0[0][e];
+      t9[i][0][e] = t10;
     }
   }
   fc::f16* const y_at = p.y;
-  // store y = t12
+  // store y = t9
   #pragma unroll
   for (int i = 0; i < 16; ++i)
     if (rows_begin + rows_lane + i < p.N) {
-      fc::store_global<4>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (d_lane), &t12[i][0][0]);
+      fc::store_global<4>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (d_lane), &t9[i][0][0]);
     }
 }

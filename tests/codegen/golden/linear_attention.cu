@@ -148,13 +148,14 @@ linear_attention(const __grid_constant__ Parameters p) {
         fc::multiply<fc::bf16>(t4[0][2 * j + 1], a[0], b[2], b[3]);
       }
     }
-    // t4 = where(ge(index(t), index(s)), t4, 0)
+    // t4 = where(ge(sub(index(t), thread_begin), thread_offset), t4, 0)
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const bool t5 = ((t_begin + t_lane + (e / 2) * 8) - (t_begin + s_lane)) >= (j * 8 + (e % 2) * 1);
-        t4[0][j][e] = t5 ? t4[0][j][e] : 0.f;
+        const int t5 = (t_begin + t_lane + (e / 2) * 8) - (t_begin + s_lane);
+        const bool t6 = t5 >= (j * 8 + (e % 2));
+        t4[0][j][e] = t6 ? t4[0][j][e] : 0.f;
       }
     }
     fc::u32 t4_operand[1][4][4];
@@ -167,14 +168,14 @@ linear_attention(const __grid_constant__ Parameters p) {
         for (int r = 0; r < 4; ++r)
           t4_operand[i][k][r] =
               fc::pack<fc::bf16>(t4[i][2 * k + r / 2][r % 2 * 2], t4[i][2 * k + r / 2][r % 2 * 2 + 1]);
-    float t6[1][4][4];
-    // t6 = cast(t2)
+    float t7[1][4][4];
+    // t7 = cast(t2)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t6[0][j][e] = t2[0][j][e];
-    // t6 in shared memory
+        t7[0][j][e] = t2[0][j][e];
+    // t7 in shared memory
     const fc::u32 operand_shared = shared + 40960;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -183,10 +184,10 @@ linear_attention(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(operand_shared + fc::chunk_offset<64, 32>(d_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t6[i][j][2 * r], t6[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t7[i][j][2 * r], t7[i][j][2 * r + 1]));
     fc::barrier();
     // product = dot(read_slot, operand_shared)
-    float t7[1][4][4] = {};
+    float t8[1][4][4] = {};
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
       fc::u32 a[1][4];
@@ -195,34 +196,34 @@ linear_attention(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 2; ++j) {
         fc::u32 b[4];
         fc::load_matrices_transposed(b, fc::matrix_address<64, 32>(operand_shared, lane % 16, lane / 16 * 8, k * 16, j * 16));
-        fc::multiply<fc::bf16>(t7[0][2 * j], a[0], b[0], b[1]);
-        fc::multiply<fc::bf16>(t7[0][2 * j + 1], a[0], b[2], b[3]);
+        fc::multiply<fc::bf16>(t8[0][2 * j], a[0], b[0], b[1]);
+        fc::multiply<fc::bf16>(t8[0][2 * j + 1], a[0], b[2], b[3]);
       }
     }
-    // product = t7 + dot(t4_operand, read_slot_3)
+    // product = t8 + dot(t4_operand, read_slot_3)
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
       #pragma unroll
       for (int j = 0; j < 2; ++j) {
         fc::u32 b[4];
         fc::load_matrices_transposed(b, fc::matrix_address<64, 32>(read_slot_3, lane % 16, lane / 16 * 8, k * 16, j * 16));
-        fc::multiply<fc::bf16>(t7[0][2 * j], t4_operand[0][k], b[0], b[1]);
-        fc::multiply<fc::bf16>(t7[0][2 * j + 1], t4_operand[0][k], b[2], b[3]);
+        fc::multiply<fc::bf16>(t8[0][2 * j], t4_operand[0][k], b[0], b[1]);
+        fc::multiply<fc::bf16>(t8[0][2 * j + 1], t4_operand[0][k], b[2], b[3]);
       }
     }
-    // t7 = cast(t7)
+    // t8 = cast(t8)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t7[0][j][e] = t7[0][j][e];
-    // store o = t7
+        t8[0][j][e] = t8[0][j][e];
+    // store o = t8
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (t_begin + t_lane + e * 8 < p.L) {
-          fc::store_global<2>(o_at + (t_begin + t_lane + e * 8) * p.o_stride_1 + (dv_begin + dv_lane + j * 8), &t7[0][j][e * 2]);
+          fc::store_global<2>(o_at + (t_begin + t_lane + e * 8) * p.o_stride_1 + (dv_begin + dv_lane + j * 8), &t8[0][j][e * 2]);
         }
     // product = t2 + dot(transpose(read_slot_2), read_slot_3)
     #pragma unroll

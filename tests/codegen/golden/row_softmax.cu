@@ -41,10 +41,12 @@ row_softmax(const __grid_constant__ Parameters p) {
         }
     if (cols_tile >= cols_full_end) {
       bool t1[4][1];
-      // t1 = lt(index(cols), extent(cols))
+      // t1 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        t1[i][0] = (i * 32) < (p.N - (cols_begin + cols_lane));
+      for (int i = 0; i < 4; ++i) {
+        const int t2 = p.N - (cols_begin + cols_lane);
+        t1[i][0] = (i * 32) < t2;
+      }
       // scores = where(t1, scores, -inf)
       #pragma unroll
       for (int i = 0; i < 8; ++i)
@@ -53,59 +55,59 @@ row_softmax(const __grid_constant__ Parameters p) {
           scores[i][j][0] = t1[j][0] ? scores[i][j][0] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t2[8][1];
+    float t3[8][1];
     #pragma unroll
     for (int i = 0; i < 8; ++i)
-      t2[i][0] = -fc::infinity();
+      t3[i][0] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 8; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
-        t2[i][0] = fc::max(t2[i][0], scores[i][j][0]);
+        t3[i][0] = fc::max(t3[i][0], scores[i][j][0]);
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      t2[i][0] = fc::max(t2[i][0], fc::shuffle_xor(t2[i][0], 1));
-      t2[i][0] = fc::max(t2[i][0], fc::shuffle_xor(t2[i][0], 2));
-      t2[i][0] = fc::max(t2[i][0], fc::shuffle_xor(t2[i][0], 4));
-      t2[i][0] = fc::max(t2[i][0], fc::shuffle_xor(t2[i][0], 8));
-      t2[i][0] = fc::max(t2[i][0], fc::shuffle_xor(t2[i][0], 16));
+      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 1));
+      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 2));
+      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 4));
+      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 8));
+      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 16));
     }
-    // t2 = max(max, t2)
-    float t3[8][1];
-    // t3 = limit_scale(1.4426950408889634, t2)
+    // t3 = max(max, t3)
     float t4[8][1];
-    // t4 = mul_rn(t2, t3)
+    // t4 = limit_scale(1.4426950408889634, t3)
     float t5[8][1];
-    // t5 = neg(t4)
+    // t5 = mul_rn(t3, t4)
+    float t6[8][1];
+    // t6 = neg(t5)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      t2[i][0] = fc::max(max[i][0], t2[i][0]);
-      t3[i][0] = fc::limit_scale(1.442695f, t2[i][0]);
-      t4[i][0] = fc::mul_rn(t2[i][0], t3[i][0]);
-      t5[i][0] = -t4[i][0];
+      t3[i][0] = fc::max(max[i][0], t3[i][0]);
+      t4[i][0] = fc::limit_scale(1.442695f, t3[i][0]);
+      t5[i][0] = fc::mul_rn(t3[i][0], t4[i][0]);
+      t6[i][0] = -t5[i][0];
     }
     // reduce_sum = reduce_sum(exp2, cols), each lane its partial
-    float t6[8][1] = {};
+    float t7[8][1] = {};
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
       #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float t7 = fc::fma(scores[i][j][0], t3[i][0], t5[i][0]);
-        const float t8 = fc::exp2(t7);
-        t6[i][0] = t6[i][0] + t8;
+        const float t8 = fc::fma(scores[i][j][0], t4[i][0], t6[i][0]);
+        const float t9 = fc::exp2(t8);
+        t7[i][0] = t7[i][0] + t9;
       }
     }
-    // sum = fma(sum, exp2(sub(mul_rn(max, t3), t4)), t6)
+    // sum = fma(sum, exp2(sub(mul_rn(max, t4), t5)), t7)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const float t9 = fc::mul_rn(max[i][0], t3[i][0]);
-      const float t10 = t9 - t4[i][0];
-      const float t11 = fc::exp2(t10);
-      sum[i][0] = fc::fma(sum[i][0], t11, t6[i][0]);
+      const float t10 = fc::mul_rn(max[i][0], t4[i][0]);
+      const float t11 = t10 - t5[i][0];
+      const float t12 = fc::exp2(t11);
+      sum[i][0] = fc::fma(sum[i][0], t12, t7[i][0]);
     }
     #pragma unroll
     for (int i = 0; i < 8; ++i)
-      max[i][0] = t2[i][0];
+      max[i][0] = t3[i][0];
   }
   // sum: partials of the lanes, combined
   #pragma unroll
@@ -122,45 +124,45 @@ row_softmax(const __grid_constant__ Parameters p) {
   for (int cols_tile_2 = ((p.N + 127) / 128) - 1; cols_tile_2 >= 0; --cols_tile_2) {
     const int cols_begin_2 = cols_tile_2 * 128;
     // load = load x
-    float t12[8][4][1];
+    float t13[8][4][1];
     #pragma unroll
     for (int i = 0; i < 8; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         if (rows_begin + rows_lane + i < p.M && cols_begin_2 + cols_lane + j * 32 < p.N) {
-          fc::load_global<1>(&t12[i][j][0], x_at + (rows_begin + rows_lane + i) * p.x_stride_0 + (cols_begin_2 + cols_lane + j * 32));
+          fc::load_global<1>(&t13[i][j][0], x_at + (rows_begin + rows_lane + i) * p.x_stride_0 + (cols_begin_2 + cols_lane + j * 32));
         }
         else {
-          t12[i][j][0] = 0;
+          t13[i][j][0] = 0;
         }
-    float t13[8][1];
-    // t13 = limit_scale(1.4426950408889634, max)
     float t14[8][1];
-    // t14 = neg(mul_rn(max, t13))
+    // t14 = limit_scale(1.4426950408889634, max)
+    float t15[8][1];
+    // t15 = neg(mul_rn(max, t14))
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      t13[i][0] = fc::limit_scale(1.442695f, max[i][0]);
-      const float t15 = fc::mul_rn(max[i][0], t13[i][0]);
-      t14[i][0] = -t15;
+      t14[i][0] = fc::limit_scale(1.442695f, max[i][0]);
+      const float t16 = fc::mul_rn(max[i][0], t14[i][0]);
+      t15[i][0] = -t16;
     }
-    float t16[8][4][1];
-    // t16 = div(exp2(fma(t12, t13, t14)), sum)
+    float t17[8][4][1];
+    // t17 = div(exp2(fma(t13, t14, t15)), sum)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
       #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float t17 = fc::fma(t12[i][j][0], t13[i][0], t14[i][0]);
-        const float t18 = fc::exp2(t17);
-        t16[i][j][0] = fc::divide(t18, sum[i][0]);
+        const float t18 = fc::fma(t13[i][j][0], t14[i][0], t15[i][0]);
+        const float t19 = fc::exp2(t18);
+        t17[i][j][0] = fc::divide(t19, sum[i][0]);
       }
     }
-    // store y = t16
+    // store y = t17
     #pragma unroll
     for (int i = 0; i < 8; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         if (rows_begin + rows_lane + i < p.M && cols_begin_2 + cols_lane + j * 32 < p.N) {
-          fc::store_global<1>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (cols_begin_2 + cols_lane + j * 32), &t16[i][j][0]);
+          fc::store_global<1>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (cols_begin_2 + cols_lane + j * 32), &t17[i][j][0]);
         }
   }
 }
