@@ -2,7 +2,7 @@
 
 #include "codegen/pass.h"
 #include "codegen/print/kernel_printer.h"
-#include "codegen/print/prelude_text.h"
+#include "codegen/prelude/prelude_text.h"
 
 namespace flashcore {
 

@@ -40,6 +40,7 @@ void print_product(const Product& p) {
 }
 
 void print_left_load(const LeftOperandLoad& load) {
+  load.out.line("fc::u32 {}[{}][{}][4];", load.array, load.rows.fragments, load.terms / 16);
   auto i = load.out.unrolled("i", load.rows.fragments, false);
   auto k = load.out.unrolled("k", load.terms / 16, false);
   load_left(load.out, load.source, load.rows, "i", load.array + "[i][k]");

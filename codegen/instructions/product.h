@@ -5,7 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "codegen/print/writer.h"
+#include "codegen/text/index_text.h"
+#include "codegen/text/writer.h"
 #include "dsl/ir/function.h"
 #include "dsl/ir/layout.h"
 
@@ -38,14 +39,6 @@ struct LeftOperandLoad {
   ir::AxisLayout rows;    ///< of the products' sums
   int terms = 0;
 };
-
-/// The number of a warp along an axis, and where its part of the axis begins.
-std::string warp_number(const ir::AxisLayout& layout);
-std::string warp_base(const ir::AxisLayout& layout);
-
-// Sums and multiples as a reader would write them: without zeros and ones.
-std::string plus(const std::string& a, const std::string& b);
-std::string times(const std::string& index, int step);
 
 /// Opens the loop `i` over the rows' fragments, if there is more than one, around what `body`
 /// writes.

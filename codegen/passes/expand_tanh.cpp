@@ -132,18 +132,18 @@ class TanhExpansion {
     const auto masked_any = [&](Builder& in) {
       return build_nest(in, build_mask(in), Arguments::any, true);
     };
-    const auto moderate_or = [&](const auto& otherwise, bool hides) {
+    const auto moderate_or = [&](ValueId x, bool hides, const auto& otherwise) {
       return [=, this, &otherwise](Builder& in) {
         constexpr double more = squares_of_moderate / squares_of_small;
         const ValueId bound = scalar(in.mul(limit, in.constant(more, DType::f32)));
-        return choose(in, within(in, chain_->raw, bound),
-                      polynomial(Arguments::moderate, hides, chain_->raw), otherwise);
+        return choose(in, within(in, chain_->raw, bound), polynomial(Arguments::moderate, hides, x),
+                      otherwise);
       };
     };
     Op choice;
     if (few) {
       choice = choose_op(b, small, polynomial(Arguments::small, false, chain.raw),
-                         moderate_or(masked_any, false));
+                         moderate_or(chain.raw, false, masked_any));
     } else if (chain.mask) {
       const auto cut = [&](Builder& in) {
         const ValueId x = build_mask(in);
@@ -153,7 +153,7 @@ class TanhExpansion {
                          polynomial(Arguments::small, false, chain.raw), cut);
     } else if (moderate) {
       choice = choose_op(b, small, polynomial(Arguments::small, true, chain.from),
-                         moderate_or(any(true, chain.from), true));
+                         moderate_or(chain.from, true, any(true, chain.from)));
     } else {
       choice = choose_op(b, small, polynomial(Arguments::small, true, chain.from),
                          any(true, chain.from));

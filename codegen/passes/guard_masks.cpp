@@ -177,6 +177,7 @@ class MaskGuarding {
     if (!known) {
       insert_before(f_, block, position, f_[f_[guard].definition].where,
                     [&](Builder& b) { known = guards_.build_opposite(b, guard); });
+      f_[known].name = "masked";
     }
     return known;
   }

@@ -24,6 +24,8 @@ KernelSource KernelPrinter::print() {
   });
 
   collect_arguments();
+  collect_tensor_maps();
+  lay_out_parameters();
   print_parameters();
   out_.blank();
   const std::string cluster =
@@ -43,44 +45,6 @@ KernelSource KernelPrinter::print() {
   }
   source_.body = out_.take();
   return std::move(source_);
-}
-
-namespace {
-
-std::string lane_term(const AxisLayout& layout) {
-  std::string lane = "lane";
-  if (layout.lane_divisor > 1) lane += fmt::format(" / {}", layout.lane_divisor);
-  if (layout.lane_divisor * layout.lanes < 32) lane += fmt::format(" % {}", layout.lanes);
-  return layout.lane_stride > 1 ? fmt::format("{} * {}", lane, layout.lane_stride) : lane;
-}
-
-}  // namespace
-
-/// The part of a position that depends on the thread alone, once for every layout of every axis.
-void KernelPrinter::declare_lane_offsets() {
-  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-    const auto note = [&](ValueId value) {
-      const Value& v = f_[value];
-      if (v.layout.space != Space::registers) return;
-      for (std::size_t k = 0; k < v.type.axes.size(); ++k) {
-        const auto key = std::pair(v.type.axes[k], v.layout.axes[k]);
-        if (std::none_of(lane_offsets_.begin(), lane_offsets_.end(),
-                         [&](const auto& known) { return known.first == key; }))
-          lane_offsets_.push_back({key, {}});
-      }
-    };
-    for (ValueId result : op.results) note(result);
-  });
-  for (auto& [key, name] : lane_offsets_) {
-    const AxisLayout& layout = key.second;
-    name = names_.unique(f_[key.first].name + "_lane");
-    std::string terms;
-    if (layout.warps > 1)
-      terms =
-          fmt::format("{} * {}", warp_number(layout), layout.fragments * layout.fragment_size());
-    if (layout.lanes > 1) terms += (terms.empty() ? "" : " + ") + lane_term(layout);
-    out_.line("const int {} = {};", name, terms.empty() ? "0" : terms);
-  }
 }
 
 void KernelPrinter::print_block(BlockId block) {
@@ -108,7 +72,8 @@ void KernelPrinter::print_op(const Op& op) {
       out_.line("fc::wait_cluster();");
       break;
     case OpCode::cluster_sync:
-      print_cluster_sync();
+      out_.line("fc::arrive_at_cluster();");
+      out_.line("fc::wait_cluster();");
       break;
     case OpCode::enter_cluster:
       out_.line("fc::enter_cluster();");
@@ -255,18 +220,34 @@ void KernelPrinter::print_scalar(const Op& op) {
             storage_[value.index], text);
 }
 
-/// Pointers that a loop's accesses start from are computed before it.
-void KernelPrinter::prepare_sources(BlockId block) {
-  for_each_op(f_, block, [&](const Op& op, BlockId) {
-    if (op.coordinates.empty() || op.code == OpCode::producer_load) return;
-    for (const Coordinate& c : op.coordinates) {
-      if (!c.value) continue;
-      const Op* made_by = f_.definition(c.value);
-      const bool source = made_by && kind_of(made_by->code) == OpKind::source;
-      if (!source && storage_[c.value.index].empty()) return;
-    }
-    source_pointer(op);
-  });
+void KernelPrinter::print_store(const Op& op) {
+  const ValueId value = op.operands[0];
+  if (f_[value].type.is_scalar()) {
+    const std::string pointer = source_pointer(op), name = names_.unique("element");
+    out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(value)));
+    out_.line("const {} {}[1] = {{{}}};", array_type(value), name, scalar(value));
+    out_.line("if (thread == 0) fc::store_global<1>({}, {});", pointer, name);
+    return;
+  }
+  if (f_[op.operands[0]].layout.space == Space::shared)
+    schedule_.copy == CopyInstruction::tma ? print_bulk_store(op) : print_staged_store(op);
+  else if (stores_by_quads(op))
+    print_quad_store(op);
+  else
+    print_access(op, op.operands[0], true);
+}
+
+void KernelPrinter::print_convert(const Op& op) {
+  const Op* made_by = f_.definition(op.operands[0]);
+  if (op.buffer && made_by && made_by->code == OpCode::constant)
+    print_constant_tile(op, made_by->number);
+  else if (op.buffer)
+    f_[op.operands[0]].layout.space == Space::opaque ? print_blocks_to_shared(op)
+                                                     : print_to_shared(op);
+  else if (f_[op.results[0]].layout.space == Space::operand)
+    print_operand_load(op);
+  else
+    print_from_shared(op);
 }
 
 }  // namespace flashcore

@@ -91,4 +91,19 @@ void KernelPrinter::print_dot(const Op& op) {
                                     .first_term = warp_base(inner)});
 }
 
+/// A left operand from shared memory into registers, once for all iterations of a loop.
+void KernelPrinter::print_operand_load(const Op& op) {
+  const ValueId value = op.results[0];
+  const ProductOperand source = shared_operand(op.operands[0]);
+  // In an array of the instruction's own kind.
+  storage_[value.index] = arrays_[f_[value].array] = names_.unique(label(op.operands[0]) + "_kept");
+  out_.comment(fmt::format("{}: {} in registers", storage_[value.index], label(op.operands[0])));
+  instruction_of(op).print_left_load({.out = out_,
+                                      .element = element_type(f_[value].type.dtype),
+                                      .array = storage_[value.index],
+                                      .source = source,
+                                      .rows = f_[value].layout.axes[0],
+                                      .terms = f_[f_[value].type.axes[1]].tile});
+}
+
 }  // namespace flashcore

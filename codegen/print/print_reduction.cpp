@@ -7,29 +7,20 @@ using namespace ir;
 
 namespace {
 
-struct Combine {
-  const char* start;
-  const char* format;
-};
-
-Combine combine_of(OpCode reduction, DType dtype = DType::f32) {
+/// What a reduction starts from.
+const char* start_of(OpCode reduction, DType dtype) {
   const bool integers = dtype == DType::i32;
   switch (reduction) {
     case OpCode::reduce_max:
-      return {integers ? "-2147483647 - 1" : "-fc::infinity()", "fc::max({}, {})"};
+      return integers ? "-2147483647 - 1" : "-fc::infinity()";
     case OpCode::reduce_min:
-      return {integers ? "2147483647" : "fc::infinity()", "fc::min({}, {})"};
+      return integers ? "2147483647" : "fc::infinity()";
     default:
-      return {"0.f", "{} + {}"};
+      return "0.f";
   }
 }
 
 }  // namespace
-
-/// Two partial results of a reduction as one.
-std::string KernelPrinter::combined(OpCode reduction, const std::string& a, const std::string& b) {
-  return fmt::format(fmt::runtime(combine_of(reduction).format), a, b);
-}
 
 void KernelPrinter::print_lane_combination(OpCode reduction, const std::string& target,
                                            const AxisLayout& layout) {
@@ -76,7 +67,6 @@ std::string KernelPrinter::reduction_text(const Op& op) {
 /// Prints what a reduction starts from; returns the name of its partial results, if it has any.
 std::string KernelPrinter::start_reduction(const Op& op) {
   const ValueId value = op.results[0];
-  const Combine combine = combine_of(op.code, f_[value].type.dtype);
   out_.comment(reduction_text(op));
   if (f_[value].type.is_scalar()) return {};
   const bool chained = in_chains(op);
@@ -95,7 +85,7 @@ std::string KernelPrinter::start_reduction(const Op& op) {
   out_.line("{} = {};",
             chained ? fmt::format("{}[{}][{}][c]", partials, cursor.fragments[0], cursor.slots[0])
                     : element(value, cursor),
-            combine.start);
+            start_of(op.code, f_[value].type.dtype));
   return partials;
 }
 
@@ -140,12 +130,22 @@ void KernelPrinter::print_lane_combinations(const Op& op) {
 void KernelPrinter::print_reduction(const Op& op) {
   const std::string partials = start_reduction(op);
   if (f_[op.results[0]].type.is_scalar())
-    return print_whole_reduction(op, combine_of(op.code, f_[op.results[0]].type.dtype).start);
+    return print_whole_reduction(op, start_of(op.code, f_[op.results[0]].type.dtype));
   {
     Writer::Scopes scopes;
     print_element_of_reduction(op, partials, open_loops(shape_of(op.operands[0]), scopes));
   }
   finish_reduction(op, partials);
+}
+
+void KernelPrinter::print_combination(const Op& op) {
+  const ValueId value = op.results[0], partials = op.operands[0];
+  if (f_[partials].layout.space == Space::shared) return print_from_shared(op);
+  become(value, partials);
+  out_.comment(fmt::format("{}: partials of the lanes, combined", label(value)));
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(value), scopes, true);
+  print_lane_combination(op.reduction, element(value, cursor), op.partials);
 }
 
 }  // namespace flashcore

@@ -8,14 +8,6 @@ namespace flashcore {
 
 using namespace ir;
 
-bool KernelPrinter::has_tile_loop(TileScheduler scheduler) const {
-  bool any = false;
-  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-    any = any || (op.code == OpCode::tile_loop && op.scheduler == scheduler);
-  });
-  return any;
-}
-
 void KernelPrinter::print_tile_loop(const Op& loop) {
   const auto begins = begins_;
   const auto pointers = pointers_;

@@ -1,6 +1,6 @@
 // Programs may call their parts whatever they like: words of C++ and CUDA, what the kernels around
 // them are made of, and names that other parts of the same kernel have already.
-#include "codegen/print/names.h"
+#include "codegen/text/names.h"
 
 #include <cctype>
 #include <memory>
@@ -13,7 +13,7 @@
 
 #include "codegen/generate.h"
 #include "codegen/prelude.h"
-#include "codegen/print/reserved_names.h"
+#include "codegen/text/reserved_names.h"
 #include "dsl/ir/parse.h"
 #include "dsl/ir/print.h"
 #include "dsl/program_builder.h"

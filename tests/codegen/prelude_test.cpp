@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "codegen/print/prelude_text.h"
+#include "codegen/prelude/prelude_text.h"
 
 namespace flashcore {
 namespace {

@@ -179,7 +179,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    if (cols_tile >= cols_full_end) {
+    const bool masked = cols_tile >= cols_full_end;
+    if (masked) {
       bool t15[8][2];
       // t15 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll

@@ -196,7 +196,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     const bool full = !fc::tile_is_masked<512>(shared + 32768, cols_tile_2);
-    if (!full) {
+    const bool masked = !full;
+    if (masked) {
       int t24[2][2];
       // t24 = gather(index(batch), add(thread_begin, thread_offset))
       #pragma unroll

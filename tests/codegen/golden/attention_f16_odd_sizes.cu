@@ -165,13 +165,13 @@ attention_forward(const __grid_constant__ Parameters p) {
   fc::commit_copies();
   fc::wait_copies<2>();
   fc::barrier();
-  fc::u32 query_2[2][5][4];
-  // query_2: query in registers
+  // query_kept: query in registers
+  fc::u32 query_kept[2][5][4];
   #pragma unroll
   for (int i = 0; i < 2; ++i)
     #pragma unroll
     for (int k = 0; k < 5; ++k)
-      fc::load_matrices(query_2[i][k], fc::matrix_address<96, 80>(query, warp % 3 * 32 + lane % 16, lane / 16 * 8, i * 16, k * 16));
+      fc::load_matrices(query_kept[i][k], fc::matrix_address<96, 80>(query, warp % 3 * 32 + lane % 16, lane / 16 * 8, i * 16, k * 16));
 
   float row_max[2][2];
   #pragma unroll
@@ -242,7 +242,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::commit_copies();
     const fc::u32 key = shared + 15360 + slot * 7680;
     const fc::u32 value = shared + 38912 + slot * 4608;
-    // scores = dot(query_2, transpose(key))
+    // scores = dot(query_kept, transpose(key))
     float scores[2][6][4] = {};
     #pragma unroll
     for (int k = 0; k < 5; ++k) {
@@ -252,8 +252,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::load_matrices(b, fc::matrix_address<48, 80>(key, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, j * 16, k * 16));
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          fc::multiply<fc::f16>(scores[i][2 * j], query_2[i][k], b[0], b[1]);
-          fc::multiply<fc::f16>(scores[i][2 * j + 1], query_2[i][k], b[2], b[3]);
+          fc::multiply<fc::f16>(scores[i][2 * j], query_kept[i][k], b[0], b[1]);
+          fc::multiply<fc::f16>(scores[i][2 * j + 1], query_kept[i][k], b[2], b[3]);
         }
       }
     }
@@ -427,7 +427,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::commit_copies();
     const fc::u32 key_2 = shared + 15360 + slot_2 * 7680;
     const fc::u32 value_2 = shared + 38912 + slot_2 * 4608;
-    // scores = dot(query_2, transpose(key_2))
+    // scores = dot(query_kept, transpose(key_2))
     float scores_2[2][6][4] = {};
     #pragma unroll
     for (int k = 0; k < 5; ++k) {
@@ -437,8 +437,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::load_matrices(b, fc::matrix_address<48, 80>(key_2, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, j * 16, k * 16));
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          fc::multiply<fc::f16>(scores_2[i][2 * j], query_2[i][k], b[0], b[1]);
-          fc::multiply<fc::f16>(scores_2[i][2 * j + 1], query_2[i][k], b[2], b[3]);
+          fc::multiply<fc::f16>(scores_2[i][2 * j], query_kept[i][k], b[0], b[1]);
+          fc::multiply<fc::f16>(scores_2[i][2 * j + 1], query_kept[i][k], b[2], b[3]);
         }
       }
     }

@@ -149,7 +149,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply<fc::bf16>(scores[0][2 * j + 1], a[0], b[2], b[3]);
       }
     }
-    if (cols_tile >= cols_full_end) {
+    const bool masked = cols_tile >= cols_full_end;
+    if (masked) {
       int t5[1][2];
       // t5 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll

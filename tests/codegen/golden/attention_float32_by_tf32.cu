@@ -170,7 +170,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    if (cols_tile >= cols_full_end) {
+    const bool masked = cols_tile >= cols_full_end;
+    if (masked) {
       int t6[2][2];
       // t6 = add(index(rows), (p.Sk - p.Sq))
       #pragma unroll

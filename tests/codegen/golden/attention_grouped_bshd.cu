@@ -106,7 +106,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::multiply<fc::bf16>(scores[0][2 * j + 1], a[0], b[2], b[3]);
       }
     }
-    if (cols_tile >= cols_full_end) {
+    const bool masked = cols_tile >= cols_full_end;
+    if (masked) {
       bool t2[8][2];
       // t2 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll

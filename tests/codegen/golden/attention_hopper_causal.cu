@@ -159,7 +159,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (t10 >= cols_full_end) {
+        const bool masked = t10 >= cols_full_end;
+        if (masked) {
           int t11[1][2];
           // t11 = add(index(rows), t6)
           #pragma unroll
@@ -277,7 +278,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (cols_tile_2 >= cols_full_end) {
+          const bool masked_2 = cols_tile_2 >= cols_full_end;
+          if (masked_2) {
             int t19[1][2];
             // t19 = add(index(rows), t6)
             #pragma unroll

@@ -202,23 +202,23 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::commit_products();
       const bool full = !fc::tile_is_masked<512>(shared, t25);
-      const bool t26 = !full;
-      int t27[1][2];
-      int t28[8][2];
-      if (t26) {
-        // t27 = gather(index(batch), add(thread_begin, thread_offset))
+      const bool masked = !full;
+      int t26[1][2];
+      int t27[8][2];
+      if (masked) {
+        // t26 = gather(index(batch), add(thread_begin, thread_offset))
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int t29 = (rows_begin + rows_lane_2) + (e * 8);
-          t27[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+          const int t28 = (rows_begin + rows_lane_2) + (e * 8);
+          t26[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
         }
-        // t28 = gather(index(batch), add(thread_begin, thread_offset))
+        // t27 = gather(index(batch), add(thread_begin, thread_offset))
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const int t30 = (cols_begin_3 + cols_lane_2) + (i * 8 + e);
-            t28[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
+            const int t29 = (cols_begin_3 + cols_lane_2) + (i * 8 + e);
+            t27[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_3 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e) < p.doc_n1 - (cols_begin_3 + cols_lane_2));
           }
         }
       }
@@ -229,62 +229,62 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      if (t26) {
-        int t31[1][2];
-        // t31 = add(index(rows), t24)
+      if (masked) {
+        int t30[1][2];
+        // t30 = add(index(rows), t24)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t31[0][e] = (rows_begin + rows_lane_2 + e * 8) + t24;
-        // scores = where(logical_and(eq(t27, t28), ge(sub(t31, thread_begin), thread_offset)), scores, -inf)
+          t30[0][e] = (rows_begin + rows_lane_2 + e * 8) + t24;
+        // scores = where(logical_and(eq(t26, t27), ge(sub(t30, thread_begin), thread_offset)), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const bool t32 = t27[0][(e / 2)] == t28[j][(e % 2)];
-            const int t33 = t31[0][(e / 2)] - (cols_begin_3 + cols_lane_2);
-            const bool t34 = t33 >= (j * 8 + (e % 2));
-            const bool t35 = t32 && t34;
-            scores[0][j][e] = t35 ? scores[0][j][e] : -fc::infinity();
+            const bool t31 = t26[0][(e / 2)] == t27[j][(e % 2)];
+            const int t32 = t30[0][(e / 2)] - (cols_begin_3 + cols_lane_2);
+            const bool t33 = t32 >= (j * 8 + (e % 2));
+            const bool t34 = t31 && t33;
+            scores[0][j][e] = t34 ? scores[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t36[1][2];
+      float t35[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t36[0][e] = -fc::infinity();
+        t35[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t36[0][(e / 2)] = fc::max(t36[0][(e / 2)], scores[0][j][e]);
+          t35[0][(e / 2)] = fc::max(t35[0][(e / 2)], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t36[0][e] = fc::max(t36[0][e], fc::shuffle_xor(t36[0][e], 1));
-        t36[0][e] = fc::max(t36[0][e], fc::shuffle_xor(t36[0][e], 2));
+        t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 1));
+        t35[0][e] = fc::max(t35[0][e], fc::shuffle_xor(t35[0][e], 2));
       }
       float new_max[1][2];
-      // new_max = max(row_max, mul(t36, scale_log2))
+      // new_max = max(row_max, mul(t35, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t37[1][2];
-      // t37 = neg(new_max)
+      float t36[1][2];
+      // t36 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t38 = t36[0][e] * scale_log2;
-        new_max[0][e] = fc::max(fc::lowest(), t38);
-        const float t39 = fc::lowest() - new_max[0][e];
-        decay[0][e] = fc::exp2(t39);
-        t37[0][e] = -new_max[0][e];
+        const float t37 = t35[0][e] * scale_log2;
+        new_max[0][e] = fc::max(fc::lowest(), t37);
+        const float t38 = fc::lowest() - new_max[0][e];
+        decay[0][e] = fc::exp2(t38);
+        t36[0][e] = -new_max[0][e];
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, scale_log2, t37))
+      // probs = exp2(fma(scores, scale_log2, t36))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t40 = fc::fma(scores[0][j][e], scale_log2, t37[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t40);
+          const float t39 = fc::fma(scores[0][j][e], scale_log2, t36[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t39);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -353,23 +353,23 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         const bool full_2 = !fc::tile_is_masked<512>(shared, cols_tile_3);
-        const bool t41 = !full_2;
-        int t42[1][2];
-        int t43[8][2];
-        if (t41) {
-          // t42 = gather(index(batch), add(thread_begin, thread_offset))
+        const bool masked_2 = !full_2;
+        int t40[1][2];
+        int t41[8][2];
+        if (masked_2) {
+          // t40 = gather(index(batch), add(thread_begin, thread_offset))
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const int t44 = (rows_begin + rows_lane_2) + (e * 8);
-            t42[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
+            const int t42 = (rows_begin + rows_lane_2) + (e * 8);
+            t40[0][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (rows_begin + rows_lane_2) * p.doc_stride_1 + (e * 8) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (e * 8) < p.doc_n1 - (rows_begin + rows_lane_2));
           }
-          // t43 = gather(index(batch), add(thread_begin, thread_offset))
+          // t41 = gather(index(batch), add(thread_begin, thread_offset))
           #pragma unroll
           for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-              const int t45 = (cols_begin_4 + cols_lane_2) + (i * 8 + e);
-              t43[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
+              const int t43 = (cols_begin_4 + cols_lane_2) + (i * 8 + e);
+              t41[i][e] = fc::gather(p.doc, batch * p.doc_stride_0 + (cols_begin_4 + cols_lane_2) * p.doc_stride_1 + (i * 8 + e) * p.doc_stride_1, fc::within(batch, p.doc_n0) && (i * 8 + e) < p.doc_n1 - (cols_begin_4 + cols_lane_2));
             }
           }
         }
@@ -380,75 +380,75 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (t41) {
-          int t46[1][2];
-          // t46 = add(index(rows), t24)
+        if (masked_2) {
+          int t44[1][2];
+          // t44 = add(index(rows), t24)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t46[0][e] = (rows_begin + rows_lane_2 + e * 8) + t24;
-          // scores_2 = where(logical_and(eq(t42, t43), ge(sub(t46, thread_begin), thread_offset)), scores_2, -inf)
+            t44[0][e] = (rows_begin + rows_lane_2 + e * 8) + t24;
+          // scores_2 = where(logical_and(eq(t40, t41), ge(sub(t44, thread_begin), thread_offset)), scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t47 = t42[0][(e / 2)] == t43[j][(e % 2)];
-              const int t48 = t46[0][(e / 2)] - (cols_begin_4 + cols_lane_2);
-              const bool t49 = t48 >= (j * 8 + (e % 2));
-              const bool t50 = t47 && t49;
-              scores_2[0][j][e] = t50 ? scores_2[0][j][e] : -fc::infinity();
+              const bool t45 = t40[0][(e / 2)] == t41[j][(e % 2)];
+              const int t46 = t44[0][(e / 2)] - (cols_begin_4 + cols_lane_2);
+              const bool t47 = t46 >= (j * 8 + (e % 2));
+              const bool t48 = t45 && t47;
+              scores_2[0][j][e] = t48 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores_2, cols)
-        float t51[1][2];
+        float t49[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t51[0][e] = -fc::infinity();
+          t49[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t51[0][(e / 2)] = fc::max(t51[0][(e / 2)], scores_2[0][j][e]);
+            t49[0][(e / 2)] = fc::max(t49[0][(e / 2)], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t51[0][e] = fc::max(t51[0][e], fc::shuffle_xor(t51[0][e], 1));
-          t51[0][e] = fc::max(t51[0][e], fc::shuffle_xor(t51[0][e], 2));
+          t49[0][e] = fc::max(t49[0][e], fc::shuffle_xor(t49[0][e], 1));
+          t49[0][e] = fc::max(t49[0][e], fc::shuffle_xor(t49[0][e], 2));
         }
         float new_max_2[1][2];
-        // new_max_2 = max(new_max, mul(t51, scale_log2))
+        // new_max_2 = max(new_max, mul(t49, scale_log2))
         float decay_2[1][2];
         // decay_2 = exp2(sub(new_max, new_max_2))
-        float t52[1][2];
-        // t52 = neg(new_max_2)
+        float t50[1][2];
+        // t50 = neg(new_max_2)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t53 = t51[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t53);
-          const float t54 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t54);
-          t52[0][e] = -new_max_2[0][e];
+          const float t51 = t49[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t51);
+          const float t52 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t52);
+          t50[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][8][4];
-        // probs_2 = exp2(fma(scores_2, scale_log2, t52))
+        // probs_2 = exp2(fma(scores_2, scale_log2, t50))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t55 = fc::fma(scores_2[0][j][e], scale_log2, t52[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t55);
+            const float t53 = fc::fma(scores_2[0][j][e], scale_log2, t50[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t53);
           }
         }
         // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-        float t56[1][2] = {};
+        float t54[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t56[0][(e / 2)] = t56[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(row_sum, decay_2, t56)
+            t54[0][(e / 2)] = t54[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(row_sum, decay_2, t54)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t56[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t54[0][e]);
         fc::wait_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -518,22 +518,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t57 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t57;
+      const float t55 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t55;
     }
-    float t58[1][10][4];
-    // t58 = cast(mul(out, inverse))
+    float t56[1][10][4];
+    // t56 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 10; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t59 = out[0][j][e] * inverse[0][(e / 2)];
-        t58[0][j][e] = t59;
+        const float t57 = out[0][j][e] * inverse[0][(e / 2)];
+        t56[0][j][e] = t57;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t58 in shared memory
+    // t56 in shared memory
     const fc::u32 o_staged = shared + 2048;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -542,7 +542,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 80>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t58[i][j][2 * r], t58[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t56[i][j][2 * r], t56[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -214,7 +214,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (t18 >= cols_full_end) {
+        const bool masked = t18 >= cols_full_end;
+        if (masked) {
           int t19[1][2];
           // t19 = add(index(rows), t14)
           #pragma unroll
@@ -334,7 +335,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (cols_tile_2 >= cols_full_end) {
+          const bool masked_2 = cols_tile_2 >= cols_full_end;
+          if (masked_2) {
             int t27[1][2];
             // t27 = add(index(rows), t14)
             #pragma unroll

@@ -128,7 +128,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      if (t2 >= cols_full_end) {
+      const bool masked = t2 >= cols_full_end;
+      if (masked) {
         bool t3[16][2];
         // t3 = lt(thread_offset, sub(extent(cols), thread_begin))
         #pragma unroll
@@ -264,7 +265,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (cols_tile_2 >= cols_full_end) {
+        const bool masked_2 = cols_tile_2 >= cols_full_end;
+        if (masked_2) {
           bool t11[16][2];
           // t11 = lt(thread_offset, sub(extent(cols), thread_begin))
           #pragma unroll

@@ -207,23 +207,23 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         const bool full = !fc::tile_is_masked<512>(shared, t19);
-        const bool t20 = !full;
-        int t21[1][2];
-        int t22[8][2];
-        if (t20) {
-          // t21 = gather(add(thread_begin, thread_offset))
+        const bool masked = !full;
+        int t20[1][2];
+        int t21[8][2];
+        if (masked) {
+          // t20 = gather(add(thread_begin, thread_offset))
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const int t23 = (rows_begin + rows_lane_2) + (e * 8);
-            t21[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+            const int t22 = (rows_begin + rows_lane_2) + (e * 8);
+            t20[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
           }
-          // t22 = gather(add(thread_begin, thread_offset))
+          // t21 = gather(add(thread_begin, thread_offset))
           #pragma unroll
           for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-              const int t24 = (cols_begin_5 + cols_lane_2) + (i * 8 + e);
-              t22[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e), (i * 8 + e) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
+              const int t23 = (cols_begin_5 + cols_lane_2) + (i * 8 + e);
+              t21[i][e] = fc::gather(p.doc, (cols_begin_5 + cols_lane_2) + (i * 8 + e), (i * 8 + e) < p.doc_n0 - (cols_begin_5 + cols_lane_2));
             }
           }
         }
@@ -234,65 +234,65 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        if (t20) {
-          bool t25[8][2];
-          // t25 = lt(thread_offset, sub(extent(cols), thread_begin))
+        if (masked) {
+          bool t24[8][2];
+          // t24 = lt(thread_offset, sub(extent(cols), thread_begin))
           #pragma unroll
           for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-              const int t26 = p.Sk - (cols_begin_5 + cols_lane_2);
-              t25[i][e] = (i * 8 + e) < t26;
+              const int t25 = p.Sk - (cols_begin_5 + cols_lane_2);
+              t24[i][e] = (i * 8 + e) < t25;
             }
           }
-          // scores = where(logical_and(eq(t21, t22), t25), scores, -inf)
+          // scores = where(logical_and(eq(t20, t21), t24), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const bool t27 = t21[0][(e / 2)] == t22[j][(e % 2)];
-              const bool t28 = t27 && t25[j][(e % 2)];
-              scores[0][j][e] = t28 ? scores[0][j][e] : -fc::infinity();
+              const bool t26 = t20[0][(e / 2)] == t21[j][(e % 2)];
+              const bool t27 = t26 && t24[j][(e % 2)];
+              scores[0][j][e] = t27 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t29[1][2];
+        float t28[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t29[0][e] = -fc::infinity();
+          t28[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t29[0][(e / 2)] = fc::max(t29[0][(e / 2)], scores[0][j][e]);
+            t28[0][(e / 2)] = fc::max(t28[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 1));
-          t29[0][e] = fc::max(t29[0][e], fc::shuffle_xor(t29[0][e], 2));
+          t28[0][e] = fc::max(t28[0][e], fc::shuffle_xor(t28[0][e], 1));
+          t28[0][e] = fc::max(t28[0][e], fc::shuffle_xor(t28[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t29, scale_log2))
+        // new_max = max(row_max, mul(t28, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t30[1][2];
-        // t30 = neg(new_max)
+        float t29[1][2];
+        // t29 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t31 = t29[0][e] * scale_log2;
-          new_max[0][e] = fc::max(fc::lowest(), t31);
-          const float t32 = fc::lowest() - new_max[0][e];
-          decay[0][e] = fc::exp2(t32);
-          t30[0][e] = -new_max[0][e];
+          const float t30 = t28[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t30);
+          const float t31 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t31);
+          t29[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t30))
+        // probs = exp2(fma(scores, scale_log2, t29))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t33 = fc::fma(scores[0][j][e], scale_log2, t30[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t33);
+            const float t32 = fc::fma(scores[0][j][e], scale_log2, t29[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t32);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -352,23 +352,23 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
           fc::commit_products();
           const bool full_2 = !fc::tile_is_masked<512>(shared, cols_tile_3);
-          const bool t34 = !full_2;
-          int t35[1][2];
-          int t36[8][2];
-          if (t34) {
-            // t35 = gather(add(thread_begin, thread_offset))
+          const bool masked_2 = !full_2;
+          int t33[1][2];
+          int t34[8][2];
+          if (masked_2) {
+            // t33 = gather(add(thread_begin, thread_offset))
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-              const int t37 = (rows_begin + rows_lane_2) + (e * 8);
-              t35[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
+              const int t35 = (rows_begin + rows_lane_2) + (e * 8);
+              t33[0][e] = fc::gather(p.doc, (rows_begin + rows_lane_2) + (e * 8), (e * 8) < p.doc_n0 - (rows_begin + rows_lane_2));
             }
-            // t36 = gather(add(thread_begin, thread_offset))
+            // t34 = gather(add(thread_begin, thread_offset))
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
               #pragma unroll
               for (int e = 0; e < 2; ++e) {
-                const int t38 = (cols_begin_6 + cols_lane_2) + (i * 8 + e);
-                t36[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e), (i * 8 + e) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
+                const int t36 = (cols_begin_6 + cols_lane_2) + (i * 8 + e);
+                t34[i][e] = fc::gather(p.doc, (cols_begin_6 + cols_lane_2) + (i * 8 + e), (i * 8 + e) < p.doc_n0 - (cols_begin_6 + cols_lane_2));
               }
             }
           }
@@ -379,78 +379,78 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          if (t34) {
-            bool t39[8][2];
-            // t39 = lt(thread_offset, sub(extent(cols), thread_begin))
+          if (masked_2) {
+            bool t37[8][2];
+            // t37 = lt(thread_offset, sub(extent(cols), thread_begin))
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
               #pragma unroll
               for (int e = 0; e < 2; ++e) {
-                const int t40 = p.Sk - (cols_begin_6 + cols_lane_2);
-                t39[i][e] = (i * 8 + e) < t40;
+                const int t38 = p.Sk - (cols_begin_6 + cols_lane_2);
+                t37[i][e] = (i * 8 + e) < t38;
               }
             }
-            // scores_2 = where(logical_and(eq(t35, t36), t39), scores_2, -inf)
+            // scores_2 = where(logical_and(eq(t33, t34), t37), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const bool t41 = t35[0][(e / 2)] == t36[j][(e % 2)];
-                const bool t42 = t41 && t39[j][(e % 2)];
-                scores_2[0][j][e] = t42 ? scores_2[0][j][e] : -fc::infinity();
+                const bool t39 = t33[0][(e / 2)] == t34[j][(e % 2)];
+                const bool t40 = t39 && t37[j][(e % 2)];
+                scores_2[0][j][e] = t40 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t43[1][2];
+          float t41[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t43[0][e] = -fc::infinity();
+            t41[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t43[0][(e / 2)] = fc::max(t43[0][(e / 2)], scores_2[0][j][e]);
+              t41[0][(e / 2)] = fc::max(t41[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t43[0][e] = fc::max(t43[0][e], fc::shuffle_xor(t43[0][e], 1));
-            t43[0][e] = fc::max(t43[0][e], fc::shuffle_xor(t43[0][e], 2));
+            t41[0][e] = fc::max(t41[0][e], fc::shuffle_xor(t41[0][e], 1));
+            t41[0][e] = fc::max(t41[0][e], fc::shuffle_xor(t41[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t43, scale_log2))
+          // new_max_2 = max(new_max, mul(t41, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t44[1][2];
-          // t44 = neg(new_max_2)
+          float t42[1][2];
+          // t42 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t45 = t43[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t45);
-            const float t46 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t46);
-            t44[0][e] = -new_max_2[0][e];
+            const float t43 = t41[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t43);
+            const float t44 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t44);
+            t42[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t44))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t42))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t47 = fc::fma(scores_2[0][j][e], scale_log2, t44[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t47);
+              const float t45 = fc::fma(scores_2[0][j][e], scale_log2, t42[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t45);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t48[1][2] = {};
+          float t46[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t48[0][(e / 2)] = t48[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t48)
+              t46[0][(e / 2)] = t46[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t46)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t48[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t46[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -520,22 +520,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t49 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t49;
+        const float t47 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t47;
       }
-      float t50[1][8][4];
-      // t50 = cast(mul(out, inverse))
+      float t48[1][8][4];
+      // t48 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t51 = out[0][j][e] * inverse[0][(e / 2)];
-          t50[0][j][e] = t51;
+          const float t49 = out[0][j][e] * inverse[0][(e / 2)];
+          t48[0][j][e] = t49;
         }
       }
       if (thread % 128 == 0) fc::wait_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t50 in shared memory
+      // t48 in shared memory
       const fc::u32 o_staged = shared + 43008;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -544,7 +544,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t50[i][j][2 * r], t50[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t48[i][j][2 * r], t48[i][j][2 * r + 1]));
       // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);

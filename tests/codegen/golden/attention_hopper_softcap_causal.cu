@@ -166,7 +166,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         within = within && t8_squares[i] <= limit;
-      if (t7 >= cols_full_end) {
+      const bool masked = t7 >= cols_full_end;
+      if (masked) {
         int t9[1][2];
         // t9 = add(index(rows), t3)
         #pragma unroll
@@ -385,7 +386,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             }
           }
           else {
-            if (cols_tile_2 >= cols_full_end) {
+            const bool masked_2 = cols_tile_2 >= cols_full_end;
+            if (masked_2) {
               int t45[1][2];
               // t45 = add(index(rows), t3)
               #pragma unroll

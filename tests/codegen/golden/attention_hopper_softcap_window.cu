@@ -156,39 +156,39 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         within = within && t11_squares[i] <= limit;
-      const bool t12 = (t10 < cols_full_begin) || (t10 >= cols_full_end);
-      if (t12) {
+      const bool masked = (t10 < cols_full_begin) || (t10 >= cols_full_end);
+      if (masked) {
+        int t12[1][2];
+        // t12 = add(index(rows), t4)
         int t13[1][2];
-        // t13 = add(index(rows), t4)
-        int t14[1][2];
-        // t14 = sub(t13, 256)
+        // t13 = sub(t12, 256)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t13[0][e] = (rows_begin + rows_lane + e * 8) + t4;
-          t14[0][e] = t13[0][e] - 256;
+          t12[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+          t13[0][e] = t12[0][e] - 256;
         }
-        // t11 = where(logical_and(ge(thread_offset, sub(t14, thread_begin)), le(thread_offset, sub(t13, thread_begin))), t11, -inf)
+        // t11 = where(logical_and(ge(thread_offset, sub(t13, thread_begin)), le(thread_offset, sub(t12, thread_begin))), t11, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const int t15 = t14[0][(e / 2)] - (cols_begin_4 + cols_lane);
-            const bool t16 = (j * 8 + (e % 2)) >= t15;
-            const int t17 = t13[0][(e / 2)] - (cols_begin_4 + cols_lane);
-            const bool t18 = (j * 8 + (e % 2)) <= t17;
-            const bool t19 = t16 && t18;
-            t11[0][j][e] = t19 ? t11[0][j][e] : -fc::infinity();
+            const int t14 = t13[0][(e / 2)] - (cols_begin_4 + cols_lane);
+            const bool t15 = (j * 8 + (e % 2)) >= t14;
+            const int t16 = t12[0][(e / 2)] - (cols_begin_4 + cols_lane);
+            const bool t17 = (j * 8 + (e % 2)) <= t16;
+            const bool t18 = t15 && t17;
+            t11[0][j][e] = t18 ? t11[0][j][e] : -fc::infinity();
           }
         }
       }
-      float t20[1][2];
-      // t20 = neg(row_max)
+      float t19[1][2];
+      // t19 = neg(row_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t20[0][e] = -0.f;
+        t19[0][e] = -0.f;
       float probs[1][8][4];
       if (fc::all_lanes(within)) {
-        // probs = exp2(fma(t11, fma(fma(fifth, mul(t11, t11), third), mul(t11, t11), first), t20))
+        // probs = exp2(fma(t11, fma(fma(fifth, mul(t11, t11), third), mul(t11, t11), first), t19))
         // reduce_sum = reduce_sum(cast, cols), each lane its partial
         #pragma unroll
         for (int e = 0; e < 2; ++e)
@@ -197,19 +197,19 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t21 = t11[0][j][e] * t11[0][j][e];
-            const float t22 = fc::fma(fifth, t21, third);
-            const float t23 = fc::fma(t22, t21, first);
-            const float t24 = fc::fma(t11[0][j][e], t23, t20[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t24);
-            const float t25 = fc::round_to<fc::bf16>(probs[0][j][e]);
-            const float t26 = t25;
-            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t26;
+            const float t20 = t11[0][j][e] * t11[0][j][e];
+            const float t21 = fc::fma(fifth, t20, third);
+            const float t22 = fc::fma(t21, t20, first);
+            const float t23 = fc::fma(t11[0][j][e], t22, t19[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t23);
+            const float t24 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            const float t25 = t24;
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t25;
           }
         }
       }
       else {
-        // probs = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t11, exponent)), 1)), fma(min(t11, 0), 1.401298464e-45, add(t20, 43.2808512266689))))
+        // probs = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t11, exponent)), 1)), fma(min(t11, 0), 1.401298464e-45, add(t19, 43.2808512266689))))
         // reduce_sum = reduce_sum(cast, cols), each lane its partial
         #pragma unroll
         for (int e = 0; e < 2; ++e)
@@ -219,18 +219,18 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
             if (e == 0 && j % 2 == 0) fc::hold_order();
-            const float t27 = t11[0][j][e] * exponent;
-            const float t28 = fc::exp2(t27);
-            const float t29 = t28 + 1.f;
-            const float t30 = fc::reciprocal(t29);
-            const float t31 = t20[0][(e / 2)] + 43.28085f;
-            const float t32 = fc::min(t11[0][j][e], 0.f);
-            const float t33 = fc::fma(t32, 1e-45f, t31);
-            const float t34 = fc::fma((-2.f * 43.28085f), t30, t33);
-            probs[0][j][e] = fc::exp2(t34);
-            const float t35 = fc::round_to<fc::bf16>(probs[0][j][e]);
-            const float t36 = t35;
-            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t36;
+            const float t26 = t11[0][j][e] * exponent;
+            const float t27 = fc::exp2(t26);
+            const float t28 = t27 + 1.f;
+            const float t29 = fc::reciprocal(t28);
+            const float t30 = t19[0][(e / 2)] + 43.28085f;
+            const float t31 = fc::min(t11[0][j][e], 0.f);
+            const float t32 = fc::fma(t31, 1e-45f, t30);
+            const float t33 = fc::fma((-2.f * 43.28085f), t29, t32);
+            probs[0][j][e] = fc::exp2(t33);
+            const float t34 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            const float t35 = t34;
+            row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t35;
           }
         }
       }
@@ -260,13 +260,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
         // product = dot(query, transpose(key_2)), issued
-        float t37[1][8][4];
-        fc::pin(t37);
+        float t36[1][8][4];
+        fc::pin(t36);
         fc::fence_products();
         {
           const fc::u64 a = fc::matrix(query + warp / 4 * 8192, 64, 0);
           const fc::u64 b = fc::matrix(key_2, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t37[0], a, b, false);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 8192>>(t36[0], a, b, false);
         }
         fc::commit_products();
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
@@ -280,13 +280,13 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::commit_products();
         fc::wait_products<1>();
-        fc::pin(t37);
+        fc::pin(t36);
         if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        const bool t38 = (cols_tile_2 >= cols_full_begin) && (cols_tile_2 < cols_full_end);
+        const bool t37 = (cols_tile_2 >= cols_full_begin) && (cols_tile_2 < cols_full_end);
         const float factor_2 = fc::in_place(t3);
         const float square_2 = factor_2 * factor_2;
         const float cube_2 = square_2 * factor_2;
@@ -295,124 +295,124 @@ attention_forward(const __grid_constant__ Parameters p) {
         const float fifth_2 = (0.12634595f * (cube_2 * square_2)) * 43.28085f;
         const float limit_2 = 0.09f * fc::reciprocal(square_2);
         const float exponent_2 = 2.88539f * factor_2;
-        // whether no square of t37 is above limit_2
-        float t37_squares[8] = {};
+        // whether no square of t36 is above limit_2
+        float t36_squares[8] = {};
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = t37_squares[(e + 0 * 4 + j * 4) % 8];
-            sum = fc::fma(t37[0][j][e], t37[0][j][e], sum);
+            float& sum = t36_squares[(e + 0 * 4 + j * 4) % 8];
+            sum = fc::fma(t36[0][j][e], t36[0][j][e], sum);
           }
         }
         bool within_2 = true;
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-          within_2 = within_2 && t37_squares[i] <= limit_2;
-        float t39[1][2];
-        // t39 = neg(row_max)
+          within_2 = within_2 && t36_squares[i] <= limit_2;
+        float t38[1][2];
+        // t38 = neg(row_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t39[0][e] = -0.f;
+          t38[0][e] = -0.f;
         float probs_2[1][8][4];
-        float t40[1][2];
-        if (fc::all_lanes(within_2) && t38) {
-          // probs_2 = exp2(fma(t37, fma(fma(fifth_2, mul(t37, t37), third_2), mul(t37, t37), first_2), t39))
+        float t39[1][2];
+        if (fc::all_lanes(within_2) && t37) {
+          // probs_2 = exp2(fma(t36, fma(fma(fifth_2, mul(t36, t36), third_2), mul(t36, t36), first_2), t38))
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t40[0][e] = 0.f;
+            t39[0][e] = 0.f;
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t41 = t37[0][j][e] * t37[0][j][e];
-              const float t42 = fc::fma(fifth_2, t41, third_2);
-              const float t43 = fc::fma(t42, t41, first_2);
-              const float t44 = fc::fma(t37[0][j][e], t43, t39[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t44);
-              t40[0][(e / 2)] = t40[0][(e / 2)] + probs_2[0][j][e];
+              const float t40 = t36[0][j][e] * t36[0][j][e];
+              const float t41 = fc::fma(fifth_2, t40, third_2);
+              const float t42 = fc::fma(t41, t40, first_2);
+              const float t43 = fc::fma(t36[0][j][e], t42, t38[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t43);
+              t39[0][(e / 2)] = t39[0][(e / 2)] + probs_2[0][j][e];
             }
           }
         }
         else {
-          const bool t45 = (cols_tile_2 < cols_full_begin) || (cols_tile_2 >= cols_full_end);
-          if (t45) {
-            int t46[1][2];
-            // t46 = add(index(rows), t4)
-            int t47[1][2];
-            // t47 = sub(t46, 256)
+          const bool masked_2 = (cols_tile_2 < cols_full_begin) || (cols_tile_2 >= cols_full_end);
+          if (masked_2) {
+            int t44[1][2];
+            // t44 = add(index(rows), t4)
+            int t45[1][2];
+            // t45 = sub(t44, 256)
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-              t46[0][e] = (rows_begin + rows_lane + e * 8) + t4;
-              t47[0][e] = t46[0][e] - 256;
+              t44[0][e] = (rows_begin + rows_lane + e * 8) + t4;
+              t45[0][e] = t44[0][e] - 256;
             }
-            // t37 = where(logical_and(ge(thread_offset, sub(t47, thread_begin)), le(thread_offset, sub(t46, thread_begin))), t37, -inf)
+            // t36 = where(logical_and(ge(thread_offset, sub(t45, thread_begin)), le(thread_offset, sub(t44, thread_begin))), t36, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const int t48 = t47[0][(e / 2)] - (cols_begin_5 + cols_lane);
-                const bool t49 = (j * 8 + (e % 2)) >= t48;
-                const int t50 = t46[0][(e / 2)] - (cols_begin_5 + cols_lane);
-                const bool t51 = (j * 8 + (e % 2)) <= t50;
-                const bool t52 = t49 && t51;
-                t37[0][j][e] = t52 ? t37[0][j][e] : -fc::infinity();
+                const int t46 = t45[0][(e / 2)] - (cols_begin_5 + cols_lane);
+                const bool t47 = (j * 8 + (e % 2)) >= t46;
+                const int t48 = t44[0][(e / 2)] - (cols_begin_5 + cols_lane);
+                const bool t49 = (j * 8 + (e % 2)) <= t48;
+                const bool t50 = t47 && t49;
+                t36[0][j][e] = t50 ? t36[0][j][e] : -fc::infinity();
               }
             }
           }
           if (fc::all_lanes(within_2)) {
-            // probs_2 = exp2(fma(t37, fma(fma(fifth_2, mul(t37, t37), third_2), mul(t37, t37), first_2), t39))
+            // probs_2 = exp2(fma(t36, fma(fma(fifth_2, mul(t36, t36), third_2), mul(t36, t36), first_2), t38))
             // reduce_sum = reduce_sum(cast, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t40[0][e] = 0.f;
+              t39[0][e] = 0.f;
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const float t53 = t37[0][j][e] * t37[0][j][e];
-                const float t54 = fc::fma(fifth_2, t53, third_2);
-                const float t55 = fc::fma(t54, t53, first_2);
-                const float t56 = fc::fma(t37[0][j][e], t55, t39[0][(e / 2)]);
-                probs_2[0][j][e] = fc::exp2(t56);
-                const float t57 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
-                const float t58 = t57;
-                t40[0][(e / 2)] = t40[0][(e / 2)] + t58;
+                const float t51 = t36[0][j][e] * t36[0][j][e];
+                const float t52 = fc::fma(fifth_2, t51, third_2);
+                const float t53 = fc::fma(t52, t51, first_2);
+                const float t54 = fc::fma(t36[0][j][e], t53, t38[0][(e / 2)]);
+                probs_2[0][j][e] = fc::exp2(t54);
+                const float t55 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
+                const float t56 = t55;
+                t39[0][(e / 2)] = t39[0][(e / 2)] + t56;
               }
             }
           }
           else {
-            // probs_2 = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t37, exponent_2)), 1)), fma(min(t37, 0), 1.401298464e-45, add(t39, 43.2808512266689))))
+            // probs_2 = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t36, exponent_2)), 1)), fma(min(t36, 0), 1.401298464e-45, add(t38, 43.2808512266689))))
             // reduce_sum = reduce_sum(cast, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t40[0][e] = 0.f;
+              t39[0][e] = 0.f;
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
                 if (e == 0 && j % 2 == 0) fc::hold_order();
-                const float t59 = t37[0][j][e] * exponent_2;
-                const float t60 = fc::exp2(t59);
-                const float t61 = t60 + 1.f;
-                const float t62 = fc::reciprocal(t61);
-                const float t63 = t39[0][(e / 2)] + 43.28085f;
-                const float t64 = fc::min(t37[0][j][e], 0.f);
-                const float t65 = fc::fma(t64, 1e-45f, t63);
-                const float t66 = fc::fma((-2.f * 43.28085f), t62, t65);
-                probs_2[0][j][e] = fc::exp2(t66);
-                const float t67 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
-                const float t68 = t67;
-                t40[0][(e / 2)] = t40[0][(e / 2)] + t68;
+                const float t57 = t36[0][j][e] * exponent_2;
+                const float t58 = fc::exp2(t57);
+                const float t59 = t58 + 1.f;
+                const float t60 = fc::reciprocal(t59);
+                const float t61 = t38[0][(e / 2)] + 43.28085f;
+                const float t62 = fc::min(t36[0][j][e], 0.f);
+                const float t63 = fc::fma(t62, 1e-45f, t61);
+                const float t64 = fc::fma((-2.f * 43.28085f), t60, t63);
+                probs_2[0][j][e] = fc::exp2(t64);
+                const float t65 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
+                const float t66 = t65;
+                t39[0][(e / 2)] = t39[0][(e / 2)] + t66;
               }
             }
           }
         }
-        // row_sum = add(row_sum, t40)
+        // row_sum = add(row_sum, t39)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = row_sum[0][e] + t40[0][e];
+          row_sum[0][e] = row_sum[0][e] + t39[0][e];
         fc::wait_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -469,22 +469,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t69 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t69;
+      const float t67 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t67;
     }
-    float t70[1][8][4];
-    // t70 = cast(mul(out, inverse))
+    float t68[1][8][4];
+    // t68 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t71 = out[0][j][e] * inverse[0][(e / 2)];
-        t70[0][j][e] = t71;
+        const float t69 = out[0][j][e] * inverse[0][(e / 2)];
+        t68[0][j][e] = t69;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t70 in shared memory
+    // t68 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -493,7 +493,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t70[i][j][2 * r], t70[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t68[i][j][2 * r], t68[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -131,68 +131,68 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      const bool t9 = (t8 < cols_full_begin) || (t8 >= cols_full_end);
-      if (t9) {
+      const bool masked = (t8 < cols_full_begin) || (t8 >= cols_full_end);
+      if (masked) {
+        int t9[1][2];
+        // t9 = add(index(rows), t2)
         int t10[1][2];
-        // t10 = add(index(rows), t2)
-        int t11[1][2];
-        // t11 = sub(t10, 256)
+        // t10 = sub(t9, 256)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t10[0][e] = (rows_begin + rows_lane + e * 8) + t2;
-          t11[0][e] = t10[0][e] - 256;
+          t9[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+          t10[0][e] = t9[0][e] - 256;
         }
-        // scores = where(logical_and(ge(thread_offset, sub(t11, thread_begin)), le(thread_offset, sub(t10, thread_begin))), scores, -inf)
+        // scores = where(logical_and(ge(thread_offset, sub(t10, thread_begin)), le(thread_offset, sub(t9, thread_begin))), scores, -inf)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const int t12 = t11[0][(e / 2)] - (cols_begin_4 + cols_lane);
-            const bool t13 = (j * 8 + (e % 2)) >= t12;
-            const int t14 = t10[0][(e / 2)] - (cols_begin_4 + cols_lane);
-            const bool t15 = (j * 8 + (e % 2)) <= t14;
-            const bool t16 = t13 && t15;
-            scores[0][j][e] = t16 ? scores[0][j][e] : -fc::infinity();
+            const int t11 = t10[0][(e / 2)] - (cols_begin_4 + cols_lane);
+            const bool t12 = (j * 8 + (e % 2)) >= t11;
+            const int t13 = t9[0][(e / 2)] - (cols_begin_4 + cols_lane);
+            const bool t14 = (j * 8 + (e % 2)) <= t13;
+            const bool t15 = t12 && t14;
+            scores[0][j][e] = t15 ? scores[0][j][e] : -fc::infinity();
           }
         }
       }
       // reduce_max = reduce_max(scores, cols)
-      float t17[1][2];
+      float t16[1][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t17[0][e] = -fc::infinity();
+        t16[0][e] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t17[0][(e / 2)] = fc::max(t17[0][(e / 2)], scores[0][j][e]);
+          t16[0][(e / 2)] = fc::max(t16[0][(e / 2)], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 1));
-        t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 2));
+        t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 1));
+        t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
       }
       float new_max[1][2];
-      // new_max = max(row_max, mul(t17, scale_log2))
+      // new_max = max(row_max, mul(t16, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t18[1][2];
-      // t18 = neg(new_max)
+      float t17[1][2];
+      // t17 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t19 = t17[0][e] * scale_log2;
-        new_max[0][e] = fc::max(fc::lowest(), t19);
-        const float t20 = fc::lowest() - new_max[0][e];
-        decay[0][e] = fc::exp2(t20);
-        t18[0][e] = -new_max[0][e];
+        const float t18 = t16[0][e] * scale_log2;
+        new_max[0][e] = fc::max(fc::lowest(), t18);
+        const float t19 = fc::lowest() - new_max[0][e];
+        decay[0][e] = fc::exp2(t19);
+        t17[0][e] = -new_max[0][e];
       }
       float probs[1][8][4];
-      // probs = exp2(fma(scores, scale_log2, t18))
+      // probs = exp2(fma(scores, scale_log2, t17))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t21 = fc::fma(scores[0][j][e], scale_log2, t18[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t21);
+          const float t20 = fc::fma(scores[0][j][e], scale_log2, t17[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t20);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -224,15 +224,15 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = 0.f * decay[0][(e / 2)];
-      const int t22 = fc::max(fc::min(cols_full_begin, t8), cols_begin_3);
-      const int t23 = fc::max(fc::min(cols_full_end, t8), cols_begin_3);
+      const int t21 = fc::max(fc::min(cols_full_begin, t8), cols_begin_3);
+      const int t22 = fc::max(fc::min(cols_full_end, t8), cols_begin_3);
 
       #pragma unroll 1
       for (int side = 0; side < 2; ++side) {
-        const bool t24 = side == 0;
+        const bool t23 = side == 0;
 
         // cols tiles of 64
-        for (int cols_tile_2 = (t24 ? t8 : t22) - 1; cols_tile_2 >= (t24 ? t23 : cols_begin_3); --cols_tile_2) {
+        for (int cols_tile_2 = (t23 ? t8 : t21) - 1; cols_tile_2 >= (t23 ? t22 : cols_begin_3); --cols_tile_2) {
           const int cols_begin_5 = cols_tile_2 * 64;
           fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 8192 + key_slot_2 * 8192;
@@ -263,78 +263,78 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
+          int t24[1][2];
+          // t24 = add(index(rows), t2)
           int t25[1][2];
-          // t25 = add(index(rows), t2)
-          int t26[1][2];
-          // t26 = sub(t25, 256)
+          // t25 = sub(t24, 256)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t25[0][e] = (rows_begin + rows_lane + e * 8) + t2;
-            t26[0][e] = t25[0][e] - 256;
+            t24[0][e] = (rows_begin + rows_lane + e * 8) + t2;
+            t25[0][e] = t24[0][e] - 256;
           }
-          // scores_2 = where(logical_and(ge(thread_offset, sub(t26, thread_begin)), le(thread_offset, sub(t25, thread_begin))), scores_2, -inf)
+          // scores_2 = where(logical_and(ge(thread_offset, sub(t25, thread_begin)), le(thread_offset, sub(t24, thread_begin))), scores_2, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const int t27 = t26[0][(e / 2)] - (cols_begin_5 + cols_lane);
-              const bool t28 = (j * 8 + (e % 2)) >= t27;
-              const int t29 = t25[0][(e / 2)] - (cols_begin_5 + cols_lane);
-              const bool t30 = (j * 8 + (e % 2)) <= t29;
-              const bool t31 = t28 && t30;
-              scores_2[0][j][e] = t31 ? scores_2[0][j][e] : -fc::infinity();
+              const int t26 = t25[0][(e / 2)] - (cols_begin_5 + cols_lane);
+              const bool t27 = (j * 8 + (e % 2)) >= t26;
+              const int t28 = t24[0][(e / 2)] - (cols_begin_5 + cols_lane);
+              const bool t29 = (j * 8 + (e % 2)) <= t28;
+              const bool t30 = t27 && t29;
+              scores_2[0][j][e] = t30 ? scores_2[0][j][e] : -fc::infinity();
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t32[1][2];
+          float t31[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t32[0][e] = -fc::infinity();
+            t31[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t32[0][(e / 2)] = fc::max(t32[0][(e / 2)], scores_2[0][j][e]);
+              t31[0][(e / 2)] = fc::max(t31[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t32[0][e] = fc::max(t32[0][e], fc::shuffle_xor(t32[0][e], 1));
-            t32[0][e] = fc::max(t32[0][e], fc::shuffle_xor(t32[0][e], 2));
+            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 1));
+            t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t32, scale_log2))
+          // new_max_2 = max(new_max, mul(t31, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(new_max, new_max_2))
-          float t33[1][2];
-          // t33 = neg(new_max_2)
+          float t32[1][2];
+          // t32 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t34 = t32[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t34);
-            const float t35 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t35);
-            t33[0][e] = -new_max_2[0][e];
+            const float t33 = t31[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t33);
+            const float t34 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t34);
+            t32[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t33))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t32))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t36 = fc::fma(scores_2[0][j][e], scale_log2, t33[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t36);
+              const float t35 = fc::fma(scores_2[0][j][e], scale_log2, t32[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t35);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t37[1][2] = {};
+          float t36[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t37[0][(e / 2)] = t37[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t37)
+              t36[0][(e / 2)] = t36[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t36)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t37[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t36[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -363,7 +363,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
 
         // cols tiles of 64
-        for (int cols_tile_3 = (t24 ? t23 : t22) - 1; cols_tile_3 >= t22; --cols_tile_3) {
+        for (int cols_tile_3 = (t23 ? t22 : t21) - 1; cols_tile_3 >= t21; --cols_tile_3) {
           fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_3 = shared + 8192 + key_slot_2 * 8192;
           // scores = dot(query, transpose(key_3)), issued
@@ -394,55 +394,55 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase_2 ^= 1;
           }
           // reduce_max = reduce_max(scores_3, cols)
-          float t38[1][2];
+          float t37[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t38[0][e] = -fc::infinity();
+            t37[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t38[0][(e / 2)] = fc::max(t38[0][(e / 2)], scores_3[0][j][e]);
+              t37[0][(e / 2)] = fc::max(t37[0][(e / 2)], scores_3[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t38[0][e] = fc::max(t38[0][e], fc::shuffle_xor(t38[0][e], 1));
-            t38[0][e] = fc::max(t38[0][e], fc::shuffle_xor(t38[0][e], 2));
+            t37[0][e] = fc::max(t37[0][e], fc::shuffle_xor(t37[0][e], 1));
+            t37[0][e] = fc::max(t37[0][e], fc::shuffle_xor(t37[0][e], 2));
           }
           float new_max_3[1][2];
-          // new_max_3 = max(new_max, mul(t38, scale_log2))
+          // new_max_3 = max(new_max, mul(t37, scale_log2))
           float decay_3[1][2];
           // decay_3 = exp2(sub(new_max, new_max_3))
-          float t39[1][2];
-          // t39 = neg(new_max_3)
+          float t38[1][2];
+          // t38 = neg(new_max_3)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t40 = t38[0][e] * scale_log2;
-            new_max_3[0][e] = fc::max(new_max[0][e], t40);
-            const float t41 = new_max[0][e] - new_max_3[0][e];
-            decay_3[0][e] = fc::exp2(t41);
-            t39[0][e] = -new_max_3[0][e];
+            const float t39 = t37[0][e] * scale_log2;
+            new_max_3[0][e] = fc::max(new_max[0][e], t39);
+            const float t40 = new_max[0][e] - new_max_3[0][e];
+            decay_3[0][e] = fc::exp2(t40);
+            t38[0][e] = -new_max_3[0][e];
           }
           float probs_3[1][8][4];
-          // probs_3 = exp2(fma(scores_3, scale_log2, t39))
+          // probs_3 = exp2(fma(scores_3, scale_log2, t38))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t42 = fc::fma(scores_3[0][j][e], scale_log2, t39[0][(e / 2)]);
-              probs_3[0][j][e] = fc::exp2(t42);
+              const float t41 = fc::fma(scores_3[0][j][e], scale_log2, t38[0][(e / 2)]);
+              probs_3[0][j][e] = fc::exp2(t41);
             }
           }
           // reduce_sum = reduce_sum(probs_3, cols), each lane its partial
-          float t43[1][2] = {};
+          float t42[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t43[0][(e / 2)] = t43[0][(e / 2)] + probs_3[0][j][e];
-          // row_sum = fma(row_sum, decay_3, t43)
+              t42[0][(e / 2)] = t42[0][(e / 2)] + probs_3[0][j][e];
+          // row_sum = fma(row_sum, decay_3, t42)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t43[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t42[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -509,22 +509,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t44 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t44;
+      const float t43 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t43;
     }
-    float t45[1][8][4];
-    // t45 = cast(mul(out, inverse))
+    float t44[1][8][4];
+    // t44 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t46 = out[0][j][e] * inverse[0][(e / 2)];
-        t45[0][j][e] = t46;
+        const float t45 = out[0][j][e] * inverse[0][(e / 2)];
+        t44[0][j][e] = t45;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t45 in shared memory
+    // t44 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -533,7 +533,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t45[i][j][2 * r], t45[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t44[i][j][2 * r], t44[i][j][2 * r + 1]));
     // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -160,7 +160,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         fc::load_shared<4>(&scores_2[i][j][0], scores_shared + ((rows_lane + i * 16) * 40 + j * 8 + lane % 2 * 4) * 4);
-    if (cols_tile >= cols_full_end) {
+    const bool masked = cols_tile >= cols_full_end;
+    if (masked) {
       bool t4[4][4];
       // t4 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll

@@ -121,7 +121,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         fc::load_shared<2>(&scores_2[i][j][0], scores_shared + ((rows_lane + i * 8) * 72 + j * 8 + lane % 4 * 2) * 4);
-    if (cols_tile >= cols_full_end) {
+    const bool masked = cols_tile >= cols_full_end;
+    if (masked) {
       int t3[1][1];
       // t3 = add(index(rows), (p.Sk - p.Sq))
       t3[0][0] = (rows_begin + rows_lane) + (p.Sk - p.Sq);

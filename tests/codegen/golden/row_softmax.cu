@@ -39,7 +39,8 @@ row_softmax(const __grid_constant__ Parameters p) {
         else {
           scores[i][j][0] = 0;
         }
-    if (cols_tile >= cols_full_end) {
+    const bool masked = cols_tile >= cols_full_end;
+    if (masked) {
       bool t1[4][1];
       // t1 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll

@@ -39,8 +39,8 @@ inline KernelSource counting(KernelSource source, bool is_masked) {
   body = replaced_text(body, R"(( *const fc::u32 shared = ))", "  float rounds = 0;\n$1");
   body = replaced_text(body, R"((for \(int cols_tile\w* = .*\{))", "$1\n    rounds += 1.f;");
   if (is_masked)
-    body = replaced_text(body, R"(( if \(.*(cols_tile.*cols_full_|tile_is_masked.*cols_tile).*\{))",
-                         "$1\n      rounds += 1.f / 1024;");
+    body = replaced_text(body, R"((const bool (masked\w*) = .*;))",
+                         "$1\n      rounds += $2 ? 1.f / 1024 : 0;");
   body = replaced_text(body, R"((fc::store_global<1>\(lse_at .*, )&\w+\[\w\]\[\w\]\);)",
                        "$1&rounds);");
   return source;

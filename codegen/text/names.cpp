@@ -1,10 +1,10 @@
-#include "codegen/print/names.h"
+#include "codegen/text/names.h"
 
 #include <cctype>
 
 #include <fmt/format.h>
 
-#include "codegen/print/reserved_names.h"
+#include "codegen/text/reserved_names.h"
 
 namespace flashcore {
 namespace {

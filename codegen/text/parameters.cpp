@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "codegen/layout/register_split.h"
-#include "codegen/print/kernel_printer.h"
+#include "codegen/text/kernel_text.h"
 
 namespace flashcore {
 
@@ -44,7 +44,7 @@ std::size_t stride_count(const Tensor& tensor) {
 
 }  // namespace
 
-void KernelPrinter::collect_arguments() {
+void KernelText::collect_arguments() {
   source_.name = f_.name;
   source_.entry = entry_name(f_.name);
   source_.threads = schedule_.threads();
@@ -78,8 +78,10 @@ void KernelPrinter::collect_arguments() {
   // A dimension that only scalars index has no axis; a launch still checks it.
   for (const Tensor& tensor : f_.tensors)
     for (const Extent& dim : tensor.dims) add_extent(dim);
+}
 
-  collect_tensor_maps();
+/// Behind all that is known of tensors, and of the maps of their tiles.
+void KernelText::lay_out_parameters() {
   fields_ = Fields(f_, source_);
 
   int offset = 0;
@@ -105,13 +107,13 @@ void KernelPrinter::collect_arguments() {
   source_.parameter_bytes = (offset + alignment - 1) / alignment * alignment;
 }
 
-int KernelPrinter::scalar_named(const std::string& name) const {
+int KernelText::scalar_named(const std::string& name) const {
   for (std::size_t i = 0; i < f_.parameters.size(); ++i)
     if (f_.parameters[i].name == name) return static_cast<int>(i);
   return -1;
 }
 
-void KernelPrinter::print_parameters() {
+void KernelText::print_parameters() {
   out_.line("struct Parameters {{");
   Writer::Scope scope(out_, "};");
   for (std::size_t m = 0; m < source_.tensor_maps.size(); ++m) {
@@ -134,19 +136,19 @@ void KernelPrinter::print_parameters() {
   if (claims_tiles_) out_.line("int tile_counter;");
 }
 
-std::string KernelPrinter::stride(TensorId tensor, std::size_t dim) const {
+std::string KernelText::stride(TensorId tensor, std::size_t dim) const {
   if (dim >= stride_count(f_[tensor])) return "1";
   return "p." + fields_.stride(tensor, dim);
 }
 
 /// The parallel axes, fastest first, noted for the launch.
-void KernelPrinter::collect_grid() {
+void KernelText::collect_grid() {
   for (AxisId axis : f_.grid)
     source_.grid.push_back({f_[axis].name, f_[axis].extent, std::max(1, f_[axis].tile),
                             scalar_named(f_[axis].longest)});
 }
 
-std::string KernelPrinter::blocks_along(AxisId id) const {
+std::string KernelText::blocks_along(AxisId id) const {
   const Axis& axis = f_[id];
   const int longest = scalar_named(axis.longest);
   const std::string length = longest < 0 ? extent_text(axis.extent)
@@ -158,7 +160,7 @@ std::string KernelPrinter::blocks_along(AxisId id) const {
 }
 
 /// The number of a block along an axis, and where its tile, or its positions, begin.
-void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool needs_count) {
+void KernelText::print_block_index(AxisId id, const std::string& index, bool needs_count) {
   const Axis& axis = f_[id];
   const bool tiled = axis.kind == AxisKind::parallel_tiles, several = axis.tile > 1;
   const std::string name = names_.unique(tiled     ? axis.name + "_tile"
@@ -186,7 +188,7 @@ void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool 
 }
 
 /// Where a block lies by its own number; one of several tiles finds out from theirs.
-void KernelPrinter::print_grid() {
+void KernelText::print_grid() {
   collect_grid();
   if (source_.persistent) return;
   // Three axes are CUDA's own dimensions; what more there are share the third. In a flat grid all
@@ -202,6 +204,24 @@ void KernelPrinter::print_grid() {
     const bool shared = i >= own, last = i + 1 == f_.grid.size();
     print_block_index(f_.grid[i], shared ? "block" : dimensions[i], shared && !last);
   }
+}
+
+bool KernelText::has_tile_loop(TileScheduler scheduler) const {
+  bool any = false;
+  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+    any = any || (op.code == OpCode::tile_loop && op.scheduler == scheduler);
+  });
+  return any;
+}
+
+void KernelText::print_cluster_rank() {
+  part_ = names_.unique("part");
+  out_.line("const int {} = fc::block_x() % {};", part_, source_.cluster);
+}
+
+void KernelText::require_alignment(TensorId tensor, int bytes) {
+  int& alignment = source_.tensors[tensor.index].alignment;
+  alignment = std::max(alignment, bytes);
 }
 
 }  // namespace flashcore

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "codegen/passes/rewrite.h"
-#include "codegen/print/kernel_printer.h"
+#include "codegen/text/kernel_text.h"
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -18,7 +18,7 @@ std::string negated(const std::string& x) { return x.starts_with("-") ? "-(" + x
 
 }  // namespace
 
-std::string KernelPrinter::number(double value, DType dtype) {
+std::string KernelText::number(double value, DType dtype) {
   if (dtype == DType::i1) return value != 0 ? "true" : "false";
   if (dtype == DType::i32) return fmt::format("{}", static_cast<long long>(value));
   if (std::isnan(value)) return "fc::not_a_number()";
@@ -31,28 +31,28 @@ std::string KernelPrinter::number(double value, DType dtype) {
 }
 
 /// The length of a tensor dimension.
-std::string KernelPrinter::extent_text(const Extent& extent) const {
+std::string KernelText::extent_text(const Extent& extent) const {
   if (extent.is_static()) return std::to_string(extent.value);
   const std::string& field = fields_.extent(extent.name);
   return extent.plus ? fmt::format("(p.{} + {})", field, extent.plus) : "p." + field;
 }
 
-std::string KernelPrinter::extent(AxisId axis) const {
+std::string KernelText::extent(AxisId axis) const {
   if (!f_[axis].ragged) return extent_text(f_[axis].extent);
-  const Segment& segment = segments_[f_.origin(axis).index];
-  if (segment.length.empty())
+  const Part& part = parts_[f_.origin(axis).index];
+  if (part.length.empty())
     throw InternalError(fmt::format("no length of axis {} here", f_[axis].name));
-  return segment.length;
+  return part.length;
 }
 
-std::string KernelPrinter::tile_count(AxisId axis) const {
+std::string KernelText::tile_count(AxisId axis) const {
   const int tile = f_[axis].tile;
   if (const auto length = f_[axis].fixed_length())
     return std::to_string((*length + tile - 1) / tile);
   return fmt::format("({} + {}) / {}", extent(axis), tile - 1, tile);
 }
 
-std::string KernelPrinter::begin(AxisId axis) const {
+std::string KernelText::begin(AxisId axis) const {
   if (f_[axis].kind == AxisKind::whole) return "0";
   const auto found = begins_.find(f_.origin(axis).index);
   if (found == begins_.end())
@@ -60,7 +60,7 @@ std::string KernelPrinter::begin(AxisId axis) const {
   return found->second;
 }
 
-std::string KernelPrinter::scalar(ValueId value) {
+std::string KernelText::scalar(ValueId value) {
   const Op* op = f_.definition(value);
   if (op) {
     switch (op->code) {
@@ -71,13 +71,13 @@ std::string KernelPrinter::scalar(ValueId value) {
       case OpCode::extent:
         return extent(op->axis);
       case OpCode::cluster_rank:
-        return cluster_rank_;
+        return part_;
       case OpCode::has_counter:
         return "(p.tile_counter != 0)";
       case OpCode::first_thread:
         return fmt::format("(thread == {})", role_->first_warp * 32);
       case OpCode::owns_rows:
-        return fmt::format("(warp % {} == {})", op->blocks, cluster_rank_);
+        return fmt::format("(warp % {} == {})", op->blocks, part_);
       case OpCode::dimension:
         return extent_text(f_[op->tensor].dims[static_cast<std::size_t>(op->number)]);
       case OpCode::index:
@@ -97,8 +97,8 @@ std::string KernelPrinter::scalar(ValueId value) {
 }
 
 /// What a fragment and a slot add to a position.
-std::string KernelPrinter::offset_text(const AxisLayout& layout, const std::string& fragment,
-                                       const std::string& slot) {
+std::string KernelText::offset_text(const AxisLayout& layout, const std::string& fragment,
+                                    const std::string& slot) {
   std::string text;
   const auto add = [&](const std::string& index, int step) {
     if (index == "0") return;
@@ -110,7 +110,7 @@ std::string KernelPrinter::offset_text(const AxisLayout& layout, const std::stri
   return text.empty() ? "0" : text;
 }
 
-std::string KernelPrinter::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
+std::string KernelText::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
   std::string text = begin(axis);
   for (const auto& [key, name] : lane_offsets_)
     if (key.first == axis && key.second == layout) text += " + " + name;
@@ -123,7 +123,7 @@ std::string KernelPrinter::position(AxisId axis, const AxisLayout& layout, const
 }
 
 /// A position, or a part of one: it takes the layout that the tile around it has along the axis.
-std::string KernelPrinter::position_element(const Op& op, Cursor cursor) {
+std::string KernelText::position_element(const Op& op, Cursor cursor) {
   const auto along = std::ranges::find(cursor.axes, op.axis);
   if (along == cursor.axes.end())
     throw InternalError(fmt::format("no layout for the positions of {}", f_[op.axis].name));
@@ -135,7 +135,7 @@ std::string KernelPrinter::position_element(const Op& op, Cursor cursor) {
   return fmt::format("({})", offset_text(layout, cursor.fragments[k], cursor.slots[k]));
 }
 
-std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
+std::string KernelText::element(ValueId value, const Cursor& cursor) {
   const Op* op = f_.definition(value);
   const TileType& type = f_[value].type;
   if (op && op->code == OpCode::constant) return number(op->number, type.dtype);
@@ -164,7 +164,7 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
 /// dimension's end, part by part: the position's serve all elements, and what is left for each is
 /// an addition and a comparison with a constant. Where no index is outside, the position's part
 /// goes to the pointer, and the rest is a constant of the instruction.
-std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitIndex>& indices) const {
+std::string KernelText::gathered(const Op& op, const std::vector<SplitIndex>& indices) const {
   const Tensor& tensor = f_[op.tensor];
   std::string base, rest, inside;
   for (std::size_t d = 0; d < indices.size(); ++d) {
@@ -188,14 +188,14 @@ std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitIndex>&
 }
 
 /// Which power of two a number is that is known here; -1 for any other.
-int KernelPrinter::power_of_two(ValueId value) const {
+int KernelText::power_of_two(ValueId value) const {
   const double* number = constant_of(f_, value);
   for (int shift = 0; number && shift < 31; ++shift)
     if (*number == static_cast<double>(1 << shift)) return shift;
   return -1;
 }
 
-std::string KernelPrinter::expression(const Op& op, const std::vector<std::string>& x) const {
+std::string KernelText::expression(const Op& op, const std::vector<std::string>& x) const {
   const DType from = f_[op.operands[0]].type.dtype;
   const DType to = f_[op.results[0]].type.dtype;
   switch (op.code) {
@@ -284,7 +284,7 @@ std::string KernelPrinter::expression(const Op& op, const std::vector<std::strin
   }
 }
 
-std::string KernelPrinter::label(ValueId value) const {
+std::string KernelText::label(ValueId value) const {
   const Op* op = f_.definition(value);
   // Values of two iterations have one name in the program, and here new_max and new_max_2. One that
   // takes another's array over keeps its name: it says more.
@@ -304,7 +304,7 @@ std::string KernelPrinter::label(ValueId value) const {
   return storage_[value.index].empty() ? std::string(name_of(op->code)) : storage_[value.index];
 }
 
-std::string KernelPrinter::describe(ValueId value, const std::set<ValueId>& inlined) const {
+std::string KernelText::describe(ValueId value, const std::set<ValueId>& inlined) const {
   const Op* op = f_.definition(value);
   if (!op || !inlined.count(value)) return label(value);
   std::string text = fmt::format("{}(", name_of(op->code));
@@ -314,6 +314,25 @@ std::string KernelPrinter::describe(ValueId value, const std::set<ValueId>& inli
     text += (i ? ", " : "") + describe(op->operands[i], inlined);
   }
   return text + ")";
+}
+
+std::string_view KernelText::element_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return "fc::f16";
+    case DType::bf16:
+      return "fc::bf16";
+    case DType::f32:
+      return "float";
+    default:
+      return "int";
+  }
+}
+
+/// Two partial results of a reduction as one.
+std::string KernelText::combined(OpCode reduction, const std::string& a, const std::string& b) {
+  if (reduction == OpCode::reduce_sum) return fmt::format("{} + {}", a, b);
+  return fmt::format("fc::{}({}, {})", reduction == OpCode::reduce_max ? "max" : "min", a, b);
 }
 
 }  // namespace flashcore

@@ -1,4 +1,4 @@
-#include "codegen/print/reserved_names.h"
+#include "codegen/text/reserved_names.h"
 
 #include <algorithm>
 #include <array>

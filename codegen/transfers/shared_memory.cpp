@@ -1,36 +1,17 @@
-// Conversions: tiles between registers and shared memory, and partials of a reduction that are
-// combined there.
+// Conversions: tiles between registers and shared memory, and shares of a reduction that meet
+// there.
 #include "codegen/analysis/shared_use.h"
-#include "codegen/instructions/instruction.h"
-#include "codegen/print/kernel_printer.h"
+#include "codegen/text/index_text.h"
+#include "codegen/transfers/tile_mover.h"
 #include "dsl/error.h"
 
 namespace flashcore {
 
 using namespace ir;
 
-void KernelPrinter::print_convert(const Op& op) {
-  const Op* made_by = f_.definition(op.operands[0]);
-  if (op.buffer && made_by && made_by->code == OpCode::constant)
-    print_constant_tile(op, made_by->number);
-  else if (op.buffer)
-    f_[op.operands[0]].layout.space == Space::opaque ? print_blocks_to_shared(op)
-                                                     : print_to_shared(op);
-  else if (f_[op.results[0]].layout.space == Space::operand)
-    print_operand_load(op);
-  else
-    print_from_shared(op);
-}
-
-std::string KernelPrinter::lane_offset(AxisId axis, const AxisLayout& layout) const {
-  for (const auto& [key, name] : lane_offsets_)
-    if (key.first == axis && key.second == layout) return name;
-  throw InternalError(fmt::format("no layout for {} in shared memory", f_[axis].name));
-}
-
 /// The byte offset, within a slot, of the slots of one fragment that lie side by side: row r of
 /// fragment (i, j), or element e of fragment i of a vector.
-std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shape) const {
+std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape) const {
   const AxisLayout& last = shape.layouts.back();
   const int size = size_of(buffer.dtype);
   if (shape.axes.size() == 1)
@@ -59,7 +40,7 @@ std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shap
 }
 
 /// A tile of one number, written once by all threads of the block for products to read.
-void KernelPrinter::print_constant_tile(const Op& op, double value) {
+void TileMover::print_constant_tile(const Op& op, double value) {
   const Buffer& buffer = f_[op.buffer];
   const std::string name = storage_[op.results[0].index] = names_.unique(label(op.results[0]));
   out_.comment(fmt::format("{} everywhere", number(value, DType::f32)));
@@ -76,7 +57,7 @@ void KernelPrinter::print_constant_tile(const Op& op, double value) {
 
 /// A register tile, rounded to the buffer's type. Threads that hold the same elements write them
 /// once.
-void KernelPrinter::print_to_shared(const Op& op) {
+void TileMover::print_to_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[op.buffer];
   const Shape shape = shape_of(from);
@@ -124,7 +105,7 @@ void KernelPrinter::print_to_shared(const Op& op) {
 }
 
 /// A product's opaque blocks, whose elements find their order in shared memory.
-void KernelPrinter::print_blocks_to_shared(const Op& op) {
+void TileMover::print_blocks_to_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[op.buffer];
   const AxisLayout &rows = f_[from].layout.axes[0], &columns = f_[from].layout.axes[1];
@@ -139,7 +120,7 @@ void KernelPrinter::print_blocks_to_shared(const Op& op) {
 }
 
 /// A tile of shared memory into registers, or the sum (maximum, minimum) of all partials of one.
-void KernelPrinter::print_from_shared(const Op& op) {
+void TileMover::print_from_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[buffer_of(f_, from)];
   const Shape shape = shape_of(value);
@@ -171,43 +152,19 @@ void KernelPrinter::print_from_shared(const Op& op) {
     out_.line("fc::load_shared<{}>(&{}, {} + {});", count, first, base, offset);
     return;
   }
-  const std::string at = names_.unique("partial_at");
+  const std::string at = names_.unique("share_at");
   out_.line("const fc::u32 {} = {} + {};", at, base, offset);
   out_.line("fc::load_shared<{}>(&{}, {});", count, first, at);
   // Inside, the only other variable is what the partials are combined into.
-  const std::string partial = first.starts_with("partial[") ? "next" : "partial";
-  auto others = out_.unrolled(partial, partials - 1);
+  const std::string share = first.starts_with("partial[") ? "next" : "partial";
+  auto others = out_.unrolled(share, partials - 1);
   out_.line("float other[{}];", count);
-  out_.line("fc::load_shared<{}>(other, {} + ({} + 1) * {});", count, at, partial,
+  out_.line("fc::load_shared<{}>(other, {} + ({} + 1) * {});", count, at, share,
             buffer.slot_stride());
   for (int c = 0; c < count; ++c) {
     const std::string mine = vector ? element : c ? fmt::format("{} + {}]", element, c) : first;
     out_.line("{} = {};", mine, combined(op.reduction, mine, fmt::format("other[{}]", c)));
   }
-}
-
-void KernelPrinter::print_combination(const Op& op) {
-  const ValueId value = op.results[0], partials = op.operands[0];
-  if (f_[partials].layout.space == Space::shared) return print_from_shared(op);
-  become(value, partials);
-  out_.comment(fmt::format("{}: partials of the lanes, combined", label(value)));
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(value), scopes, true);
-  print_lane_combination(op.reduction, element(value, cursor), op.partials);
-}
-
-/// A left operand from shared memory into registers, once for all iterations of a loop.
-void KernelPrinter::print_operand_load(const Op& op) {
-  const ValueId value = op.results[0];
-  const ProductOperand source = shared_operand(op.operands[0]);
-  declare(value, false, label(op.operands[0]) + "_kept");
-  out_.comment(fmt::format("{}: {} in registers", storage_[value.index], label(op.operands[0])));
-  instruction_of(op).print_left_load({.out = out_,
-                                      .element = element_type(f_[value].type.dtype),
-                                      .array = storage_[value.index],
-                                      .source = source,
-                                      .rows = f_[value].layout.axes[0],
-                                      .terms = f_[f_[value].type.axes[1]].tile});
 }
 
 }  // namespace flashcore

@@ -1,4 +1,4 @@
-#include "codegen/print/prelude_text.h"
+#include "codegen/prelude/prelude_text.h"
 
 #include <cctype>
 #include <set>

@@ -1,4 +1,6 @@
-#include "codegen/instructions/product.h"
+#include "codegen/text/index_text.h"
+
+#include <fmt/format.h>
 
 namespace flashcore {
 

@@ -1,10 +1,10 @@
-#include "codegen/print/fields.h"
+#include "codegen/text/fields.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "codegen/print/names.h"
+#include "codegen/text/names.h"
 
 namespace flashcore {
 namespace {

@@ -1,0 +1,163 @@
+// The arrays of register tiles, and the unrolled loops over their elements.
+#include <algorithm>
+
+#include "codegen/passes/rewrite.h"
+#include "codegen/text/index_text.h"
+#include "codegen/text/kernel_text.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+KernelText::Shape KernelText::shape_of(ValueId value) const {
+  Shape shape{f_[value].type.axes, f_[value].layout.axes};
+  // A block of fragments is one thing.
+  if (f_[value].layout.space == Space::opaque)
+    for (AxisLayout& layout : shape.layouts) layout.slots = 1;
+  // A left operand holds four packed pairs of two neighbouring fragments.
+  if (f_[value].layout.space == Space::operand) {
+    shape.layouts[0].slots = 1;
+    shape.layouts[1].fragments /= 2;
+    shape.layouts[1].slots = 4;
+  }
+  return shape;
+}
+
+std::string KernelText::array_type(ValueId value) const {
+  switch (f_[value].type.dtype) {
+    case DType::i32:
+      return "int";
+    case DType::i1:
+      return "bool";
+    default:
+      return "float";
+  }
+}
+
+/// Gives a value its array, and declares that where it is the first to lie in it.
+void KernelText::declare(ValueId value, bool zero, const std::string& otherwise) {
+  if (!f_[value].array) throw InternalError(fmt::format("no array for tile {}", label(value)));
+  std::string& name = arrays_[f_[value].array];
+  storage_[value.index] = name;
+  if (!name.empty()) {
+    if (zero) fill(value, number(0, f_[value].type.dtype));
+    return;
+  }
+  const Shape shape = shape_of(value);
+  storage_[value.index] = name = names_.unique(f_[value].name.empty() ? otherwise : f_[value].name);
+  const char* const start = zero ? " = {}" : "";
+  std::string dims;
+  int slots = 1;
+  for (const AxisLayout& layout : shape.layouts) {
+    dims += fmt::format("[{}]", layout.fragments);
+    slots *= layout.slots;
+  }
+  switch (f_[value].layout.space) {
+    case Space::opaque:
+      return out_.line("fc::sum_block {}{}{};", name, dims, start);
+    case Space::operand:
+      return out_.line("fc::u32 {}{}[4];", name, dims);
+    default:
+      return out_.line("{} {}{}[{}]{};", array_type(value), name, dims, slots, start);
+  }
+}
+
+/// Puts one text in the place of every element.
+void KernelText::fill(ValueId value, const std::string& text) {
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(value), scopes);
+  out_.line("{} = {};", element(value, cursor), text);
+}
+
+/// Gives a value its array, and puts what another holds into it unless they share it.
+void KernelText::become(ValueId value, ValueId from) {
+  const Op* made_by = f_.definition(from);
+  const double* number = constant_of(f_, from);
+  const bool source = made_by && kind_of(made_by->code) == OpKind::source;
+  if (made_by && made_by->code == OpCode::undefined) return declare(value);
+  const bool zero = number && *number == 0 && f_[value].layout.space != Space::operand;
+  declare(value, zero);
+  if (zero || (!source && storage_[from.index] == storage_[value.index])) return;
+  Writer::Scopes scopes;
+  const Cursor cursor = open_loops(shape_of(value), scopes);
+  out_.line("{} = {};", element(value, cursor), element(from, cursor));
+}
+
+KernelText::Cursor KernelText::open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces) {
+  static constexpr const char* fragment_names[] = {"i", "j"};
+  Cursor cursor;
+  cursor.axes = shape.axes;
+  cursor.layouts = shape.layouts;
+  int slots = 1;
+  for (std::size_t k = 0; k < shape.axes.size(); ++k) {
+    slots *= shape.layouts[k].slots;
+    const int count = shape.layouts[k].fragments;
+    if (count == 1) {
+      cursor.fragments.emplace_back("0");
+    } else {
+      scopes.push_back(out_.unrolled(fragment_names[k], count, braces));
+      cursor.fragments.emplace_back(fragment_names[k]);
+    }
+  }
+  if (slots > 1) scopes.push_back(out_.unrolled("e", slots, braces));
+  cursor.element = slots > 1 ? "e" : "0";
+  if (shape.axes.size() == 1) {
+    cursor.slots = {cursor.element};
+  } else {
+    const int rows = shape.layouts[0].slots, columns = shape.layouts[1].slots;
+    cursor.slots = {rows == 1      ? "0"
+                    : columns == 1 ? "e"
+                                   : fmt::format("(e / {})", columns),
+                    columns == 1 ? "0"
+                    : rows == 1  ? "e"
+                                 : fmt::format("(e % {})", columns)};
+  }
+  return cursor;
+}
+
+namespace {
+
+std::string lane_term(const AxisLayout& layout) {
+  std::string lane = "lane";
+  if (layout.lane_divisor > 1) lane += fmt::format(" / {}", layout.lane_divisor);
+  if (layout.lane_divisor * layout.lanes < 32) lane += fmt::format(" % {}", layout.lanes);
+  return layout.lane_stride > 1 ? fmt::format("{} * {}", lane, layout.lane_stride) : lane;
+}
+
+}  // namespace
+
+/// The part of a position that depends on the thread alone, once for every layout of every axis.
+void KernelText::declare_lane_offsets() {
+  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+    const auto note = [&](ValueId value) {
+      const Value& v = f_[value];
+      if (v.layout.space != Space::registers) return;
+      for (std::size_t k = 0; k < v.type.axes.size(); ++k) {
+        const auto key = std::pair(v.type.axes[k], v.layout.axes[k]);
+        if (std::none_of(lane_offsets_.begin(), lane_offsets_.end(),
+                         [&](const auto& known) { return known.first == key; }))
+          lane_offsets_.push_back({key, {}});
+      }
+    };
+    for (ValueId result : op.results) note(result);
+  });
+  for (auto& [key, name] : lane_offsets_) {
+    const AxisLayout& layout = key.second;
+    name = names_.unique(f_[key.first].name + "_lane");
+    std::string terms;
+    if (layout.warps > 1)
+      terms =
+          fmt::format("{} * {}", warp_number(layout), layout.fragments * layout.fragment_size());
+    if (layout.lanes > 1) terms += (terms.empty() ? "" : " + ") + lane_term(layout);
+    out_.line("const int {} = {};", name, terms.empty() ? "0" : terms);
+  }
+}
+
+std::string KernelText::lane_offset(AxisId axis, const AxisLayout& layout) const {
+  for (const auto& [key, name] : lane_offsets_)
+    if (key.first == axis && key.second == layout) return name;
+  throw InternalError(fmt::format("no layout for {} in shared memory", f_[axis].name));
+}
+
+}  // namespace flashcore

@@ -1,0 +1,203 @@
+// Tiles between tensors and shared memory, in chunks of 16 bytes a thread.
+#include <algorithm>
+#include <limits>
+
+#include "codegen/transfers/tile_mover.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+/// Elements in the 16 bytes that a thread copies at a time.
+int chunk_elements(DType dtype) { return 16 / size_of(dtype); }
+
+}  // namespace
+
+std::size_t TileMover::dimension_along(const Op& op, AxisId axis) {
+  for (std::size_t d = 0; d < op.coordinates.size(); ++d)
+    if (op.coordinates[d].axis == axis) return d;
+  throw InternalError("an access without the axis of its tile");
+}
+
+std::string TileMover::chunk_base(const Buffer& buffer, const std::string& slot) const {
+  std::string text = "shared";
+  if (buffer.offset) text += fmt::format(" + {}", buffer.offset);
+  if (buffer.stages > 1) text += fmt::format(" + {} * {}", slot, buffer.slot_stride());
+  return text;
+}
+
+/// Loops over the thread's chunks of a tile in global memory. Neighbouring threads take
+/// neighbouring chunks of one panel's row, so that they write whole lines. The pointer `walker`
+/// steps down the rows: with one address and one step alive, nothing but them is worth keeping in
+/// registers over a loop. `body` sees `row`, `column`, `i` and, past the first, `panel`.
+template <class Body>
+void TileMover::for_each_chunk(const Buffer& buffer, const std::string& pointer_type,
+                               const std::string& walker, const std::string& start,
+                               const std::string& row_stride, const std::string& rows_left,
+                               Body body) {
+  for (const ChunkLoop& loop : chunk_loops(buffer)) {
+    const int size = size_of(buffer.dtype), chunk = chunk_elements(buffer.dtype);
+    const int chunks = loop.width / chunk, rows = source_.threads / chunks;
+    const int rounds = (buffer.rows + rows - 1) / rows;
+    auto scope = out_.block("");
+    const std::string first = loop.first_column ? fmt::format(" + {}", loop.first_column) : "";
+    out_.line("const int row = thread / {0}, column = thread % {0} * {1};", chunks, chunk);
+    out_.line("{} {} = {} + row * {} + column{};", pointer_type, walker, start, row_stride, first);
+    const std::string left = names_.unique("rows_left");
+    if (!rows_left.empty()) out_.line("const int {} = {} - row;", left, rows_left);
+    Writer::Scopes guard;
+    if (rows > buffer.rows) guard.push_back(out_.block("if (row < {})", buffer.rows));
+    auto down = out_.unrolled("i", rounds);
+    const bool ragged = rows < buffer.rows && buffer.rows % rows != 0;
+    {
+      Writer::Scopes inner;
+      if (ragged) inner.push_back(out_.block("if (row + i * {} < {})", rows, buffer.rows));
+      if (loop.panels > 1) inner.push_back(out_.unrolled("panel", loop.panels));
+      const std::string panel = loop.panels > 1 ? fmt::format("panel * {}", loop.width)
+                                                : std::to_string(loop.first_column);
+      const std::string across = loop.panels > 1 ? " + " + panel : "";
+      // The swizzle counts columns of 16 bits. Eight rows down it repeats, and the offset changes
+      // by a constant.
+      const std::string halves = size == 2 ? "" : fmt::format(" * {}", size / 2);
+      const bool repeats = rows % 8 == 0 && rounds > 1;
+      std::string offset =
+          fmt::format("fc::panel_chunk_offset<{}, {}>({}, column{}, {}{})", buffer.rows,
+                      buffer.columns * size / 2,
+                      repeats || rounds == 1 ? "row" : fmt::format("row + i * {}", rows), halves,
+                      panel, halves);
+      if (repeats) offset += fmt::format(" + i * {}", rows * loop.width * size);
+      if (buffer.pitch) {
+        offset = fmt::format("(row * {} + column{}) * {}", buffer.pitch,
+                             loop.panels > 1 ? across : first, size);
+        if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * size);
+      }
+      body(Chunk{rounds > 1 ? fmt::format("i * {} < {}", rows, left) : left + " > 0",
+                 "column" + first + across, walker + across, offset});
+    }
+    if (rounds > 1) out_.line("{} += {} * {};", walker, rows, row_stride);
+    names_.release(left);
+  }
+}
+
+/// The stride between the `rows` rows of a tile, in 32 bits: a launch refuses one that does not
+/// fit.
+std::string TileMover::row_stride(TensorId tensor, std::size_t dim, int rows) {
+  const std::string text = stride(tensor, dim);
+  if (text == "1") return text;
+  std::int64_t& limit = source_.tensors[tensor.index].stride_limits[dim];
+  limit = std::min<std::int64_t>(limit, std::numeric_limits<std::int32_t>::max() / rows);
+  return fmt::format("static_cast<int>({})", text);
+}
+
+void TileMover::print_copy(const Op& op) {
+  const Buffer& buffer = f_[op.buffer];
+  std::vector<AxisId> axes;
+  for (const Coordinate& c : op.coordinates)
+    if (c.axis) axes.push_back(c.axis);
+  const Axis &rows = f_[axes[0]], &columns = f_[axes[1]];
+  const std::size_t row_dim = dimension_along(op, axes[0]),
+                    column_dim = dimension_along(op, axes[1]);
+  if (column_dim + 1 != op.coordinates.size())
+    throw SpecError(
+        {fmt::format("a product of {} along dimension {}", f_[op.tensor].name, column_dim),
+         "16-byte copies need neighbouring elements in the last axis of the tile",
+         "index the last dimension with the tile's last axis, and transpose the tile", op.where});
+  if (columns.ragged)
+    throw SpecError(
+        {fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name, columns.name),
+         fmt::format("16-byte copies need rows that begin at a multiple of {} elements",
+                     chunk_elements(buffer.dtype)),
+         "index the last dimension with an axis that is not ragged", op.where});
+  require_alignment(op.tensor, 16);
+
+  const bool in_loop = !op.operands.empty();
+  const std::string pointer = source_pointer(op);
+  std::string comment = fmt::format("{} <- {}", buffer.name, f_[op.tensor].name);
+  const bool async = op.code == OpCode::copy_async;
+  out_.comment(comment + (async ? ", asynchronously" : ""));
+  Writer::Scopes guard;
+  if (op.operands.size() == 3) guard.push_back(out_.block("if ({})", scalar(op.operands[2])));
+
+  // Positions within the tile in 32 bits; only the tile's own start needs 64.
+  const auto first = [&](AxisId axis) {
+    const bool looped = in_loop && f_[axis].kind == AxisKind::tiles;
+    return looped ? fmt::format("{} * {}", scalar(op.operands[0]), f_[axis].tile) : begin(axis);
+  };
+  const std::string tile = names_.unique(buffer.name + "_source");
+  std::string start = pointer;
+  if (first(axes[0]) != "0")
+    start += fmt::format(" + ({}) * {}", first(axes[0]), stride(op.tensor, row_dim));
+  if (first(axes[1]) != "0") start += fmt::format(" + {}", first(axes[1]));
+  out_.line("const {}* const {} = {};", element_type(buffer.dtype), tile, start);
+  const std::string left = names_.unique(buffer.name + "_rows");
+  if (rows.may_overrun())
+    out_.line("const int {} = {} - ({});", left, extent(axes[0]), first(axes[0]));
+  const std::string right = names_.unique(buffer.name + "_columns");
+  if (columns.may_overrun())
+    out_.line("const int {} = {} - ({});", right, extent(axes[1]), first(axes[1]));
+
+  const std::string target = chunk_base(buffer, in_loop ? scalar(op.operands[1]) : "0");
+  const std::string type = fmt::format("const {}*", element_type(buffer.dtype));
+  const std::string step = row_stride(op.tensor, row_dim, buffer.rows);
+  for_each_chunk(
+      buffer, type, "source", tile, step, rows.may_overrun() ? left : "", [&](const Chunk& at) {
+        std::string bytes = "16";
+        if (columns.may_overrun()) {
+          const int chunk = chunk_elements(buffer.dtype);
+          const bool whole_chunks = columns.fixed_length().value_or(1) % chunk == 0;
+          bytes = whole_chunks ? fmt::format("{} < {} ? 16 : 0", at.column, right)
+                               : fmt::format("fc::max(0, fc::min({}, {} - ({}))) * {}", chunk,
+                                             right, at.column, size_of(buffer.dtype));
+        }
+        if (rows.may_overrun()) {
+          if (bytes == "16")
+            bytes = fmt::format("{} ? 16 : 0", at.row_exists);
+          else
+            bytes = fmt::format("{} ? ({}) : 0", at.row_exists, bytes);
+        }
+        out_.line("fc::copy_{}({} + {}, {}, {});", async ? "async" : "chunk", target, at.offset,
+                  at.pointer, bytes);
+      });
+}
+
+void TileMover::print_staged_store(const Op& op) {
+  const ValueId from = op.operands[0];
+  const Op& staging = *f_.definition(from);
+  const Buffer& buffer = f_[staging.buffer];
+  const auto& axes = f_[from].type.axes;
+  const Axis &rows = f_[axes[0]], &columns = f_[axes[1]];
+  require_alignment(op.tensor, 16);
+  const std::string pointer = source_pointer(op);
+  out_.comment(fmt::format("store {}", f_[op.tensor].name));
+  const std::string target = names_.unique(f_[op.tensor].name + "_target");
+  std::string start = fmt::format("{} + {} * {}", pointer, begin(axes[0]),
+                                  stride(op.tensor, dimension_along(op, axes[0])));
+  if (begin(axes[1]) != "0") start += fmt::format(" + {}", begin(axes[1]));
+  out_.line("{}* const {} = {};", element_type(buffer.dtype), target, start);
+  const std::string step = row_stride(op.tensor, dimension_along(op, axes[0]), buffer.rows);
+  const std::string type = fmt::format("{}*", element_type(buffer.dtype));
+  const std::string rows_left =
+      rows.may_overrun() ? fmt::format("{} - {}", extent(axes[0]), begin(axes[0])) : "";
+  for_each_chunk(buffer, type, "out_pointer", target, step, rows_left, [&](const Chunk& at) {
+    std::string inside;
+    if (rows.may_overrun()) inside = at.row_exists;
+    const std::string left =
+        fmt::format("{} - {} - ({})", extent(axes[1]), begin(axes[1]), at.column);
+    const bool whole_chunks = columns.fixed_length().value_or(1) % 8 == 0;
+    if (columns.may_overrun() && whole_chunks)
+      inside += fmt::format("{}{} > 0", inside.empty() ? "" : " && ", left);
+    Writer::Scopes guard;
+    if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
+    const std::string chunk =
+        fmt::format("fc::load_shared_chunk({} + {})", storage_[from.index], at.offset);
+    if (columns.may_overrun() && !whole_chunks)
+      out_.line("fc::store_partial_chunk({}, {}, {});", at.pointer, chunk, left);
+    else
+      out_.line("fc::store_chunk({}, {});", at.pointer, chunk);
+  });
+}
+
+}  // namespace flashcore

@@ -1,0 +1,229 @@
+// Loads, stores and copies: from positions to addresses, and what happens beyond the tensor.
+#include <algorithm>
+#include <limits>
+
+#include "codegen/passes/rewrite.h"
+#include "codegen/transfers/tile_mover.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+/// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since
+/// nobody has checked the numbers. A block beyond the part leaves, all threads together.
+void TileMover::print_place(const Op& op) {
+  const Axis& axis = f_[op.axis];
+  const std::string dimension = extent_text(axis.extent);
+  Part& part = parts_[op.axis.index];
+  part.length = names_.unique(axis.name + "_length");
+  const double* zero = constant_of(f_, op.operands[0]);
+  if (zero && *zero == 0) {
+    out_.line("const int {} = fc::max(0, fc::min({}, {}));", part.length, scalar(op.operands[1]),
+              dimension);
+  } else {
+    part.first = names_.unique(axis.name + "_first");
+    out_.line("const int {} = fc::max(0, fc::min({}, {}));", part.first, scalar(op.operands[0]),
+              dimension);
+    out_.line("const int {0} = fc::max({1}, fc::min({2}, {3})) - {1};", part.length, part.first,
+              scalar(op.operands[1]), dimension);
+  }
+  if (axis.kind == AxisKind::parallel_tiles)
+    out_.line("if ({} >= {}) return;", begin(op.axis), part.length);
+}
+
+/// A pointer to the tensor at the access's scalar positions and at the parts of its ragged axes;
+/// one variable for equal accesses.
+std::string TileMover::source_pointer(const Op& op) {
+  const Tensor& tensor = f_[op.tensor];
+  std::string text = "p." + fields_.tensor(op.tensor);
+  for (std::size_t d = 0; d < op.coordinates.size(); ++d)
+    if (op.coordinates[d].value)
+      text += fmt::format(" + {} * {}", scalar(op.coordinates[d].value), stride(op.tensor, d));
+    else if (const Part& part = parts_[f_.origin(op.coordinates[d].axis).index];
+             !part.first.empty())
+      text += fmt::format(" + {} * {}", part.first, stride(op.tensor, d));
+  const auto found = pointers_.find(text);
+  if (found != pointers_.end()) return found->second;
+  const std::string name = names_.unique(tensor.name + "_at");
+  out_.line("{}{}* const {} = {};", tensor.output ? "" : "const ", element_type(tensor.dtype), name,
+            text);
+  // Inside a loop the variable ends with the iteration.
+  if (block_ == f_.body || !block_) pointers_[text] = name;
+  return name;
+}
+
+/// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row.
+/// Only beside the copy engine, whose blocks have no place for the tile in shared memory, or are to
+/// keep it for the next one.
+bool TileMover::stores_by_quads(const Op& op) const {
+  const Value& value = f_[op.operands[0]];
+  if (schedule_.copy != CopyInstruction::tma || !is_half(value.type.dtype) ||
+      value.layout.axes.size() != 2)
+    return false;
+  const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
+  return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 &&
+         columns.lanes == 4 && columns.warps == 1 && columns.fragments % 4 == 0 &&
+         rows.lanes == 8 && rows.slots == 2;
+}
+
+void TileMover::print_quad_store(const Op& op) {
+  const ValueId value = op.operands[0];
+  const auto& axes = f_[value].type.axes;
+  const AxisLayout &rows = f_[value].layout.axes[0], &columns = f_[value].layout.axes[1];
+  const Axis& column_axis = f_[axes[1]];
+  require_alignment(op.tensor, 16);
+  const std::string pointer = source_pointer(op);
+  const std::string type{element_type(f_[value].type.dtype)};
+  out_.comment(fmt::format("store {} = {}, each lane 8 columns", f_[op.tensor].name, label(value)));
+  Writer::Scopes scopes;
+  if (rows.fragments > 1) scopes.push_back(out_.unrolled("i", rows.fragments));
+  scopes.push_back(out_.unrolled("r", 2));
+  const std::string i = rows.fragments > 1 ? "i" : "0";
+  const std::string row =
+      fmt::format("{} + {}{} + r * 8", begin(axes[0]), lane_offset(axes[0], rows),
+                  rows.fragments > 1 ? " + i * 16" : "");
+  out_.line("const int row = {};", row);
+  out_.line("{}* const line = {} + row * {} + {};", type, pointer,
+            stride(op.tensor, dimension_along(op, axes[0])), begin(axes[1]));
+  scopes.push_back(out_.unrolled("j", columns.fragments / 4));
+  out_.line("fc::u32 word[4];");
+  {
+    auto pack = out_.unrolled("n", 4, false);
+    out_.line(
+        "word[n] = fc::pack<{0}>({1}[{2}][j * 4 + n][2 * r], {1}[{2}][j * 4 + n][2 * r + 1]);",
+        type, storage_[value.index], i);
+  }
+  out_.line("fc::transpose_quad(word, lane);");
+  out_.line("const int column = j * 32 + lane % 4 * 8;");
+  std::string inside;
+  if (f_[axes[0]].may_overrun()) inside = fmt::format("row < {}", extent(axes[0]));
+  const std::string left = fmt::format("{} - {} - column", extent(axes[1]), begin(axes[1]));
+  const bool whole_chunks = column_axis.fixed_length().value_or(1) % 8 == 0;
+  if (column_axis.may_overrun())
+    inside += fmt::format("{}{} > 0", inside.empty() ? "" : " && ", left);
+  Writer::Scopes guard;
+  if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
+  const std::string chunk = "fc::chunk{{word[0], word[1], word[2], word[3]}}";
+  if (column_axis.may_overrun() && !whole_chunks)
+    out_.line("fc::store_partial_chunk(line + column, {}, {});", chunk, left);
+  else
+    out_.line("fc::store_chunk(line + column, {});", chunk);
+}
+
+void TileMover::print_load(const Op& op) {
+  const ValueId value = op.results[0];
+  if (f_[value].type.is_scalar()) {
+    storage_[value.index] = names_.unique(label(value));
+    out_.line("{} {}[1];", array_type(value), storage_[value.index]);
+    out_.line("fc::load_global<1>({}, {});", storage_[value.index], source_pointer(op));
+    storage_[value.index] += "[0]";
+    return;
+  }
+  out_.comment(fmt::format("{} = load {}", label(value), f_[op.tensor].name));
+  declare(value);
+  print_access(op, value, false);
+}
+
+/// Registers to or from a tensor. Each element is moved by one thread; neighbouring slots move
+/// together where a constant length promises that they exist and are aligned.
+void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
+  const Shape shape = shape_of(tile);
+  const std::string pointer = source_pointer(op);
+  if (is_store) out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(tile)));
+
+  Writer::Scopes scopes;
+  if (is_store) {
+    const std::string one = representative(shape);
+    if (!one.empty()) scopes.push_back(out_.block("if ({})", one));
+  }
+  const AxisLayout& last = shape.layouts.back();
+  const Axis& last_axis = f_[shape.axes.back()];
+  const bool contiguous = dimension_along(op, shape.axes.back()) + 1 == op.coordinates.size();
+  const bool vector = contiguous && last.slots > 1 && last.slot_stride == 1 &&
+                      last_axis.fixed_length().value_or(1) % last.slots == 0;
+  const int count = vector ? last.slots : 1;
+  Shape walked = shape;
+  if (vector) {
+    walked.layouts.back().slots = 1;
+    require_alignment(op.tensor, count * size_of(f_[op.tensor].dtype));
+  }
+  Cursor cursor = open_loops(walked, scopes);
+  cursor.layouts = shape.layouts;  // positions are those of the real layout
+
+  std::string address = pointer, inside;
+  for (std::size_t k = 0; k < shape.axes.size(); ++k) {
+    const std::string at = position(shape.axes[k], shape.layouts[k], cursor);
+    const std::string step = stride(op.tensor, dimension_along(op, shape.axes[k]));
+    address += step == "1" ? fmt::format(" + ({})", at) : fmt::format(" + ({}) * {}", at, step);
+    if (f_[shape.axes[k]].may_overrun())
+      inside += fmt::format("{}{} < {}", inside.empty() ? "" : " && ", at, extent(shape.axes[k]));
+  }
+  // The element at the cursor, counted in the slots of the whole fragment.
+  std::string slot = cursor.element;
+  if (vector) slot = slot == "0" ? "0" : fmt::format("{} * {}", slot, count);
+  std::string register_address = storage_[tile.index];
+  for (const std::string& fragment : cursor.fragments) register_address += "[" + fragment + "]";
+  register_address = fmt::format("&{}[{}]", register_address, slot);
+
+  if (is_store) {
+    Writer::Scopes guard;
+    if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
+    out_.line("fc::store_global<{}>({}, {});", count, address, register_address);
+    return;
+  }
+  if (inside.empty()) {
+    out_.line("fc::load_global<{}>({}, {});", count, register_address, address);
+    return;
+  }
+  {
+    auto guard = out_.block("if ({})", inside);
+    out_.line("fc::load_global<{}>({}, {});", count, register_address, address);
+  }
+  auto outside = out_.block("else");
+  if (count == 1) {
+    out_.line("{} = 0;", register_address.substr(1));
+    return;
+  }
+  for (int n = 0; n < count; ++n) out_.line("({})[{}] = 0;", register_address, n);
+}
+
+/// A condition that picks one of the threads that hold the same elements; empty if all differ.
+std::string TileMover::representative(const Shape& shape) const {
+  int lane_bits = 31, warps = schedule_.consumer_threads() / 32, warp_low = warps, warp_high = 1;
+  for (const AxisLayout& layout : shape.layouts) {
+    lane_bits &= ~((layout.lanes - 1) * layout.lane_divisor);
+    if (layout.warps > 1) {
+      warp_low = std::min(warp_low, layout.warp_divisor);
+      warp_high = std::max(warp_high, layout.warp_divisor * layout.warps);
+    }
+  }
+  std::string condition;
+  const auto add = [&](std::string term) {
+    condition += (condition.empty() ? "" : " && ") + std::move(term);
+  };
+  if (lane_bits) add(fmt::format("(lane & {}) == 0", lane_bits));
+  if (warp_high == 1) {
+    if (warps > 1) add("warp == 0");
+  } else {
+    if (warp_low > 1) add(fmt::format("warp % {} == 0", warp_low));
+    if (warp_high < warps) add(fmt::format("warp < {}", warp_high));
+  }
+  return condition;
+}
+
+/// Pointers that a loop's accesses start from are computed before it.
+void TileMover::prepare_sources(BlockId block) {
+  for_each_op(f_, block, [&](const Op& op, BlockId) {
+    if (op.coordinates.empty() || op.code == OpCode::producer_load) return;
+    for (const Coordinate& c : op.coordinates) {
+      if (!c.value) continue;
+      const Op* made_by = f_.definition(c.value);
+      const bool source = made_by && kind_of(made_by->code) == OpKind::source;
+      if (!source && storage_[c.value.index].empty()) return;
+    }
+    source_pointer(op);
+  });
+}
+
+}  // namespace flashcore
