@@ -39,10 +39,10 @@ std::string KernelText::extent_text(const Extent& extent) const {
 
 std::string KernelText::extent(AxisId axis) const {
   if (!f_[axis].ragged) return extent_text(f_[axis].extent);
-  const Part& part = parts_[f_.origin(axis).index];
-  if (part.length.empty())
+  const Segment& segment = segments_[f_.origin(axis).index];
+  if (segment.length.empty())
     throw InternalError(fmt::format("no length of axis {} here", f_[axis].name));
-  return part.length;
+  return segment.length;
 }
 
 std::string KernelText::tile_count(AxisId axis) const {
@@ -71,13 +71,13 @@ std::string KernelText::scalar(ValueId value) {
       case OpCode::extent:
         return extent(op->axis);
       case OpCode::cluster_rank:
-        return part_;
+        return cluster_rank_;
       case OpCode::has_counter:
         return "(p.tile_counter != 0)";
       case OpCode::first_thread:
         return fmt::format("(thread == {})", role_->first_warp * 32);
       case OpCode::owns_rows:
-        return fmt::format("(warp % {} == {})", op->blocks, part_);
+        return fmt::format("(warp % {} == {})", op->blocks, cluster_rank_);
       case OpCode::dimension:
         return extent_text(f_[op->tensor].dims[static_cast<std::size_t>(op->number)]);
       case OpCode::index:

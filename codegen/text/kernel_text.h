@@ -102,17 +102,17 @@ class KernelText {
   bool claims_tiles_ = false;     ///< from a counter
   const ir::Op* role_ = nullptr;  ///< the one being printed
   ir::BlockId work_;              ///< where it works
-  std::string part_;              ///< which block of its cluster this is
+  std::string cluster_rank_;              ///< which block of its cluster this is
 
   std::vector<std::string> storage_;         ///< by value: variable, array or address
   std::vector<int> uses_;                    ///< by value: how many ops read it
   std::vector<ir::BlockId> defining_block_;  ///< by value: the block that makes it
   ir::BlockId block_;
   /// A ragged axis in this block: where it begins in the dimension (empty: at 0), and its length.
-  struct Part {
+  struct Segment {
     std::string first, length;
   };
-  std::vector<Part> parts_;                      ///< by axis
+  std::vector<Segment> segments_;                      ///< by axis
   std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
   std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;    ///< access -> pointer variable

@@ -215,8 +215,8 @@ bool KernelText::has_tile_loop(TileScheduler scheduler) const {
 }
 
 void KernelText::print_cluster_rank() {
-  part_ = names_.unique("part");
-  out_.line("const int {} = fc::block_x() % {};", part_, source_.cluster);
+  cluster_rank_ = names_.unique("rank");
+  out_.line("const int {} = fc::block_x() % {};", cluster_rank_, source_.cluster);
 }
 
 void KernelText::require_alignment(TensorId tensor, int bytes) {

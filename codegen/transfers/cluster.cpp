@@ -20,7 +20,7 @@ std::string TileMover::given_address(const Op& give) const {
   const Buffer& buffer = f_[give.buffer];
   // Rows are moved behind the mapping: in front of it the difference may lie before all shared
   // memory.
-  return fmt::format("fc::cluster_address({}, warp % {}) - {}", chunk_base(buffer, part_),
+  return fmt::format("fc::cluster_address({}, warp % {}) - {}", chunk_base(buffer, cluster_rank_),
                      source_.cluster, moved_rows(buffer));
 }
 

@@ -12,24 +12,24 @@ using namespace ir;
 
 /// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since
 /// nobody has checked the numbers. A block beyond the part leaves, all threads together.
-void TileMover::print_place(const Op& op) {
+void TileMover::print_segment(const Op& op) {
   const Axis& axis = f_[op.axis];
   const std::string dimension = extent_text(axis.extent);
-  Part& part = parts_[op.axis.index];
-  part.length = names_.unique(axis.name + "_length");
+  Segment& segment = segments_[op.axis.index];
+  segment.length = names_.unique(axis.name + "_length");
   const double* zero = constant_of(f_, op.operands[0]);
   if (zero && *zero == 0) {
-    out_.line("const int {} = fc::max(0, fc::min({}, {}));", part.length, scalar(op.operands[1]),
+    out_.line("const int {} = fc::max(0, fc::min({}, {}));", segment.length, scalar(op.operands[1]),
               dimension);
   } else {
-    part.first = names_.unique(axis.name + "_first");
-    out_.line("const int {} = fc::max(0, fc::min({}, {}));", part.first, scalar(op.operands[0]),
+    segment.first = names_.unique(axis.name + "_first");
+    out_.line("const int {} = fc::max(0, fc::min({}, {}));", segment.first, scalar(op.operands[0]),
               dimension);
-    out_.line("const int {0} = fc::max({1}, fc::min({2}, {3})) - {1};", part.length, part.first,
+    out_.line("const int {0} = fc::max({1}, fc::min({2}, {3})) - {1};", segment.length, segment.first,
               scalar(op.operands[1]), dimension);
   }
   if (axis.kind == AxisKind::parallel_tiles)
-    out_.line("if ({} >= {}) return;", begin(op.axis), part.length);
+    out_.line("if ({} >= {}) return;", begin(op.axis), segment.length);
 }
 
 /// A pointer to the tensor at the access's scalar positions and at the parts of its ragged axes;
@@ -40,9 +40,9 @@ std::string TileMover::source_pointer(const Op& op) {
   for (std::size_t d = 0; d < op.coordinates.size(); ++d)
     if (op.coordinates[d].value)
       text += fmt::format(" + {} * {}", scalar(op.coordinates[d].value), stride(op.tensor, d));
-    else if (const Part& part = parts_[f_.origin(op.coordinates[d].axis).index];
-             !part.first.empty())
-      text += fmt::format(" + {} * {}", part.first, stride(op.tensor, d));
+    else if (const Segment& segment = segments_[f_.origin(op.coordinates[d].axis).index];
+             !segment.first.empty())
+      text += fmt::format(" + {} * {}", segment.first, stride(op.tensor, d));
   const auto found = pointers_.find(text);
   if (found != pointers_.end()) return found->second;
   const std::string name = names_.unique(tensor.name + "_at");

@@ -32,7 +32,7 @@ class TileMover : protected KernelText {
   std::string moved_rows(const ir::Buffer& buffer) const;
 
   // chunks.cpp, global_memory.cpp: between tensors and shared memory or registers
-  void print_place(const ir::Op& op);
+  void print_segment(const ir::Op& op);
   void print_copy(const ir::Op& op);
   void print_staged_store(const ir::Op& op);
   bool stores_by_quads(const ir::Op& op) const;

@@ -18,7 +18,6 @@
 #include "precise_tanh.cuh"
 #include "quad.cuh"
 #include "shared_tile.cuh"
-#include "small_tanh.cuh"
 #include "thread.h"
 #include "tile_counter.h"
 #include "tile_set.cuh"

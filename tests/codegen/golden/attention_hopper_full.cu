@@ -149,20 +149,20 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       // reduce_max = reduce_max(scores, cols)
       float t5[1][2];
-      float t5_parts[1][2][2];
+      float t5_partials[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t5_parts[0][e][c] = -fc::infinity();
+          t5_partials[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t5_parts[0][(e / 2)][j % 2] = fc::max(t5_parts[0][(e / 2)][j % 2], scores[0][j][e]);
+          t5_partials[0][(e / 2)][j % 2] = fc::max(t5_partials[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t5[0][e] = fc::max(t5_parts[0][e][0], t5_parts[0][e][1]);
+        t5[0][e] = fc::max(t5_partials[0][e][0], t5_partials[0][e][1]);
         t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 1));
         t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 2));
       }
@@ -286,20 +286,20 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         // reduce_max = reduce_max(scores_2, cols)
         float t13[1][2];
-        float t13_parts[1][2][2];
+        float t13_partials[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t13_parts[0][e][c] = -fc::infinity();
+            t13_partials[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t13_parts[0][(e / 2)][j % 2] = fc::max(t13_parts[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t13_partials[0][(e / 2)][j % 2] = fc::max(t13_partials[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t13[0][e] = fc::max(t13_parts[0][e][0], t13_parts[0][e][1]);
+          t13[0][e] = fc::max(t13_partials[0][e][0], t13_partials[0][e][1]);
           t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
           t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
         }

@@ -158,29 +158,29 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
       }
     }
-    // share = reduce_max(scores, cols), each warp its partial
-    float share[1][2];
+    // partial = reduce_max(scores, cols), each warp its partial
+    float partial[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      share[0][e] = -fc::infinity();
+      partial[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 2; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        share[0][(e / 2)] = fc::max(share[0][(e / 2)], scores[0][j][e]);
+        partial[0][(e / 2)] = fc::max(partial[0][(e / 2)], scores[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      share[0][e] = fc::max(share[0][e], fc::shuffle_xor(share[0][e], 1));
-      share[0][e] = fc::max(share[0][e], fc::shuffle_xor(share[0][e], 2));
+      partial[0][e] = fc::max(partial[0][e], fc::shuffle_xor(partial[0][e], 1));
+      partial[0][e] = fc::max(partial[0][e], fc::shuffle_xor(partial[0][e], 2));
     }
-    // share in shared memory
-    const fc::u32 shares = shared + 10240 + warp % 2 * 128;
+    // partial in shared memory
+    const fc::u32 partials = shared + 10240 + warp % 2 * 128;
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          fc::store_shared<1>(shares + (rows_lane + i * 16 + e * 8) * 4, &share[i][e]);
+          fc::store_shared<1>(partials + (rows_lane + i * 16 + e * 8) * 4, &partial[i][e]);
     }
     fc::barrier();
     // combine_partials: partials of the warps, combined
@@ -192,9 +192,9 @@ attention_forward(const __grid_constant__ Parameters p) {
         const fc::u32 share_at = shared + 10240 + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
         fc::load_shared<1>(&t8[i][e], share_at);
         #pragma unroll
-        for (int share = 0; share < 1; ++share) {
+        for (int partial = 0; partial < 1; ++partial) {
           float other[1];
-          fc::load_shared<1>(other, share_at + (share + 1) * 128);
+          fc::load_shared<1>(other, share_at + (partial + 1) * 128);
           t8[i][e] = fc::max(t8[i][e], other[0]);
         }
       }
@@ -270,14 +270,14 @@ attention_forward(const __grid_constant__ Parameters p) {
   fc::wait_copies<0>();
   fc::barrier();
   // out in shared memory
-  const fc::u32 shares_2 = shared + warp % 2 * 5120;
+  const fc::u32 partials_2 = shared + warp % 2 * 5120;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int r = 0; r < 2; ++r)
-        fc::store_shared<2>(shares_2 + ((rows_lane + i * 16 + r * 8) * 40 + j * 8 + lane % 4 * 2) * 4, &out[i][j][2 * r]);
+        fc::store_shared<2>(partials_2 + ((rows_lane + i * 16 + r * 8) * 40 + j * 8 + lane % 4 * 2) * 4, &out[i][j][2 * r]);
   fc::barrier();
   // out: partials of the warps, combined
   float out_2[1][2][4];
@@ -290,30 +290,30 @@ attention_forward(const __grid_constant__ Parameters p) {
         const fc::u32 share_at_2 = shared + 0 * 5120 + ((rows_lane + i * 16 + r * 8) * 40 + warp % 2 * 16 + j * 8 + lane % 4 * 2) * 4;
         fc::load_shared<2>(&out_2[i][j][2 * r], share_at_2);
         #pragma unroll
-        for (int share = 0; share < 1; ++share) {
+        for (int partial = 0; partial < 1; ++partial) {
           float other[2];
-          fc::load_shared<2>(other, share_at_2 + (share + 1) * 5120);
+          fc::load_shared<2>(other, share_at_2 + (partial + 1) * 5120);
           out_2[i][j][2 * r] = out_2[i][j][2 * r] + other[0];
           out_2[i][j][2 * r + 1] = out_2[i][j][2 * r + 1] + other[1];
         }
       }
     }
   }
-  // share: partials of the lanes, combined
+  // partial: partials of the lanes, combined
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 1);
     row_sum[0][e] = row_sum[0][e] + fc::shuffle_xor(row_sum[0][e], 2);
   }
   fc::barrier();
-  // share in shared memory
-  const fc::u32 shares_3 = shared + warp % 2 * 128;
+  // partial in shared memory
+  const fc::u32 partials_3 = shared + warp % 2 * 128;
   if ((lane & 3) == 0) {
     #pragma unroll
     for (int i = 0; i < 1; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        fc::store_shared<1>(shares_3 + (rows_lane + i * 16 + e * 8) * 4, &row_sum[i][e]);
+        fc::store_shared<1>(partials_3 + (rows_lane + i * 16 + e * 8) * 4, &row_sum[i][e]);
   }
   fc::barrier();
   // row_sum: partials of the warps, combined
@@ -325,9 +325,9 @@ attention_forward(const __grid_constant__ Parameters p) {
       const fc::u32 share_at_3 = shared + 0 * 128 + (rows_lane + i * 16 + e * 8) * 4;
       fc::load_shared<1>(&row_sum_2[i][e], share_at_3);
       #pragma unroll
-      for (int share = 0; share < 1; ++share) {
+      for (int partial = 0; partial < 1; ++partial) {
         float other[1];
-        fc::load_shared<1>(other, share_at_3 + (share + 1) * 128);
+        fc::load_shared<1>(other, share_at_3 + (partial + 1) * 128);
         row_sum_2[i][e] = row_sum_2[i][e] + other[0];
       }
     }

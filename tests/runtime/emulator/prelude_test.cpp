@@ -105,39 +105,6 @@ TEST(Math, TrigonometryIsCloseForAnglesOfAnySize) {
   EXPECT_LE(std::abs(run.y[3]), 1.f);
 }
 
-// Against the true one, of both signs, with and without a factor behind and a sum.
-TEST(Math, SmallTanhIsAsCloseAsItSays) {
-  SmallRun run;
-  run(small_kernel(R"(
-  if (thread != 0) return;
-  float worst[4] = {};
-  const auto note = [&](int i, float found, double expected) {
-    const double error = __builtin_fabs(found / expected - 1);
-    if (error > worst[i]) worst[i] = static_cast<float>(error);
-  };
-  float worst_of_any = 0;
-  const auto any = [&](double error) {
-    if (__builtin_fabs(error) > worst_of_any) worst_of_any = static_cast<float>(__builtin_fabs(error));
-  };
-  const float k = 1 / 30.f;
-  const fc::small_tanh plain = fc::small_tanh_of(k), capped = fc::small_tanh_of(k, 30.f);
-  for (float x = 1e-6f; x <= 9.f; x += 1.f / 8191) {
-    const double tanh = __builtin_tanh(static_cast<double>(k) * x);
-    note(0, fc::evaluate(plain, x), tanh);
-    note(1, fc::evaluate(capped, -x), -30 * tanh);
-    note(2, fc::evaluate_add(capped, x, 8.f), 30 * tanh + 8);
-    any(fc::evaluate_any(plain, 4 * x) - __builtin_tanh(static_cast<double>(k) * 4 * x));
-    any((fc::evaluate_any_add(capped, -4 * x, 8.f) - (8 - 30 * __builtin_tanh(static_cast<double>(k) * 4 * x))) / 30);
-    worst[3] += !fc::is_small(plain, x * x * 0.999f) + fc::is_small(plain, 9.01f * 9.01f);
-  }
-  worst[3] += worst_of_any > 4e-7f;
-  fc::store_global<4>(p.y, worst);
-)"));
-  for (const int i : {0, 1, 2}) EXPECT_LE(run.y[static_cast<std::size_t>(i)], 1.4e-6) << i;
-  EXPECT_GT(run.y[0], 5e-7);
-  EXPECT_EQ(run.y[3], 0);
-}
-
 // In proportion to the true one, however small; of the other, which is not, the same of 1.
 TEST(Math, PreciseTanhIsAsCloseAsItSays) {
   SmallRun run;
@@ -163,32 +130,6 @@ TEST(Math, PreciseTanhIsAsCloseAsItSays) {
   EXPECT_LT(run.y[1], 2.5e-7);
   EXPECT_EQ(run.y[2], 1.F);
   EXPECT_TRUE(std::isnan(run.y[3]));
-}
-
-TEST(Math, ModerateTanhIsAsCloseAsItSays) {
-  SmallRun run;
-  run(small_kernel(R"(
-  if (thread != 0) return;
-  float worst[4] = {};
-  const float k = 1 / 30.f;
-  const fc::small_tanh plain = fc::small_tanh_of(k), capped = fc::small_tanh_of(k, 30.f);
-  const auto note = [&](int i, float found, double expected) {
-    const double error = __builtin_fabs(found / expected - 1);
-    if (error > worst[i]) worst[i] = static_cast<float>(error);
-  };
-  for (float x = 1e-6f; x <= 24.f; x += 1.f / 4099) {
-    const double tanh = __builtin_tanh(static_cast<double>(k) * x);
-    note(0, fc::evaluate_moderate(plain, -x), -tanh);
-    note(1, fc::evaluate_moderate_add(capped, x, 8.f), 30 * tanh + 8);
-    worst[2] += !fc::is_moderate(plain, x * x * 0.999f) + fc::is_moderate(plain, 24.01f * 24.01f);
-  }
-  worst[3] = fc::evaluate_moderate_add(capped, -fc::infinity(), 8.f);
-  fc::store_global<4>(p.y, worst);
-)"));
-  for (const int i : {0, 1}) EXPECT_LE(run.y[static_cast<std::size_t>(i)], 1.4e-6) << i;
-  EXPECT_GT(run.y[0], 5e-7);
-  EXPECT_EQ(run.y[2], 0);
-  EXPECT_EQ(run.y[3], -std::numeric_limits<float>::infinity());
 }
 
 // In double precision, over all exponents: as close as the special function unit is said to be.
