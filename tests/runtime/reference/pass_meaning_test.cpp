@@ -199,7 +199,12 @@ TEST_P(PassMeaning, IsKept) {
   const std::vector<ReferenceOutput> expected = evaluate(program.function(), views, scalars);
 
   ReferenceOptions options;  // until tails are masked, whole tiles are what the language promises
+  // From expand_tanh on a tanh may be a polynomial, within 1.2e-6 of the true value.
+  double allowed = 1e-10;
   const auto check = [&](std::string_view pass, const ir::Function& f) {
+    ir::for_each_op(f, f.body, [&](const ir::Op& op, ir::BlockId) {
+      if (op.code == ir::OpCode::all_within) allowed = 1e-5;
+    });
     if (pass == "mask_tails") options = in_tiles;
     SCOPED_TRACE("after " + std::string(pass));
     const std::string text = ir::print(f);
@@ -211,7 +216,7 @@ TEST_P(PassMeaning, IsKept) {
       int wrong = 0;
       for (std::size_t i = 0; i < got[o].values.size() && wrong < 3; ++i) {
         const double a = got[o].values[i], b = expected[o].values[i];
-        if (a == b || std::abs(a - b) <= 1e-10 * (1 + std::abs(b))) continue;
+        if (a == b || std::abs(a - b) <= allowed * (1 + std::abs(b))) continue;
         ADD_FAILURE() << got[o].name << " element " << i << ": " << a << ", not " << b;
         ++wrong;
       }
