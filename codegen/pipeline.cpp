@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 36> passes{{
+  static constexpr std::array<Pass, 37> passes{{
       {"apply_schedule", apply_schedule, "all later passes need tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -44,10 +44,11 @@ std::span<const Pass> pipeline() {
       {"overlap_products", overlap_products,
        "the waits for slots stand in front of the products that read them"},
       {"refill_slots", refill_slots, "a slot is filled where overlap_products releases it"},
+      {"clear_rows", clear_rows, "behind overlap_products, which moves a wait as one"},
       {"stage_stores", stage_stores, "its buffer has to be in the plan of shared memory"},
-      {"number_barriers", number_barriers, "behind stage_stores, whose stores need barriers"},
       {"plan_shared_memory", plan_shared_memory, "all buffers and their uses are known"},
       {"insert_barriers", insert_barriers, "buffers that overlap are hazards of each other"},
+      {"number_barriers", number_barriers, "behind insert_barriers, which says where warps meet"},
       {"peel_loops", peel_loops, "the peeled loops are copies of a finished body"},
       {"expand_tanh", expand_tanh,
        "behind peel_loops: which polynomials serve depends on the masks of a loop"},

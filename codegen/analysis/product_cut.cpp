@@ -79,7 +79,7 @@ class CutSearch {
     std::set<ValueId> first_read;
     for (auto id = ops_.rbegin(); id != ops_.rend(); ++id) {
       const Op& op = f_[*id];
-      const bool looks = op.code == OpCode::consumer_wait || op.code == OpCode::transpose;
+      const bool looks = op.code == OpCode::wait || op.code == OpCode::transpose;
       if (cut_.is_second(*id) || (looks && only_second_reads(op.results[0]))) {
         cut_.second_ops.insert(*id);
         continue;

@@ -13,14 +13,17 @@ struct RolesOf {
   std::set<OpId> fill, read;
 };
 
+bool has_mbarriers(const Buffer& channel) {
+  return channel.transport == Transport::tma || channel.transport == Transport::store;
+}
+
 std::map<BufferId, RolesOf> roles_of_rings(const Function& f) {
   std::map<BufferId, RolesOf> rings;
   for (OpId role : f[f.body].ops) {
     if (f[role].code != OpCode::role) continue;
     for_each_op(f, f[role].body, [&](const Op& op, BlockId) {
-      if (op.code == OpCode::producer_load || op.code == OpCode::producer_store)
-        rings[op.buffer].fill.insert(role);
-      if (op.code == OpCode::consumer_wait) rings[op.buffer].read.insert(role);
+      if (op.code == OpCode::issue) rings[op.buffer].fill.insert(role);
+      if (op.code == OpCode::wait) rings[op.buffer].read.insert(role);
     });
   }
   return rings;
@@ -34,8 +37,7 @@ RingBarriers ring_barriers(const Function& f, int bytes) {
   RingBarriers barriers;
   barriers.end = bytes;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    if ((op.code != OpCode::producer_load && op.code != OpCode::producer_store) ||
-        barriers.of.count(op.buffer))
+    if (op.code != OpCode::issue || !has_mbarriers(f[op.buffer]) || barriers.of.count(op.buffer))
       return;
     const Buffer& ring = f[op.buffer];
     RingBarriersOf& place = barriers.of[op.buffer];

@@ -7,7 +7,7 @@ using namespace ir;
 BufferId buffer_of(const Function& f, ValueId value) {
   const Op* op = f.definition(value);
   while (op && op->code == OpCode::transpose) op = f.definition(op->operands[0]);
-  return op && (op->code == OpCode::read_slot || op->code == OpCode::consumer_wait ||
+  return op && (op->code == OpCode::read_slot || op->code == OpCode::wait ||
                 op->code == OpCode::convert)
              ? op->buffer
              : BufferId{};
@@ -16,12 +16,11 @@ BufferId buffer_of(const Function& f, ValueId value) {
 SharedUse shared_use(const Function& f, const Op& op) {
   SharedUse use;
   switch (op.code) {
-    case OpCode::copy:
-      use.writes.push_back(op.buffer);
-      break;
-    case OpCode::producer_load:
-    case OpCode::copy_async:
-      use.async_writes.push_back(op.buffer);
+    case OpCode::issue:
+      if (f[op.buffer].transport == Transport::vector)
+        use.writes.push_back(op.buffer);
+      else if (!f[op.buffer].holds_scalars())
+        use.async_writes.push_back(op.buffer);
       break;
     case OpCode::dot:
       for (std::size_t i : {0, 1})

@@ -19,8 +19,12 @@ namespace {
 
 using namespace ir;
 
+bool fills(const Function& f, OpId id) {
+  return f[id].code == OpCode::acquire || f[id].code == OpCode::issue;
+}
+
 bool loads_only_slot(const Function& f, OpId id) {
-  return f[id].code == OpCode::producer_load && f[f[id].buffer].stages == 1;
+  return fills(f, id) && f[f[id].buffer].stages == 1;
 }
 
 /// An `if` that a loop has a first tile, and what is done for that.
@@ -80,16 +84,18 @@ void advance_in(Function& f, BlockId block) {
   Builder builder(f, scratch);
   const FirstTile tile = first_tile_of(builder, loop);
   FirstIteration front(f, loop, tile), behind(f, loop, tile);
-  front.take(0, 1);
-  behind.take(1, yield);
+  std::size_t first = 0;  // fill
+  while (f[f[loop.body].ops[first]].code != OpCode::issue) ++first;
+  front.take(0, first + 1);
+  behind.take(first + 1, yield);
   behind.take_other_tiles();
   std::vector<OpId> changed(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(fill));
   for (std::size_t i = fill; i < at; ++i)  // the loop's bounds, if they stand behind the fill
-    if (f[ops[i]].code != OpCode::producer_load) changed.push_back(ops[i]);
+    if (!fills(f, ops[i])) changed.push_back(ops[i]);
   changed.insert(changed.end(), f[scratch].ops.begin(), f[scratch].ops.end());
   changed.push_back(front.finish());
   for (std::size_t i = fill; i < at; ++i)
-    if (f[ops[i]].code == OpCode::producer_load) changed.push_back(ops[i]);
+    if (fills(f, ops[i])) changed.push_back(ops[i]);
   changed.push_back(behind.finish());
   changed.insert(changed.end(), ops.begin() + static_cast<std::ptrdiff_t>(at) + 1, ops.end());
   f[block].ops = std::move(changed);

@@ -1,24 +1,24 @@
-// With copies by TMA, the warps of a block have two roles: the producer issues the loads, the
-// consumers compute.
+// With copies by the copy engine, a block's warps part: the producer fills rings, the consumers
+// compute.
 //
-//   segments, scans and their operands    stay in front: every warp computes them, once
-//   init_mbarriers ; barrier              before any thread loads into a ring or waits for it
-//   role producer  { if %first { what the loads need: scalars, loops without carried values,
-//                                and producer_load in the place of every load } }
-//   role consumers { everything else, with consumer_wait where a load's tile is first used }
+//   segments, scans and what they need    stay in front: every warp does them, once
+//   init_mbarriers ; barrier              before anyone fills a ring or waits for it
+//   role producer  { if %first { what its loads need: scalars, loops without carried values,
+//                                and acquire ; issue in the place of every load } }
+//   role consumers { everything else, with wait where a load's tile is first used }
 //
-// A ring is a queue: the n-th consumer_wait gets the tile of the n-th producer_load. A
-// consumer_wait with the number of its tile as operand clears the rows beyond the end of a ragged
-// axis. A load outside loops has a ring of one slot, so that a persistent block can load the next
-// tile as soon as the current one has been read.
+// Its channel is a ring, a queue: the n-th wait gets what the n-th issue brings. One that is told
+// the number of its tile has the rows beyond a ragged axis cleared. A load outside loops has a ring
+// of one slot, so that the next tile of a persistent block may be asked for as soon as this one's
+// has been read.
 //
 // A role carries which warps it has, and how many registers a thread of them gets. One thread of
 // the producer does its work. In a block without a producer the consumers begin with that work
 // (refill_slots says where they go on with it).
 //
-// Blocks of a cluster that exchange values each say that they have started, and every role waits
-// until all others have: no block writes to one that has not started, and none has come to its end
-// while another waits for it to start.
+// Where blocks of a cluster give each other values, each says that it has begun, and every role
+// waits for all the others to have: no block writes to one that has not begun, and none has come to
+// its end while another waits for it to begin.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -152,6 +152,7 @@ class RoleAssignment {
                   f_[type.axes[1]].tile, stages};
       const int stride = whole_periods(ring.slot_bytes());
       if (stages > 1 && stride != ring.slot_bytes()) ring.stride = stride;
+      ring.transport = Transport::tma;
       f_[id].buffer = f_.add_buffer(std::move(ring));
     }
   }
@@ -207,12 +208,14 @@ class RoleAssignment {
   }
 
   void append_load(const Op& load, BlockId target) {
-    Op fill{.code = OpCode::producer_load, .where = load.where, .tensor = load.tensor};
-    fill.buffer = load.buffer;
-    fill.coordinates = load.coordinates;
-    for (Coordinate& c : fill.coordinates)
+    Op issue{.code = OpCode::issue, .where = load.where, .tensor = load.tensor};
+    issue.buffer = load.buffer;
+    issue.coordinates = load.coordinates;
+    for (Coordinate& c : issue.coordinates)
       if (c.value) c.value = copier_.renamed(c.value);
-    append(std::move(fill), target);
+    // Who reads the channel itself knows when a slot is empty.
+    if (schedule_.producer) append({.code = OpCode::acquire, .buffer = load.buffer}, target);
+    append(std::move(issue), target);
   }
 
   void append(Op op, BlockId target) {
@@ -264,15 +267,15 @@ class RoleAssignment {
                "loop over the axis, or copy = cp_async", op.where});
         op.operands = {f_[block].arguments[0]};
       }
-      op.code = OpCode::consumer_wait;
+      op.code = OpCode::wait;
       op.tensor = {};
       op.coordinates.clear();
     }
     std::vector<OpId> sunk;
     for (OpId id : ops) {
-      if (f_[id].code == OpCode::consumer_wait) continue;
+      if (f_[id].code == OpCode::wait) continue;
       for (OpId wait : ops)
-        if (f_[wait].code == OpCode::consumer_wait &&
+        if (f_[wait].code == OpCode::wait &&
             std::find(sunk.begin(), sunk.end(), wait) == sunk.end() &&
             uses(f_[id], f_[wait].results[0]))
           sunk.push_back(wait);

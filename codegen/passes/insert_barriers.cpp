@@ -1,20 +1,26 @@
-// A thread has to pass a barrier before it
-//   - reads shared memory that another thread has written (or whose asynchronous copy another
-//     thread has waited for), or
-//   - writes, or issues a copy into, shared memory that another thread may still read or write.
-// The pass walks the program in order and tracks what has happened to each buffer since the last
-// barrier; buffers that overlap count as one. It walks the region of a loop once to learn the state
-// at the end of an iteration, and then places barriers starting from that state: starting from the
-// state in front of the loop would place barriers that the start of the next iteration makes
-// needless. A loop may also run no iteration, so its barriers do not count for what follows. Slots
-// of a ring need no special treatment: the copies of an iteration go into the slot whose readers
-// have passed the barrier at the top of the iteration.
+// A thread must meet the others before it
+//   - reads shared memory that another thread wrote (or whose asynchronous copy another waited
+//   for), or
+//   - writes, or starts a copy into, shared memory that another thread may still be reading or
+//   writing.
+// The pass walks the program in order, keeping what has happened to each buffer since the last
+// barrier; buffers that share space count as one. A loop's region is walked once to see how an
+// iteration ends, then from there to place its barriers: an iteration placed from the start of the
+// first one would get barriers that the start of the next makes needless. It may also run no
+// iteration, so that its barriers do not count for what follows. Slots of a ring need no further
+// thought: an iteration's copies go into the slot whose readers the barrier at its top has just
+// met.
+//
+// Roles have their own pace, and meet in parts: role_hazards.cpp. What all threads write in front
+// of the roles for the copy engine and products in flight they fence, too.
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "codegen/analysis/shared_use.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
+#include "codegen/passes/role_hazards.h"
 
 namespace flashcore {
 namespace {
@@ -23,7 +29,8 @@ using namespace ir;
 
 class BarrierPlacer {
  public:
-  explicit BarrierPlacer(Function& f) : f_(f), state_(f.buffers.size()) {}
+  BarrierPlacer(Function& f, const std::set<BufferId>& asynchronous)
+      : f_(f), asynchronous_(asynchronous), state_(f.buffers.size()) {}
 
   void run() { walk(f_.body); }
 
@@ -44,7 +51,7 @@ class BarrierPlacer {
         meet();
         continue;
       }
-      if (op.code == OpCode::wait_copies) {
+      if (op.code == OpCode::wait && !op.buffer) {
         for (State& s : state_) {
           s.written = s.written || s.in_flight;
           if (op.pending == 0) s.in_flight = false;
@@ -59,6 +66,9 @@ class BarrierPlacer {
                              [&](Builder& b) { b.append({.code = OpCode::barrier}, {}); });
       }
       note(use);
+      if (places_ && op.code == OpCode::convert && asynchronous_.count(op.buffer))
+        i += insert_before(f_, block, i + 1, op.where,
+                           [&](Builder& b) { b.append({.code = OpCode::fence_async}, {}); });
       if (op.code != OpCode::loop) continue;
       walk_loop(op.body);
       note(use);  // every iteration asks for the next tile
@@ -123,12 +133,17 @@ class BarrierPlacer {
   }
 
   Function& f_;
+  const std::set<BufferId>& asynchronous_;
   std::vector<State> state_;
   bool places_ = true;  ///< false while a loop's first iteration is only looked at
 };
 
 }  // namespace
 
-void insert_barriers(Function& f, const PassContext&) { BarrierPlacer(f).run(); }
+void insert_barriers(Function& f, const PassContext&) {
+  const std::set<BufferId> asynchronous = read_asynchronously(f);
+  BarrierPlacer(f, asynchronous).run();
+  for (OpId role : roles_of(f)) order_role(f, role, asynchronous);
+}
 
 }  // namespace flashcore

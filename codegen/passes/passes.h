@@ -90,6 +90,9 @@ void overlap_products(ir::Function& f, const PassContext& context);
 /// Says where a role that reads the rings it fills goes on filling them.
 void refill_slots(ir::Function& f, const PassContext& context);
 
+/// Has rows of a tile in a slot of a channel cleared that lie beyond their axis.
+void clear_rows(ir::Function& f, const PassContext& context);
+
 /// Sends 16-bit outputs through shared memory.
 void stage_stores(ir::Function& f, const PassContext& context);
 
@@ -99,8 +102,8 @@ void number_barriers(ir::Function& f, const PassContext& context);
 /// Gives every buffer an address; buffers that are not live at the same time may overlap.
 void plan_shared_memory(ir::Function& f, const PassContext& context);
 
-/// Puts a barrier wherever a thread could access shared memory before another is done with it, and
-/// nowhere else.
+/// Puts barriers, meetings and fences wherever a thread could meet another's shared memory too
+/// early, and nowhere else.
 void insert_barriers(ir::Function& f, const PassContext& context);
 
 /// Splits a loop with four bounds into loops over its masked, unmasked and masked tiles.

@@ -101,15 +101,15 @@ class Pipeliner {
     const Op* product = product_of(load.results[0]);
     const int pitch = product ? instruction_of(*product).pitch(columns) : 0;
     // Two loops may load the same tensor; each has a buffer of its own.
-    return f_.add_buffer(
-        {unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, columns, stages, pitch});
+    Buffer channel{
+        unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, columns, stages, pitch};
+    channel.transport = asynchronous() ? Transport::cp_async : Transport::vector;
+    return f_.add_buffer(std::move(channel));
   }
 
   /// Copies into the only slot of a buffer, or into `slot` when `tile` of the loop's axis exists.
   void append_copy(Builder& b, const RingLoad& load, const std::vector<ValueId>& operands) {
-    Op copy{.code = asynchronous() ? OpCode::copy_async : OpCode::copy,
-            .operands = operands,
-            .tensor = load.tensor};
+    Op copy{.code = OpCode::issue, .operands = operands, .tensor = load.tensor};
     copy.buffer = load.buffer;
     copy.coordinates = load.coordinates;
     b.at(load.where).append(std::move(copy), {});
@@ -154,11 +154,11 @@ class Pipeliner {
 
   [[nodiscard]] bool asynchronous() const { return schedule_.copy == CopyInstruction::cp_async; }
   void append_commit(Builder& b) const {
-    if (asynchronous()) b.append({.code = OpCode::commit_copies}, {});
+    if (asynchronous()) b.append({.code = OpCode::commit}, {});
   }
   void append_wait(Builder& b, int pending) const {
     if (!asynchronous()) return;
-    Op wait{.code = OpCode::wait_copies};
+    Op wait{.code = OpCode::wait};
     wait.pending = pending;
     b.append(std::move(wait), {});
   }

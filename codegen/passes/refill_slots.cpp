@@ -1,19 +1,19 @@
-// A role that reads the rings it fills has no producer beside it. One of its threads issues all
-// copies: of a loop's tiles as many as a ring has slots, where the loop of loads stood, and one
-// more wherever a slot is released. It need not wait until that slot is empty: the wait in front
-// has seen the last product that reads it complete, and a product of a warpgroup completes for its
-// four warps together.
+// A role that reads the channels it fills has no producer beside it. One of its threads issues all
+// copies: of a loop's tiles as many as a channel has slots, where the loop of copies stood, and one
+// more wherever a slot is released. Nobody has to be asked whether that slot is empty: the wait in
+// front has seen the last product that reads it end, and a product of a warpgroup ends for its four
+// warps together.
 //
-//   loop cols { load k ; load v }     becomes     %next_k, %next_v = if %first {
-//                                                   for each slot { next tiles ; load k ; load v }
+//   loop cols { issue k ; issue v }   becomes     %next_k, %next_v = if %first {
+//                                                   for each slot { the next tiles ; issue k ; issue v }
 //                                                 }
-//   wait for k ; issue products                   wait for k ; issue products
+//   wait k ; issue products                       wait k ; issue products
 //                                                 %next_k' = if %first { the tile behind %next_k }
 //   wait for products                             wait for products
-//                                                 if %first and %next_k' exists { load k }
+//                                                 if %first and %next_k' exists { issue k }
 //   release k                                     release k
 //
-// The tile that a ring gets next is carried through loops and conditions. It moves on while
+// The tile that a channel gets next is carried through loops and conditions. It moves on while
 // products are in flight, since among scanned tiles that takes a while.
 #include <set>
 #include <string>
@@ -37,7 +37,7 @@ class Refills {
  public:
   Refills(Function& f, OpId loop, ValueId first) : f_(f), loop_(f[loop]), first_(first) {
     for (OpId id : f[loop_.body].ops)
-      if (f[id].code == OpCode::producer_load) fills_.push_back(id);
+      if (f[id].code == OpCode::issue) fills_.push_back(id);
   }
 
   /// Puts the first fills in the place of the loop, at `position` in the role's `block`, and the
@@ -125,7 +125,7 @@ class Refills {
     for (std::size_t i = from; i < f_[block].ops.size(); ++i) {
       const OpId id = f_[block].ops[i];
       switch (f_[id].code) {
-        case OpCode::consumer_wait:
+        case OpCode::wait:
           if (const std::size_t ring = ring_of(f_[id]); ring < fills_.size())
             states[ring].awaited = true;
           break;
@@ -133,7 +133,7 @@ class Refills {
           for (std::size_t ring = 0; ring < fills_.size(); ++ring)
             if (states[ring].awaited) i += advance(block, i, ring, states[ring]);
           break;
-        case OpCode::consumer_release:
+        case OpCode::release:
           if (const std::size_t ring = ring_of(f_[id]); ring < fills_.size())
             i += refill(block, i, ring, states[ring]);
           break;
@@ -213,8 +213,7 @@ class Refills {
 
   void note_released(OpId id, std::set<std::size_t>& rings) const {
     const auto note = [&](const Op& op, BlockId = {}) {
-      if (op.code == OpCode::consumer_release && ring_of(op) < fills_.size())
-        rings.insert(ring_of(op));
+      if (op.code == OpCode::release && ring_of(op) < fills_.size()) rings.insert(ring_of(op));
     };
     note(f_[id]);
     for (const BlockId region : {f_[id].body, f_[id].otherwise})
@@ -275,15 +274,14 @@ void refill(Function& f, BlockId work) {
   });
   for (std::size_t i = 0; i < f[work].ops.size(); ++i) {
     const OpId id = f[work].ops[i];
-    if (f[id].code == OpCode::producer_load) {
+    if (f[id].code == OpCode::issue) {
       Builder inside(f, f.add_block());
       f[inside.block()].ops.push_back(id);
       inside.append({.code = OpCode::yield}, {});
       Op chosen{.code = OpCode::if_, .operands = {first}};
       chosen.body = inside.block();
       f[work].ops[i] = f.add_op(std::move(chosen), {});
-    } else if (f[id].code == OpCode::loop &&
-               f[f[f[id].body].ops[0]].code == OpCode::producer_load) {
+    } else if (f[id].code == OpCode::loop && f[f[f[id].body].ops[0]].code == OpCode::issue) {
       Refills(f, id, first).run(work, i);
     }
   }
@@ -293,7 +291,7 @@ void refill(Function& f, BlockId work) {
 
 void refill_slots(Function& f, const PassContext&) {
   for (OpId role : roles_of(f))
-    if (work_of(f, f[role]) == f[role].body && holds(f, f[role].body, OpCode::producer_load))
+    if (work_of(f, f[role]) == f[role].body && holds(f, f[role].body, OpCode::issue))
       refill(f, f[role].body);
 }
 

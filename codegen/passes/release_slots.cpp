@@ -35,7 +35,7 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
 }
 
 void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring) {
-  Op release{.code = OpCode::consumer_release};
+  Op release{.code = OpCode::release};
   release.buffer = ring;
   const OpId id = f.add_op(std::move(release), {});
   auto& ops = f[block].ops;
@@ -49,7 +49,7 @@ void release_slots(Function& f, BlockId block, bool has_next_tiles) {
     const Op op = f[f[block].ops[i]];
     for (const BlockId region : {op.body, op.otherwise})
       if (region) release_slots(f, region, has_next_tiles || op.code == OpCode::tile_loop);
-    if (op.code != OpCode::consumer_wait) continue;
+    if (op.code != OpCode::wait) continue;
     if (f[op.results[0]].type.is_scalar()) {  // every thread has read it then
       insert_release(f, block, i + 1, op.buffer);
       continue;

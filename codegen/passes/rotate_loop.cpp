@@ -304,7 +304,7 @@ class Rotation {
 
   /// A wait that clears rows beyond its axis: it has a barrier of all warpgroups.
   [[nodiscard]] bool clears(OpId id) const {
-    return f_[id].code == OpCode::consumer_wait && !f_[id].operands.empty();
+    return f_[id].code == OpCode::wait && !f_[id].operands.empty();
   }
 
   /// Copies a wait or a view for second products, once for all of them.

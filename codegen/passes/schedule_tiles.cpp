@@ -92,9 +92,13 @@ class TileScheduling {
     const bool grouped = schedule_.grid_order == GridOrder::grouped;
     constexpr int scheduler_slots = 2;
     BufferId numbers;
-    if (is_dynamic()) numbers = f_.add_buffer({"tile_numbers", DType::i32, 1, 1, scheduler_slots});
+    if (is_dynamic()) {
+      Buffer channel{"tile_numbers", DType::i32, 1, 1, scheduler_slots};
+      channel.transport = Transport::store;
+      numbers = f_.add_buffer(std::move(channel));
+    }
     for (OpId role : roles_of(f_)) {
-      const bool fills = holds(f_, f_[role].body, OpCode::producer_load);
+      const bool fills = holds(f_, f_[role].body, OpCode::issue);
       Builder around(f_, work_of(f_, f_[role]));
       const std::vector<OpId> work = take_work(around.block());
       const ValueId count = named(count_of_all(around, f_.grid), "block_count");
@@ -145,12 +149,15 @@ class TileScheduling {
 
   /// The role that fills rings draws the number and hands it on, the others get it.
   ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, BufferId numbers) {
-    Op get{.code = OpCode::consumer_wait, .buffer = numbers};
+    Op get{.code = OpCode::wait, .buffer = numbers};
     Op claim{.code = OpCode::claim_tile, .operands = {tile, end}};
     const OpId made = b.append(draws ? claim : get, {scalar});
     const ValueId next = named(uniform(f_[made].results[0]), "next_tile");
-    if (draws)
-      b.append({.code = OpCode::producer_store, .operands = {next}, .buffer = numbers}, {});
+    if (draws) {
+      b.append({.code = OpCode::acquire, .buffer = numbers}, {});
+      b.append({.code = OpCode::issue, .operands = {next}, .buffer = numbers}, {});
+      b.append({.code = OpCode::commit, .buffer = numbers}, {});
+    }
     return next;
   }
 
@@ -234,7 +241,7 @@ class TileScheduling {
   [[nodiscard]] static int looped_bytes(const Function& f, AxisId axis) {
     int bytes = 0;
     for_each_op(f, f.body, [&](const Op& op, BlockId) {
-      if (op.code != OpCode::producer_load || f[axis].kind != AxisKind::tiles) return;
+      if (op.code != OpCode::issue || f[axis].kind != AxisKind::tiles) return;
       for (const Coordinate& c : op.coordinates)
         if (c.axis == axis) bytes += f[op.buffer].columns * size_of(f[op.buffer].dtype);
     });

@@ -68,7 +68,7 @@ class StoreStaging {
     const BufferId staging = f_.add_buffer(std::move(buffer));
     ValueId staged;
     const std::size_t placed = insert_before(f_, block, position, store.where, [&](Builder& b) {
-      if (by_engine()) b.append({.code = OpCode::wait_stores}, {});
+      if (by_engine()) b.append({.code = OpCode::drain_stores}, {});
       Op convert{.code = OpCode::convert, .operands = {store.operands[0]}};
       convert.buffer = staging;
       staged = f_[b.append(std::move(convert), {type})].results[0];
@@ -82,7 +82,7 @@ class StoreStaging {
 
   /// At the end of a role whose stores may still read shared memory.
   void drain(BlockId region) {
-    if (holds(f_, region, OpCode::wait_stores))
+    if (holds(f_, region, OpCode::drain_stores))
       f_[region].ops.push_back(f_.add_op({.code = OpCode::drain_stores}, {}));
   }
 
@@ -100,7 +100,7 @@ class StoreStaging {
                                       AxisId rows) const {
     for (std::size_t i = 0; i < position; ++i) {
       const Op& op = f_[f_[block].ops[i]];
-      if (op.code != OpCode::consumer_wait || f_[op.buffer].holds_scalars()) continue;
+      if (op.code != OpCode::wait || f_[op.buffer].holds_scalars()) continue;
       const Buffer& buffer = f_[op.buffer];
       const bool same_panels = buffer.columns == wanted.columns ||
                                (buffer.columns % 64 == 0 && wanted.columns % 64 == 0);
@@ -118,7 +118,7 @@ class StoreStaging {
   [[nodiscard]] bool released_early(BlockId block, BufferId ring) const {
     const auto& ops = f_[block].ops;
     return std::none_of(ops.begin(), ops.end(), [&](OpId id) {
-      return f_[id].code == OpCode::consumer_release && f_[id].buffer == ring;
+      return f_[id].code == OpCode::release && f_[id].buffer == ring;
     });
   }
 
@@ -135,10 +135,10 @@ class StoreStaging {
   void release_behind(BlockId block, std::size_t store, BufferId ring) {
     auto& ops = f_[block].ops;
     const auto release = std::find_if(ops.begin(), ops.end(), [&](OpId id) {
-      return f_[id].code == OpCode::consumer_release && f_[id].buffer == ring;
+      return f_[id].code == OpCode::release && f_[id].buffer == ring;
     });
     const OpId moved = *release;
-    const OpId wait = f_.add_op({.code = OpCode::wait_stores}, {});
+    const OpId wait = f_.add_op({.code = OpCode::drain_stores}, {});
     const auto behind = ops.begin() + static_cast<std::ptrdiff_t>(store) + 1;
     if (release >= behind) {
       ops.insert(release, wait);

@@ -87,9 +87,20 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::store:
       print_store(op);
       break;
-    case OpCode::copy:
-    case OpCode::copy_async:
-      print_copy(op);
+    case OpCode::acquire:
+      print_acquire(op);
+      break;
+    case OpCode::issue:
+      print_issue(op);
+      break;
+    case OpCode::commit:
+      print_commit(op);
+      break;
+    case OpCode::wait:
+      print_wait(op);
+      break;
+    case OpCode::release:
+      print_release(op);
       break;
     case OpCode::read_slot: {
       const Buffer& buffer = f_[op.buffer];
@@ -106,15 +117,6 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::role:
       print_role(op);
       break;
-    case OpCode::producer_load:
-      print_producer_load(op);
-      break;
-    case OpCode::consumer_wait:
-      print_consumer_wait(op);
-      break;
-    case OpCode::consumer_release:
-      print_consumer_release(op);
-      break;
     case OpCode::wait_products:
       print_wait_products(op);
       break;
@@ -124,17 +126,20 @@ void KernelPrinter::print_op(const Op& op) {
     case OpCode::ping_pong_arrive:
       print_ping_pong(op);
       break;
-    case OpCode::wait_stores:
-      print_wait_stores(op);
+    case OpCode::clear_rows:
+      print_clearing(op);
+      break;
+    case OpCode::fence_async:
+      out_.line("fc::fence_async();");
+      break;
+    case OpCode::meet_warpgroup:
+      out_.line("fc::meet({} + warp / 4, 128);", op.barrier);
+      break;
+    case OpCode::meet_role:
+      out_.line("fc::meet({}, {});", op.barrier, role_->warps * 32);
       break;
     case OpCode::drain_stores:
       print_drain();
-      break;
-    case OpCode::commit_copies:
-      out_.line("fc::commit_copies();");
-      break;
-    case OpCode::wait_copies:
-      out_.line("fc::wait_copies<{}>();", op.pending);
       break;
     case OpCode::barrier:
       out_.line("fc::barrier();");
@@ -173,9 +178,6 @@ void KernelPrinter::print_op(const Op& op) {
       break;
     case OpCode::claim_tile:
       print_draw(op);
-      break;
-    case OpCode::producer_store:
-      print_give(op);
       break;
     case OpCode::next_tile:
       print_next_tile(op);

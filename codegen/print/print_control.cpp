@@ -56,8 +56,8 @@ void KernelPrinter::print_loop(const Op& loop) {
   if (loop.axis)
     out_.comment(fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
   const auto& ops = f_[loop.body].ops;
-  const bool fills = std::any_of(ops.begin(), ops.end(),
-                                 [&](OpId id) { return f_[id].code == OpCode::producer_load; });
+  const bool fills =
+      std::any_of(ops.begin(), ops.end(), [&](OpId id) { return is_bulk_copy(f_[id]); });
   Writer::Scopes scopes;
   if (loop.buffer)
     open_scanned_loop(loop, scopes);
@@ -122,7 +122,7 @@ bool KernelPrinter::needs_position(BlockId block, AxisId axis) const {
     if (is_plain(op.code))
       return needs_position(op.body, axis) || (op.otherwise && needs_position(op.otherwise, axis));
     return (f_.origin(op.axis) == axis && kind_of(op.code) == OpKind::source) ||
-           op.code == OpCode::load || op.code == OpCode::store || op.code == OpCode::producer_load;
+           op.code == OpCode::load || op.code == OpCode::store || is_bulk_copy(op);
   });
 }
 

@@ -35,7 +35,7 @@ void KernelPrinter::collect_tensor_maps() {
     const bool stores = op.code == OpCode::store &&
                         f_[op.operands[0]].layout.space == Space::shared &&
                         schedule_.copy == CopyInstruction::tma;
-    if (op.code != OpCode::producer_load && !stores) return;
+    if (!is_bulk_copy(op) && !stores) return;
     const Buffer& buffer = f_[stores ? f_.definition(op.operands[0])->buffer : op.buffer];
     if (!op.coordinates.back().axis)
       throw SpecError({fmt::format("a product of {} along dimension {}", f_[op.tensor].name,
@@ -144,8 +144,7 @@ void KernelPrinter::print_ring_barriers() {
 void KernelPrinter::declare_ring_places() {
   std::set<BufferId> declared;
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
-    const bool goes_on = op.code == OpCode::producer_load || op.code == OpCode::producer_store ||
-                         op.code == OpCode::consumer_wait;
+    const bool goes_on = (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer;
     if (!goes_on || !declared.insert(op.buffer).second) return;
     Ring& ring = ring_names_[op.buffer];
     ring.phase = names_.unique(f_[op.buffer].name + "_phase");
@@ -194,34 +193,35 @@ void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
   out_.line("{} ^= 1;", ring.phase);
 }
 
-void KernelPrinter::print_producer_load(const Op& op) {
+void KernelPrinter::print_acquire(const Op& op) {
+  const Ring& ring = ring_names_[op.buffer];
+  out_.line("fc::wait_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
+}
+
+void KernelPrinter::print_issue(const Op& op) {
+  const Buffer& channel = f_[op.buffer];
+  switch (channel.transport) {
+    case Transport::tma:
+      print_boxes(op);
+      break;
+    case Transport::store:
+      out_.line("fc::store_shared({}, static_cast<fc::u32>({}));",
+                chunk_base(channel, ring_names_[op.buffer].slot), scalar(op.operands[0]));
+      break;
+    default:
+      print_copy(op);
+  }
+}
+
+/// A tile, as boxes of a panel each. They say themselves when they have completed. The next
+/// acquired slot is another; who reads the channel itself goes on where it releases.
+void KernelPrinter::print_boxes(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
-  if (!buffer.empty)
-    return print_boxes(op, op.operands.empty() ? ring.slot : scalar(op.operands[0]));
+  const std::string slot = op.operands.empty() ? ring.slot : scalar(op.operands[0]);
+  const std::string full = in_slot(ring.full, slot), target = chunk_base(buffer, slot);
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
-  out_.line("fc::wait_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
-  print_boxes(op, ring.slot);
-  print_next_slot(buffer.stages, ring);
-}
-
-/// A scalar from one thread to all others.
-void KernelPrinter::print_give(const Op& op) {
-  const Buffer& buffer = f_[op.buffer];
-  const Ring& ring = ring_names_[op.buffer];
-  out_.line("fc::wait_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
-  out_.line("fc::store_shared({}, static_cast<fc::u32>({}));", chunk_base(buffer, ring.slot),
-            scalar(op.operands[0]));
-  out_.line("fc::arrive({});", in_slot(ring.full, ring.slot));
-  print_next_slot(buffer.stages, ring);
-}
-
-/// Issues the copy of a tile, a box for each panel.
-void KernelPrinter::print_boxes(const Op& op, const std::string& slot) {
-  const Buffer& buffer = f_[op.buffer];
-  const std::string full = in_slot(ring_names_[op.buffer].full, slot);
   out_.line("fc::arrive_expect_tx({}, {});", full, buffer.slot_bytes());
-  const std::string target = chunk_base(buffer, slot);
   for (const ChunkLoop& loop : chunk_loops(buffer))
     for (int panel = 0; panel < loop.panels; ++panel) {
       const int column = loop.first_column + panel * loop.width;
@@ -230,48 +230,50 @@ void KernelPrinter::print_boxes(const Op& op, const std::string& slot) {
                 offset ? fmt::format(" + {}", offset) : "", map_of(op, buffer.rows, loop.width),
                 full, box_coordinates(op, "0", std::to_string(column)));
     }
+  if (buffer.empty) print_next_slot(buffer.stages, ring);
 }
 
-void KernelPrinter::print_consumer_wait(const Op& op) {
+void KernelPrinter::print_commit(const Op& op) {
+  if (!op.buffer) return out_.line("fc::commit_copies();");
+  const Ring& ring = ring_names_[op.buffer];
+  out_.line("fc::arrive({});", in_slot(ring.full, ring.slot));
+  print_next_slot(f_[op.buffer].stages, ring);
+}
+
+void KernelPrinter::print_wait(const Op& op) {
+  if (!op.buffer) return out_.line("fc::wait_copies<{}>();", op.pending);
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
-  const std::string name = names_.unique(label(op.results[0]));
+  const std::string& called = f_[op.results[0]].name;
+  const std::string name = names_.unique(called.empty() ? buffer.name : called);
   storage_[op.results[0].index] = name;
   out_.line("fc::wait_phase({}, {});", in_slot(ring.full, ring.slot), ring.phase);
   if (buffer.holds_scalars())
     return out_.line("const int {} = fc::uniform(static_cast<int>(fc::load_shared_word({})));",
                      name, chunk_base(buffer, ring.slot));
   out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, ring.slot));
-  if (!op.operands.empty()) print_clearing(op, name);
 }
 
-/// Zeros in the rows of a tile beyond its axis: all consumers write them, and synchronise before
-/// any of them multiplies. A row's chunks fill its part of a panel, in whatever order.
-void KernelPrinter::print_clearing(const Op& op, const std::string& tile) {
-  const Buffer& buffer = f_[op.buffer];
-  const AxisId rows = f_[op.results[0]].type.axes[0];
-  const int threads = role_->warps * 32;
-  const std::string left = names_.unique(f_[rows].name + "_left");
-  out_.line("const int {} = {} - {} * {};", left, extent(rows), scalar(op.operands[0]),
-            buffer.rows);
-  auto beyond = out_.block("if ({} < {})", left, buffer.rows);
+/// Zeros in the last rows of a tile, by all threads of the role. A row's chunks fill its part of a
+/// panel, in whatever order.
+void KernelPrinter::print_clearing(const Op& op) {
+  const Buffer& buffer = f_[buffer_of(f_, op.operands[0])];
+  const std::string tile = storage_[op.operands[0].index], first = scalar(op.operands[1]);
   out_.line("const float zeros[4] = {{}};");
   for (const ChunkLoop& loop : chunk_loops(buffer)) {
     const int line = loop.width * 2, panel = buffer.rows * line;
     auto chunks = out_.block("for (int at = fc::max(0, {}) * {} + thread * 16; at < {}; at += {})",
-                             left, line, panel, threads * 16);
-    const int first = 2 * buffer.rows * loop.first_column;
+                             first, line, panel, role_->warps * 32 * 16);
+    const int offset = 2 * buffer.rows * loop.first_column;
     Writer::Scopes panels;
     if (loop.panels > 1) panels.push_back(out_.unrolled("panel", loop.panels, false));
     out_.line("fc::store_shared<4>({}{}{} + at, zeros);", tile,
-              first ? fmt::format(" + {}", first) : "",
+              offset ? fmt::format(" + {}", offset) : "",
               loop.panels > 1 ? fmt::format(" + panel * {}", panel) : "");
   }
-  out_.line("fc::fence_async();");
-  out_.line("fc::meet({}, {});", op.barrier, threads);
 }
 
-void KernelPrinter::print_consumer_release(const Op& op) {
+void KernelPrinter::print_release(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
   if (buffer.empty) {
@@ -314,17 +316,10 @@ void KernelPrinter::print_drain() {
   out_.line("if (thread % {} == 0) fc::wait_stores_read<0>();", group_threads);
 }
 
-void KernelPrinter::print_wait_stores(const Op& op) {
-  print_drain();
-  out_.line("fc::meet({} + warp / 4, {});", op.barrier, group_threads);
-}
-
 /// Each warpgroup hands its 64 rows to the copy engine.
 void KernelPrinter::print_bulk_store(const Op& op) {
   const Buffer& buffer = f_[f_.definition(op.operands[0])->buffer];
   out_.comment(fmt::format("store {}", f_[op.tensor].name));
-  out_.line("fc::fence_async();");
-  out_.line("fc::meet({} + warp / 4, {});", op.barrier, group_threads);
   auto one = out_.block("if (thread % {} == 0)", group_threads);
   for (const ChunkLoop& loop : chunk_loops(buffer))
     for (int panel = 0; panel < loop.panels; ++panel) {

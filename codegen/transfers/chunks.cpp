@@ -116,7 +116,7 @@ void TileMover::print_copy(const Op& op) {
   const bool in_loop = !op.operands.empty();
   const std::string pointer = source_pointer(op);
   std::string comment = fmt::format("{} <- {}", buffer.name, f_[op.tensor].name);
-  const bool async = op.code == OpCode::copy_async;
+  const bool async = buffer.transport == Transport::cp_async;
   out_.comment(comment + (async ? ", asynchronously" : ""));
   Writer::Scopes guard;
   if (op.operands.size() == 3) guard.push_back(out_.block("if ({})", scalar(op.operands[2])));

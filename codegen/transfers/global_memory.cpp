@@ -25,8 +25,8 @@ void TileMover::print_segment(const Op& op) {
     segment.first = names_.unique(axis.name + "_first");
     out_.line("const int {} = fc::max(0, fc::min({}, {}));", segment.first, scalar(op.operands[0]),
               dimension);
-    out_.line("const int {0} = fc::max({1}, fc::min({2}, {3})) - {1};", segment.length, segment.first,
-              scalar(op.operands[1]), dimension);
+    out_.line("const int {0} = fc::max({1}, fc::min({2}, {3})) - {1};", segment.length,
+              segment.first, scalar(op.operands[1]), dimension);
   }
   if (axis.kind == AxisKind::parallel_tiles)
     out_.line("if ({} >= {}) return;", begin(op.axis), segment.length);
@@ -212,10 +212,14 @@ std::string TileMover::representative(const Shape& shape) const {
   return condition;
 }
 
+bool TileMover::is_bulk_copy(const Op& op) const {
+  return op.code == OpCode::issue && f_[op.buffer].transport == Transport::tma;
+}
+
 /// Pointers that a loop's accesses start from are computed before it.
 void TileMover::prepare_sources(BlockId block) {
   for_each_op(f_, block, [&](const Op& op, BlockId) {
-    if (op.coordinates.empty() || op.code == OpCode::producer_load) return;
+    if (op.coordinates.empty() || is_bulk_copy(op)) return;
     for (const Coordinate& c : op.coordinates) {
       if (!c.value) continue;
       const Op* made_by = f_.definition(c.value);

@@ -52,7 +52,6 @@ void TileMover::print_constant_tile(const Op& op, double value) {
     out_.line("fc::store_shared({} + word * 4, fc::pack<{}>({}, {}));", name,
               element_type(buffer.dtype), text, text);
   }
-  out_.line("fc::fence_async();");
 }
 
 /// A register tile, rounded to the buffer's type. Threads that hold the same elements write them

@@ -54,6 +54,7 @@ class TileMover : protected KernelText {
   std::string row_stride(ir::TensorId tensor, std::size_t dim, int rows);
   std::string representative(const Shape& shape) const;
   std::string chunk_base(const ir::Buffer& buffer, const std::string& slot) const;
+  [[nodiscard]] bool is_bulk_copy(const ir::Op& op) const;
   void prepare_sources(ir::BlockId block);
 
   std::map<ir::BufferId, Ring> ring_names_;

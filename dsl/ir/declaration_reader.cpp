@@ -12,14 +12,16 @@ void DeclarationReader::declaration() {
   } else if (in_.at("input") || in_.at("output")) {
     declare_tensor(in_.next().text == "output");
   } else if (in_.take("buffer")) {
-    declare_buffer();
+    declare_buffer(false);
+  } else if (in_.take("channel")) {
+    declare_buffer(true);
   } else if (in_.take("grid")) {
     do f_.grid.push_back(axis());
     while (in_.take(","));
     f_.flat_grid = in_.take("flat");
   } else {
     in_.expected("a declaration or \"{\"",
-                 "declare with axis, grid, parameter, input, output or buffer");
+                 "declare with axis, grid, parameter, input, output, buffer or channel");
   }
   in_.line_end();
 }
@@ -67,8 +69,8 @@ void DeclarationReader::declare_axis() {
   f_.add_axis(std::move(axis));
 }
 
-void DeclarationReader::declare_buffer() {
-  Buffer buffer{declared("buffer", buffers_), dtype()};
+void DeclarationReader::declare_buffer(bool channel) {
+  Buffer buffer{declared(channel ? "channel" : "buffer", buffers_), dtype()};
   in_.expect("[");
   buffer.rows = integer("the rows of the buffer");
   in_.expect(",");
@@ -76,6 +78,10 @@ void DeclarationReader::declare_buffer() {
   in_.expect("]");
   in_.expect("stages");
   buffer.stages = integer("the number of stages");
+  if (channel) {
+    in_.expect("by");
+    buffer.transport = transport();
+  }
   if (in_.take("pitch")) buffer.pitch = integer("the elements from row to row");
   if (in_.take("stride")) buffer.stride = integer("the bytes from slot to slot");
   if (in_.take("over")) buffer.over = this->buffer();
@@ -87,6 +93,12 @@ void DeclarationReader::declare_buffer() {
     buffer.releases = integer("how many release a slot");
   }
   f_.add_buffer(std::move(buffer));
+}
+
+Transport DeclarationReader::transport() {
+  for (int i = 1; i <= static_cast<int>(Transport::store); ++i)
+    if (const auto one = static_cast<Transport>(i); in_.take(name_of(one))) return one;
+  in_.expected("a transport: vector, cp_async, tma or store");
 }
 
 std::string DeclarationReader::declared(std::string_view what, Names& taken) {

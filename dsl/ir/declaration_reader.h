@@ -40,7 +40,8 @@ class DeclarationReader {
 
   void declare_axis();
   void declare_tensor(bool output);
-  void declare_buffer();
+  void declare_buffer(bool channel);
+  Transport transport();
   /// A new name and the colon after it.
   std::string declared(std::string_view what, Names& taken);
 

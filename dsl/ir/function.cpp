@@ -38,6 +38,22 @@ std::string_view name_of(TileScheduler scheduler) {
   return "?";
 }
 
+std::string_view name_of(Transport transport) {
+  switch (transport) {
+    case Transport::none:
+      return "none";
+    case Transport::vector:
+      return "vector";
+    case Transport::cp_async:
+      return "cp_async";
+    case Transport::tma:
+      return "tma";
+    case Transport::store:
+      return "store";
+  }
+  return "?";
+}
+
 std::string_view name_of(AxisKind kind) {
   switch (kind) {
     case AxisKind::parallel:

@@ -104,7 +104,7 @@ inline int whole_periods(int bytes) {
 
 /// `stages` tiles of [rows, columns] in shared memory. With a pitch, rows of that many elements
 /// follow each other; without one, the tile lies in swizzled panels, as
-/// codegen/prelude/shared_tile.cuh says.
+/// codegen/prelude/shared_tile.cuh says. With a transport it is a channel.
 struct Buffer {
   std::string name;
   DType dtype = DType::bf16;
@@ -112,16 +112,16 @@ struct Buffer {
   int pitch = 0;   ///< elements from row to row; 0: swizzled
   int stride = 0;  ///< bytes from slot to slot; 0: slots follow each other
   int offset = 0;  ///< bytes; set by plan_shared_memory
-  /// Of a ring, whose slots are filled and released: where the mbarriers lie that say of each slot
-  /// that it is full, and that it is empty (0: the producer knows), and how many arrive there
+  /// Of a channel whose slots are filled and released: where the mbarriers lie that say of each
+  /// slot that it is full, and that it is empty (0: the producer knows), and how many arrive there
   /// before it is. Set by plan_shared_memory.
   int full = 0, empty = 0, releases = 0;
   BufferId over;  ///< has the address of this buffer, whose tiles are not needed any more
+  /// Of a channel, whose slots are filled by `issue` and read behind `wait`.
+  Transport transport = Transport::none;
 
   /// A slot hands a scalar from one role to another, rather than a tile.
-  [[nodiscard]] bool holds_scalars() const {
-    return dtype == DType::i32 && rows == 1 && columns == 1 && stages > 1;
-  }
+  [[nodiscard]] bool holds_scalars() const { return transport == Transport::store; }
   [[nodiscard]] int slot_bytes() const { return rows * (pitch ? pitch : columns) * size_of(dtype); }
   [[nodiscard]] int slot_stride() const { return stride ? stride : slot_bytes(); }
   [[nodiscard]] int bytes() const { return stages * slot_stride(); }

@@ -31,7 +31,6 @@ inline bool asks_who_runs(OpCode code) {
 }
 /// Regions that take no arguments, as those of an if.
 inline bool is_plain(OpCode code) { return code == OpCode::if_ || code == OpCode::nest; }
-inline bool is_copy(OpCode code) { return code == OpCode::copy || code == OpCode::copy_async; }
 
 /// One index of a load or a store: the current tile of an axis, or one scalar position.
 struct Coordinate {
@@ -49,6 +48,17 @@ enum class TileScheduler : std::uint8_t {
 
 std::string_view name_of(TileScheduler scheduler);
 
+/// How what is issued gets into a slot of a channel.
+enum class Transport : std::uint8_t {
+  none,      ///< a buffer that is no channel
+  vector,    ///< loads and stores of 16 bytes
+  cp_async,  ///< copies by all threads, which land a group at a time
+  tma,  ///< copies of whole tiles by the copy engine, which say themselves that they have completed
+  store,  ///< a scalar from one thread
+};
+
+std::string_view name_of(Transport transport);
+
 /// How much of a reduction, or of a product's sum, the op itself does: all of it, or the partial of
 /// each warp or of each lane. `combine_partials` combines the partials.
 enum class ReductionScope : std::uint8_t { block, warp, lane };
@@ -61,15 +71,15 @@ struct Op {
 
   AxisId
       axis;  ///< loop, enter, scan_tiles, reductions, index, extent, tile_begin, tile_count, segment
-  TensorId tensor;  ///< load, store, copies, gather
+  TensorId tensor;  ///< load, store, issue, gather
   std::uint8_t wraps =
       0;                  ///< gather: a bit a dimension, where a negative index counts from the end
   bool inside = false;    ///< gather: no index is outside the tensor, or needs to wrap
   ParameterId parameter;  ///< parameter
-  BufferId buffer;        ///< copies, slots, convert to shared memory; scan and who reads it
-  std::vector<Coordinate> coordinates;  ///< load, store, copies: one a tensor dimension
+  BufferId buffer;        ///< channels, convert to shared memory; scan and who reads it
+  std::vector<Coordinate> coordinates;  ///< load, store, issue: one a tensor dimension
   double number = 0;                    ///< constant; dimension: which
-  int pending = 0;  ///< wait_copies, wait_products: groups that may stay in flight
+  int pending = 0;                      ///< wait, wait_products: groups that may stay in flight
   /// cluster_rank, owns_rows, convert: blocks of the cluster that split a loop, or get rows of a
   /// tile
   int blocks = 0;

@@ -70,9 +70,11 @@ class Printer {
            tensor.unit_stride ? " unit_stride" : "", unwritten);
     }
     for (const Buffer& buffer : f_.buffers) {
+      const bool channel = buffer.transport != Transport::none;
       std::string text =
-          fmt::format("buffer {}: {} [{}, {}] stages {}", buffer.name, name_of(buffer.dtype),
-                      buffer.rows, buffer.columns, buffer.stages);
+          fmt::format("{} {}: {} [{}, {}] stages {}", channel ? "channel" : "buffer", buffer.name,
+                      name_of(buffer.dtype), buffer.rows, buffer.columns, buffer.stages);
+      if (channel) text += fmt::format(" by {}", name_of(buffer.transport));
       if (buffer.pitch) text += fmt::format(" pitch {}", buffer.pitch);
       if (buffer.stride) text += fmt::format(" stride {}", buffer.stride);
       if (buffer.over) text += " over " + f_[buffer.over].name;
@@ -176,7 +178,7 @@ class Printer {
     if (op.scope == ReductionScope::lane) text += " by lane";
     if (op.scope == ReductionScope::warp) text += " by warp";
     if (op.code == OpCode::combine_partials) text += fmt::format(" of {}", name_of(op.reduction));
-    if (op.code == OpCode::wait_copies || op.code == OpCode::wait_products)
+    if ((op.code == OpCode::wait && !op.buffer) || op.code == OpCode::wait_products)
       text += fmt::format(" pending {}", op.pending);
     if (op.blocks) text += fmt::format(" among {}", op.blocks);
     if (op.code == OpCode::cluster_read) text += fmt::format(" from {}", op.rank);

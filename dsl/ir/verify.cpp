@@ -111,7 +111,7 @@ class Verifier {
     };
     if (op.code == OpCode::index || op.code == OpCode::tile_begin) inside(op.axis);
     // A copy may name another tile than the current one.
-    if (is_copy(op.code) && !op.operands.empty()) return;
+    if (op.code == OpCode::issue && !op.operands.empty()) return;
     for (const Coordinate& c : op.coordinates)
       if (c.axis) inside(c.axis);
   }

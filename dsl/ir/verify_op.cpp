@@ -57,20 +57,23 @@ class OpVerifier {
   void named() {
     const OpKind kind = kind_of(op_.code);
     const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store ||
-                          is_copy(op_.code) || op_.code == OpCode::producer_load ||
-                          op_.code == OpCode::gather || op_.code == OpCode::dimension;
+                          op_.code == OpCode::gather || op_.code == OpCode::dimension ||
+                          (op_.code == OpCode::issue && !issues_scalar());
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor", "name an input or output with its indices, as in x[rows, d]");
     if (op_.code == OpCode::parameter &&
         (!op_.parameter || op_.parameter.index >= f_.parameters.size()))
       fail("it names no parameter", "declare one, parameter scale: f32, and name it");
-    const bool buffered =
-        is_copy(op_.code) || op_.code == OpCode::read_slot || op_.code == OpCode::scan_tiles ||
-        op_.code == OpCode::next_tile || op_.code == OpCode::tile_is_full ||
-        op_.code == OpCode::producer_load || op_.code == OpCode::consumer_wait ||
-        op_.code == OpCode::consumer_release || op_.code == OpCode::producer_store;
+    const bool of_channel = op_.code == OpCode::acquire || op_.code == OpCode::issue ||
+                            op_.code == OpCode::read_slot || op_.code == OpCode::release ||
+                            (op_.code == OpCode::wait && !op_.results.empty());
+    const bool buffered = of_channel || op_.code == OpCode::scan_tiles ||
+                          op_.code == OpCode::next_tile || op_.code == OpCode::tile_is_full;
     if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
       fail("it names no buffer", "declare a buffer, and name it behind \"in\"");
+    if (of_channel && f_[op_.buffer].transport == Transport::none)
+      fail(fmt::format("{} is a buffer and no channel", f_[op_.buffer].name),
+           "declare it as a channel, and say how its tiles come: channel ... by tma");
     const bool nowhere = op_.code == OpCode::constant || op_.code == OpCode::parameter ||
                          op_.code == OpCode::undefined || op_.code == OpCode::dimension ||
                          asks_who_runs(op_.code);
@@ -129,11 +132,6 @@ class OpVerifier {
         results(1);
         result_is({DType::i32, {}});
         break;
-      case OpCode::producer_store:
-        operands(1);
-        results(0);
-        holds_scalars();
-        break;
       case OpCode::scan_tiles:
         if (!op_.body || op_.body.index >= f_.blocks.size())
           fail("it has no region", "write its operations in braces behind it");
@@ -147,14 +145,12 @@ class OpVerifier {
         result_is({DType::i32, {}});
         holds_tiles();
         break;
-      case OpCode::copy:
-      case OpCode::copy_async:
-        copy();
+      case OpCode::issue:
+        issue();
         break;
-      case OpCode::producer_load:
-        fill();
-        break;
-      case OpCode::consumer_release:
+      case OpCode::acquire:
+      case OpCode::commit:
+      case OpCode::release:
         operands(0);
         results(0);
         break;
@@ -166,6 +162,11 @@ class OpVerifier {
         break;
       case OpCode::if_:
         conditional();
+        break;
+      case OpCode::clear_rows:
+        results(0);
+        operand_count(2);
+        scalars(1, 2);
         break;
       case OpCode::tile_is_full:
         scalars(0, operand_count(1));
@@ -182,8 +183,12 @@ class OpVerifier {
                              name(op_.operands[i]), name(op_.results[i])),
                  "give results the types of their products");
         break;
-      case OpCode::consumer_wait:
-        consumer_wait();
+      case OpCode::wait:
+        if (!op_.buffer) {
+          results(0);
+          break;
+        }
+        wait();
         if (op_.results.size() == 1 && f_[op_.results[0]].type.is_scalar()) holds_scalars();
         [[fallthrough]];
       case OpCode::read_slot:
@@ -195,8 +200,6 @@ class OpVerifier {
               "give the result the buffer's type");
         fits_buffer(f_[op_.results[0]].type.axes);
         break;
-      case OpCode::commit_copies:
-      case OpCode::wait_copies:
       case OpCode::barrier:
       case OpCode::init_mbarriers:
       case OpCode::enter_cluster:
@@ -207,7 +210,9 @@ class OpVerifier {
       case OpCode::drain_stores:
       case OpCode::ping_pong_wait:
       case OpCode::ping_pong_arrive:
-      case OpCode::wait_stores:
+      case OpCode::fence_async:
+      case OpCode::meet_warpgroup:
+      case OpCode::meet_role:
       case OpCode::yield:
         results(0);
         break;
@@ -240,7 +245,7 @@ class OpVerifier {
     scalars(0, 2);
   }
 
-  void consumer_wait() const {
+  void wait() const {
     if (op_.operands.size() > 1)
       fail(fmt::format("it has {} operands", op_.operands.size()),
            "a wait for a slot has none, or the number of the tile in it");
@@ -252,22 +257,33 @@ class OpVerifier {
            "read an input; the elements of an output are only written");
   }
 
-  void fill() {
-    tile_of_input();
+  [[nodiscard]] bool issues_scalar() const {
+    return op_.buffer && op_.buffer.index < f_.buffers.size() && f_[op_.buffer].holds_scalars();
+  }
+
+  void issue() {
+    results(0);
+    if (issues_scalar()) {
+      operands(1);
+      holds_scalars();
+      return;
+    }
+    input();
+    fits_buffer(accessed_axes(f_, op_));
+    if (f_[op_.buffer].transport == Transport::tma)
+      bulk_copy();
+    else
+      copy();
+  }
+
+  void bulk_copy() {
     if (op_.operands.size() > 1)
       fail(fmt::format("it has {} operands", op_.operands.size()),
            "it fills the slot that is next, or the one whose number it is told");
     scalars(0, op_.operands.size());
   }
 
-  void tile_of_input() {
-    results(0);
-    input();
-    fits_buffer(accessed_axes(f_, op_));
-  }
-
   void copy() {
-    tile_of_input();
     if (op_.operands.size() == 1 || op_.operands.size() > 3)
       fail(fmt::format("it has {} operands", op_.operands.size()),
            "a copy takes none, or the tile and the slot, or both and a condition");

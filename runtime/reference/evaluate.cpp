@@ -30,7 +30,7 @@ class Evaluation {
         values_(f.values.size()),
         memory_(f, arrays, axes_, values_),
         found_(f.buffers.size()),
-        rings_(f.buffers.size()) {
+        queues_(f.buffers.size()) {
     for (std::size_t i = 0; i < f.axes.size(); ++i) axes_[i] = cut(f.axes[i]);
     for_each_op(f, f.body, [&](const Op& op, BlockId) {
       if (op.code == OpCode::cluster_rank) parts_ = op.blocks;
@@ -253,12 +253,10 @@ class Evaluation {
       set(op, memory_.load(op));
     else if (op.code == OpCode::store)
       memory_.store(op);
-    else if (op.code == OpCode::producer_load)
-      rings_[op.buffer.index].push_back(memory_.load(op));
-    else if (op.code == OpCode::producer_store)
-      rings_[op.buffer.index].push_back(operand(op, 0));
-    else if (op.code == OpCode::consumer_wait)
-      consumer_wait(op);
+    else if (op.code == OpCode::issue)
+      issue(op);
+    else if (op.code == OpCode::wait)
+      wait(op);
     else if (op.code == OpCode::enter)
       go_to(op);
     else if (op.code == OpCode::claim_tile)
@@ -267,16 +265,29 @@ class Evaluation {
       set(op, TileValue(1, 1, found(op, integer(op, 0)).everywhere ? 1.0 : 0.0));
     else if (op.code == OpCode::next_tile)
       set(op, TileValue(1, 1, static_cast<double>(next_tile(op, integer(op, 0), integer(op, 1)))));
-    else
-      memory_.copy(op);
   }
 
-  /// The producer runs to its end before the consumers begin: a ring is a queue, however long.
-  void consumer_wait(const Op& op) {
-    std::deque<TileValue>& ring = rings_[op.buffer.index];
+  /// The slots of a channel of copies by threads have numbers, and those of the others an order.
+  void issue(const Op& op) {
+    switch (f_[op.buffer].transport) {
+      case Transport::store:
+        queues_[op.buffer.index].push_back(operand(op, 0));
+        break;
+      case Transport::tma:
+        queues_[op.buffer.index].push_back(memory_.load(op));
+        break;
+      default:
+        memory_.copy(op);
+    }
+  }
+
+  /// The producer runs to its end before the consumers begin: a channel is a queue, however long.
+  void wait(const Op& op) {
+    if (!op.buffer) return;  // copies land at once
+    std::deque<TileValue>& ring = queues_[op.buffer.index];
     if (ring.empty())
       throw InternalError(
-          fmt::format("ring {} is read more often than filled", f_[op.buffer].name));
+          fmt::format("channel {} is read more often than filled", f_[op.buffer].name));
     set(op, std::move(ring.front()));
     ring.pop_front();
   }
@@ -479,12 +490,12 @@ class Evaluation {
   std::vector<AxisState> axes_;
   std::vector<TileValue> values_;
   Memory memory_;
-  std::vector<std::vector<Found>> found_;     // by buffer: what the block's scan noted, by tile
-  std::vector<std::deque<TileValue>> rings_;  // by buffer: what the producer filled, not read yet
-  bool numbered_ = false;                     // blocks find out from a number where they are
-  std::int64_t tile_ = 0;                     // the number
-  int parts_ = 1, part_ = 0;                  // blocks of a cluster, and the one that runs
-  bool gives_ = false;                        // it runs for what it gives the others
+  std::vector<std::vector<Found>> found_;      // by buffer: what the block's scan noted, by tile
+  std::vector<std::deque<TileValue>> queues_;  // by buffer: what the producer filled, not read yet
+  bool numbered_ = false;                      // blocks find out from a number where they are
+  std::int64_t tile_ = 0;                      // the number
+  int parts_ = 1, part_ = 0;                   // blocks of a cluster, and the one that runs
+  bool gives_ = false;                         // it runs for what it gives the others
   std::map<std::pair<ValueId, int>, TileValue> given_;  // by part
 };
 

@@ -27,10 +27,14 @@ RETIRED = [
     ),
     (r"land_products|landings?\b|landed", "wait, completed", (*KERNELS, *PAGES)),
     (r"await_\w+", "wait", (*KERNELS, *PAGES, "tests/cases/", "tests/codegen/golden/")),
-    (r"fill_slot\b|release_slot\b|pass_turn", "producer_load, consumer_release", KERNELS),
+    (
+        r"(fill|release)_slot\b|pass_turn|producer_(load|store)\b|consumer_(wait|release)\b",
+        "acquire, issue, wait, release",
+        KERNELS,
+    ),
     (
         r"give_slot|draw_tile\b|(open|close|await)_turns?\b",
-        "producer_store, claim_tile, ping_pong",
+        "issue, claim_tile, ping_pong",
         (*KERNELS, *PAGES, "tests/"),
     ),
     (

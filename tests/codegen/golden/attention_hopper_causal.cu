@@ -68,8 +68,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         const fc::u32 t1 = t0 / divisor_2;
         const int rows_tile = (((p.Sq + 127) / 128) - 1) - t1;
         const int rows_begin = rows_tile * 128;
-        // query <- q
         fc::wait_phase(query_empty + query_slot * 8, query_phase ^ 1);
+        // query <- q
         fc::arrive_expect_tx(query_full + query_slot * 8, 32768);
         fc::load_box(shared + query_slot * 32768, p.q_tiles, query_full + query_slot * 8, 0, rows_begin, head, batch);
         fc::load_box(shared + query_slot * 32768 + 16384, p.q_tiles, query_full + query_slot * 8, 64, rows_begin, head, batch);
@@ -85,8 +85,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll 1
         for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
           const int cols_begin = cols_tile * 128;
-          // key <- k
           fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+          // key <- k
           fc::arrive_expect_tx(key_full + key_slot * 8, 32768);
           fc::load_box(shared + 65536 + key_slot * 32768, p.k_tiles, key_full + key_slot * 8, 0, cols_begin, head, batch);
           fc::load_box(shared + 65536 + key_slot * 32768 + 16384, p.k_tiles, key_full + key_slot * 8, 64, cols_begin, head, batch);
@@ -94,8 +94,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot = 0;
             key_phase ^= 1;
           }
-          // value <- v
           fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+          // value <- v
           fc::arrive_expect_tx(value_full + value_slot * 8, 32768);
           fc::load_box(shared + 131072 + value_slot * 32768, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
           fc::load_box(shared + 131072 + value_slot * 32768 + 16384, p.v_tiles, value_full + value_slot * 8, 64, cols_begin, head, batch);

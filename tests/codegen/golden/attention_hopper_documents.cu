@@ -139,8 +139,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       int query_phase = 0;
       int key_slot = 0, key_phase = 0;
       int value_slot = 0, value_phase = 0;
-      // query <- q
       fc::wait_phase(query_empty, query_phase ^ 1);
+      // query <- q
       fc::arrive_expect_tx(query_full, 10240);
       fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
       fc::load_box(shared + 2048 + 8192, p.q_tiles_64x16, query_full, 64, rows_begin, head, batch);
@@ -150,8 +150,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int cols_tile_2 = fc::tile_before<512>(shared, cols_end, 0), next_tile; cols_tile_2 >= 0; cols_tile_2 = next_tile) {
         next_tile = fc::tile_before<512>(shared, cols_tile_2, 0);
         const int cols_begin_2 = cols_tile_2 * 64;
-        // key <- k
         fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+        // key <- k
         fc::arrive_expect_tx(key_full + key_slot * 8, 10240);
         fc::load_box(shared + 12288 + key_slot * 10240, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_2, head, batch);
         fc::load_box(shared + 12288 + key_slot * 10240 + 8192, p.k_tiles_64x16, key_full + key_slot * 8, 64, cols_begin_2, head, batch);
@@ -159,8 +159,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot = 0;
           key_phase ^= 1;
         }
-        // value <- v
         fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        // value <- v
         fc::arrive_expect_tx(value_full + value_slot * 8, 10240);
         fc::load_box(shared + 32768 + value_slot * 10240, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_2, head, batch);
         fc::load_box(shared + 32768 + value_slot * 10240 + 8192, p.v_tiles_64x16, value_full + value_slot * 8, 64, cols_begin_2, head, batch);
@@ -543,9 +543,9 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<64, 80>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
                            fc::pack<fc::bf16>(t56[i][j][2 * r], t56[i][j][2 * r + 1]));
-    // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
+    // store o
     if (thread % 128 == 0) {
       fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head, batch);
       fc::store_box(p.o_tiles_64x16, o_staged + 8192 + warp / 4 * 2048, 64, rows_begin + warp / 4 * 64, head, batch);

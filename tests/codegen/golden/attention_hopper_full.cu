@@ -60,8 +60,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       int query_phase = 0;
       int key_slot = 0, key_phase = 0;
       int value_slot = 0, value_phase = 0;
-      // query <- q
       fc::wait_phase(query_empty, query_phase ^ 1);
+      // query <- q
       fc::arrive_expect_tx(query_full, 24576);
       fc::load_box(shared, p.q_tiles, query_full, 0, rows_begin, head, batch);
       query_phase ^= 1;
@@ -72,16 +72,16 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll 1
       for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
         const int cols_begin = cols_tile * 128;
-        // key <- k
         fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+        // key <- k
         fc::arrive_expect_tx(key_full + key_slot * 8, 16384);
         fc::load_box(shared + 24576 + key_slot * 16384, p.k_tiles, key_full + key_slot * 8, 0, cols_begin, head, batch);
         if (++key_slot == 2) {
           key_slot = 0;
           key_phase ^= 1;
         }
-        // value <- v
         fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        // value <- v
         fc::arrive_expect_tx(value_full + value_slot * 8, 16384);
         fc::load_box(shared + 57344 + value_slot * 16384, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
         if (++value_slot == 2) {
@@ -439,9 +439,9 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<192, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
                            fc::pack<fc::bf16>(t21[i][j][2 * r], t21[i][j][2 * r + 1]));
-    // store o
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
+    // store o
     if (thread % 128 == 0) {
       fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head, batch);
       fc::commit_stores();

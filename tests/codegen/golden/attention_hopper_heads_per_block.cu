@@ -130,8 +130,8 @@ attention_forward(const __grid_constant__ Parameters p) {
         const bool t18 = t17 >= 0;
         if (t18) {
           const int cols_begin_2 = t17 * 64;
-          // key <- k
           fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+          // key <- k
           fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
           fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_2, head, batch);
           if (++key_slot == 2) {
@@ -139,15 +139,15 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_phase ^= 1;
           }
         }
-        // query <- q
         fc::wait_phase(query_empty, query_phase ^ 1);
+        // query <- q
         fc::arrive_expect_tx(query_full, 8192);
         fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
         query_phase ^= 1;
         if (t18) {
           const int cols_begin_3 = t17 * 64;
-          // value <- v
           fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+          // value <- v
           fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
           fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_3, head, batch);
           if (++value_slot == 2) {
@@ -159,16 +159,16 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int cols_tile_2 = fc::tile_before<512>(shared, t17, 0), next_tile; cols_tile_2 >= 0; cols_tile_2 = next_tile) {
             next_tile = fc::tile_before<512>(shared, cols_tile_2, 0);
             const int cols_begin_4 = cols_tile_2 * 64;
-            // key <- k
             fc::wait_phase(key_empty + key_slot * 8, key_phase ^ 1);
+            // key <- k
             fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
             fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_4, head, batch);
             if (++key_slot == 2) {
               key_slot = 0;
               key_phase ^= 1;
             }
-            // value <- v
             fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+            // value <- v
             fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
             fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_4, head, batch);
             if (++value_slot == 2) {
@@ -545,9 +545,9 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
                              fc::pack<fc::bf16>(t48[i][j][2 * r], t48[i][j][2 * r + 1]));
-      // store o
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);
+      // store o
       if (thread % 128 == 0) {
         fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head_2, batch);
         fc::commit_stores();

@@ -127,6 +127,7 @@ attention_forward(const __grid_constant__ Parameters p) {
   int key_slot = 0, key_phase = 0;
   int value_slot = 0, value_phase = 0;
   if (thread == 0) {
+    // query <- q
     fc::arrive_expect_tx(query_full, 8192);
     fc::load_box(shared + 2048, p.q_tiles, query_full, 0, rows_begin, head, batch);
   }
@@ -139,12 +140,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       const int next_key_3 = fc::tile_before<512>(shared, next_key_2, 0);
       if (next_key_3 >= 0) {
         const int cols_begin_2 = next_key_3 * 64;
+        // key <- k
         fc::arrive_expect_tx(key_full + slot * 8, 8192);
         fc::load_box(shared + 10240 + slot * 8192, p.k_tiles, key_full + slot * 8, 0, cols_begin_2, head, batch);
       }
       const int next_value_3 = fc::tile_before<512>(shared, next_value_2, 0);
       if (next_value_3 >= 0) {
         const int cols_begin_3 = next_value_3 * 64;
+        // value <- v
         fc::arrive_expect_tx(value_full + slot * 8, 8192);
         fc::load_box(shared + 26624 + slot * 8192, p.v_tiles, value_full + slot * 8, 0, cols_begin_3, head, batch);
       }
@@ -212,6 +215,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::pin(scores);
     if ((thread == 0) && (next_key_4 >= 0)) {
       const int cols_begin_5 = next_key_4 * 64;
+      // key <- k
       fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
       fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_5, head, batch);
     }
@@ -376,6 +380,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::pin(scores_2);
       if ((thread == 0) && (next_key_6 >= 0)) {
         const int cols_begin_7 = next_key_6 * 64;
+        // key <- k
         fc::arrive_expect_tx(key_full + key_slot * 8, 8192);
         fc::load_box(shared + 10240 + key_slot * 8192, p.k_tiles, key_full + key_slot * 8, 0, cols_begin_7, head, batch);
       }
@@ -456,6 +461,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::pin(out);
       if ((thread == 0) && (next_value_5 >= 0)) {
         const int cols_begin_8 = next_value_5 * 64;
+        // value <- v
         fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
         fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_8, head, batch);
       }
@@ -506,6 +512,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::pin(out);
     if ((thread == 0) && (next_value_6 >= 0)) {
       const int cols_begin_9 = next_value_6 * 64;
+      // value <- v
       fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
       fc::load_box(shared + 26624 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin_9, head, batch);
     }
@@ -560,9 +567,9 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane_2 + i * 16 + r * 8, j * 8) + lane % 4 * 4,
                          fc::pack<fc::bf16>(t56[i][j][2 * r], t56[i][j][2 * r + 1]));
-  // store o
   fc::fence_async();
   fc::meet(1 + warp / 4, 128);
+  // store o
   if (thread % 128 == 0) {
     fc::store_box(p.o_tiles, o_staged + warp / 4 * 8192, 0, rows_begin + warp / 4 * 64, head, batch);
     fc::commit_stores();

@@ -59,16 +59,16 @@ matrix_product(const __grid_constant__ Parameters p) {
         #pragma unroll 1
         for (int k_tile = ((p.K + 63) / 64) - 1; k_tile >= 0; --k_tile) {
           const int k_begin = k_tile * 64;
-          // b <- b
           fc::wait_phase(b_empty + b_slot * 8, b_phase ^ 1);
+          // b <- b
           fc::arrive_expect_tx(b_full + b_slot * 8, 16384);
           fc::load_box(shared + b_slot * 16384, p.b_tiles, b_full + b_slot * 8, k_begin, n_begin);
           if (++b_slot == 3) {
             b_slot = 0;
             b_phase ^= 1;
           }
-          // a <- a
           fc::wait_phase(a_empty + a_slot * 8, a_phase ^ 1);
+          // a <- a
           fc::arrive_expect_tx(a_full + a_slot * 8, 16384);
           fc::load_box(shared + 49152 + a_slot * 16384, p.a_tiles, a_full + a_slot * 8, k_begin, m_begin);
           if (++a_slot == 3) {
@@ -99,15 +99,15 @@ matrix_product(const __grid_constant__ Parameters p) {
       // k tiles of 64
       for (int k_tile_2 = ((p.K + 63) / 64) - 1; k_tile_2 >= 0; --k_tile_2) {
         fc::wait_phase(b_full + b_slot_2 * 8, b_phase_2);
-        const fc::u32 consumer_wait = shared + b_slot_2 * 16384;
+        const fc::u32 b_2 = shared + b_slot_2 * 16384;
         fc::wait_phase(a_full + a_slot_2 * 8, a_phase_2);
-        const fc::u32 consumer_wait_2 = shared + 49152 + a_slot_2 * 16384;
-        // product = sum + dot(consumer_wait_2, transpose(consumer_wait)), issued
+        const fc::u32 a_2 = shared + 49152 + a_slot_2 * 16384;
+        // product = sum + dot(a_2, transpose(b_2)), issued
         fc::pin(sum);
         fc::fence_products();
         {
-          const fc::u64 a = fc::matrix(consumer_wait_2 + warp / 4 * 8192, 64, 0);
-          const fc::u64 b = fc::matrix(consumer_wait, 64, 0);
+          const fc::u64 a = fc::matrix(a_2 + warp / 4 * 8192, 64, 0);
+          const fc::u64 b = fc::matrix(b_2, 64, 0);
           fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 16384>, fc::along<64, 16384>>(sum[0], a, b, true);
         }
         fc::commit_products();
@@ -142,9 +142,9 @@ matrix_product(const __grid_constant__ Parameters p) {
           for (int r = 0; r < 2; ++r)
             fc::store_shared(c_staged + fc::chunk_offset<128, 128>(m_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
                              fc::pack<fc::bf16>(sum[i][j][2 * r], sum[i][j][2 * r + 1]));
-      // store c
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);
+      // store c
       if (thread % 128 == 0) {
         fc::store_box(p.c_tiles, c_staged + warp / 4 * 8192, n_begin_2, m_begin_2 + warp / 4 * 64);
         fc::store_box(p.c_tiles, c_staged + 16384 + warp / 4 * 8192, n_begin_2 + 64, m_begin_2 + warp / 4 * 64);

@@ -52,8 +52,8 @@ transposed_product(const __grid_constant__ Parameters p) {
       #pragma unroll 1
       for (int k_tile = ((p.K + 63) / 64) - 1; k_tile >= 0; --k_tile) {
         const int k_begin = k_tile * 64;
-        // b <- b
         fc::wait_phase(b_empty + b_slot * 8, b_phase ^ 1);
+        // b <- b
         fc::arrive_expect_tx(b_full + b_slot * 8, 10240);
         fc::load_box(shared + b_slot * 10240, p.b_tiles, b_full + b_slot * 8, n_begin, k_begin);
         fc::load_box(shared + b_slot * 10240 + 8192, p.b_tiles_64x16, b_full + b_slot * 8, n_begin + 64, k_begin);
@@ -61,8 +61,8 @@ transposed_product(const __grid_constant__ Parameters p) {
           b_slot = 0;
           b_phase ^= 1;
         }
-        // a <- a
         fc::wait_phase(a_empty + a_slot * 8, a_phase ^ 1);
+        // a <- a
         fc::arrive_expect_tx(a_full + a_slot * 8, 16384);
         fc::load_box(shared + 20480 + a_slot * 16384, p.a_tiles, a_full + a_slot * 8, m_begin, k_begin);
         fc::load_box(shared + 20480 + a_slot * 16384 + 8192, p.a_tiles, a_full + a_slot * 8, m_begin + 64, k_begin);
@@ -82,20 +82,20 @@ transposed_product(const __grid_constant__ Parameters p) {
     // k tiles of 64
     for (int k_tile_2 = ((p.K + 63) / 64) - 1; k_tile_2 >= 0; --k_tile_2) {
       fc::wait_phase(a_full + a_slot_2 * 8, a_phase_2);
-      const fc::u32 consumer_wait = shared + 20480 + a_slot_2 * 16384;
+      const fc::u32 a_2 = shared + 20480 + a_slot_2 * 16384;
       fc::wait_phase(b_full + b_slot_2 * 8, b_phase_2);
-      const fc::u32 consumer_wait_2 = shared + b_slot_2 * 10240;
-      // product = t0 + dot(transpose(consumer_wait), consumer_wait_2), issued
+      const fc::u32 b_2 = shared + b_slot_2 * 10240;
+      // product = t0 + dot(transpose(a_2), b_2), issued
       fc::pin(t0);
       fc::fence_products();
       {
-        const fc::u64 a = fc::matrix(consumer_wait + warp / 4 * 8192, 64, 0);
-        const fc::u64 b = fc::matrix(consumer_wait_2, 64, 0);
+        const fc::u64 a = fc::matrix(a_2 + warp / 4 * 8192, 64, 0);
+        const fc::u64 b = fc::matrix(b_2, 64, 0);
         fc::multiply_warpgroup<64, fc::f16, 4, fc::across<64>, fc::across<64>>(t0[0], a, b, true);
       }
       {
-        const fc::u64 a = fc::matrix(consumer_wait + warp / 4 * 8192, 64, 0);
-        const fc::u64 b = fc::matrix(consumer_wait_2 + 8192, 16, 0);
+        const fc::u64 a = fc::matrix(a_2 + warp / 4 * 8192, 64, 0);
+        const fc::u64 b = fc::matrix(b_2 + 8192, 16, 0);
         fc::multiply_warpgroup<16, fc::f16, 4, fc::across<64>, fc::across<16>>(t0[0] + 8, a, b, true);
       }
       fc::commit_products();

@@ -21,7 +21,7 @@ parameter scale: f32 positive
 input q: bf16 [B, M, 16]
 input k: bf16 [B, N, 16]
 output y: f32 [B, M]
-buffer k: bf16 [32, 16] stages 2 at 2048
+channel k: bf16 [32, 16] stages 2 by cp_async at 2048
 {
   %b = index b : i32 @ uniform
   %q = load q[%b, rows, d] : bf16[rows, d] @ shared
@@ -30,12 +30,12 @@ buffer k: bf16 [32, 16] stages 2 at 2048
   %end = tile_count cols : i32
   %zero = constant 0 : i32
   %any = lt %zero, %end : i1
-  copy_async k[%b, cols, d], %zero, %zero, %any in k
-  commit_copies
+  issue k[%b, cols, d], %zero, %zero, %any in k
+  commit
   %m = loop cols from %zero to %end descending {
     tile %tile : i32
     carry %m_in = %0 : f32[rows] @ rows(4w 2s*8 8l/4)
-    wait_copies pending 0
+    wait pending 0
     barrier
     %k = read_slot %zero in k : bf16[cols, d] @ shared
     %kt = transpose %k : bf16[d, cols] @ shared

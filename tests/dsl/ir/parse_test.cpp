@@ -68,7 +68,7 @@ TEST(Parse, TheFrame) {
             "expected the end of the line\n  at:  case.fc:1\n  why: found \"{\" in column 14");
   EXPECT_EQ(complaint("program test\nlet x\n"),
             "expected a declaration or \"{\"\n  at:  case.fc:2\n  why: found \"let\" in column 1\n"
-            "  try: declare with axis, grid, parameter, input, output or buffer");
+            "  try: declare with axis, grid, parameter, input, output, buffer or channel");
   EXPECT_EQ(in_body("  barrier\n"),
             "expected an operation or \"}\"\n  at:  case.fc:9\n"
             "  why: found the end of the text in column 1");
@@ -98,6 +98,9 @@ TEST(Parse, Declarations) {
             "  try: a gathered input may also be f64, i64, i16, i8 or u8");
   EXPECT_EQ(complaint(p + "buffer key: bf16 [64, 128]\n"),
             "expected \"stages\"\n  at:  case.fc:2\n  why: found the end of the line in column 27");
+  EXPECT_EQ(complaint(p + "channel key: bf16 [64, 128] stages 2 by hand\n"),
+            "expected a transport: vector, cp_async, tma or store\n  at:  case.fc:2\n"
+            "  why: found \"hand\" in column 41");
 }
 
 TEST(Parse, Values) {
@@ -135,8 +138,8 @@ TEST(Parse, Operations) {
             "expected a type for each result of constant\n  at:  case.fc:8\n"
             "  why: found 1 names before \"=\" and 0 types after \":\"\n"
             "  try: one type for each name, as in %x = neg %y : f32[rows]");
-  EXPECT_EQ(in_body("  wait_copies pending many\n}\n"),
-            "expected a number of groups\n  at:  case.fc:8\n  why: found \"many\" in column 23");
+  EXPECT_EQ(in_body("  wait pending many\n}\n"),
+            "expected a number of groups\n  at:  case.fc:8\n  why: found \"many\" in column 16");
   EXPECT_EQ(
       in_body("  %a = constant 1 : f32\n  %b = combine_partials %a along d of add : f32\n}\n"),
       "expected a reduction\n  at:  case.fc:9\n  why: found \"add\" in column 39");

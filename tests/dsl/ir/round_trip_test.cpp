@@ -86,18 +86,18 @@ parameter scale: f32
 input q: bf16 [8, Sq, 128]
 input k: bf16 [8, Sk, 128]
 output o: f32 [8, Sq]
-buffer query: bf16 [128, 128] stages 1
-buffer k: bf16 [64, 128] stages 2 at 32768
+channel query: bf16 [128, 128] stages 1 by cp_async
+channel k: bf16 [64, 128] stages 2 by cp_async at 32768
 {
   %0 = index head : i32 @ uniform
-  copy_async q[%0, rows, d] in query
-  commit_copies
+  issue q[%0, rows, d] in query
+  commit
   %1 = constant 1 : i32 @ uniform
   %2 = tile_count cols : i32 @ uniform
   %3 = lt %1, %2 : i1 @ uniform
-  copy_async k[%0, cols, d], %1, %1, %3 in k
-  commit_copies
-  wait_copies pending 1
+  issue k[%0, cols, d], %1, %1, %3 in k
+  commit
+  wait pending 1
   barrier
   %query = read_slot in query : bf16[rows, d] @ shared
   %4 = convert %query : bf16[rows, d] @ operand rows(4w 2f 2s*8 8l/4) d(8f 4s 4l*4)
@@ -108,7 +108,7 @@ buffer k: bf16 [64, 128] stages 2 at 32768
   %l = loop cols from %0 to %2 descending {
     tile %tile : i32 @ uniform
     carry %l_1 = %start : f32[rows] @ rows(4w 2f 2s*8 8l/4)
-    wait_copies pending 0
+    wait pending 0
     %7 = read_slot %1 in k : bf16[cols, d] @ shared
     %8 = transpose %7 : bf16[d, cols] @ shared
     %scores = dot %4, %8 : f32[rows, cols] @ rows(4w 2f 2s*8 8l/4) cols(8f 2s 4l*2)

@@ -20,8 +20,8 @@ parameter scale: f32
 input x: f32 [B, N, 16]
 input h: bf16 [N, 16]
 output y: f32 [B, N, 16]
-buffer slot: bf16 [64, 16] stages 2
-buffer small: bf16 [32, 16] stages 2
+channel slot: bf16 [64, 16] stages 2 by cp_async
+channel small: bf16 [32, 16] stages 2 by cp_async
 {
   %b = index batch : i32
   %i = constant 0 : i32
@@ -196,8 +196,8 @@ TEST(Verify, WhatAnOpNamesIsThere) {
   EXPECT_EQ(with("  %a = load : f32\n"),
             "invalid operation: %a = load : f32\n  at:  t:16\n  why: it names no tensor"
             "\n  try: name an input or output with its indices, as in x[rows, d]");
-  EXPECT_EQ(with("  copy_async h[rows, d]\n"),
-            "invalid operation: copy_async h[rows, d]\n  at:  t:16\n  why: it names no buffer"
+  EXPECT_EQ(with("  issue h[rows, d]\n"),
+            "invalid operation: issue h[rows, d]\n  at:  t:16\n  why: it names no buffer"
             "\n  try: declare a buffer, and name it behind \"in\"");
 }
 
@@ -241,17 +241,17 @@ TEST(Verify, LoadsAndStores) {
 }
 
 TEST(Verify, Copies) {
-  EXPECT_EQ(with("  copy_async h[rows, d] in slot\n"), "valid");
-  EXPECT_EQ(with("  copy_async y[%b, rows, d] in slot\n"),
-            "invalid operation: copy_async y[%b, rows, d] in slot\n  at:  t:16\n"
+  EXPECT_EQ(with("  issue h[rows, d] in slot\n"), "valid");
+  EXPECT_EQ(with("  issue y[%b, rows, d] in slot\n"),
+            "invalid operation: issue y[%b, rows, d] in slot\n  at:  t:16\n"
             "  why: y is an output"
             "\n  try: read an input; the elements of an output are only written");
-  EXPECT_EQ(with("  copy_async h[rows, d], %i in slot\n"),
-            "invalid operation: copy_async h[rows, d], %i in slot\n  at:  t:16\n"
+  EXPECT_EQ(with("  issue h[rows, d], %i in slot\n"),
+            "invalid operation: issue h[rows, d], %i in slot\n  at:  t:16\n"
             "  why: it has 1 operands\n"
             "  try: a copy takes none, or the tile and the slot, or both and a condition");
-  EXPECT_EQ(with("  copy_async h[rows, d], %i, %i, %i in slot\n"),
-            "invalid operation: copy_async h[rows, d], %i, %i, %i in slot\n  at:  t:16\n"
+  EXPECT_EQ(with("  issue h[rows, d], %i, %i, %i in slot\n"),
+            "invalid operation: issue h[rows, d], %i, %i, %i in slot\n  at:  t:16\n"
             "  why: %i is i32 and should be an i1 scalar"
             "\n  try: compare two i32 scalars");
 }
@@ -262,8 +262,8 @@ TEST(Verify, SlotsHoldTheTile) {
             "invalid operation: %a = read_slot in slot : bf16[d, rows]\n" + why +
                 "0 x 64"
                 "\n  try: declare the buffer as large as the tile, or give the axes its lengths");
-  EXPECT_EQ(with("  copy_async h[cols, d], %i, %i in slot\n"),
-            "invalid operation: copy_async h[cols, d], %i, %i in slot\n" + why +
+  EXPECT_EQ(with("  issue h[cols, d], %i, %i in slot\n"),
+            "invalid operation: issue h[cols, d], %i, %i in slot\n" + why +
                 "32 x 0"
                 "\n  try: declare the buffer as large as the tile, or give the axes its lengths");
   EXPECT_EQ(with("  %t = transpose %x : f32[d, rows]\n  %a = convert %t in slot : f32[d, rows]\n"),
@@ -296,11 +296,11 @@ TEST(Verify, TheTileOfALoopAxisNeedsTheLoop) {
             "invalid operation: %a = load h[cols, d] : bf16[cols, d]\n  at:  t:16\n"
             "  why: it needs the current tile of cols outside a loop over it\n"
             "  try: move it into loop(cols, ...)");
-  EXPECT_EQ(with("  copy_async h[cols, d] in small\n"),
-            "invalid operation: copy_async h[cols, d] in small\n  at:  t:16\n"
+  EXPECT_EQ(with("  issue h[cols, d] in small\n"),
+            "invalid operation: issue h[cols, d] in small\n  at:  t:16\n"
             "  why: it needs the current tile of cols outside a loop over it\n"
             "  try: move it into loop(cols, ...)");
-  EXPECT_EQ(with("  copy_async h[cols, d], %i, %i in small\n"), "valid");
+  EXPECT_EQ(with("  issue h[cols, d], %i, %i in small\n"), "valid");
 }
 
 TEST(Verify, Regions) {

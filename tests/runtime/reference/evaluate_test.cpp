@@ -312,7 +312,7 @@ axis n: tiles N tile 2
 input x: f32 [N]
 output y: f32 [1]
 output last: i32 [1]
-buffer x: f32 [2, 1] stages 2
+channel x: f32 [2, 1] stages 2 by cp_async
 {
   %i = index i : i32
   %zero = constant 0 : i32
@@ -321,8 +321,8 @@ buffer x: f32 [2, 1] stages 2
   %none = constant 0 : f32
   %top = sub %end, %one : i32
   %some = ge %top, %zero : i1
-  copy_async x[n], %top, %zero, %some in x
-  commit_copies
+  issue x[n], %top, %zero, %some in x
+  commit
   %sum, %final, %slot = loop n from %zero to %end descending {
     tile %t : i32
     carry %s = %none : f32
@@ -331,9 +331,9 @@ buffer x: f32 [2, 1] stages 2
     %next = sub %t, %one : i32
     %more = ge %next, %zero : i1
     %slot1 = sub %one, %slot0 : i32
-    copy_async x[n], %next, %slot1, %more in x
-    commit_copies
-    wait_copies pending 1
+    issue x[n], %next, %slot1, %more in x
+    commit
+    wait pending 1
     barrier
     %v = read_slot %READ in x : f32[n]
     %part = reduce_sum %v along n by lane : f32

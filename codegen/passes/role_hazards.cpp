@@ -1,0 +1,266 @@
+// Inside a role threads share slots of channels and tiles that they write for the copy engine.
+//
+//   A thread writes what the engine or products read     fence_async right behind
+//   The engine or products read what threads wrote       the threads have met: those of a warpgroup,
+//                                                        whose rows its own thread hands on, or all
+//                                                        of the role, where the tile is for all
+//   Threads write, or release, what the engine has read  the thread that handed it on has waited
+//                                                        (drain_stores), and has met the others
+//   A slot is released, or filled by who reads it        no product in flight reads it
+//
+// The waits are there: stage_stores and overlap_products know where they cost least. Where one is
+// missing, or stands too late, the pass says so. What is written in a region behind a condition
+// meets there.
+#include "codegen/passes/role_hazards.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "codegen/analysis/shared_use.h"
+#include "codegen/passes/rewrite.h"
+#include "dsl/error.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// What has happened to a buffer.
+struct Use {
+  bool by_warpgroup = false, by_role = false;  ///< written, and the writers have not met since
+  bool handed_on = false;                      ///< the engine may be reading it
+  bool drained = false;  ///< it is done, as the thread that asked it knows, and no other
+
+  bool operator==(const Use&) const = default;
+  void join(const Use& other) {
+    by_warpgroup = by_warpgroup || other.by_warpgroup;
+    by_role = by_role || other.by_role;
+    handed_on = handed_on || other.handed_on;
+    drained = drained || other.drained;
+  }
+};
+
+struct State {
+  std::vector<Use> uses;                      ///< by buffer
+  std::vector<std::set<BufferId>> in_flight;  ///< what products read, the oldest first
+
+  bool operator==(const State&) const = default;
+  void join(const State& other) {
+    for (std::size_t i = 0; i < uses.size(); ++i) uses[i].join(other.uses[i]);
+    if (other.in_flight.size() > in_flight.size()) in_flight = other.in_flight;
+  }
+};
+
+class RoleHazards {
+ public:
+  RoleHazards(Function& f, const std::set<BufferId>& asynchronous)
+      : f_(f), asynchronous_(asynchronous) {}
+
+  void run(OpId role) {
+    for_each_op(f_, f_[role].body, [&](const Op& op, BlockId) {
+      if (stores_tile(op)) stored_.insert(buffer_of(f_, op.operands[0]));
+    });
+    State state;
+    state.uses.resize(f_.buffers.size());
+    walk(f_[role].body, state);
+    for (const BufferId buffer : stored_)
+      if (state.uses[buffer.index].handed_on)
+        fail(f_[role], fmt::format("ends while the copy engine reads {}", f_[buffer].name));
+  }
+
+ private:
+  [[nodiscard]] bool stores_tile(const Op& op) const {
+    return op.code == OpCode::store && f_[op.operands[0]].layout.space == Space::shared;
+  }
+
+  void walk(BlockId block, State& state) {
+    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+      const Op op = f_[f_[block].ops[i]];
+      switch (op.code) {
+        case OpCode::convert:
+          if (!asynchronous_.count(op.buffer)) break;
+          i += before_change(block, i, op, op.buffer, state);
+          i += fence_behind(block, i);
+          state.uses[op.buffer.index].by_warpgroup = true;
+          break;
+        case OpCode::clear_rows: {
+          const BufferId buffer = buffer_of(f_, op.operands[0]);
+          i += fence_behind(block, i);
+          state.uses[buffer.index].by_role = true;
+          break;
+        }
+        case OpCode::store:
+          if (!stores_tile(op)) break;
+          i += meet_writers(block, i, buffer_of(f_, op.operands[0]), state);
+          state.uses[buffer_of(f_, op.operands[0]).index].handed_on = true;
+          break;
+        case OpCode::dot:
+          i += multiply(block, i, op, state);
+          break;
+        case OpCode::wait_products:
+          while (state.in_flight.size() > static_cast<std::size_t>(op.pending))
+            state.in_flight.erase(state.in_flight.begin());
+          break;
+        case OpCode::drain_stores:
+          for (const BufferId buffer : stored_) {
+            state.uses[buffer.index].handed_on = false;
+            state.uses[buffer.index].drained = true;
+          }
+          break;
+        case OpCode::issue:
+          if (f_[op.buffer].transport == Transport::tma) check_products(op, "fills", state);
+          break;
+        case OpCode::release:
+          check_products(op, "releases", state);
+          i += before_change(block, i, op, op.buffer, state);
+          break;
+        case OpCode::meet_warpgroup:
+        case OpCode::meet_role:
+          met(op.code, state);
+          break;
+        case OpCode::loop:
+        case OpCode::tile_loop:
+          walk_loop(op.body, state);
+          break;
+        case OpCode::if_:
+          walk_condition(op, state);
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  /// From everything that some iteration may start from.
+  void walk_loop(BlockId region, State& state) {
+    const bool places = std::exchange(places_, false);
+    for (State start = state;; start = state) {
+      State end = start;
+      walk(region, end);
+      state.join(end);
+      if (state == start) break;
+    }
+    places_ = places;
+    State round = state;
+    if (places_) walk(region, round);
+  }
+
+  void walk_condition(const Op& op, State& state) {
+    const State before = state;
+    for (const BlockId region : {op.body, op.otherwise}) {
+      if (!region) continue;
+      State inside = before;
+      walk(region, inside);
+      for (std::size_t b = 0; b < inside.uses.size(); ++b) {
+        const Use &now = inside.uses[b], &then = before.uses[b];
+        if ((now.by_role && !then.by_role) || (now.by_warpgroup && !then.by_warpgroup))
+          meet_writers(region, f_[region].ops.size() - 1, BufferId(b), inside);
+      }
+      state.join(inside);
+    }
+  }
+
+  std::size_t multiply(BlockId block, std::size_t position, const Op& op, State& state) {
+    std::size_t placed = 0;
+    std::set<BufferId> read;
+    for (std::size_t k : {0, 1}) {
+      if (f_[op.operands[k]].layout.space != Space::shared) continue;
+      read.insert(buffer_of(f_, op.operands[k]));
+      placed += meet_writers(block, position, buffer_of(f_, op.operands[k]), state);
+    }
+    if (op.issued) state.in_flight.push_back(std::move(read));
+    return placed;
+  }
+
+  /// In front of what changes a buffer: the engine has read all that lies there.
+  std::size_t before_change(BlockId block, std::size_t position, const Op& op, BufferId buffer,
+                            State& state) {
+    if (any(buffer, state, [](const Use& use) { return use.handed_on; }))
+      fail(op, fmt::format("changes {}, which the copy engine reads", f_[buffer].name));
+    if (!any(buffer, state, [](const Use& use) { return use.drained; })) return 0;
+    return meet(block, position, OpCode::meet_warpgroup, state);
+  }
+
+  std::size_t meet_writers(BlockId block, std::size_t position, BufferId buffer, State& state) {
+    if (any(buffer, state, [](const Use& use) { return use.by_role; }))
+      return meet(block, position, OpCode::meet_role, state);
+    if (any(buffer, state, [](const Use& use) { return use.by_warpgroup; }))
+      return meet(block, position, OpCode::meet_warpgroup, state);
+    return 0;
+  }
+
+  std::size_t meet(BlockId block, std::size_t position, OpCode code, State& state) {
+    met(code, state);
+    return place(block, position, code);
+  }
+
+  static void met(OpCode code, State& state) {
+    for (Use& use : state.uses) {
+      use.by_warpgroup = use.drained = false;
+      if (code == OpCode::meet_role) use.by_role = false;
+    }
+  }
+
+  std::size_t fence_behind(BlockId block, std::size_t position) {
+    return place(block, position + 1, OpCode::fence_async);
+  }
+
+  std::size_t place(BlockId block, std::size_t position, OpCode code) {
+    if (!places_) return 0;
+    return insert_before(f_, block, position, {},
+                         [&](Builder& b) { b.append({.code = code}, {}); });
+  }
+
+  void check_products(const Op& op, const char* does, const State& state) const {
+    for (const std::set<BufferId>& read : state.in_flight)
+      if (read.count(op.buffer))
+        fail(op, fmt::format("{} a slot of {}, which a product in flight reads", does,
+                             f_[op.buffer].name));
+  }
+
+  template <class Test>
+  [[nodiscard]] bool any(BufferId buffer, const State& state, Test test) const {
+    const Buffer& b = f_[buffer];
+    for (std::size_t i = 0; i < state.uses.size(); ++i) {
+      const Buffer& other = f_.buffers[i];
+      if (b.offset < other.offset + other.bytes() && other.offset < b.offset + b.bytes() &&
+          test(state.uses[i]))
+        return true;
+    }
+    return false;
+  }
+
+  [[noreturn]] static void fail(const Op& op, const std::string& what) {
+    throw InternalError(fmt::format("{} {}", name_of(op.code), what));
+  }
+
+  Function& f_;
+  const std::set<BufferId>& asynchronous_;
+  std::set<BufferId> stored_;  ///< that the role hands to the engine
+  bool places_ = true;         ///< false while a loop's iterations are only looked at
+};
+
+}  // namespace
+
+std::set<BufferId> read_asynchronously(const Function& f) {
+  std::set<BufferId> buffers;
+  for (OpId role : roles_of(f))
+    for_each_op(f, f[role].body, [&](const Op& op, BlockId) {
+      const std::size_t operands = op.code == OpCode::store              ? 1
+                                   : op.code == OpCode::dot && op.issued ? 2
+                                                                         : 0;
+      for (std::size_t i = 0; i < operands; ++i)
+        if (f[op.operands[i]].layout.space == Space::shared)
+          buffers.insert(buffer_of(f, op.operands[i]));
+    });
+  return buffers;
+}
+
+void order_role(Function& f, OpId role, const std::set<BufferId>& asynchronous) {
+  RoleHazards(f, asynchronous).run(role);
+}
+
+}  // namespace flashcore
