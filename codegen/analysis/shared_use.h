@@ -7,7 +7,11 @@
 
 namespace flashcore {
 
-/// The buffer of a value in shared memory, seen through transposes.
+/// The first value that a tile in shared memory was, seen through transposes and through loops that
+/// carry it.
+ir::ValueId tile_in_shared(const ir::Function& f, ir::ValueId value);
+
+/// The buffer a value with its layout in shared memory lies in.
 ir::BufferId buffer_of(const ir::Function& f, ir::ValueId value);
 
 struct SharedUse {

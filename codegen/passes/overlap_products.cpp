@@ -1,24 +1,24 @@
-// Asynchronous products are issued where they stand, and the wait for each follows at once. A loop
-// that feeds the result of one product, after some computation, to a second product is rotated, so
-// that the first product of an iteration and the second product of the previous iteration are in
-// flight together while the iteration computes:
+// Asynchronous products run beside the warps that issue them. Each is issued where it stands, and
+// waited for right behind; a loop with several of them becomes a software pipeline, in which the
+// products of several iterations are in flight while one computes:
 //
 //   loop { s = dot q, k ; p = f(s) ; acc = dot p, v, acc * d(s) }      becomes
 //
-//   first iteration {
-//          s = dot q, k ; wait ; p, d = f(s) ; acc = acc * d        first half of the first tile
-//          loop { issue s' = dot q, k                               first half of this tile
-//                 issue acc = dot p, v, acc                         second half of the last one
-//                 wait for s' ; p', d' = f(s')
-//                 wait for acc ; acc = acc * d' }
-//          acc = dot p, v, acc ; wait }                             second half of the last tile
+//   if any { s = dot q, k ; wait ; p, d = f(s) ; acc = acc * d         the first tile's stage 0
+//            loop { issue s' = dot q, k                                stage 0 of this tile
+//                   issue acc = dot p, v, acc                          stage 1 of the one before
+//                   wait s' ; p', d' = f(s')
+//                   wait acc ; acc = acc * d' }
+//            issue acc = dot p, v, acc ; wait }                        the last tile's stage 1
 //
-// The second product's tile is that of the previous iteration, whose number is carried where its
-// wait needs it.
-#include <optional>
+// Which stage an op is in follows from what it depends on (codegen/analysis/product_stages.h), and
+// the order within a step from that, from the registers and slots of products in flight, and from
+// the order in which products finish (order_step.h). A slot that a later stage reads is handed on
+// to the next iteration; a wait for a slot says how many others of its ring are held.
+#include <algorithm>
+#include <map>
 #include <vector>
 
-#include "codegen/instructions/instruction.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/products_in_flight.h"
 #include "codegen/passes/rewrite.h"
@@ -34,8 +34,11 @@ class Overlap {
 
   void run() {
     for (OpId role : roles_of(f_)) {
+      fills_itself_ = holds(f_, f_[role].body, OpCode::issue);
       block(f_[role].body);
       release_slots(f_, f_[role].body);
+      std::map<BufferId, int> held;
+      count_held_slots(f_[role].body, held);
       open_and_close_ping_pong(f_[role].body);
     }
     remove_dead_ops(f_);
@@ -46,20 +49,32 @@ class Overlap {
     for (OpId op : std::vector(f_[id].ops)) {
       if (f_[op].code == OpCode::tile_loop) block(f_[op].body);
       if (f_[op].code != OpCode::loop) continue;
-      const std::optional<ProductCut> cut =
-          schedule_.overlap_products ? find_product_cut(f_, f_[op]) : std::nullopt;
-      if (cut)
-        rotate_loop(f_, schedule_, id, op, *cut);
-      else
+      if (!has_products_to_overlap(f_[op].body)) {
         block(f_[op].body);
+        continue;
+      }
+      const Op loop = f_[op];
+      const ProductStages stages =
+          find_product_stages(f_, loop,
+                              {.rescale_before_product = schedule_.rescale_before_product,
+                               .hold_slots = !fills_itself_});
+      if (stages.refusal.empty())
+        pipeline_loop(f_, schedule_, id, op, stages);
+      else
+        block(loop.body);
     }
     std::vector<OpId> ops;
     for (OpId op : std::vector(f_[id].ops)) {
       ops.push_back(op);
-      if (f_[op].code == OpCode::dot && instruction_of(f_[op]).asynchronous && !f_[op].issued)
-        ops.push_back(issue_and_wait(op));
+      if (is_asynchronous_product(f_[op]) && !f_[op].issued) ops.push_back(issue_and_wait(op));
     }
     f_[id].ops = std::move(ops);
+  }
+
+  [[nodiscard]] bool has_products_to_overlap(BlockId body) const {
+    const auto& ops = f_[body].ops;
+    return schedule_.overlap_products &&
+           std::ranges::count_if(ops, [&](OpId id) { return is_asynchronous_product(f_[id]); }) > 1;
   }
 
   void open_and_close_ping_pong(BlockId region) {
@@ -69,13 +84,28 @@ class Overlap {
     ops.push_back(f_.add_op({.code = OpCode::ping_pong_close}, {}));
   }
 
+  /// A wait says how many slots of its ring are held already.
+  void count_held_slots(BlockId id, std::map<BufferId, int>& held) {
+    for (OpId op : f_[id].ops) {
+      if (f_[op].code == OpCode::wait) f_[op].pending = held[f_[op].buffer]++;
+      if (f_[op].code == OpCode::release) --held[f_[op].buffer];
+      std::map<BufferId, int> otherwise = held;
+      if (f_[op].body) count_held_slots(f_[op].body, held);
+      if (f_[op].otherwise) count_held_slots(f_[op].otherwise, otherwise);
+    }
+  }
+
   OpId issue_and_wait(OpId dot) {
     f_[dot].issued = true;
-    return wait_products(f_, {f_[dot].results[0]}, 0);
+    const ValueId sum = f_[dot].results[0];
+    const OpId wait = wait_products(f_, {sum}, 0);
+    replace_uses(f_, sum, f_[wait].results[0]);
+    return wait;
   }
 
   Function& f_;
   const Schedule& schedule_;
+  bool fills_itself_ = false;  // a role refills a slot where it releases one
 };
 
 }  // namespace
@@ -88,10 +118,6 @@ OpId wait_products(Function& f, const std::vector<ValueId>& sums, int pending) {
     const ValueId waited = f.add_value(f[sum].type, f[sum].name);
     f[waited].layout = f[sum].layout;
     f[waited].definition = id;
-    for (Op& reader : f.ops)
-      for_each_use(reader, [&](ValueId& v) {
-        if (v == sum) v = waited;
-      });
     op.operands.push_back(sum);
     op.results.push_back(waited);
   }
@@ -102,7 +128,7 @@ OpId wait_products(Function& f, const std::vector<ValueId>& sums, int pending) {
 void overlap_products(Function& f, const PassContext& context) {
   bool asynchronous = false;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    asynchronous = asynchronous || (op.code == OpCode::dot && instruction_of(op).asynchronous);
+    asynchronous = asynchronous || is_asynchronous_product(op);
   });
   if (asynchronous) Overlap(f, context.schedule).run();
 }

@@ -3,19 +3,22 @@
 
 #include <vector>
 
-#include "codegen/analysis/product_cut.h"
+#include "codegen/analysis/product_stages.h"
 #include "dsl/ir/function.h"
 #include "dsl/schedule.h"
 
 namespace flashcore {
 
-/// Makes a wait for issued products, which stands in no block yet; readers of their sums read its
-/// results instead. It leaves up to `pending` groups in flight.
+/// Makes a wait, which stands in no block yet, for started products. Up to `pending` later ones may
+/// be unfinished behind it.
 ir::OpId wait_products(ir::Function& f, const std::vector<ir::ValueId>& sums, int pending);
 
-/// Two products in flight while an iteration of the loop, which stands in `block`, computes.
-void rotate_loop(ir::Function& f, const Schedule& schedule, ir::BlockId block, ir::OpId loop,
-                 const ProductCut& cut);
+/// Puts a software pipeline in the place of a loop that stands in `block`.
+void pipeline_loop(ir::Function& f, const Schedule& schedule, ir::BlockId block, ir::OpId loop,
+                   const ProductStages& stages);
+
+/// Appends the scaling of a sum, where some factor is not one; returns what it makes.
+ir::ValueId append_lazy_scaling(ir::Function& f, ir::BlockId target, ir::OpId scaling);
 
 /// Behind the wait for the last product of a block that reads a slot; behind the loop, if that is
 /// inside one. In a loop over tiles a ring's only slot is released inside both regions of an `if`

@@ -17,6 +17,9 @@ void KernelPrinter::start_carried(const Op& loop, std::size_t i) {
     name = names_.unique(f_[argument].name);
     out_.line("{} {} = {};", f_[argument].type.dtype == DType::i32 ? "int" : "float", name,
               scalar(start));
+  } else if (f_[argument].layout.space == Space::shared) {
+    name = names_.unique(label(argument));
+    out_.line("fc::u32 {} = {};", name, storage_[start.index]);
   } else {
     become(argument, start);
   }
@@ -92,7 +95,9 @@ void KernelPrinter::print_yield(const Op& loop, const Op& yield) {
   for (std::size_t i = 0; i < yield.operands.size(); ++i) {
     const ValueId argument = f_[loop.body].arguments[i + 1], next = yield.operands[i];
     storage_[next.index] = sources[i];
-    if (!f_[argument].type.is_scalar())
+    if (f_[argument].layout.space == Space::shared)
+      out_.line("{} = {};", targets[i], sources[i]);
+    else if (!f_[argument].type.is_scalar())
       become(argument, next);
     else if (storage_[next.index] != targets[i])
       out_.line("{} = {};", targets[i], scalar(next));

@@ -247,11 +247,17 @@ void KernelPrinter::print_wait(const Op& op) {
   const std::string& called = f_[op.results[0]].name;
   const std::string name = names_.unique(called.empty() ? buffer.name : called);
   storage_[op.results[0].index] = name;
-  out_.line("fc::wait_phase({}, {});", in_slot(ring.full, ring.slot), ring.phase);
+  std::string slot = ring.slot, phase = ring.phase;
+  if (op.pending) {  // the ring's own place is that of the first slot which is held
+    slot = names_.unique(ring.slot + "_ahead");
+    out_.line("const int {} = ({} + {}) % {};", slot, ring.slot, op.pending, buffer.stages);
+    phase = fmt::format("{} ^ ({} < {})", ring.phase, slot, ring.slot);
+  }
+  out_.line("fc::wait_phase({}, {});", in_slot(ring.full, slot), phase);
   if (buffer.holds_scalars())
     return out_.line("const int {} = fc::uniform(static_cast<int>(fc::load_shared_word({})));",
-                     name, chunk_base(buffer, ring.slot));
-  out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, ring.slot));
+                     name, chunk_base(buffer, slot));
+  out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, slot));
 }
 
 /// Zeros in the last rows of a tile, by all threads of the role. A row's chunks fill its part of a

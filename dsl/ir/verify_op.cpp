@@ -249,6 +249,10 @@ class OpVerifier {
     if (op_.operands.size() > 1)
       fail(fmt::format("it has {} operands", op_.operands.size()),
            "a wait for a slot has none, or the number of the tile in it");
+    if (op_.pending < 0 || op_.pending >= f_[op_.buffer].stages)
+      fail(fmt::format("{} slots of {} are held already, which has {}", op_.pending,
+                       f_[op_.buffer].name, f_[op_.buffer].stages),
+           "release one of them in front of it");
   }
 
   void input() {

@@ -369,9 +369,9 @@ attention_forward(const __grid_constant__ Parameters p) {
             t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t30, scale_log2))
+          // new_max_2 = max(row_max, mul(t30, scale_log2))
           float decay_2[1][2];
-          // decay_2 = exp2(sub(new_max, new_max_2))
+          // decay_2 = exp2(sub(row_max, new_max_2))
           float t31[1][2];
           // t31 = neg(new_max_2)
           #pragma unroll

@@ -304,8 +304,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(new_max, mul(t13, scale_log2))
-        // decay = exp2(sub(new_max, new_max))
+        // new_max = max(row_max, mul(t13, scale_log2))
+        // decay = exp2(sub(row_max, new_max))
         float t14[1][2];
         // t14 = neg(new_max)
         #pragma unroll

@@ -301,9 +301,9 @@ attention_forward(const __grid_constant__ Parameters p) {
             t31[0][e] = fc::max(t31[0][e], fc::shuffle_xor(t31[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(new_max, mul(t31, scale_log2))
+          // new_max_2 = max(row_max, mul(t31, scale_log2))
           float decay_2[1][2];
-          // decay_2 = exp2(sub(new_max, new_max_2))
+          // decay_2 = exp2(sub(row_max, new_max_2))
           float t32[1][2];
           // t32 = neg(new_max_2)
           #pragma unroll
@@ -409,9 +409,9 @@ attention_forward(const __grid_constant__ Parameters p) {
             t37[0][e] = fc::max(t37[0][e], fc::shuffle_xor(t37[0][e], 2));
           }
           float new_max_3[1][2];
-          // new_max_3 = max(new_max, mul(t37, scale_log2))
+          // new_max_3 = max(row_max, mul(t37, scale_log2))
           float decay_3[1][2];
-          // decay_3 = exp2(sub(new_max, new_max_3))
+          // decay_3 = exp2(sub(row_max, new_max_3))
           float t38[1][2];
           // t38 = neg(new_max_3)
           #pragma unroll

@@ -1,0 +1,235 @@
+#include "codegen/passes/order_step.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <tuple>
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+class StepOrder {
+ public:
+  StepOrder(const Function& f, const Op& loop, const ProductStages& stages, int first, int last)
+      : f_(f), loop_(loop), stages_(stages), first_(first), last_(last) {
+    for (OpId id : f[loop.body].ops)
+      if (is_present(id)) ops_.push_back(id);
+  }
+
+  std::vector<StepOp> run(bool turns) {
+    for (std::size_t i = 0; i < ops_.size(); ++i) position_[ops_[i]] = static_cast<int>(i);
+    for (OpId id : ops_) find_edges(id);
+    // At a barrier of all warpgroups, none may wait for another's products.
+    for (OpId id : ops_)
+      if (turns && f_[id].code == OpCode::wait && !f_[id].operands.empty()) place(id);
+    issue_products(turns);
+    while (place_next()) {
+    }
+    return std::move(order_);
+  }
+
+ private:
+  [[nodiscard]] bool is_present(OpId id) const {
+    const auto stage = stages_.of.find(id);
+    return stage != stages_.of.end() && first_ <= stage->second && stage->second <= last_;
+  }
+  [[nodiscard]] int stage_of(OpId id) const { return stages_.of.at(id); }
+  [[nodiscard]] bool is_product(OpId id) const { return is_asynchronous_product(f_[id]); }
+
+  /// The op stands behind another, which it may have to wait for.
+  void add_edge(OpId before, OpId id) {
+    if (before == id || !before || !position_.count(before)) return;
+    (is_product(before) ? products_ : plain_)[id].insert(before);
+  }
+
+  void find_edges(OpId id) {
+    const auto& arguments = f_[loop_.body].arguments;
+    const auto& yielded = f_[f_[loop_.body].ops.back()].operands;
+    for_each_use(f_[id], [&](const ValueId& v) {
+      const OpId made_by = f_[v].definition;
+      if (made_by && is_present(made_by) && stage_of(made_by) == stage_of(id))
+        add_edge(made_by, id);
+      // What is read of a stage in front lies where the next iteration's is put.
+      const OpId put_by = f_[viewed(f_, v)].definition;
+      if (put_by && is_present(put_by) && stage_of(put_by) < stage_of(id) && takes_room(put_by))
+        add_edge(id, put_by);
+      const auto carried = std::ranges::find(arguments, v);
+      if (carried == arguments.begin() || carried == arguments.end()) return;
+      const OpId next =
+          f_[yielded[static_cast<std::size_t>(carried - arguments.begin()) - 1]].definition;
+      if (next && is_present(next) && stage_of(next) == stage_of(id) + 1) add_edge(next, id);
+    });
+    if (!keeps_place(f_[id])) return;
+    for (OpId other : ops_)
+      if (other != id && position_[other] < position_[id] && keeps_place(f_[other]) &&
+          stage_of(other) == stage_of(id))
+        add_edge(other, id);
+  }
+
+  [[nodiscard]] bool takes_room(OpId id) const {
+    return f_[id].code != OpCode::wait && !f_[f_[id].results[0]].type.is_scalar();
+  }
+  [[nodiscard]] static bool keeps_place(const Op& op) {
+    return (kind_of(op.code) == OpKind::memory && op.code != OpCode::wait) ||
+           kind_of(op.code) == OpKind::sync;
+  }
+
+  // Issue.
+
+  void issue_products(bool turns) {
+    std::vector<OpId> early;
+    std::ranges::copy_if(ops_, std::back_inserter(early),
+                         [&](OpId id) { return is_product(id) && !waits(id); });
+    std::ranges::stable_sort(early, {}, [&](OpId id) { return stage_of(id); });
+    for (OpId id : early) {
+      for (const bool views : {false, true}) place_needed(id, views);
+      if (turns && id == early.front()) order_.push_back({StepOp::Kind::ping_pong_wait, {}});
+      place(id);
+    }
+    if (turns && !early.empty()) order_.push_back({StepOp::Kind::ping_pong_arrive, {}});
+  }
+
+  /// Whether an op, or something that it needs, waits for a product.
+  [[nodiscard]] bool waits(OpId id) {
+    const auto known = waits_.find(id);
+    if (known != waits_.end()) return known->second;
+    return waits_[id] = !products_[id].empty() ||
+                        std::ranges::any_of(plain_[id], [&](OpId needed) { return waits(needed); });
+  }
+
+  /// The waits for slots, and views of them, directly in front of the product.
+  void place_needed(OpId id, bool views) {
+    std::vector<OpId> needed(plain_[id].begin(), plain_[id].end());
+    std::ranges::sort(needed, {}, [&](OpId op) { return position_[op]; });
+    for (OpId op : needed) {
+      if (placed_.count(op)) continue;
+      const bool is_view = f_[op].code == OpCode::wait || f_[op].code == OpCode::transpose;
+      if (is_view && !views) continue;
+      place_needed(op, true);
+      place(op);
+    }
+  }
+
+  void place(OpId id) {
+    if (!placed_.insert(id).second) return;
+    order_.push_back({StepOp::Kind::op, {id}});
+    if (is_product(id)) issued_.push_back(id);
+  }
+
+  // Everything else, and waits.
+
+  /// Of what need not wait any more the first comes next: products, then the ops and waits of one
+  /// stage after the other.
+  bool place_next() {
+    using Rank = std::tuple<bool, int, int>;
+    constexpr Rank none{true, std::numeric_limits<int>::max(), 0};
+    Rank best = none;
+    OpId next;
+    const auto offer = [&](OpId id, const Rank& rank) {
+      if (rank < best) std::tie(best, next) = std::tuple(rank, id);
+    };
+    for (OpId id : ops_)
+      if (!placed_.count(id) && missing(id).empty() && comes_next(id))
+        offer(id, {!is_product(id), stage_of(id), 2 * position_[id]});
+    for (OpId id : issued_)
+      if (!finished_.count(id)) offer(id, {true, stage_of(id), rank_of_wait(id)});
+    if (best == none) return false;
+    if (placed_.count(next))
+      wait_for(next);
+    else
+      place(next);
+    return true;
+  }
+
+  [[nodiscard]] bool comes_next(OpId id) {
+    return std::ranges::all_of(plain_[id], [&](OpId needed) { return placed_.count(needed) > 0; });
+  }
+  /// The products that an op has to wait for.
+  [[nodiscard]] std::set<OpId> missing(OpId id) {
+    std::set<OpId> products;
+    std::ranges::set_difference(products_[id], finished_, std::inserter(products, products.end()));
+    return products;
+  }
+
+  /// The first op that is ready but for a product.
+  [[nodiscard]] OpId first_held_up(OpId product) {
+    OpId first;
+    for (OpId id : ops_)
+      if (!placed_.count(id) && comes_next(id) && missing(id).count(product) &&
+          (!first || stage_of(id) < stage_of(first)))
+        first = id;
+    return first;
+  }
+
+  /// Products of a later stage are waited for in the order of what they hold up in a stage in
+  /// front, and otherwise as late as their own stage lets them.
+  [[nodiscard]] int rank_of_wait(OpId product) {
+    const OpId held_up = first_held_up(product);
+    if (held_up && stage_of(held_up) < stage_of(product))
+      return position_[held_up] - static_cast<int>(ops_.size());
+    return 2 * work_in_front(product) + 1;
+  }
+
+  /// Where a wait has most to hide it: behind the last op in front of the product's first reader
+  /// that computes with another product.
+  [[nodiscard]] int work_in_front(OpId product) {
+    std::set<ValueId> computed;
+    int last = -1;
+    for (OpId id : ops_) {
+      if (stage_of(id) != stage_of(product)) continue;
+      bool reads = false, computes = is_product(id);
+      for_each_use(f_[id], [&](const ValueId& v) {
+        reads = reads || v == f_[product].results[0];
+        computes = computes || computed.count(v) > 0;
+      });
+      if (reads) break;
+      if (!computes) continue;
+      computed.insert(f_[id].results.begin(), f_[id].results.end());
+      if (!is_product(id)) last = position_[id];
+    }
+    return last;
+  }
+
+  /// Waits for a product, and for the others of its stage that the first op which waits for it
+  /// needs. Products finish in the order in which they were issued.
+  void wait_for(OpId product) {
+    std::set<OpId> wanted{product};
+    if (const OpId held_up = first_held_up(product))
+      std::ranges::copy_if(missing(held_up), std::inserter(wanted, wanted.end()),
+                           [&](OpId id) { return stage_of(id) == stage_of(product); });
+    else if (placed_.size() == ops_.size())  // the end of the step
+      wanted.insert(issued_.begin(), issued_.end());
+    const auto last =
+        std::find_if(issued_.rbegin(), issued_.rend(), [&](OpId id) { return wanted.count(id); });
+    StepOp wait{StepOp::Kind::wait, {}, static_cast<int>(last - issued_.rbegin())};
+    for (OpId id : issued_) {
+      if (finished_.insert(id).second) wait.ops.push_back(id);
+      if (id == *last) break;
+    }
+    order_.push_back(std::move(wait));
+  }
+
+  const Function& f_;
+  const Op& loop_;
+  const ProductStages& stages_;
+  const int first_, last_;
+  std::vector<OpId> ops_;
+  std::map<OpId, int> position_;
+  std::map<OpId, std::set<OpId>> plain_, products_;  // what an op stands behind
+  std::map<OpId, bool> waits_;
+  std::set<OpId> placed_, finished_;
+  std::vector<OpId> issued_;
+  std::vector<StepOp> order_;
+};
+
+}  // namespace
+
+std::vector<StepOp> order_step(const Function& f, const Op& loop, const ProductStages& stages,
+                               int first, int last, bool turns) {
+  return StepOrder(f, loop, stages, first, last).run(turns);
+}
+
+}  // namespace flashcore

@@ -1,0 +1,304 @@
+// The software pipeline of a loop: its first iterations one by one, each beside the later stages of
+// those in front of it, until every stage has an iteration; a loop over the other tiles, whose body
+// does one stage of each iteration in flight; and the stages that are left then. All are copies of
+// one body.
+#include <algorithm>
+#include <vector>
+
+#include "codegen/passes/copy_ops.h"
+#include "codegen/passes/first_iteration.h"
+#include "codegen/passes/order_step.h"
+#include "codegen/passes/products_in_flight.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// What the values of the body are called in one iteration.
+using Iteration = OpCopier;
+
+class Pipeline {
+ public:
+  Pipeline(Function& f, const Schedule& schedule, OpId loop, const ProductStages& stages)
+      : f_(f),
+        schedule_(schedule),
+        loop_(f[loop]),
+        ops_(f[loop_.body].ops),
+        arguments_(f[loop_.body].arguments),
+        yielded_(f[ops_.back()].operands),
+        start_(loop_.operands.begin() + loop_.bounds, loop_.operands.end()),
+        stages_(stages) {
+    for (std::size_t i = 0; i < yielded_.size(); ++i) name_after(yielded_[i], arguments_[i + 1]);
+    list_crossing();
+  }
+
+  /// Appends all of it to a block; returns what the loop's results are.
+  std::vector<ValueId> run(BlockId target) {
+    for (OpId id : ops_)
+      if (f_[id].code != OpCode::yield && !stages_.of.count(id)) f_[target].ops.push_back(id);
+    return fill(target, loop_, {});
+  }
+
+ private:
+  /// Iterations in flight, the last one first, which does stage 1 next.
+  using Flight = std::vector<Iteration>;
+
+  /// A value that a step hands to the next one, for the iteration that does `stage` there. For
+  /// stage 0 it is an argument of the body.
+  struct Crossing {
+    int stage;
+    ValueId value;
+  };
+
+  void name_after(ValueId value, ValueId argument) {
+    if (f_[value].name.empty()) f_[value].name = f_[argument].name;
+    const Op* dot = f_.definition(value);
+    if (!dot || dot->code != OpCode::dot || dot->operands.size() < 3) return;
+    const OpId scaling = f_[dot->operands[2]].definition;
+    if (scaling && stages_.of.count(scaling) && scales_sum(f_, loop_, scaling) &&
+        f_[dot->operands[2]].name.empty())
+      f_[dot->operands[2]].name = f_[argument].name;
+  }
+
+  /// In the order of the arguments; then by who reads them.
+  void list_crossing() {
+    for (std::size_t i = 1; i < arguments_.size(); ++i)
+      if (stages_.made.at(arguments_[i]) < 0) crossing_.push_back({0, arguments_[i]});
+    for (int stage = 1; stage < stages_.count; ++stage) {
+      const auto add = [&](ValueId v) {
+        const bool listed = std::ranges::any_of(
+            crossing_, [&](const Crossing& c) { return c.stage == stage && c.value == v; });
+        if (!listed && stages_.crosses(v, stage)) crossing_.push_back({stage, v});
+      };
+      const auto add_needed = [&](const auto& self, OpId id) -> void {
+        for_each_use(f_[id], [&](const ValueId& v) {
+          add(v);
+          const OpId made_by = f_[v].definition;
+          if (made_by && stages_.of.count(made_by) && stages_.of.at(made_by) == stage)
+            self(self, made_by);
+        });
+      };
+      add(arguments_[0]);
+      for (OpId id : ops_)
+        if (is_asynchronous_product(f_[id]) && stages_.of.at(id) == stage)
+          add_needed(add_needed, id);
+      for (OpId id : ops_)
+        if (stages_.of.count(id) && stages_.of.at(id) >= stage)
+          for_each_use(f_[id], [&](const ValueId& v) { add(v); });
+    }
+  }
+
+  // The parts of the pipeline.
+
+  std::vector<ValueId> fill(BlockId target, const Op& rest, Flight flight) {
+    if (static_cast<int>(flight.size()) + 1 == stages_.count) {
+      flight = repeat(target, rest, flight);
+      return drain(target, std::move(flight));
+    }
+    FirstTile tile;
+    append_built(target, [&](Builder& b) { tile = first_tile_of(b, rest); });
+    Op any{.code = OpCode::if_, .operands = {tile.exists}, .where = loop_.where};
+    any.body = f_.add_block();
+    any.otherwise = f_.add_block();
+    append_built(any.body, [&](Builder& b) { enter_tile(b, rest, tile.tile); });
+    Flight filled{next_iteration(flight, tile.tile)};
+    for (const Iteration& iteration : flight) filled.push_back(iteration);
+    take_step(any.body, 0, filled, false);
+    Op others = loop_;
+    others.operands = bounds_behind_first(f_, any.body, rest, tile.tile);
+    others.bounds = 2;
+    const std::vector<ValueId> values = fill(any.body, others, std::move(filled));
+    append(any.body, {.code = OpCode::yield, .operands = values});
+    const std::vector<ValueId> otherwise = drain(any.otherwise, std::move(flight));
+    append(any.otherwise, {.code = OpCode::yield, .operands = otherwise});
+    return append_like(target, std::move(any), loop_.results);
+  }
+
+  /// The loop whose every iteration is a step of all stages.
+  Flight repeat(BlockId target, const Op& rest, Flight& flight) {
+    Op loop = rest;
+    loop.operands.resize(static_cast<std::size_t>(rest.bounds));
+    for (const Crossing& c : crossing_) loop.operands.push_back(handed(c, flight));
+    loop.body = f_.add_block();
+    loop.results.clear();
+    const ValueId tile = add_argument(loop.body, arguments_[0]);
+    Flight inside(static_cast<std::size_t>(stages_.count), Iteration(f_));
+    inside[0].rename(arguments_[0], tile);
+    std::vector<ValueId> values;
+    for (const Crossing& c : crossing_) {
+      inside[static_cast<std::size_t>(c.stage)].rename(c.value, add_argument(loop.body, c.value));
+      values.push_back(c.value);
+    }
+    take_step(loop.body, 0, inside, true);
+    Op yield{.code = OpCode::yield};
+    for (const Crossing& c : crossing_) yield.operands.push_back(handed(c, inside));
+    append(loop.body, std::move(yield));
+    const std::vector<ValueId> results = append_like(target, std::move(loop), values);
+    Flight left(static_cast<std::size_t>(std::max(1, stages_.count - 1)), Iteration(f_));
+    for (std::size_t k = 0; k < crossing_.size(); ++k) {
+      const auto [stage, value] = crossing_[k];
+      if (stage > 0)
+        left[static_cast<std::size_t>(stage) - 1].rename(value, results[k]);
+      else
+        left[0].rename(yielded_[index_of(value)], results[k]);
+    }
+    return left;
+  }
+
+  /// What is left to do for the iterations in flight.
+  std::vector<ValueId> drain(BlockId target, Flight flight) {
+    if (flight.empty()) return start_;
+    for (int stage = 1; stage < stages_.count; ++stage) {
+      take_step(target, stage, flight, true);
+      if (flight.size() > 1 && static_cast<int>(flight.size()) + stage == stages_.count)
+        flight.pop_back();
+    }
+    std::vector<ValueId> values;
+    for (ValueId value : yielded_) values.push_back(flight[0].renamed(value));
+    return values;
+  }
+
+  // One step.
+
+  /// The iteration behind those in flight.
+  Iteration next_iteration(const Flight& flight, ValueId tile) {
+    Iteration next(f_);
+    next.rename(arguments_[0], tile);
+    for (std::size_t i = 0; i < start_.size(); ++i)
+      next.rename(arguments_[i + 1], flight.empty() ? start_[i] : flight[0].renamed(yielded_[i]));
+    return next;
+  }
+
+  /// What a step leaves for the next one.
+  [[nodiscard]] ValueId handed(const Crossing& c, const Flight& done) const {
+    if (c.stage > 0) return done[static_cast<std::size_t>(c.stage) - 1].renamed(c.value);
+    return done.empty() ? start_[index_of(c.value)] : done[0].renamed(yielded_[index_of(c.value)]);
+  }
+
+  /// Does the stages from `first` on, one of each iteration. Until the pipeline is full no scaling
+  /// is left out, and warpgroups take no turns.
+  void take_step(BlockId target, int first, Flight& flight, bool steady) {
+    const int last = first + static_cast<int>(flight.size()) - 1;
+    const bool turns = steady && first == 0 && schedule_.ping_pong;
+    ValueId position = first == 0 ? flight[0].renamed(arguments_[0]) : ValueId{};
+    for (const StepOp& step : order_step(f_, loop_, stages_, first, last, turns)) {
+      switch (step.kind) {
+        case StepOp::Kind::ping_pong_wait:
+          append(target, {.code = OpCode::ping_pong_wait});
+          break;
+        case StepOp::Kind::ping_pong_arrive:
+          append(target, {.code = OpCode::ping_pong_arrive});
+          break;
+        case StepOp::Kind::op:
+          move_to(target, step.ops[0],
+                  flight[stage_of(step.ops[0]) - static_cast<std::size_t>(first)], position);
+          copy(target, step.ops[0], first, flight, steady);
+          break;
+        case StepOp::Kind::wait:
+          wait(target, step, first, flight);
+      }
+    }
+  }
+
+  /// Has the axis be at the tile of the iteration that an op is of.
+  void move_to(BlockId target, OpId id, const Iteration& iteration, ValueId& position) {
+    const ValueId tile = iteration.renamed(arguments_[0]);
+    if (tile == position || !needs_position(f_, f_[id], loop_.axis)) return;
+    append_built(target, [&](Builder& b) { enter_tile(b, loop_, tile); });
+    position = tile;
+  }
+
+  void copy(BlockId target, OpId id, int first, Flight& flight, bool steady) {
+    const std::size_t at = stage_of(id) - static_cast<std::size_t>(first);
+    const OpId copied = flight[at].copy(id);
+    if (is_asynchronous_product(f_[id])) f_[copied].issued = true;
+    if (steady && schedule_.lazy_scaling && scales_sum(f_, loop_, id))
+      flight[at].rename(f_[id].results[0], append_lazy_scaling(f_, target, copied));
+    else
+      f_[target].ops.push_back(copied);
+    for (ValueId result : f_[id].results) hand_on(result, at, flight);
+  }
+
+  void wait(BlockId target, const StepOp& step, int first, Flight& flight) {
+    std::vector<ValueId> sums;
+    const auto at = [&](OpId dot) { return stage_of(dot) - static_cast<std::size_t>(first); };
+    for (OpId dot : step.ops) sums.push_back(flight[at(dot)].renamed(f_[dot].results[0]));
+    const OpId wait = wait_products(f_, sums, step.pending);
+    f_[target].ops.push_back(wait);
+    for (std::size_t i = 0; i < step.ops.size(); ++i) {
+      const ValueId sum = f_[step.ops[i]].results[0];
+      flight[at(step.ops[i])].rename(sum, f_[wait].results[i]);
+      hand_on(sum, at(step.ops[i]), flight);
+    }
+  }
+
+  /// The iteration behind has what this one yields.
+  void hand_on(ValueId value, std::size_t at, Flight& flight) {
+    for (std::size_t i = 0; at > 0 && i < yielded_.size(); ++i)
+      if (yielded_[i] == value) flight[at - 1].rename(arguments_[i + 1], flight[at].renamed(value));
+  }
+
+  // Building.
+
+  [[nodiscard]] std::size_t stage_of(OpId id) const {
+    return static_cast<std::size_t>(stages_.of.at(id));
+  }
+  [[nodiscard]] std::size_t index_of(ValueId argument) const {
+    return static_cast<std::size_t>(std::ranges::find(arguments_, argument) - arguments_.begin()) -
+           1;
+  }
+
+  void append(BlockId target, Op op) {
+    const OpId id = f_.add_op(std::move(op), {});
+    f_[target].ops.push_back(id);
+  }
+  void append_built(BlockId target, const std::function<void(Builder&)>& build) {
+    insert_before(f_, target, f_[target].ops.size(), loop_.where, build);
+  }
+  /// Appends an op whose results are like other values.
+  std::vector<ValueId> append_like(BlockId target, Op op, const std::vector<ValueId>& values) {
+    const OpId id(f_.ops.size());
+    for (ValueId value : values) {
+      op.results.push_back(add_like(value));
+      f_[op.results.back()].definition = id;
+    }
+    f_.ops.push_back(op);
+    f_[target].ops.push_back(id);
+    return op.results;
+  }
+  ValueId add_like(ValueId value) {
+    const Value like = f_[value];
+    const ValueId made = f_.add_value(like.type, like.name);
+    f_[made].layout = like.layout;
+    return made;
+  }
+  ValueId add_argument(BlockId block, ValueId value) {
+    f_[block].arguments.push_back(add_like(value));
+    return f_[block].arguments.back();
+  }
+
+  Function& f_;
+  const Schedule& schedule_;
+  const Op loop_;
+  const std::vector<OpId> ops_;
+  const std::vector<ValueId> arguments_, yielded_, start_;
+  const ProductStages& stages_;
+  std::vector<Crossing> crossing_;
+};
+
+}  // namespace
+
+void pipeline_loop(Function& f, const Schedule& schedule, BlockId block, OpId loop,
+                   const ProductStages& stages) {
+  const std::vector<ValueId> results = f[loop].results;
+  const BlockId scratch = f.add_block();
+  const std::vector<ValueId> values = Pipeline(f, schedule, loop, stages).run(scratch);
+  for (std::size_t i = 0; i < results.size(); ++i) replace_uses(f, results[i], values[i]);
+  auto& ops = f[block].ops;
+  const auto at = ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position_of(f, block, loop)));
+  ops.insert(at, f[scratch].ops.begin(), f[scratch].ops.end());
+}
+
+}  // namespace flashcore

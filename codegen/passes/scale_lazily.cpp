@@ -1,0 +1,47 @@
+// The scaling of a carried sum that a warp leaves out where all its rows have the factor one, as
+// those of a softmax whose maximum has not grown:
+//
+//   %none = all_lanes (eq %factor, 1)
+//   %scaled = if %none { yield %sum } else { yield mul %sum, %factor }
+#include "codegen/passes/products_in_flight.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+ValueId append_lazy_scaling(Function& f, BlockId target, OpId scaling) {
+  const Op op = f[scaling];
+  const std::size_t k = f[op.operands[0]].type.axes.size() == 1 ? 0 : 1;
+  const ValueId factor = op.operands[k], scaled = op.results[0];
+  if (op.code != OpCode::mul || f[factor].type.axes.size() != 1) {
+    f[target].ops.push_back(scaling);
+    return scaled;
+  }
+  Op choice{.code = OpCode::if_, .where = op.where};
+  choice.body = f.add_block();
+  choice.otherwise = f.add_block();
+  const auto yield = [&](BlockId block, ValueId value) {
+    const OpId id = f.add_op({.code = OpCode::yield, .operands = {value}}, {});
+    f[block].ops.push_back(id);
+  };
+  yield(choice.body, op.operands[1 - k]);
+  f[choice.otherwise].ops.push_back(scaling);
+  yield(choice.otherwise, scaled);
+  insert_before(f, target, f[target].ops.size(), op.where, [&](Builder& b) {
+    const ValueId one = b.elementwise(OpCode::eq, {factor, b.constant(1, DType::f32)});
+    f[one].layout = f[factor].layout;
+    const OpId all = b.append({.code = OpCode::all_lanes, .operands = {one}}, {{DType::i1, {}}});
+    choice.operands = {f[all].results[0]};
+    f[choice.operands[0]].layout.space = Space::uniform;
+  });
+  const TileType type = f[scaled].type;
+  const OpId id = f.add_op(std::move(choice), {type});
+  f[target].ops.push_back(id);
+  const ValueId result = f[id].results[0];
+  f[result].name = f[scaled].name;
+  f[result].layout = f[scaled].layout;
+  return result;
+}
+
+}  // namespace flashcore
