@@ -1,4 +1,4 @@
-// What code generation derived from the masks of a program, in words.
+// What code generation derived from the masks of a program, and how a schedule rounds, in words.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@
 namespace flashcore {
 
 /// For every loop: its tiles, what each part of its masks does for it, which tiles are visited and
-/// which of them are masked. Throws what generate() throws.
+/// which of them are masked. Then what of the schedule's numerics takes effect, a line each. Throws
+/// what generate() throws.
 std::string explain(const Program& program, const Schedule& schedule, const Target& target,
                     const PositionNames& names = {});
 

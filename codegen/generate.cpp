@@ -1,8 +1,8 @@
 #include "codegen/generate.h"
 
 #include "codegen/pass.h"
-#include "codegen/print/kernel_printer.h"
 #include "codegen/prelude/prelude_text.h"
+#include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
 

@@ -5,7 +5,7 @@
 namespace flashcore {
 
 std::span<const Pass> pipeline() {
-  static constexpr std::array<Pass, 37> passes{{
+  static constexpr auto passes = std::to_array<Pass>({
       {"apply_schedule", apply_schedule, "all later passes need tile sizes"},
       {"simplify", simplify, "before masks are added, so that a scale has moved past the maximum"},
       {"mask_tails", mask_tails, "before bound_masks, for which a tail is one more condition"},
@@ -50,6 +50,7 @@ std::span<const Pass> pipeline() {
       {"insert_barriers", insert_barriers, "buffers that overlap are hazards of each other"},
       {"number_barriers", number_barriers, "behind insert_barriers, which says where warps meet"},
       {"peel_loops", peel_loops, "the peeled loops are copies of a finished body"},
+      {"fence_products", fence_products, "behind the passes that copy and move products"},
       {"expand_tanh", expand_tanh,
        "behind peel_loops: which polynomials serve depends on the masks of a loop"},
       {"guard_masks", guard_masks, "behind expand_tanh, which moves masks into its branches"},
@@ -58,7 +59,7 @@ std::span<const Pass> pipeline() {
       {"split_positions", split_positions,
        "behind check_lookups, whose nests look up more cheaply"},
       {"assign_registers", assign_registers, "last: nobody makes another tile"},
-  }};
+  });
   return passes;
 }
 

@@ -1,5 +1,6 @@
-// How a program is mapped to a GPU. Plain data: it may change speed, never meaning. Code generation
-// refuses a schedule that the program or the target cannot run, with the limit it breaks.
+// How a program is mapped to a GPU. Plain data, in three parts: mapping, ordering and numerics. It
+// may change speed and rounding, never meaning. Code generation refuses a schedule that the program
+// or the target cannot run, with the limit it breaks.
 #pragma once
 
 #include <map>
@@ -38,15 +39,13 @@ enum class PersistentScheduler {
   dynamic,     ///< dynamic: the next tile that no block has taken, by a counter in global memory
 };
 struct Schedule {
+  // ---- Mapping: which warps, blocks and instructions compute what, and where it lies meanwhile.
+
   /// Elements of a tile, by axis name; one entry for every tiled axis of the program.
   std::map<std::string, int> tiles;
 
   int warps_m = 4;  ///< warps along the rows of a product
   int warps_n = 1;  ///< warps along its columns
-  /// What these divide among them in a product whose left operand is computed. With columns, each
-  /// warp holds some columns of a wide result, such as the output of a large head_dim.
-  ProductSplit product_split = ProductSplit::terms;
-  int stages = 2;  ///< slots of the ring of each tile that a loop loads
 
   Instruction instruction = Instruction::mma_m16n8k16;
   CopyInstruction copy = CopyInstruction::cp_async;
@@ -56,11 +55,6 @@ struct Schedule {
   bool keep_operands = false;
   /// Outputs go through shared memory, so that they are stored in whole 16-byte chunks.
   bool staged_stores = true;
-  /// Tiles that a mask cuts get a copy of the loop of their own. Otherwise one loop masks them
-  /// behind a test of the tile's number: half the code, and fewer registers live across it.
-  bool peel_masks = false;
-  /// Loops run from the last tile to the first.
-  bool descending = true;
   /// Block 0 gets the last tile of a parallel_tiles axis: the longest rows of a causal mask first.
   bool last_tiles_first = false;
   GridOrder grid_order = GridOrder::tiles_first;
@@ -68,30 +62,6 @@ struct Schedule {
   /// number, as persistent blocks always do. For more than 65535 blocks along an axis, which CUDA's
   /// grid has in its first dimension only.
   bool flat_grid = false;
-
-  /// Where the values of which a loop takes the maximum are bounded, as softcapped scores are, the
-  /// softmax subtracts a constant instead of the maximum of a row, and no sum is rescaled from
-  /// iteration to iteration.
-  bool fixed_maximum = true;
-  // Of wgmma and tma. Four warps are a warpgroup; `warps_m` counts those of the consumers, and one
-  // warpgroup more is the producer.
-
-  /// The first product of an iteration is in flight together with the second product of the
-  /// previous iteration, while the operations between them are computed.
-  bool overlap_products = true;
-  /// Where products overlap: a carried sum is rescaled right before the product that adds to it is
-  /// issued, rather than behind the wait for the previous one.
-  bool rescale_before_product = false;
-  /// A warp whose factors are all one skips the rescaling of a carried sum.
-  bool lazy_scaling = false;
-  /// Independent partial maxima of a row in each thread, so that comparisons do not wait for each
-  /// other.
-  int reduction_chains = 1;
-  /// A product with columns of ones sums up the softmax weights, where the sum is only needed to
-  /// divide the output.
-  bool sums_by_products = false;
-  /// Ping-pong: one warpgroup issues its products while the others compute their softmax.
-  bool ping_pong = false;
   /// Persistent blocks: as many as fit on the GPU at once, each of which computes one output tile
   /// after the other; the loads of the next tile are issued during the epilogue of the last.
   bool persistent = false;
@@ -100,14 +70,9 @@ struct Schedule {
   /// other, and finds out once for all of them which tiles hold visible keys, and where its
   /// sequence begins.
   int positions_per_block = 1;
-  /// Slots for a tile that is loaded outside loops, such as the query. With two, a block that
-  /// computes several tiles loads the next query while the last one is in use, and a warpgroup that
-  /// has finished its tile goes on before the others have.
-  int outer_stages = 1;
-  /// Blocks of a cluster over which a loop is split, each with a range of its tiles: 1, 2, 4 or 8.
-  /// They combine what they carry at the end through each other's shared memory. For problems with
-  /// too few rows to fill the GPU.
-  int cluster_splits = 1;
+
+  // Four warps are a warpgroup; with wgmma and tma, `warps_m` counts those of the consumers.
+
   /// A warpgroup of its own issues the loads. Without it a thread of the only consumer warpgroup
   /// does, so that more blocks fit on a multiprocessor.
   bool producer = true;
@@ -118,6 +83,51 @@ struct Schedule {
   int blocks_per_processor = 1;  ///< blocks that a multiprocessor must hold, as far as registers go
   int register_limit = 255;      ///< registers of a thread; spills are never accepted
   int shared_limit = 0;          ///< bytes of shared memory of a block; 0: what the target has
+
+  // ---- Ordering: what is issued when, and what is in flight beside what. Results stay the same.
+
+  int stages = 2;  ///< slots of the ring of each tile that a loop loads
+  /// Slots for a tile that is loaded outside loops, such as the query. With two, a block that
+  /// computes several tiles loads the next query while the last one is in use, and a warpgroup that
+  /// has finished its tile goes on before the others have.
+  int outer_stages = 1;
+  /// Tiles that a mask cuts get a copy of the loop of their own. Otherwise one loop masks them
+  /// behind a test of the tile's number: half the code, and fewer registers live across it.
+  bool peel_masks = false;
+  /// The first product of an iteration is in flight together with the second product of the
+  /// previous iteration, while the operations between them are computed (wgmma).
+  bool overlap_products = true;
+  /// Where products overlap: a carried sum is rescaled right before the product that adds to it is
+  /// issued, rather than behind the wait for the previous one.
+  bool rescale_before_product = false;
+  /// A warp whose factors are all one skips the rescaling of a carried sum.
+  bool lazy_scaling = false;
+  /// Independent partial maxima of a row in each thread, so that comparisons do not wait for each
+  /// other.
+  int reduction_chains = 1;
+  /// Ping-pong: one warpgroup issues its products while the others compute their softmax.
+  bool ping_pong = false;
+
+  // ---- Numerics: what sums are made of and in which order, and so how results are rounded, within
+  // twice the error of a plain evaluation. explain() names what of it takes effect.
+
+  /// Loops run from the last tile to the first.
+  bool descending = true;
+  /// What warps along the columns divide among them in a product whose left operand is computed.
+  /// With columns, each holds some columns of a wide result, such as the output of a large head_dim;
+  /// with terms, their partial sums are combined.
+  ProductSplit product_split = ProductSplit::terms;
+  /// Blocks of a cluster over which a loop is split, each with a range of its tiles: 1, 2, 4 or 8.
+  /// They combine what they carry at the end through each other's shared memory. For problems with
+  /// too few rows to fill the GPU.
+  int cluster_splits = 1;
+  /// Where the values of which a loop takes the maximum are bounded, as softcapped scores are, the
+  /// softmax subtracts a constant instead of the maximum of a row, and no sum is rescaled from
+  /// iteration to iteration.
+  bool fixed_maximum = true;
+  /// A product with columns of ones sums up the softmax weights, where the sum is only needed to
+  /// divide the output.
+  bool sums_by_products = false;
 
   [[nodiscard]] int consumer_threads() const { return 32 * warps_m * warps_n; }
   [[nodiscard]] int threads() const {

@@ -26,23 +26,12 @@
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
+#include "codegen/passes/tanh_by_range.h"
 
 namespace flashcore {
 namespace {
 
 using namespace ir;
-
-/// x -> tanh(k x) l, as scalars of a block. For k x from -0.3 to 0.3 the polynomial of fifth degree
-/// with the least error there is within 1.2e-6 of the true value times itself; for k x from -0.8 to
-/// 0.8 that of ninth degree is, whose coefficients are in proportion to the first of the other.
-struct Coefficients {
-  ValueId square, first, third, fifth;
-  ValueId limit;               ///< of the squares of those that are small
-  ValueId exponent, twice, l;  ///< for any x: l - 2 l / (exp2(exponent x) + 1), twice = -2 l
-};
-constexpr double squares_of_small = 0.09, squares_of_moderate = 0.64;
-
-enum class Arguments : std::uint8_t { small, moderate, any };
 
 class TanhExpansion {
  public:
@@ -110,32 +99,34 @@ class TanhExpansion {
     const bool moderate = few || (around.loop && !has_guarded_mask(block) && has_room());
     chain_ = &chain;
     end_ = f_[chain.value].definition;
-    like_ = f_[chain.value];
 
     const BlockId scalars = f_.add_block(), choices = f_.add_block();
     Builder b(f_, scalars);
     b.at(f_[f_[chain.value].definition].where);
-    coefficients_ = build_coefficients(b);
+    // Results of the special function unit are waited for together, but not those of all elements:
+    // that would want more registers than there are.
+    const TanhByRange tanh(b, chain, /*fence=*/has_room() ? 2 : 1);
     const ValueId full = chain.mask ? guards_.of(f_[chain.mask]) : ValueId{};
-    ValueId limit = coefficients_.limit;
+    ValueId limit = tanh.limit();
     if (few)
-      limit = scalar(b.elementwise(OpCode::where, {full, limit, b.constant(-1, DType::f32)}));
+      limit =
+          as_uniform(f_, b.elementwise(OpCode::where, {full, limit, b.constant(-1, DType::f32)}));
     const ValueId small = within(b, chain.raw, limit);
 
     b.set_block(choices);
     const auto any = [&](bool hides, ValueId x) {
-      return [=, this](Builder& in) { return build_nest(in, x, Arguments::any, hides); };
+      return [=, &tanh](Builder& in) { return tanh.build_nest(in, x, Arguments::any, hides); };
     };
     const auto polynomial = [&](Arguments arguments, bool hides, ValueId x) {
-      return [=, this](Builder& in) { return build_nest(in, x, arguments, hides); };
+      return [=, &tanh](Builder& in) { return tanh.build_nest(in, x, arguments, hides); };
     };
     const auto masked_any = [&](Builder& in) {
-      return build_nest(in, build_mask(in), Arguments::any, true);
+      return tanh.build_nest(in, build_mask(in), Arguments::any, true);
     };
     const auto moderate_or = [&](ValueId x, bool hides, const auto& otherwise) {
       return [=, this, &otherwise](Builder& in) {
-        constexpr double more = squares_of_moderate / squares_of_small;
-        const ValueId bound = scalar(in.mul(limit, in.constant(more, DType::f32)));
+        constexpr double more = TanhByRange::squares_of_moderate / TanhByRange::squares_of_small;
+        const ValueId bound = as_uniform(f_, in.mul(limit, in.constant(more, DType::f32)));
         return choose(in, within(in, chain_->raw, bound), polynomial(Arguments::moderate, hides, x),
                       otherwise);
       };
@@ -149,7 +140,7 @@ class TanhExpansion {
         const ValueId x = build_mask(in);
         return choose(in, small, polynomial(Arguments::small, true, x), any(true, x));
       };
-      choice = choose_op(b, scalar(b.elementwise(OpCode::logical_and, {small, full})),
+      choice = choose_op(b, as_uniform(f_, b.elementwise(OpCode::logical_and, {small, full})),
                          polynomial(Arguments::small, false, chain.raw), cut);
     } else if (moderate) {
       choice = choose_op(b, small, polynomial(Arguments::small, true, chain.from),
@@ -196,43 +187,10 @@ class TanhExpansion {
     std::erase_if(ops, [&](OpId op) { return gone.count(op) > 0; });
   }
 
-  // ---- scalars
-
-  ValueId scalar(ValueId value) {
-    f_[value].layout.space = Space::uniform;
-    return value;
-  }
-
-  /// Made anew in every iteration: a loop would keep them all in registers.
-  Coefficients build_coefficients(Builder& b) {
-    const auto number = [&](double x) { return b.constant(x, DType::f32); };
-    const auto mul = [&](ValueId x, ValueId y) { return scalar(b.mul(x, y)); };
-    const ValueId l = chain_->times ? chain_->times : number(1);
-    const ValueId factor = chain_->factor ? chain_->factor : number(1);
-    const ValueId k =
-        scalar(f_[b.append({.code = OpCode::in_place, .operands = {factor}}, {{DType::f32, {}}})]
-                   .results[0]);
-    Coefficients c{.l = l};
-    c.square = mul(k, k);
-    const ValueId cube = mul(c.square, k);
-    const auto scaled = [&](ValueId x) { return chain_->times ? mul(x, l) : x; };
-    c.first = scaled(mul(number(0.99999887), k));
-    c.third = scaled(mul(number(-0.33310075), cube));
-    c.fifth = scaled(mul(number(0.12634595), mul(cube, c.square)));
-    c.limit = mul(number(squares_of_small), scalar(b.elementwise(OpCode::reciprocal, {c.square})));
-    c.exponent = mul(number(2.885390082), k);
-    const std::pair<ValueId, const char*> names[] = {
-        {c.square, "square"}, {c.first, "first"}, {c.third, "third"},       {c.fifth, "fifth"},
-        {c.limit, "limit"},   {cube, "cube"},     {c.exponent, "exponent"}, {k, "factor"}};
-    for (const auto& [value, name] : names) f_[value].name = name;
-    c.twice = chain_->times ? mul(number(-2), l) : number(-2);
-    return c;
-  }
-
   ValueId within(Builder& b, ValueId tile, ValueId limit) {
-    return scalar(
-        f_[b.append({.code = OpCode::all_within, .operands = {tile, limit}}, {{DType::i1, {}}})]
-            .results[0]);
+    return as_uniform(
+        f_, f_[b.append({.code = OpCode::all_within, .operands = {tile, limit}}, {{DType::i1, {}}})]
+                .results[0]);
   }
 
   // ---- branches
@@ -261,18 +219,6 @@ class TanhExpansion {
     return append_like(b, std::move(op), like);
   }
 
-  /// Appends an op whose results are like values that there are.
-  std::vector<ValueId> append_like(Builder& b, Op op, const std::vector<ValueId>& like) {
-    std::vector<TileType> types;
-    for (ValueId value : like) types.push_back(f_[value].type);
-    const std::vector<ValueId> results = f_[b.append(std::move(op), types)].results;
-    for (std::size_t i = 0; i < like.size(); ++i) {
-      f_[results[i]].layout = f_[like[i]].layout;
-      f_[results[i]].name = f_[like[i]].name;
-    }
-    return results;
-  }
-
   /// The mask with all that it alone reads; its guard is still there for guard_masks.
   ValueId build_mask(Builder& b) {
     OpCopier copier(f_);
@@ -294,107 +240,11 @@ class TanhExpansion {
     return found;
   }
 
-  // ---- elements
-
-  /// A nest with the chain on `x`. What a mask may hide counts as a product takes it.
-  std::vector<ValueId> build_nest(Builder& outer, ValueId x, Arguments arguments, bool hides) {
-    Op nest{.code = OpCode::nest};
-    // Results of the special function unit are waited for together, but not those of all elements:
-    // that would want more registers than there are.
-    if (arguments == Arguments::any) nest.fence = has_room() ? 2 : 1;
-    nest.body = f_.add_block();
-    Builder b(f_, nest.body);
-    b.at(f_[f_[chain_->value].definition].where);
-    ValueId value = build_tanh(b, x, arguments);
-    if (chain_->raised) value = element(b, OpCode::exp2, {value});
-    std::vector<ValueId> made{value};
-    if (chain_->sum) build_sums(b, made, hides);
-    b.append({.code = OpCode::yield, .operands = made}, {});
-    f_[value].name = like_.name;
-    return append_like(outer, std::move(nest), made);
-  }
-
-  void build_sums(Builder& b, std::vector<ValueId>& made, bool hides) {
-    const ValueId value = made[0];
-    const auto& rounding = chain_->rounding;
-    const auto rounded = [&] {
-      const ValueId narrow = like_element(b.cast(value, rounding->to));
-      return like_element(b.cast(narrow, DType::f32));
-    };
-    made.push_back(reduce(b, rounding && !rounding->apart && hides ? rounded() : value));
-    if (!rounding || !rounding->apart) return;
-    const ValueId added = hides ? element(b, OpCode::sub, {rounded(), value})
-                                : like_element(b.constant(0, DType::f32, like_.type.axes));
-    made.push_back(reduce(b, added));
-  }
-
-  ValueId reduce(Builder& b, ValueId value) {
-    Op sum = f_[chain_->sum];
-    const Value like = f_[sum.results[0]];
-    sum.operands = {value};
-    sum.results.clear();
-    const ValueId result = f_[b.append(std::move(sum), {like.type})].results[0];
-    f_[result].layout = like.layout;
-    f_[result].name = like.name;
-    return result;
-  }
-
-  ValueId like_element(ValueId value) {
-    f_[value].layout = like_.layout;
-    return value;
-  }
-  ValueId element(Builder& b, OpCode code, std::vector<ValueId> operands) {
-    return like_element(b.elementwise(code, std::move(operands)));
-  }
-
-  ValueId build_tanh(Builder& b, ValueId x, Arguments arguments) {
-    const Coefficients& c = coefficients_;
-    const auto number = [&](double value) { return b.constant(value, DType::f32); };
-    const auto fma = [&](ValueId p, ValueId q, ValueId r) {
-      return element(b, OpCode::fma, {p, q, r});
-    };
-    const auto mul = [&](ValueId p, ValueId q) { return element(b, OpCode::mul, {p, q}); };
-    if (arguments == Arguments::any) return build_any(b, x);
-    const auto finish = [&](ValueId p, ValueId q) {
-      return chain_->plus ? fma(p, q, chain_->plus) : mul(p, q);
-    };
-    if (arguments == Arguments::small) {
-      const ValueId square = mul(x, x);
-      return finish(x, fma(fma(c.fifth, square, c.third), square, c.first));
-    }
-    const ValueId square = mul(mul(x, x), c.square);
-    const ValueId high =
-        fma(fma(number(0.0121001490), square, number(-0.0491801933)), square, number(0.132305769));
-    return finish(mul(x, c.first),
-                  fma(fma(high, square, number(-0.333254096)), square, number(1.00000012)));
-  }
-
-  /// By the special function unit. Minus infinity stays that: the least positive number times any
-  /// other x is too small to show.
-  ValueId build_any(Builder& b, ValueId x) {
-    const Coefficients& c = coefficients_;
-    const auto number = [&](double value) { return b.constant(value, DType::f32); };
-    const ValueId power = element(b, OpCode::exp2, {element(b, OpCode::mul, {x, c.exponent})});
-    const ValueId inverse =
-        element(b, OpCode::reciprocal, {element(b, OpCode::add, {power, number(1)})});
-    ValueId high = c.l;
-    if (chain_->plus) {
-      high = b.add(chain_->plus, c.l);
-      f_[high].layout = f_[chain_->plus].layout;
-    }
-    if (chain_->masked)
-      high = element(b, OpCode::fma,
-                     {element(b, OpCode::min, {x, number(0)}), number(1.401298464e-45), high});
-    return element(b, OpCode::fma, {c.twice, inverse, high});
-  }
-
   Function& f_;
   const Schedule& schedule_;
   TileGuards guards_;
-  const TanhChain* chain_ = nullptr;  ///< the one at hand, with what its value is like
-  Value like_;
-  OpId end_;  ///< makes that value
-  Coefficients coefficients_;
+  const TanhChain* chain_ = nullptr;  ///< the one at hand
+  OpId end_;                          ///< makes that value
 };
 
 }  // namespace

@@ -109,6 +109,9 @@ void insert_barriers(ir::Function& f, const PassContext& context);
 /// Splits a loop with four bounds into loops over its masked, unmasked and masked tiles.
 void peel_loops(ir::Function& f, const PassContext& context);
 
+/// Keeps the operands of products that add to each other from being loaded all at once.
+void fence_products(ir::Function& f, const PassContext& context);
+
 /// Puts polynomials in the place of a tanh where its arguments are small.
 void expand_tanh(ir::Function& f, const PassContext& context);
 

@@ -39,32 +39,6 @@ void KernelPrinter::start_sum(const Op& op) {
     declare(value, /*zero=*/!instruction_of(op).starts_sums);
 }
 
-namespace {
-
-/// The product whose sum this one adds to, and the one that adds to its sum; or null.
-const Op* product_before(const Function& f, const Op& op) {
-  const Op* before = op.operands.size() == 3 ? f.definition(op.operands[2]) : nullptr;
-  return before && before->code == OpCode::dot ? before : nullptr;
-}
-const Op* product_behind(const Function& f, const Op& op) {
-  const Op* behind = nullptr;
-  for_each_op(f, f.body, [&](const Op& other, BlockId) {
-    if (other.code == OpCode::dot && product_before(f, other) == &op) behind = &other;
-  });
-  return behind;
-}
-
-/// Whether a product is one of a chain of three or more, each of which adds to the one before. The
-/// compiler would load the operands of several of these at once, and find no registers for them.
-bool is_in_chain(const Function& f, const Op& op) {
-  int chain = 1;
-  for (const Op* other = product_before(f, op); other; other = product_before(f, *other)) ++chain;
-  for (const Op* other = product_behind(f, op); other; other = product_behind(f, *other)) ++chain;
-  return chain >= 3;
-}
-
-}  // namespace
-
 void KernelPrinter::print_dot(const Op& op) {
   const ValueId value = op.results[0], left = op.operands[0];
   const bool cuts_sum = op.scope == ReductionScope::warp;
@@ -77,7 +51,7 @@ void KernelPrinter::print_dot(const Op& op) {
   out_.comment(fmt::format("{} = {}", f_[value].name.empty() ? "product" : f_[value].name, text));
 
   start_sum(op);
-  if (!op.issued && is_in_chain(f_, op)) out_.line("fc::hold_order();");
+  if (op.fence) out_.line("fc::hold_order();");
   const ProductOperand b = product_operand(op, 1), a = product_operand(op, 0);
   instruction_of(op).print_product({.out = out_,
                                     .element = element_type(f_[left].type.dtype),

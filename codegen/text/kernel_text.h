@@ -102,7 +102,7 @@ class KernelText {
   bool claims_tiles_ = false;     ///< from a counter
   const ir::Op* role_ = nullptr;  ///< the one being printed
   ir::BlockId work_;              ///< where it works
-  std::string cluster_rank_;              ///< which block of its cluster this is
+  std::string cluster_rank_;      ///< which block of its cluster this is
 
   std::vector<std::string> storage_;         ///< by value: variable, array or address
   std::vector<int> uses_;                    ///< by value: how many ops read it
@@ -112,7 +112,7 @@ class KernelText {
   struct Segment {
     std::string first, length;
   };
-  std::vector<Segment> segments_;                      ///< by axis
+  std::vector<Segment> segments_;                ///< by axis
   std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
   std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;    ///< access -> pointer variable

@@ -121,6 +121,7 @@ struct Op {
 
   /// nest: the compiler moves no instruction past the first element of every so manieth fragment
   /// along the last axis; 0: it may move all.
+  /// dot: 1 where the compiler moves nothing past where it begins.
   int fence = 0;
 
   bool precise = false;  ///< tanh: with a small relative error, however small its value

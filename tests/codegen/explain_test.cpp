@@ -114,5 +114,40 @@ TEST(Explain, WhatHasNoMask) {
             "  no mask: every tile is visited\n");
 }
 
+std::string numerics(AttentionSpec spec, const Schedule& schedule, const char* target) {
+  const std::string text = explain(attention_forward(spec), schedule, find_target(target));
+  const std::size_t at = text.find("numerics: ");
+  return at == std::string::npos ? "" : text.substr(at);
+}
+
+TEST(Explain, NumericsThatTakeEffect) {
+  Schedule schedule;
+  schedule.tiles = {{"rows", 64}, {"cols", 64}};
+  EXPECT_EQ(numerics({.head_dim = 64}, schedule, "sm_80"), "");
+  EXPECT_EQ(numerics({.head_dim = 64, .score = softcap(30)}, schedule, "sm_80"),
+            "numerics: the softmax subtracts a constant instead of the maximum of a row "
+            "(fixed_maximum)\n");
+  schedule.fixed_maximum = false;
+  EXPECT_EQ(numerics({.head_dim = 64, .score = softcap(30)}, schedule, "sm_80"), "");
+  schedule.warps_m = schedule.warps_n = 2;
+  EXPECT_EQ(numerics({.head_dim = 64}, schedule, "sm_80"),
+            "numerics: the partial sums of 2 warps are combined (warps_n)\n");
+}
+
+TEST(Explain, NumericsOfHopper) {
+  Schedule schedule;
+  schedule.tiles = {{"rows", 64}, {"cols", 64}};
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.cluster_splits = 2;
+  EXPECT_EQ(numerics({.head_dim = 64}, schedule, "sm_90a"),
+            "numerics: the partial sums of 2 blocks are combined (cluster_splits)\n");
+  schedule.cluster_splits = 1;
+  schedule.sums_by_products = true;
+  EXPECT_EQ(numerics({.head_dim = 64}, schedule, "sm_90a"),
+            "numerics: a product sums up the softmax weights, rounded as it takes them "
+            "(sums_by_products)\n");
+}
+
 }  // namespace
 }  // namespace flashcore

@@ -49,8 +49,8 @@ double worst_error(double most) {
   double worst = 0;
   const std::vector<double> given = run.values(0), found = run.values(1);
   for (std::size_t i = 0; i < given.size(); ++i)
-    worst = std::max(worst,
-                     std::abs(found[i] / std::tanh(static_cast<double>(factor) * given[i]) - 1));
+    worst =
+        std::max(worst, std::abs(found[i] / std::tanh(static_cast<double>(factor) * given[i]) - 1));
   return worst;
 }
 

@@ -53,15 +53,15 @@ TEST(Json, KeepsEveryFieldOfASchedule) {
   const Schedule schedule{.tiles = {{"rows", 64}, {"cols", 32}},
                           .warps_m = 2,
                           .warps_n = 2,
-                          .stages = 3,
                           .keep_operands = true,
                           .staged_stores = false,
-                          .descending = false,
                           .last_tiles_first = true,
                           .grid_order = GridOrder::tiles_last,
                           .blocks_per_processor = 2,
                           .register_limit = 168,
-                          .shared_limit = 65536};
+                          .shared_limit = 65536,
+                          .stages = 3,
+                          .descending = false};
   EXPECT_EQ(schedule_from_json(to_json(schedule)), schedule);
 }
 
