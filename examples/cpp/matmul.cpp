@@ -29,16 +29,16 @@ fc::Schedule schedule_for(const fc::Target& target, bool reads_residual) {
   if (target.wgmma)
     return {.tiles = {{"rows", 128}, {"cols", 256}, {"inner", 64}},
             .warps_m = 8,
-            .stages = 4,
             .instruction = fc::Instruction::wgmma,
             .copy = fc::CopyInstruction::tma,
-            .staged_stores = false};
+            .staged_stores = false,
+            .stages = 4};
   if (target.mma_m16n8k16)  // a residual takes the registers that staging would need
     return {.tiles = {{"rows", 128}, {"cols", 128}, {"inner", 32}},
             .warps_m = 4,
             .warps_n = 2,
-            .stages = 3,
-            .staged_stores = !reads_residual};
+            .staged_stores = !reads_residual,
+            .stages = 3};
   return {.tiles = {{"rows", 64}, {"cols", 64}, {"inner", 32}},
           .warps_m = 4,
           .instruction = fc::Instruction::wmma,

@@ -16,45 +16,50 @@ from ..errors import ScheduleError
 @arguments.fields_by_name("a schedule", ScheduleError)
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """It may change speed, never meaning. ``dataclasses.replace`` makes a variant of one.
+    """It may change speed and rounding, never meaning. ``dataclasses.replace`` makes a variant.
 
     The fields are those of ``flashcore::Schedule`` in dsl/schedule.h, which says what each does.
     """
 
+    # Mapping: which warps, blocks and instructions compute what.
     tiles: Mapping[str, int] = field(default_factory=dict)
     """Elements of a tile, by axis name; one entry for every tiled axis of the program."""
     warps_m: int = 4
     warps_n: int = 1
-    product_split: Literal["terms", "columns"] = "terms"
-    stages: int = 2
     instruction: Literal["mma_m16n8k16", "wmma", "wgmma", "mma_m16n8k8_tf32"] = "mma_m16n8k16"
     copy: Literal["cp_async", "vector", "tma"] = "cp_async"
     softmax: Literal["registers", "shared"] = "registers"
     keep_operands: bool = False
     staged_stores: bool = True
-    peel_masks: bool = False
-    descending: bool = True
     last_tiles_first: bool = False
     grid_order: Literal["tiles_first", "tiles_last", "grouped"] = "tiles_first"
     flat_grid: bool = False
-    fixed_maximum: bool = True
-    overlap_products: bool = True
-    rescale_before_product: bool = False
-    lazy_scaling: bool = False
-    reduction_chains: int = 1
-    sums_by_products: bool = False
-    ping_pong: bool = False
     persistent: bool = False
     tile_scheduler: Literal["serpentine", "dynamic"] = "serpentine"
     positions_per_block: int = 1
-    outer_stages: int = 1
-    cluster_splits: int = 1
     producer: bool = True
     producer_registers: int = 0
     consumer_registers: int = 0
     blocks_per_processor: int = 1
     register_limit: int = 255
     shared_limit: int = 0
+
+    # Ordering: what is issued when. Results stay the same.
+    stages: int = 2
+    outer_stages: int = 1
+    peel_masks: bool = False
+    overlap_products: bool = True
+    rescale_before_product: bool = False
+    lazy_scaling: bool = False
+    reduction_chains: int = 1
+    ping_pong: bool = False
+
+    # Numerics: what sums are made of, and so how results are rounded.
+    descending: bool = True
+    product_split: Literal["terms", "columns"] = "terms"
+    cluster_splits: int = 1
+    fixed_maximum: bool = True
+    sums_by_products: bool = False
 
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
