@@ -1,4 +1,5 @@
-// What stands in a block for a mask alone: on tiles that the mask does not cut nobody needs it.
+// The operations of a block whose results only one mask reads: a tile that the mask does not cut
+// does not need them.
 #pragma once
 
 #include <vector>

@@ -12,9 +12,10 @@ namespace flashcore {
 /// expression makes one element at a time.
 bool is_held(const ir::Function& f, ir::ValueId value);
 
-/// By value, those that hold something else while the value is needed. What an op may make in the
-/// place of what it reads is not among them: the sum that a product adds to, an operand that a nest
-/// reads no more once it has made an element of the result, a value that an if or a loop hands on.
+/// For each value, the values that cannot share its array, because both are needed at the same time.
+/// An operand is not one of them where the result may overwrite it element by element: the sum that
+/// a product adds to, an operand of a nest that no later operation of the nest reads, a value that
+/// an if or a loop yields.
 std::vector<std::set<ir::ValueId>> find_interference(const ir::Function& f);
 
 }  // namespace flashcore

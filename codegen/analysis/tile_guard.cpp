@@ -1,5 +1,7 @@
 #include "codegen/analysis/tile_guard.h"
 
+#include "codegen/passes/rewrite.h"
+
 namespace flashcore {
 
 using namespace ir;
@@ -57,9 +59,7 @@ ValueId TileGuards::of(const Op& mask) const {
 ValueId TileGuards::build_opposite(Builder& b, ValueId guard) const {
   const Op op = *f_.definition(guard);
   const auto scalar = [&](OpCode code, std::vector<ValueId> operands) {
-    const ValueId value = b.elementwise(code, std::move(operands));
-    b.function()[value].layout.space = Space::uniform;
-    return value;
+    return as_uniform(b.function(), b.elementwise(code, std::move(operands)));
   };
   switch (op.code) {
     case OpCode::lt:

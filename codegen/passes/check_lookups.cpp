@@ -74,9 +74,7 @@ class LookupChecks {
     const OpId unchecked = copier.copy(nest), checked(f_.ops.size());
     f_.ops.push_back(f_[nest]);
     for (ValueId& result : f_[checked].results) {
-      const Value like = f_[result];
-      result = ValueId(f_.values.size());
-      f_.values.push_back(like);
+      result = add_value_like(f_, result);
       f_[result].definition = checked;
     }
     for (const Lookup& lookup : lookups)
@@ -130,12 +128,6 @@ class LookupChecks {
     return sums;
   }
 
-  ValueId scalar(ValueId value) {
-    const Op* op = f_.definition(value);
-    if (op && kind_of(op->code) != OpKind::source) f_[value].layout.space = Space::uniform;
-    return value;
-  }
-
   /// Builds what index d has to hold, and adds that to the test.
   Index build_test(Builder& b, const Op& gather, std::size_t d, ValueId& test) {
     const ValueId index = gather.operands[d];
@@ -143,8 +135,8 @@ class LookupChecks {
       return b.constant(static_cast<double>(x), DType::i32);
     };
     const auto holds = [&](OpCode code, ValueId x, ValueId y) {
-      const ValueId one = scalar(b.elementwise(code, {x, y}));
-      test = test ? scalar(b.elementwise(OpCode::logical_and, {test, one})) : one;
+      const ValueId one = as_uniform(f_, b.elementwise(code, {x, y}));
+      test = test ? as_uniform(f_, b.elementwise(OpCode::logical_and, {test, one})) : one;
     };
     const OpId dimension = b.append(
         {.code = OpCode::dimension, .tensor = gather.tensor, .number = static_cast<double>(d)},
@@ -153,12 +145,13 @@ class LookupChecks {
     Index range = f_[index].type.is_scalar() ? Index{index, index, {}} : build_range(b, index);
     ValueId low = range.low, high = range.high;
     if (gather.wraps >> d & 1) {
-      range.shift =
-          scalar(b.elementwise(OpCode::where, {scalar(b.elementwise(OpCode::lt, {high, number(0)})),
-                                               length, number(0)}));
+      range.shift = as_uniform(
+          f_, b.elementwise(OpCode::where,
+                            {as_uniform(f_, b.elementwise(OpCode::lt, {high, number(0)})), length,
+                             number(0)}));
       f_[range.shift].name = "from_end";
-      low = scalar(b.add(low, range.shift));
-      high = scalar(b.add(high, range.shift));
+      low = as_uniform(f_, b.add(low, range.shift));
+      high = as_uniform(f_, b.add(high, range.shift));
     }
     holds(OpCode::ge, low, number(0));
     if (range.low != range.high) holds(OpCode::le, range.low, range.high);
@@ -171,9 +164,9 @@ class LookupChecks {
     ValueId sum;
     const auto add = [&](ValueId term, std::int64_t factor) {
       if (!sum)
-        sum = factor < 0 ? scalar(b.elementwise(OpCode::neg, {term})) : term;
+        sum = factor < 0 ? as_uniform(f_, b.elementwise(OpCode::neg, {term})) : term;
       else
-        sum = scalar(b.elementwise(factor < 0 ? OpCode::sub : OpCode::add, {sum, term}));
+        sum = as_uniform(f_, b.elementwise(factor < 0 ? OpCode::sub : OpCode::add, {sum, term}));
     };
     for (const auto& [value, factor] : form.scalars) add(value, factor);
     std::int64_t below = 0, above = 0;
@@ -183,7 +176,7 @@ class LookupChecks {
     }
     const auto plus = [&](std::int64_t number) {
       if (number == 0) return sum;
-      return scalar(b.add(sum, b.constant(static_cast<double>(number), DType::i32)));
+      return as_uniform(f_, b.add(sum, b.constant(static_cast<double>(number), DType::i32)));
     };
     Index range{plus(form.constant - below), plus(form.constant + above), {}};
     f_[range.low].name = "least";

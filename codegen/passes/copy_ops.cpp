@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/passes/rewrite.h"
+
 namespace flashcore {
 
 using namespace ir;
@@ -32,11 +34,7 @@ BlockId OpCopier::copy_region(BlockId source) {
   return target;
 }
 
-ValueId OpCopier::copy_value(ValueId value) {
-  const ValueId copied(f_.values.size());
-  f_.values.push_back(Value(f_[value]));
-  return names_[value] = copied;
-}
+ValueId OpCopier::copy_value(ValueId value) { return names_[value] = add_value_like(f_, value); }
 
 ValueId OpCopier::renamed(ValueId value) const {
   const auto found = names_.find(value);

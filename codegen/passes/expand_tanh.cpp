@@ -13,8 +13,8 @@
 //                                         }
 //
 // A mask that the tanh alone reads goes into the branches as well, and the test asks what is in
-// front of it, so that tiles which a mask cuts are small like all others. Where it cuts few tiles,
-// those pass for large ones.
+// front of it, so that tiles which a mask cuts are small like all others. Where the
+// mask cuts few tiles, their test fails, and they take the branch for any arguments.
 #include <algorithm>
 #include <functional>
 #include <set>
@@ -80,10 +80,9 @@ class TanhExpansion {
   /// none to spare.
   [[nodiscard]] bool has_room() const {
     constexpr int enough = 200;
-    const int partial = register_split(schedule_).consumer;
-    return (partial ? partial
-                    : registers_at_start(schedule_.threads(), schedule_.blocks_per_processor)) >=
-           enough;
+    const int given = register_split(schedule_).consumer;
+    const int at_start = registers_at_start(schedule_.threads(), schedule_.blocks_per_processor);
+    return (given ? given : at_start) >= enough;
   }
 
   [[nodiscard]] bool has_guarded_mask(BlockId block) const {

@@ -8,12 +8,6 @@ using namespace ir;
 
 namespace {
 
-ValueId in_all_lanes(Function& f, ValueId value) {
-  const Op* op = f.definition(value);
-  if (op && kind_of(op->code) != OpKind::source) f[value].layout.space = Space::uniform;
-  return value;
-}
-
 struct Ends {
   ValueId begin, end;
 };
@@ -29,20 +23,20 @@ FirstTile first_tile_of(Builder& b, const Op& loop) {
   Function& f = b.function();
   const Ends ends = ends_of(b, loop);
   const ValueId one = b.constant(1, DType::i32);
-  ValueId tile = loop.descending ? in_all_lanes(f, b.sub(ends.end, one))
+  ValueId tile = loop.descending ? as_uniform(f, b.sub(ends.end, one))
                  : !loop.buffer  ? ends.begin
-                                 : in_all_lanes(f, b.sub(ends.begin, one));
+                                 : as_uniform(f, b.sub(ends.begin, one));
   if (loop.buffer) {
     Op next{
         .code = OpCode::next_tile,
         .operands = {loop.descending ? ends.end : tile, loop.descending ? ends.begin : ends.end}};
     next.buffer = loop.buffer;
     next.descending = loop.descending;
-    tile = in_all_lanes(f, f[b.append(std::move(next), {{DType::i32, {}}})].results[0]);
+    tile = as_uniform(f, f[b.append(std::move(next), {{DType::i32, {}}})].results[0]);
   }
   const ValueId exists = loop.descending ? b.elementwise(OpCode::ge, {tile, ends.begin})
                                          : b.elementwise(OpCode::lt, {tile, ends.end});
-  return {tile, in_all_lanes(f, exists)};
+  return {tile, as_uniform(f, exists)};
 }
 
 void enter_tile(Builder& b, const Op& loop, ValueId tile) {
@@ -56,7 +50,7 @@ std::vector<ValueId> bounds_behind_first(Function& f, BlockId block, const Op& l
     if (loop.descending)
       bounds = {ends.begin, tile};
     else
-      bounds = {in_all_lanes(f, b.add(tile, b.constant(1, DType::i32))), ends.end};
+      bounds = {as_uniform(f, b.add(tile, b.constant(1, DType::i32))), ends.end};
   });
   return bounds;
 }

@@ -15,7 +15,6 @@
 #include <set>
 #include <vector>
 
-#include "codegen/passes/copy_ops.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -121,8 +120,7 @@ class Fusion {
       const ValueId value = f_[op].results[0];
       const auto readers = readers_of(f_, block, value);
       if (std::ranges::all_of(readers, in_nest)) continue;
-      const ValueId local(f_.values.size());
-      f_.values.push_back(Value(f_[value]));
+      const ValueId local = add_value_like(f_, value);
       f_[op].results[0] = local;
       f_[value].definition = id;
       inside.emplace_back(value, local);

@@ -64,7 +64,7 @@ class MaskGuarding {
     f_[choice.body].ops = std::move(own);
     ValueId hidden = f_[mask].operands[2];
     if (const ValueId condition = condition_behind_guard(f_, f_[mask])) {
-      hidden = copy_of(f_[mask].results[0]);
+      hidden = add_value_like(f_, f_[mask].results[0]);
       Op inner = f_[mask];
       inner.operands[0] = condition;
       inner.results = {hidden};
@@ -106,8 +106,8 @@ class MaskGuarding {
     }
     for (ValueId value : read) {
       found.operands.push_back(value);
-      choice.results.push_back(copy_of(value));
-      append(choice.otherwise, {.code = OpCode::undefined, .results = {copy_of(value)}});
+      choice.results.push_back(add_value_like(f_, value));
+      append(choice.otherwise, {.code = OpCode::undefined, .results = {add_value_like(f_, value)}});
       nothing.operands.push_back(f_[f_[choice.otherwise].ops.back()].results[0]);
     }
     append(choice.body, std::move(found));
@@ -129,7 +129,7 @@ class MaskGuarding {
       const Op* source = f_.definition(operand);
       if (!source || kind_of(source->code) != OpKind::source) continue;
       Op copied = *source;
-      copied.results = {copy_of(operand)};
+      copied.results = {add_value_like(f_, operand)};
       const OpId id = append(into, std::move(copied));
       f_[op].operands[i] = f_[id].results[0];
     }
@@ -180,12 +180,6 @@ class MaskGuarding {
       f_[known].name = "masked";
     }
     return known;
-  }
-
-  ValueId copy_of(ValueId value) {
-    const ValueId copy(f_.values.size());
-    f_.values.push_back(Value(f_[value]));
-    return copy;
   }
 
   /// Appends an op whose results exist.

@@ -93,9 +93,10 @@ class Peeling {
   std::vector<Range> ranges_of_loop(Builder& b) const {
     const ValueId begin = loop_.operands[0], end = loop_.operands[1];
     const auto inside = [&](ValueId value) {
-      if (!at_most(f_, value, end)) value = in_all_lanes(b.elementwise(OpCode::min, {value, end}));
+      if (!at_most(f_, value, end))
+        value = as_uniform(f_, b.elementwise(OpCode::min, {value, end}));
       if (!at_least(f_, value, begin))
-        value = in_all_lanes(b.elementwise(OpCode::max, {value, begin}));
+        value = as_uniform(f_, b.elementwise(OpCode::max, {value, begin}));
       return value;
     };
     Range full{begin, end, true};
@@ -125,8 +126,7 @@ class Peeling {
     op.results.clear();
     const OpId id(f_.ops.size());
     for (std::size_t i = 0; i < loop_.results.size(); ++i) {
-      const ValueId result(f_.values.size());
-      f_.values.push_back(Value(f_[loop_.results[i]]));
+      const ValueId result = add_value_like(f_, loop_.results[i]);
       f_[result].definition = id;
       op.results.push_back(result);
       carried_[i] = result;
@@ -149,9 +149,9 @@ class Peeling {
         std::exchange(carried_, {arguments.begin() + 1, arguments.end()});
     Range cut{.full = false}, between = ranges[1];
     insert_before(f_, body, 0, loop_.where, [&](Builder& b) {
-      const ValueId first = in_all_lanes(b.elementwise(OpCode::eq, {arguments[0], zero}));
+      const ValueId first = as_uniform(f_, b.elementwise(OpCode::eq, {arguments[0], zero}));
       const auto either = [&](ValueId now, ValueId then) {
-        return in_all_lanes(b.elementwise(OpCode::where, {first, now, then}));
+        return as_uniform(f_, b.elementwise(OpCode::where, {first, now, then}));
       };
       cut.begin = either(ranges[0].begin, ranges[2].begin);
       cut.end = either(ranges[0].end, ranges[2].end);
@@ -164,11 +164,6 @@ class Peeling {
     Op sides{.code = OpCode::loop, .where = loop_.where};
     sides.bounds = 2;
     return append(std::move(sides), zero, two, body);
-  }
-
-  ValueId in_all_lanes(ValueId scalar) const {
-    f_[scalar].layout.space = Space::uniform;
-    return scalar;
   }
 
   Function& f_;

@@ -1,8 +1,8 @@
 // A role that reads the channels it fills has no producer beside it. One of its threads issues all
 // copies: of a loop's tiles as many as a channel has slots, where the loop of copies stood, and one
-// more wherever a slot is released. Nobody has to be asked whether that slot is empty: the wait in
-// front has seen the last product that reads it end, and a product of a warpgroup ends for its four
-// warps together.
+// more wherever a slot is released. Such a slot needs no mbarrier that says it is empty: the thread
+// has waited for the last product that reads the slot, and a product of a warpgroup completes for
+// its four warps together.
 //
 //   loop cols { issue k ; issue v }   becomes     %next_k, %next_v = if %first {
 //                                                   for each slot { the next tiles ; issue k ; issue v }

@@ -200,6 +200,18 @@ void remove_dead_ops(Function& f) {
   }
 }
 
+ValueId as_uniform(Function& f, ValueId scalar) {
+  const Op* op = f.definition(scalar);
+  if (op && kind_of(op->code) != OpKind::source) f[scalar].layout.space = Space::uniform;
+  return scalar;
+}
+
+ValueId add_value_like(Function& f, ValueId value) {
+  const ValueId added(f.values.size());
+  f.values.push_back(Value(f[value]));
+  return added;
+}
+
 Op& yield_of(Function& f, const Op& loop) {
   Op& last = f[f[loop.body].ops.back()];
   if (last.code != OpCode::yield) throw InternalError("a loop's region does not end in a yield");

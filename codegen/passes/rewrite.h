@@ -66,6 +66,12 @@ void drop_carried(ir::Function& f, ir::OpId loop, std::size_t i);
 ir::ValueId move_to_shared(ir::Builder& b, ir::Function& f, ir::ValueId value,
                            const char* otherwise, int pitch);
 
+/// Says that a scalar is the same in all threads, unless it is a source, of which that is known.
+ir::ValueId as_uniform(ir::Function& f, ir::ValueId scalar);
+
+/// Adds a value of the same type, layout and name.
+ir::ValueId add_value_like(ir::Function& f, ir::ValueId value);
+
 /// A name for a buffer that no other has.
 std::string unused_buffer_name(const ir::Function& f, const std::string& wanted);
 

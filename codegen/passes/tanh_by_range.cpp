@@ -2,16 +2,12 @@
 
 #include <utility>
 
+#include "codegen/passes/rewrite.h"
+
 namespace flashcore {
 
 using namespace ir;
 
-ValueId as_uniform(Function& f, ValueId value) {
-  f[value].layout.space = Space::uniform;
-  return value;
-}
-
-/// Appends an op whose results are like values that there are.
 std::vector<ValueId> append_like(Builder& b, Op op, const std::vector<ValueId>& like) {
   Function& f = b.function();
   std::vector<TileType> types;

@@ -24,7 +24,8 @@ class TanhByRange {
   [[nodiscard]] ir::ValueId limit() const { return limit_; }
   static constexpr double squares_of_small = 0.09, squares_of_moderate = 0.64;
 
-  /// Appends a nest with the chain on `x`; what a mask may hide counts as a product takes it.
+  /// Appends a nest with the chain on `x`; where a mask may have hidden scores of the tile (`hides`),
+  /// the sum adds up the weights rounded to the 16-bit type in which the second product reads them.
   /// Returns the chain's values: the elements, their sum, what rounding adds to it.
   std::vector<ir::ValueId> build_nest(ir::Builder& outer, ir::ValueId x, Arguments arguments,
                                       bool hides) const;
@@ -44,9 +45,6 @@ class TanhByRange {
   ir::ValueId square_, first_, third_, fifth_, limit_;
   ir::ValueId exponent_, twice_, l_;  ///< for any x: l - 2 l / (exp2(exponent x) + 1), twice = -2 l
 };
-
-/// A scalar's memory space is that of all threads.
-ir::ValueId as_uniform(ir::Function& f, ir::ValueId value);
 
 /// Appends an op whose results are like values that there are.
 std::vector<ir::ValueId> append_like(ir::Builder& b, ir::Op op,
