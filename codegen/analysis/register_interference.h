@@ -12,8 +12,8 @@ namespace flashcore {
 /// expression makes one element at a time.
 bool is_held(const ir::Function& f, ir::ValueId value);
 
-/// For each value, the values that cannot share its array, because both are needed at the same time.
-/// An operand is not one of them where the result may overwrite it element by element: the sum that
+/// For each value, the values that cannot share its array, because both are needed at the same
+/// time. An operand is not one of them where the result may overwrite it element by element: the sum that
 /// a product adds to, an operand of a nest that no later operation of the nest reads, a value that
 /// an if or a loop yields.
 std::vector<std::set<ir::ValueId>> find_interference(const ir::Function& f);

@@ -5,7 +5,7 @@
 // its four warps together.
 //
 //   loop cols { issue k ; issue v }   becomes     %next_k, %next_v = if %first {
-//                                                   for each slot { the next tiles ; issue k ; issue v }
+//                                                   for each slot { the next tiles ; issue k, v }
 //                                                 }
 //   wait k ; issue products                       wait k ; issue products
 //                                                 %next_k' = if %first { the tile behind %next_k }

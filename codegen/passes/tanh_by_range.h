@@ -10,8 +10,8 @@ namespace flashcore {
 
 enum class Arguments : std::uint8_t { small, moderate, any };
 
-/// Builds tanh(k x) l and what a chain makes of it. For k x from -0.3 to 0.3 the polynomial of fifth
-/// degree with the least error there is within 1.2e-6 of the true value times itself; for k x from
+/// Builds tanh(k x) l and what a chain makes of it. For k x from -0.3 to 0.3 the polynomial of
+/// fifth degree with the least error there is within 1.2e-6 of the true value times itself; for k x from
 /// -0.8 to 0.8 that of ninth degree is, whose coefficients are in proportion to the first of the
 /// other; for any other the special function unit serves.
 class TanhByRange {
@@ -24,8 +24,8 @@ class TanhByRange {
   [[nodiscard]] ir::ValueId limit() const { return limit_; }
   static constexpr double squares_of_small = 0.09, squares_of_moderate = 0.64;
 
-  /// Appends a nest with the chain on `x`; where a mask may have hidden scores of the tile (`hides`),
-  /// the sum adds up the weights rounded to the 16-bit type in which the second product reads them.
+  /// Appends a nest with the chain on `x`; where a mask may have hidden scores of the tile
+  /// (`hides`), the sum adds up the weights rounded to the 16-bit type in which the second product reads them.
   /// Returns the chain's values: the elements, their sum, what rounding adds to it.
   std::vector<ir::ValueId> build_nest(ir::Builder& outer, ir::ValueId x, Arguments arguments,
                                       bool hides) const;
