@@ -38,15 +38,48 @@ Json places_of(const Program& program) {
   return places;
 }
 
-Json build_export(Exported (*build)(const Arguments&), const char* arguments, const char* target) {
-  const Arguments given(arguments);
-  const Exported exported = build(given);
-  given.check_all_used();
+Json answer_of(const Exported& exported, const char* target) {
   Json json{{"program", exported.program.text()}, {"places", places_of(exported.program)}};
   if (target && exported.schedule) {
     json["schedule"] = Json::parse(to_json(exported.schedule(find_target(target))));
   }
   return json;
+}
+
+Json answer_of(const ExportedModule& exported, const char* target) {
+  Json json{{"module", exported.module.text()}, {"places", Json::array()}};
+  for (const Program& kernel : exported.module.kernels())
+    json["places"].push_back(places_of(kernel));
+  if (target && exported.schedules) {
+    json["schedules"] = Json::array();
+    for (const Schedule& schedule : exported.schedules(find_target(target)))
+      json["schedules"].push_back(Json::parse(to_json(schedule)));
+  }
+  return json;
+}
+
+template <class Result>
+void answer_with(Result (*build)(const Arguments&), const char* arguments, const char* target,
+                 void* context, detail::ExportAnswer answer) noexcept {
+  std::string text;
+  try {
+    const Arguments given(arguments);
+    const Result exported = build(given);
+    given.check_all_used();
+    text = answer_of(exported, target).dump();
+  } catch (const Error& error) {
+    text = complaint_of(error).dump();
+  } catch (const std::exception& error) {
+    text = Json{
+        {"error", "InternalError"},
+        {"what", error.what()},
+        {"why", ""},
+        {"fix", ""},
+        {"file", ""},
+        {"line",
+         0}}.dump();
+  }
+  answer(context, text.data(), text.size());
 }
 
 }  // namespace
@@ -106,22 +139,12 @@ namespace detail {
 
 void answer_export(Exported (*build)(const Arguments&), const char* arguments, const char* target,
                    void* context, ExportAnswer answer) noexcept {
-  std::string text;
-  try {
-    text = build_export(build, arguments, target).dump();
-  } catch (const Error& error) {
-    text = complaint_of(error).dump();
-  } catch (const std::exception& error) {
-    text = Json{
-        {"error", "InternalError"},
-        {"what", error.what()},
-        {"why", ""},
-        {"fix", ""},
-        {"file", ""},
-        {"line",
-         0}}.dump();
-  }
-  answer(context, text.data(), text.size());
+  answer_with(build, arguments, target, context, answer);
+}
+
+void answer_export(ExportedModule (*build)(const Arguments&), const char* arguments,
+                   const char* target, void* context, ExportAnswer answer) noexcept {
+  answer_with(build, arguments, target, context, answer);
 }
 
 }  // namespace detail

@@ -10,12 +10,16 @@
 //   }
 //   FLASHCORE_EXPORT_PROGRAM(my_attention)
 //
+// A module (dsl/module.h) is offered likewise: a function that returns ExportedModule, and
+// FLASHCORE_EXPORT_MODULE.
+//
 // Only C crosses the library's border, and programs cross as text: a library works with any
 // FlashCore that reads its programs, whatever compiler built either.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "dsl/flashcore.h"
 
@@ -49,6 +53,12 @@ struct Exported {
   std::function<Schedule(const Target&)> schedule;
 };
 
+struct ExportedModule {
+  Module module;
+  /// The schedules that ship for a target, one a kernel; may be empty.
+  std::function<std::vector<Schedule>(const Target&)> schedules;
+};
+
 namespace detail {
 
 /// Receives the answer of an exported program: a JSON object, with "program", the "places" [file,
@@ -58,6 +68,9 @@ using ExportAnswer = void (*)(void* context, const char* json, std::size_t size)
 /// Builds and answers. `target` may be null: then no schedule is asked for.
 void answer_export(Exported (*build)(const Arguments&), const char* arguments, const char* target,
                    void* context, ExportAnswer answer) noexcept;
+/// The same with "module", "schedules", and "places" a kernel.
+void answer_export(ExportedModule (*build)(const Arguments&), const char* arguments,
+                   const char* target, void* context, ExportAnswer answer) noexcept;
 
 }  // namespace detail
 }  // namespace flashcore
@@ -69,3 +82,6 @@ void answer_export(Exported (*build)(const Arguments&), const char* arguments, c
       ::flashcore::detail::ExportAnswer answer) noexcept {                            \
     ::flashcore::detail::answer_export(&(build), arguments, target, context, answer); \
   }
+
+/// The same of a function ExportedModule(const Arguments&).
+#define FLASHCORE_EXPORT_MODULE(build) FLASHCORE_EXPORT_PROGRAM(build)

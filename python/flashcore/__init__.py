@@ -40,9 +40,12 @@ from .interfaces.functional import attention, sdpa
 from .kernels.attention_kernel import AttentionKernel
 from .kernels.just_in_time import jit
 from .kernels.kernel import Kernel
+from .kernels.module_kernel import ModuleKernel
 from .kernels.program_kernel import ProgramKernel
 from .specs.expression import Expression, Mask, Score, Sink
-from .specs.program import Library, Program, load
+from .specs.library import Library, load
+from .specs.module import Module
+from .specs.program import Program
 from .specs.schedule import Schedule
 from .specs.spec import AttentionSpec
 from .specs.variants import (
@@ -102,6 +105,8 @@ __all__ = [
     "LayoutError",
     "Library",
     "Mask",
+    "Module",
+    "ModuleKernel",
     "Program",
     "ProgramKernel",
     "Schedule",

@@ -17,10 +17,13 @@ _NUMPY = {
     "bf16": numpy.dtype(ml_dtypes.bfloat16),
     "f32": numpy.dtype(numpy.float32),
     "i32": numpy.dtype(numpy.int32),
+    "u8": numpy.dtype(numpy.uint8),
 }
 _CUDA = 2  # DLPack's number for it
 _WAYS = ("__dlpack__", "__dlpack_c_exchange_api__", "__cuda_array_interface__")
-_STANDARD = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "i32": "int32"}
+_STANDARD = {
+    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "i32": "int32", "u8": "uint8",
+}  # fmt: skip
 
 
 def makes_arrays(like: Any) -> bool:

@@ -114,10 +114,15 @@ const EmulatedKernel& JitKernel::emulated() {
 void JitKernel::launch(const LaunchArguments& arguments) {
   // A full launch queue blocks until the GPU has caught up; a host callback in it may need the GIL.
   const py::gil_scoped_release release;
+  launch(arguments.tensors(), arguments.scalars(), arguments.stream());
+}
+
+void JitKernel::launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+                       CudaStream stream) {
   try {
-    run(arguments.tensors(), arguments.scalars(), arguments.stream());
+    run(tensors, scalars, stream);
   } catch (const GridError&) {
-    flat().run(arguments.tensors(), arguments.scalars(), arguments.stream());
+    flat().run(tensors, scalars, stream);
   }
 }
 

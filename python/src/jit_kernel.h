@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ class JitKernel {
 
   /// On a GPU or in the emulator, as the arrays lie. Releases the GIL.
   void launch(const LaunchArguments& arguments);
+  /// The same of views. Called without the GIL.
+  void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+              CudaStream stream);
 
   /// Loads the code for a GPU, so that launches can be captured into a graph.
   void prepare(int device) { code().prepare(device); }

@@ -4,28 +4,12 @@
 #include "python/src/launch_arguments.h"
 #include "python/src/launch_table.h"
 #include "python/src/module.h"
+#include "python/src/signature.h"
 
 namespace flashcore::python {
 namespace {
 
 namespace py = pybind11;
-
-py::list tensors_of(const JitKernel& kernel) {
-  py::list tensors;
-  for (const TensorArgument& tensor : kernel.source().tensors) {
-    py::list dims;
-    for (const Extent& extent : tensor.dims) {
-      if (extent.is_static()) {
-        dims.append(extent.value);
-      } else {
-        dims.append(extent.name);
-      }
-    }
-    tensors.append(py::make_tuple(tensor.name, std::string(name_of(tensor.dtype)), tensor.output,
-                                  py::tuple(dims)));
-  }
-  return tensors;
-}
 
 /// What the caller fills probes with before a launch, by the tensor's name.
 py::dict unwritten_of(const JitKernel& kernel) {
@@ -34,15 +18,6 @@ py::dict unwritten_of(const JitKernel& kernel) {
     if (tensor.unwritten) values[py::str(tensor.name)] = *tensor.unwritten;
   }
   return values;
-}
-
-py::list scalars_of(const JitKernel& kernel) {
-  py::list scalars;
-  for (const ScalarArgument& scalar : kernel.source().scalars) {
-    scalars.append(
-        py::make_tuple(scalar.name, std::string(name_of(scalar.dtype)), scalar.positive));
-  }
-  return scalars;
 }
 
 py::dict resources_of(const Resources& resources) {
@@ -110,9 +85,9 @@ void bind_kernels(py::module_& m) {
                                return k.is_optimised();
                              })
       .def("ir_after", &JitKernel::ir_after, py::arg("pass_name"))
-      .def_property_readonly("tensors", &tensors_of)
+      .def_property_readonly("tensors", [](const JitKernel& k) { return tensors_of(k.source()); })
       .def_property_readonly("unwritten", &unwritten_of)
-      .def_property_readonly("scalars", &scalars_of)
+      .def_property_readonly("scalars", [](const JitKernel& k) { return scalars_of(k.source()); })
       .def_property_readonly("name", [](const JitKernel& k) { return k.source().name; })
       .def_property_readonly("source", &JitKernel::text)
       .def_property_readonly("threads", [](const JitKernel& k) { return k.source().threads; })

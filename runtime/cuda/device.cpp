@@ -1,6 +1,7 @@
 #include "runtime/cuda/device.h"
 
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <map>
 #include <mutex>
@@ -83,6 +84,18 @@ DeviceInfo device_info(const Driver& driver, int ordinal) {
   return known != devices->end()
              ? known->second
              : devices->emplace(ordinal, query_device(driver, ordinal)).first->second;
+}
+
+int multiprocessors_of(const Driver& driver, int ordinal) {
+  static std::array<std::atomic<int>, 64> known{};
+  const auto at = static_cast<std::size_t>(ordinal);
+  if (at >= known.size()) return device_info(driver, ordinal).multiprocessors;
+  int count = known[at].load(std::memory_order_relaxed);
+  if (count == 0) {
+    count = device_info(driver, ordinal).multiprocessors;
+    known[at].store(count, std::memory_order_relaxed);
+  }
+  return count;
 }
 
 int current_device(const Driver& driver) {

@@ -24,6 +24,9 @@ struct DeviceInfo {
 
 DeviceInfo device_info(const Driver& driver, int ordinal);
 
+/// How many a GPU has; after the first time without asking the driver.
+int multiprocessors_of(const Driver& driver, int ordinal);
+
 /// The device of the calling thread's context; GPU 0 for a thread without one.
 int current_device(const Driver& driver);
 

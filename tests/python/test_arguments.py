@@ -63,7 +63,7 @@ CASES = {
     "nothing to compile": (
         lambda: fc.jit(None),
         "SpecError: what jit is given = None\n"
-        "  why: it is no spec and no program\n"
+        "  why: it is no spec, no program and no module\n"
         "  try: flashcore.AttentionSpec(head_dim=64), a flashcore.Program, or the file of a spec",
     ),
     "a target first": (

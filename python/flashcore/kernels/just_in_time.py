@@ -9,11 +9,13 @@ from typing import Any, overload
 
 from .. import _core, arguments
 from ..errors import SpecError
+from ..specs.module import Module
 from ..specs.program import Program
 from ..specs.schedule import Schedule, merge
 from ..specs.spec import AttentionSpec
 from .attention_kernel import AttentionKernel
 from .kernel import Kernel
+from .module_kernel import ModuleKernel
 from .program_kernel import ProgramKernel
 
 # What arrays in CPU memory are computed with where there is no GPU to ask.
@@ -60,19 +62,28 @@ def jit(
 ) -> ProgramKernel: ...
 
 
+@overload
 def jit(
-    what: AttentionSpec | Program | str | os.PathLike[str],
+    what: Module,
+    target: str | None = None,
+    schedule: Mapping[str, Schedule | Mapping[str, Any]] | None = None,
+) -> ModuleKernel: ...
+
+
+def jit(
+    what: AttentionSpec | Program | Module | str | os.PathLike[str],
     target: str | None = None,
     schedule: Schedule | Mapping[str, Any] | None = None,
     *,
     probe: str | Sequence[str] = (),
     checked: bool = False,
 ) -> Any:
-    """A kernel for a spec, for a program, or for a spec saved as a .json file.
+    """A kernel for a spec, for a program, for a module, or for a spec saved as a .json file.
 
     `target` is "sm_80", "sm_90", ...; by default that of the current GPU. `schedule` is a whole
     one, or the fields to change in the one that ships: ``jit(spec, schedule={"stages": 3})``; where
-    that one cannot run with them, in the next that ships and can. Without it, a spec gets what
+    that one cannot run with them, in the next that ships and can; of a module, one of these by the
+    name of each program that does not get what ships with it. Without it, a spec gets what
     :func:`autotune` found for its kind, else what ships. It is compiled here if there is a GPU or a
     target is named, else when its machine code is first asked for. `probe` names values of the
     program that a call returns as well. `checked` makes every call of an attention kernel raise
@@ -80,11 +91,13 @@ def jit(
     """
     if isinstance(what, (str, os.PathLike)):
         what = read(what)
+    if isinstance(what, Module):
+        return _of_module(what, target, schedule, probe, checked)
     if not isinstance(what, (AttentionSpec, Program)):
         raise arguments.refusal(
             "what jit is given",
             what,
-            "it is no spec and no program",
+            "it is no spec, no program and no module",
             "flashcore.AttentionSpec(head_dim=64), a flashcore.Program, or the file of a spec",
         )
     probe = arguments.names("probe", probe)
@@ -115,3 +128,28 @@ def jit(
     if compile_now:
         kernel.compile()
     return kernel
+
+
+def _of_module(
+    module: Module, target: str | None, schedule: Any, probe: Any, checked: Any
+) -> ModuleKernel:
+    if probe or checked:
+        raise SpecError(
+            f"jit({module.name}, probe or checked)",
+            "probes and checks are those of one kernel",
+            "jit(program, probe=...) of one of module.programs",
+        )
+    given = {} if schedule is None else schedule
+    names = [program.name for program in module.programs]
+    if not isinstance(given, Mapping) or not given.keys() <= set(names):
+        fix = f"schedules, or fields of them, by the names of programs: {', '.join(names)}"
+        raise arguments.refusal(f"the schedule of {module.name}", schedule, "it is none", fix)
+    compiled = target is not None or _core.gpu_target() is not None
+    target = default_target() if target is None else arguments.target_name(target)
+    chosen = []
+    for program in module.programs:
+        own = given.get(program.name, {})
+        if not isinstance(own, Schedule):
+            own = merge(program.schedule_for(target), own)
+        chosen.append([own])
+    return ModuleKernel.first_fitting(module, chosen, target, compiled)

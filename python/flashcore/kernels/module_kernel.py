@@ -1,0 +1,123 @@
+"""Kernels of a module, launched by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _core
+from ..arguments import whole
+from ..arrays import empty
+from ..errors import CompileError, ScheduleError
+from ..pytorch import seam as torch_seam
+from ..specs.module import Module
+from ..specs.program import Program
+from ..specs.schedule import Schedule
+from .called_by_name import CalledByName, returned
+from .copies import on_stream
+from .program_kernel import ProgramKernel
+
+
+class ModuleKernel(CalledByName):
+    """Called with the module's arguments by name: runs all its kernels, one after another on one
+    stream.
+
+    Arrays in CPU memory run in the emulator, arrays on a GPU run there. Outputs that are not given
+    are allocated beside the inputs and returned: one array, or a tuple in the module's order.
+    Workspaces are allocated by every call, in the arrays' framework; a CUDA graph that captures one
+    keeps them.
+    """
+
+    def __init__(self, module: Module, kernels: Sequence[ProgramKernel], target: str):
+        self._module = module
+        self._kernels = tuple(kernels)
+        self._target = target
+        self._core = _core.ModuleKernels(module._core, [kernel._core for kernel in kernels])
+
+    @classmethod
+    def first_fitting(
+        cls, module: Module, schedules: Sequence[Sequence[Schedule]], target: str, compiled: bool
+    ) -> ModuleKernel:
+        """Each kernel under the first of its schedules that can run, and, compiled, whose code does
+        not spill."""
+        kernels = [
+            _first_fitting(program, choice, target, compiled)
+            for program, choice in zip(module.programs, schedules, strict=True)
+        ]
+        return cls(module, kernels, target)
+
+    def __call__(self, *, stream: Any = None, **arguments: Any) -> Any:
+        arrays, scalars, made = self._arguments(arguments, self._core.tensors)
+        self._launch(arrays, scalars, stream)
+        return returned(made)
+
+    def _launch(self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any) -> None:
+        def allocate(size: int) -> Any:
+            with on_stream(arrays[0], stream):
+                return empty(arrays[0], (size,), "u8")
+
+        self._core.launch(arrays, scalars, stream, allocate)
+
+    def numbers(self, **arguments: Any) -> dict[str, int]:
+        """The numbers that a call with these arguments computes, by name."""
+        arrays, scalars, _ = self._arguments(arguments, self._core.tensors)
+        return self._core.numbers(arrays, scalars)
+
+    def compile(self) -> None:
+        """Compiles all kernels now rather than at the first launch. Needs no GPU."""
+        for kernel in self._kernels:
+            kernel.compile()
+
+    def prepare(self, device: int = 0) -> None:
+        """Loads the code of all kernels on a GPU now, so that the first call can be captured into a
+        graph. Raises DeviceError and CompileError."""
+        number = whole("device of prepare", device, "the number of a GPU, from 0 on")
+        for kernel in self._kernels:
+            kernel.prepare(number)
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    @property
+    def module(self) -> Module:
+        return self._module
+
+    @property
+    def kernels(self) -> tuple[ProgramKernel, ...]:
+        """In the order of their launches: source, machine code and schedule of each."""
+        return self._kernels
+
+    @property
+    def target(self) -> str:
+        return self._target
+
+    def explain(self) -> str:
+        """What code generation derived for each kernel, under its name."""
+        parts = [f"{kernel.name}\n{kernel.explain()}" for kernel in self._kernels]
+        return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<flashcore.ModuleKernel {self.name} for {self.target}>"
+
+
+def _first_fitting(
+    program: Program, schedules: Sequence[Schedule], target: str, compiled: bool
+) -> ProgramKernel:
+    refusal: CompileError | ScheduleError | None = None
+    for schedule in schedules:
+        try:
+            kernel = ProgramKernel(program, schedule, target)
+            if compiled:
+                kernel.compile()
+        except (CompileError, ScheduleError) as error:
+            refusal = refusal or error
+        else:
+            return kernel
+    assert refusal is not None
+    raise refusal
+
+
+torch_seam.instead_of(ModuleKernel.__call__, torch_seam.program)
+
+__all__ = ["ModuleKernel"]

@@ -1,0 +1,46 @@
+// A module as Python holds it: its kernels, and what one launch of all of them takes.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <pybind11/pybind11.h>
+
+#include "dsl/module.h"
+#include "python/src/jit_kernel.h"
+#include "runtime/module_plan.h"
+
+namespace flashcore::python {
+
+class LaunchArguments;
+
+class JitModule {
+ public:
+  /// `kernels` are the module's, objects of JitKernel in its order.
+  JitModule(const Module& module, std::vector<pybind11::object> kernels);
+
+  [[nodiscard]] const KernelSource& signature() const { return plan_.signature(); }
+
+  /// Runs all kernels, on a GPU or in the emulator, as the arrays lie. `allocate` is asked for an
+  /// array of so many bytes on their device, if the module has workspaces, which is let go of once
+  /// the launches are queued. Needs the GIL and releases it to launch.
+  void launch(const pybind11::tuple& arrays, const pybind11::tuple& scalars,
+              pybind11::handle stream, const pybind11::function& allocate);
+
+  /// The numbers that a launch with these arguments computes, by name.
+  [[nodiscard]] pybind11::dict numbers(const pybind11::tuple& arrays,
+                                       const pybind11::tuple& scalars) const;
+
+ private:
+  struct Held {
+    pybind11::object owner;
+    JitKernel* kernel;
+  };
+
+  [[nodiscard]] ModulePlan::Bound bind(const LaunchArguments& arguments) const;
+
+  std::vector<Held> kernels_;
+  ModulePlan plan_;
+};
+
+}  // namespace flashcore::python

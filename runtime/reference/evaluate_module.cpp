@@ -1,0 +1,115 @@
+#include "runtime/reference/evaluate_module.h"
+
+#include <deque>
+#include <map>
+#include <string>
+
+#include "dsl/launch_number.h"
+#include "runtime/reference/formats.h"
+
+namespace flashcore {
+namespace {
+
+/// Everything that kernels find by name.
+class Names {
+ public:
+  Names(const Module& module, std::span<const TensorView> tensors,
+        std::span<const ScalarValue> scalars, int multiprocessors)
+      : module_(module) {
+    const std::vector<ir::Tensor> arguments = module.tensors();
+    for (std::size_t i = 0; i < arguments.size() && i < tensors.size(); ++i) {
+      tensors_.emplace(arguments[i].name, tensors[i]);
+      for (std::size_t dim = 0; dim < arguments[i].dims.size(); ++dim)
+        lengths_.emplace(arguments[i].dims[dim].name,
+                         tensors[i].shape[dim] - arguments[i].dims[dim].plus);
+    }
+    const std::vector<ir::Parameter> parameters = module.parameters();
+    for (std::size_t i = 0; i < parameters.size() && i < scalars.size(); ++i) {
+      scalars_.emplace(parameters[i].name, scalars[i]);
+      if (parameters[i].dtype == DType::i32) lengths_.emplace(parameters[i].name, scalars[i].i32());
+    }
+    lengths_.emplace("multiprocessors", multiprocessors);
+    for (std::size_t i = 0; i < module.numbers().size(); ++i) compute(i);
+  }
+
+  std::vector<TensorView> tensors_of(const ir::Function& kernel) {
+    std::vector<TensorView> views;
+    for (const ir::Tensor& tensor : kernel.tensors) {
+      if (module_.is_workspace(tensor.name) && !tensors_.contains(tensor.name))
+        add_workspace(tensor);
+      if (const auto found = tensors_.find(tensor.name); found != tensors_.end())
+        views.push_back(found->second);
+    }
+    return views;
+  }
+
+  std::vector<ScalarValue> scalars_of(const ir::Function& kernel) const {
+    std::vector<ScalarValue> values;
+    for (const ir::Parameter& parameter : kernel.parameters)
+      if (const auto found = scalars_.find(parameter.name); found != scalars_.end())
+        values.push_back(found->second);
+    return values;
+  }
+
+  /// What a kernel has computed, where another may read it.
+  void keep(const ReferenceOutput& output) {
+    const auto found = tensors_.find(output.name);
+    if (found == tensors_.end() || !module_.is_workspace(output.name)) return;
+    for (std::size_t i = 0; i < output.values.size(); ++i)
+      write_element(found->second.dtype, found->second.data, static_cast<std::int64_t>(i),
+                    output.values[i]);
+  }
+
+ private:
+  void compute(std::size_t which) {
+    const LaunchNumber& number = module_.numbers()[which];
+    const std::vector<std::string> known = module_.known_numbers(which);
+    std::vector<std::int64_t> values;
+    for (const std::string& name : known) values.push_back(lengths_.at(name));
+    const std::int64_t value = NumberFormula(number, known).evaluate(values);
+    lengths_.emplace(number.name, value);
+    scalars_.emplace(number.name, static_cast<std::int32_t>(value));
+  }
+
+  void add_workspace(const ir::Tensor& tensor) {
+    TensorView view{.dtype = tensor.dtype, .rank = static_cast<int>(tensor.dims.size())};
+    std::int64_t stride = 1;
+    for (int dim = view.rank - 1; dim >= 0; --dim) {
+      const auto at = static_cast<std::size_t>(dim);
+      const Extent& extent = tensor.dims[at];
+      view.shape[at] = extent.is_static() ? extent.value : lengths_.at(extent.name) + extent.plus;
+      view.strides[at] = stride;
+      stride *= view.shape[at];
+    }
+    std::vector<std::uint64_t>& memory = memory_.emplace_back(
+        static_cast<std::size_t>(stride * size_of(tensor.dtype) / 8 + 1), ~std::uint64_t{0});
+    view.data = memory.data();
+    tensors_.emplace(tensor.name, view);
+  }
+
+  const Module& module_;
+  std::map<std::string, TensorView> tensors_;
+  std::map<std::string, ScalarValue> scalars_;
+  std::map<std::string, std::int64_t> lengths_;
+  std::deque<std::vector<std::uint64_t>> memory_;
+};
+
+}  // namespace
+
+std::vector<ReferenceOutput> evaluate(const Module& module, std::span<const TensorView> tensors,
+                                      std::span<const ScalarValue> scalars, int multiprocessors,
+                                      ReferenceOptions options) {
+  Names names(module, tensors, scalars, multiprocessors);
+  std::vector<ReferenceOutput> outputs;
+  for (const Program& kernel : module.kernels()) {
+    const std::vector<TensorView> its_tensors = names.tensors_of(kernel.function());
+    const std::vector<ScalarValue> its_scalars = names.scalars_of(kernel.function());
+    for (ReferenceOutput& output : evaluate(kernel.function(), its_tensors, its_scalars, options)) {
+      names.keep(output);
+      if (!module.is_workspace(output.name)) outputs.push_back(std::move(output));
+    }
+  }
+  return outputs;
+}
+
+}  // namespace flashcore

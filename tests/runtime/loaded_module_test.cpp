@@ -1,0 +1,97 @@
+// Launches of a module on the fake driver: the order of its kernels, and what each is told.
+#include "runtime/loaded_module.h"
+
+#include <cstring>
+
+#include <gmock/gmock.h>
+
+#include "codegen/generate.h"
+#include "dsl/error.h"
+#include "tests/runtime/support/expectations.h"
+#include "tests/runtime/support/loaded_kernel.h"
+#include "tests/support/split_sum.h"
+
+namespace flashcore {
+namespace {
+
+using test::fake_cuda;
+using test::message_of;
+using testing::HasSubstr;
+
+class LoadedModuleTest : public test::LoadedKernelTest {
+ protected:
+  LoadedModuleTest() { fake_cuda().parameter_bytes = 32; }
+
+  static std::vector<std::shared_ptr<const CompiledKernel>> kernels_of(const Module& module) {
+    std::vector<std::shared_ptr<const CompiledKernel>> kernels;
+    for (std::size_t i = 0; i < module.kernels().size(); ++i)
+      kernels.push_back(
+          compiled(generate(module.kernels()[i], test::sum_rows_schedule(i), find_target("sm_80")),
+                   "sm_80", std::to_string(i)));
+    return kernels;
+  }
+  static std::array<TensorView, 2> arrays(std::int64_t rows, std::int64_t cols) {
+    return {TensorView::dense(reinterpret_cast<void*>(0x10000), DType::f32, {rows, cols}, 0),
+            TensorView::dense(reinterpret_cast<void*>(0x20000), DType::f32, {rows}, 0)};
+  }
+  static const void* pointer(const test::FakeLaunch& launch, std::size_t which) {
+    const void* value = nullptr;
+    std::memcpy(&value, launch.parameters.data() + which * sizeof value, sizeof value);
+    return value;
+  }
+
+  LoadedModule module{test::sum_rows(), kernels_of(test::sum_rows())};
+  WorkspaceMemory workspace{.data = reinterpret_cast<void*>(0x30000), .bytes = 1 << 20};
+};
+
+TEST_F(LoadedModuleTest, LaunchesItsKernelsInOrderOnTheStream) {
+  const auto stream = reinterpret_cast<CudaStream>(0x77);
+  module.launch(arrays(5, 100), {}, workspace, stream);
+  ASSERT_EQ(fake_cuda().launches.size(), 2U);
+  const test::FakeLaunch &first = fake_cuda().launches[0], &second = fake_cuda().launches[1];
+  EXPECT_EQ(first.function, "sum_of_split");
+  EXPECT_EQ(first.blocks, 2U);  // (100 + 63) // 64 splits of one tile of rows
+  EXPECT_EQ(second.function, "sum_of_sums");
+  EXPECT_EQ(second.blocks, 1U);
+  EXPECT_EQ(first.stream, stream);
+  EXPECT_EQ(second.stream, stream);
+  EXPECT_EQ(pointer(first, 0), reinterpret_cast<void*>(0x10000));
+  EXPECT_EQ(pointer(first, 1), workspace.data);
+  EXPECT_EQ(pointer(second, 0), workspace.data);
+  EXPECT_EQ(pointer(second, 1), reinterpret_cast<void*>(0x20000));
+}
+
+TEST_F(LoadedModuleTest, LaunchesNothingWhereTheWorkspaceIsTooSmall) {
+  EXPECT_EQ(module.workspace_bytes(arrays(5, 100), {}), 256U);
+  workspace.bytes = 255;
+  EXPECT_THAT(message_of<DeviceError>([&] { module.launch(arrays(5, 100), {}, workspace); }),
+              HasSubstr("its workspace has 255 bytes at 0x30000, and it wants 256"));
+  workspace = {.data = reinterpret_cast<void*>(0x30010), .bytes = 1 << 20};
+  EXPECT_THROW(module.launch(arrays(5, 100), {}, workspace), DeviceError);
+  EXPECT_TRUE(fake_cuda().launches.empty());
+}
+
+TEST_F(LoadedModuleTest, LaunchesNothingWhereAnArgumentOfALaterKernelIsWrong) {
+  auto wrong = arrays(5, 100);
+  wrong[1].shape[0] = 4;
+  EXPECT_THAT(message_of<SpecError>([&] { module.launch(wrong, {}, workspace); }),
+              HasSubstr("sum_rows"));
+  EXPECT_TRUE(fake_cuda().launches.empty());
+}
+
+TEST_F(LoadedModuleTest, PreparesEveryKernel) {
+  module.prepare(0);
+  EXPECT_EQ(fake_cuda().modules.size(), 2U);
+  module.launch(arrays(5, 100), {}, workspace);
+  EXPECT_EQ(fake_cuda().modules.size(), 2U);
+}
+
+TEST_F(LoadedModuleTest, WantsAListOfSchedulesForEachKernel) {
+  const std::vector<std::vector<Schedule>> one(1);
+  EXPECT_THAT(message_of<ScheduleError>(
+                  [&] { (void)build_first_fitting(test::sum_rows(), one, find_target("sm_80")); }),
+              HasSubstr("it has 2 kernels, and 1 lists of schedules are given"));
+}
+
+}  // namespace
+}  // namespace flashcore
