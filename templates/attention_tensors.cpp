@@ -18,6 +18,29 @@ std::vector<Extent> dims(const AttentionTensors& t, const Extent& heads, const E
   return {t.batch_size, heads, length, Extent(dim)};
 }
 
+std::vector<Extent> row_dims(const AttentionTensors& t) {
+  if (t.layout == TensorLayout::thd) return {t.heads, t.q_len};
+  return {t.batch_size, t.heads, t.q_len};
+}
+
+/// Places an axis in the block's own sequence of packed ones. `longest`: a name for the length of
+/// the longest one where blocks have tiles of the axis.
+void set_packed(const AttentionTensors& t, Axis axis, const char* starts, const char* longest) {
+  const Tile most = longest ? t.builder->scalar(longest, DType::i32) : Tile();
+  const Tensor at = t.builder->input(starts, DType::i32, {t.batch_size + 1});
+  const Tile begin = load(at(index(t.batch))), end = load(at(index(t.batch) + 1));
+  if (longest)
+    t.builder->segment(axis, begin, end, most);
+  else
+    t.builder->segment(axis, begin, end);
+}
+
+/// How much there is of a padded sequence.
+Tile own_length(const AttentionTensors& t, const char* lengths, Axis axis) {
+  const Tile given = load(t.builder->input(lengths, DType::i32, {t.batch_size})(t.batch));
+  return minimum(maximum(given, 0), length(axis));
+}
+
 /// A reason is "what: why; what would work", each part after the first perhaps missing. What is in
 /// quotation marks is the user's.
 Complaint complaint_of(const std::string& reason) {
@@ -46,7 +69,8 @@ void refuse(const std::vector<std::string>& reasons) {
 
 }  // namespace
 
-AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec) {
+AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec,
+                                   Heads heads) {
   refuse(check(spec));
   AttentionTensors t;
   t.builder = &builder;
@@ -58,23 +82,26 @@ AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec&
   t.q_len = extent_or(spec.q_len, spec.packed() ? "Tq" : "Sq");
   t.kv_len = extent_or(spec.kv_len, spec.packed() ? "Tk" : "Sk");
   t.batch = builder.parallel("batch", t.batch_size);
-  t.head = builder.parallel("head", t.heads);
+  t.head = builder.parallel("head", heads == Heads::keys ? t.kv_heads : t.heads);
   return t;
 }
 
 Tensor AttentionTensors::input(const std::string& name, const Extent& head_count,
-                               const Extent& length, int dim) const {
-  return builder->input(name, dtype, dims(*this, head_count, length, dim));
+                               const Extent& length, int dim, std::optional<DType> type) const {
+  return builder->input(name, type.value_or(dtype), dims(*this, head_count, length, dim));
 }
 
 Tensor AttentionTensors::output(const std::string& name, const Extent& head_count,
-                                const Extent& length, int dim) const {
-  return builder->output(name, dtype, dims(*this, head_count, length, dim));
+                                const Extent& length, int dim, std::optional<DType> type) const {
+  return builder->output(name, type.value_or(dtype), dims(*this, head_count, length, dim));
+}
+
+Tensor AttentionTensors::row_input(const std::string& name) const {
+  return builder->input(name, DType::f32, row_dims(*this));
 }
 
 Tensor AttentionTensors::row_output(const std::string& name) const {
-  if (layout == TensorLayout::thd) return builder->output(name, DType::f32, {heads, q_len});
-  return builder->output(name, DType::f32, {batch_size, heads, q_len});
+  return builder->output(name, DType::f32, row_dims(*this));
 }
 
 void AttentionTensors::set_segments(const AttentionSpec& spec, Axis rows, Axis cols) {
@@ -87,12 +114,28 @@ void AttentionTensors::set_segments(const AttentionSpec& spec, Axis rows, Axis c
     builder->segment(cols, load(k(sequence)), load(k(next)));
     return;
   }
-  if (spec.q_lens) {
-    const Tile given = load(builder->input("q_lens", DType::i32, {batch_size})(batch));
-    own_q_len = minimum(maximum(given, 0), length(rows)).named("own_q_len");
-  }
+  if (spec.q_lens) own_q_len = own_length(*this, "q_lens", rows).named("own_q_len");
   if (spec.kv_lens)
     builder->segment(cols, 0, load(builder->input("kv_lens", DType::i32, {batch_size})(batch)));
+}
+
+void AttentionTensors::set_segments_of_keys(const AttentionSpec& spec, Axis rows, Axis cols) {
+  if (spec.packed()) {
+    set_packed(*this, cols, "cu_seqlens_k", "max_kv_len");
+    set_packed(*this, rows, "cu_seqlens_q", nullptr);
+    return;
+  }
+  if (spec.q_lens)
+    builder->segment(rows, 0, load(builder->input("q_lens", DType::i32, {batch_size})(batch)));
+  if (spec.kv_lens) own_kv_len = own_length(*this, "kv_lens", cols).named("own_kv_len");
+}
+
+void AttentionTensors::set_segments_of_rows_alone(Axis rows) {
+  if (layout == TensorLayout::thd) set_packed(*this, rows, "cu_seqlens_q", "max_q_len");
+}
+
+void AttentionTensors::set_segments_of_keys_alone(Axis cols) {
+  if (layout == TensorLayout::thd) set_packed(*this, cols, "cu_seqlens_k", "max_kv_len");
 }
 
 Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, Axis rows,
@@ -108,11 +151,16 @@ Access AttentionTensors::at(const Tensor& tensor, Axis rows) const {
 }
 
 ScoreSite AttentionTensors::site(Axis rows, Axis cols) const {
-  return {index(batch), index(head), index(rows), index(cols), query_length(rows), length(cols)};
+  return {index(batch), index(head),        index(rows),
+          index(cols),  query_length(rows), key_length(cols)};
 }
 
 Tile AttentionTensors::query_length(Axis rows) const {
   return own_q_len.owner() ? own_q_len : length(rows);
+}
+
+Tile AttentionTensors::key_length(Axis cols) const {
+  return own_kv_len.owner() ? own_kv_len : length(cols);
 }
 
 Tile AttentionTensors::or_beyond(const Tile& condition, Axis rows) const {
@@ -140,11 +188,12 @@ Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
     scores = unit == 1 ? builder.fill({rows, cols}, 0) + whole : whole * unit;
   }
   Tile visible;
-  if (!spec.mask.is_full()) visible = apply(spec.mask, site);
-  if (t.own_q_len.owner()) {
-    const Tile exists = site.query_index < t.own_q_len;
-    visible = visible.owner() ? visible && exists : exists;
-  }
+  const auto require = [&](const Tile& condition) {
+    visible = visible.owner() ? visible && condition : condition;
+  };
+  if (!spec.mask.is_full()) require(apply(spec.mask, site));
+  if (t.own_q_len.owner()) require(site.query_index < t.own_q_len);
+  if (t.own_kv_len.owner()) require(site.key_index < t.own_kv_len);
   return visible.owner() ? where(visible, scores.named("scores"), -infinity) : scores;
 }
 

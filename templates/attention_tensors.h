@@ -1,6 +1,7 @@
 // What every attention program declares alike: batch, heads, and tensors in the spec's layout.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "dsl/flashcore.h"
@@ -16,18 +17,27 @@ struct AttentionTensors {
   Extent batch_size, heads, kv_heads, q_len, kv_len;
   Axis batch, head;
   Tile own_q_len;  ///< with q_lens: how much of the query there is; no value without
+  /// With kv_lens, in a program whose blocks have tiles of keys: how much of the keys there is.
+  Tile own_kv_len;
 
   /// A tensor [batch, heads, length, dim], its dimensions in the spec's order.
+  /// Without a dtype it has the spec's.
   [[nodiscard]] Tensor input(const std::string& name, const Extent& head_count,
-                             const Extent& length, int dim) const;
+                             const Extent& length, int dim, std::optional<DType> type = {}) const;
   [[nodiscard]] Tensor output(const std::string& name, const Extent& head_count,
-                              const Extent& length, int dim) const;
+                              const Extent& length, int dim, std::optional<DType> type = {}) const;
   /// An f32 tensor [batch, heads, q_len].
+  [[nodiscard]] Tensor row_input(const std::string& name) const;
   [[nodiscard]] Tensor row_output(const std::string& name) const;
 
   /// Declares the tensors that say how long each sequence is, if the spec has them, and places the
-  /// axes in the block's own sequence.
+  /// axes in the block's own sequence. Blocks have tiles of rows.
   void set_segments(const AttentionSpec& spec, Axis rows, Axis cols);
+  /// The same where blocks have tiles of cols.
+  void set_segments_of_keys(const AttentionSpec& spec, Axis rows, Axis cols);
+  /// The same of packed sequences in a program that has rows alone, or keys alone.
+  void set_segments_of_rows_alone(Axis rows);
+  void set_segments_of_keys_alone(Axis cols);
 
   /// tensor(batch, head, rows, columns), in the tensor's own order.
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, Axis rows,
@@ -38,6 +48,8 @@ struct AttentionTensors {
   [[nodiscard]] ScoreSite site(Axis rows, Axis cols) const;
   /// The query's own length.
   [[nodiscard]] Tile query_length(Axis rows) const;
+  /// The keys' own length.
+  [[nodiscard]] Tile key_length(Axis cols) const;
   /// A condition on rows that holds beyond the sequence, too, where q_lens leaves rows there.
   [[nodiscard]] Tile or_beyond(const Tile& condition, Axis rows) const;
 };
@@ -64,7 +76,11 @@ SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
                            const AttentionTensors& t, Axis rows, Axis cols, double unit,
                            const Tile& divisor = {});
 
+/// Which heads a program has blocks for.
+enum class Heads { queries, keys };
+
 /// Checks the spec and declares the axes batch and head. Throws SpecError with every reason.
-AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec);
+AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec,
+                                   Heads heads = Heads::queries);
 
 }  // namespace flashcore

@@ -39,6 +39,15 @@ class StageSearch {
     return std::move(stages_);
   }
 
+  ProductStages run_as_one() {
+    if (holds_only_plain_ops()) {
+      for (OpId id : ops_) stages_.of[id] = 0;
+      note_values();
+      check_independence();
+    }
+    return std::move(stages_);
+  }
+
  private:
   /// What is the same in all iterations is in no stage.
   [[nodiscard]] bool is_fixed(const Op& op) const {
@@ -146,6 +155,24 @@ class StageSearch {
         refuse(fmt::format("{} comes from two iterations before", name_of(arguments_[i])));
   }
 
+  /// Products that all need the one in front have nothing to run beside.
+  void check_independence() {
+    std::map<ValueId, std::set<OpId>> behind;  // the products that a value needs
+    std::vector<OpId> in_front;
+    for (OpId id : ops_) {
+      std::set<OpId> needed;
+      for_each_use(f_[id],
+                   [&](const ValueId& v) { needed.insert(behind[v].begin(), behind[v].end()); });
+      if (is_asynchronous_product(f_[id])) {
+        if (needed.size() < in_front.size()) return;
+        in_front.push_back(id);
+        needed.insert(id);
+      }
+      for (ValueId result : f_[id].results) behind[result] = needed;
+    }
+    refuse("every product needs the one in front of it");
+  }
+
   /// Positions are those of the first stage.
   void check_positions() {
     for (OpId id : ops_) {
@@ -226,6 +253,10 @@ bool ProductStages::crosses(ValueId value, int into) const {
 
 ProductStages find_product_stages(const Function& f, const Op& loop, StageRules rules) {
   return StageSearch(f, loop, rules).run();
+}
+
+ProductStages single_product_stage(const Function& f, const Op& loop) {
+  return StageSearch(f, loop, {}).run_as_one();
 }
 
 ValueId viewed(const Function& f, ValueId value) {

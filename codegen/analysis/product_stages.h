@@ -33,6 +33,11 @@ struct StageRules {
 
 ProductStages find_product_stages(const ir::Function& f, const ir::Op& loop, StageRules rules);
 
+/// All ops in one stage: nothing is handed to the next iteration but what the loop carries, and the
+/// products of one iteration run beside each other as far as they can. Refused where every product
+/// needs the one in front.
+ProductStages single_product_stage(const ir::Function& f, const ir::Op& loop);
+
 /// What a view is of.
 ir::ValueId viewed(const ir::Function& f, ir::ValueId value);
 

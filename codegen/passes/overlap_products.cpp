@@ -14,7 +14,9 @@
 // Which stage an op is in follows from what it depends on (codegen/analysis/product_stages.h), and
 // the order within a step from that, from the registers and slots of products in flight, and from
 // the order in which products finish (order_step.h). A slot that a later stage reads is handed on
-// to the next iteration; a wait for a slot says how many others of its ring are held.
+// to the next iteration; a wait for a slot says how many others of its ring are held. Where no
+// iteration can run beside another, for want of a slot or of registers, the products of one iteration
+// that do not need each other are in flight together.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -54,10 +56,11 @@ class Overlap {
         continue;
       }
       const Op loop = f_[op];
-      const ProductStages stages =
+      ProductStages stages =
           find_product_stages(f_, loop,
                               {.rescale_before_product = schedule_.rescale_before_product,
                                .hold_slots = !fills_itself_});
+      if (!stages.refusal.empty()) stages = single_product_stage(f_, loop);
       if (stages.refusal.empty())
         pipeline_loop(f_, schedule_, id, op, stages);
       else

@@ -2,7 +2,9 @@
 // live at the same time. A live range runs from the first op that touches a buffer to the last. A
 // loop counts as one op, because an iteration may read what the previous one left in a buffer; but
 // where an iteration begins with writing the whole buffer, as a conversion does, the buffer is live
-// between two ops of the iteration.
+// between two ops of the iteration. The warpgroups of a role write their own rows of a tile and do
+// not wait for each other: two such tiles share an address only if the rows of a warpgroup lie at
+// the same place in both.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -36,9 +38,14 @@ struct Life {
 class Lives {
  public:
   std::vector<Life> outer, exact;
+  std::vector<bool> by_warpgroups;  ///< written in a role
 
   explicit Lives(const Function& f)
-      : outer(f.buffers.size()), exact(f.buffers.size()), f_(f), touched_(f.buffers.size()) {
+      : outer(f.buffers.size()),
+        exact(f.buffers.size()),
+        by_warpgroups(f.buffers.size()),
+        f_(f),
+        touched_(f.buffers.size()) {
     const auto& ops = f[f.body].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const std::size_t first = now_;
@@ -62,13 +69,16 @@ class Lives {
         exact[id.index].touch(now_);
         Touched& touched = touched_[id.index];
         if (!touched.block) touched = {block, op.code == OpCode::convert && list == &use.writes};
+        if (in_role_ && op.code == OpCode::convert) by_warpgroups[id.index] = true;
         const bool in_iteration = touched.written_first && touched.block == block;
         if (block != f_.body && !in_iteration) whole.insert(id.index);
       }
     ++now_;
+    in_role_ = in_role_ || op.code == OpCode::role;
     for (const BlockId region : {op.body, op.otherwise})
       if (region)
         for (OpId inner : f_[region].ops) walk(f_[inner], region, whole);
+    in_role_ = in_role_ && op.code != OpCode::role;
   }
 
   struct Touched {
@@ -79,7 +89,14 @@ class Lives {
   const Function& f_;
   std::vector<Touched> touched_;
   std::size_t now_ = 0, top_ = 0;
+  bool in_role_ = false;
 };
+
+/// Whether each row of one tile has the address of the same row of another, if both begin at one.
+bool rows_coincide(const Buffer& a, const Buffer& b) {
+  const bool same_panels = a.columns == b.columns || (a.columns % 64 == 0 && b.columns % 64 == 0);
+  return a.dtype == b.dtype && a.rows == b.rows && same_panels;
+}
 
 }  // namespace
 
@@ -102,7 +119,9 @@ void plan_shared_memory(Function& f, const PassContext& context) {
       moved = false;
       for (std::size_t other : placed) {
         const Buffer& taken = f.buffers[other];
-        if (!lives.exact[i].overlaps(lives.exact[other])) continue;
+        const bool shared_out =
+            lives.by_warpgroups[i] && lives.by_warpgroups[other] && !rows_coincide(buffer, taken);
+        if (!lives.exact[i].overlaps(lives.exact[other]) && !shared_out) continue;
         if (buffer.offset < taken.offset + taken.bytes() &&
             taken.offset < buffer.offset + buffer.bytes()) {
           buffer.offset = whole_periods(taken.offset + taken.bytes());

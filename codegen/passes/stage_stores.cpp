@@ -55,8 +55,8 @@ class StoreStaging {
     const OpId id = f_[block].ops[position];
     const Op store = f_[id];
     const TileType type = f_[store.operands[0]].type;
-    Buffer buffer{f_[store.tensor].name + "_tile", type.dtype, f_[type.axes[0]].tile,
-                  f_[type.axes[1]].tile, 1};
+    Buffer buffer{unused_buffer_name(f_, f_[store.tensor].name + "_tile"), type.dtype,
+                  f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1};
     // A block of several tiles loads the operand of the next one as soon as this one's has been
     // read, if the output does not overlap it.
     if (by_engine()) {

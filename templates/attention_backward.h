@@ -1,0 +1,46 @@
+// Attention backward, written in the public language: the gradients of q, k and v, without the
+// scores ever being stored. Four programs, to be launched in this order.
+//
+//   attention_backward_rows     delta, the row sums of dO * O, and the log-sum-exps in base 2
+//   attention_backward_keys     dK and dV of a tile of keys, in a loop over query rows
+//   attention_backward_queries  dQ of a tile of query rows, in a loop over keys
+//   attention_backward_groups   sums over the query heads of a group, where the spec has groups
+//
+// The scores are computed twice, so seven products do the work of five; in return no block adds to
+// what another block has written: nothing is atomic, and every launch gives the same bits.
+#pragma once
+
+#include <vector>
+
+#include "dsl/flashcore.h"
+
+namespace flashcore {
+
+/// Inputs o, dout (the gradient of o) and lse (as attention_forward stores it); outputs delta and
+/// lse_log2, f32, of the shape of lse. A row that saw no key has an lse of -inf; its lse_log2 is
+/// +inf, which makes all its weights 0.
+Program attention_backward_rows(const AttentionSpec& spec);
+
+/// Inputs q, k, v, dout, delta, lse_log2 and what the mask captures; scalar `scale`. Outputs dk and
+/// dv, like k and v. Where the spec has groups they are dk_heads and dv_heads instead: f32, with as
+/// many heads as q. Packed sequences have the i32 scalar max_kv_len, the length of the longest one.
+Program attention_backward_keys(const AttentionSpec& spec);
+
+/// The same inputs, with max_q_len for packed sequences. Output dq, like q.
+Program attention_backward_queries(const AttentionSpec& spec);
+
+/// Inputs dk_heads and dv_heads, outputs dk and dv. Refused for a spec without groups.
+Program attention_backward_groups(const AttentionSpec& spec);
+
+/// The shipped schedules of each: the best first, then safer ones, which leave the compiler more
+/// registers (see attention_schedules).
+std::vector<Schedule> attention_backward_rows_schedules(const AttentionSpec& spec,
+                                                        const Target& target);
+std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spec,
+                                                        const Target& target);
+std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& spec,
+                                                           const Target& target);
+std::vector<Schedule> attention_backward_groups_schedules(const AttentionSpec& spec,
+                                                          const Target& target);
+
+}  // namespace flashcore

@@ -1,0 +1,155 @@
+// Schedules that ship for attention_backward_*. Those for wgmma were measured on one H200
+// (docs/performance_hopper.md); the others keep what FlashAttention-2's tiles keep in registers.
+#include <algorithm>
+
+#include "templates/attention_backward.h"
+#include "templates/families.h"
+
+namespace flashcore {
+namespace {
+
+/// The wider of a query and a value.
+int widest(const AttentionSpec& spec) {
+  return (std::max(spec.head_dim, spec.value_dim()) + 15) / 16 * 16;
+}
+
+/// A persistent block would have to find its segments for every output tile.
+bool may_persist(const AttentionSpec& spec) {
+  return !spec.packed() && !spec.q_lens && !spec.kv_lens;
+}
+
+Schedule warpgroups(int rows, int cols, int of_products, int stages) {
+  Schedule s;
+  s.instruction = Instruction::wgmma;
+  s.copy = CopyInstruction::tma;
+  s.tiles = {{"rows", rows}, {"cols", cols}};
+  s.warps_m = of_products / 16;
+  s.stages = stages;
+  return s;
+}
+
+/// Products of one warp each, or opaque blocks where the target has no better. With two warps along
+/// the columns each holds half of an output's columns.
+Schedule warps(const Target& target, int rows, int cols, int warps_m, int warps_n, int stages) {
+  Schedule s;
+  choose_family(s, target);
+  s.tiles = {{"rows", rows}, {"cols", cols}};
+  s.warps_m = warps_m;
+  s.warps_n = warps_n;
+  s.stages = stages;
+  if (warps_n > 1 && target.mma_m16n8k16) s.product_split = ProductSplit::columns;
+  return s;
+}
+
+/// Tiles of keys in opaque blocks; those that do not fit are refused, and the next is taken.
+std::vector<Schedule> keys_in_blocks(const Target& target) {
+  Schedule widest_heads = warps(target, 32, 16, 1, 2, 1);
+  widest_heads.descending = widest_heads.staged_stores = false;
+  return {warps(target, 64, 64, 4, 2, 1), warps(target, 32, 64, 4, 2, 1),
+          warps(target, 32, 32, 2, 2, 1), warps(target, 32, 16, 1, 2, 1), widest_heads};
+}
+
+std::vector<Schedule> keys_of_warps(const AttentionSpec& spec, const Target& target) {
+  if (!target.mma_m16n8k16) return keys_in_blocks(target);
+  // A warp holds both gradients of 16 keys, or half of their columns.
+  std::vector<Schedule> schedules;
+  if (widest(spec) <= 64) schedules.push_back(warps(target, 64, 128, 8, 1, 2));
+  if (widest(spec) <= 128) {
+    schedules.push_back(warps(target, 32, 128, 8, 1, 2));
+    schedules.push_back(warps(target, 32, 64, 4, 1, 1));
+  } else {
+    schedules.push_back(warps(target, 64, 64, 4, 2, 1));
+  }
+  schedules.push_back(warps(target, 32, 64, 4, 2, 1));
+  schedules.push_back(warps(target, 32, 32, 2, 2, 1));
+  return schedules;
+}
+
+std::vector<Schedule> queries_of_warps(const AttentionSpec& spec, const Target& target) {
+  if (!target.mma_m16n8k16)
+    return {warps(target, 64, 64, 4, 2, 1), warps(target, 32, 64, 2, 2, 1),
+            warps(target, 32, 32, 2, 2, 1), warps(target, 16, 32, 1, 2, 1)};
+  std::vector<Schedule> schedules;
+  if (widest(spec) <= 128) schedules.push_back(warps(target, 128, 64, 8, 1, 2));
+  if (widest(spec) <= 192) schedules.push_back(warps(target, 64, 64, 4, 1, 1));
+  schedules.push_back(warps(target, 64, 32, 4, 1, 1));
+  schedules.push_back(warps(target, 32, 32, 2, 1, 1));
+  return schedules;
+}
+
+void append(std::vector<Schedule>& schedules, const std::vector<Schedule>& others) {
+  schedules.insert(schedules.end(), others.begin(), others.end());
+}
+
+/// A warp for every 4 rows, of which it holds both tensors' elements.
+Schedule of_rows(const Target& target, const char* axis) {
+  Schedule s;
+  choose_family(s, target);
+  s.tiles = {{axis, 16}};
+  s.warps_m = 4;
+  return s;
+}
+
+}  // namespace
+
+std::vector<Schedule> attention_backward_rows_schedules(const AttentionSpec&,
+                                                        const Target& target) {
+  return {of_rows(target, "rows")};
+}
+
+std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spec,
+                                                        const Target& target) {
+  std::vector<Schedule> schedules;
+  // Beyond 128 columns the gradients of 64 keys are more than the registers of a warpgroup.
+  if (target.wgmma && widest(spec) <= 128) {
+    const bool narrow = widest(spec) <= 64;
+    Schedule s = warpgroups(64, 128, 128, narrow ? 3 : 2);
+    if (narrow || spec.mask.is_full()) {
+      s.peel_masks = true;
+      schedules.push_back(s);
+      s.peel_masks = false;
+    } else if (may_persist(spec)) {
+      s.persistent = true;
+      schedules.push_back(s);
+      s.persistent = false;
+    }
+    schedules.push_back(s);
+    schedules.push_back(warpgroups(32, 128, 128, 2));
+  }
+  append(schedules, keys_of_warps(spec, target));
+  return schedules;
+}
+
+std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& spec,
+                                                           const Target& target) {
+  std::vector<Schedule> schedules;
+  if (target.wgmma) {
+    const int dim = widest(spec);
+    // As many keys as leave three slots: a pair of iterations holds the keys of both.
+    const int keys = dim <= 64 ? 128 : dim <= 96 ? 96 : dim <= 128 ? 64 : 32;
+    Schedule s = warpgroups(128, keys, 128, 3);
+    s.last_tiles_first = true;
+    if (dim > 64 && dim <= 128) {
+      if (spec.mask.is_full()) {
+        Schedule wide = s;
+        wide.tiles["cols"] = 96;
+        schedules.push_back(wide);
+      } else if (may_persist(spec)) {
+        s.persistent = true;
+        schedules.push_back(s);
+        s.persistent = false;
+      }
+    }
+    schedules.push_back(s);
+    schedules.push_back(warpgroups(128, std::min(keys, 64), 128, 2));
+  }
+  append(schedules, queries_of_warps(spec, target));
+  return schedules;
+}
+
+std::vector<Schedule> attention_backward_groups_schedules(const AttentionSpec&,
+                                                          const Target& target) {
+  return {of_rows(target, "cols")};
+}
+
+}  // namespace flashcore
