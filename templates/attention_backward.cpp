@@ -48,17 +48,9 @@ Inputs declare_inputs(ProgramBuilder& b, const AttentionSpec& spec, const Attent
 
 /// The softmax weights of a tile of products, over the axes of `products` in their order.
 Tile probs_of(ProgramBuilder& b, const AttentionSpec& spec, const AttentionTensors& t,
-              const Inputs& in, Axis rows, Axis cols, const Tile& products) {
-  const Tile lse = load(t.at(in.lse, rows)).named("lse");
+              const Inputs& in, Axis rows, Axis cols, const Tile& products, const Tile& lse) {
   const Tile scores = scores_of(b, spec, t, products, in.scale, rows, cols, log2e).named("scores");
   return exp2(scores - lse).named("probs");
-}
-
-/// The gradients of scores.
-Tile dscores_of(const AttentionTensors& t, const Inputs& in, Axis rows, const Tile& probs,
-                const Tile& dprobs) {
-  const Tile delta = load(t.at(in.delta, rows)).named("delta");
-  return (probs * (dprobs - delta)).named("dscores");
 }
 
 /// Zeros beyond a padded sequence, whose elements there may be anything.
@@ -113,10 +105,12 @@ Program attention_backward_keys(const AttentionSpec& given) {
   const Sums last = b.loop(rows, start, [&](const Sums& s) {
     const Tile query = load(t.at(in.q, t.head, rows, in.d)).named("query");
     const Tile dout = load(t.at(in.dout, t.head, rows, in.d_v)).named("dout");
-    const Tile probs = probs_of(b, spec, t, in, rows, cols, dot(key, transpose(query)));
+    const Tile lse = load(t.at(in.lse, rows)).named("lse");
+    const Tile delta = load(t.at(in.delta, rows)).named("delta");
+    const Tile probs = probs_of(b, spec, t, in, rows, cols, dot(key, transpose(query)), lse);
     const Tile dprobs = dot(value, transpose(dout)).named("dprobs");
     const Tile dv_sum = s.dv + dot(cast(probs, spec.dtype), dout);
-    const Tile dscores = dscores_of(t, in, rows, probs, dprobs);
+    const Tile dscores = (probs * (dprobs - delta)).named("dscores");
     return Sums{s.dk + dot(cast(dscores, spec.dtype), query), dv_sum};
   });
   const auto as_stored = [&](const Tile& sum) {
@@ -141,12 +135,15 @@ Program attention_backward_queries(const AttentionSpec& given) {
 
   const Tile query = load(t.at(in.q, t.head, rows, in.d)).named("query");
   const Tile dout = load(t.at(in.dout, t.head, rows, in.d_v)).named("dout");
+  const Tile lse = load(t.at(in.lse, rows)).named("lse");
+  const Tile delta = load(t.at(in.delta, rows)).named("delta");
   const Tile last = b.loop(cols, b.fill({rows, in.d}, 0).named("dq"), [&](const Tile& sum) {
     const Tile key = load(t.at(in.k, kv_head, cols, in.d)).named("key");
     const Tile value = load(t.at(in.v, kv_head, cols, in.d_v)).named("value");
-    const Tile probs = probs_of(b, spec, t, in, rows, cols, dot(query, transpose(key)));
+    const Tile probs = probs_of(b, spec, t, in, rows, cols, dot(query, transpose(key)), lse);
     const Tile dprobs = dot(dout, transpose(value)).named("dprobs");
-    return sum + dot(cast(dscores_of(t, in, rows, probs, dprobs), spec.dtype), key);
+    const Tile dscores = (probs * (dprobs - delta)).named("dscores");
+    return sum + dot(cast(dscores, spec.dtype), key);
   });
   store(t.at(dq, t.head, rows, in.d), cast(within(t.own_q_len, rows, last * in.scale), spec.dtype));
   return b.finish();

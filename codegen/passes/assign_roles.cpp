@@ -23,6 +23,7 @@
 #include <set>
 #include <vector>
 
+#include "codegen/analysis/beyond_axis.h"
 #include "codegen/analysis/position_axis.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/copy_ops.h"
@@ -257,8 +258,8 @@ class RoleAssignment {
       Op& op = f_[ops[i]];
       if (op.code == OpCode::loop) consume(op.body, op.axis);
       if (!in_shared(op)) continue;
-      if (sums_over_ragged_rows(op.results[0])) {
-        const AxisId rows = f_[op.results[0]].type.axes[0];
+      const AxisId rows = f_[op.results[0]].type.axes[0];
+      if (f_[rows].ragged && sums_rows_beyond_axis(f_, op.results[0])) {
         if (rows != axis)
           throw SpecError(
               {fmt::format("a product that sums over the ragged axis {} outside a loop over it",
@@ -282,19 +283,6 @@ class RoleAssignment {
       sunk.push_back(id);
     }
     ops = std::move(sunk);
-  }
-
-  /// Whether what lies in a tile's rows beyond a ragged axis comes into a sum. The engine, which
-  /// knows where the tensor ends, brings rows of another sequence or of none there, and a zero does
-  /// not silence a NaN.
-  [[nodiscard]] bool sums_over_ragged_rows(ValueId tile) const {
-    if (!f_[f_[tile].type.axes[0]].ragged) return false;
-    return std::any_of(f_.ops.begin(), f_.ops.end(), [&](const Op& op) {
-      if (op.code != OpCode::dot) return false;
-      const Op* left = f_.definition(op.operands[0]);
-      return op.operands[1] == tile ||
-             (left && left->code == OpCode::transpose && left->operands[0] == tile);
-    });
   }
 
   /// Whether an op or its region reads a value, other than to look at it transposed.
