@@ -35,10 +35,10 @@ class RowsBeyond {
         default:
           break;
       }
-      if (op.code == OpCode::transpose) return are_summed(op.results[0]);
-      if (op.code != OpCode::dot) return true;
-      const bool sums = (reads(0) || reads(1)) && f_[op.operands[0]].type.axes[1] == axis_;
-      return sums || are_summed(op.results[0]);
+      const bool sums = op.code == OpCode::dot
+                            ? (reads(0) || reads(1)) && f_[op.operands[0]].type.axes[1] == axis_
+                            : op.axis == axis_;
+      return sums || std::ranges::any_of(op.results, [&](ValueId v) { return are_summed(v); });
     });
   }
 
