@@ -189,7 +189,7 @@ tile %at : i32 @ uniform
 };
 
 TEST(ProductsInFlight, KeepTheMeaningOfRandomLoops) {
-  int stages[4] = {}, refused = 0;
+  int stages[4] = {}, refused = 0, alone = 0;
   for (unsigned seed = 0; seed < 100; ++seed) {
     const std::string text = RandomLoop(seed).text();
     SCOPED_TRACE(fmt::format("seed {}\n{}", seed, text));
@@ -198,6 +198,7 @@ TEST(ProductsInFlight, KeepTheMeaningOfRandomLoops) {
       if (op.code == ir::OpCode::loop && !op.results.empty()) {
         const ProductStages found = find_product_stages(f, op, {});
         ++(found.refusal.empty() ? stages[std::min(found.count, 3)] : refused);
+        if (!found.refusal.empty() && single_product_stage(f, op).refusal.empty()) ++alone;
       }
     Schedule schedule;
     schedule.rescale_before_product = seed % 2;
@@ -210,6 +211,7 @@ TEST(ProductsInFlight, KeepTheMeaningOfRandomLoops) {
   EXPECT_GT(stages[2], 5);
   EXPECT_GT(stages[3], 1);
   EXPECT_GT(refused, 5);
+  EXPECT_GT(alone, 5);
 }
 
 TEST(ProductsInFlight, MayReadASlotThatTheIterationBeforeHasAwaited) {
@@ -250,6 +252,15 @@ std::string refusal_of(const std::string& text, StageRules rules = {}) {
   return "there is no loop";
 }
 
+/// The same, of its iterations one by one.
+std::string alone_refusal_of(const std::string& text) {
+  const ir::Function f = ir::parse(text);
+  for (const ir::Op& op : f.ops)
+    if (op.code == ir::OpCode::loop && !op.results.empty())
+      return single_product_stage(f, op).refusal;
+  return "there is no loop";
+}
+
 TEST(ProductsInFlight, SayWhyALoopIsNotPipelined) {
   for (const PassCase& one : read_cases("overlap_products")) {
     const auto has = [&](const char* text) { return one.input.find(text) != std::string::npos; };
@@ -262,8 +273,14 @@ TEST(ProductsInFlight, SayWhyALoopIsNotPipelined) {
     else if (has("program one_operand"))
       EXPECT_EQ(refusal_of(one.input),
                 "2 iterations hold a slot of b, which needs another to be filled and has 2");
+    else if (has("program backward_keys"))
+      EXPECT_EQ(refusal_of(one.input),
+                "2 iterations hold a slot of q, which needs another to be filled and has 2");
     else
       EXPECT_EQ(refusal_of(one.input), "");
+    if (has("program backward_keys")) EXPECT_EQ(alone_refusal_of(one.input), "");
+    if (has("program one_operand"))
+      EXPECT_EQ(alone_refusal_of(one.input), "every product needs the one in front of it");
   }
 }
 
