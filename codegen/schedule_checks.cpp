@@ -103,6 +103,27 @@ void warpgroups(const ScheduleCheck& check) {
         "warps_m = 8 and warps_n = 1");
 }
 
+/// Whether a product reads the value, perhaps transposed.
+bool feeds_product(const Function& f, ValueId value) {
+  return std::ranges::any_of(f.ops, [&](const Op& op) {
+    if (op.code == OpCode::transpose && op.operands[0] == value)
+      return feeds_product(f, op.results[0]);
+    return op.code == OpCode::dot && (op.operands[0] == value || op.operands[1] == value);
+  });
+}
+
+/// The copy engine takes boxes of a tensor, whose rows lie at one distance.
+void computed_rows(const ScheduleCheck& check) {
+  if (check.schedule.copy != CopyInstruction::tma) return;
+  for (const Op& op : check.f.ops)
+    if (op.code == OpCode::load && has_computed_positions(check.f, op) &&
+        feeds_product(check.f, op.results[0]))
+      return check.refuse(
+          fmt::format("copy tma of {} at computed positions", check.f[op.tensor].name),
+          "the copy engine takes tiles whose rows lie at one distance",
+          "instruction = mma_m16n8k16 and copy = cp_async, which copies row by row");
+}
+
 void budgets_by_default(Schedule& s) { s.producer_registers = s.consumer_registers = 0; }
 
 void register_budgets(const ScheduleCheck& check) {
@@ -381,12 +402,12 @@ void missing_tiles(const ScheduleCheck& check) {
           fmt::format("a tile of 64 along {}", axis.name));
 }
 
-constexpr Rule rules[] = {instruction,     copies,         warpgroups,     register_budgets,
-                          no_producer,     chains,         ping_pong,      sums_by_products,
-                          outer_stages,    persistence,    positions,      tile_scheduler,
-                          cluster_splits,  number_formats, register_limit, shared_limit,
-                          resident_blocks, tiles,          warps,          stages,
-                          missing_tiles};
+constexpr Rule rules[] = {instruction,      copies,          warpgroups,     computed_rows,
+                          register_budgets, no_producer,     chains,         ping_pong,
+                          sums_by_products, outer_stages,    persistence,    positions,
+                          tile_scheduler,   cluster_splits,  number_formats, register_limit,
+                          shared_limit,     resident_blocks, tiles,          warps,
+                          stages,           missing_tiles};
 
 }  // namespace
 

@@ -149,7 +149,7 @@ Access Tensor::access(const std::vector<Index>& indices) const {
   require_own(owner_, owner_, "tensor", where);
   for (const Index& index : indices) {
     const bool axis = index.axis.owner != nullptr;
-    require_own(owner_, axis ? index.axis.owner : index.scalar.owner(), axis ? "axis" : "tile",
+    require_own(owner_, axis ? index.axis.owner : index.position.owner(), axis ? "axis" : "tile",
                 where);
   }
   ir::Function& f = owner_->function();
@@ -162,7 +162,7 @@ Access Tensor::access(const std::vector<Index>& indices) const {
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const Index& index = indices[i];
     if (!index.axis.owner) {
-      access.coordinates.push_back({{}, index.scalar.id()});
+      access.coordinates.push_back({{}, index.position.id()});
       continue;
     }
     const ir::Axis& axis = f[index.axis.id];
@@ -178,6 +178,16 @@ Access Tensor::access(const std::vector<Index>& indices) const {
       access.coordinates.push_back({index.axis.id, {}});
   }
   return access;
+}
+
+Tile length(const Tensor& tensor, int dimension, const std::source_location& at) {
+  require_own(tensor.owner(), tensor.owner(), "tensor", at);
+  const ir::Tensor& declared = tensor.owner()->function()[tensor.id()];
+  const auto rank = static_cast<int>(declared.dims.size());
+  if (dimension < 0 || dimension >= rank)
+    throw SpecError({fmt::format("the length of dimension {} of {}", dimension, declared.name),
+                     fmt::format("it has {} dimensions", rank), "dimensions count from 0", at});
+  return {tensor.owner(), tensor.owner()->ops().at(at).dimension(tensor.id(), dimension)};
 }
 
 Tile gather(const Tensor& tensor, const std::vector<Operand>& indices) {
@@ -206,9 +216,11 @@ void store(const Access& access, Operand tile) {
     throw SpecError({fmt::format("store of a number to {}", tensor.name), "a store takes a tile",
                      "fill({axes}, value) makes one", tile.where});
   require_own(access.owner, tile.tile.owner(), "tile", tile.where);
-  std::vector<ir::AxisId> axes;
-  for (const ir::Coordinate& c : access.coordinates)
-    if (c.axis) axes.push_back(c.axis);
+  const ir::Op accessed{.code = ir::OpCode::store,
+                        .where = access.where,
+                        .tensor = access.tensor,
+                        .coordinates = access.coordinates};
+  const std::vector<ir::AxisId> axes = ir::accessed_axes(f, accessed);
   const ir::TileType expected{tensor.dtype, axes}, &given = f[tile.tile.id()].type;
   if (!(given == expected))
     throw SpecError(

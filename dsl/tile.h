@@ -121,17 +121,19 @@ Tile index(Axis axis, const std::source_location& at = std::source_location::cur
 /// The true length of an axis, an i32 scalar.
 Tile length(Axis axis, const std::source_location& at = std::source_location::current());
 
-/// One index of a tensor access: the tile of an axis, the position of a parallel axis, or a scalar.
+/// One index of a tensor access: the tile of an axis, the position of a parallel axis, a scalar, or
+/// a tile of i32 over one axis, the position of each of its elements. Positions outside the tensor
+/// read zeros, and nothing is written there.
 struct Index {
   Axis axis;
-  Tile scalar;
+  Tile position;
   Location where;
   Index(Axis axis,  // NOLINT(google-explicit-constructor)
         const std::source_location& at = std::source_location::current())
       : axis(axis), where(at) {}
-  Index(Tile scalar,  // NOLINT(google-explicit-constructor)
+  Index(Tile position,  // NOLINT(google-explicit-constructor)
         const std::source_location& at = std::source_location::current())
-      : scalar(scalar), where(at) {}
+      : position(position), where(at) {}
 };
 
 /// A tensor with its indices: what load and store take.
@@ -162,6 +164,10 @@ class Tensor {
   ProgramBuilder* owner_ = nullptr;
   ir::TensorId id_;
 };
+
+/// The length of a dimension of a tensor, an i32 scalar.
+Tile length(const Tensor& tensor, int dimension,
+            const std::source_location& at = std::source_location::current());
 
 /// The elements of a gathered input at computed positions, one i32 index a dimension: tiles of f32,
 /// i32 or i1 over the axes of the indices. Outside the tensor it is zero.

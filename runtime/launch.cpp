@@ -153,6 +153,7 @@ void LaunchPlan::plan_grid() {
     require(axis.scalar < static_cast<int>(source_->scalars.size()), *source_,
             "a grid sized by a scalar that it does not have");
     grid_.push_back({.value = constant_part(axis.extent),
+                     .times = axis.extent.times,
                      .extent = static_cast<std::int8_t>(extent_index(axis.extent)),
                      .scalar = static_cast<std::int8_t>(axis.scalar),
                      .tile = axis.tile});
@@ -215,7 +216,7 @@ std::int64_t LaunchPlan::blocks_along(const Blocks& axis, const Extents& extents
                                       std::span<const ScalarValue> scalars) const {
   const std::int64_t length = axis.scalar >= 0  ? scalars[axis.scalar].i32()
                               : axis.extent < 0 ? axis.value
-                                                : axis.value + extents[axis.extent];
+                                                : axis.value + axis.times * extents[axis.extent];
   return (length + axis.tile - 1) / axis.tile;
 }
 

@@ -97,6 +97,7 @@ class LaunchPlan {
   };
   struct Blocks {
     std::int64_t value = 0;  // as of a dimension
+    std::int64_t times = 1;  // the extent
     std::int8_t extent = -1;
     std::int8_t scalar = -1;
     std::int32_t tile = 1;

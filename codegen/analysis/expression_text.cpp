@@ -127,6 +127,9 @@ std::string ExpressionText::bound(const AffineForm& term, AxisId axis) {
     const auto counts = [&](std::int64_t by) { return by != 0 && (by * sign > 0) == positive; };
     for (const auto& [other, by] : term.positions)
       if (other != axis && counts(by)) add(by, source(OpCode::index, other));
+    for (const auto& [quotient, by] : term.quotients)
+      if (counts(by))
+        add(by, fmt::format("({} // {})", source(OpCode::index, quotient.first), quotient.second));
     for (const auto& [scalar, by] : term.scalars)
       if (counts(by)) {
         written_ = 0;

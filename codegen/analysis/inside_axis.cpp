@@ -63,7 +63,7 @@ void add_most(Lengths& sum, AxisId axis, std::int64_t times) {
 /// Whether the form is below 0 wherever its position along `axis` is the length of that or more.
 bool is_negative_beyond(const Function& f, const AffineForm& form, AxisId axis) {
   const auto along = form.positions.find(axis);
-  if (along == form.positions.end() || along->second > 0) return false;
+  if (along == form.positions.end() || along->second > 0 || !form.quotients.empty()) return false;
   Lengths most(f);
   most.add(form.constant);
   most.add_scalars(form);
@@ -87,7 +87,7 @@ bool fails_beyond(const Function& f, ValueId condition, AxisId axis) {
 
 bool leaves_room(const Function& f, ValueId number, AxisId axis) {
   const std::optional<AffineForm> form = affine_form(f, number);
-  if (!form) return false;
+  if (!form || !form->quotients.empty()) return false;
   for (const int sign : {1, -1}) {
     Lengths most(f);
     most.add(sign * form->constant);

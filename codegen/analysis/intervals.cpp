@@ -102,7 +102,7 @@ std::optional<int> IntervalAnalysis::derive_slope(ValueId value) {
   if (!found) return std::nullopt;
   const Op op = *found;
   if (f_[value].type.dtype == DType::i32)
-    if (const auto form = affine_form(f_, value)) {
+    if (const auto form = affine_form(f_, value); form && form->quotients.empty()) {
       const auto rows = form->positions.find(rows_);
       const std::int64_t factor = rows == form->positions.end() ? 0 : rows->second;
       return factor > 0 ? 1 : factor < 0 ? -1 : 0;
@@ -480,7 +480,7 @@ Truth IntervalAnalysis::compare(OpCode code, ValueId a, ValueId b) {
   Range x, y;  // compared: x against y
   const auto left = integers ? affine_form(f_, a) : std::nullopt;
   const auto right = integers ? affine_form(f_, b) : std::nullopt;
-  if (left && right) {
+  if (left && right && left->quotients.empty() && right->quotients.empty()) {
     AffineForm form = *left;
     for (const auto& [axis, factor] : right->positions) form.positions[axis] -= factor;
     for (const auto& [scalar, factor] : right->scalars) form.scalars[scalar] -= factor;

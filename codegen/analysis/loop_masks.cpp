@@ -22,6 +22,8 @@ bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
     if (form.scalars.count(argument)) outside = false;
   for (const auto& [axis, factor] : form.positions)
     if (axis != loop.axis && f[axis].kind != AxisKind::parallel_tiles) outside = false;
+  for (const auto& [quotient, factor] : form.quotients)
+    if (f[quotient.first].kind != AxisKind::parallel_tiles) outside = false;
   return outside;
 }
 
@@ -29,9 +31,11 @@ bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
 void reduce(AffineForm& form) {
   std::int64_t common = 0;
   for (const auto& [axis, factor] : form.positions) common = std::gcd(common, factor);
+  for (const auto& [quotient, factor] : form.quotients) common = std::gcd(common, factor);
   for (const auto& [scalar, factor] : form.scalars) common = std::gcd(common, factor);
   if (common < 2) return;
   for (auto& [axis, factor] : form.positions) factor /= common;
+  for (auto& [quotient, factor] : form.quotients) factor /= common;
   for (auto& [scalar, factor] : form.scalars) factor /= common;
   form.constant = form.constant / common - (form.constant % common < 0 ? 1 : 0);
 }
@@ -41,10 +45,13 @@ AffineForm combined(const AffineForm& x, std::int64_t a, const AffineForm& y, st
   AffineForm form;
   for (const auto& [axis, factor] : x.positions) form.positions[axis] += a * factor;
   for (const auto& [axis, factor] : y.positions) form.positions[axis] += b * factor;
+  for (const auto& [quotient, factor] : x.quotients) form.quotients[quotient] += a * factor;
+  for (const auto& [quotient, factor] : y.quotients) form.quotients[quotient] += b * factor;
   for (const auto& [scalar, factor] : x.scalars) form.scalars[scalar] += a * factor;
   for (const auto& [scalar, factor] : y.scalars) form.scalars[scalar] += b * factor;
   form.constant = a * x.constant + b * y.constant;
   std::erase_if(form.positions, [](const auto& term) { return term.second == 0; });
+  std::erase_if(form.quotients, [](const auto& term) { return term.second == 0; });
   std::erase_if(form.scalars, [](const auto& term) { return term.second == 0; });
   reduce(form);
   return form;

@@ -61,7 +61,8 @@ class BoundBuilder {
 
   /// Narrows what is visited, and nothing else, by a term that two others imply.
   void skip(const AffineForm& term) {
-    if (term.positions.empty() && term.scalars.empty() && term.constant < 0)
+    if (term.positions.empty() && term.quotients.empty() && term.scalars.empty() &&
+        term.constant < 0)
       lower(bounds_.end, number(0));
     if (!term.positions.count(axis_)) return;
     const Bounds full{{}, bounds_.full_begin, bounds_.full_end, {}};
@@ -122,6 +123,11 @@ class BoundBuilder {
       if (axis == axis_) continue;
       add((factor > 0) == largest ? last_position(axis) : b_.tile_begin(axis), factor);
     }
+    for (const auto& [quotient, factor] : term.quotients) {
+      const auto& [axis, by] = quotient;
+      const ValueId at = (factor > 0) == largest ? last_position(axis) : b_.tile_begin(axis);
+      add(divide_down(at, by), factor);
+    }
     for (const auto& [scalar, factor] : term.scalars) add(scalar, factor);
     return total ? plus(total, term.constant) : number(term.constant);
   }
@@ -164,7 +170,9 @@ const LoopMask* to_scan(const std::vector<LoopMask>& masks) {
 bool ends_at_axis(const Function& f, const LoopMask& mask, AxisId axis) {
   if (!f[axis].may_overrun()) return true;
   return std::ranges::any_of(mask.condition.terms, [&](const AffineForm& term) {
-    if (term.positions.size() != 1 || term.positions.begin()->second != -1) return false;
+    if (term.positions.size() != 1 || term.positions.begin()->second != -1 ||
+        !term.quotients.empty())
+      return false;
     if (const auto length = f[axis].fixed_length())
       return term.scalars.empty() && term.constant < *length;
     if (term.scalars.size() != 1 || term.constant >= 0) return false;

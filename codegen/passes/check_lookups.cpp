@@ -117,7 +117,7 @@ class LookupChecks {
     for (ValueId index : gather.operands) {
       if (f_[index].type.is_scalar()) continue;
       const auto form = affine_form(f_, index);
-      if (!form || form->positions.empty()) return false;
+      if (!form || form->positions.empty() || !form->quotients.empty()) return false;
       for (const auto& [scalar, factor] : form->scalars)
         if (std::abs(factor) != 1) return false;
       for (const auto& [axis, factor] : form->positions)

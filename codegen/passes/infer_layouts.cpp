@@ -183,6 +183,12 @@ class LayoutInference {
           }
         }
         break;
+      case OpKind::memory:
+        // The positions of a tile's elements lie where the elements do.
+        for (const Coordinate& c : op.coordinates)
+          if (is_computed(f_, c))
+            join_values(c.value, op.code == OpCode::store ? op.operands[0] : op.results[0]);
+        break;
       default:
         break;
     }

@@ -31,6 +31,7 @@
 
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
+#include "codegen/passes/issued_positions.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
@@ -42,10 +43,9 @@ using namespace ir;
 
 struct RingLoad {
   ValueId value;
-  TensorId tensor;
-  std::vector<Coordinate> coordinates;
+  Op load;
   BufferId buffer;
-  Location where;
+  BlockId loop;  ///< the region around the load, if that is a loop's
 };
 
 class Pipeliner {
@@ -109,10 +109,11 @@ class Pipeliner {
 
   /// Copies into the only slot of a buffer, or into `slot` when `tile` of the loop's axis exists.
   void append_copy(Builder& b, const RingLoad& load, const std::vector<ValueId>& operands) {
-    Op copy{.code = OpCode::issue, .operands = operands, .tensor = load.tensor};
+    Op copy{.code = OpCode::issue, .operands = operands, .tensor = load.load.tensor};
     copy.buffer = load.buffer;
-    copy.coordinates = load.coordinates;
-    b.at(load.where).append(std::move(copy), {});
+    issue_positions(f_, copy, load.load,
+                    [&](ValueId value) { return load.loop && made_in(load.loop, value); });
+    b.at(load.load.where).append(std::move(copy), {});
   }
 
   /// Turns the load itself into the reading of a slot, in place, so that its value stays.
@@ -132,7 +133,7 @@ class Pipeliner {
     const BufferId buffer = buffer_for(load, 1);
     ValueId slot;
     position += insert_before(f_, f_.body, position, load.where, [&](Builder& b) {
-      append_copy(b, {load.results[0], load.tensor, load.coordinates, buffer, load.where}, {});
+      append_copy(b, {load.results[0], load, buffer, {}}, {});
       slot = b.constant(0, DType::i32);
       f_[slot].layout.space = Space::uniform;
     });
@@ -172,13 +173,13 @@ class Pipeliner {
       if (op.code == OpCode::loop) refuse_nested(op);
       if (op.code != OpCode::load || !in_shared(op.results[0])) continue;
       for (const Coordinate& c : op.coordinates)
-        if (c.value && made_inside(loop, c.value))
+        if (c.value && !is_computed(f_, c) && made_inside(loop, c.value))
           throw SpecError(
               {fmt::format("load of {} at a position computed in the loop", f_[op.tensor].name),
                "copies are issued iterations ahead, when that position is not known yet",
                "compute it from parallel axes and scalars outside the loop", op.where});
-      loads.push_back(
-          {op.results[0], op.tensor, op.coordinates, buffer_for(op, schedule_.stages), op.where});
+      const Op load = op;
+      loads.push_back({load.results[0], load, buffer_for(load, schedule_.stages), loop.body});
     }
     return loads;
   }
@@ -195,7 +196,10 @@ class Pipeliner {
   }
 
   [[nodiscard]] bool made_inside(const Op& loop, ValueId value) const {
-    for (OpId id : f_[loop.body].ops)
+    return made_in(loop.body, value);
+  }
+  [[nodiscard]] bool made_in(BlockId block, ValueId value) const {
+    for (OpId id : f_[block].ops)
       for (ValueId result : f_[id].results)
         if (result == value) return true;
     return false;
@@ -468,7 +472,11 @@ class Pipeliner {
 }  // namespace
 
 void pipeline_loads(Function& f, const PassContext& context) {
-  if (context.schedule.copy != CopyInstruction::tma) Pipeliner(f, context.schedule).run();
+  if (context.schedule.copy == CopyInstruction::tma) return;
+  const bool computed =
+      std::ranges::any_of(f.ops, [&](const Op& op) { return has_computed_positions(f, op); });
+  Pipeliner(f, context.schedule).run();
+  if (computed) remove_dead_ops(f);  // the positions of tiles that are copied
 }
 
 }  // namespace flashcore

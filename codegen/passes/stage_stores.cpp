@@ -46,6 +46,7 @@ class StoreStaging {
     if (columns.slots == 1 || columns.fragment_size() != 8) return false;
     // The engine knows where the tensor ends, not where a part of it does.
     if (by_engine() && (f_[type.axes[0]].ragged || f_[type.axes[1]].ragged)) return false;
+    if (has_computed_positions(f_, store)) return false;
     // Chunks of a row lie side by side in memory only if the tile's columns do.
     return store.coordinates.back().axis == type.axes[1];
   }

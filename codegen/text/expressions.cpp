@@ -34,7 +34,10 @@ std::string KernelText::number(double value, DType dtype) {
 std::string KernelText::extent_text(const Extent& extent) const {
   if (extent.is_static()) return std::to_string(extent.value);
   const std::string& field = fields_.extent(extent.name);
-  return extent.plus ? fmt::format("(p.{} + {})", field, extent.plus) : "p." + field;
+  std::string text = "p." + field;
+  if (extent.times != 1) text += fmt::format(" * {}", extent.times);
+  if (extent.plus) text += fmt::format(" + {}", extent.plus);
+  return extent.times != 1 || extent.plus ? "(" + text + ")" : text;
 }
 
 std::string KernelText::extent(AxisId axis) const {

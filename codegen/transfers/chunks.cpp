@@ -4,6 +4,7 @@
 
 #include "codegen/transfers/tile_mover.h"
 #include "dsl/error.h"
+#include "dsl/ir/type_rules.h"
 
 namespace flashcore {
 
@@ -22,6 +23,13 @@ std::size_t TileMover::dimension_along(const Op& op, AxisId axis) {
   throw InternalError("an access without the axis of its tile");
 }
 
+/// Whether one dimension alone has the positions along the axis, one after the other.
+bool TileMover::runs_along(const Op& op, AxisId axis) const {
+  return std::ranges::none_of(op.coordinates, [&](const Coordinate& c) {
+    return axis_of(f_, c) == axis && is_computed(f_, c);
+  });
+}
+
 std::string TileMover::chunk_base(const Buffer& buffer, const std::string& slot) const {
   std::string text = "shared";
   if (buffer.offset) text += fmt::format(" + {}", buffer.offset);
@@ -34,10 +42,7 @@ std::string TileMover::chunk_base(const Buffer& buffer, const std::string& slot)
 /// steps down the rows: with one address and one step alive, nothing but them is worth keeping in
 /// registers over a loop. `body` sees `row`, `column`, `i` and, past the first, `panel`.
 template <class Body>
-void TileMover::for_each_chunk(const Buffer& buffer, const std::string& pointer_type,
-                               const std::string& walker, const std::string& start,
-                               const std::string& row_stride, const std::string& rows_left,
-                               Body body) {
+void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body body) {
   for (const ChunkLoop& loop : chunk_loops(buffer)) {
     const int size = size_of(buffer.dtype), chunk = chunk_elements(buffer.dtype);
     const int chunks = loop.width / chunk, rows = source_.threads / chunks;
@@ -45,13 +50,22 @@ void TileMover::for_each_chunk(const Buffer& buffer, const std::string& pointer_
     auto scope = out_.block("");
     const std::string first = loop.first_column ? fmt::format(" + {}", loop.first_column) : "";
     out_.line("const int row = thread / {0}, column = thread % {0} * {1};", chunks, chunk);
-    out_.line("{} {} = {} + row * {} + column{};", pointer_type, walker, start, row_stride, first);
+    if (global.place)
+      out_.line("{} const {} = {} + column{};", global.type, global.walker, global.start, first);
+    else
+      out_.line("{} {} = {} + row * {} + column{};", global.type, global.walker, global.start,
+                global.stride, first);
     const std::string left = names_.unique("rows_left");
-    if (!rows_left.empty()) out_.line("const int {} = {} - row;", left, rows_left);
+    if (!global.left.empty() && !global.place)
+      out_.line("const int {} = {} - row;", left, global.left);
     Writer::Scopes guard;
     if (rows > buffer.rows) guard.push_back(out_.block("if (row < {})", buffer.rows));
-    auto down = out_.unrolled("i", rounds);
     const bool ragged = rows < buffer.rows && buffer.rows % rows != 0;
+    const RowPlaces at =
+        global.place ? print_places(global, rows, rounds)
+                     : RowPlaces{global.walker, rounds > 1 ? fmt::format("i * {} < {}", rows, left)
+                                                           : left + " > 0"};
+    auto down = out_.unrolled("i", rounds);
     {
       Writer::Scopes inner;
       if (ragged) inner.push_back(out_.block("if (row + i * {} < {})", rows, buffer.rows));
@@ -74,12 +88,32 @@ void TileMover::for_each_chunk(const Buffer& buffer, const std::string& pointer_
                              loop.panels > 1 ? across : first, size);
         if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * size);
       }
-      body(Chunk{rounds > 1 ? fmt::format("i * {} < {}", rows, left) : left + " > 0",
-                 "column" + first + across, walker + across, offset});
+      body(Chunk{at.exists, "column" + first + across, at.pointer + across, offset});
     }
-    if (rounds > 1) out_.line("{} += {} * {};", walker, rows, row_stride);
+    if (rounds > 1 && !global.place)
+      out_.line("{} += {} * {};", global.walker, rows, global.stride);
     names_.release(left);
+    for (const std::string& name : at.arrays) names_.release(name);
   }
+}
+
+/// Where the rows lie of which the thread copies a chunk each, and which of them exist. All of this
+/// comes before the first copy, so that the lookups of all rows are in flight together.
+TileMover::RowPlaces TileMover::print_places(const Rows& global, int rows, int rounds) {
+  const std::string pointers = names_.unique("row_" + global.walker),
+                    exist = names_.unique("row_exists");
+  out_.line("{} {}[{}];", global.type, pointers, rounds);
+  out_.line("bool {}[{}];", exist, rounds);
+  auto down = out_.unrolled("i", rounds);
+  const std::string i = rounds > 1 ? "i" : "0";
+  const RowPlace at = global.place(rounds > 1 ? fmt::format("(row + i * {})", rows) : "row");
+  out_.line("{}[{}] = {} + {};", pointers, i, global.walker, at.offset);
+  std::string exists;
+  if (!global.left.empty()) exists = fmt::format("{} < {}", at.locals.front(), global.left);
+  if (!at.inside.empty()) exists += (exists.empty() ? "" : " && ") + at.inside;
+  out_.line("{}[{}] = {};", exist, i, exists.empty() ? "true" : exists);
+  for (const std::string& name : at.locals) names_.release(name);
+  return {fmt::format("{}[{}]", pointers, i), fmt::format("{}[{}]", exist, i), {pointers, exist}};
 }
 
 /// The stride between the `rows` rows of a tile, in 32 bits: a launch refuses one that does not
@@ -94,13 +128,12 @@ std::string TileMover::row_stride(TensorId tensor, std::size_t dim, int rows) {
 
 void TileMover::print_copy(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
-  std::vector<AxisId> axes;
-  for (const Coordinate& c : op.coordinates)
-    if (c.axis) axes.push_back(c.axis);
+  const std::vector<AxisId> axes = accessed_axes(f_, op);
   const Axis &rows = f_[axes[0]], &columns = f_[axes[1]];
   const std::size_t row_dim = dimension_along(op, axes[0]),
                     column_dim = dimension_along(op, axes[1]);
-  if (column_dim + 1 != op.coordinates.size())
+  const bool computed = !runs_along(op, axes[0]);
+  if (column_dim + 1 != op.coordinates.size() || !runs_along(op, axes[1]))
     throw SpecError(
         {fmt::format("a product of {} along dimension {}", f_[op.tensor].name, column_dim),
          "16-byte copies need neighbouring elements in the last axis of the tile",
@@ -128,12 +161,12 @@ void TileMover::print_copy(const Op& op) {
   };
   const std::string tile = names_.unique(buffer.name + "_source");
   std::string start = pointer;
-  if (first(axes[0]) != "0")
+  if (first(axes[0]) != "0" && !computed)
     start += fmt::format(" + ({}) * {}", first(axes[0]), stride(op.tensor, row_dim));
   if (first(axes[1]) != "0") start += fmt::format(" + {}", first(axes[1]));
   out_.line("const {}* const {} = {};", element_type(buffer.dtype), tile, start);
   const std::string left = names_.unique(buffer.name + "_rows");
-  if (rows.may_overrun())
+  if (rows.may_overrun() && !computed)
     out_.line("const int {} = {} - ({});", left, extent(axes[0]), first(axes[0]));
   const std::string right = names_.unique(buffer.name + "_columns");
   if (columns.may_overrun())
@@ -141,26 +174,32 @@ void TileMover::print_copy(const Op& op) {
 
   const std::string target = chunk_base(buffer, in_loop ? scalar(op.operands[1]) : "0");
   const std::string type = fmt::format("const {}*", element_type(buffer.dtype));
-  const std::string step = row_stride(op.tensor, row_dim, buffer.rows);
-  for_each_chunk(
-      buffer, type, "source", tile, step, rows.may_overrun() ? left : "", [&](const Chunk& at) {
-        std::string bytes = "16";
-        if (columns.may_overrun()) {
-          const int chunk = chunk_elements(buffer.dtype);
-          const bool whole_chunks = columns.fixed_length().value_or(1) % chunk == 0;
-          bytes = whole_chunks ? fmt::format("{} < {} ? 16 : 0", at.column, right)
-                               : fmt::format("fc::max(0, fc::min({}, {} - ({}))) * {}", chunk,
-                                             right, at.column, size_of(buffer.dtype));
-        }
-        if (rows.may_overrun()) {
-          if (bytes == "16")
-            bytes = fmt::format("{} ? 16 : 0", at.row_exists);
-          else
-            bytes = fmt::format("{} ? ({}) : 0", at.row_exists, bytes);
-        }
-        out_.line("fc::copy_{}({} + {}, {}, {});", async ? "async" : "chunk", target, at.offset,
-                  at.pointer, bytes);
-      });
+  Rows global{type, "source", tile, "", rows.may_overrun() ? left : ""};
+  if (computed && rows.may_overrun()) global.left = extent(axes[0]);
+  if (computed)
+    global.place = [&](const std::string& row) {
+      return place_of_row(op, axes[0], fmt::format("{} + {}", first(axes[0]), row));
+    };
+  else
+    global.stride = row_stride(op.tensor, row_dim, buffer.rows);
+  for_each_chunk(buffer, global, [&](const Chunk& at) {
+    std::string bytes = "16";
+    if (columns.may_overrun()) {
+      const int chunk = chunk_elements(buffer.dtype);
+      const bool whole_chunks = columns.fixed_length().value_or(1) % chunk == 0;
+      bytes = whole_chunks ? fmt::format("{} < {} ? 16 : 0", at.column, right)
+                           : fmt::format("fc::max(0, fc::min({}, {} - ({}))) * {}", chunk, right,
+                                         at.column, size_of(buffer.dtype));
+    }
+    if (rows.may_overrun() || computed) {
+      if (bytes == "16")
+        bytes = fmt::format("{} ? 16 : 0", at.row_exists);
+      else
+        bytes = fmt::format("{} ? ({}) : 0", at.row_exists, bytes);
+    }
+    out_.line("fc::copy_{}({} + {}, {}, {});", async ? "async" : "chunk", target, at.offset,
+              at.pointer, bytes);
+  });
 }
 
 void TileMover::print_staged_store(const Op& op) {
@@ -181,7 +220,8 @@ void TileMover::print_staged_store(const Op& op) {
   const std::string type = fmt::format("{}*", element_type(buffer.dtype));
   const std::string rows_left =
       rows.may_overrun() ? fmt::format("{} - {}", extent(axes[0]), begin(axes[0])) : "";
-  for_each_chunk(buffer, type, "out_pointer", target, step, rows_left, [&](const Chunk& at) {
+  const Rows global{type, "out_pointer", target, step, rows_left};
+  for_each_chunk(buffer, global, [&](const Chunk& at) {
     std::string inside;
     if (rows.may_overrun()) inside = at.row_exists;
     const std::string left =

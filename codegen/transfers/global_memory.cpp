@@ -38,7 +38,9 @@ std::string TileMover::source_pointer(const Op& op) {
   const Tensor& tensor = f_[op.tensor];
   std::string text = "p." + fields_.tensor(op.tensor);
   for (std::size_t d = 0; d < op.coordinates.size(); ++d)
-    if (op.coordinates[d].value)
+    if (is_computed(f_, op.coordinates[d]))
+      continue;
+    else if (op.coordinates[d].value)
       text += fmt::format(" + {} * {}", scalar(op.coordinates[d].value), stride(op.tensor, d));
     else if (const Segment& segment = segments_[f_.origin(op.coordinates[d].axis).index];
              !segment.first.empty())
@@ -59,7 +61,7 @@ std::string TileMover::source_pointer(const Op& op) {
 bool TileMover::stores_by_quads(const Op& op) const {
   const Value& value = f_[op.operands[0]];
   if (schedule_.copy != CopyInstruction::tma || !is_half(value.type.dtype) ||
-      value.layout.axes.size() != 2)
+      value.layout.axes.size() != 2 || has_computed_positions(f_, op))
     return false;
   const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
   return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 &&
@@ -139,7 +141,8 @@ void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
   }
   const AxisLayout& last = shape.layouts.back();
   const Axis& last_axis = f_[shape.axes.back()];
-  const bool contiguous = dimension_along(op, shape.axes.back()) + 1 == op.coordinates.size();
+  const bool contiguous =
+      op.coordinates.back().axis == shape.axes.back() && runs_along(op, shape.axes.back());
   const bool vector = contiguous && last.slots > 1 && last.slot_stride == 1 &&
                       last_axis.fixed_length().value_or(1) % last.slots == 0;
   const int count = vector ? last.slots : 1;
@@ -154,10 +157,20 @@ void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
   std::string address = pointer, inside;
   for (std::size_t k = 0; k < shape.axes.size(); ++k) {
     const std::string at = position(shape.axes[k], shape.layouts[k], cursor);
-    const std::string step = stride(op.tensor, dimension_along(op, shape.axes[k]));
-    address += step == "1" ? fmt::format(" + ({})", at) : fmt::format(" + ({}) * {}", at, step);
-    if (f_[shape.axes[k]].may_overrun())
-      inside += fmt::format("{}{} < {}", inside.empty() ? "" : " && ", at, extent(shape.axes[k]));
+    const auto require = [&](const std::string& condition) {
+      inside += fmt::format("{}{}", inside.empty() ? "" : " && ", condition);
+    };
+    if (f_[shape.axes[k]].may_overrun()) require(fmt::format("{} < {}", at, extent(shape.axes[k])));
+    for (std::size_t d = 0; d < op.coordinates.size(); ++d) {
+      const Coordinate& c = op.coordinates[d];
+      if (axis_of(f_, c) != shape.axes[k]) continue;
+      const std::string along = is_computed(f_, c) ? element(c.value, cursor) : at;
+      const std::string step = stride(op.tensor, d);
+      address +=
+          step == "1" ? fmt::format(" + ({})", along) : fmt::format(" + ({}) * {}", along, step);
+      if (is_computed(f_, c))
+        require(fmt::format("fc::within({}, {})", along, extent_text(f_[op.tensor].dims[d])));
+    }
   }
   // The element at the cursor, counted in the slots of the whole fragment.
   std::string slot = cursor.element;
@@ -221,7 +234,7 @@ void TileMover::prepare_sources(BlockId block) {
   for_each_op(f_, block, [&](const Op& op, BlockId) {
     if (op.coordinates.empty() || is_bulk_copy(op)) return;
     for (const Coordinate& c : op.coordinates) {
-      if (!c.value) continue;
+      if (!c.value || is_computed(f_, c)) continue;
       const Op* made_by = f_.definition(c.value);
       const bool source = made_by && kind_of(made_by->code) == OpKind::source;
       if (!source && storage_[c.value.index].empty()) return;

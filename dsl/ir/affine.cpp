@@ -16,6 +16,7 @@ namespace {
 
 AffineForm scaled(AffineForm form, std::int64_t factor) {
   for (auto& [axis, coefficient] : form.positions) coefficient *= factor;
+  for (auto& [quotient, coefficient] : form.quotients) coefficient *= factor;
   for (auto& [scalar, coefficient] : form.scalars) coefficient *= factor;
   form.constant *= factor;
   return form;
@@ -23,9 +24,11 @@ AffineForm scaled(AffineForm form, std::int64_t factor) {
 
 AffineForm sum(AffineForm a, const AffineForm& b) {
   for (const auto& [axis, coefficient] : b.positions) a.positions[axis] += coefficient;
+  for (const auto& [quotient, coefficient] : b.quotients) a.quotients[quotient] += coefficient;
   for (const auto& [scalar, coefficient] : b.scalars) a.scalars[scalar] += coefficient;
   a.constant += b.constant;
   std::erase_if(a.positions, [](const auto& term) { return term.second == 0; });
+  std::erase_if(a.quotients, [](const auto& term) { return term.second == 0; });
   std::erase_if(a.scalars, [](const auto& term) { return term.second == 0; });
   return a;
 }
@@ -50,7 +53,7 @@ class Forms {
       return std::all_of(terms.begin(), terms.end(),
                          [&](const auto& term) { return small(term.second); });
     };
-    return small(form.constant) && all(form.positions) && all(form.scalars);
+    return small(form.constant) && all(form.positions) && all(form.quotients) && all(form.scalars);
   }
 
   std::optional<AffineForm> derive(ValueId value) {
@@ -84,6 +87,16 @@ class Forms {
               return scaled(*a, static_cast<std::int64_t>(factor->number));
         }
         return scalar ? std::optional(atom) : std::nullopt;
+      case OpCode::div: {
+        if (scalar) return atom;
+        const Op *position = f_.definition(op->operands[0]), *by = f_.definition(op->operands[1]);
+        if (!position || position->code != OpCode::index || !by || by->code != OpCode::constant ||
+            by->number <= 1)
+          return std::nullopt;
+        AffineForm quotient;
+        quotient.quotients[{position->axis, static_cast<std::int64_t>(by->number)}] = 1;
+        return quotient;
+      }
       default:
         return scalar ? std::optional(atom) : std::nullopt;
     }

@@ -1,9 +1,11 @@
-// Integer expressions over positions as linear forms: sum of coefficient * atom + constant.
+// Integer expressions over positions as linear forms: sum of coefficient * atom + constant. An atom
+// is a position, a position divided by a constant, or a scalar.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "dsl/ir/function.h"
@@ -14,6 +16,9 @@ struct AffineForm {
   std::map<ir::AxisId, std::int64_t> positions;  ///< coefficient of the position along an axis
   std::map<ir::ValueId, std::int64_t> scalars;   ///< coefficient of an i32 scalar of the block
   std::int64_t constant = 0;
+  /// Coefficient of the position along an axis divided by a number above 1, rounded down: where an
+  /// axis runs over two dimensions, the position in the outer one.
+  std::map<std::pair<ir::AxisId, std::int64_t>, std::int64_t> quotients = {};
 };
 
 /// The linear form of an i32 value, if it has one.

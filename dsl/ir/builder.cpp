@@ -27,6 +27,12 @@ ValueId Builder::parameter(ParameterId parameter) {
   return append_inferred({.code = OpCode::parameter, .parameter = parameter});
 }
 
+ValueId Builder::dimension(TensorId tensor, int dimension) {
+  return append_one(
+      {.code = OpCode::dimension, .tensor = tensor, .number = static_cast<double>(dimension)},
+      {DType::i32, {}});
+}
+
 ValueId Builder::extent(AxisId axis) {
   return append_inferred({.code = OpCode::extent, .axis = axis});
 }

@@ -30,6 +30,7 @@ class Builder {
   ValueId index(AxisId axis);
   ValueId tile_begin(AxisId axis);
   ValueId tile_count(AxisId axis);
+  ValueId dimension(TensorId tensor, int dimension);
 
   /// Any op of kind elementwise but cast. Operands broadcast by axis; dtypes must agree.
   ValueId elementwise(OpCode code, std::vector<ValueId> operands);

@@ -113,6 +113,7 @@ std::string DeclarationReader::declared(std::string_view what, Names& taken) {
 Extent DeclarationReader::extent() {
   if (in_.at(Token::Kind::word)) {
     Extent extent(std::string(in_.next().text));
+    if (in_.take("*")) extent.times = integer("a number to multiply by");
     if (in_.take("+")) extent.plus = integer("a number to add");
     return extent;
   }

@@ -180,7 +180,25 @@ class Function {
   }
 };
 
-/// Calls `visit(ValueId&)` for everything the op reads: operands and scalar coordinates.
+/// The axis of the tile that a coordinate runs along; none for a scalar.
+inline AxisId axis_of(const Function& f, const Coordinate& c) {
+  if (c.axis || !c.value || f[c.value].type.axes.empty()) return c.axis;
+  return f[c.value].type.axes[0];
+}
+
+/// Whether the coordinate has a position of its own for each element along its axis.
+inline bool is_computed(const Function& f, const Coordinate& c) {
+  return c.computed || (c.value && !f[c.value].type.is_scalar());
+}
+
+/// Whether some coordinate of a load, a store or an issue is computed.
+inline bool has_computed_positions(const Function& f, const Op& op) {
+  for (const Coordinate& c : op.coordinates)
+    if (is_computed(f, c)) return true;
+  return false;
+}
+
+/// Calls `visit(ValueId&)` for everything the op reads: operands and coordinates.
 template <class OpType, class Visit>
 void for_each_use(OpType& op, Visit&& visit) {
   for (auto& operand : op.operands) visit(operand);

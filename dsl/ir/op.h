@@ -32,10 +32,13 @@ inline bool asks_who_runs(OpCode code) {
 /// Regions that take no arguments, as those of an if.
 inline bool is_plain(OpCode code) { return code == OpCode::if_ || code == OpCode::nest; }
 
-/// One index of a load or a store: the current tile of an axis, or one scalar position.
+/// One index of a load or a store: the current tile of an axis, one scalar position, or a position
+/// for each element of an axis of the tile. Such positions are a tile of i32 over that axis; of an
+/// issue, whose tile is not the current one, the region computes them.
 struct Coordinate {
   AxisId axis;
   ValueId value;
+  bool computed = false;  ///< issue: what the region yields, over the axis
   bool operator==(const Coordinate&) const = default;
 };
 
@@ -95,6 +98,9 @@ struct Op {
   // that a scan found. A loop without an axis counts from begin to end.
   //
   // if. The operand is the condition. Both regions end with a yield of what the results are.
+  //
+  // issue. The region, if there is one, yields the positions of each computed coordinate in the
+  // tile that is issued, in the order of dimensions.
   //
   // scan. Operands are the bounds. The region yields two conditions on the positions of a tile:
   // whether one may be visible to the block, and whether it surely is visible to all of it.

@@ -111,8 +111,21 @@ class Parser {
     }
     std::vector<TypedLayout> types;
     if (in_.at(":")) types = result_types();
+    if (op.code == OpCode::issue && in_.at("{")) {
+      op.body = region();
+      append(block, std::move(op), results, std::move(types));
+      return;
+    }
     append(block, std::move(op), results, std::move(types));
     in_.line_end();
+  }
+
+  BlockId region() {
+    in_.expect("{");
+    in_.line_end();
+    const BlockId body = f_.add_block();
+    block(body);
+    return body;
   }
 
   std::vector<TypedLayout> result_types() {
@@ -174,7 +187,8 @@ class Parser {
       Coordinate c;
       if (op.code == OpCode::gather && in_.take("wrap"))
         op.wraps |= static_cast<std::uint8_t>(1U << op.coordinates.size());
-      if (in_.at(Token::Kind::value))
+      c.computed = op.code == OpCode::issue && in_.take("by");
+      if (!c.computed && in_.at(Token::Kind::value))
         c.value = use();
       else if (op.code == OpCode::gather)
         in_.expected("a value, such as %row");
@@ -265,13 +279,6 @@ class Parser {
     }
     std::vector<TypedLayout> types;
     if (in_.at(":")) types = result_types();
-    const auto region = [&] {
-      in_.expect("{");
-      in_.line_end();
-      const BlockId body = f_.add_block();
-      block(body);
-      return body;
-    };
     op.body = region();
     if (in_.take("else")) op.otherwise = region();
     append(outer, std::move(op), results, std::move(types));

@@ -162,7 +162,7 @@ class Printer {
       std::string coordinates;
       for (const Coordinate& c : op.coordinates) {
         if (!coordinates.empty()) coordinates += ", ";
-        coordinates += c.axis ? f_[c.axis].name : name(c.value);
+        coordinates += (c.computed ? "by " : "") + (c.axis ? f_[c.axis].name : name(c.value));
       }
       item(fmt::format("{}[{}]", f_[op.tensor].name, coordinates));
     }
@@ -218,7 +218,8 @@ class Printer {
     if (!text.empty()) text += " = ";
     text += name_of(op.code);
     if (op.code == OpCode::role) return text + role_head(op);
-    text += op.body && !is_plain(op.code) ? loop_head(op) : items(op) + attributes(op);
+    const bool loops = op.body && !is_plain(op.code) && op.code != OpCode::issue;
+    text += loops ? loop_head(op) : items(op) + attributes(op);
     if (op.results.empty() || (op.body && results_follow_arguments(op))) return text;
     for (std::size_t i = 0; i < op.results.size(); ++i)
       text += (i ? ", " : " : ") + typed(op.results[i]);
@@ -258,7 +259,7 @@ class Printer {
       line("{}{}", head(op), op.body ? " {" : "");
       if (!op.body) continue;
       ++depth_;
-      if (op.code != OpCode::role && !is_plain(op.code)) loop_arguments(op);
+      if (!f_[op.body].arguments.empty()) loop_arguments(op);
       --depth_;
       block(op.body);
       if (op.otherwise) {

@@ -269,29 +269,34 @@ std::vector<AxisId> accessed_axes(const Function& f, const Op& op) {
   std::vector<AxisId> axes;
   for (std::size_t i = 0; i < op.coordinates.size(); ++i) {
     const Coordinate& c = op.coordinates[i];
-    if (c.value && !(f[c.value].type == TileType{DType::i32, {}}))
+    if (c.value && (f[c.value].type.dtype != DType::i32 || f[c.value].type.axes.size() > 1))
       rule.refuse(fmt::format("{} with an index of type {}", what, describe(f, f[c.value].type)),
-                  "a position is an i32 scalar", "name the axis, or reduce and cast the index");
-    if (!c.axis) {
+                  "a position is an i32 scalar, or a tile of i32 over an axis of what is accessed",
+                  "name the axis, or reduce and cast the index");
+    const AxisId along = axis_of(f, c);
+    if (!along) {
       if (!c.value)
         rule.refuse(what, fmt::format("dimension {} has no index", i),
                     "give it an axis or an i32 scalar");
       continue;
     }
-    const Axis& axis = f[c.axis];
+    const Axis& axis = f[along];
     if (axis.kind == AxisKind::parallel)
       rule.refuse(fmt::format("{} over {}", what, axis.name),
                   "a parallel axis has one position a block, not a tile",
                   "index it by index(axis)");
-    if (axis.extent != tensor.dims[i])
+    if (!is_computed(f, c) && axis.extent != tensor.dims[i])
       rule.refuse(fmt::format("{} over {}", what, axis.name),
                   fmt::format("the axis has length {} and dimension {} of {} has {}",
                               axis.extent.text(), i, tensor.name, tensor.dims[i].text()),
                   "use an axis of the dimension's length");
-    if (std::find(axes.begin(), axes.end(), c.axis) != axes.end())
+    const auto same = [&](const Coordinate& other) {
+      return axis_of(f, other) == along && !is_computed(f, other);
+    };
+    if (same(c) && std::count_if(op.coordinates.begin(), op.coordinates.end(), same) > 1)
       rule.refuse(fmt::format("{} over {} twice", what, axis.name), "a tile has each axis once",
                   "use two axes, also where their lengths agree");
-    axes.push_back(c.axis);
+    if (std::find(axes.begin(), axes.end(), along) == axes.end()) axes.push_back(along);
   }
   if (axes.size() > 2)
     rule.refuse(fmt::format("{} over {} axes", what, axes.size()), "a tile has at most two axes",

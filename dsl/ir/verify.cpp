@@ -20,7 +20,7 @@ constexpr OpCode no_code = OpCode::yield;
 
 bool yields(OpCode code) {
   return code == OpCode::loop || code == OpCode::scan_tiles || code == OpCode::tile_loop ||
-         is_plain(code);
+         code == OpCode::issue || is_plain(code);
 }
 
 class Verifier {
@@ -66,6 +66,8 @@ class Verifier {
         fail("a nest only computes elements and reduces them", "move it out of the nest");
       if (parent == OpCode::scan_tiles && !last && !is_pure(*op_) && op_->code != OpCode::nest)
         fail("a scan only evaluates conditions on positions", "move it in front of the scan");
+      if (parent == OpCode::issue && !last && !is_pure(*op_))
+        fail("an issue only computes positions", "move it in front of the issue");
       one(ops[i]);
     }
     entered_ = outside;
@@ -89,6 +91,7 @@ class Verifier {
     if (op.code == OpCode::loop) loop(id);
     if (op.code == OpCode::scan_tiles) scan(id);
     if (is_plain(op.code)) conditional(id);
+    if (op.code == OpCode::issue && op.body) computed_positions(id);
     if (op.code == OpCode::tile_loop) tile_loop(id);
     if (op.code == OpCode::role) role(op);
     if (op.code == OpCode::enter && !is_parallel(op.axis)) {
@@ -144,8 +147,10 @@ class Verifier {
     works_ = works_ || !scalars;
     if (op.code != OpCode::store) return;
     for (std::size_t i = 0; i < f_.axes.size(); ++i) {
-      const bool named = std::any_of(op.coordinates.begin(), op.coordinates.end(),
-                                     [&](const Coordinate& c) { return c.axis == AxisId(i); });
+      const bool named =
+          std::any_of(op.coordinates.begin(), op.coordinates.end(), [&](const Coordinate& c) {
+            return c.axis == AxisId(i) || (c.value && depends_[c.value.index].contains(AxisId(i)));
+          });
       if (f_.axes[i].ragged && f_.axes[i].kind == AxisKind::parallel_tiles && !named)
         fail(fmt::format("a block beyond its segment of {} writes nothing", f_.axes[i].name),
              fmt::format("index {} by {}", f_[op.tensor].name, f_.axes[i].name));
@@ -251,6 +256,32 @@ class Verifier {
     block(op.body, op.code);
     if (op.axis) loops_.erase(op.axis);
     defined_ = std::move(outside);
+  }
+
+  /// What an issue yields for its computed coordinates, in the tile that it names.
+  void computed_positions(OpId id) {
+    const Op& op = *op_;
+    std::vector<bool> outside = defined_;
+    std::vector<AxisId> along;
+    for (const Coordinate& c : op.coordinates)
+      if (c.computed) along.push_back(c.axis);
+    const std::set<AxisId> entered = entered_;
+    for (const Coordinate& c : op.coordinates)
+      if (c.axis) entered_.insert(f_.origin(c.axis));
+    block(op.body, op.code);
+    entered_ = entered;
+    defined_ = std::move(outside);
+    op_ = &f_[f_[op.body].ops.back()];
+    if (op_->operands.size() != along.size())
+      fail(fmt::format("it yields {} positions, the issue takes {}", op_->operands.size(),
+                       along.size()),
+           "yield a tile of i32 for each coordinate with \"by\", in the order of dimensions");
+    for (std::size_t i = 0; i < along.size(); ++i)
+      if (const TileType wanted{DType::i32, {along[i]}}; f_[op_->operands[i]].type != wanted)
+        fail(fmt::format("{} is {} and should be {}", name(op_->operands[i]),
+                         describe(f_, f_[op_->operands[i]].type), describe(f_, wanted)),
+             "compute it from positions along the axis");
+    op_ = &f_[id];
   }
 
   void scan(OpId id) {

@@ -70,6 +70,11 @@ void check_axis(const Function& f, const Axis& axis) {
                      "use a number, or tiles",
                      {}});
   if (axis.extent.is_static()) return;
+  if (axis.extent.times < 1 || axis.extent.plus < 0)
+    throw SpecError({fmt::format("axis {} of length {}", axis.name, axis.extent.text()),
+                     "a name is multiplied by 1 or more, and nothing is taken from it",
+                     "use other numbers",
+                     {}});
   for (const Tensor& tensor : f.tensors)
     for (const Extent& dim : tensor.dims)
       if (dim.name == axis.extent.name) return;
@@ -115,8 +120,16 @@ void verify_declarations(const Function& f) {
   for (const Tensor& tensor : f.tensors) {
     declare(arguments, tensor.name);
     check_name("a tensor", tensor.name);
-    for (const Extent& dim : tensor.dims)
+    for (const Extent& dim : tensor.dims) {
       if (!dim.is_static()) check_name("a length", dim.name);
+      if (!dim.is_static() && dim.times != 1)
+        throw SpecError(
+            {fmt::format("a dimension of {} with the length {}", tensor.name, dim.text()),
+             "a launch reads the name off the shape, and not every length is such a "
+             "multiple",
+             "give the dimension a name of its own, or multiply in an axis alone",
+             {}});
+    }
     if (!tensor.gathered && (!is_tile_type(tensor.dtype) || tensor.dtype == DType::i1))
       throw SpecError({fmt::format("tensor {} of type {}", tensor.name, name_of(tensor.dtype)),
                        "tiles are loaded from and stored to f16, bf16, f32 and i32",

@@ -34,9 +34,9 @@ class OpVerifier {
       fail("only a loop has rounds to order", "leave \"unordered\" out");
     const bool holds = op_.code == OpCode::loop || op_.code == OpCode::scan_tiles ||
                        op_.code == OpCode::tile_loop || is_plain(op_.code) ||
-                       op_.code == OpCode::role;
+                       op_.code == OpCode::role || op_.code == OpCode::issue;
     if (op_.body && !holds)
-      fail("only a loop, an if, a nest or a role has a region",
+      fail("only a loop, an if, a nest, a role or an issue has a region",
            "leave out what stands in braces behind it");
     if (op_.otherwise && op_.code != OpCode::if_)
       fail("only an if has a region behind \"else\"", "leave out the second region");
@@ -274,10 +274,28 @@ class OpVerifier {
     }
     input();
     fits_buffer(accessed_axes(f_, op_));
+    computed_positions();
     if (f_[op_.buffer].transport == Transport::tma)
       bulk_copy();
     else
       copy();
+  }
+
+  /// An issue computes positions itself: those of the tile that it copies.
+  void computed_positions() const {
+    bool computed = false;
+    for (const Coordinate& c : op_.coordinates) {
+      computed = computed || c.computed;
+      if (is_computed(f_, c) && !c.computed)
+        fail(fmt::format("{} holds positions in the current tile", name(c.value)),
+             "compute them in the region of the issue, and name their axis behind \"by\"");
+    }
+    if (computed != static_cast<bool>(op_.body))
+      fail(computed ? "it has computed positions and no region" : "its region computes nothing",
+           "name the axis of each computed coordinate behind \"by\", and yield its positions");
+    if (computed && f_[op_.buffer].transport == Transport::tma)
+      fail("the copy engine takes tiles whose rows lie at one distance",
+           "declare the channel by cp_async");
   }
 
   void bulk_copy() {

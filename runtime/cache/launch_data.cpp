@@ -22,14 +22,17 @@ constexpr int largest_int = std::numeric_limits<int>::max();
 
 Json to_json(const Extent& extent) {
   if (extent.is_static()) return extent.value;
-  return Json::array({extent.name, extent.plus});
+  if (extent.times == 1) return Json::array({extent.name, extent.plus});
+  return Json::array({extent.name, extent.plus, extent.times});
 }
 
 Extent read_extent(const Json& json) {
   if (!json.is_array()) return {Fields::within(json, 0, any)};
-  if (json.size() != 2) throw std::invalid_argument("no extent");
-  return Extent(json[0].get<std::string>()) +
-         static_cast<int>(Fields::within(json[1], 0, largest_int));
+  if (json.size() != 2 && json.size() != 3) throw std::invalid_argument("no extent");
+  Extent extent(json[0].get<std::string>());
+  extent.plus = static_cast<int>(Fields::within(json[1], 0, largest_int));
+  if (json.size() == 3) extent.times = static_cast<int>(Fields::within(json[2], 2, largest_int));
+  return extent;
 }
 
 Json to_json(const TensorArgument& t) {

@@ -18,7 +18,7 @@ class Binding {
           std::span<const ScalarValue> scalars);
 
   [[nodiscard]] std::int64_t length(const Extent& extent) const {
-    return extent.is_static() ? extent.value : lengths_.at(extent.name) + extent.plus;
+    return extent.of(extent.is_static() ? 0 : lengths_.at(extent.name));
   }
   [[nodiscard]] const TensorView& operator[](ir::TensorId id) const { return tensors_[id.index]; }
   [[nodiscard]] double operator[](ir::ParameterId id) const {

@@ -277,8 +277,20 @@ class Evaluation {
         queues_[op.buffer.index].push_back(memory_.load(op));
         break;
       default:
+        compute_positions(op);
         memory_.copy(op);
     }
+  }
+
+  /// Of the tile that is copied, which need not be the current one.
+  void compute_positions(const Op& op) {
+    if (!op.body) return;
+    const std::vector<AxisState> current = axes_;
+    for (const Coordinate& c : op.coordinates)
+      if (c.computed && f_[c.axis].kind == AxisKind::tiles && !op.operands.empty())
+        axis_state(c.axis).current = integer(op, 0);
+    block(op.body);
+    axes_ = current;
   }
 
   /// The producer runs to its end before the consumers begin: a channel is a queue, however long.

@@ -1,5 +1,6 @@
 #include "runtime/reference/memory.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -22,23 +23,28 @@ ReferenceOutput unwritten(const ir::Tensor& tensor, const TensorView& view) {
 
 using namespace ir;
 
-/// A tile of a tensor: up to two strided sides, of which the part inside the tensor is touched.
+/// A tile of a tensor: up to two sides, of which the part inside the tensor is touched.
 struct Memory::Window {
-  struct Side {
-    std::int64_t begin = 0, tile = 1, length = 1, stride = 0;
-  };
-  Side outer, inner;
+  std::vector<AxisId> axes;
+  /// Where each element along an axis lies; none for what is outside the tensor or the axis.
+  std::vector<Side> sides;
   std::int64_t offset = 0;
   bool outside = false;  ///< a scalar index misses the tensor
+
+  [[nodiscard]] std::int64_t tile(std::size_t side) const {
+    return side < sides.size() ? static_cast<std::int64_t>(sides[side].size()) : 1;
+  }
 
   /// visit(element of the tile, element of the tensor)
   template <class Visit>
   void for_each(Visit&& visit) const {
     if (outside) return;
-    for (std::int64_t i = 0; i < outer.tile && outer.begin + i < outer.length; ++i)
-      for (std::int64_t j = 0; j < inner.tile && inner.begin + j < inner.length; ++j)
-        visit(i * inner.tile + j,
-              offset + (outer.begin + i) * outer.stride + (inner.begin + j) * inner.stride);
+    const Side one{0};
+    const Side &outer = sides.empty() ? one : sides[0], &inner = sides.size() < 2 ? one : sides[1];
+    for (std::size_t i = 0; i < outer.size(); ++i)
+      for (std::size_t j = 0; j < inner.size(); ++j)
+        if (outer[i] && inner[j])
+          visit(static_cast<std::int64_t>(i * inner.size() + j), offset + *outer[i] + *inner[j]);
   }
 };
 
@@ -55,23 +61,44 @@ std::int64_t Memory::integer(ValueId value) const {
   return static_cast<std::int64_t>(values_[value.index].scalar());
 }
 
+/// The side along an axis, of which the elements on the axis are touched.
+Memory::Side& Memory::side_along(Window& window, AxisId id, const AxisState& axis) const {
+  const auto found = std::ranges::find(window.axes, id);
+  if (found != window.axes.end())
+    return window.sides[static_cast<std::size_t>(found - window.axes.begin())];
+  window.axes.push_back(id);
+  Side& side = window.sides.emplace_back(static_cast<std::size_t>(axis.tile));
+  const std::int64_t end = axis.length < 0 ? arrays_.length(f_[id].extent) : axis.length;
+  for (std::int64_t i = 0; i < axis.tile && axis.begin() + i < end; ++i)
+    side[static_cast<std::size_t>(i)] = 0;
+  return side;
+}
+
 Memory::Window Memory::window(const Op& op, const std::vector<std::int64_t>& strides,
                               std::int64_t tile) const {
   Window w;
-  int sides = 0;
+  std::size_t yielded = 0;
   for (std::size_t i = 0; i < op.coordinates.size(); ++i) {
     const Coordinate& c = op.coordinates[i];
     const std::int64_t length = arrays_[op.tensor].shape[i];
-    if (c.axis) {
-      AxisState axis = axes_[f_.origin(c.axis).index];
-      if (tile >= 0 && f_[c.axis].kind == AxisKind::tiles) axis.current = tile;
-      const std::int64_t end = axis.length < 0 ? length : axis.length;
-      w.offset += axis.first * strides[i];
-      (sides++ == 0 ? w.outer : w.inner) = {axis.begin(), axis.tile, end, strides[i]};
-    } else {
+    const AxisId along = axis_of(f_, c);
+    if (!along) {
       const std::int64_t at = integer(c.value);
       w.outside = w.outside || at < 0 || at >= length;
       w.offset += at * strides[i];
+      continue;
+    }
+    AxisState axis = axes_[f_.origin(along).index];
+    if (tile >= 0 && f_[along].kind == AxisKind::tiles) axis.current = tile;
+    Side& side = side_along(w, along, axis);
+    const ValueId positions = c.computed ? f_[f_[op.body].ops.back()].operands[yielded++] : c.value;
+    if (!positions) w.offset += axis.first * strides[i];
+    for (std::size_t k = 0; k < side.size(); ++k) {
+      const std::int64_t at = positions
+                                  ? static_cast<std::int64_t>(values_[positions.index].data[k])
+                                  : axis.begin() + static_cast<std::int64_t>(k);
+      const bool inside = !positions || (at >= 0 && at < length);
+      side[k] = side[k] && inside ? std::optional(*side[k] + at * strides[i]) : std::nullopt;
     }
   }
   return w;
@@ -80,7 +107,7 @@ Memory::Window Memory::window(const Op& op, const std::vector<std::int64_t>& str
 TileValue Memory::load(const Op& op, std::int64_t tile) const {
   const TensorView& view = arrays_[op.tensor];
   const Window w = window(op, {view.strides.begin(), view.strides.end()}, tile);
-  TileValue value(w.outer.tile, w.inner.tile);
+  TileValue value(w.tile(0), w.tile(1));
   w.for_each([&](std::int64_t element, std::int64_t at) {
     value.data[element] = read_element(view.dtype, view.data, at);
   });

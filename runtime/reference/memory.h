@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "dsl/ir/function.h"
@@ -37,6 +38,8 @@ class Memory {
 
  private:
   struct Window;
+  using Side = std::vector<std::optional<std::int64_t>>;
+  Side& side_along(Window& window, ir::AxisId id, const AxisState& axis) const;
   [[nodiscard]] Window window(const ir::Op& op, const std::vector<std::int64_t>& strides,
                               std::int64_t tile) const;
   /// The slot whose number is an operand of the op; the first one where there is no such operand.

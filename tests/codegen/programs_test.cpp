@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "codegen/explain.h"
 #include "codegen/generate.h"
 #include "dsl/json.h"
 #include "tests/support/kernel_run.h"
@@ -201,6 +202,30 @@ TEST(Programs, Integers) {
 TEST(Programs, GatherThroughATable) {
   expect_right(gather(), schedule_of({{"rows", 16}}, 1),
                {{.extents = {{"B", 3}, {"P", 5}, {"N", 20}}, .spread = {{"table", 5}}}});
+}
+
+TEST(Programs, RowsOverTwoDimensionsAndColumnsThroughPages) {
+  for (const auto& [page_size, dim] : {std::pair{1, 16}, {4, 64}, {16, 96}, {32, 128}})
+    for (const int stages : {1, 3})
+      for (const auto& [warps_m, warps_n] : {std::pair{1, 1}, {2, 1}, {1, 2}})
+        for (const CopyInstruction copy : {CopyInstruction::cp_async, CopyInstruction::vector}) {
+          Schedule schedule = schedule_of({{"rows", 16 * warps_m}, {"cols", 32}}, warps_m, warps_n);
+          schedule.stages = stages;
+          schedule.copy = copy;
+          // A page beyond the last is one of zeros.
+          expect_right(
+              paged_products(page_size, dim), schedule,
+              {{.extents = {{"B", 2}, {"M", 7}, {"P", 6}, {"N", 100 / page_size + 1}},
+                .spread = {{"pages", 8}}},
+               {.extents = {{"B", 1}, {"M", 1}, {"P", 1}, {"N", 1}}, .spread = {{"pages", 1}}},
+               {.extents = {{"B", 1}, {"M", 5}, {"P", 3}, {"N", 0}}}});
+        }
+}
+
+TEST(Programs, ColumnsUpToAQuotientAreTheTilesOfALoop) {
+  const std::string text = explain(
+      paged_products(4, 64), schedule_of({{"rows", 16}, {"cols", 32}}, 1), find_target("sm_80"));
+  EXPECT_NE(text.find("bounded: cols <= (rows // 3)"), std::string::npos) << text;
 }
 
 TEST(Programs, ChainedProducts) {

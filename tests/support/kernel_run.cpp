@@ -63,7 +63,7 @@ KernelRun::KernelRun(const Program& program, RunInputs inputs)
   for (const ir::Tensor& tensor : program_.function().tensors) {
     std::vector<std::int64_t> shape;
     for (const Extent& dim : tensor.dims)
-      shape.push_back(dim.is_static() ? dim.value : inputs_.extents.at(dim.name) + dim.plus);
+      shape.push_back(dim.of(dim.is_static() ? 0 : inputs_.extents.at(dim.name)));
     const StridedArray& array = arrays_.emplace_back(
         tensor.dtype, shape, inputs_.row_gap, tensor.has_last_stride() ? inputs_.gathered_step : 1);
     if (tensor.output) continue;

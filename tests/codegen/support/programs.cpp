@@ -245,6 +245,28 @@ Program gather() {
   return b.finish();
 }
 
+Program paged_products(int page_size, int dim) {
+  constexpr int heads = 3;
+  ProgramBuilder b("paged_products");
+  const Axis batch = b.parallel("batch", named("B"));
+  const Axis rows = b.parallel_tiles("rows", named("M") * heads), d = b.whole("d", dim);
+  const Axis cols = b.tiles("cols", named("N") * page_size);
+  const Tensor q = b.input("q", DType::bf16, {named("B"), heads, named("M"), dim});
+  const Tensor k = b.input("k", DType::bf16, {named("P"), page_size, dim});
+  const Tensor pages = b.gathered_input("pages", DType::i32, {named("B"), named("N")});
+  const Tensor s = b.output("s", DType::f32, {named("B"), heads, named("M")});
+  const Tile head = index(rows) % heads, at = index(rows) / heads;
+  const Tile left = load(q(batch, head, at, d));
+  const Tile sum = b.loop(cols, b.fill({rows}, 0), [&](const Tile& so_far) {
+    const Tile page = gather(pages, {index(batch), index(cols) / page_size});
+    const Tile right = load(k(page, index(cols) % page_size, d));
+    const Tile seen = index(cols) <= at + (length(cols) - length(q, 2));
+    return so_far + reduce_sum(where(seen, dot(left, transpose(right)), 0), cols);
+  });
+  store(s(batch, head, at), sum);
+  return b.finish();
+}
+
 Program chained_products() {
   ProgramBuilder b("chained_products");
   const Axis m = b.parallel_tiles("m", named("M")), k = b.whole("k", 48), d = b.whole("d", 40);

@@ -162,8 +162,17 @@ TEST_F(TypeRules, Accesses) {
   EXPECT_EQ(refusal([&] {
               b.load(q, {{{}, value(DType::f32)}, {rows, {}}, {d, {}}});
             }),
-            "load of q with an index of type f32 | a position is an i32 scalar | name the axis, or "
-            "reduce and cast the index");
+            "load of q with an index of type f32 | a position is an i32 scalar, or a tile of i32 "
+            "over an axis of what is accessed | name the axis, or reduce and cast the index");
+  const ValueId heads = value(DType::i32, {rows}), both = value(DType::i32, {rows, cols});
+  EXPECT_EQ(type(b.load(q, {{{}, heads}, {rows, {}}, {d, {}}})), "bf16[rows, d]");
+  EXPECT_EQ(type(b.load(q, {{{}, heads}, {{}, heads}, {d, {}}})), "bf16[rows, d]");
+  EXPECT_EQ(refusal([&] {
+              b.load(q, {{{}, both}, {rows, {}}, {d, {}}});
+            }),
+            "load of q with an index of type i32[rows, cols] | a position is an i32 scalar, or a "
+            "tile of i32 over an axis of what is accessed | name the axis, or reduce and cast the "
+            "index");
   EXPECT_EQ(refusal([&] {
               b.load(q, {{}, {rows, {}}, {d, {}}});
             }),

@@ -78,11 +78,12 @@ void each_named(const std::string& at, const Visit& visit, const std::vector<con
 }
 
 void each_field(Extent& it, const std::string& at, const Visit& visit) {
-  auto& [name, value, plus] = it;
+  auto& [name, value, plus, times] = it;
   each_field(name, at + ".name", visit);
   // A number has no name and nothing added to it.
   visit(at + ".value", [&] { it = Extent(value + 7); });
   each_field(plus, at + ".plus", visit);
+  each_field(times, at + ".times", visit);
 }
 void each_field(TensorArgument& it, const std::string& at, const Visit& visit) {
   auto& [name, dtype, output, dims, alignment, stride_limits, unwritten, gathered, last_stride] =

@@ -33,7 +33,7 @@ std::vector<Array> random_arrays(const ir::Function& f, std::int64_t rows, std::
     std::vector<std::int64_t> shape;
     std::int64_t elements = 1;
     for (const Extent& dim : tensor.dims) {
-      shape.push_back(dim.is_static() ? dim.value : (dim.name == "M" ? rows : columns) + dim.plus);
+      shape.push_back(dim.of(dim.name == "M" ? rows : columns));
       elements *= shape.back();
     }
     std::vector<double> values;
