@@ -87,10 +87,10 @@ class Worker:
         inputs = self._inputs(case, self._sets)
         kernel = self._kernel(case)
         out = self._torch.full_like(inputs[0][0], math.nan)
+        launched = kernel.variant(inputs[0][0], inputs[0][1])  # no other serves meanwhile
         self._run = lambda index: kernel(*inputs[index], out=out)
         self._run(0)
         seen = out.flatten()[:: max(1, elements // SAMPLES)][:SAMPLES].float().tolist()
-        launched = kernel.variant(inputs[0][0], inputs[0][1])
         return {"code": hashlib.sha256(launched.cubin).hexdigest(), "seen": seen}
 
     def time(self, budget_ms: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ namespace {
 constexpr int as_the_environment_says = -1;
 std::atomic<int> chosen = as_the_environment_says;
 
-constexpr std::string_view names[] = {"allow", "warn", "tiered", "forbid"};
+constexpr std::string_view names[] = {"allow", "warn", "tiered", "eager", "forbid"};
 
 }  // namespace
 
@@ -26,7 +26,7 @@ CompileMode compile_mode_named(std::string_view name) {
   if (found != std::end(names)) return static_cast<CompileMode>(found - std::begin(names));
   throw CacheError({.what = fmt::format("the compile mode \"{}\"", shortened(name)),
                     .why = "there is no such mode",
-                    .fix = "allow, warn, tiered or forbid",
+                    .fix = "allow, warn, tiered, eager or forbid",
                     .where = {}});
 }
 

@@ -10,10 +10,11 @@ enum class CompileMode {
   allow,
   warn,    ///< compile, and say so
   tiered,  ///< compile fast to serve at once, and beside that as ever (tiered_kernel.h)
+  eager,   ///< compile; no launch runs another kernel meanwhile (dispatcher.h)
   forbid,  ///< a CacheMissError
 };
 
-/// "allow", "warn", "tiered" or "forbid".
+/// "allow", "warn", "tiered", "eager" or "forbid".
 std::string_view name_of(CompileMode mode);
 /// Throws CacheError for any other word.
 CompileMode compile_mode_named(std::string_view name);

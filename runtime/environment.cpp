@@ -20,8 +20,8 @@ constexpr std::array table{
         Id::compile, "FLASHCORE_COMPILE", "allow",
         "forbid: a kernel that is not in the cache is an error, never a compile; warn: it "
         "is compiled, and a warning; tiered: code that is compiled fast serves until the optimised "
-        "is there",
-        "allow warn tiered forbid"},
+        "is there; eager: it is compiled, and no kernel for other lengths serves meanwhile",
+        "allow warn tiered eager forbid"},
     EnvironmentEntry{Id::keep_source, "FLASHCORE_KEEP_SOURCE", "not kept",
                      "directory that receives the CUDA source of every kernel compiled"},
     EnvironmentEntry{Id::cache, "FLASHCORE_CACHE", "on",

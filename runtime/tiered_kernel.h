@@ -16,11 +16,12 @@
 
 #include "codegen/kernel_source.h"
 #include "runtime/kernel.h"
+#include "runtime/launchable.h"
 
 namespace flashcore {
 
 /// Thread-safe.
-class TieredKernel {
+class TieredKernel final : public Launchable {
  public:
   /// Text that is generated if it should be wanted.
   using Generate = std::function<KernelSource()>;
@@ -40,12 +41,11 @@ class TieredKernel {
   /// compiling it threw, and the fast code serves on.
   void wait_until_optimised();
 
-  /// Loads the code for a GPU.
-  void prepare(int device) { in_place().prepare(device); }
+  void prepare(int device) override { in_place().prepare(device); }
   /// As LoadedKernel::launch. Optimised code that has become ready takes its place here, unless the
   /// stream is captured: that is no time to load code.
   void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
-              CudaStream stream = nullptr);
+              CudaStream stream = nullptr) override;
 
  private:
   class Upgrade;

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <deque>
 #include <optional>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "templates/chosen_schedules.h"
 #include "templates/problem_questions.h"
@@ -54,10 +58,10 @@ struct Answered {
   bool answer = false;
 };
 
-/// Answers for one problem, and writes down what it is asked.
+/// Answers for a problem, and writes down what it is asked.
 class Interview : public ProblemQuestions {
  public:
-  Interview(KnownProblem& problem, bool of_winners, std::vector<Answered>& answered)
+  Interview(ProblemQuestions& problem, bool of_winners, std::vector<Answered>& answered)
       : problem_(problem), of_winners_(of_winners), answered_(answered) {}
 
   bool knows_rows() override { return note({.kind = Question::Kind::knows_rows}); }
@@ -86,45 +90,47 @@ class Interview : public ProblemQuestions {
     return answered_.back().answer;
   }
 
-  KnownProblem& problem_;
+  ProblemQuestions& problem_;
   const bool of_winners_;
   std::vector<Answered>& answered_;
 };
 
 }  // namespace
 
+/// Readers take no lock: a node is whole before it hangs in the tree, and stays.
 class ScheduleChooser::Tree {
  public:
+  static constexpr std::size_t unknown = static_cast<std::size_t>(-1);
+
   /// The number that was added for these answers, if any was.
-  std::optional<std::size_t> find(KnownProblem& problem, KnownProblem& fixed) const {
+  std::size_t find(KnownProblem& problem, KnownProblem& fixed) const {
     const Branch* at = &root_;
-    while (at->node >= 0) {
-      const Node& node = nodes_[static_cast<std::size_t>(at->node)];
-      const bool answer = ask(node.question.of_winners ? fixed : problem, node.question);
-      at = &node.branches[answer ? 1 : 0];
+    while (const Node* node = at->node.load(std::memory_order_acquire)) {
+      const bool answer = ask(node->question.of_winners ? fixed : problem, node->question);
+      at = &node->branches[answer ? 1 : 0];
     }
-    return at->number;
+    return at->number.load(std::memory_order_acquire);
   }
 
   void add(const std::vector<Answered>& answered, std::size_t number) {
     Branch* at = &root_;
     for (const Answered& step : answered) {
-      if (at->node < 0) {
-        at->node = static_cast<int>(nodes_.size());
-        const int made = at->node;
-        nodes_.push_back({.question = step.question, .branches = {}});
-        at = &nodes_[static_cast<std::size_t>(made)].branches[step.answer ? 1 : 0];
-      } else {
-        at = &nodes_[static_cast<std::size_t>(at->node)].branches[step.answer ? 1 : 0];
+      Node* node = at->node.load(std::memory_order_relaxed);
+      if (node == nullptr) {
+        node = &nodes_.emplace_back();
+        node->question = step.question;
+        at->node.store(node, std::memory_order_release);
       }
+      at = &node->branches[step.answer ? 1 : 0];
     }
-    at->number = number;
+    at->number.store(number, std::memory_order_release);
   }
 
  private:
+  struct Node;
   struct Branch {
-    int node = -1;  ///< what is asked next
-    std::optional<std::size_t> number;
+    std::atomic<Node*> node = nullptr;  ///< what is asked next
+    std::atomic<std::size_t> number = unknown;
   };
   struct Node {
     Question question;
@@ -132,29 +138,74 @@ class ScheduleChooser::Tree {
   };
 
   Branch root_;
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;
 };
 
 ScheduleChooser::ScheduleChooser(AttentionSpec spec, const Target& target, std::string_view winners)
     : spec_(std::move(spec)),
       target_(target),
       winners_(winners.empty() ? WinnerFinder() : winners_of(winners, spec_, target)),
-      tree_(std::make_unique<Tree>()) {}
+      tree_(std::make_unique<Tree>()) {
+  const AttentionProblem fixed = as_fixed_by(spec_, AttentionProblem{});
+  const std::array<std::int64_t, 4> numbers{fixed.batch, fixed.heads, fixed.q_len, fixed.kv_len};
+  const std::array<const char*, 4> names{"B", "H", spec_.packed() ? "Tq" : "Sq",
+                                         spec_.packed() ? "Tk" : "Sk"};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    places_[i] = numbers[i] > 0 ? -1 : static_cast<int>(extents_.size());
+    if (numbers[i] <= 0) extents_.emplace_back(names[i]);
+  }
+}
 
 ScheduleChooser::~ScheduleChooser() = default;
 
+AttentionProblem ScheduleChooser::problem_of(std::span<const std::int64_t> lengths) const {
+  const AttentionProblem fixed = as_fixed_by(spec_, AttentionProblem{});
+  const auto either = [&](std::size_t which, std::int64_t number) {
+    return places_[which] < 0 ? number : lengths[static_cast<std::size_t>(places_[which])];
+  };
+  AttentionProblem problem{either(0, fixed.batch), either(1, fixed.heads), either(2, fixed.q_len),
+                           either(3, fixed.kv_len)};
+  if (spec_.packed()) {
+    const std::int64_t sequences = std::max<std::int64_t>(problem.batch, 1);
+    problem.q_len = (problem.q_len + sequences - 1) / sequences;
+    problem.kv_len = (problem.kv_len + sequences - 1) / sequences;
+  }
+  return problem;
+}
+
+std::string ScheduleChooser::describe(std::span<const std::int64_t> lengths) const {
+  const AttentionProblem problem = problem_of(lengths);
+  return fmt::format("{} query rows and {} keys", problem.q_len, problem.kv_len);
+}
+
+std::string ScheduleChooser::preparation(std::span<const std::int64_t> lengths) const {
+  const AttentionProblem problem = problem_of(lengths);
+  return fmt::format("kernel.prepare(lengths={}, q_lengths={})", problem.kv_len, problem.q_len);
+}
+
 std::size_t ScheduleChooser::choose(const AttentionProblem& problem) {
   KnownProblem known(problem), fixed(as_fixed_by(spec_, problem));
+  const std::size_t found = tree_->find(known, fixed);
+  if (found != Tree::unknown) return found;
   const std::lock_guard lock(mutex_);
-  const std::optional<std::size_t> found = tree_->find(known, fixed);
-  return found ? *found : rule(problem);
+  return rule(known, fixed);
+}
+
+std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& problems) {
+  std::vector<std::size_t> numbers{choose(AttentionProblem{})};
+  ProblemExploration open(as_fixed_by(spec_, problems));
+  const std::lock_guard lock(mutex_);
+  do {
+    const std::size_t number = rule(open, open);
+    if (std::ranges::find(numbers, number) == numbers.end()) numbers.push_back(number);
+  } while (open.next());
+  return numbers;
 }
 
 // Under the lock.
-std::size_t ScheduleChooser::rule(const AttentionProblem& problem) {
-  KnownProblem known(problem), fixed(as_fixed_by(spec_, problem));
+std::size_t ScheduleChooser::rule(ProblemQuestions& problem, ProblemQuestions& fixed) {
   std::vector<Answered> answered;
-  Interview of_rules(known, /*of_winners=*/false, answered);
+  Interview of_rules(problem, /*of_winners=*/false, answered);
   Interview of_winners(fixed, /*of_winners=*/true, answered);
   std::vector<Schedule> list = chosen_schedules(spec_, target_, of_rules, of_winners);
   if (winners_) {

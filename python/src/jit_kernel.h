@@ -17,16 +17,20 @@
 #include "runtime/emulator/emulator.h"
 #include "runtime/kernel.h"
 #include "runtime/launch.h"
+#include "runtime/launchable.h"
 #include "runtime/tiered_kernel.h"
 
 namespace flashcore::python {
 
 class LaunchArguments;
 
-class JitKernel {
+class JitKernel final : public Launchable {
  public:
   JitKernel(const Program& program, const std::string& schedule, const std::string& target);
 
+  [[nodiscard]] const Program& program() const { return program_; }
+  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
+  [[nodiscard]] const Target& target() const { return target_; }
   /// Its text is for reading: it may come from a bundle.
   [[nodiscard]] const KernelSource& source() const { return *source_; }
   /// The generated CUDA C++ of what launches run; compiles nothing.
@@ -43,6 +47,7 @@ class JitKernel {
   /// Schedules to take in place of this kernel's where its optimised code does not fit while code
   /// that was compiled fast serves (TieredKernel). Before the first compile.
   void set_safer(std::vector<std::string> schedules);
+  [[nodiscard]] bool is_compiled() const { return code_.load(std::memory_order_acquire); }
   [[nodiscard]] bool is_optimised() { return code().is_optimised(); }
   void wait_until_optimised() { code().wait_until_optimised(); }
 
@@ -50,10 +55,10 @@ class JitKernel {
   void launch(const LaunchArguments& arguments);
   /// The same of views. Called without the GIL.
   void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
-              CudaStream stream);
+              CudaStream stream) override;
 
   /// Loads the code for a GPU, so that launches can be captured into a graph.
-  void prepare(int device) { code().prepare(device); }
+  void prepare(int device) override { code().prepare(device); }
   /// Compiles what launches of more blocks along an axis than CUDA's grid has take, and loads it
   /// unless `device` is -1.
   void prepare_flat(int device);

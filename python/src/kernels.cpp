@@ -1,8 +1,8 @@
 #include <pybind11/stl.h>
 
+#include "dsl/json.h"
 #include "python/src/jit_kernel.h"
 #include "python/src/launch_arguments.h"
-#include "python/src/launch_table.h"
 #include "python/src/module.h"
 #include "python/src/signature.h"
 
@@ -41,7 +41,7 @@ std::shared_ptr<const CompiledKernel> compiled(JitKernel& kernel) {
 }  // namespace
 
 void bind_kernels(py::module_& m) {
-  py::class_<JitKernel>(m, "Kernel")
+  py::class_<JitKernel, std::shared_ptr<JitKernel>>(m, "Kernel")
       .def(py::init<const Program&, const std::string&, const std::string&>(), py::arg("program"),
            py::arg("schedule"), py::arg("target"), py::call_guard<py::gil_scoped_release>())
       .def("explain", &JitKernel::explain, py::arg("names"))
@@ -90,6 +90,7 @@ void bind_kernels(py::module_& m) {
       .def_property_readonly("scalars", [](const JitKernel& k) { return scalars_of(k.source()); })
       .def_property_readonly("name", [](const JitKernel& k) { return k.source().name; })
       .def_property_readonly("source", &JitKernel::text)
+      .def_property_readonly("schedule", [](const JitKernel& k) { return to_json(k.schedule()); })
       .def_property_readonly("threads", [](const JitKernel& k) { return k.source().threads; })
       .def_property_readonly("generate_ms", &JitKernel::generate_ms)
       .def_property_readonly("cubin", [](JitKernel& k) { return py::bytes(compiled(k)->cubin()); })
@@ -103,12 +104,6 @@ void bind_kernels(py::module_& m) {
                              [](JitKernel& k) { return resources_of(compiled(k)->resources()); })
       .def_property_readonly("from_cache", [](JitKernel& k) { return compiled(k)->from_cache(); })
       .def_property_readonly("compile_ms", [](JitKernel& k) { return compiled(k)->compile_ms(); });
-  py::class_<LaunchTable>(m, "LaunchTable")
-      .def(py::init<py::object, bool>(), py::arg("first"), py::arg("for_all"))
-      .def("launch", &LaunchTable::launch, py::arg("arrays"), py::arg("scalars"), py::arg("stream"),
-           py::arg("also"))
-      .def("add", &LaunchTable::add, py::arg("arrays"), py::arg("scalars"), py::arg("also"),
-           py::arg("kernel"));
 }
 
 }  // namespace flashcore::python

@@ -9,6 +9,7 @@ PYBIND11_MODULE(_core, m) {
   flashcore::python::bind_programs(m);
   flashcore::python::bind_kernels(m);
   flashcore::python::bind_modules(m);
+  flashcore::python::bind_dispatch(m);
   flashcore::python::bind_bundles(m);
   flashcore::python::bind_host_libraries(m);
   flashcore::python::bind_remote_store(m);

@@ -11,6 +11,7 @@ void bind_specs(pybind11::module_& m);
 void bind_programs(pybind11::module_& m);
 void bind_kernels(pybind11::module_& m);
 void bind_modules(pybind11::module_& m);
+void bind_dispatch(pybind11::module_& m);
 void bind_bundles(pybind11::module_& m);
 void bind_host_libraries(pybind11::module_& m);
 void bind_remote_store(pybind11::module_& m);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 
 import numpy as np
 
@@ -45,6 +46,8 @@ class Plain:
     """Wraps an array; `calls` counts how it was read."""
 
     device_type = 1  # CPU
+    device_id = 0
+    address = 0  # that of the array
 
     def __init__(self, array: np.ndarray):
         self.array = array
@@ -64,12 +67,29 @@ class Exchange(Plain):
         self._strides = (ctypes.c_int64 * array.ndim)(*(s // array.itemsize for s in array.strides))
 
 
+_addresses = itertools.count(1 << 44, 1 << 36)  # of memory that nobody touches
+
+
+class OnHopper(Exchange):
+    """An array of a shape on the third GPU of the fake driver (fake_cuda.h), without memory."""
+
+    device_type = 2
+    device_id = 2
+
+    def __init__(self, *shape: int, dtype: type = np.float16):
+        memory = np.zeros(8, dtype)
+        strides = memory.itemsize * np.cumprod([1, *shape[:0:-1]])[::-1]
+        super().__init__(np.lib.stride_tricks.as_strided(memory, shape, strides))
+        self.address = next(_addresses)
+
+
 @_Borrow
 def _borrow(wrapped, out):
     wrapped.calls += 1
     array, tensor = wrapped.array, out.contents
-    tensor.data, tensor.byte_offset = array.ctypes.data, 0
-    tensor.device_type, tensor.device_id, tensor.ndim = wrapped.device_type, 0, array.ndim
+    tensor.data, tensor.byte_offset = wrapped.address or array.ctypes.data, 0
+    tensor.device_type, tensor.device_id = wrapped.device_type, wrapped.device_id
+    tensor.ndim = array.ndim
     tensor.code, tensor.bits, tensor.lanes = 2, array.itemsize * 8, 1
     tensor.shape, tensor.strides = wrapped._shape, wrapped._strides
     return 0

@@ -47,7 +47,7 @@ def test_the_optimised_code_is_that_of_a_process_that_compiles_nothing_fast(tmp_
 
 
 def test_modes_are_words_that_are_known():
-    with pytest.raises(fc.CacheError, match="allow, warn, tiered or forbid"):
+    with pytest.raises(fc.CacheError, match="allow, warn, tiered, eager or forbid"):
         fc.set_compile_mode("never")
     with pytest.raises(fc.SpecError, match="it is no word"):
         fc.set_compile_mode(1)

@@ -123,17 +123,21 @@ def test_calls_of_some_lengths_get_their_winner(tmp_path):
 
 
 @pytest.mark.parametrize("with_lse", [False, True])
-def test_a_call_compiles_the_kernel_that_it_launches_and_no_other(monkeypatch, with_lse):
-    compiled = []
-    monkeypatch.setattr(fc.AttentionKernel, "compile", lambda kernel: compiled.append(kernel))
-    kernel = fc.AttentionKernel.shipped(fc.AttentionSpec(head_dim=64), TARGET, compiled=False)
-    assert compiled == []
-    launched = kernel.variant(*arrays_on_gpu(1024), with_lse=with_lse)
-    assert launched._returning_lse() is launched if with_lse else not launched.spec.lse
-    assert compiled == [launched]
-    assert kernel.variant(*arrays_on_gpu(1024), with_lse=with_lse) is launched
-    fc.AttentionKernel.shipped(fc.AttentionSpec(head_dim=64), "sm_80", compiled=False)
-    assert len(compiled) == 2
+def test_a_call_compiles_the_kernel_that_it_launches_and_no_other(with_lse):
+    asked = []
+    fc.set_event_hook(lambda event: asked.append(event.kernel))
+    try:
+        kernel = fc.AttentionKernel.shipped(fc.AttentionSpec(head_dim=64), TARGET, compiled=False)
+        assert asked == []
+        launched = kernel.variant(*arrays_on_gpu(1024), with_lse=with_lse)
+        assert launched._returning_lse() is launched if with_lse else not launched.spec.lse
+        assert len(asked) == 1
+        assert kernel.variant(*arrays_on_gpu(1024), with_lse=with_lse) is launched
+        assert len(asked) == 1
+        fc.AttentionKernel.shipped(fc.AttentionSpec(head_dim=64), "sm_80", compiled=False)
+        assert len(asked) == 2
+    finally:
+        fc.set_event_hook(None)
 
 
 def test_jit_consults_the_table(tmp_path):

@@ -54,7 +54,7 @@ TEST(Environment, AWordThatIsNoChoiceIsAnError) {
       ADD_FAILURE() << wrong;
     } catch (const CacheError& error) {
       EXPECT_EQ(error.complaint().what, std::string("FLASHCORE_COMPILE=") + wrong);
-      EXPECT_EQ(error.complaint().why, "it takes allow or warn or tiered or forbid");
+      EXPECT_EQ(error.complaint().why, "it takes allow or warn or tiered or eager or forbid");
       EXPECT_EQ(error.complaint().fix, "unset it for the default, allow");
     }
   }

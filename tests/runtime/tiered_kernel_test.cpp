@@ -122,11 +122,11 @@ TEST_F(TieredKernelTest, OtherModesCompileOnce) {
 }
 
 TEST(CompileModes, HaveNames) {
-  for (const char* name : {"allow", "warn", "tiered", "forbid"})
+  for (const char* name : {"allow", "warn", "tiered", "eager", "forbid"})
     EXPECT_EQ(name_of(compile_mode_named(name)), name);
   EXPECT_EQ(message_of<CacheError>([] { (void)compile_mode_named("never"); }),
             "the compile mode \"never\"\n  why: there is no such mode\n"
-            "  try: allow, warn, tiered or forbid");
+            "  try: allow, warn, tiered, eager or forbid");
 }
 
 }  // namespace

@@ -204,7 +204,7 @@ def use_bundle(path: PathLike) -> Bundle:
 def save(kernel: Kernel, path: PathLike, ranges: dict[str, Any]) -> Bundle:
     """What :meth:`Kernel.save` does."""
     content = _Content()
-    if isinstance(kernel, AttentionKernel) and kernel._variants is not None:
+    if isinstance(kernel, AttentionKernel) and kernel._chooses:
         kernels = reach.build_kernels(kernel, reach.read_ranges(**ranges), None)
         plan = content.planned(kernel.spec, kernels, reach.read_ranges(**ranges))
         plan["ranges"] = ranges

@@ -79,19 +79,20 @@ def build_kernels(
     """The kernels that calls of `kernel` launch, compiled, and loaded on a device if one is given.
     `lse` is whether calls ask for the log-sum-exp; None: some do."""
     asked = _asked(kernel.spec, lse)
-    lists: Sequence[list[str] | None] = [None]
-    if kernel._variants is not None:
-        lists = _reachable(kernel.spec, kernel.target, wanted, kernel._tuned)
+    if kernel._chooses:
+        every = [(texts, lse) for lse in asked
+                 for texts in kernel._dispatch(lse).core.reachable(wanted.as_list())]  # fmt: skip
+    else:
+        every = [([], lse) for lse in asked]
 
-    def make(texts: list[str] | None, with_lse: bool) -> AttentionKernel:
-        if texts is None:
-            made = kernel._returning_lse() if with_lse else kernel
+    def make(texts: list[str], with_lse: bool) -> AttentionKernel:
+        if texts:
+            dispatch = kernel._dispatch(with_lse).core
+            made = kernel._variant_of(dispatch.kernel(texts), texts)
+            if device is not None and not kernel._probe:
+                dispatch.prepare(texts, device)
         else:
-            made = kernel._variant_of(texts, with_lse)
-            if made._texts != texts:
-                # The two lists begin with the same schedule. Another process may meet this one
-                # first, and try the rest of it where the first schedule does not fit.
-                kernel._with_schedules(texts, with_lse)
+            made = kernel._returning_lse() if with_lse else kernel
         made._core.compile()
         if device is not None:
             made._core.prepare(device)
@@ -99,7 +100,6 @@ def build_kernels(
             made._core.prepare_flat(-1 if device is None else device)
         return made
 
-    every = [(texts, with_lse) for texts in lists for with_lse in asked]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(dict.fromkeys(pool.map(make, *zip(*every, strict=True))))
 

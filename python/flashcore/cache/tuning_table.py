@@ -149,6 +149,7 @@ def write(
                 out.write(text)
             os.chmod(aside, 0o644)
             os.replace(aside, file)
+            _core.tell_of_new_winners()
     except OSError as error:
         raise CacheError(
             f"cannot write the schedules to {file}", str(error), "write= another file"

@@ -25,12 +25,11 @@ from .index_check import check_indices
 from .kernel import Kernel
 from .launches import Launches
 from .lengths import lengths
-from .schedule_choice import ScheduleChoice, not_compiled, problem_of, schedules_for
+from .schedule_choice import Dispatch, not_compiled, problem_of, schedules_for
 from .shapes import Fitting
 
 Array = TypeVar("Array")
 
-_MOST_SHAPES = 4096
 _LEAST_SCALE, _MOST_SCALE = 2.0**-149, 3.4028234663852886e38
 _living: weakref.WeakValueDictionary[str, AttentionKernel] = weakref.WeakValueDictionary()
 
@@ -48,10 +47,15 @@ class AttentionKernel(Kernel):
     }
 
     def __init__(
-        self, spec: AttentionSpec, schedule: Schedule, target: str, probe: Sequence[str] = ()
+        self,
+        spec: AttentionSpec,
+        schedule: Schedule,
+        target: str,
+        probe: Sequence[str] = (),
+        core: _core.Kernel | None = None,
     ):
         program = Program._of(_core.attention_program(spec.to_json()))
-        super().__init__(program, schedule, target, probe)
+        super().__init__(program, schedule, target, probe, core)
         self._spec = spec
         self._scale = 1.0 / math.sqrt(spec.head_dim)
         self._value_dim = spec.head_dim_v or spec.head_dim
@@ -59,23 +63,19 @@ class AttentionKernel(Kernel):
         self._needs_lengths = spec.layout == "thd" or spec.q_lens or spec.kv_lens
         self._with_lse: AttentionKernel | None = self if spec.lse else None
         self._safer: tuple[Schedule, ...] = ()
-        # Where schedules depend on how much there is to do: kernels by schedule and by whether they
-        # write the log-sum-exp, and by that and the shapes of q and k of the calls seen so far.
-        self._variants: dict[tuple[str, bool], AttentionKernel] | None = None
+        self._chooses = False  # whether calls do, by how much there is to do
         self._tuned = False
-        # What chooses among them, and by what it chose, and by whether the log-sum-exp is written.
-        self._choice: ScheduleChoice | None = None
-        self._chosen: dict[tuple[tuple[int, int], bool], AttentionKernel] = {}
-        self._texts: list[str] = []  # the schedules that it is the first fitting one of
-        self._by_shapes: dict[tuple[Any, ...], AttentionKernel] = {}
         self._describe(schedule.to_json(), probe)
         self._captured = CapturedValues(self.name, spec)
         self._given = self._captured.given
-        fitting = Fitting(spec, self._captured.arrays)
-        self._fitting = fitting if fitting else None
+        self._fitting = Fitting(spec, self._captured.arrays)
         self._checked = False
         self._launches = Launches(spec, self._captured.arrays)
-        self._known_launches = self._launches.known
+        # Without and with the log-sum-exp: how calls find their kernel; the same where most calls
+        # need no more; and by their core the kernels that calls have come to.
+        self._dispatches: list[Dispatch | None] = [None, None]
+        self._plain_dispatches: list[_core.KernelDispatch | None] = [None, None]
+        self._variants: dict[_core.Kernel, AttentionKernel] = {}
 
     @classmethod
     def first_fitting(
@@ -108,15 +108,12 @@ class AttentionKernel(Kernel):
         Unless `tuned` is false, those that the user's searches found go before. Unless `compiled`,
         nothing is where calls choose the schedule: the first of them compiles what it launches.
         """
-        texts = schedules_for(spec, target, tuned)
         calls_choose = _core.schedules_depend_on_problems(target)
-        schedules = [Schedule.from_json(text) for text in texts]
+        schedules = [Schedule.from_json(text) for text in schedules_for(spec, target, tuned)]
         kernel = cls.first_fitting(spec, schedules, target, compiled or not calls_choose)
         kernel._tuned = tuned
-        kernel._texts = texts
+        kernel._chooses = calls_choose
         kernel._describe("tuned" if tuned else "shipped")
-        if calls_choose:
-            kernel._variants = {(texts[0], spec.lse): kernel} if compiled else {}
         return kernel
 
     def _describe(self, schedule: str, probe: Sequence[str] = ()) -> None:
@@ -147,49 +144,80 @@ class AttentionKernel(Kernel):
         kernel = AttentionKernel(self._spec, self._schedule, self._target, probe)
         kernel.compile()
         kernel._tuned = self._tuned
-        kernel._texts = self._texts
-        if self._variants is not None:
-            kernel._variants = {key: kernel for key, own in self._variants.items() if own is self}
+        kernel._chooses = self._chooses
         return kernel
+
+    @property
+    def is_optimised(self) -> bool:
+        """False while code that was compiled fast serves, or a kernel for other lengths than a
+        call's (:func:`set_compile_mode`)."""
+        return super().is_optimised and not any(
+            dispatch.core.is_building() for dispatch in self._dispatches if dispatch
+        )
+
+    def wait_until_optimised(self) -> None:
+        """Waits until the kernels that calls wanted so far are compiled; calls run them from then
+        on. Raises CompileError as :meth:`Kernel.wait_until_optimised` does."""
+        for dispatch in self._dispatches:
+            if dispatch:
+                dispatch.core.wait_until_built()
+        super().wait_until_optimised()
 
     def variant(
         self, q: Any, k: Any, sequences: int = 1, with_lse: bool = False
     ) -> AttentionKernel:
-        """The kernel that a call with these arrays launches: short sequences, and few of them, want
-        other schedules than long ones. Compiles it if no call before wanted it. `sequences` is how
-        many lie packed in the arrays of layout "thd"; how long each is only the GPU knows."""
-        kernel = self
-        if self._variants is not None and on_cuda(q):
-            problem = problem_of(self._spec, q, k, sequences)
-            if self._choice is None:
-                self._choice = ScheduleChoice(self._spec, self._target, self._tuned)
-            wanted = self._choice.choose(problem)
-            key = wanted, with_lse or self._spec.lse
-            chosen = self._chosen.get(key)
-            if chosen is not None:
-                return chosen
-            texts = self._choice.schedules(wanted)
-            known = (texts[0], key[1]) in self._variants
-            if not known and torch_seam.is_capturing(q):
+        """The kernel that a call with these arrays is to launch: short sequences, and few of them,
+        want other schedules than long ones. Compiles it if no call before wanted it; calls do not
+        wait for that, and launch another meanwhile. `sequences` is how many lie packed in the
+        arrays of layout "thd"; how long each is only the GPU knows."""
+        if not self._chooses or not on_cuda(q):
+            return self
+        problem = problem_of(self._spec, q, k, sequences)
+        dispatch = self._dispatch(with_lse).core
+        texts = dispatch.schedules(problem)
+        if torch_seam.is_capturing(q):
+            core = dispatch.built_kernel(texts)
+            if core is None:
                 raise not_compiled(self.name, problem)
-            kernel = self._chosen[key] = self._variant_of(texts, with_lse)
-        return kernel
+        else:
+            core = dispatch.kernel(texts)
+        return self._variant_of(core, texts)
 
-    def _variant_of(self, texts: Sequence[str], with_lse: bool) -> AttentionKernel:
-        """The kernel under the first of these schedules that fits."""
-        assert self._variants is not None
-        key = texts[0], with_lse or self._spec.lse
-        if key not in self._variants:
-            self._variants.setdefault(key, self._with_schedules(texts, with_lse))
-        return self._variants[key]
+    def _variant_of(self, core: _core.Kernel, texts: Sequence[str]) -> AttentionKernel:
+        """The kernel with this core, which is under the first of these schedules that fits."""
+        if core is self._core:
+            return self
+        variant = self._variants.get(core)
+        if variant is None:
+            schedules = [Schedule.from_json(text) for text in texts]
+            schedule = Schedule.from_json(core.schedule)
+            lse = any(name == "lse" for name, *_ in core.tensors)
+            spec = dataclasses.replace(self._spec, lse=lse)
+            variant = AttentionKernel(spec, schedule, self._target, core=core)
+            variant._safer = tuple(schedules[schedules.index(schedule) + 1 :])
+            variant = self._variants.setdefault(core, variant.with_probes(self._probe))
+        return variant
 
-    def _with_schedules(self, texts: Sequence[str], with_lse: bool) -> AttentionKernel:
-        """A new kernel of the spec under the first of these schedules that fits."""
-        schedules = [Schedule.from_json(text) for text in texts]
-        spec = dataclasses.replace(self._spec, lse=with_lse or self._spec.lse)
-        made = self.first_fitting(spec, schedules, self._target).with_probes(self._probe)
-        made._texts = list(texts)
-        return made
+    def _dispatch(self, with_lse: bool) -> Dispatch:
+        """How calls find their kernel, by the table of winners as it is."""
+        dispatch = self._dispatches[with_lse]
+        if dispatch is None:
+            made = Dispatch(self._home(with_lse), self._chooses, self._tuned, self._fitting)
+            dispatch = self._dispatches[with_lse] = made
+            if not self._launches.always_copies and not self._probe:
+                self._plain_dispatches[with_lse] = dispatch.core
+        dispatch.look_at_winners()
+        return dispatch
+
+    def _home(self, with_lse: bool) -> AttentionKernel:
+        """The kernel for arrays that lie on no GPU, and where calls do not choose for all."""
+        if not self._chooses:
+            return self._returning_lse() if with_lse else self
+        if with_lse == self._spec.lse and not self._probe:
+            return self
+        spec = dataclasses.replace(self._spec, lse=with_lse)
+        schedules = (self._schedule, *self._safer)
+        return AttentionKernel.first_fitting(spec, schedules, self._target, compiled=False)
 
     def prepare(
         self,
@@ -219,31 +247,6 @@ class AttentionKernel(Kernel):
         if lse is not None:
             lse = arguments.flag("lse", lse)
         reach.build_kernels(self, wanted, lse, number)
-
-    def _for_shapes(
-        self,
-        q: Any,
-        k: Any,
-        sequences: int,
-        arrays: Sequence[Any],
-        max_q_len: int | None,
-        with_lse: bool,
-    ) -> AttentionKernel:
-        """The same, once captured arrays are found to fit; known for shapes that were met."""
-        shapes: tuple[Any, ...] = (q.shape, k.shape, sequences, with_lse)
-        fitting = self._fitting
-        if fitting is not None:
-            shapes = (*shapes, max_q_len, fitting.shapes(arrays))
-        known = self._by_shapes.get(shapes)
-        if known is not None:
-            return known
-        if fitting is not None:
-            fitting.check(q, k, arrays, sequences, max_q_len)
-        kernel = self.variant(q, k, sequences, with_lse)
-        if len(self._by_shapes) >= _MOST_SHAPES:
-            self._by_shapes.clear()
-        self._by_shapes[shapes] = kernel
-        return kernel
 
     @overload
     def __call__(
@@ -380,12 +383,12 @@ class AttentionKernel(Kernel):
             else:
                 every = (q, k, v, out, *every) if every else (q, k, v, out)
             longest = -1 if max_q_len is None else max_q_len
-            launches = self._known_launches[with_lse]
+            dispatch = self._plain_dispatches[with_lse]
             probes = None
-            if launches is None or not launches.launch(every, scalars, stream, longest):
+            if dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
                 sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-                kernel = self._for_shapes(q, k, sequences, arrays, max_q_len, with_lse)
-                probes = self._launch_first(kernel, with_lse, every, scalars, stream, longest)
+                self._fitting.check(q, k, arrays, sequences, max_q_len)
+                probes = self._launch_closely(every, scalars, stream, with_lse, sequences)
             if return_lse:
                 return (out, lse) if probes is None else (out, lse, probes)
             return out if probes is None else (out, probes)
@@ -395,28 +398,25 @@ class AttentionKernel(Kernel):
                 raise
             raise found from None
 
-    def _launch_first(
+    def _launch_closely(
         self,
-        kernel: AttentionKernel,
-        with_lse: bool,
         arrays: tuple[Any, ...],
         scalars: tuple[Any, ...],
         stream: Any,
-        longest: int,
+        with_lse: bool,
+        sequences: int,
     ) -> dict[str, Any] | None:
-        """A launch of `kernel`, or of its like with the log-sum-exp, that calls of the same shapes
-        will find in the table; what probes saw."""
+        """A launch that may need copies, or to look at the table of winners before; what probes
+        saw."""
+        if not self._probe:
+            self._launches.launch(self._dispatch(with_lse), arrays, scalars, stream)
+            return None
+        kernel = self.variant(arrays[0], arrays[1], sequences, with_lse)
         if with_lse:
             kernel = kernel._returning_lse()
-        probes = kernel._probe_arrays(arrays, stream) if kernel._probe else ()
-        every = arrays + probes
-        fits = self._launches.launch(kernel, every, scalars, stream)
-        if kernel._probe:
-            return dict(zip(kernel._probe, probes, strict=True))
-        if fits:
-            any_shape = self._variants is None and self._fitting is None
-            self._launches.remember(kernel, with_lse, every, scalars, longest, any_shape)
-        return None
+        probes = kernel._probe_arrays(arrays, stream)
+        self._launches.launch(kernel._core, arrays + probes, scalars, stream)
+        return dict(zip(kernel._probe, probes, strict=True))
 
     def _empty_lse(self, q: Any) -> Any:
         *batch, a, b, _ = q.shape

@@ -25,11 +25,16 @@ class Kernel:
     _position_names: dict[str, str] = {}
 
     def __init__(
-        self, program: Program, schedule: Schedule, target: str, probe: Sequence[str] = ()
+        self,
+        program: Program,
+        schedule: Schedule,
+        target: str,
+        probe: Sequence[str] = (),
+        core: _core.Kernel | None = None,
     ):
         if probe:
             program = program.with_probes(probe)
-        self._core = _core.Kernel(program._core, schedule.to_json(), target)
+        self._core = core or _core.Kernel(program._core, schedule.to_json(), target)
         self._launch = self._core.launch
         self._schedule = schedule
         self._target = target

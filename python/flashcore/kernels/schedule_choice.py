@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..cache import tuning_table
 from ..cache.tuning_table import ANY, Problem
-from ..errors import DeviceError, ScheduleError
+from ..errors import DeviceError
 from ..specs.spec import AttentionSpec
+from .shapes import Fitting
+
+if TYPE_CHECKING:
+    from .attention_kernel import AttentionKernel
 
 
 def schedules_for(
@@ -22,37 +26,32 @@ def schedules_for(
     return texts if winner is None else [winner.to_json(), *texts]
 
 
-class ScheduleChoice:
-    """Chooses for the calls of one kernel, by the user's table of winners as it is at each call."""
+class Dispatch:
+    """How the calls of a kernel find what they launch. `core` does it, by the user's table of
+    winners as `look_at_winners` saw it last, and is launched as the core of one kernel is."""
 
-    def __init__(self, spec: AttentionSpec, target: str, tuned: bool):
-        self._spec = spec
-        self._target = target
+    def __init__(self, home: AttentionKernel, chooses: bool, tuned: bool, fitting: Fitting):
+        self._chooses = chooses
         self._tuned = tuned
-        self._winners: str | None = None  # the table that the chooser was made with
-        self._made = 0  # choosers so far
-        self._chooser: _core.ScheduleChooser
+        self.core = _core.KernelDispatch(
+            home._core, home.spec.to_json(), chooses, tuned, fitting.rules
+        )
+        self.name = home.name
+        self.launch = self.core.launch
+        self._home = home
 
-    def choose(self, problem: Problem) -> tuple[int, int]:
-        """Which list of schedules the problem wants; equal for equal lists of one table."""
-        winners = tuning_table.text() if self._tuned else ""
-        if winners != self._winners:
-            self._chooser = self._choosing_by(winners, problem)
-            self._winners = winners
-            self._made += 1
-        return self._made, self._chooser.choose(*problem)
+    @property
+    def tensors(self) -> list[tuple[str, str, bool, tuple[int | str, ...]]]:
+        """Those of every kernel that calls come to."""
+        return self._home._core.tensors
 
-    def schedules(self, chosen: tuple[int, int]) -> list[str]:
-        """The list, the best first; of what `choose` returned last."""
-        return self._chooser.schedules(chosen[1])
-
-    def _choosing_by(self, winners: str, problem: Problem) -> _core.ScheduleChooser:
-        if self._tuned:  # says what is wrong with the table
-            tuning_table.winner_for(self._spec, self._target, problem)
-        try:
-            return _core.ScheduleChooser(self._spec.to_json(), self._target, winners)
-        except ScheduleError:  # a table that is left aside
-            return _core.ScheduleChooser(self._spec.to_json(), self._target, "")
+    def look_at_winners(self) -> None:
+        """The table may be another than at the last call."""
+        if not self._chooses or not self.core.asks_for_winners():
+            return
+        table = tuning_table.text() if self._tuned else ""
+        if self.core.take_winners(table) and self._tuned:  # says what is wrong with the table
+            tuning_table.winner_for(self._home.spec, self._home.target)
 
 
 def problem_of(spec: AttentionSpec, q: Any, k: Any, sequences: int) -> Problem:
@@ -76,4 +75,4 @@ def not_compiled(kernel: str, problem: Problem) -> DeviceError:
     )
 
 
-__all__ = ["ScheduleChoice", "not_compiled", "problem_of", "schedules_for"]
+__all__ = ["Dispatch", "not_compiled", "problem_of", "schedules_for"]

@@ -2,7 +2,7 @@
 
 A kernel reads 0 outside an array, so one that is too short would give wrong results without a word.
 What a ready-made part expects is data of its arrays (`Captured.fits`); it is held against the
-shapes of q and k on the host, once for every combination of shapes that a kernel meets.
+shapes of q and k on the host, at every call by array_fit.h, and here where that finds a mistake.
 """
 
 from __future__ import annotations
@@ -16,25 +16,18 @@ from ..specs.spec import AttentionSpec
 
 
 class Fitting:
-    """What one kernel has found to fit."""
+    """What the arrays of one spec have to be."""
 
     def __init__(self, spec: AttentionSpec, names: Sequence[str]):
         """`names` are those of the arrays of a call, in their order."""
         tensors = {t.name: t for part in spec.expressions if part for t in part.tensors}
         self._spec = spec
         self._ruled = [(at, tensors[name]) for at, name in enumerate(names) if tensors[name].fits]
-        self._at = [at for at, _ in self._ruled]
-        self._only = self._at[0] if len(self._at) == 1 else None
 
-    def __bool__(self) -> bool:
-        """Whether there is anything to check."""
-        return bool(self._ruled)
-
-    def shapes(self, arrays: Sequence[Any]) -> Any:
-        """All that `check` asks of the arrays, as a key."""
-        if self._only is not None:
-            return arrays[self._only].shape
-        return tuple([arrays[at].shape for at in self._at])
+    @property
+    def rules(self) -> list[tuple[str, tuple[Dim, ...]]]:
+        """Names of arrays, and what their dimensions have to be."""
+        return [(tensor.name, tensor.fits) for _, tensor in self._ruled if tensor.fits]
 
     def check(
         self, q: Any, k: Any, arrays: Sequence[Any], sequences: int, max_q_len: int | None
@@ -42,7 +35,7 @@ class Fitting:
         """Raises SpecError for the first array whose shape does not fit; `sequences` is how many
         lie packed in arrays of layout "thd"."""
         packed = self._spec.layout == "thd"
-        if not len(q.shape) == len(k.shape) == (3 if packed else 4):
+        if not self._ruled or not len(q.shape) == len(k.shape) == (3 if packed else 4):
             return  # the launch says so
         sizes = _sizes(self._spec, q, k, sequences, max_q_len)
         for at, tensor in self._ruled:

@@ -239,6 +239,8 @@ class _Long:
         self._owner._launch(kernel, self._inputs[index], self._out, self._keywords)
 
     def complaint(self, kernel: AttentionKernel) -> str:
+        self._run(kernel)
+        kernel.wait_until_optimised()  # another may serve these lengths until then
         self._out.fill_(math.nan)
         self._run(kernel)
         self._owner.wait()

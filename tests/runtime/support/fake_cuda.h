@@ -39,7 +39,8 @@ struct FakeGpu {
 enum : std::uint8_t { ampere, other_ampere, hopper, ampere_with_little_shared_memory };
 
 struct FakeCuda {
-  std::vector<FakeGpu> gpus{{}, {}, {.major = 9}, {.shared_per_block = 101376}};
+  std::vector<FakeGpu> gpus{
+      {}, {}, {.major = 9, .shared_per_block = 232448}, {.shared_per_block = 101376}};
   int version = 13000;
   int capture_status = 0;
   unsigned long long streams_before = 0;  ///< numbers of streams go on where handles come back

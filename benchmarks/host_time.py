@@ -1,0 +1,110 @@
+"""What a call whose lengths no call had before costs the host: median, 99.9 % and maximum.
+
+    python benchmarks/host_time.py
+
+Batch, heads and lengths of every call are random. Each case runs in a process of its own: after
+`prepare`, which builds and loads all that the calls can come to; without it, where another kernel
+serves until the best one is built; and, to compare, with the same arrays at every call. The queue
+of the GPU is emptied before it fills. Figures of two builds are those of two values of PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from gpu_timing import machine, require_gpu
+
+CASES = ("prepared", "not prepared", "same arrays")
+SYNC_EVERY = 50
+
+
+def draw(rng: random.Random, most: int) -> int:
+    return int(2 ** rng.uniform(0, math.log2(most)))
+
+
+def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
+    torch = require_gpu()
+    import flashcore as fc
+
+    dim = options.head_dim
+    most = options.batch * options.heads * options.length * dim
+    memory = [torch.zeros(most, device="cuda", dtype=torch.bfloat16) for _ in range(4)]
+
+    def arrays(batch: int, heads: int, rows: int, keys: int) -> list[Any]:
+        lengths = (rows, keys, keys, rows)
+        shapes = [(batch, heads, length, dim) for length in lengths]
+        return [m[: math.prod(shape)].view(shape) for m, shape in zip(memory, shapes, strict=True)]
+
+    kernel = fc.jit(fc.AttentionSpec(head_dim=dim, mask=fc.causal()))
+    if case == "prepared":
+        ranges = {name: (1, getattr(options, name)) for name in ("batch", "heads")}
+        kernel.prepare(lengths=(1, options.length), lse=False, **ranges)
+    rng = random.Random(1)
+    most_of = (options.batch, options.heads, options.length, options.length)
+    problems = [tuple(draw(rng, top) for top in most_of) for _ in range(options.calls)]
+    if case == "same arrays":
+        problems = [(options.batch, options.heads, 64, 64)] * options.calls
+    q, k, v, out = arrays(1, 1, 1, 1)
+    kernel(q, k, v, out=out)  # of a process the first
+    torch.cuda.synchronize()
+    before = fc.cache_stats().compiled
+    micro = []
+    with torch.no_grad():
+        for i, problem in enumerate(problems):
+            q, k, v, out = arrays(*problem)
+            start = time.perf_counter_ns()
+            kernel(q, k, v, out=out)
+            micro.append((time.perf_counter_ns() - start) / 1e3)
+            if i % SYNC_EVERY == 0:
+                torch.cuda.synchronize()
+    compiled = fc.cache_stats().compiled - before
+    micro.sort()
+    return {
+        "median_us": micro[len(micro) // 2],
+        "p999_us": micro[min(len(micro) - 1, int(len(micro) * 0.999))],
+        "most_us": micro[-1],
+        "compiled": compiled,
+        "machine": machine(torch),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--head-dim", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=8, help="the most")
+    parser.add_argument("--heads", type=int, default=16, help="the most")
+    parser.add_argument("--length", type=int, default=4096, help="the most")
+    parser.add_argument("--case", choices=CASES, help="this one, in this process, as JSON")
+    options = parser.parse_args()
+    if options.case:
+        print(json.dumps(measure(options.case, options)))
+        return 0
+    print(f"{'case':<14} {'median us':>10} {'99.9 % us':>10} {'most us':>10} {'compiled':>9}")
+    for case in CASES:
+        command = [sys.executable, str(Path(__file__)), *sys.argv[1:], "--case", case]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            return done.returncode
+        found = json.loads(done.stdout.splitlines()[-1])
+        print(
+            f"{case:<14} {found['median_us']:>10.2f} {found['p999_us']:>10.2f} "
+            f"{found['most_us']:>10.1f} {found['compiled']:>9}",
+            flush=True,
+        )
+    print(found["machine"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+#include "python/src/kernel_dispatch.h"
+
+#include <utility>
+
+#include "dsl/error.h"
+#include "dsl/json.h"
+#include "python/src/launch_arguments.h"
+#include "runtime/compile_mode.h"
+#include "runtime/launch_errors.h"
+#include "runtime/no_fork.h"
+
+namespace flashcore::python {
+namespace {
+
+namespace py = pybind11;
+
+std::atomic<unsigned> tables_written = 0;
+
+KernelDispatch::Texts texts_of(std::span<const Schedule> schedules) {
+  KernelDispatch::Texts texts;
+  for (const Schedule& schedule : schedules) texts.push_back(to_json(schedule));
+  return texts;
+}
+
+std::vector<Schedule> schedules_of(const KernelDispatch::Texts& texts) {
+  std::vector<Schedule> schedules;
+  for (const std::string& text : texts) schedules.push_back(schedule_from_json(text));
+  return schedules;
+}
+
+Dispatcher::Build build_like(const std::shared_ptr<JitKernel>& home) {
+  return [home](const Schedule& schedule, std::span<const Schedule> safer) -> Dispatcher::Kernel {
+    std::shared_ptr<JitKernel> kernel = home;
+    if (!(schedule == home->schedule()))
+      kernel = std::make_shared<JitKernel>(home->program(), to_json(schedule),
+                                           std::string(home->target().name));
+    if (compile_mode() == CompileMode::tiered) kernel->set_safer(texts_of(safer));
+    (void)kernel->compiled();
+    return kernel;
+  };
+}
+
+std::unique_ptr<ScheduleChooser> chooser_by(const AttentionSpec& spec, const Target& target,
+                                            const std::string& winners) {
+  try {
+    return std::make_unique<ScheduleChooser>(spec, target, winners);
+  } catch (const ScheduleError&) {  // a table that is left aside
+    return std::make_unique<ScheduleChooser>(spec, target);
+  }
+}
+
+}  // namespace
+
+void tell_of_new_winners() { ++tables_written; }
+
+KernelDispatch::KernelDispatch(std::shared_ptr<JitKernel> home, const std::string& spec,
+                               bool chooses, bool tuned,
+                               const std::vector<std::pair<std::string, ArrayFit::Shape>>& fits)
+    : home_(std::move(home)),
+      spec_(attention_spec_from_json(spec)),
+      chooses_(chooses),
+      tuned_(tuned),
+      fit_(spec_.layout, home_->source(), fits) {}
+
+bool KernelDispatch::try_launch(const py::tuple& arrays, const py::tuple& scalars,
+                                py::handle stream, std::int64_t longest) {
+  try {
+    const LaunchArguments arguments(home_->source(), arrays, scalars, stream);
+    if (!fit_.holds(arguments.tensors(), longest)) return false;
+    if (chooses_ && arguments.on_gpu() && asks_for_winners()) return false;
+    run(arguments);
+    return true;
+  } catch (const LayoutError&) {
+    return false;
+  }
+}
+
+void KernelDispatch::launch(const py::tuple& arrays, const py::tuple& scalars, py::handle stream) {
+  run(LaunchArguments(home_->source(), arrays, scalars, stream));
+}
+
+void KernelDispatch::run(const LaunchArguments& arguments) {
+  // A full launch queue blocks until the GPU has caught up; a host callback in it may need the GIL.
+  const py::gil_scoped_release release;
+  if (chooses_ && arguments.on_gpu()) {
+    dispatcher().launch(arguments.tensors(), arguments.scalars(), arguments.stream());
+  } else {
+    home_->launch(arguments.tensors(), arguments.scalars(), arguments.stream());
+  }
+}
+
+bool KernelDispatch::asks_for_winners() const {
+  if (dispatcher_.load(std::memory_order_acquire) == nullptr) return true;
+  return tuned_ &&
+         (looked_.load(std::memory_order_relaxed) !=
+              tables_written.load(std::memory_order_relaxed) ||
+          Clock::now().time_since_epoch().count() >= looks_next_.load(std::memory_order_relaxed));
+}
+
+bool KernelDispatch::take_winners(const std::string& table) {
+  const NoFork whole;
+  const std::lock_guard lock(mutex_);
+  looked_ = tables_written.load();
+  looks_next_ = (Clock::now() + looks_every).time_since_epoch().count();
+  if (winners_ == table) return false;
+  std::unique_ptr<ScheduleChooser> chooser = chooser_by(spec_, home_->target(), table);
+  if (owned_) {
+    owned_->set_choice(std::move(chooser));
+  } else {
+    owned_ = std::make_unique<Dispatcher>(home_->program(), std::move(chooser), build_like(home_));
+    if (home_->is_compiled()) owned_->add(home_->schedule(), home_);
+    dispatcher_.store(owned_.get(), std::memory_order_release);
+  }
+  winners_ = table;
+  return true;
+}
+
+Dispatcher& KernelDispatch::dispatcher() {
+  if (Dispatcher* const made = dispatcher_.load(std::memory_order_acquire)) return *made;
+  throw InternalError("a choice before the table of winners is known");
+}
+
+KernelDispatch::Texts KernelDispatch::schedules(const AttentionProblem& problem) {
+  const auto choice = std::static_pointer_cast<ScheduleChooser>(dispatcher().choice());
+  return texts_of(choice->schedules(choice->choose(problem)));
+}
+
+std::vector<KernelDispatch::Texts> KernelDispatch::reachable(const AttentionProblems& problems) {
+  const auto choice = std::static_pointer_cast<ScheduleChooser>(dispatcher().choice());
+  std::vector<Texts> lists;
+  for (const std::size_t list : choice->choose_all(problems))
+    lists.push_back(texts_of(choice->schedules(list)));
+  return lists;
+}
+
+std::shared_ptr<JitKernel> KernelDispatch::kernel(const Texts& list) {
+  return std::static_pointer_cast<JitKernel>(dispatcher().kernel(schedules_of(list)));
+}
+
+std::shared_ptr<JitKernel> KernelDispatch::built_kernel(const Texts& list) {
+  return std::static_pointer_cast<JitKernel>(dispatcher().built_kernel(schedules_of(list)));
+}
+
+void KernelDispatch::prepare(const Texts& list, int device) {
+  dispatcher().prepare(schedules_of(list), device);
+}
+
+bool KernelDispatch::is_building() const {
+  const Dispatcher* const made = dispatcher_.load(std::memory_order_acquire);
+  return made != nullptr && made->is_building();
+}
+
+void KernelDispatch::wait_until_built() {
+  if (Dispatcher* const made = dispatcher_.load(std::memory_order_acquire))
+    made->wait_until_built();
+}
+
+}  // namespace flashcore::python

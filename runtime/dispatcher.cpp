@@ -1,0 +1,147 @@
+#include "runtime/dispatcher.h"
+
+#include <utility>
+
+#include "codegen/generate.h"
+#include "runtime/kernels_at_hand.h"
+#include "runtime/no_fork.h"
+#include "runtime/tiered_kernel.h"
+
+namespace flashcore {
+namespace {
+
+Dispatcher::Build build_tiered(Program program, const Target& target) {
+  return [program = std::make_shared<const Program>(std::move(program)), &target](
+             const Schedule& schedule, std::span<const Schedule> safer) -> Dispatcher::Kernel {
+    if (auto bundled = CompiledKernel::find(*program, schedule, target))
+      return std::make_shared<TieredKernel>(std::move(bundled));
+    std::vector<TieredKernel::Generate> others;
+    for (const Schedule& other : safer)
+      others.emplace_back([=, &target] { return generate(*program, other, target); });
+    return TieredKernel::build(generate(*program, schedule, target), std::string(target.name),
+                               std::move(others));
+  };
+}
+
+}  // namespace
+
+/// A choice, and what is known of its lists.
+struct Dispatcher::Chosen {
+  static constexpr std::size_t most_lists = 1024;  ///< that are found without a lock
+
+  std::shared_ptr<ScheduleChoice> choice;
+  std::vector<Place> places;  ///< of its extents
+  std::array<std::atomic<KernelsAtHand::List*>, most_lists> lists{};
+
+  KernelsAtHand::List& list(std::size_t number, KernelsAtHand& kernels) {
+    if (number < most_lists) {
+      if (auto* known = lists[number].load(std::memory_order_acquire)) return *known;
+    }
+    KernelsAtHand::List& list = kernels.list_of(choice->schedules(number));
+    if (number < most_lists) lists[number].store(&list, std::memory_order_release);
+    return list;
+  }
+};
+
+Dispatcher::Dispatcher(Program program, const Target& target,
+                       std::shared_ptr<ScheduleChoice> choice)
+    : Dispatcher(program, std::move(choice), build_tiered(program, target)) {}
+
+Dispatcher::Dispatcher(const Program& program, std::shared_ptr<ScheduleChoice> choice, Build build)
+    : tensors_(program.function().tensors),
+      kernels_(std::make_shared<KernelsAtHand>(program.name(), std::move(build))) {
+  set_choice(std::move(choice));
+}
+
+Dispatcher::~Dispatcher() { kernels_->end(); }
+
+void Dispatcher::set_choice(std::shared_ptr<ScheduleChoice> choice) {
+  auto made = std::make_unique<Chosen>();
+  const std::vector<std::string>& extents = choice->extents();
+  if (extents.size() > ScheduleChoice::max_extents)
+    throw InternalError("a choice that depends on more than eight extents");
+  for (const std::string& extent : extents) {
+    const std::size_t found = made->places.size();
+    for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor) {
+      const std::vector<Extent>& dims = tensors_[tensor].dims;
+      for (std::size_t dim = 0; dim < dims.size() && made->places.size() == found; ++dim) {
+        if (dims[dim].name == extent)
+          made->places.push_back({static_cast<int>(tensor), static_cast<int>(dim), dims[dim].plus});
+      }
+    }
+    if (made->places.size() == found)
+      throw SpecError({.what = "a choice by the extent " + extent,
+                       .why = "no tensor of the program has it",
+                       .fix = "a choice that is made for this program",
+                       .where = {}});
+  }
+  made->choice = std::move(choice);
+  const NoFork whole;
+  const std::lock_guard lock(choosing_);
+  choices_.push_back(std::move(made));
+  chosen_.store(choices_.back().get(), std::memory_order_release);
+}
+
+std::shared_ptr<ScheduleChoice> Dispatcher::choice() const { return chosen().choice; }
+
+std::span<const std::int64_t> Dispatcher::lengths_of(const Chosen& chosen,
+                                                     std::span<const TensorView> tensors,
+                                                     Lengths& lengths) {
+  for (std::size_t i = 0; i < chosen.places.size(); ++i) {
+    const Place& place = chosen.places[i];
+    const auto tensor = static_cast<std::size_t>(place.tensor);
+    const bool has_it = tensor < tensors.size() && place.dim < tensors[tensor].rank;
+    lengths[i] = has_it ? tensors[tensor].shape[place.dim] - place.plus : 0;
+  }
+  return std::span(lengths).first(chosen.places.size());
+}
+
+void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+                        CudaStream stream) {
+  Chosen& now = chosen();
+  Lengths memory;
+  const std::span<const std::int64_t> lengths = lengths_of(now, tensors, memory);
+  KernelsAtHand::List& list = now.list(now.choice->choose(lengths), *kernels_);
+  Launchable* kernel = list.in_place.load(std::memory_order_acquire);
+  if (kernel == nullptr) [[unlikely]] {
+    const int device = tensors.empty() ? cpu_device : tensors[0].device;
+    kernel = kernels_->serve(list, lengths, device, stream);
+    if (kernel == nullptr) refuse_capture(lengths);
+  }
+  kernel->launch(tensors, scalars, stream);
+}
+
+void Dispatcher::refuse_capture(std::span<const std::int64_t> lengths) const {
+  const ScheduleChoice& choice = *chosen().choice;
+  throw NotReadyError(
+      {.what =
+           fmt::format("{}: the kernel for {} is not compiled, and the stream is being captured",
+                       kernels_->name(), choice.describe(lengths)),
+       .why =
+           "compiling during the capture of a graph would take a second, and loading code is not "
+           "allowed then",
+       .fix = fmt::format("{}, or a call with arrays of these shapes, before the capture begins",
+                          choice.preparation(lengths)),
+       .where = {}});
+}
+
+void Dispatcher::prepare(const std::vector<Schedule>& list, int device) {
+  kernels_->load(kernels_->list_of(list), device);
+}
+
+Dispatcher::Kernel Dispatcher::kernel(const std::vector<Schedule>& list) {
+  return kernels_->build(kernels_->list_of(list));
+}
+
+Dispatcher::Kernel Dispatcher::built_kernel(const std::vector<Schedule>& list) {
+  return kernels_->find_built(kernels_->list_of(list));
+}
+
+void Dispatcher::add(const Schedule& schedule, Kernel kernel) {
+  kernels_->add(schedule, std::move(kernel));
+}
+
+bool Dispatcher::is_building() const { return kernels_->is_building(); }
+void Dispatcher::wait_until_built() { kernels_->wait_until_built(); }
+
+}  // namespace flashcore

@@ -1,0 +1,110 @@
+// A program whose launches choose their schedule: which kernel a launch runs follows from the
+// lengths of its tensors, and a launch with lengths that no launch had before costs no more.
+//
+//     Dispatcher kernel(attention_forward(spec), target, std::make_shared<ScheduleChooser>(spec, target));
+//     kernel.launch(q_k_v_o, scalars, stream);
+//
+// Kernels of a program differ in speed alone: each computes problems of any size. So where the kernel
+// that a launch wants is not built yet, the best one at hand serves, and the other is built in the
+// background and takes its place at a later launch. The first launch of all has nothing at hand and
+// waits, and so do all where the mode of compiling is `eager`, or `forbid`, which finds it or throws.
+//
+// The best one at hand is the first in the launch's own list of schedules that is built; if none is,
+// the one that serves the nearest lengths: those for which the sum over the lengths of
+// |log2(a / b)| is least.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dsl/error.h"
+#include "dsl/program.h"
+#include "dsl/schedule.h"
+#include "dsl/schedule_choice.h"
+#include "dsl/target.h"
+#include "runtime/cuda/driver.h"
+#include "runtime/launchable.h"
+#include "runtime/tensor.h"
+
+namespace flashcore {
+
+/// A launch that is captured wants a kernel that has to be compiled or loaded first.
+class NotReadyError : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
+
+class KernelsAtHand;
+
+/// Thread-safe.
+class Dispatcher {
+ public:
+  using Kernel = std::shared_ptr<Launchable>;
+  /// The kernel under a schedule, compiled; `safer` are the schedules that come after it. Throws
+  /// ScheduleError or CompileError where it does not fit. Called from any thread, several at a time.
+  using Build = std::function<Kernel(const Schedule& schedule, std::span<const Schedule> safer)>;
+
+  /// Of kernels that come from the cache or are compiled as the mode of compiling says.
+  Dispatcher(Program program, const Target& target, std::shared_ptr<ScheduleChoice> choice);
+  Dispatcher(const Program& program, std::shared_ptr<ScheduleChoice> choice, Build build);
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+  /// Drops what waits to be built.
+  ~Dispatcher();
+
+  /// As LoadedKernel::launch. During a capture nothing is compiled or loaded: a launch that would
+  /// need it throws NotReadyError, unless a launch before wanted the same; then what served that one
+  /// is captured, with a warning.
+  void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+              CudaStream stream = nullptr);
+
+  /// Builds the kernel under the first of the schedules that fits, as for a launch whose list this
+  /// is, and loads it on a device unless that is -1: such launches wait for nothing then. Throws what
+  /// building it throws.
+  void prepare(const std::vector<Schedule>& list, int device);
+
+  /// That kernel. Waits for it; throws as `prepare`.
+  Kernel kernel(const std::vector<Schedule>& list);
+  /// The same, and null where it is not built yet.
+  Kernel built_kernel(const std::vector<Schedule>& list);
+
+  /// A kernel that was built elsewhere.
+  void add(const Schedule& schedule, Kernel kernel);
+  /// Chooses in another way from now on. What was built stays at hand.
+  void set_choice(std::shared_ptr<ScheduleChoice> choice);
+  [[nodiscard]] std::shared_ptr<ScheduleChoice> choice() const;
+
+  /// Whether something waits to be built, and waiting until nothing does.
+  [[nodiscard]] bool is_building() const;
+  void wait_until_built();
+
+ private:
+  struct Chosen;
+  /// Where a named extent stands in the shapes of a launch.
+  struct Place {
+    int tensor = 0, dim = 0, plus = 0;
+  };
+  using Lengths = std::array<std::int64_t, ScheduleChoice::max_extents>;
+
+  /// Reads them off the shapes; zeros where the tensors are not the program's, which a launch says.
+  static std::span<const std::int64_t> lengths_of(const Chosen& chosen,
+                                                  std::span<const TensorView> tensors,
+                                                  Lengths& lengths);
+  [[noreturn]] void refuse_capture(std::span<const std::int64_t> lengths) const;
+  [[nodiscard]] Chosen& chosen() const { return *chosen_.load(std::memory_order_acquire); }
+
+  const std::vector<ir::Tensor> tensors_;
+  const std::shared_ptr<KernelsAtHand> kernels_;
+  std::mutex choosing_;
+  std::vector<std::unique_ptr<Chosen>> choices_;  ///< launches may still go by an earlier one
+  std::atomic<Chosen*> chosen_ = nullptr;
+};
+
+}  // namespace flashcore

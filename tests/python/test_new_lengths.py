@@ -1,0 +1,195 @@
+"""A call of lengths that no call had before finds its kernel as any other does, and compiles
+nothing: on a driver without a GPU behind it. C++: tests/runtime/dispatcher_test.cpp."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flashcore as fc
+
+DRIVER = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
+pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the C++ tests are not built")
+
+SETUP = """
+import time
+import numpy as np
+import flashcore as fc
+from fake_framework import OnHopper
+
+messages = []
+fc.set_log_hook(lambda level, text: messages.append((level, text)))
+rng = np.random.default_rng(3)
+
+def arrays(batch, heads, rows, keys, dim=64):
+    return [OnHopper(batch, heads, n, dim) for n in (rows, keys, keys, rows)]
+
+def call(kernel, *problem, **more):
+    q, k, v, out = arrays(*problem)
+    return kernel(q, k, v, out=out, **more)
+
+def draw():
+    return [int(2 ** rng.uniform(0, top)) for top in (4, 4, 12, 12)]
+
+def compiled():
+    return fc.cache_stats().compiled
+
+def lists(kernel, *problem):
+    return kernel._dispatch(False).core.schedules(problem)
+
+spec = fc.AttentionSpec(head_dim=64, dtype="f16", mask=fc.causal())
+few, many = (1, 1, 64, 64), (8, 16, 4096, 4096)
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a program on the fake driver with a cache of its own, or that of another's."""
+
+    def run(program, folder=tmp_path / "cache", **variables):
+        environment = os.environ | {
+            "FLASHCORE_LIBCUDA": str(DRIVER),
+            "FLASHCORE_CACHE_DIR": str(folder),
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+            **variables,
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", SETUP + program],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_ten_thousand_random_lengths_compile_nothing_after_prepare(run):
+    out = run("""
+kernel = fc.jit(spec, target="sm_90a")
+kernel.prepare(2, lengths=(1, 4096), batch=(1, 16), heads=(1, 16), lse=False)
+before, told = compiled(), len(messages)
+taken = []
+for _ in range(10_000):
+    q, k, v, out = arrays(*draw())
+    start = time.perf_counter()
+    kernel(q, k, v, out=out)
+    taken.append(time.perf_counter() - start)
+assert compiled() == before
+assert kernel.is_optimised
+assert len(messages) == told, messages[told:]
+# Most of it is these arrays, which answer in Python, and what else the machine does.
+assert np.median(taken) < 1e-3, np.median(taken)
+print(len(kernel._dispatch(False).core.reachable([(1, 16), (1, 16), (1, 4096), (1, 4096)])) > 3)
+""")
+    assert out == "True\n"
+
+
+def test_another_kernel_serves_until_the_best_is_compiled(run):
+    out = run("""
+kernel = fc.jit(spec, target="sm_90a")
+before = compiled()
+assert lists(kernel, *few)[0] != lists(kernel, *many)[0]
+start = time.perf_counter()
+call(kernel, *few)
+waited = time.perf_counter() - start
+print(kernel.is_optimised, compiled() - before)
+kernel.wait_until_optimised()
+print(kernel.is_optimised, compiled() - before)
+loads = sum(text.startswith("loaded") for _, text in messages)
+call(kernel, *few)
+call(kernel, *few)
+print(sum(text.startswith("loaded") for _, text in messages) - loads)
+assert waited < 0.2, waited
+assert not [text for level, text in messages if level == "warn"]
+""")
+    assert out == "False 0\nTrue 1\n1\n"
+
+
+def test_the_first_call_waits_for_its_own_kernel_and_so_does_every_eager_one(run):
+    out = run("""
+first = fc.AttentionKernel.shipped(spec, "sm_90a", compiled=False)
+call(first, *few)
+print(compiled(), first.is_optimised)
+fc.set_compile_mode("eager")
+call(first, *many)
+print(compiled(), first.is_optimised)
+""")
+    assert out == "1 True\n2 True\n"
+
+
+def test_where_compiling_is_forbidden_no_other_kernel_serves(run):
+    out = run("""
+kernel = fc.jit(spec, target="sm_90a")
+fc.freeze()
+call(kernel, *many)
+for _ in range(2):
+    try:
+        call(kernel, *few)
+    except fc.CacheMissError as error:
+        print(error.what)
+fc.freeze(False)
+call(kernel, *few)
+kernel.wait_until_optimised()
+fc.freeze()
+call(kernel, *few)
+""")
+    why = "attention_forward for sm_90a is not in the cache and compiling is forbidden\n"
+    assert out == 2 * why
+
+
+def test_the_log_sum_exp_is_prepared_as_well(run):
+    out = run("""
+kernel = fc.jit(spec, target="sm_90a")
+kernel.prepare(2, lengths=(1, 4096), batch=(1, 16), heads=(1, 16))
+before, dispatch = compiled(), kernel._dispatch(True)
+for _ in range(50):
+    batch, heads, rows, keys = draw()
+    lse = OnHopper(batch, heads, rows, dtype=np.float32)
+    dispatch.launch((*arrays(batch, heads, rows, keys), lse), (0.125,), None)
+print(compiled() - before, dispatch.core.is_building())
+""")
+    assert out == "0 False\n"
+
+
+def test_another_table_of_winners_is_met_by_the_next_call(run, tmp_path):
+    out = run(
+        """
+from flashcore.cache import tuning_table
+kernel = fc.jit(spec, target="sm_90a")
+kernel.prepare(2, lengths=(1, 4096), batch=(1, 16), heads=(1, 16), lse=False)
+call(kernel, *few)
+was = lists(kernel, *few)
+other = next(s for s in kernel._dispatch(False).core.reachable([(1, 16)] * 2 + [(1, 4096)] * 2)
+             if s[0] != was[0])[0]
+key = tuning_table.key_for(spec, "sm_90a", few)
+tuning_table.write(tuning_table.user_file(), [key], fc.Schedule.from_json(other), {})
+before = compiled()
+call(kernel, *few)
+print(lists(kernel, *few) == [other, *was], compiled() - before)
+""",
+        FLASHCORE_SCHEDULES=str(tmp_path / "schedules.json"),
+    )
+    assert out == "True 0\n"
+
+
+def test_captured_arrays_are_checked_at_every_call(run):
+    out = run("""
+biased = fc.AttentionSpec(head_dim=64, dtype="f16", score=fc.bias(np.zeros((1, 1, 64), np.float32)))
+kernel = fc.jit(biased, target="sm_80")
+x = np.zeros((1, 1, 64, 64), np.float16)
+bias = lambda n: {"bias": np.zeros((1, 1, n), np.float32)}
+for n in (64, 32, 64, 16):
+    y = x[:, :, :n]
+    kernel(y, y, y, captured=bias(n))
+    try:
+        kernel(y, y, y, captured=bias(n + 1))
+    except fc.SpecError as error:
+        print(error.why)
+""")
+    assert out.splitlines() == [
+        f"dimension 2 is {n + 1}, and kv_len is {n}" for n in (64, 32, 64, 16)
+    ]
