@@ -4,8 +4,9 @@
 
 Batch, heads and lengths of every call are random. Each case runs in a process of its own: after
 `prepare`, which builds and loads all that the calls can come to; without it, where another kernel
-serves until the best one is built; and, to compare, with the same arrays at every call. The queue
-of the GPU is emptied before it fills. Figures of two builds are those of two values of PYTHONPATH.
+serves until the best one is built; and, to compare, with the same shapes at every call, and what
+torch takes for an addition. The queue of the GPU is emptied before it fills. Figures of two builds
+are those of two values of PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from typing import Any
 
 from gpu_timing import machine, require_gpu
 
-CASES = ("prepared", "not prepared", "same arrays")
-SYNC_EVERY = 50
+CASES = ("prepared", "not prepared", "same shapes", "torch.add")
+AT_ONCE = 50  # calls between two looks at the GPU
 
 
 def draw(rng: random.Random, most: int) -> int:
@@ -43,34 +44,37 @@ def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
         shapes = [(batch, heads, length, dim) for length in lengths]
         return [m[: math.prod(shape)].view(shape) for m, shape in zip(memory, shapes, strict=True)]
 
+    rng = random.Random(1)
+    most_of = (options.batch, options.heads, options.length, options.length)
+    problems = [tuple(draw(rng, top) for top in most_of) for _ in range(options.calls)]
     kernel = fc.jit(fc.AttentionSpec(head_dim=dim, mask=fc.causal()))
     if case == "prepared":
         ranges = {name: (1, getattr(options, name)) for name in ("batch", "heads")}
         kernel.prepare(lengths=(1, options.length), lse=False, **ranges)
-    rng = random.Random(1)
-    most_of = (options.batch, options.heads, options.length, options.length)
-    problems = [tuple(draw(rng, top) for top in most_of) for _ in range(options.calls)]
-    if case == "same arrays":
-        problems = [(options.batch, options.heads, 64, 64)] * options.calls
+    if case in ("same shapes", "torch.add"):
+        problems = [(1, 1, 64, 64)] * options.calls
     q, k, v, out = arrays(1, 1, 1, 1)
     kernel(q, k, v, out=out)  # of a process the first
-    torch.cuda.synchronize()
     before = fc.cache_stats().compiled
     micro = []
     with torch.no_grad():
-        for i, problem in enumerate(problems):
-            q, k, v, out = arrays(*problem)
-            start = time.perf_counter_ns()
-            kernel(q, k, v, out=out)
-            micro.append((time.perf_counter_ns() - start) / 1e3)
-            if i % SYNC_EVERY == 0:
-                torch.cuda.synchronize()
+        for first in range(0, options.calls, AT_ONCE):
+            inputs = [arrays(*problem) for problem in problems[first : first + AT_ONCE]]
+            torch.cuda.synchronize()
+            for q, k, v, out in inputs:
+                start = time.perf_counter_ns()
+                if case == "torch.add":
+                    torch.add(k, v, out=out)
+                else:
+                    kernel(q, k, v, out=out)
+                micro.append((time.perf_counter_ns() - start) / 1e3)
     compiled = fc.cache_stats().compiled - before
     micro.sort()
     return {
         "median_us": micro[len(micro) // 2],
         "p999_us": micro[min(len(micro) - 1, int(len(micro) * 0.999))],
         "most_us": micro[-1],
+        "over_30_us": sum(each > 30 for each in micro),
         "compiled": compiled,
         "machine": machine(torch),
     }
@@ -90,16 +94,20 @@ def main() -> int:
     if options.case:
         print(json.dumps(measure(options.case, options)))
         return 0
-    print(f"{'case':<14} {'median us':>10} {'99.9 % us':>10} {'most us':>10} {'compiled':>9}")
+    columns = ("median us", "99.9 % us", "most us", "over 30 us", "compiled")
+    print(f"{'case':<14}", *(f"{column:>10}" for column in columns))
     for case in CASES:
         command = [sys.executable, str(Path(__file__)), *sys.argv[1:], "--case", case]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         if done.returncode:
             return done.returncode
         found = json.loads(done.stdout.splitlines()[-1])
+        figures = (found[name] for name in ("median_us", "p999_us", "most_us"))
+        counts = (found[name] for name in ("over_30_us", "compiled"))
         print(
-            f"{case:<14} {found['median_us']:>10.2f} {found['p999_us']:>10.2f} "
-            f"{found['most_us']:>10.1f} {found['compiled']:>9}",
+            f"{case:<14}",
+            *(f"{figure:>10.2f}" for figure in figures),
+            *(f"{count:>10}" for count in counts),
             flush=True,
         )
     print(found["machine"])

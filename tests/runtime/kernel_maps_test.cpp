@@ -106,6 +106,26 @@ TEST_F(MappedKernelTest, AThreadKeepsTheLastMaps) {
   EXPECT_EQ(encoded(), 3);
 }
 
+TEST_F(MappedKernelTest, TensorsThatDifferInTheirAddressesShareWhatIsEncoded) {
+  KernelSource source = test::mapped_kernel();
+  for (TensorMapArgument& map : source.tensor_maps) map.rows = 64;
+  LoadedKernel alike(compiled(source, "sm_90a"));
+  const auto launch = [&](std::int64_t queries, std::int64_t keys) {
+    (void)encoded();
+    alike.launch(tensors(queries, keys, 0x5550000), {});
+    EXPECT_EQ(map(0).address, reinterpret_cast<void*>(0x5550000));
+    EXPECT_EQ(map(1).address, reinterpret_cast<void*>(0x5560000));
+    EXPECT_EQ(map(2).address, reinterpret_cast<void*>(0x5570000));
+    EXPECT_EQ(map(2).extents[1], static_cast<std::uint64_t>(queries));
+    return encoded();
+  };
+  EXPECT_EQ(launch(100, 300), 2);
+  EXPECT_EQ(launch(101, 101), 1);
+  EXPECT_EQ(launch(101, 300), 0) << "of k the first";
+  fake_cuda().failures["cuTensorMapReplaceAddress"] = 1;
+  EXPECT_EQ(launch(102, 102), 3);
+}
+
 TEST_F(MappedKernelTest, AnEmptyTensorIsOneOfZeros) {
   auto views = tensors(100, 0);
   views[1].data = nullptr;

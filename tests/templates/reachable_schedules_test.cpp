@@ -119,6 +119,57 @@ TEST(ScheduleChooser, TakesWhatTheRulesSayWithoutAskingThemAgain) {
   }
 }
 
+TEST(ScheduleChooser, NeedsNoRulesInARangeThatItWasAskedAbout) {
+  Draw draw(5);
+  for (int round = 0; round < 20; ++round) {
+    const AttentionSpec spec = draw_spec(draw);
+    const Target& target = find_target("sm_90a");
+    ScheduleChooser chooser(spec, target);
+    const AttentionProblems range{{1, 16}, {1, 32}, {1, 9000}, {1, 9000}};
+    const std::vector<std::size_t> lists = chooser.choose_all(range);
+    std::vector<std::vector<Schedule>> schedules;
+    for (const std::size_t list : lists) schedules.push_back(chooser.schedules(list));
+    EXPECT_EQ(schedules, reachable_schedules(spec, target, range)) << to_json(spec);
+    const std::size_t ruled = chooser.times_ruled();
+    for (int i = 0; i < 500; ++i) {
+      const AttentionProblem problem{.batch = draw.length(1, 16),
+                                     .heads = spec.heads ? spec.heads : draw.length(1, 32),
+                                     .q_len = draw.length(1, 9000),
+                                     .kv_len = spec.kv_len.value_or(draw.length(1, 9000))};
+      const std::size_t number = chooser.choose(problem);
+      ASSERT_EQ(chooser.schedules(number), attention_schedules(spec, target, problem));
+      ASSERT_NE(std::find(lists.begin(), lists.end(), number), lists.end());
+    }
+    EXPECT_EQ(chooser.times_ruled(), ruled) << to_json(spec);
+  }
+}
+
+TEST(ScheduleChooser, ReadsAProblemOffTheLengthsThatASpecLeavesOpen) {
+  const Target& target = find_target("sm_90a");
+  const auto lengths = [](std::initializer_list<std::int64_t> given) {
+    return std::vector<std::int64_t>(given);
+  };
+  const auto numbers = [](const AttentionProblem& problem) {
+    return std::array{problem.batch, problem.heads, problem.q_len, problem.kv_len};
+  };
+  const ScheduleChooser open({.head_dim = 64}, target);
+  EXPECT_EQ(open.extents(), (std::vector<std::string>{"B", "H", "Sq", "Sk"}));
+  EXPECT_EQ(numbers(open.problem_of(lengths({2, 3, 40, 500}))),
+            (std::array<std::int64_t, 4>{2, 3, 40, 500}));
+  EXPECT_EQ(open.describe(lengths({2, 3, 40, 500})), "40 query rows and 500 keys");
+  EXPECT_EQ(open.preparation(lengths({2, 3, 40, 500})),
+            "kernel.prepare(lengths=500, q_lengths=40)");
+  const ScheduleChooser fixed({.head_dim = 64, .heads = 8, .kv_heads = 2, .kv_len = 77}, target);
+  EXPECT_EQ(fixed.extents(), (std::vector<std::string>{"B", "Sq"}));
+  EXPECT_EQ(numbers(fixed.problem_of(lengths({2, 40}))),
+            (std::array<std::int64_t, 4>{2, 8, 40, 77}));
+  const ScheduleChooser packed({.head_dim = 64, .layout = TensorLayout::thd}, target);
+  EXPECT_EQ(packed.extents(), (std::vector<std::string>{"B", "H", "Tq", "Tk"}));
+  EXPECT_EQ(numbers(packed.problem_of(lengths({3, 4, 100, 301}))),
+            (std::array<std::int64_t, 4>{3, 4, 34, 101}))
+      << "the mean lengths";
+}
+
 TEST(ReachableSchedules, OfOneProblemAreItsOwn) {
   Draw draw(2);
   for (int round = 0; round < 300; ++round) {
