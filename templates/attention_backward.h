@@ -43,4 +43,12 @@ std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& 
 std::vector<Schedule> attention_backward_groups_schedules(const AttentionSpec& spec,
                                                           const Target& target);
 
+/// All of them in one launch: arguments q, k, v, o, lse, dout, dq, dk, dv and what the mask captures;
+/// delta, lse_log2, dk_heads and dv_heads are workspaces. Throws SpecError for what has no
+/// derivative.
+Module attention_backward(const AttentionSpec& spec);
+/// The schedules of each of its kernels.
+std::vector<std::vector<Schedule>> attention_backward_schedules(const AttentionSpec& spec,
+                                                                const Target& target);
+
 }  // namespace flashcore

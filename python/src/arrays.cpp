@@ -139,13 +139,14 @@ bool calls_to_true(PyObject* function, PyObject* const* arguments, std::size_t c
   return result.ptr() == Py_True;
 }
 
-// A kernel records nothing for a backward pass, so silence would cost the caller their gradients.
+// The gradients of q, k and v are recorded before their kernel is launched, with torch's recording
+// off. Of any other array silence would cost the caller its gradient.
 void refuse_lost_gradient(py::handle array, const char* name) {
   static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
   const auto wanted = py::reinterpret_steal<py::object>(PyObject_GetAttr(array.ptr(), attribute));
   if (!wanted) throw py::error_already_set();
   if (wanted.ptr() != Py_True) return;
-  refuse_array(name, "it requires a gradient, and kernels have no backward pass",
+  refuse_array(name, "it requires a gradient, and there is none by it",
                "call under torch.no_grad(), or pass .detach()");
 }
 

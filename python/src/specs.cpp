@@ -7,6 +7,7 @@
 #include "python/src/module.h"
 #include "runtime/log.h"
 #include "templates/attention.h"
+#include "templates/attention_backward.h"
 #include "templates/attention_winners.h"
 #include "templates/schedule_chooser.h"
 
@@ -70,6 +71,22 @@ void bind_specs(py::module_& m) {
       },
       py::arg("json"), py::arg("target"), py::arg("batch") = 0, py::arg("heads") = 0,
       py::arg("q_len") = 0, py::arg("kv_len") = 0);
+  m.def(
+      "attention_backward",
+      [](const std::string& json) { return attention_backward(attention_spec_from_json(json)); },
+      py::arg("json"), py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "attention_backward_schedules",
+      [](const std::string& json, const std::string& target) {
+        std::vector<std::vector<std::string>> texts;
+        for (const std::vector<Schedule>& list :
+             attention_backward_schedules(attention_spec_from_json(json), find_target(target))) {
+          texts.emplace_back();
+          for (const Schedule& schedule : list) texts.back().push_back(to_json(schedule));
+        }
+        return texts;
+      },
+      py::arg("json"), py::arg("target"), py::call_guard<py::gil_scoped_release>());
   py::class_<ScheduleChooser>(m, "ScheduleChooser")
       .def(py::init(
                [](const std::string& spec, const std::string& target, const std::string& winners) {

@@ -61,6 +61,55 @@ def attention(
     return (out.swapaxes(1, 2) if layout == "bshd" else out), lse
 
 
+def gradients(q, k, v, dout, *, scale=None, mask="full", score=None, slope=None, rounded=False):
+    """(dq, dk, dv) in fp64, layout bhsd, by the formulas. With `rounded`, every matrix that a
+    tensor core would take is rounded to the inputs' dtype, and so are the results.
+
+    `score` is a NumPy function as in `attention`, and `slope` its derivative by the score.
+    """
+    dtype = q.dtype
+
+    def as_stored(x):
+        return x.astype(dtype).astype(np.float64) if rounded else x
+
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    q, k, v, dout = (x.astype(np.float64) for x in (q, k, v, dout))
+    group = q.shape[1] // k.shape[1]
+    keys, values = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    scaled = q @ keys.swapaxes(-1, -2) * scale
+    at = positions(*scaled.shape)
+    scores = scaled if score is None else score(scaled, *at)
+    keep = visible(mask, *scores.shape[2:]) if isinstance(mask, str) else mask(*at)
+    scores = np.where(keep, scores, -np.inf)
+    top = scores.max(-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = weights.sum(-1, keepdims=True)
+    probs = weights / np.where(total == 0, 1, total)
+    out = as_stored(as_stored(probs) @ values)
+    delta = (dout * out).sum(-1, keepdims=True)
+    dscores = probs * (dout @ values.swapaxes(-1, -2) - delta)
+    if slope is not None:
+        dscores = np.where(keep, dscores * slope(scaled, *at), 0)
+    dscores, probs = as_stored(dscores), as_stored(probs)
+    dq = dscores @ keys * scale
+    dk, dv = dscores.swapaxes(-1, -2) @ q * scale, probs.swapaxes(-1, -2) @ dout
+    grouped = (k.shape[0], k.shape[1], group, *k.shape[2:3])
+    dk, dv = (x.reshape(*grouped, x.shape[-1]).sum(2) for x in (dk, dv))
+    return as_stored(dq), as_stored(dk), as_stored(dv)
+
+
+def assert_gradients(found, q, k, v, dout, **how):
+    """At most three times the error of a plain low-precision evaluation."""
+    exact = gradients(q, k, v, dout, **how)
+    plain = gradients(q, k, v, dout, **how, rounded=True)
+    epsilon = float(ml_dtypes.finfo(q.dtype).eps)
+    for name, mine, wanted, rough in zip(("dq", "dk", "dv"), found, exact, plain, strict=True):
+        error = np.abs(np.asarray(mine, np.float64) - wanted).max(initial=0)
+        size = max(1.0, np.abs(wanted).max(initial=0))
+        bound = 3 * np.abs(rough - wanted).max(initial=0) + epsilon * 1e-2 * size
+        assert error <= bound, f"{name}: error {error} over {bound}"
+
+
 def random(rng, shape, dtype):
     return rng.standard_normal(shape).astype(DTYPES[dtype])
 

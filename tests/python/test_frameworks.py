@@ -122,7 +122,6 @@ class TestTorch:
     def test_a_gradient_is_not_lost_in_silence(self, torch, kernel, qkv):
         q, k, v = self.tensors(torch, qkv)
         q.requires_grad_()
-        with pytest.raises(fc.DeviceError, match="array q\n  why: it requires a gradient"):
-            kernel(q, k, v)
+        assert kernel(q, k, v).requires_grad
         with torch.no_grad():
             assert_close(kernel(q, k, v).numpy(), None, *qkv)

@@ -37,8 +37,8 @@ def test_mixed_inputs_and_a_mask_are_cast():
 
 def test_of_another_device_or_off_it_casts_nothing():
     q = random(1, 2, 20, 64)
-    with torch.autocast("cpu", enabled=False), pytest.raises(fc.Error):
-        fc.sdpa(q, q, q)
+    with torch.autocast("cpu", enabled=False):
+        assert fc.sdpa(q, q, q).dtype == torch.float32
     half = q.half()
     torch.set_autocast_enabled("cuda", True)  # torch.autocast asks for a GPU first
     try:

@@ -201,13 +201,17 @@ output y: f32 [R, 8]
         twice(x=mode.from_tensor(x))
 
 
-def test_a_gradient_is_refused_in_a_compiled_call():
+def gradient(call, q):
+    return torch.autograd.grad(call(q), q, torch.ones_like(q))[0]
+
+
+def test_a_compiled_call_has_gradients():
     q = random(1, 2, 20, 64).requires_grad_()
-    compiled = torch.compile(lambda q: fc.sdpa(q, q, q), backend="eager")
-    with pytest.raises(fc.DeviceError, match="it requires a gradient"):
-        compiled(q)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q: fc.sdpa(2 * q, q, q), backend="eager")
+    assert torch.equal(gradient(compiled, q), gradient(lambda q: fc.sdpa(2 * q, q, q), q))
     with torch.no_grad():
-        assert torch.equal(compiled(q), fc.sdpa(q, q, q))
+        assert torch.equal(compiled(q), fc.sdpa(2 * q, q, q))
 
 
 def test_a_gradient_is_refused_by_the_operator(causal):

@@ -63,12 +63,17 @@ def test_what_shows_no_memory_says_what_it_is(kernel, q):
     assert "array k: its layout is torch.sparse_coo" in refusal(lambda: kernel(q, q.to_sparse(), q))
 
 
-def test_gradients_are_refused_where_they_would_be_lost(kernel, q):
+def test_gradients_are_not_lost_in_silence(kernel, q):
     wanted = q.clone().requires_grad_()
     for call in (lambda: kernel(q, wanted, q), lambda: fc.sdpa(q, wanted, q)):
-        assert refusal(call) == "array k: it requires a gradient, and kernels have no backward pass"
-    assert "requires a gradient" in refusal(
+        assert torch.autograd.grad(call().float().sum(), wanted)[0].shape == q.shape
+    assert "array q: a transform of torch.func has wrapped it" in refusal(
         lambda: torch.func.grad(lambda x: kernel(x, x, x).float().sum())(q)
+    )
+    lens = torch.tensor([3.0, 4.0], requires_grad=True)
+    with_bias = fc.AttentionSpec(head_dim=64, mask=lambda b, h, q_idx, kv_idx: lens[h] > kv_idx)
+    assert "it requires a gradient, and there is none by it" in refusal(
+        lambda: fc.jit(with_bias)(q, q, q)
     )
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():

@@ -15,11 +15,12 @@ from .. import _core, arguments
 from ..arrays import empty, on_cuda, output_like
 from ..errors import CompileError, ScheduleError
 from ..pytorch import seam as torch_seam
-from ..pytorch.tensors import is_watched
+from ..pytorch.tensors import is_watched, records_gradients
 from ..specs.program import Program
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
+from .attention_backward import AttentionBackward
 from .captured_values import CapturedValues
 from .index_check import check_indices
 from .kernel import Kernel
@@ -70,6 +71,7 @@ class AttentionKernel(Kernel):
         self._given = self._captured.given
         self._fitting = Fitting(spec, self._captured.arrays)
         self._checked = False
+        self._backward: AttentionBackward | None = None
         self._launches = Launches(spec, self._captured.arrays)
         # Without and with the log-sum-exp: how calls find their kernel; the same where most calls
         # need no more; and by their core the kernels that calls have come to.
@@ -351,6 +353,12 @@ class AttentionKernel(Kernel):
                 )  # fmt: skip
             if return_lse is not True and return_lse is not False:
                 return_lse = arguments.flag("return_lse", return_lse)
+            if records_gradients(q, k, v):
+                return torch_seam.with_gradients(
+                    self, q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream,
+                    captured=captured, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+                    max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens, checked=checked,
+                )  # fmt: skip
             if max_q_len is not None and type(max_q_len) is not int:
                 fix = "the length of the longest sequence of q, or more"
                 max_q_len = arguments.whole("max_q_len", max_q_len, fix)
@@ -397,6 +405,54 @@ class AttentionKernel(Kernel):
             if found is None:
                 raise
             raise found from None
+
+    def backward(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        out: Any,
+        lse: Any,
+        dout: Any,
+        *,
+        scale: float | None = None,
+        stream: Any = None,
+        captured: Mapping[str, Any] | None = None,
+        cu_seqlens_q: Any = None,
+        cu_seqlens_k: Any = None,
+        max_q_len: int | None = None,
+        q_lens: Any = None,
+        kv_lens: Any = None,
+    ) -> tuple[Any, Any, Any]:
+        """The gradients of q, k and v: (dq, dk, dv), each like its array, given `dout`, that of the
+        output.
+
+        `out` and `lse` are what a call with the same arguments returned with ``return_lse=True``.
+        The same bits at every call: nothing is summed in the order in which blocks happen to come.
+        Tensors of torch that require gradients need no such call, as torch's autograd makes it.
+        Raises SpecError for a spec that has no derivative.
+        """
+        try:
+            return self._derivative()(
+                q, k, v, out, lse, dout,
+                scale=self._scale if scale is None else scale,
+                compiled=on_cuda(q), stream=stream, captured=captured, cu_seqlens_q=cu_seqlens_q,
+                cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
+            )  # fmt: skip
+        except Exception as error:
+            found = arguments.blamed("attention_backward", locals(), error)
+            if found is None:
+                raise
+            raise found from None
+
+    def check_derivative(self) -> None:
+        """Raises SpecError where :meth:`backward` would, for a spec that has no derivative."""
+        self._derivative()
+
+    def _derivative(self) -> AttentionBackward:
+        if self._backward is None:
+            self._backward = AttentionBackward(self._spec, self._target)
+        return self._backward
 
     def _launch_closely(
         self,

@@ -26,16 +26,17 @@ def launch(
     arrays: Sequence[Any],
     scalars: tuple[Any, ...],
     stream: Any,
-    widths: Sequence[int] = (),
+    widths: Sequence[int | None] = (),
     in_place: Collection[str] = (),
     partly: bool = False,
 ) -> None:
     """`core.launch`, with copies of arrays that it refuses (LayoutError), all but those that
     `in_place` names.
 
-    `widths` are the last dimensions of the first arrays, as callers have them; where the program
-    has longer ones, inputs are filled up with zeros, and outputs are cut. `partly`: the kernel may
-    leave rows of an output as they are, which a copy then has to hold.
+    `widths` are the last dimensions of the first arrays, as callers have them, None of those whose
+    rows are as they are; where the program has longer ones, inputs are filled up with zeros, and
+    outputs are cut. `partly`: the kernel may leave rows of an output as they are, which a copy then
+    has to hold.
     """
     tensors = core.tensors
 
@@ -46,6 +47,8 @@ def launch(
     with on_stream(arrays[0], stream):
         given = list(arrays)
         for at, width in enumerate(widths):
+            if width is None:
+                continue
             name, dtype, _, dims = tensors[at]
             _check_width(core.name, name, arrays[at], width, dtype)
             if dims[-1] != width:

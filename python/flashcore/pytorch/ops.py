@@ -14,6 +14,7 @@ import numpy
 import torch
 
 from ..arrays import Captured, output_like, stored_dtype
+from ..errors import DeviceError
 from ..interfaces import functional
 from ..interfaces.leading import in_four, shared
 from ..kernels.attention_kernel import AttentionKernel
@@ -50,6 +51,8 @@ def attention(
     lse: bool,
 ) -> list[Any]:
     """The output, and with `lse` the log-sum-exp; `what` is a text of those below."""
+    if torch.is_grad_enabled():
+        _refuse_gradients(q=q, k=k, v=v)
     given = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "max_q_len": max_q_len,
              "q_lens": q_lens, "kv_lens": kv_lens}  # fmt: skip
     options = {name: _plain(value) for name, value in given.items() if value is not None}
@@ -86,6 +89,17 @@ def _empty_results(q: Any, k: Any, v: Any, layout: str, lse: bool, out: Any = No
 
 
 _DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
+
+
+def _refuse_gradients(**arrays: Any) -> None:
+    # Calls with gradients are run as they stand, outside of graphs; a graph was made without.
+    for name, array in arrays.items():
+        if array.requires_grad:
+            raise DeviceError(
+                f"array {name}",
+                "it requires a gradient, and the operator of a graph has no backward pass",
+                "a call of flashcore itself, or a graph traced with tensors that require gradients",
+            )
 
 
 def _plain(value: Any) -> Any:

@@ -38,6 +38,12 @@ def kernel(self: Any, q: Any, k: Any, v: Any, **options: Any) -> Any:
     return calls.kernel(self, q, k, v, **options)
 
 
+def with_gradients(self: Any, q: Any, k: Any, v: Any, **options: Any) -> Any:
+    from . import autograd
+
+    return autograd.attention(self, q, k, v, **options)
+
+
 def program(self: Any, **arguments: Any) -> Any:
     from . import calls
 

@@ -16,6 +16,7 @@ _dispatch_modes: Callable[[], int]
 _autocast_is_on: Callable[[], bool]
 _float32: Any = None  # torch's, once a tensor of it was seen
 _float32_precision: Callable[[], str]
+_grad_is_on: Callable[[], bool]
 
 
 def is_special(array: Any) -> bool:
@@ -33,6 +34,17 @@ def is_watched(array: Any) -> bool:
     return _is_special_kind(array) and (type(array) not in _plain or is_watched(array))
 
 
+def records_gradients(q: Any, k: Any, v: Any) -> bool:
+    """Whether torch will ask for the gradient of one of them. False for arrays of which some are
+    not torch's; a launch refuses those."""
+    if type(q) not in _plain:
+        return False
+    try:
+        return (q.requires_grad or k.requires_grad or v.requires_grad) and _grad_is_on()
+    except AttributeError:
+        return False
+
+
 def _is_special_kind(array: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(array, torch.Tensor):
@@ -44,10 +56,11 @@ def _is_special_kind(array: Any) -> bool:
 
 
 def _learn(torch: Any) -> None:
-    global _dispatch_modes, _autocast_is_on, _float32, _float32_precision
+    global _dispatch_modes, _autocast_is_on, _float32, _float32_precision, _grad_is_on
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _autocast_is_on = torch._C._is_any_autocast_enabled
     _float32, _float32_precision = torch.float32, torch.get_float32_matmul_precision
+    _grad_is_on = torch.is_grad_enabled
     _plain.update((torch.Tensor, torch.nn.Parameter))
 
 
@@ -85,6 +98,14 @@ def without_memory(
     raise DeviceError(f"array {name}", *_kind_of(torch, tensor, error))
 
 
+def refuse_transforms(**arrays: Any) -> None:
+    """Raises DeviceError for a tensor that torch.func has wrapped."""
+    torch = sys.modules["torch"]
+    for name, array in arrays.items():
+        if torch._C._functorch.is_functorch_wrapped_tensor(array):
+            raise DeviceError(f"array {name}", *_kind_of(torch, array, TypeError()))
+
+
 def _kind_of(torch: Any, tensor: Any, error: BaseException) -> tuple[str, str]:
     functorch = torch._C._functorch
     if functorch.is_batchedtensor(tensor):
@@ -94,8 +115,8 @@ def _kind_of(torch: Any, tensor: Any, error: BaseException) -> tuple[str, str]:
         )
     if functorch.is_functorch_wrapped_tensor(tensor):
         return (
-            "a transform of torch.func has wrapped it, and kernels have no derivatives",
-            "call flashcore outside of the transform",
+            "a transform of torch.func has wrapped it, and shows no kernel its memory",
+            "call flashcore outside of the transform; torch.autograd.grad and backward() work",
         )
     if tensor.is_nested:
         return (

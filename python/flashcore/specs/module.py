@@ -46,14 +46,17 @@ class Module:
         cls, text: str, schedules: Callable[[str], Sequence[Schedule]] | None = None
     ) -> Module:
         """The module of a text; `schedules` gives those of a target, one a program."""
-        core = _core.Module.parse(text)
-        programs = [Program._of(program) for program in core.kernels]
-        for at, program in enumerate(programs if schedules is not None else ()):
-            assert schedules is not None
-            program._schedule = _nth(schedules, at)
+        module = cls._of(_core.Module.parse(text))
+        if schedules is not None:
+            for at, program in enumerate(module._programs):
+                program._schedule = _nth(schedules, at)
+        return module
+
+    @classmethod
+    def _of(cls, core: _core.Module) -> Module:
         module = cls.__new__(cls)
         module._core = core
-        module._programs = tuple(programs)
+        module._programs = tuple(Program._of(program) for program in core.kernels)
         return module
 
     def _place(self, places: Sequence[list[tuple[str, int]]]) -> None:

@@ -1,0 +1,119 @@
+"""The gradients of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import _core
+from ..arrays import full, output_like
+from ..specs.module import Module
+from ..specs.schedule import Schedule
+from ..specs.spec import AttentionSpec
+from . import copies
+from .captured_values import CapturedValues
+from .lengths import lengths
+from .module_kernel import ModuleKernel
+
+
+class AttentionBackward:
+    """The kernels that compute the gradients of q, k and v for one spec, compiled at first use."""
+
+    def __init__(self, spec: AttentionSpec, target: str):
+        """Raises SpecError for a spec that has no derivative."""
+        self._spec = spec
+        self._target = target
+        self._module = Module._of(_core.attention_backward(spec.to_json()))
+        self._captured = CapturedValues(self._module.name, spec)
+        self._kernels: ModuleKernel | None = None
+
+    def kernels(self, compiled: bool) -> ModuleKernel:
+        """The module's kernels; `compiled`: those whose code fits."""
+        if self._kernels is None:
+            texts = _core.attention_backward_schedules(self._spec.to_json(), self._target)
+            schedules = [[Schedule.from_json(text) for text in own] for own in texts]
+            self._kernels = ModuleKernel.first_fitting(
+                self._module, schedules, self._target, compiled
+            )
+        return self._kernels
+
+    def __call__(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        out: Any,
+        lse: Any,
+        dout: Any,
+        *,
+        scale: float,
+        compiled: bool,
+        stream: Any = None,
+        captured: Mapping[str, Any] | None = None,
+        cu_seqlens_q: Any = None,
+        cu_seqlens_k: Any = None,
+        max_q_len: int | None = None,
+        q_lens: Any = None,
+        kv_lens: Any = None,
+    ) -> tuple[Any, Any, Any]:
+        spec = self._spec
+        given = self._captured.own | dict(captured or {})
+        arrays, _ = self._captured.with_given(given)
+        named = dict(zip(self._captured.arrays, arrays, strict=True))
+        kernels = self.kernels(compiled)
+        core = kernels._core
+        own = lengths(spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
+        if spec.layout == "thd":
+            named |= zip(("cu_seqlens_q", "cu_seqlens_k"), own.arrays, strict=True)
+        else:
+            present = [
+                n for n, asked in (("q_lens", spec.q_lens), ("kv_lens", spec.kv_lens)) if asked
+            ]
+            named |= zip(present, own.arrays, strict=True)
+        positive_q, positive = copies.with_sign_of(scale, q, stream)
+        made = [self._gradient_like(array, stream) for array in (q, k, v)]
+        named |= {"q": positive_q, "k": k, "v": v, "o": out, "lse": lse, "dout": dout}
+        named |= zip(("dq", "dk", "dv"), made, strict=True)
+        scalars = given | {"scale": positive}
+        if own.scalars:
+            alone = cu_seqlens_k is None
+            scalars |= {"max_q_len": own.scalars[0]}
+            scalars |= {"max_kv_len": own.scalars[0] if alone else k.shape[0]}
+        every = tuple(named[name] for name, *_ in core.tensors)
+        wide = {"q", "k", "v", "o", "dout", "dq", "dk", "dv"}
+        widths = [named[name].shape[-1] if name in wide else None for name, *_ in core.tensors]
+        copies.launch(
+            _Launches(kernels),
+            every,
+            tuple(scalars[name] for name, *_ in core.scalars),
+            stream,
+            widths,
+            self._captured.arrays,
+            spec.layout == "thd",
+        )
+        if scale < 0:
+            with copies.on_stream(q, stream):
+                made[0] = -made[0]
+        elif scale == 0:  # nothing depends on q
+            with copies.on_stream(q, stream):
+                made[0] = full(q, q.shape, spec.dtype, 0)
+        return made[0], made[1], made[2]
+
+    def _gradient_like(self, array: Any, stream: Any) -> Any:
+        # Of packed sequences, rows that belong to none are not written.
+        with copies.on_stream(array, stream):
+            if self._spec.layout == "thd":
+                return full(array, array.shape, self._spec.dtype, 0)
+            return output_like(array, array.shape[-1], self._spec.dtype)
+
+
+class _Launches:
+    """A module's kernels as `copies.launch` takes them."""
+
+    def __init__(self, kernels: ModuleKernel):
+        self.tensors = kernels._core.tensors
+        self.name = kernels.name
+        self.launch = kernels._launch
+
+
+__all__ = ["AttentionBackward"]

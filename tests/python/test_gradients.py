@@ -1,0 +1,175 @@
+"""The gradients of attention against NumPy in fp64, in the emulator."""
+
+import numpy as np
+import pytest
+
+import flashcore as fc
+from reference import DTYPES, assert_gradients, random
+
+
+def both_ways(rng, *, batch=1, heads=2, kv_heads=2, q_len=37, kv_len=53, head_dim=64,
+              head_dim_v=None, dtype="bf16", layout="bhsd", target="sm_80", scale=None,
+              expected="full", **spec):  # fmt: skip
+    grouped = heads != kv_heads
+    kernel = fc.jit(
+        fc.AttentionSpec(
+            head_dim=head_dim,
+            head_dim_v=head_dim_v,
+            heads=heads if grouped else None,
+            kv_heads=kv_heads if grouped else None,
+            dtype=dtype,
+            layout=layout,
+            **spec,
+        ),
+        target=target,
+        schedule={},
+    )
+    dim_v = head_dim_v or head_dim
+    q = random(rng, (batch, heads, q_len, head_dim), dtype)
+    k = random(rng, (batch, kv_heads, kv_len, head_dim), dtype)
+    v = random(rng, (batch, kv_heads, kv_len, dim_v), dtype)
+    dout = random(rng, (batch, heads, q_len, dim_v), dtype)
+    turned = [x.swapaxes(1, 2) if layout == "bshd" else x for x in (q, k, v, dout)]
+    out, lse = kernel(*turned[:3], scale=scale, return_lse=True)
+    found = kernel.backward(*turned[:3], out, lse, turned[3], scale=scale)
+    for gradient, array in zip(found, turned[:3], strict=True):
+        assert gradient.shape == array.shape
+        assert gradient.dtype == array.dtype
+    found = [x.swapaxes(1, 2) if layout == "bshd" else x for x in found]
+    assert_gradients(found, q, k, v, dout, scale=scale, **({"mask": expected}))
+
+
+@pytest.mark.parametrize("mask", ["full", "causal(bottom_right)", "causal(top_left)"])
+def test_masks(rng, mask):
+    masks = {
+        "full": None,
+        "causal(bottom_right)": fc.causal(),
+        "causal(top_left)": fc.causal("top_left"),
+    }
+    both_ways(rng, mask=masks[mask], expected=mask)
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (1, 70), (70, 1), (130, 66)])
+def test_lengths(rng, lengths):
+    both_ways(rng, q_len=lengths[0], kv_len=lengths[1])
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2])
+def test_groups(rng, kv_heads):
+    both_ways(rng, heads=4, kv_heads=kv_heads, mask=fc.causal(), expected="causal(bottom_right)")
+
+
+def test_rows_without_keys_have_no_gradients(rng):
+    both_ways(rng, q_len=60, kv_len=20, mask=fc.causal(), expected="causal(bottom_right)")
+
+
+@pytest.mark.parametrize("head_dim", [20, 100])
+def test_heads_that_are_padded(rng, head_dim):
+    both_ways(rng, head_dim=head_dim)
+
+
+def test_values_of_another_width(rng):
+    both_ways(rng, head_dim=96, head_dim_v=40)
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_layouts_and_dtypes(rng, layout, dtype):
+    both_ways(rng, batch=2, layout=layout, dtype=dtype)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.2, 1.5])
+def test_scales(rng, scale):
+    both_ways(rng, scale=scale)
+
+
+def test_windows_with_arrays(rng):
+    width = np.array([5, 20], np.int32)
+
+    def visible(b, h, q_idx, kv_idx):
+        return abs(q_idx - kv_idx) < width[h]
+
+    both_ways(rng, mask=visible, expected=visible)
+
+
+def test_hopper(rng):
+    both_ways(rng, q_len=150, kv_len=140, target="sm_90a", mask=fc.causal(),
+              expected="causal(bottom_right)")  # fmt: skip
+
+
+def test_packed_sequences(rng):
+    pairs = [(20, 30), (0, 5), (33, 33), (7, 0)]
+    starts = [np.cumsum([0, *(p[i] for p in pairs)]).astype(np.int32) for i in (0, 1)]
+    q = random(rng, (starts[0][-1] + 3, 2, 64), "bf16")
+    k = random(rng, (starts[1][-1] + 3, 2, 64), "bf16")
+    v = random(rng, (starts[1][-1] + 3, 2, 64), "bf16")
+    dout = random(rng, q.shape, "bf16")
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, mask=fc.causal(), layout="thd"), schedule={})
+    lengths = {"cu_seqlens_q": starts[0], "cu_seqlens_k": starts[1]}
+    out, lse = kernel(q, k, v, return_lse=True, **lengths)
+    dq, dk, dv = kernel.backward(q, k, v, out, lse, dout, **lengths)
+    for i in range(len(pairs)):
+        rows, keys = (slice(s[i], s[i + 1]) for s in starts)
+        if rows.start == rows.stop or keys.start == keys.stop:
+            continue
+        one = [
+            x[r].swapaxes(0, 1)[None]
+            for x, r in (
+                (dq, rows),
+                (dk, keys),
+                (dv, keys),
+                (q, rows),
+                (k, keys),
+                (v, keys),
+                (dout, rows),
+            )
+        ]
+        assert_gradients(one[:3], *one[3:], mask="causal(bottom_right)")
+    for gradient, end in ((dq, starts[0][-1]), (dk, starts[1][-1]), (dv, starts[1][-1])):
+        assert not gradient[end:].any()
+
+
+def test_padded_batches(rng):
+    q_lens, kv_lens = np.array([20, 0, 37], np.int32), np.array([30, 10, 53], np.int32)
+    q, dout = random(rng, (3, 2, 37, 64), "bf16"), random(rng, (3, 2, 37, 64), "bf16")
+    k, v = random(rng, (3, 2, 53, 64), "bf16"), random(rng, (3, 2, 53, 64), "bf16")
+    for b, (rows, keys) in enumerate(zip(q_lens, kv_lens, strict=True)):
+        q[b, :, rows:] = k[b, :, keys:] = v[b, :, keys:] = dout[b, :, rows:] = np.nan
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, q_lens=True, kv_lens=True), schedule={})
+    lengths = {"q_lens": q_lens, "kv_lens": kv_lens}
+    out, lse = kernel(q, k, v, return_lse=True, **lengths)
+    dq, dk, dv = kernel.backward(q, k, v, out, lse, dout, **lengths)
+    for b, (rows, keys) in enumerate(zip(q_lens, kv_lens, strict=True)):
+        one = slice(b, b + 1)
+        if rows:
+            assert_gradients(
+                (dq[one, :, :rows], dk[one, :, :keys], dv[one, :, :keys]),
+                q[one, :, :rows], k[one, :, :keys], v[one, :, :keys], dout[one, :, :rows],
+            )  # fmt: skip
+        assert not dq[b, :, rows:].any()
+        assert not dk[b, :, keys:].any()
+        assert not dv[b, :, keys:].any()
+
+
+def test_arrays_that_lie_elsewhere_are_copied(rng):
+    q, k, v, dout = (random(rng, (1, 2, 40, 64), "bf16") for _ in range(4))
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64), schedule={})
+    out, lse = kernel(q, k, v, return_lse=True)
+    reversed_rows = np.ascontiguousarray(dout[..., ::-1])[..., ::-1]
+    repeated = np.broadcast_to(dout[:, :1], dout.shape)
+    assert_gradients(kernel.backward(q, k, v, out, lse, reversed_rows), q, k, v, dout)
+    found = kernel.backward(q, k, v, out, lse, repeated)
+    assert_gradients(found, q, k, v, np.ascontiguousarray(repeated))
+
+
+def test_what_has_no_derivative_is_refused_by_name():
+    q = np.zeros((1, 2, 8, 64), DTYPES["bf16"])
+    lse = np.zeros((1, 2, 8), np.float32)
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f32"), schedule={})
+    with pytest.raises(fc.SpecError, match="backward of attention with dtype f32"):
+        kernel.backward(*[q.astype(np.float32)] * 4, lse, q.astype(np.float32))
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64), schedule={})
+    with pytest.raises(fc.SpecError, match="dout"):
+        kernel.backward(q, q, q, q, lse, q[:, :, :7])
+    with pytest.raises(fc.SpecError, match="lse"):
+        kernel.backward(q, q, q, q, lse[..., :7], q)
