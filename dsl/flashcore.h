@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dsl/attention_spec.h"
+#include "dsl/derivative.h"
 #include "dsl/module.h"
 #include "dsl/probes.h"
 #include "dsl/program_builder.h"

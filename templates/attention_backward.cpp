@@ -12,11 +12,6 @@ namespace {
 
 /// The spec as the backward programs see it: the sink is in the log-sum-exp already.
 AttentionSpec without_sink(const AttentionSpec& spec) {
-  if (!spec.score.text.empty())
-    throw SpecError({"the backward of attention with a score expression",
-                     fmt::format("\"{}\" has a derivative that is not derived", spec.score.text),
-                     "an empty score; a mask may be any expression",
-                     {}});
   if (spec.dtype == DType::f32)
     throw SpecError({"the backward of attention with dtype f32",
                      "its products take bf16 and f16 operands",
@@ -51,6 +46,17 @@ Tile probs_of(ProgramBuilder& b, const AttentionSpec& spec, const AttentionTenso
               const Inputs& in, Axis rows, Axis cols, const Tile& products, const Tile& lse) {
   const Tile scores = scores_of(b, spec, t, products, in.scale, rows, cols, log2e).named("scores");
   return exp2(scores - lse).named("probs");
+}
+
+/// The gradients of scaled scores. Where a key is hidden its weight is 0, and a score expression may
+/// have no derivative there.
+Tile dscores_of(const AttentionSpec& spec, const AttentionTensors& t, const Inputs& in, Axis rows,
+                Axis cols, const Tile& products, const Tile& probs, const Tile& dprobs,
+                const Tile& delta) {
+  const Tile own = probs * (dprobs - delta);
+  if (spec.score.text.empty()) return own.named("dscores");
+  const Tile through = through_score(spec, t, products, in.scale, rows, cols, own);
+  return where(probs == 0.f, 0.f, through).named("dscores");
 }
 
 /// Zeros beyond a padded sequence, whose elements there may be anything.
@@ -107,10 +113,11 @@ Program attention_backward_keys(const AttentionSpec& given) {
     const Tile dout = load(t.at(in.dout, t.head, rows, in.d_v)).named("dout");
     const Tile lse = load(t.at(in.lse, rows)).named("lse");
     const Tile delta = load(t.at(in.delta, rows)).named("delta");
-    const Tile probs = probs_of(b, spec, t, in, rows, cols, dot(key, transpose(query)), lse);
+    const Tile products = dot(key, transpose(query));
+    const Tile probs = probs_of(b, spec, t, in, rows, cols, products, lse);
     const Tile dprobs = dot(value, transpose(dout)).named("dprobs");
     const Tile dv_sum = s.dv + dot(cast(probs, spec.dtype), dout);
-    const Tile dscores = (probs * (dprobs - delta)).named("dscores");
+    const Tile dscores = dscores_of(spec, t, in, rows, cols, products, probs, dprobs, delta);
     return Sums{s.dk + dot(cast(dscores, spec.dtype), query), dv_sum};
   });
   const auto as_stored = [&](const Tile& sum) {
@@ -140,9 +147,10 @@ Program attention_backward_queries(const AttentionSpec& given) {
   const Tile last = b.loop(cols, b.fill({rows, in.d}, 0).named("dq"), [&](const Tile& sum) {
     const Tile key = load(t.at(in.k, kv_head, cols, in.d)).named("key");
     const Tile value = load(t.at(in.v, kv_head, cols, in.d_v)).named("value");
-    const Tile probs = probs_of(b, spec, t, in, rows, cols, dot(query, transpose(key)), lse);
+    const Tile products = dot(query, transpose(key));
+    const Tile probs = probs_of(b, spec, t, in, rows, cols, products, lse);
     const Tile dprobs = dot(dout, transpose(value)).named("dprobs");
-    const Tile dscores = (probs * (dprobs - delta)).named("dscores");
+    const Tile dscores = dscores_of(spec, t, in, rows, cols, products, probs, dprobs, delta);
     return sum + dot(cast(dscores, spec.dtype), key);
   });
   store(t.at(dq, t.head, rows, in.d), cast(within(t.own_q_len, rows, last * in.scale), spec.dtype));

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "dsl/derivative.h"
+
 namespace flashcore {
 namespace {
 
@@ -177,6 +179,17 @@ Tile product_of(const AttentionSpec& spec, const Factor& a, const Factor& b) {
   return dot(a, b);
 }
 
+namespace {
+
+std::vector<Axis> axes_of(const Tile& tile) {
+  std::vector<Axis> axes;
+  for (const ir::AxisId axis : tile.owner()->function()[tile.id()].type.axes)
+    axes.push_back({tile.owner(), axis});
+  return axes;
+}
+
+}  // namespace
+
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
                const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit) {
   const ScoreSite site = t.site(rows, cols);
@@ -184,8 +197,9 @@ Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
   if (!spec.score.text.empty()) {
     // An expression need not depend on everything; the scores have one number a row and key.
     const Tile modified = apply(spec.score, (products * scale).named("scaled"), site);
-    const Tile whole = (builder.fill({rows, cols}, 0) + modified).named("modified");
-    scores = unit == 1 ? builder.fill({rows, cols}, 0) + whole : whole * unit;
+    const Tile zeros = builder.fill(axes_of(products), 0);
+    const Tile whole = (zeros + modified).named("modified");
+    scores = unit == 1 ? zeros + whole : whole * unit;
   }
   Tile visible;
   const auto require = [&](const Tile& condition) {
@@ -195,6 +209,13 @@ Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
   if (t.own_q_len.owner()) require(site.query_index < t.own_q_len);
   if (t.own_kv_len.owner()) require(site.key_index < t.own_kv_len);
   return visible.owner() ? where(visible, scores.named("scores"), -infinity) : scores;
+}
+
+Tile through_score(const AttentionSpec& spec, const AttentionTensors& t, const Tile& products,
+                   const Tile& scale, Axis rows, Axis cols, const Tile& dscores) {
+  if (spec.score.text.empty()) return dscores;
+  const Tile scaled = products * scale;
+  return dscores * derivative(apply(spec.score, scaled, t.site(rows, cols)), scaled).named("slope");
 }
 
 SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,

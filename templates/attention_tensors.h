@@ -67,6 +67,11 @@ Tile product_of(const AttentionSpec& spec, const Factor& a, const Factor& b);
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
                const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit);
 
+/// The gradients of scaled scores, given those of the scores that the spec's score expression makes
+/// of them; `products` are the scores before their scale, over the axes of `dscores`.
+Tile through_score(const AttentionSpec& spec, const AttentionTensors& t, const Tile& products,
+                   const Tile& scale, Axis rows, Axis cols, const Tile& dscores);
+
 /// The maximum and the sum that the softmax of every row starts from: that of the spec's sink
 /// times `unit`, and over `divisor` if there is one, or of nothing.
 struct SoftmaxStart {

@@ -9,7 +9,7 @@ from reference import DTYPES, assert_gradients, random
 
 def both_ways(rng, *, batch=1, heads=2, kv_heads=2, q_len=37, kv_len=53, head_dim=64,
               head_dim_v=None, dtype="bf16", layout="bhsd", target="sm_80", scale=None,
-              expected="full", **spec):  # fmt: skip
+              expected="full", score_and_slope=(None, None), **spec):  # fmt: skip
     grouped = heads != kv_heads
     kernel = fc.jit(
         fc.AttentionSpec(
@@ -36,7 +36,8 @@ def both_ways(rng, *, batch=1, heads=2, kv_heads=2, q_len=37, kv_len=53, head_di
         assert gradient.shape == array.shape
         assert gradient.dtype == array.dtype
     found = [x.swapaxes(1, 2) if layout == "bshd" else x for x in found]
-    assert_gradients(found, q, k, v, dout, scale=scale, **({"mask": expected}))
+    score, slope = score_and_slope
+    assert_gradients(found, q, k, v, dout, scale=scale, mask=expected, score=score, slope=slope)
 
 
 @pytest.mark.parametrize("mask", ["full", "causal(bottom_right)", "causal(top_left)"])
@@ -90,6 +91,48 @@ def test_windows_with_arrays(rng):
         return abs(q_idx - kv_idx) < width[h]
 
     both_ways(rng, mask=visible, expected=visible)
+
+
+def capped(score, b, h, q_idx, kv_idx):
+    return 5 * np.tanh(score / 5)
+
+
+def slope_of_capped(score, b, h, q_idx, kv_idx):
+    return 1 - np.tanh(score / 5) ** 2
+
+
+def bent(score, b, h, q_idx, kv_idx):
+    return np.where(score > 0, score, 0.25 * score) + 0.1 * (kv_idx - q_idx) * (h + 1)
+
+
+def slope_of_bent(score, b, h, q_idx, kv_idx):
+    return np.where(score > 0, 1.0, 0.25)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    ("score", "functions"),
+    [(fc.softcap(5), (capped, slope_of_capped)), (bent, (bent, slope_of_bent))],
+    ids=["capped", "bent"],
+)
+def test_scores(rng, target, score, functions):
+    both_ways(rng, score=score, score_and_slope=functions, target=target)
+    both_ways(rng, score=score, score_and_slope=functions, target=target, mask=fc.causal(),
+              expected="causal(bottom_right)", q_len=70, kv_len=66)  # fmt: skip
+
+
+def test_a_score_without_a_slope_at_hidden_keys(rng):
+    def roots(score, b, h, q_idx, kv_idx):
+        return score * fc.sqrt(fc.maximum(0, q_idx - kv_idx))
+
+    def their_roots(score, b, h, q_idx, kv_idx):
+        return score * np.sqrt(np.maximum(0, q_idx - kv_idx))
+
+    def slope(score, b, h, q_idx, kv_idx):
+        return np.sqrt(np.maximum(0, q_idx - kv_idx)) + 0 * score
+
+    both_ways(rng, score=roots, score_and_slope=(their_roots, slope), mask=fc.causal("top_left"),
+              expected="causal(top_left)", q_len=20, kv_len=20)  # fmt: skip
 
 
 def test_hopper(rng):

@@ -28,6 +28,8 @@ class ModuleKernel(CalledByName):
     keeps them.
     """
 
+    _core: _core.ModuleKernels
+
     def __init__(self, module: Module, kernels: Sequence[ProgramKernel], target: str):
         self._module = module
         self._kernels = tuple(kernels)

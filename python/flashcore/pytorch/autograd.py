@@ -14,7 +14,7 @@ from .tensors import refuse_transforms
 _LENGTHS = ("cu_seqlens_q", "cu_seqlens_k", "q_lens", "kv_lens")
 
 
-class _Attention(torch.autograd.Function):
+class _Attention(torch.autograd.Function):  # type: ignore[misc]
     """(output, log-sum-exp) of q, k and v, and the gradients of these."""
 
     @staticmethod
