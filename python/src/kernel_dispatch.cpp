@@ -90,17 +90,23 @@ void KernelDispatch::run(const LaunchArguments& arguments) {
 }
 
 bool KernelDispatch::asks_for_winners() const {
+  constexpr auto relaxed = std::memory_order_relaxed;
   if (dispatcher_.load(std::memory_order_acquire) == nullptr) return true;
-  return tuned_ &&
-         (looked_.load(std::memory_order_relaxed) !=
-              tables_written.load(std::memory_order_relaxed) ||
-          Clock::now().time_since_epoch().count() >= looks_next_.load(std::memory_order_relaxed));
+  if (!tuned_) return false;
+  if (is_due_.load(relaxed) || looked_.load(relaxed) != tables_written.load(relaxed)) return true;
+  const unsigned call = calls_.load(relaxed);  // one that is not counted does no harm
+  calls_.store(call + 1, relaxed);
+  if (call % calls_a_look != 0) return false;
+  const bool is_due = Clock::now().time_since_epoch().count() >= looks_next_.load(relaxed);
+  if (is_due) is_due_.store(true, relaxed);
+  return is_due;
 }
 
 bool KernelDispatch::take_winners(const std::string& table) {
   const NoFork whole;
   const std::lock_guard lock(mutex_);
   looked_ = tables_written.load();
+  is_due_ = false;
   looks_next_ = (Clock::now() + looks_every).time_since_epoch().count();
   if (winners_ == table) return false;
   std::unique_ptr<ScheduleChooser> chooser = chooser_by(spec_, home_->target(), table);

@@ -73,6 +73,10 @@ class KernelDispatch {
   const AttentionSpec spec_;
   const bool chooses_, tuned_;
   const ArrayFit fit_;
+  /// Of how many calls one looks at the clock, which on some machines is a call of the system.
+  static constexpr unsigned calls_a_look = 32;
+  mutable std::atomic<unsigned> calls_ = 0;
+  mutable std::atomic<bool> is_due_ = false;
   std::atomic<std::int64_t> looks_next_ = 0;  ///< in ticks of the clock
   std::atomic<unsigned> looked_ = 0;          ///< how many tables this process had written by then
   std::mutex mutex_;
