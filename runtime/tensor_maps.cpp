@@ -14,7 +14,9 @@ namespace flashcore {
 namespace {
 
 constexpr int largest_box = 256;  // elements along a dimension
-constexpr std::size_t most_maps = 16;
+/// As many as a parameter block holds beside pointers and lengths: the seven matrices of a backward
+/// pass come in boxes of up to three widths each.
+constexpr std::size_t most_maps = 28;
 
 // CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion and
 // CUtensorMapFloatOOBfill.
@@ -153,7 +155,7 @@ TensorMaps::TensorMaps(const KernelSource& source) {
     Map planned{.offset = static_cast<std::int16_t>(field.offset),
                 .tensor = static_cast<std::int8_t>(map.tensor)};
     std::fill_n(planned.box.begin(), rank, 1U);
-    require(maps_.size() < most_maps, source, "the kernel has more than 16");
+    require(maps_.size() < most_maps, source, "the kernel has more than 28");
     planned.box[0] = static_cast<std::uint32_t>(map.width);
     planned.box[rank - 1 - map.row_dim] = static_cast<std::uint32_t>(map.rows);
     maps_.push_back(planned);

@@ -64,9 +64,10 @@ def test_rows_without_keys_have_no_gradients(rng):
     both_ways(rng, q_len=60, kv_len=20, mask=fc.causal(), expected="causal(bottom_right)")
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("head_dim", [20, 100])
-def test_heads_that_are_padded(rng, head_dim):
-    both_ways(rng, head_dim=head_dim)
+def test_heads_that_are_padded(rng, head_dim, target):
+    both_ways(rng, head_dim=head_dim, target=target)
 
 
 def test_values_of_another_width(rng):

@@ -85,3 +85,21 @@ def test_arrays_of_two_places_are_refused():
     out = torch.empty(1, 2, 200, 64, device="cuda", dtype=torch.bfloat16)
     with pytest.raises(fc.DeviceError, match="o shares memory with q"):
         fc.attention(out[:, :, :100], q, q, out=out[:, :, 50:150])
+
+
+def test_a_training_step_in_a_graph():
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, mask=fc.causal()))
+    kernel.prepare(lengths=200, batch=2, heads=4, gradients=True)
+    q = random(2, 4, 200, 64).requires_grad_()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(2):  # autograd's own warm-up
+            (expected,) = torch.autograd.grad(kernel(q, q, q).float().square().sum(), q)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        (found,) = torch.autograd.grad(kernel(q, q, q).float().square().sum(), q)
+    found.fill_(float("nan"))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(found, expected)

@@ -230,6 +230,7 @@ class AttentionKernel(Kernel):
         batch: Any = None,
         heads: Any = None,
         lse: bool | None = None,
+        gradients: bool = False,
     ) -> None:
         """Loads on a GPU the kernels that calls launch, and compiles those that are not in the
         cache: no call inside the ranges compiles or loads anything then, so that it can be
@@ -239,7 +240,8 @@ class AttentionKernel(Kernel):
         `q_lengths` is given; of packed sequences the means. `batch` is how many sequences there
         are. None: any length, and any batch and number of heads up to 65,535; several kernels then,
         some seconds each unless they are in the cache. `lse` is whether calls ask for the
-        log-sum-exp; None: some do. Raises DeviceError and CompileError.
+        log-sum-exp; None: some do. `gradients`: also those of :meth:`backward`, for any lengths.
+        Raises DeviceError and CompileError.
         """
         from ..ahead_of_time import reach
 
@@ -248,7 +250,10 @@ class AttentionKernel(Kernel):
         wanted = reach.read_ranges(lengths, q_lengths, batch, heads)
         if lse is not None:
             lse = arguments.flag("lse", lse)
+        with_gradients = arguments.flag("gradients", gradients)
         reach.build_kernels(self, wanted, lse, number)
+        if with_gradients:
+            self._derivative().kernels(compiled=True).prepare(number)
 
     @overload
     def __call__(
