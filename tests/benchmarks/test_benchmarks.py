@@ -49,6 +49,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
     [
         "attention.py",
         "compare_builds.py",
+        "backward.py",
         "float32.py",
         "hopper.py",
         "launch.py",
