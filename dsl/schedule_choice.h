@@ -28,6 +28,9 @@ class ScheduleChoice {
   /// The number of the list of schedules that a launch with these lengths wants: one for each of
   /// `extents`, in their order. Equal lists have one number.
   virtual std::size_t choose(std::span<const std::int64_t> lengths) = 0;
+  /// The same where it is known without a lock, else `unknown`. Asked at every launch.
+  [[nodiscard]] virtual std::size_t find(std::span<const std::int64_t> lengths) const = 0;
+  static constexpr std::size_t unknown = static_cast<std::size_t>(-1);
 
   /// The list of that number, the best schedule first: those behind it leave the compiler more
   /// registers.

@@ -101,7 +101,12 @@ void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const Sca
   Chosen& now = chosen();
   Lengths memory;
   const std::span<const std::int64_t> lengths = lengths_of(now, tensors, memory);
-  KernelsAtHand::List& list = now.list(now.choice->choose(lengths), *kernels_);
+  std::size_t number = now.choice->find(lengths);
+  if (number == ScheduleChoice::unknown) [[unlikely]] {
+    const NoFork whole;
+    number = now.choice->choose(lengths);
+  }
+  KernelsAtHand::List& list = now.list(number, *kernels_);
   Launchable* kernel = list.in_place.load(std::memory_order_acquire);
   if (kernel == nullptr) [[unlikely]] {
     const int device = tensors.empty() ? cpu_device : tensors[0].device;

@@ -226,6 +226,8 @@ void KernelsAtHand::build_later(List& list) {
   if (!list.waits) {
     list.waits = true;
     waiting_.push_back(&list);
+    log_message(LogLevel::debug, "{}: another kernel serves until one for other lengths is built",
+                name_);
   }
   start_work();
 }

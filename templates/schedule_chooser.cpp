@@ -100,8 +100,6 @@ class Interview : public ProblemQuestions {
 /// Readers take no lock: a node is whole before it hangs in the tree, and stays.
 class ScheduleChooser::Tree {
  public:
-  static constexpr std::size_t unknown = static_cast<std::size_t>(-1);
-
   /// The number that was added for these answers, if any was.
   std::size_t find(KnownProblem& problem, KnownProblem& fixed) const {
     const Branch* at = &root_;
@@ -183,10 +181,16 @@ std::string ScheduleChooser::preparation(std::span<const std::int64_t> lengths) 
   return fmt::format("kernel.prepare(lengths={}, q_lengths={})", problem.kv_len, problem.q_len);
 }
 
+std::size_t ScheduleChooser::find(std::span<const std::int64_t> lengths) const {
+  const AttentionProblem problem = problem_of(lengths);
+  KnownProblem known(problem), fixed(as_fixed_by(spec_, problem));
+  return tree_->find(known, fixed);
+}
+
 std::size_t ScheduleChooser::choose(const AttentionProblem& problem) {
   KnownProblem known(problem), fixed(as_fixed_by(spec_, problem));
   const std::size_t found = tree_->find(known, fixed);
-  if (found != Tree::unknown) return found;
+  if (found != unknown) return found;
   const std::lock_guard lock(mutex_);
   return rule(known, fixed);
 }

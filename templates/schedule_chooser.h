@@ -35,6 +35,7 @@ class ScheduleChooser final : public ScheduleChoice {
   std::size_t choose(std::span<const std::int64_t> lengths) override {
     return choose(problem_of(lengths));
   }
+  [[nodiscard]] std::size_t find(std::span<const std::int64_t> lengths) const override;
   /// What a launch with these lengths computes: of packed sequences the mean lengths, as how long
   /// each is only the GPU knows.
   [[nodiscard]] AttentionProblem problem_of(std::span<const std::int64_t> lengths) const;

@@ -127,11 +127,13 @@ Dispatcher& KernelDispatch::dispatcher() {
 }
 
 KernelDispatch::Texts KernelDispatch::schedules(const AttentionProblem& problem) {
+  const NoFork whole;
   const auto choice = std::static_pointer_cast<ScheduleChooser>(dispatcher().choice());
   return texts_of(choice->schedules(choice->choose(problem)));
 }
 
 std::vector<KernelDispatch::Texts> KernelDispatch::reachable(const AttentionProblems& problems) {
+  const NoFork whole;
   const auto choice = std::static_pointer_cast<ScheduleChooser>(dispatcher().choice());
   std::vector<Texts> lists;
   for (const std::size_t list : choice->choose_all(problems))

@@ -56,7 +56,8 @@ class ByLength final : public ScheduleChoice {
   explicit ByLength(std::vector<Step> steps, std::string extent = "N")
       : steps_(std::move(steps)), extents_{std::move(extent)} {}
   [[nodiscard]] const std::vector<std::string>& extents() const override { return extents_; }
-  std::size_t choose(std::span<const std::int64_t> lengths) override {
+  std::size_t choose(std::span<const std::int64_t> lengths) override { return find(lengths); }
+  [[nodiscard]] std::size_t find(std::span<const std::int64_t> lengths) const override {
     std::size_t step = 0;
     while (lengths[0] >= steps_[step].below) ++step;
     return step;
