@@ -270,6 +270,7 @@ def dry(picked: list[tuple[int, Launch]], target: str) -> int:
 
 
 def main() -> int:
+    fc.set_compile_mode("eager")  # every call runs the kernel that is its own
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -11,6 +11,13 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
+@pytest.fixture(autouse=True)
+def no_kernel_for_other_lengths_serves():
+    fc.set_compile_mode("eager")
+    yield
+    fc.set_compile_mode(None)
+
+
 @pytest.fixture(scope="module")
 def kernel():
     return fc.jit(fc.AttentionSpec(head_dim=64, mask=fc.causal()))
@@ -194,6 +201,26 @@ def test_code_compiled_fast_computes_the_numbers_of_the_optimised(dim, mask):
         assert torch.equal(captured, fast)
     finally:
         fc.set_compile_mode(None)
+
+
+@pytest.mark.skipif(fc._core.gpu_target() != "sm_90a", reason="one kernel serves all lengths")
+def test_another_kernel_serves_until_the_best_is_compiled():
+    fc.set_compile_mode("allow")
+    cap = float(np.random.default_rng().uniform(20, 40))  # a kernel that no cache has
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, mask=fc.causal(), score=fc.softcap(cap)))
+    q, k, v = qkv(length=100)
+    out, captured = kernel(q, k, v), torch.zeros_like(q)
+    assert not kernel.is_optimised
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # what served the call before
+        kernel(q, k, v, out=captured)
+    kernel.wait_until_optimised()
+    best = kernel(q, k, v)
+    assert kernel.is_optimised
+    assert (best.float() - out.float()).abs().max() < 0.02
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(captured, out)
 
 
 @pytest.mark.skipif(fc._core.gpu_target() != "sm_90a", reason="one kernel serves all lengths")
