@@ -34,6 +34,7 @@ std::span<const Pass> pipeline() {
       {"stage_operands", stage_operands,
        "before layouts: the two sides of a conversion have layouts of their own"},
       {"infer_layouts", infer_layouts, "decides which loads go through shared memory"},
+      {"share_vectors", share_vectors, "sees in the layouts which lanes would load the same"},
       {"exchange_partials", exchange_partials,
        "knows from the layouts which partials other warps hold"},
       {"pipeline_loads", pipeline_loads,

@@ -112,11 +112,12 @@ Program attention_backward_keys(const AttentionSpec& given) {
     const Tile query = load(t.at(in.q, t.head, rows, in.d)).named("query");
     const Tile dout = load(t.at(in.dout, t.head, rows, in.d_v)).named("dout");
     const Tile lse = load(t.at(in.lse, rows)).named("lse");
-    const Tile delta = load(t.at(in.delta, rows)).named("delta");
     const Tile products = dot(key, transpose(query));
     const Tile probs = probs_of(b, spec, t, in, rows, cols, products, lse);
     const Tile dprobs = dot(value, transpose(dout)).named("dprobs");
     const Tile dv_sum = s.dv + dot(cast(probs, spec.dtype), dout);
+    // As late as its first reader: head_dim 128 has no register to spare.
+    const Tile delta = load(t.at(in.delta, rows)).named("delta");
     const Tile dscores = dscores_of(spec, t, in, rows, cols, products, probs, dprobs, delta);
     return Sums{s.dk + dot(cast(dscores, spec.dtype), query), dv_sum};
   });

@@ -81,20 +81,25 @@ void append(std::vector<Schedule>& schedules, const std::vector<Schedule>& other
   schedules.insert(schedules.end(), others.begin(), others.end());
 }
 
-/// A warp for every 4 rows, of which it holds both tensors' elements.
-Schedule of_rows(const Target& target, const char* axis) {
+/// A warp for every 8 rows, of which it holds both tensors' elements, or for 4.
+std::vector<Schedule> of_rows(const AttentionSpec& spec, const Target& target, const char* axis) {
   Schedule s;
   choose_family(s, target);
-  s.tiles = {{axis, 16}};
   s.warps_m = 4;
-  return s;
+  std::vector<Schedule> schedules;
+  for (const int rows : {32, 16}) {
+    if (rows == 32 && widest(spec) > 128) continue;
+    s.tiles = {{axis, rows}};
+    schedules.push_back(s);
+  }
+  return schedules;
 }
 
 }  // namespace
 
-std::vector<Schedule> attention_backward_rows_schedules(const AttentionSpec&,
+std::vector<Schedule> attention_backward_rows_schedules(const AttentionSpec& spec,
                                                         const Target& target) {
-  return {of_rows(target, "rows")};
+  return of_rows(spec, target, "rows");
 }
 
 std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spec,
@@ -104,15 +109,14 @@ std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spe
   if (target.wgmma && widest(spec) <= 128) {
     const bool narrow = widest(spec) <= 64;
     Schedule s = warpgroups(64, 128, 128, narrow ? 3 : 2);
-    if (narrow || spec.mask.is_full()) {
-      s.peel_masks = true;
-      schedules.push_back(s);
-      s.peel_masks = false;
-    } else if (may_persist(spec)) {
-      s.persistent = true;
-      schedules.push_back(s);
-      s.persistent = false;
-    }
+    // Two iterations in flight leave room for ping-pong and a loop without masks; at head_dim 128 one
+    // iteration takes all registers, and two need not take turns.
+    s.peel_masks = s.ping_pong = narrow;
+    s.descending = narrow;
+    schedules.push_back(s);
+    s.peel_masks = s.ping_pong = false;
+    s.descending = true;
+    s.stages = 2;
     schedules.push_back(s);
     schedules.push_back(warpgroups(32, 128, 128, 2));
   }
@@ -125,31 +129,30 @@ std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& 
   std::vector<Schedule> schedules;
   if (target.wgmma) {
     const int dim = widest(spec);
-    // As many keys as leave three slots: a pair of iterations holds the keys of both.
+    // As many keys as leave three slots: two iterations in flight hold the keys of both.
     const int keys = dim <= 64 ? 128 : dim <= 96 ? 96 : dim <= 128 ? 64 : 32;
     Schedule s = warpgroups(128, keys, 128, 3);
-    s.last_tiles_first = true;
-    if (dim > 64 && dim <= 128) {
-      if (spec.mask.is_full()) {
-        Schedule wide = s;
-        wide.tiles["cols"] = 96;
-        schedules.push_back(wide);
-      } else if (may_persist(spec)) {
-        s.persistent = true;
-        schedules.push_back(s);
-        s.persistent = false;
-      }
+    if (dim > 64 && dim <= 128 && may_persist(spec)) {
+      s.persistent = true;
+      if (!spec.mask.is_full()) s.tiles["cols"] = 96;
+      schedules.push_back(s);
+      s.persistent = false;
+      s.tiles["cols"] = keys;
     }
+    s.ping_pong = dim <= 128;
+    s.last_tiles_first = !spec.mask.is_full();
     schedules.push_back(s);
-    schedules.push_back(warpgroups(128, std::min(keys, 64), 128, 2));
+    Schedule safer = warpgroups(128, std::min(keys, 64), 128, 2);
+    safer.last_tiles_first = s.last_tiles_first;
+    schedules.push_back(safer);
   }
   append(schedules, queries_of_warps(spec, target));
   return schedules;
 }
 
-std::vector<Schedule> attention_backward_groups_schedules(const AttentionSpec&,
+std::vector<Schedule> attention_backward_groups_schedules(const AttentionSpec& spec,
                                                           const Target& target) {
-  return {of_rows(target, "cols")};
+  return of_rows(spec, target, "cols");
 }
 
 }  // namespace flashcore

@@ -56,7 +56,7 @@ SharedUse shared_use(const Function& f, const Op& op) {
     case OpCode::convert:
       if (op.buffer)
         use.writes.push_back(op.buffer);
-      else
+      else if (f[op.operands[0]].layout.space == Space::shared)
         use.reads.push_back(buffer_of(f, op.operands[0]));
       break;
     case OpCode::scan_tiles:

@@ -34,12 +34,14 @@ class LayoutInference {
     std::iota(parents_.begin(), parents_.end(), 0u);
     anchors_.resize(parents_.size());
     in_pairs_.resize(parents_.size());
+    widest_access_.resize(parents_.size());
     for_each_op(f_, f_.body, [&](Op& op, BlockId) {
       join(op);
       has_products_ = has_products_ || op.code == OpCode::dot;
     });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { anchor(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { note_pairs(op); });
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) { note_access(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 2); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_whole_vectors(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 1); });
@@ -286,6 +288,15 @@ class LayoutInference {
       in_pairs_[*n] = true;
   }
 
+  /// Bytes of an element where a tile is loaded or stored.
+  void note_access(const Op& op) {
+    if (op.code != OpCode::load && op.code != OpCode::store) return;
+    const ValueId tile = op.code == OpCode::load ? op.results[0] : op.operands[0];
+    if (f_[tile].type.is_scalar()) return;
+    if (const auto n = node(tile, f_[tile].type.axes.back()))
+      widest_access_[*n] = std::max(widest_access_[*n], size_of(f_[op.tensor].dtype));
+  }
+
   /// Layouts for tiles (rank 2, then 1) that no product reaches.
   void choose_plain(const Op& op, std::size_t rank) {
     for (ValueId value : op.results) {
@@ -302,12 +313,15 @@ class LayoutInference {
       const Axis &row_axis = f_[type.axes[0]], &column_axis = f_[type.axes[1]];
       // Vector accesses need an alignment that only a constant length promises.
       const bool in_pairs = in_pairs_[*columns];
-      const int slots = column_axis.fixed_length().value_or(1) % 4 == 0 ? 4 : in_pairs ? 2 : 1;
+      const int length = column_axis.fixed_length().value_or(1);
+      // A lane's 16 bytes of a row: fewer lanes a row, and so fewer addresses and shuffles.
+      const bool in_chunks = widest_access_[*columns] == 2 && length % 8 == 0 && !in_pairs;
+      const int slots = in_chunks ? 8 : length % 4 == 0 ? 4 : in_pairs ? 2 : 1;
       const int warps = schedule_.warps_m * schedule_.warps_n;
       const PlainLayout plain =
           schedule_.softmax == Softmax::shared && has_products_
               ? row_tile(row_axis.tile, column_axis.tile, warps)
-              : plain_tile(row_axis.tile, column_axis.tile, warps, slots, in_pairs);
+              : plain_tile(row_axis.tile, column_axis.tile, warps, slots, in_pairs || in_chunks);
       const bool plain_rows = !anchors_[*rows] || *anchors_[*rows] == plain.rows;
       const bool plain_columns = !anchors_[*columns] || *anchors_[*columns] == plain.columns;
       if (!anchors_[*columns])
@@ -424,7 +438,8 @@ class LayoutInference {
   bool has_products_ = false;
   std::vector<std::uint32_t> parents_;
   std::vector<std::optional<AxisLayout>> anchors_;
-  std::vector<bool> in_pairs_;  ///< by node: columns of tiles that are packed in pairs
+  std::vector<bool> in_pairs_;      ///< by node: columns of tiles that are packed in pairs
+  std::vector<int> widest_access_;  ///< by node: bytes of an element in memory
 };
 
 }  // namespace

@@ -77,6 +77,9 @@ class StepOrder {
            kind_of(op.code) == OpKind::sync;
   }
 
+  /// A load from a tensor takes as long as a product.
+  [[nodiscard]] bool is_load(OpId id) const { return f_[id].code == OpCode::load; }
+
   // Issue.
 
   void issue_products(bool turns) {
@@ -121,8 +124,8 @@ class StepOrder {
 
   // Everything else, and waits.
 
-  /// Of what need not wait any more the first comes next: products, then the ops and waits of one
-  /// stage after the other.
+  /// Of what need not wait any more the first comes next: products and loads, then the ops and waits
+  /// of one stage after the other.
   bool place_next() {
     using Rank = std::tuple<bool, int, int>;
     constexpr Rank none{true, std::numeric_limits<int>::max(), 0};
@@ -133,7 +136,7 @@ class StepOrder {
     };
     for (OpId id : ops_)
       if (!placed_.count(id) && missing(id).empty() && comes_next(id))
-        offer(id, {!is_product(id), stage_of(id), 2 * position_[id]});
+        offer(id, {!is_product(id) && !is_load(id), stage_of(id), 2 * position_[id]});
     for (OpId id : issued_)
       if (!finished_.count(id)) offer(id, {true, stage_of(id), rank_of_wait(id)});
     if (best == none) return false;

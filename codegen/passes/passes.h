@@ -65,6 +65,7 @@ void stage_operands(ir::Function& f, const PassContext& context);
 
 /// Gives every value its memory space and layout (Value::layout), by propagation from the products.
 void infer_layouts(ir::Function& f, const PassContext& context);
+void share_vectors(ir::Function& f, const PassContext& context);
 
 /// Combines the partials of several warps through shared memory, and those of the blocks of a
 /// cluster through each other's.

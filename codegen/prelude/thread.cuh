@@ -20,6 +20,9 @@ FC_DEVICE float shuffle_xor(float value, int mask) {
 }
 FC_DEVICE int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 
+// The value of lane `from`. All 32 lanes call it.
+FC_DEVICE float shuffle(float value, int from) { return __shfl_sync(0xffffffffu, value, from); }
+
 // A number that is the same in all 32 lanes, known as such to the compiler.
 FC_DEVICE int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 

@@ -248,6 +248,8 @@ void KernelPrinter::print_convert(const Op& op) {
                                                      : print_to_shared(op);
   else if (f_[op.results[0]].layout.space == Space::operand)
     print_operand_load(op);
+  else if (f_[op.operands[0]].layout.space == Space::registers)
+    print_shuffles(op);
   else
     print_from_shared(op);
 }

@@ -166,4 +166,18 @@ void TileMover::print_from_shared(const Op& op) {
   }
 }
 
+/// A vector of which each lane holds a part, to lanes that need several of each other's.
+void TileMover::print_shuffles(const Op& op) {
+  const ValueId from = op.operands[0], value = op.results[0];
+  const AxisLayout &held = f_[from].layout.axes[0], &wanted = f_[value].layout.axes[0];
+  out_.comment(fmt::format("{} from the lanes that have loaded it", label(value)));
+  declare(value);
+  auto i = out_.unrolled("i", wanted.fragments, false);
+  auto e = out_.unrolled("e", wanted.slots, false);
+  const int size = wanted.fragment_size();
+  out_.line("{}[i][e] = fc::shuffle({}[i * {} / {}][0], i * {} % {} + e + lane % {} * {});",
+            storage_[value.index], storage_[from.index], size, held.lanes, size, held.lanes,
+            wanted.lanes, wanted.lane_stride);
+}
+
 }  // namespace flashcore

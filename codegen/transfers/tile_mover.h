@@ -21,11 +21,12 @@ class TileMover : protected KernelText {
     std::string slot, phase;  ///< of the role being printed; no slot where there is one only
   };
 
-  // shared_memory.cpp: between registers and shared memory
+  // shared_memory.cpp: between registers and shared memory, and from lane to lane
   void print_to_shared(const ir::Op& op);
   void print_constant_tile(const ir::Op& op, double value);
   void print_blocks_to_shared(const ir::Op& op);
   void print_from_shared(const ir::Op& op);
+  void print_shuffles(const ir::Op& op);
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape) const;
 
   // cluster.cpp: what blocks of a cluster give each other

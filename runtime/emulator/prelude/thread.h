@@ -26,6 +26,10 @@ FC_DEVICE int shuffle_xor(int value, int mask, int line = __builtin_LINE()) {
   return static_cast<int>(float_bits(moved));
 }
 
+FC_DEVICE float shuffle(float value, int from, int line = __builtin_LINE()) {
+  return fc_machine->shuffle_xor(value, thread_index() % 32 ^ from, line);
+}
+
 FC_DEVICE int uniform(int value, int line = __builtin_LINE()) {
   return fc_machine->uniform(value, line);
 }

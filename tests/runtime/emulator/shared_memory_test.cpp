@@ -208,11 +208,13 @@ TEST(Meeting, ShuffleExchanges) {
   SmallRun run;
   run(kernel_of({"float value = float(thread);\nfor (int mask = 1; mask < 32; mask *= 2) value += "
                  "fc::shuffle_xor(value, mask);\n",
-                 "value += fc::shuffle_xor(float(lane), 5);\n", show},
+                 "value += fc::shuffle_xor(float(lane), 5);\n",
+                 "value += 1000 * fc::shuffle(float(lane), (lane * 3 + 7) % 32);\n", show},
                 64));
   for (int row = 0; row < 64; ++row)
     EXPECT_EQ(run.y[static_cast<std::size_t>(row * 8)],
-              static_cast<float>((row < 32 ? 496 : 1520) + (row % 32 ^ 5)));
+              static_cast<float>((row < 32 ? 496 : 1520) + (row % 32 ^ 5) +
+                                 1000 * ((row % 32 * 3 + 7) % 32)));
   expect_failure(kernel_of({"fc::shuffle_xor(0.f, 32);  // here\n"}), FaultKind::bad_operand);
 }
 

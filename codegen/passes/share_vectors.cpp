@@ -1,0 +1,66 @@
+// A vector along the columns of a product, such as the log-sum-exps of query rows beside transposed
+// scores, lies in a warp as the columns do: every lane holds a quarter of it, and eight lanes hold
+// the same. To load it so takes an instruction an element, and registers from the load, which should
+// be early, to the product that it waits for. So in a loop with products a warp shares the load:
+//
+//   %lse = load lse[rows] @ rows(8f 2s 4l*2)        becomes
+//
+//   %lse_shared_out = load lse[rows] @ rows(2f 32l)
+//   ...
+//   %lse = convert %lse_shared_out @ rows(8f 2s 4l*2)      in front of the first op that reads it
+//
+// where the conversion is a shuffle an element: each lane gets it from the one that has loaded it.
+#include <algorithm>
+#include <vector>
+
+#include "codegen/layout/register_layouts.h"
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// Whether a warp holds all of a vector, and its lanes would hold fewer elements each if they shared
+/// them out, so that every fragment lies in one of theirs.
+bool is_repeated(const Value& vector, const AxisLayout& shared_out) {
+  const AxisLayout& layout = vector.layout.axes[0];
+  return layout.warps == 1 && layout.lanes < shared_out.lanes && layout.lane_divisor == 1 &&
+         layout.slot_stride == 1 && shared_out.lanes % layout.fragment_size() == 0;
+}
+
+void share_loads(Function& f, BlockId block) {
+  const bool multiplies =
+      std::ranges::any_of(f[block].ops, [&](OpId id) { return f[id].code == OpCode::dot; });
+  for (OpId id : std::vector(f[block].ops)) {
+    if (f[id].code == OpCode::loop) share_loads(f, f[id].body);
+    if (block == f.body || !multiplies || f[id].code != OpCode::load) continue;
+    const ValueId vector = f[id].results[0];
+    const Layout& layout = f[vector].layout;
+    if (f[vector].type.dtype != DType::f32 || layout.space != Space::registers ||
+        layout.axes.size() != 1)
+      continue;
+    const AxisLayout shared_out = plain_vector(layout.axes[0].length(), 1);
+    if (!is_repeated(f[vector], shared_out)) continue;
+    const std::vector<OpId> readers = readers_of(f, block, vector);
+    if (readers.empty()) continue;
+    const ValueId share = f.add_value(f[vector].type, f[vector].name);
+    f[share].layout = {Space::registers, {shared_out}};
+    f[share].definition = id;
+    f[id].results = {share};
+    Op convert{.code = OpCode::convert, .operands = {share}, .where = f[id].where};
+    convert.results = {vector};
+    const OpId made(f.ops.size());
+    f[vector].definition = made;
+    f.ops.push_back(std::move(convert));
+    auto& ops = f[block].ops;
+    ops.insert(std::ranges::find(ops, readers.front()), made);
+  }
+}
+
+}  // namespace
+
+void share_vectors(Function& f, const PassContext&) { share_loads(f, f.body); }
+
+}  // namespace flashcore
