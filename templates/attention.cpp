@@ -1,6 +1,5 @@
 #include "templates/attention.h"
 
-#include "dsl/score_range.h"
 #include "templates/attention_tensors.h"
 
 namespace flashcore {
@@ -10,17 +9,6 @@ namespace {
 /// What the loop over key columns carries for every query row.
 struct State {
   Tile row_max, row_sum, out;
-};
-
-/// The numbers of a softmax's exponents. exp(x) is 2 to the x log2(e), so scores are kept in base-2
-/// units; those of any size without a factor, so that differences are taken before it rounds them.
-struct Exponents {
-  Tile factor;  ///< of differences, for scores of any size
-
-  [[nodiscard]] Tile exp2_of(const Tile& x, const Tile& reference) const {
-    return factor.owner() ? exp2((x - reference) * factor) : exp2(x - reference);
-  }
-  [[nodiscard]] Tile in_base2(const Tile& x) const { return factor.owner() ? x * factor : x; }
 };
 
 }  // namespace
@@ -42,31 +30,22 @@ Program attention_forward(const AttentionSpec& spec) {
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
   const Factor query = factor_of(spec, load(t.at(q, t.head, rows, d)).named("query"));
-  // Softcapped scores are small whatever a call brings.
-  const bool any_size =
-      spec.large_scores && !(spec.sink.text.empty() && is_within(spec.score, 1 << 27));
-  // Without a factor scores are products, or what the score expression makes of them.
-  const bool products_alone = any_size && spec.score.text.empty();
-  const double unit = any_size ? 1 : log2e;
-  Exponents exponents;
-  if (any_size)
-    exponents.factor = products_alone ? (scale * log2e).named("scale_log2") : b.constant(log2e);
-  const Tile scale_before = products_alone ? b.constant(1) : scale;
+  const SoftmaxUnits units = softmax_units(b, spec, scale);
 
   const SoftmaxStart softmax =
-      start_softmax(b, spec, t, rows, cols, unit, products_alone ? scale : Tile());
+      start_softmax(b, spec, t, rows, cols, units.unit, units.products_alone ? scale : Tile());
   const State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum"),
                     b.fill({rows, dv}, 0).named("out")};
   const State last = b.loop(cols, start, [&](const State& s) {
     const Tile key = load(t.at(k, kv_head, cols, d)).named("key");
     const Tile value = load(t.at(v, kv_head, cols, dv)).named("value");
     const Tile scores =
-        scores_of(b, spec, t, product_of(spec, query, transpose(factor_of(spec, key))),
-                  scale_before, rows, cols, unit)
+        scores_of(b, spec, t, product_of(spec, query, transpose(factor_of(spec, key))), units.scale,
+                  rows, cols, units.unit)
             .named("scores");
     const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
-    const Tile decay = exponents.exp2_of(s.row_max, row_max).named("decay");
-    const Tile probs = exponents.exp2_of(scores, row_max).named("probs");
+    const Tile decay = units.exp2_of(s.row_max, row_max).named("decay");
+    const Tile probs = units.exp2_of(scores, row_max).named("probs");
     return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
                  s.out * decay + product_of(spec, factor_of(spec, probs), factor_of(spec, value))};
   });
@@ -78,7 +57,7 @@ Program attention_forward(const AttentionSpec& spec) {
   store(t.at(o, t.head, rows, dv), cast(last.out * inverse, spec.dtype));
   if (spec.lse) {
     // An infinite score makes its row's weights NaN, and not what they sum up to.
-    const Tile finite = (exponents.in_base2(last.row_max) + log2(last.row_sum)) * ln2;
+    const Tile finite = (units.in_base2(last.row_max) + log2(last.row_sum)) * ln2;
     store(t.at(lse, rows),
           where(empty, -infinity, where(last.row_max == infinity, infinity, finite)));
   }

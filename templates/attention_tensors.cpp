@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "dsl/derivative.h"
+#include "dsl/score_range.h"
 
 namespace flashcore {
 namespace {
@@ -192,7 +193,12 @@ std::vector<Axis> axes_of(const Tile& tile) {
 
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
                const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit) {
-  const ScoreSite site = t.site(rows, cols);
+  return scores_at(builder, spec, t, t.site(rows, cols), products, scale, rows, cols, unit);
+}
+
+Tile scores_at(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
+               const ScoreSite& site, const Tile& products, const Tile& scale, Axis rows, Axis cols,
+               double unit) {
   Tile scores = products * (scale * unit).named("scale_log2");
   if (!spec.score.text.empty()) {
     // An expression need not depend on everything; the scores have one number a row and key.
@@ -216,6 +222,23 @@ Tile through_score(const AttentionSpec& spec, const AttentionTensors& t, const T
   if (spec.score.text.empty()) return dscores;
   const Tile scaled = products * scale;
   return dscores * derivative(apply(spec.score, scaled, t.site(rows, cols)), scaled).named("slope");
+}
+
+bool scores_of_any_size(const AttentionSpec& spec) {
+  // Softcapped scores are small whatever a call brings.
+  return spec.large_scores && !(spec.sink.text.empty() && is_within(spec.score, 1 << 27));
+}
+
+SoftmaxUnits softmax_units(ProgramBuilder& builder, const AttentionSpec& spec, const Tile& scale) {
+  SoftmaxUnits units{.scale = scale};
+  if (!scores_of_any_size(spec)) return units;
+  units.unit = 1;
+  // Without a factor scores are products, or what the score expression makes of them.
+  units.products_alone = spec.score.text.empty();
+  units.factor =
+      units.products_alone ? (scale * log2e).named("scale_log2") : builder.constant(log2e);
+  if (units.products_alone) units.scale = builder.constant(1);
+  return units;
 }
 
 SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,

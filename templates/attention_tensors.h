@@ -66,6 +66,27 @@ Tile product_of(const AttentionSpec& spec, const Factor& a, const Factor& b);
 /// where its mask hides a key.
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
                const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit);
+/// The same at other positions than those of the axes.
+Tile scores_at(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
+               const ScoreSite& site, const Tile& products, const Tile& scale, Axis rows, Axis cols,
+               double unit);
+
+/// The units of a softmax's exponents. exp(x) is 2 to the x log2(e), so scores are kept in base-2
+/// units; those of any size without a factor, so that differences are taken before it rounds them.
+struct SoftmaxUnits {
+  double unit = log2e;          ///< scores are multiplied by it
+  bool products_alone = false;  ///< scores are products, without the scale
+  Tile scale;                   ///< products are multiplied by it
+  Tile factor;                  ///< of differences, for scores of any size
+
+  [[nodiscard]] Tile exp2_of(const Tile& x, const Tile& reference) const {
+    return factor.owner() ? exp2((x - reference) * factor) : exp2(x - reference);
+  }
+  [[nodiscard]] Tile in_base2(const Tile& x) const { return factor.owner() ? x * factor : x; }
+};
+/// Whether the units are those of scores of any size.
+bool scores_of_any_size(const AttentionSpec& spec);
+SoftmaxUnits softmax_units(ProgramBuilder& builder, const AttentionSpec& spec, const Tile& scale);
 
 /// The gradients of scaled scores, given those of the scores that the spec's score expression makes
 /// of them; `products` are the scores before their scale, over the axes of `dscores`.

@@ -1,0 +1,190 @@
+#include "templates/attention_decode.h"
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "templates/attention_tensors.h"
+
+namespace flashcore {
+namespace {
+
+struct State {
+  Tile row_max, row_sum, out;
+};
+
+void refuse(std::string what, std::string why, std::string fix) {
+  throw SpecError({std::move(what), std::move(why), std::move(fix), {}});
+}
+
+void check_decode(const DecodeSpec& spec) {
+  const AttentionSpec& a = spec.attention;
+  if (a.packed())
+    refuse("decoding with layout thd", "a block finds its keys by its sequence, not by a position",
+           "layout bhsd or bshd, with kv_lens for sequences of different lengths");
+  if (a.dtype == DType::f32)
+    refuse("decoding with dtype f32", "its products take bf16 and f16 operands",
+           "dtype bf16 or f16, or attention_forward");
+  if (spec.page_size < 0)
+    refuse(fmt::format("pages of {} keys", spec.page_size), "a page has at least one",
+           "0 for contiguous keys");
+  if (spec.page_size && !a.kv_lens)
+    refuse("pages without kv_lens", "a table of pages does not say where a sequence ends",
+           "kv_lens = true");
+}
+
+/// The tensors between the two programs, f32 over [batch, head, split, row].
+std::vector<Extent> partial_dims(const AttentionTensors& t) {
+  return {t.batch_size, t.heads, Extent("splits"), t.q_len};
+}
+std::vector<Extent> with_columns(std::vector<Extent> dims, int columns) {
+  dims.emplace_back(columns);
+  return dims;
+}
+
+/// Keys or values: contiguous in the spec's layout, or in pages.
+struct Cache {
+  const DecodeSpec& spec;
+  const AttentionTensors& t;
+  Tensor tensor, table;
+  Tile begin;  ///< where the block's keys begin
+
+  [[nodiscard]] Tile tile(Axis cols, Axis columns) const {
+    if (!spec.page_size) return load(t.at(tensor, index(t.head), cols, columns));
+    const Tile at = index(cols) + begin;
+    const Tile page = gather(table, {index(t.batch), at / spec.page_size}).named("page");
+    return load(tensor(page, at % spec.page_size, t.head, columns));
+  }
+};
+
+}  // namespace
+
+Program attention_decode_split(const DecodeSpec& given) {
+  check_decode(given);
+  const AttentionSpec& spec = given.attention;
+  const int group = spec.group(), page_size = given.page_size;
+  ProgramBuilder b("attention_decode_split");
+  AttentionTensors t = declare_attention(b, spec, Heads::keys);
+  const Axis split = b.parallel("split", Extent("splits"));
+  const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", spec.stored_value_dim());
+  const Axis rows = b.parallel_tiles("rows", t.q_len * group);
+  const Extent longest = page_size ? Extent("max_pages") * page_size : t.kv_len;
+  const Axis cols = b.tiles("cols", longest);
+  const auto cache = [&](const char* name, int dim) {
+    if (!page_size) return t.input(name, t.kv_heads, t.kv_len, dim);
+    return b.input(name, spec.dtype, {Extent("pages"), page_size, t.kv_heads, dim});
+  };
+  const Tensor q = t.input("q", t.heads, t.q_len, spec.stored_dim());
+  const Tensor k = cache("k", spec.stored_dim()), v = cache("v", spec.stored_value_dim());
+  const Tensor table =
+      page_size ? b.gathered_input("page_table", DType::i32, {t.batch_size, Extent("max_pages")})
+                : Tensor();
+  const Tensor partial =
+      b.output("partial", DType::f32, with_columns(partial_dims(t), spec.stored_value_dim()));
+  const Tensor partial_max = b.output("partial_max", DType::f32, partial_dims(t));
+  const Tensor partial_sum = b.output("partial_sum", DType::f32, partial_dims(t));
+  const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
+
+  const bool bhsd = spec.layout == TensorLayout::bhsd;
+  Tile q_len = length(q, bhsd ? 2 : 1);
+  Tile kv_len = page_size ? length(table, 1) * page_size : length(k, bhsd ? 2 : 1);
+  const auto own = [&](const char* name, const Tile& most) {
+    const Tile lengths = load(b.input(name, DType::i32, {t.batch_size})(t.batch));
+    return minimum(maximum(lengths, 0), most);
+  };
+  if (spec.q_lens) q_len = t.own_q_len = own("q_lens", q_len).named("own_q_len");
+  if (spec.kv_lens) kv_len = own("kv_lens", kv_len).named("own_kv_len");
+  // Equal shares, in which only the last key's tile is not full.
+  const Tile rounds = length(partial, 2) * keys_of_splits;
+  const Tile share = ((kv_len + (rounds - 1)) / rounds * keys_of_splits).named("share");
+  const Tile begin = minimum(index(split) * share, kv_len).named("split_begin");
+  b.segment(cols, begin, minimum(begin + share, kv_len));
+  declare_captured(b, captured_tensors(spec));
+
+  const Tile head = (index(t.head) * group + index(rows) % group).named("head_of_row");
+  const Tile row = (index(rows) / group).named("query_row");
+  const Tile query =
+      load(bhsd ? q(t.batch, head, row, d) : q(t.batch, row, head, d)).named("query");
+  const Cache keys{given, t, k, table, begin}, values{given, t, v, table, begin};
+  const SoftmaxUnits units = softmax_units(b, spec, scale);
+  State start{b.fill({rows}, lowest), b.fill({rows}, 0), b.fill({rows, dv}, 0).named("out")};
+  if (!spec.sink.text.empty()) {
+    // The first split starts from the sink.
+    const Tile sink = apply(spec.sink, {index(t.batch), head, row, {}, q_len, kv_len}) * units.unit;
+    const Tile first = index(split) == 0, begun = units.products_alone ? sink / scale : sink;
+    start.row_max = where(first, maximum(start.row_max, begun), lowest);
+    start.row_sum = where(first, b.fill({rows}, 1), 0);
+  }
+  const State last = b.loop(cols, start, [&](const State& s) {
+    const Tile key = keys.tile(cols, d).named("key"), value = values.tile(cols, dv).named("value");
+    const ScoreSite site{index(t.batch), head, row, index(cols) + begin, q_len, kv_len};
+    const Tile scores =
+        scores_at(b, spec, t, site, dot(query, transpose(key)), units.scale, rows, cols, units.unit)
+            .named("scores");
+    const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
+    const Tile decay = units.exp2_of(s.row_max, row_max).named("decay");
+    const Tile probs = units.exp2_of(scores, row_max).named("probs");
+    return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
+                 s.out * decay + dot(cast(probs, spec.dtype), value)};
+  });
+  store(partial(t.batch, head, split, row, dv), last.out);
+  store(partial_max(t.batch, head, split, row), last.row_max);
+  store(partial_sum(t.batch, head, split, row), last.row_sum);
+  return b.finish();
+}
+
+Program attention_decode_combine(const DecodeSpec& given) {
+  check_decode(given);
+  const AttentionSpec& spec = given.attention;
+  ProgramBuilder b("attention_decode_combine");
+  AttentionTensors t = declare_attention(b, spec);
+  const Axis row = b.parallel("row", t.q_len), splits = b.tiles("splits", Extent("splits"));
+  const Axis dv = b.whole("dv", spec.stored_value_dim());
+  const auto input = [&](const char* name, std::vector<Extent> dims) {
+    return b.input(name, DType::f32, std::move(dims));
+  };
+  const Tensor partial = input("partial", with_columns(partial_dims(t), spec.stored_value_dim()));
+  const Tensor partial_max = input("partial_max", partial_dims(t));
+  const Tensor partial_sum = input("partial_sum", partial_dims(t));
+  const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
+  const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
+  const bool scaled = scores_of_any_size(spec) && spec.score.text.empty();
+  const SoftmaxUnits units = softmax_units(
+      b, spec, scaled ? b.scalar("scale", DType::f32, /*positive=*/true) : b.constant(1));
+
+  const auto of_split = [&](const Tensor& tensor) {
+    return load(tensor(t.batch, t.head, splits, row));
+  };
+  const State start{b.constant(lowest), b.constant(0), b.fill({dv}, 0).named("out")};
+  const State last = b.loop(splits, start, [&](const State& s) {
+    const Tile row_max =
+        maximum(s.row_max, reduce_max(of_split(partial_max), splits)).named("new_max");
+    const Tile decay = units.exp2_of(s.row_max, row_max).named("decay");
+    // No maximum is above that of all splits but the zero of one that does not exist.
+    const auto weight = [&] {
+      return units.exp2_of(minimum(of_split(partial_max), row_max), row_max).named("weight");
+    };
+    const Tile weighted = weight() * of_split(partial_sum), weights = weight();
+    const Tile values = load(partial(t.batch, t.head, splits, row, dv)).named("values");
+    return State{row_max, s.row_sum * decay + reduce_sum(weighted, splits),
+                 s.out * decay + reduce_sum(weights * values, splits)};
+  });
+  Tile empty = last.row_sum == 0.f;
+  if (spec.q_lens) {
+    const Tile own = load(b.input("q_lens", DType::i32, {t.batch_size})(t.batch));
+    empty = empty || index(row) >= own;
+  }
+  const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
+  const bool bhsd = spec.layout == TensorLayout::bhsd;
+  store(bhsd ? o(t.batch, t.head, row, dv) : o(t.batch, row, t.head, dv),
+        cast(last.out * inverse, spec.dtype));
+  if (spec.lse) {
+    // An infinite score makes its row's weights NaN, and not what they sum up to.
+    const Tile finite = (units.in_base2(last.row_max) + log2(last.row_sum)) * ln2;
+    store(lse(t.batch, t.head, row),
+          where(empty, -infinity, where(last.row_max == infinity, infinity, finite)));
+  }
+  return b.finish();
+}
+
+}  // namespace flashcore

@@ -1,0 +1,68 @@
+// Attention of a few query rows over many keys, as in decoding: the keys of a sequence are split
+// over blocks, and a second program combines what these have found. The query heads of a group are
+// rows of one tile beside the query rows, so that keys and values are read once for all of them.
+// Two programs, to be launched in this order.
+//
+//   attention_decode_split    the weighted values of one split of the keys, for every row
+//   attention_decode_combine  their sums over the splits
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dsl/flashcore.h"
+
+namespace flashcore {
+
+struct DecodeSpec {
+  AttentionSpec attention;  ///< of layout bhsd or bshd, and dtype bf16 or f16
+  /// Keys of a page; 0: keys are contiguous. With pages k and v are [pages, page_size, kv_heads,
+  /// dim], and page_table, i32 [batch, max_pages], names the pages of each sequence in order. The
+  /// spec then has kv_lens: what the table says beyond a sequence's end is not read.
+  int page_size = 0;
+};
+
+/// Inputs q, k, v, kv_lens and q_lens if the spec has them, page_table, and what the mask and the
+/// score capture; scalar `scale`. Outputs, f32: partial [batch, heads, splits, q_len, dim], the
+/// values weighted by 2^(score - maximum) of the split, and partial_max and partial_sum [batch,
+/// heads, splits, q_len], the maximum and the sum of the weights. The length `splits` is the
+/// caller's choice (decode_splits). Each split has equally many keys, a multiple of
+/// keys_of_splits; those behind the last key have none, a sum of 0 and zeros.
+Program attention_decode_split(const DecodeSpec& spec);
+
+/// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, and what the sink captures;
+/// scalar `scale` where the spec has large_scores and no score expression. Outputs o, and lse if
+/// the spec asks for it. A row that sees no key gives zeros and an lse of -inf.
+Program attention_decode_combine(const DecodeSpec& spec);
+
+/// A split has a multiple of so many keys: whole tiles of every shipped schedule.
+constexpr int keys_of_splits = 128;
+
+/// The shipped schedules of each: the best first, then smaller ones. `q_len` is the number of query
+/// rows, of which those of a group's heads should fit in one tile; 0: one.
+std::vector<Schedule> attention_decode_split_schedules(const DecodeSpec& spec, const Target& target,
+                                                       int q_len = 0);
+std::vector<Schedule> attention_decode_combine_schedules(const DecodeSpec& spec,
+                                                         const Target& target);
+
+/// What decides how many splits are best.
+struct DecodeProblem {
+  std::int64_t batch = 1, kv_heads = 1;
+  std::int64_t row_tiles = 1;  ///< tiles of group * q_len rows
+  std::int64_t keys = 0;       ///< of the longest sequence
+  std::int64_t multiprocessors = 1;
+};
+
+/// The number of splits for which the last multiprocessor ends first: that with the least product
+/// of blocks of a multiprocessor and keys of a block, where every block costs as much as some keys
+/// more, and every split as much as one in combining. How many blocks a multiprocessor holds at a
+/// time is of no account: they share its bandwidth.
+std::int64_t decode_splits(const DecodeProblem& problem);
+
+/// The same as an expression of named extents and `multiprocessors`, for Module::number: what the
+/// split program leaves open is called B, H, Sq and Sk, and max_pages with pages. `row_tile` is the
+/// schedule's tile of rows.
+std::string decode_splits_text(const DecodeSpec& spec, int row_tile);
+
+}  // namespace flashcore

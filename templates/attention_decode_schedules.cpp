@@ -1,0 +1,72 @@
+// Schedules that ship for attention_decode_*. Both programs wait for memory: what counts is how many
+// bytes are in flight. docs/decoding.md says what was measured.
+#include <algorithm>
+
+#include "templates/attention_decode.h"
+#include "templates/families.h"
+
+namespace flashcore {
+namespace {
+
+int padded(int dim) { return (dim + 15) / 16 * 16; }
+
+/// Warps along the keys each multiply a part of the tile's keys: few rows occupy one warp.
+Schedule split_schedule(const Target& target, int rows, int cols, int stages, int blocks) {
+  Schedule s;
+  choose_family(s, target);
+  s.tiles = {{"rows", rows}, {"cols", cols}};
+  s.warps_m = rows / 16;
+  s.warps_n = std::max(1, std::min(4, cols / 16) / s.warps_m);
+  s.stages = stages;
+  s.blocks_per_processor = blocks;
+  s.descending = false;
+  return s;
+}
+
+/// Bytes of the rings of keys and values, and of the query.
+int shared_bytes(const DecodeSpec& spec, const Schedule& s) {
+  const AttentionSpec& a = spec.attention;
+  const int keys = padded(a.head_dim), values = padded(a.value_dim());
+  return 2 * (s.stages * s.tiles.at("cols") * (keys + values) + s.tiles.at("rows") * keys);
+}
+
+}  // namespace
+
+std::vector<Schedule> attention_decode_split_schedules(const DecodeSpec& spec, const Target& target,
+                                                       int q_len) {
+  const AttentionSpec& a = spec.attention;
+  const int all_rows = std::max(1, q_len) * a.group();
+  const int rows = all_rows <= 16 ? 16 : all_rows <= 32 ? 32 : 64;
+  std::vector<Schedule> schedules;
+  const auto add = [&](const Schedule& s) {
+    const int bytes = shared_bytes(spec, s) + target.shared_reserved + 1024;
+    if (bytes <= target.shared_per_block + target.shared_reserved &&
+        bytes * s.blocks_per_processor <= target.shared_per_processor)
+      schedules.push_back(s);
+  };
+  if (!target.mma_m16n8k16) {
+    // Fragments of unknown layout: the scores and the output lie in shared memory, too.
+    for (const int cols : {64, 32})
+      for (const int tile : {rows, 16})
+        schedules.push_back(split_schedule(target, tile, cols, 1, 1));
+    return schedules;
+  }
+  // Two blocks with two tiles in flight each, of 32 KiB, keep the memory of an H200 busy.
+  const int wide = std::max(a.head_dim, a.value_dim()) <= 64 ? 128 : 64;
+  for (const int blocks : {2, 1})
+    for (const int cols : {wide, 64, 32})
+      for (const int stages : {3, 2}) add(split_schedule(target, rows, cols, stages, blocks));
+  add(split_schedule(target, 16, 32, 1, 1));
+  return schedules;
+}
+
+std::vector<Schedule> attention_decode_combine_schedules(const DecodeSpec&, const Target& target) {
+  Schedule s;
+  choose_family(s, target);
+  s.tiles = {{"splits", 16}};
+  s.warps_m = 4;
+  s.descending = false;
+  return {s};
+}
+
+}  // namespace flashcore

@@ -1,0 +1,261 @@
+#include "tests/templates/support/decode_run.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "codegen/generate.h"
+#include "dsl/error.h"
+#include "dsl/json.h"
+#include "runtime/reference/formats.h"
+#include "tests/support/kernel_run.h"
+
+namespace flashcore {
+namespace {
+
+using Values = std::vector<double>;
+
+/// A problem with its inputs, and the output and log-sum-exps that follow from them by definition.
+class Definition {
+ public:
+  Definition(const DecodeSpec& spec, const DecodeRun& problem)
+      : given_spec_(spec), spec_(spec.attention), p_(problem) {
+    std::mt19937 random(11);
+    std::normal_distribution<double> normal;
+    const auto draw = [&](std::size_t count, double spread) {
+      Values drawn(count);
+      for (double& x : drawn) x = round_to(spec_.dtype, normal(random) * spread);
+      return drawn;
+    };
+    q_ = draw(static_cast<std::size_t>(p_.batch * p_.heads * p_.q_len * d()), p_.spread);
+    k_ = draw(static_cast<std::size_t>(p_.batch * p_.kv_heads * p_.kv_len * d()), 1);
+    v_ = draw(static_cast<std::size_t>(p_.batch * p_.kv_heads * p_.kv_len * dv()), 1);
+    for (const bool rounded : {false, true}) define(rounded);
+    lay_out();
+    if (given_spec_.page_size) cut_into_pages(random);
+    for (const CapturedValues& values : p_.captured) given[values.tensor.name] = values.values;
+    given["q_lens"] = Values(p_.q_lens.begin(), p_.q_lens.end());
+    given["kv_lens"] = Values(p_.kv_lens.begin(), p_.kv_lens.end());
+  }
+
+  /// The arguments of one of the programs.
+  [[nodiscard]] RunInputs inputs(const Program& program) const {
+    RunInputs in{.extents = {{"B", p_.batch},
+                             {"H", p_.heads},
+                             {"Sq", p_.q_len},
+                             {"Sk", p_.kv_len},
+                             {"splits", p_.splits},
+                             {"pages", pages_ * p_.batch},
+                             {"max_pages", pages_ + 1}},
+                 .values = given};
+    for (std::size_t i = 0; i < program.function().parameters.size(); ++i)
+      in.scalars.emplace_back(scale());
+    for (const ir::Tensor& declared : program.function().tensors)
+      for (const CapturedValues& values : p_.captured)
+        if (values.tensor.name == declared.name)
+          for (std::size_t i = 0; i < declared.dims.size(); ++i)
+            in.extents[declared.dims[i].name] = values.shape[i];
+    return in;
+  }
+
+  /// What o and lse are off by.
+  [[nodiscard]] std::string compare() const {
+    std::string report;
+    double worst = 0, allowed = 0, lse_worst = 0;
+    const Values& o = given.at("o");
+    for (std::size_t i = 0; i < o_.size(); ++i) {
+      const double off = std::abs(o[i] - o_[i]);
+      if (!(off <= worst)) worst = off;
+      allowed = std::max(allowed, 3 * std::abs(plain_[i] - o_[i]));
+    }
+    if (!(worst <= allowed + 1e-5))
+      report += fmt::format("o is off by {:.3g}, allowed {:.3g}\n", worst, allowed);
+    if (!spec_.lse) return report;
+    const Values& lse = given.at("lse");
+    for (std::size_t i = 0; i < lse_.size(); ++i) {
+      if (lse[i] == lse_[i]) continue;
+      const double off = std::abs(lse[i] - lse_[i]) / std::max(1., std::abs(lse_[i]));
+      if (!(off <= lse_worst)) lse_worst = off;
+    }
+    if (!(lse_worst <= 1e-5)) report += fmt::format("lse is off by {:.3g}\n", lse_worst);
+    return report;
+  }
+
+  std::map<std::string, Values> given;
+
+ private:
+  [[nodiscard]] int d() const { return spec_.stored_dim(); }
+  [[nodiscard]] int dv() const { return spec_.stored_value_dim(); }
+  [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(spec_.head_dim)); }
+  static int own(const std::vector<int>& lengths, int b, int length) {
+    return lengths.empty() ? length : lengths[static_cast<std::size_t>(b)];
+  }
+  static std::size_t at(int b, int heads, int h, int length, int i) {
+    return static_cast<std::size_t>((b * heads + h) * length + i);
+  }
+
+  void define(bool rounded) {
+    const auto round = [&](double x) { return rounded ? round_to(spec_.dtype, x) : x; };
+    Values& o = rounded ? plain_ : o_;
+    o.assign(static_cast<std::size_t>(p_.batch * p_.heads * p_.q_len * dv()), 0);
+    lse_.assign(static_cast<std::size_t>(p_.batch * p_.heads * p_.q_len), -INFINITY);
+    for (int b = 0; b < p_.batch; ++b)
+      for (int h = 0; h < p_.heads; ++h)
+        for (int i = 0; i < own(p_.q_lens, b, p_.q_len); ++i) {
+          const int keys = own(p_.kv_lens, b, p_.kv_len), kv = h / (p_.heads / p_.kv_heads);
+          Site site{.b = b, .h = h, .q_idx = i, .q_len = own(p_.q_lens, b, p_.q_len)};
+          site.kv_len = keys;
+          const std::size_t row = at(b, p_.heads, h, p_.q_len, i);
+          Values scores(static_cast<std::size_t>(keys), -INFINITY);
+          double most = p_.sink(site);
+          for (int j = 0; j < keys; ++j) {
+            site.kv_idx = j;
+            if (!p_.visible(site)) continue;
+            site.score = 0;
+            const std::size_t key = at(b, p_.kv_heads, kv, p_.kv_len, j);
+            for (int c = 0; c < d(); ++c)
+              site.score += q_[row * static_cast<std::size_t>(d()) + static_cast<std::size_t>(c)] *
+                            k_[key * static_cast<std::size_t>(d()) + static_cast<std::size_t>(c)];
+            site.score *= scale();
+            scores[static_cast<std::size_t>(j)] = p_.score(site);
+            most = std::max(most, scores[static_cast<std::size_t>(j)]);
+          }
+          if (std::isinf(most)) continue;
+          double total = std::exp(p_.sink(site) - most);
+          for (const double score : scores) total += std::exp(score - most);
+          lse_[row] = most + std::log(total);
+          for (int c = 0; c < dv(); ++c) {
+            double sum = 0;
+            for (int j = 0; j < keys; ++j)
+              sum += round(std::exp(scores[static_cast<std::size_t>(j)] - most)) *
+                     v_[at(b, p_.kv_heads, kv, p_.kv_len, j) * static_cast<std::size_t>(dv()) +
+                        static_cast<std::size_t>(c)];
+            o[row * static_cast<std::size_t>(dv()) + static_cast<std::size_t>(c)] =
+                round(sum / total);
+          }
+        }
+  }
+
+  /// Tensors in the spec's layout, NaN beyond the sequences.
+  void lay_out() {
+    const auto arranged = [&](const Values& from, int heads, int length, int dim,
+                              const std::vector<int>& lengths) {
+      Values to(from.size(), NAN);
+      for (int b = 0; b < p_.batch; ++b)
+        for (int h = 0; h < heads; ++h)
+          for (int i = 0; i < own(lengths, b, length); ++i)
+            for (int c = 0; c < dim; ++c)
+              to[place(b, h, i, heads, length) * static_cast<std::size_t>(dim) +
+                 static_cast<std::size_t>(c)] =
+                  from[at(b, heads, h, length, i) * static_cast<std::size_t>(dim) +
+                       static_cast<std::size_t>(c)];
+      return to;
+    };
+    given["q"] = arranged(q_, p_.heads, p_.q_len, d(), p_.q_lens);
+    given["k"] = arranged(k_, p_.kv_heads, p_.kv_len, d(), p_.kv_lens);
+    given["v"] = arranged(v_, p_.kv_heads, p_.kv_len, dv(), p_.kv_lens);
+    o_ = arranged(o_, p_.heads, p_.q_len, dv(), {});
+    plain_ = arranged(plain_, p_.heads, p_.q_len, dv(), {});
+  }
+  [[nodiscard]] std::size_t place(int b, int h, int i, int heads, int length) const {
+    return spec_.layout == TensorLayout::bshd
+               ? static_cast<std::size_t>((b * length + i) * heads + h)
+               : at(b, heads, h, length, i);
+  }
+
+  /// [pages, page_size, kv_heads, dim] in random order.
+  void cut_into_pages(std::mt19937& random) {
+    const int size = given_spec_.page_size;
+    pages_ = (p_.kv_len + size - 1) / size;
+    std::vector<int> order(static_cast<std::size_t>(pages_ * p_.batch));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    Values table;
+    const int numbers[] = {-1, 1 << 30, pages_ * p_.batch};
+    for (int b = 0; b < p_.batch; ++b)
+      for (int page = 0; page <= pages_; ++page) {
+        const bool used = page * size < own(p_.kv_lens, b, p_.kv_len);
+        table.push_back(used ? order[static_cast<std::size_t>(b * pages_ + page)]
+                             : numbers[page % 3]);
+      }
+    for (const auto& [name, from, dim] : {std::tuple("k", &k_, d()), {"v", &v_, dv()}}) {
+      Values paged(order.size() * static_cast<std::size_t>(size * p_.kv_heads * dim), NAN);
+      for (int b = 0; b < p_.batch; ++b)
+        for (int j = 0; j < own(p_.kv_lens, b, p_.kv_len); ++j)
+          for (int h = 0; h < p_.kv_heads; ++h)
+            for (int c = 0; c < dim; ++c) {
+              const int page = order[static_cast<std::size_t>(b * pages_ + j / size)];
+              paged[static_cast<std::size_t>(((page * size + j % size) * p_.kv_heads + h) * dim +
+                                             c)] =
+                  (*from)[at(b, p_.kv_heads, h, p_.kv_len, j) * static_cast<std::size_t>(dim) +
+                          static_cast<std::size_t>(c)];
+            }
+      given[name] = std::move(paged);
+    }
+    given["page_table"] = std::move(table);
+  }
+
+  const DecodeSpec& given_spec_;
+  const AttentionSpec& spec_;
+  const DecodeRun& p_;
+  Values q_, k_, v_;        ///< [batch, heads, length, dim]
+  Values o_, plain_, lse_;  ///< o exact, and as 16 bits make it
+  int pages_ = 0;           ///< of a sequence
+};
+
+/// One launch; its outputs join what is given to the program behind it.
+std::string launch(const Program& program, const Schedule& schedule, const Target& target,
+                   Definition& definition) {
+  KernelRun run(program, definition.inputs(program));
+  const EmulationReport emulated = run.emulate(generate(program, schedule, target));
+  std::string report = run.compare();
+  for (const OutputCoverage& output : emulated.outputs)
+    if (output.unwritten) report += fmt::format("{} elements are not written\n", output.unwritten);
+  const auto& tensors = program.function().tensors;
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    if (tensors[t].output) definition.given[tensors[t].name] = run.values(t);
+  if (!report.empty()) report += fmt::format("  under {}\n", to_json(schedule));
+  return report;
+}
+
+/// The schedules that the target can run, all or the first.
+std::vector<Schedule> fitting(const Program& program, const std::vector<Schedule>& schedules,
+                              const Target& target, bool all) {
+  std::vector<Schedule> fit;
+  for (const Schedule& schedule : schedules) {
+    try {
+      generate(program, schedule, target);
+      fit.push_back(schedule);
+      if (!all) break;
+    } catch (const ScheduleError&) {
+      continue;
+    }
+  }
+  return fit;
+}
+
+}  // namespace
+
+std::string compare_decode(const DecodeSpec& spec, const Target& target, const DecodeRun& problem,
+                           bool all_schedules) {
+  const Program split = attention_decode_split(spec), combine = attention_decode_combine(spec);
+  const auto of_split = fitting(
+      split, attention_decode_split_schedules(spec, target, problem.q_len), target, all_schedules);
+  const auto of_combine =
+      fitting(combine, attention_decode_combine_schedules(spec, target), target, all_schedules);
+  if (of_split.empty() || of_combine.empty()) return "no schedule fits\n";
+  Definition definition(spec, problem);
+  std::string report;
+  for (const Schedule& first : of_split)
+    for (const Schedule& second : of_combine) {
+      report += launch(split, first, target, definition);
+      report += launch(combine, second, target, definition);
+      report += definition.compare();
+    }
+  return report;
+}
+
+}  // namespace flashcore
