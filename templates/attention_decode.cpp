@@ -128,7 +128,8 @@ Program attention_decode_split(const DecodeSpec& given) {
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
   store(partial(t.batch, head, split, row, dv), last.out);
-  store(partial_max(t.batch, head, split, row), last.row_max);
+  // As the weights were made with it: the rounding error of the product is the same in all of them.
+  store(partial_max(t.batch, head, split, row), units.in_base2(last.row_max));
   store(partial_sum(t.batch, head, split, row), last.row_sum);
   return b.finish();
 }
@@ -148,10 +149,6 @@ Program attention_decode_combine(const DecodeSpec& given) {
   const Tensor partial_sum = input("partial_sum", partial_dims(t));
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
-  const bool scaled = scores_of_any_size(spec) && spec.score.text.empty();
-  const SoftmaxUnits units = softmax_units(
-      b, spec, scaled ? b.scalar("scale", DType::f32, /*positive=*/true) : b.constant(1));
-
   const auto of_split = [&](const Tensor& tensor) {
     return load(tensor(t.batch, t.head, splits, row));
   };
@@ -159,10 +156,10 @@ Program attention_decode_combine(const DecodeSpec& given) {
   const State last = b.loop(splits, start, [&](const State& s) {
     const Tile row_max =
         maximum(s.row_max, reduce_max(of_split(partial_max), splits)).named("new_max");
-    const Tile decay = units.exp2_of(s.row_max, row_max).named("decay");
+    const Tile decay = exp2(s.row_max - row_max).named("decay");
     // No maximum is above that of all splits but the zero of one that does not exist.
     const auto weight = [&] {
-      return units.exp2_of(minimum(of_split(partial_max), row_max), row_max).named("weight");
+      return exp2(minimum(of_split(partial_max), row_max) - row_max).named("weight");
     };
     const Tile weighted = weight() * of_split(partial_sum), weights = weight();
     const Tile values = load(partial(t.batch, t.head, splits, row, dv)).named("values");
@@ -180,7 +177,7 @@ Program attention_decode_combine(const DecodeSpec& given) {
         cast(last.out * inverse, spec.dtype));
   if (spec.lse) {
     // An infinite score makes its row's weights NaN, and not what they sum up to.
-    const Tile finite = (units.in_base2(last.row_max) + log2(last.row_sum)) * ln2;
+    const Tile finite = (last.row_max + log2(last.row_sum)) * ln2;
     store(lse(t.batch, t.head, row),
           where(empty, -infinity, where(last.row_max == infinity, infinity, finite)));
   }

@@ -23,17 +23,16 @@ struct DecodeSpec {
   int page_size = 0;
 };
 
-/// Inputs q, k, v, kv_lens and q_lens if the spec has them, page_table, and what the mask and the
-/// score capture; scalar `scale`. Outputs, f32: partial [batch, heads, splits, q_len, dim], the
-/// values weighted by 2^(score - maximum) of the split, and partial_max and partial_sum [batch,
-/// heads, splits, q_len], the maximum and the sum of the weights. The length `splits` is the
-/// caller's choice (decode_splits). Each split has equally many keys, a multiple of
+/// Inputs q, k, v, kv_lens and q_lens if the spec has them, page_table, and what the expressions
+/// capture; scalar `scale`. Outputs, f32: partial [batch, heads, splits, q_len, dim], the sums of
+/// values weighted by 2^(score - maximum), scores in base-2 units, and partial_max and partial_sum
+/// [batch, heads, splits, q_len], the maximum and the sum of the weights. The length `splits` is
+/// the caller's choice (decode_splits). Each split has equally many keys, a multiple of
 /// keys_of_splits; those behind the last key have none, a sum of 0 and zeros.
 Program attention_decode_split(const DecodeSpec& spec);
 
-/// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, and what the sink captures;
-/// scalar `scale` where the spec has large_scores and no score expression. Outputs o, and lse if
-/// the spec asks for it. A row that sees no key gives zeros and an lse of -inf.
+/// Inputs partial, partial_max, partial_sum, and q_lens if the spec has it. Outputs o, and lse if
+/// the spec asks for it. A row that sees no key gives zeros and, without a sink, an lse of -inf.
 Program attention_decode_combine(const DecodeSpec& spec);
 
 /// A split has a multiple of so many keys: whole tiles of every shipped schedule.
