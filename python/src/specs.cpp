@@ -9,7 +9,6 @@
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
 #include "templates/attention_winners.h"
-#include "templates/schedule_chooser.h"
 
 namespace flashcore::python {
 namespace {
@@ -87,29 +86,6 @@ void bind_specs(py::module_& m) {
         return texts;
       },
       py::arg("json"), py::arg("target"), py::call_guard<py::gil_scoped_release>());
-  py::class_<ScheduleChooser>(m, "ScheduleChooser")
-      .def(py::init(
-               [](const std::string& spec, const std::string& target, const std::string& winners) {
-                 return std::make_unique<ScheduleChooser>(attention_spec_from_json(spec),
-                                                          find_target(target), winners);
-               }),
-           py::arg("spec"), py::arg("target"), py::arg("winners"))
-      .def(
-          "choose",
-          [](ScheduleChooser& chooser, std::int64_t batch, std::int64_t heads, std::int64_t q_len,
-             std::int64_t kv_len) {
-            return chooser.choose({batch, heads, q_len, kv_len});
-          },
-          py::arg("batch"), py::arg("heads"), py::arg("q_len"), py::arg("kv_len"))
-      .def(
-          "schedules",
-          [](const ScheduleChooser& chooser, std::size_t number) {
-            std::vector<std::string> texts;
-            for (const Schedule& schedule : chooser.schedules(number))
-              texts.push_back(to_json(schedule));
-            return texts;
-          },
-          py::arg("number"));
   m.def("schedules_depend_on_problems",
         [](const std::string& target) { return find_target(target).wgmma; });
   m.def(

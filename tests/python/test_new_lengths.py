@@ -155,6 +155,48 @@ print(compiled() - before, dispatch.core.is_building())
     assert out == "0 False\n"
 
 
+def test_a_spec_that_has_the_log_sum_exp_has_no_other_kernels(run):
+    out = run("""
+import dataclasses
+kernel = fc.jit(dataclasses.replace(spec, lse=True), target="sm_90a")
+kernel.prepare(2, lengths=(1, 4096), batch=(1, 16), heads=(1, 16))
+made = fc.precompile(kernel.spec, "sm_90a", lengths=(1, 4096), batch=(1, 16), heads=(1, 16))
+print({one.spec.lse for one in made}, all(one.from_cache for one in made))
+before, dispatch = compiled(), kernel._dispatch(True)
+assert dispatch is kernel._dispatch(False)
+for _ in range(50):
+    batch, heads, rows, keys = draw()
+    lse = OnHopper(batch, heads, rows, dtype=np.float32)
+    dispatch.launch((*arrays(batch, heads, rows, keys), lse), (0.125,), None)
+print(compiled() - before, dispatch.core.is_building())
+""")
+    assert out == "{True} True\n0 False\n"
+
+
+def test_threads_share_what_finds_their_kernels(run):
+    out = run("""
+import threading
+kernel = fc.AttentionKernel.shipped(spec, "sm_90a", compiled=False)
+start = threading.Barrier(8)
+problems = [draw() for _ in range(400)]
+
+def work():
+    start.wait()
+    for problem in problems:
+        call(kernel, *problem)
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+kernel.wait_until_optimised()
+print(compiled() <= len(kernel._dispatch(False).core.reachable([(1, 16)] * 2 + [(1, 4096)] * 2)))
+print(kernel._plain_dispatches[0] is kernel._dispatch(False).core)
+""")
+    assert out == "True\nTrue\n"
+
+
 def test_another_table_of_winners_is_met_by_the_next_call(run, tmp_path):
     out = run(
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
@@ -32,6 +33,7 @@ from .shapes import Fitting
 Array = TypeVar("Array")
 
 _LEAST_SCALE, _MOST_SCALE = 2.0**-149, 3.4028234663852886e38
+_dispatching = threading.Lock()
 _living: weakref.WeakValueDictionary[str, AttentionKernel] = weakref.WeakValueDictionary()
 
 
@@ -202,12 +204,14 @@ class AttentionKernel(Kernel):
 
     def _dispatch(self, with_lse: bool) -> Dispatch:
         """How calls find their kernel, by the table of winners as it is."""
+        with_lse = with_lse or self._spec.lse
         dispatch = self._dispatches[with_lse]
         if dispatch is None:
             made = Dispatch(self._home(with_lse), self._chooses, self._tuned, self._fitting)
-            dispatch = self._dispatches[with_lse] = made
-            if not self._launches.always_copies and not self._probe:
-                self._plain_dispatches[with_lse] = dispatch.core
+            with _dispatching:
+                dispatch = self._dispatches[with_lse] = self._dispatches[with_lse] or made
+                if not self._launches.always_copies and not self._probe:
+                    self._plain_dispatches[with_lse] = dispatch.core
         dispatch.look_at_winners()
         return dispatch
 
