@@ -1,13 +1,15 @@
 // Attention backward, written in the public language: the gradients of q, k and v, without the
-// scores ever being stored. Four programs, to be launched in this order.
+// scores ever being stored. Programs to be launched in this order:
 //
 //   attention_backward_rows     delta, the row sums of dO * O, and the log-sum-exps in base 2
 //   attention_backward_keys     dK and dV of a tile of keys, in a loop over query rows
+//   attention_backward_values   dV alone, where both are more than a block's registers
 //   attention_backward_queries  dQ of a tile of query rows, in a loop over keys
 //   attention_backward_groups   sums over the query heads of a group, where the spec has groups
 //
-// The scores are computed twice, so seven products do the work of five; in return no block adds to
-// what another block has written: nothing is atomic, and every launch gives the same bits.
+// The scores are computed twice, so seven products do the work of five, or eight where dV is apart;
+// in return no block adds to what another block has written: nothing is atomic, and every launch
+// gives the same bits.
 #pragma once
 
 #include <vector>
@@ -26,7 +28,15 @@ Program attention_backward_rows(const AttentionSpec& spec);
 /// many heads as q. Packed sequences have the i32 scalar max_kv_len, the length of the longest one.
 Program attention_backward_keys(const AttentionSpec& spec);
 
-/// The same inputs, with max_q_len for packed sequences. Output dq, like q.
+/// Whether dV has a program of its own, and attention_backward_keys computes dK alone: beyond a
+/// head_dim of 128.
+bool backward_apart(const AttentionSpec& spec);
+
+/// Inputs q, k, dout, lse_log2 and what the mask captures; scalar `scale`. Output dv, or dv_heads.
+/// Refused for a spec whose dV is not apart.
+Program attention_backward_values(const AttentionSpec& spec);
+
+/// The same inputs as attention_backward_keys, with max_q_len for packed sequences. Output dq, like q.
 Program attention_backward_queries(const AttentionSpec& spec);
 
 /// Inputs dk_heads and dv_heads, outputs dk and dv. Refused for a spec without groups.
@@ -38,6 +48,8 @@ std::vector<Schedule> attention_backward_rows_schedules(const AttentionSpec& spe
                                                         const Target& target);
 std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spec,
                                                         const Target& target);
+std::vector<Schedule> attention_backward_values_schedules(const AttentionSpec& spec,
+                                                          const Target& target);
 std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& spec,
                                                            const Target& target);
 std::vector<Schedule> attention_backward_groups_schedules(const AttentionSpec& spec,

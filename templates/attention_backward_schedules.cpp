@@ -41,23 +41,20 @@ Schedule warps(const Target& target, int rows, int cols, int warps_m, int warps_
   return s;
 }
 
-/// Tiles of keys in opaque blocks; those that do not fit are refused, and the next is taken.
-std::vector<Schedule> keys_in_blocks(const Target& target) {
-  Schedule widest_heads = warps(target, 32, 16, 1, 2, 1);
-  widest_heads.descending = widest_heads.staged_stores = false;
-  return {warps(target, 64, 64, 4, 2, 1), warps(target, 32, 64, 4, 2, 1),
-          warps(target, 32, 32, 2, 2, 1), warps(target, 32, 16, 1, 2, 1), widest_heads};
-}
-
+/// A warp holds both gradients of 16 keys, or the wider one. Tiles that do not fit are refused, and
+/// the next is taken.
 std::vector<Schedule> keys_of_warps(const AttentionSpec& spec, const Target& target) {
-  if (!target.mma_m16n8k16) return keys_in_blocks(target);
-  // A warp holds both gradients of 16 keys, or half of their columns.
+  if (!target.mma_m16n8k16)
+    return {warps(target, 64, 64, 4, 2, 1), warps(target, 32, 64, 4, 2, 1),
+            warps(target, 32, 32, 2, 2, 1), warps(target, 32, 16, 1, 2, 1)};
   std::vector<Schedule> schedules;
   if (widest(spec) <= 64) schedules.push_back(warps(target, 64, 128, 8, 1, 2));
   if (widest(spec) <= 128) {
     schedules.push_back(warps(target, 32, 128, 8, 1, 2));
     schedules.push_back(warps(target, 32, 64, 4, 1, 1));
   } else {
+    schedules.push_back(warps(target, 32, 64, 4, 1, 1));
+    schedules.push_back(warps(target, 16, 64, 4, 1, 1));
     schedules.push_back(warps(target, 64, 64, 4, 2, 1));
   }
   schedules.push_back(warps(target, 32, 64, 4, 2, 1));
@@ -105,19 +102,45 @@ std::vector<Schedule> attention_backward_rows_schedules(const AttentionSpec& spe
 std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spec,
                                                         const Target& target) {
   std::vector<Schedule> schedules;
-  // Beyond 128 columns the gradients of 64 keys are more than the registers of a warpgroup.
-  if (target.wgmma && widest(spec) <= 128) {
-    const bool narrow = widest(spec) <= 64;
-    Schedule s = warpgroups(64, 128, 128, narrow ? 3 : 2);
-    // Two iterations in flight leave room for ping-pong and a loop without masks; at head_dim 128 one
-    // iteration takes all registers, and two need not take turns.
-    s.peel_masks = s.ping_pong = narrow;
-    s.descending = narrow;
+  const int dim = widest(spec);
+  const bool masked = !spec.mask.is_full();
+  if (target.wgmma && dim <= 128) {
+    // Two iterations in flight where registers allow it, with ping-pong up to head_dim 96.
+    Schedule s = warpgroups(dim <= 96 ? 64 : 48, 128, 128, 3);
+    s.peel_masks = true;
+    s.ping_pong = dim <= 96;
+    s.descending = false;
+    if (dim <= 96 || !masked) schedules.push_back(s);
+    Schedule one = warpgroups(64, 128, 128, 2);
+    one.descending = false;
+    schedules.push_back(one);
+    schedules.push_back(warpgroups(32, 128, 128, 2));
+  } else if (target.wgmma) {
+    Schedule s = warpgroups(dim <= 192 ? 64 : 48, 128, 128, 2);
+    if (masked && dim > 192 && may_persist(spec)) {
+      s.persistent = true;
+      schedules.push_back(s);
+      s.persistent = false;
+    }
+    s.ping_pong = true;
     schedules.push_back(s);
-    s.peel_masks = s.ping_pong = false;
-    s.descending = true;
-    s.stages = 2;
+    schedules.push_back(warpgroups(32, 128, 128, 2));
+    schedules.push_back(warpgroups(32, 128, 128, 1));
+  }
+  append(schedules, keys_of_warps(spec, target));
+  return schedules;
+}
+
+std::vector<Schedule> attention_backward_values_schedules(const AttentionSpec& spec,
+                                                          const Target& target) {
+  std::vector<Schedule> schedules;
+  if (target.wgmma) {
+    Schedule s = warpgroups(widest(spec) <= 192 ? 96 : 64, 128, 128, 2);
+    const bool masked = !spec.mask.is_full();
+    s.peel_masks = s.ping_pong = !masked;
+    s.persistent = masked && may_persist(spec);
     schedules.push_back(s);
+    schedules.push_back(warpgroups(64, 128, 128, 2));
     schedules.push_back(warpgroups(32, 128, 128, 2));
   }
   append(schedules, keys_of_warps(spec, target));
@@ -129,21 +152,22 @@ std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& 
   std::vector<Schedule> schedules;
   if (target.wgmma) {
     const int dim = widest(spec);
+    const bool masked = !spec.mask.is_full();
     // As many keys as leave three slots: two iterations in flight hold the keys of both.
-    const int keys = dim <= 64 ? 128 : dim <= 96 ? 96 : dim <= 128 ? 64 : 32;
-    Schedule s = warpgroups(128, keys, 128, 3);
-    if (dim > 64 && dim <= 128 && may_persist(spec)) {
-      s.persistent = true;
-      if (!spec.mask.is_full()) s.tiles["cols"] = 96;
-      schedules.push_back(s);
-      s.persistent = false;
-      s.tiles["cols"] = keys;
+    const int keys = dim <= 64 ? 128 : dim <= 96 ? 96 : dim <= 128 ? 64 : dim <= 192 ? 64 : 48;
+    Schedule s = warpgroups(128, keys, 128, dim <= 128 ? 3 : 2);
+    if (may_persist(spec) && (dim > 96 || !masked)) {
+      Schedule persistent = s;
+      persistent.persistent = true;
+      if (masked && dim <= 128) persistent.tiles["cols"] = 80;
+      persistent.ping_pong = dim > 128;
+      schedules.push_back(persistent);
     }
-    s.ping_pong = dim <= 128;
-    s.last_tiles_first = !spec.mask.is_full();
+    s.ping_pong = true;
+    s.last_tiles_first = masked;
     schedules.push_back(s);
-    Schedule safer = warpgroups(128, std::min(keys, 64), 128, 2);
-    safer.last_tiles_first = s.last_tiles_first;
+    Schedule safer = warpgroups(128, dim <= 128 ? 64 : 32, 128, 2);
+    safer.last_tiles_first = masked;
     schedules.push_back(safer);
   }
   append(schedules, queries_of_warps(spec, target));

@@ -4,8 +4,9 @@
     python tests/gpu/backward.py --device cpu --cases 5 --max-length 130     # in the emulator
 
 No gradient may be off by more than three times what autograd is off by in the inputs' own dtype,
-which rounds every tensor that it makes, and a second launch has to give the same bits.
-benchmarks/backward.py measures the speed.
+which rounds every tensor that it makes, and by what single precision loses in the difference of dP
+and delta, which is all there is where a row sees one key. A second launch has to give the same
+bits. benchmarks/backward.py measures the speed.
 """
 
 from __future__ import annotations
@@ -98,6 +99,8 @@ def check(p: Problem, device: str) -> str:
     kernel = fc.jit(p.spec())
     out, lse = kernel(q, k, v, return_lse=True)
     found, again = (kernel.backward(q, k, v, out, lse, dout) for _ in range(2))
+    most = [x.abs().max().item() for x in tensors]
+    single = 2.0**-22 * most[3] * most[2] * math.sqrt(p.head_dim_v / p.head_dim) * max(most[:2])
     wrong = []
     for name, x, y, want, rounded in zip(
         ("dq", "dk", "dv"), found, again, exact, plain, strict=True
@@ -105,7 +108,7 @@ def check(p: Problem, device: str) -> str:
         if not torch.equal(x.view(torch.int16), y.view(torch.int16)):
             wrong.append(f"{name} differs from launch to launch")
         error = (x.double() - want).abs().max().item()
-        allowed = 3 * (rounded.double() - want).abs().max().item() + 1e-6
+        allowed = 3 * (rounded.double() - want).abs().max().item() + single
         if not error <= allowed:
             wrong.append(f"{name} is off by {error:.3g}, allowed {allowed:.3g}")
     return ", ".join(wrong)

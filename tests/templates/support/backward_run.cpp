@@ -291,6 +291,9 @@ std::string compare_backward(const AttentionSpec& spec, const Target& target,
       {attention_backward_rows(spec), attention_backward_rows_schedules(spec, target)},
       {attention_backward_keys(spec), attention_backward_keys_schedules(spec, target)},
       {attention_backward_queries(spec), attention_backward_queries_schedules(spec, target)}};
+  if (backward_apart(spec))
+    steps.push_back(
+        {attention_backward_values(spec), attention_backward_values_schedules(spec, target)});
   if (spec.group() > 1)
     steps.push_back(
         {attention_backward_groups(spec), attention_backward_groups_schedules(spec, target)});
