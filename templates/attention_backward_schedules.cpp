@@ -103,25 +103,19 @@ std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spe
                                                         const Target& target) {
   std::vector<Schedule> schedules;
   const int dim = widest(spec);
-  const bool masked = !spec.mask.is_full();
   if (target.wgmma && dim <= 128) {
     // Two iterations in flight where registers allow it, with ping-pong up to head_dim 96.
     Schedule s = warpgroups(dim <= 96 ? 64 : 48, 128, 128, 3);
     s.peel_masks = true;
     s.ping_pong = dim <= 96;
     s.descending = false;
-    if (dim <= 96 || !masked) schedules.push_back(s);
+    if (dim <= 96 || spec.mask.is_full()) schedules.push_back(s);
     Schedule one = warpgroups(64, 128, 128, 2);
     one.descending = false;
     schedules.push_back(one);
     schedules.push_back(warpgroups(32, 128, 128, 2));
   } else if (target.wgmma) {
     Schedule s = warpgroups(dim <= 192 ? 64 : 48, 128, 128, 2);
-    if (masked && dim > 192 && may_persist(spec)) {
-      s.persistent = true;
-      schedules.push_back(s);
-      s.persistent = false;
-    }
     s.ping_pong = true;
     schedules.push_back(s);
     schedules.push_back(warpgroups(32, 128, 128, 2));
@@ -138,7 +132,6 @@ std::vector<Schedule> attention_backward_values_schedules(const AttentionSpec& s
     Schedule s = warpgroups(widest(spec) <= 192 ? 96 : 64, 128, 128, 2);
     const bool masked = !spec.mask.is_full();
     s.peel_masks = s.ping_pong = !masked;
-    s.persistent = masked && may_persist(spec);
     schedules.push_back(s);
     schedules.push_back(warpgroups(64, 128, 128, 2));
     schedules.push_back(warpgroups(32, 128, 128, 2));
@@ -156,7 +149,8 @@ std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& 
     // As many keys as leave three slots: two iterations in flight hold the keys of both.
     const int keys = dim <= 64 ? 128 : dim <= 96 ? 96 : dim <= 128 ? 64 : dim <= 192 ? 64 : 48;
     Schedule s = warpgroups(128, keys, 128, dim <= 128 ? 3 : 2);
-    if (may_persist(spec) && (dim > 96 || !masked)) {
+    // Beyond 128 columns persistent blocks under a mask were slower at 8k.
+    if (may_persist(spec) && (!masked || (dim > 96 && dim <= 128))) {
       Schedule persistent = s;
       persistent.persistent = true;
       if (masked && dim <= 128) persistent.tiles["cols"] = 80;
