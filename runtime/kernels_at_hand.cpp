@@ -168,7 +168,7 @@ KernelsAtHand::Candidate* KernelsAtHand::best_at_hand(const List& list, Lengths 
   double least = std::numeric_limits<double>::infinity();
   for (const List& other : lists_) {
     Candidate* const its = known_to_fit(other);
-    if (its == nullptr || !serves(its) || other.lengths.empty()) continue;
+    if (its == nullptr || !serves(its) || !other.wanted) continue;
     const double away = distance(other.lengths, lengths);
     if (away < least) nearest = its, least = away;
   }
@@ -182,7 +182,7 @@ Launchable* KernelsAtHand::serve(List& list, Lengths lengths, int device, CudaSt
   const Whole whole;
   std::unique_lock lock(mutex_);
   if (is_being_captured(device, stream)) return capture(list, lengths);
-  if (list.lengths.empty()) list.lengths.assign(lengths.begin(), lengths.end());
+  if (!std::exchange(list.wanted, true)) list.lengths.assign(lengths.begin(), lengths.end());
   if (Candidate* const best = known_to_fit(list)) return take_over(list, *best, device);
   Candidate* const at_hand = best_at_hand(list, lengths, /*loaded=*/false);
   if (at_hand == nullptr || waits_for_the_best()) {
@@ -199,7 +199,7 @@ Launchable* KernelsAtHand::capture(const List& list, Lengths lengths) {
   Candidate* const best = known_to_fit(list);
   if (best != nullptr && best->loaded) return best->kernel.get();
   Candidate* const at_hand = best_at_hand(list, lengths, /*loaded=*/true);
-  if (at_hand == nullptr || list.lengths.empty()) return nullptr;
+  if (at_hand == nullptr || !list.wanted) return nullptr;
   log_message(
       LogLevel::warn,
       "{}: a graph keeps a kernel for other lengths, since the one for its own is not ready",

@@ -40,7 +40,8 @@ class KernelsAtHand : public std::enable_shared_from_this<KernelsAtHand> {
     std::vector<Candidate*> candidates;
     /// What launches run, without a lock, once that does not change any more.
     std::atomic<Launchable*> in_place = nullptr;
-    std::vector<std::int64_t> lengths = {};  ///< of the first launch that wanted it
+    bool wanted = false;                     ///< by a launch before
+    std::vector<std::int64_t> lengths = {};  ///< of the first that did
     bool waits = false;                      ///< to be built
   };
 

@@ -52,6 +52,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
         "backward.py",
         "float32.py",
         "hopper.py",
+        "host_time.py",
         "launch.py",
         "linear_attention.py",
         "matmul.py",

@@ -95,6 +95,7 @@ def module(capability=(8, 0), available=True, l2_bytes=1 << 20):
         _len_torch_dispatch_stack=lambda: 0, _is_any_autocast_enabled=lambda: False
     )
     torch.Tensor, torch.Generator = Tensor, Generator
+    torch.is_grad_enabled = lambda: False
     torch.bfloat16, torch.float16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
     torch.float32, torch.get_float32_matmul_precision = np.dtype(np.float32), lambda: "highest"
     torch.int8, torch.int16, torch.int32 = map(np.dtype, (np.int8, np.int16, np.int32))
