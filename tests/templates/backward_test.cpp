@@ -144,6 +144,24 @@ TEST(AttentionBackward, IsRightForPaddedSequences) {
                  mask.is_full() ? everything : is_causal, {problem});
 }
 
+TEST(AttentionBackward, IsRightForWideHeadsOfGroupsAndSequences) {
+  BackwardProblem packed = of_sequences({30, 70}, {80, 70}),
+                  padded = of_sequences({40, 7}, {9, 70});
+  padded.q_len = 40;
+  padded.kv_len = 70;
+  for (BackwardProblem* problem : {&packed, &padded}) {
+    problem->heads = 4;
+    problem->kv_heads = 2;
+  }
+  const AttentionSpec wide{.head_dim = 144, .heads = 4, .kv_heads = 2, .mask = causal()};
+  AttentionSpec thd = wide, lengths_given = wide;
+  thd.layout = TensorLayout::thd;
+  lengths_given.layout = TensorLayout::bshd;
+  lengths_given.q_lens = lengths_given.kv_lens = true;
+  expect_right(thd, is_causal, {packed});
+  expect_right(lengths_given, is_causal, {padded});
+}
+
 /// A sink takes weight from every key; its share is in the log-sum-exps.
 TEST(AttentionBackward, IsRightWithASink) {
   CapturedValues logits{{"logits", DType::f32, 1}, {2}, {1.5, -1}};
@@ -170,6 +188,10 @@ TEST(AttentionBackward, RefusesWhatHasNoDerivativeYet) {
             "the backward of attention with dtype f32\n"
             "  why: its products take bf16 and f16 operands\n"
             "  try: dtype bf16 or f16");
+  EXPECT_EQ(refusal([] { attention_backward_values({.head_dim = 128}); }),
+            "a program of its own for the gradient of the values\n"
+            "  why: attention_backward_keys computes it, up to a head_dim of 128\n"
+            "  try: attention_backward_keys");
   EXPECT_EQ(refusal([] { attention_backward_groups({.head_dim = 64}); }),
             "sums over the query heads of a group\n"
             "  why: the spec has as many heads of keys as of queries\n"
