@@ -77,7 +77,8 @@ Program attention_decode_split(const DecodeSpec& given) {
   const Tensor q = t.input("q", t.heads, t.q_len, spec.stored_dim());
   const Tensor k = cache("k", spec.stored_dim()), v = cache("v", spec.stored_value_dim());
   const Tensor table =
-      page_size ? b.gathered_input("page_table", DType::i32, {t.batch_size, Extent("max_pages")})
+      page_size ? b.gathered_input("page_table", DType::i32, {t.batch_size, Extent("max_pages")},
+                                   /*unit_stride=*/true)
                 : Tensor();
   const Tensor partial =
       b.output("partial", DType::f32, with_columns(partial_dims(t), spec.stored_value_dim()));

@@ -51,12 +51,14 @@ struct DecodeProblem {
   std::int64_t row_tiles = 1;  ///< tiles of group * q_len rows
   std::int64_t keys = 0;       ///< of the longest sequence
   std::int64_t multiprocessors = 1;
+  bool paged = false;
 };
 
 /// The number of splits for which the last multiprocessor ends first: that with the least product
 /// of blocks of a multiprocessor and keys of a block, where every block costs as much as some keys
 /// more, and every split as much as one in combining. How many blocks a multiprocessor holds at a
-/// time is of no account: they share its bandwidth.
+/// time is of no account, since they share its bandwidth; but where keys come through pages, a
+/// block alone does not use all of that.
 std::int64_t decode_splits(const DecodeProblem& problem);
 
 /// The same as an expression of named extents and `multiprocessors`, for Module::number: what the

@@ -13,8 +13,10 @@ namespace flashcore {
 namespace {
 
 constexpr int waves_tried[] = {1, 2, 3, 4, 6, 8};
-/// What a block costs without a key, in keys: measured with a head_dim of 128 on an H200.
-constexpr int keys_of_block = 64;
+/// In fifths of what a key costs, measured with a head_dim of 128 on an H200: a key of a block that
+/// has a multiprocessor to itself and looks up pages, any other, a block without keys, and a split
+/// in combining.
+constexpr int of_lone_key = 6, of_key = 5, of_block = 5 * 64, of_split = 5;
 
 std::string extent_or(std::optional<int> length, const char* name) {
   return length ? std::to_string(*length) : name;
@@ -29,8 +31,10 @@ std::int64_t decode_splits(const DecodeProblem& problem) {
       std::max<std::int64_t>(1, problem.batch * problem.kv_heads * problem.row_tiles);
   const std::int64_t processors = std::max<std::int64_t>(1, problem.multiprocessors);
   const auto cost = [&](std::int64_t splits) {
-    const std::int64_t keys = up(shares, splits) * keys_of_splits + keys_of_block;
-    return up(blocks * splits, processors) * keys + splits;
+    const std::int64_t in_turn = up(blocks * splits, processors);
+    const std::int64_t key = problem.paged && in_turn == 1 ? of_lone_key : of_key;
+    const std::int64_t keys = up(shares, splits) * keys_of_splits;
+    return in_turn * (keys * key + of_block) + splits * of_split;
   };
   std::int64_t best = 1;
   for (const int waves : waves_tried) {
@@ -51,23 +55,29 @@ std::string decode_splits_text(const DecodeSpec& spec, int row_tile) {
       "shares = max(1, ({} + {}) // {}); blocks = max(1, {} * {} * (({} * {} + {}) // {})); ", keys,
       keys_of_splits - 1, keys_of_splits, batch, kv_heads, q_len, a.group(), row_tile - 1,
       row_tile);
-  const auto cost = [](const std::string& splits) {
-    return fmt::format(
-        "((blocks * {0} + multiprocessors - 1) // multiprocessors) * "
-        "(((shares + {0} - 1) // {0}) * {1} + {2}) + {0}",
-        splits, keys_of_splits, keys_of_block);
+  // best_w and least_w: the best so far, and its cost; of turns_w blocks of each multiprocessor.
+  const auto try_splits = [&](int waves, const std::string& splits) {
+    text += fmt::format("most_{} = {}; ", waves, splits);
+    text += fmt::format(
+        "turns_{0} = (blocks * most_{0} + multiprocessors - 1) // multiprocessors; ", waves);
+    const std::string key =
+        spec.page_size ? fmt::format("where(turns_{} == 1, {}, {})", waves, of_lone_key, of_key)
+                       : std::to_string(of_key);
+    text += fmt::format(
+        "cost_{0} = turns_{0} * ((shares + most_{0} - 1) // most_{0} * {1} * {2} + {3}) + most_{0} "
+        "* {4}; ",
+        waves, keys_of_splits, key, of_block, of_split);
   };
-  text += fmt::format("best_0 = 1; least_0 = {}; ", cost("best_0"));
-  int last = 0;
+  try_splits(0, "1");
+  std::string best = "most_0", least = "cost_0";
   for (const int waves : waves_tried) {
-    text += fmt::format("most_{0} = max(1, min(shares, {0} * multiprocessors // blocks)); ", waves);
-    text += fmt::format("cost_{} = {}; ", waves, cost(fmt::format("most_{}", waves)));
-    text +=
-        fmt::format("best_{0} = where(cost_{0} < least_{1}, most_{0}, best_{1}); ", waves, last);
-    text += fmt::format("least_{0} = min(cost_{0}, least_{1}); ", waves, last);
-    last = waves;
+    try_splits(waves, fmt::format("max(1, min(shares, {} * multiprocessors // blocks))", waves));
+    text += fmt::format("best_{0} = where(cost_{0} < {1}, most_{0}, {2}); ", waves, least, best);
+    text += fmt::format("least_{0} = min(cost_{0}, {1}); ", waves, least);
+    best = fmt::format("best_{}", waves);
+    least = fmt::format("least_{}", waves);
   }
-  return text + fmt::format("best_{}", last);
+  return text + best;
 }
 
 }  // namespace flashcore

@@ -50,8 +50,29 @@ KernelSource KernelPrinter::print() {
 void KernelPrinter::print_block(BlockId block) {
   const BlockId outer = std::exchange(block_, block);
   if (block == work_) declare_ring_places();
-  for (OpId id : f_[block].ops) print_op(f_[id]);
+  const auto& ops = f_[block].ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const std::vector<const Op*> together = copied_together(block, i);
+    if (together.size() < 2) {
+      print_op(f_[ops[i]]);
+      continue;
+    }
+    print_copies(together);
+    i += together.size() - 1;
+  }
   block_ = outer;
+}
+
+/// Copies of one tile's rows at computed positions, one behind the other.
+std::vector<const Op*> KernelPrinter::copied_together(BlockId block, std::size_t first) const {
+  std::vector<const Op*> copies;
+  for (std::size_t i = first; i < f_[block].ops.size(); ++i) {
+    const Op& op = f_[f_[block].ops[i]];
+    if (op.code != OpCode::issue || !op.body) break;
+    if (!copies.empty() && op.operands != copies[0]->operands) break;
+    copies.push_back(&op);
+  }
+  return copies;
 }
 
 void KernelPrinter::print_op(const Op& op) {

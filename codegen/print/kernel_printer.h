@@ -28,6 +28,8 @@ class KernelPrinter : TileMover {
   // kernel_printer.cpp: blocks, scalars, loops
   void print_block(ir::BlockId block);
   void print_op(const ir::Op& op);
+  [[nodiscard]] std::vector<const ir::Op*> copied_together(ir::BlockId block,
+                                                           std::size_t first) const;
   void print_scalar(const ir::Op& op);
   void print_store(const ir::Op& op);
   void print_convert(const ir::Op& op);

@@ -209,7 +209,7 @@ void KernelPrinter::print_issue(const Op& op) {
                 chunk_base(channel, ring_names_[op.buffer].slot), scalar(op.operands[0]));
       break;
     default:
-      print_copy(op);
+      print_copies({&op});
   }
 }
 

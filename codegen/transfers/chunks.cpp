@@ -15,6 +15,8 @@ namespace {
 /// Elements in the 16 bytes that a thread copies at a time.
 int chunk_elements(DType dtype) { return 16 / size_of(dtype); }
 
+bool is_asynchronous(const Buffer& buffer) { return buffer.transport == Transport::cp_async; }
+
 }  // namespace
 
 std::size_t TileMover::dimension_along(const Op& op, AxisId axis) {
@@ -37,6 +39,11 @@ std::string TileMover::chunk_base(const Buffer& buffer, const std::string& slot)
   return text;
 }
 
+TileMover::ThreadRows TileMover::thread_rows(const Buffer& buffer, const ChunkLoop& loop) const {
+  const int chunks = loop.width / chunk_elements(buffer.dtype), rows = source_.threads / chunks;
+  return {chunks, rows, (buffer.rows + rows - 1) / rows};
+}
+
 /// Loops over the thread's chunks of a tile in global memory. Neighbouring threads take
 /// neighbouring chunks of one panel's row, so that they write whole lines. The pointer `walker`
 /// steps down the rows: with one address and one step alive, nothing but them is worth keeping in
@@ -45,8 +52,7 @@ template <class Body>
 void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body body) {
   for (const ChunkLoop& loop : chunk_loops(buffer)) {
     const int size = size_of(buffer.dtype), chunk = chunk_elements(buffer.dtype);
-    const int chunks = loop.width / chunk, rows = source_.threads / chunks;
-    const int rounds = (buffer.rows + rows - 1) / rows;
+    const auto [chunks, rows, rounds] = thread_rows(buffer, loop);
     auto scope = out_.block("");
     const std::string first = loop.first_column ? fmt::format(" + {}", loop.first_column) : "";
     out_.line("const int row = thread / {0}, column = thread % {0} * {1};", chunks, chunk);
@@ -61,14 +67,18 @@ void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body bo
     Writer::Scopes guard;
     if (rows > buffer.rows) guard.push_back(out_.block("if (row < {})", buffer.rows));
     const bool ragged = rows < buffer.rows && buffer.rows % rows != 0;
-    const RowPlaces at =
-        global.place ? print_places(global, rows, rounds)
-                     : RowPlaces{global.walker, rounds > 1 ? fmt::format("i * {} < {}", rows, left)
-                                                           : left + " > 0"};
     auto down = out_.unrolled("i", rounds);
     {
       Writer::Scopes inner;
       if (ragged) inner.push_back(out_.block("if (row + i * {} < {})", rows, buffer.rows));
+      std::string exists = rounds > 1 ? fmt::format("i * {} < {}", rows, left) : left + " > 0";
+      std::string pointer = global.walker;
+      if (global.place) {
+        const RowPlace at = global.place({chunks, rows, rounds});
+        pointer = names_.unique("row_" + global.walker);
+        out_.line("{} const {} = {} + {};", global.type, pointer, global.walker, at.offset);
+        exists = at.exists;
+      }
       if (loop.panels > 1) inner.push_back(out_.unrolled("panel", loop.panels));
       const std::string panel = loop.panels > 1 ? fmt::format("panel * {}", loop.width)
                                                 : std::to_string(loop.first_column);
@@ -88,32 +98,13 @@ void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body bo
                              loop.panels > 1 ? across : first, size);
         if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * size);
       }
-      body(Chunk{at.exists, "column" + first + across, at.pointer + across, offset});
+      body(Chunk{exists, "column" + first + across, pointer + across, offset});
+      if (global.place) names_.release(pointer);
     }
     if (rounds > 1 && !global.place)
       out_.line("{} += {} * {};", global.walker, rows, global.stride);
     names_.release(left);
-    for (const std::string& name : at.arrays) names_.release(name);
   }
-}
-
-/// Where the rows lie of which the thread copies a chunk each, and which of them exist. All of this
-/// comes before the first copy, so that the lookups of all rows are in flight together.
-TileMover::RowPlaces TileMover::print_places(const Rows& global, int rows, int rounds) {
-  const std::string pointers = names_.unique("row_" + global.walker),
-                    exist = names_.unique("row_exists");
-  out_.line("{} {}[{}];", global.type, pointers, rounds);
-  out_.line("bool {}[{}];", exist, rounds);
-  auto down = out_.unrolled("i", rounds);
-  const std::string i = rounds > 1 ? "i" : "0";
-  const RowPlace at = global.place(rounds > 1 ? fmt::format("(row + i * {})", rows) : "row");
-  out_.line("{}[{}] = {} + {};", pointers, i, global.walker, at.offset);
-  std::string exists;
-  if (!global.left.empty()) exists = fmt::format("{} < {}", at.locals.front(), global.left);
-  if (!at.inside.empty()) exists += (exists.empty() ? "" : " && ") + at.inside;
-  out_.line("{}[{}] = {};", exist, i, exists.empty() ? "true" : exists);
-  for (const std::string& name : at.locals) names_.release(name);
-  return {fmt::format("{}[{}]", pointers, i), fmt::format("{}[{}]", exist, i), {pointers, exist}};
 }
 
 /// The stride between the `rows` rows of a tile, in 32 bits: a launch refuses one that does not
@@ -126,7 +117,33 @@ std::string TileMover::row_stride(TensorId tensor, std::size_t dim, int rows) {
   return fmt::format("static_cast<int>({})", text);
 }
 
-void TileMover::print_copy(const Op& op) {
+/// Tiles that are copied together: the positions of the rows of all of them come before the first
+/// copy, so that their lookups are in flight together, and are computed once where they are equal.
+void TileMover::print_copies(const std::vector<const Op*>& ops) {
+  std::vector<std::string> pointers;
+  for (const Op* op : ops) {
+    const Buffer& buffer = f_[op->buffer];
+    require_alignment(op->tensor, 16);
+    pointers.push_back(source_pointer(*op));
+    out_.comment(fmt::format("{} <- {}{}", buffer.name, f_[op->tensor].name,
+                             is_asynchronous(buffer) ? ", asynchronously" : ""));
+  }
+  const std::vector<ValueId>& operands = ops[0]->operands;
+  Writer::Scopes guard;
+  if (operands.size() == 3) guard.push_back(out_.block("if ({})", scalar(operands[2])));
+  for (const Op* op : ops)
+    if (op->body) locate_rows(*op);
+  for (std::size_t i = 0; i < ops.size(); ++i) print_copy(*ops[i], pointers[i]);
+  forget_rows();
+}
+
+/// The first position along an axis of the tile that is copied.
+std::string TileMover::first_copied(const Op& copy, AxisId axis) {
+  const bool looped = !copy.operands.empty() && f_[axis].kind == AxisKind::tiles;
+  return looped ? fmt::format("{} * {}", scalar(copy.operands[0]), f_[axis].tile) : begin(axis);
+}
+
+void TileMover::print_copy(const Op& op, const std::string& pointer) {
   const Buffer& buffer = f_[op.buffer];
   const std::vector<AxisId> axes = accessed_axes(f_, op);
   const Axis &rows = f_[axes[0]], &columns = f_[axes[1]];
@@ -144,21 +161,9 @@ void TileMover::print_copy(const Op& op) {
          fmt::format("16-byte copies need rows that begin at a multiple of {} elements",
                      chunk_elements(buffer.dtype)),
          "index the last dimension with an axis that is not ragged", op.where});
-  require_alignment(op.tensor, 16);
-
-  const bool in_loop = !op.operands.empty();
-  const std::string pointer = source_pointer(op);
-  std::string comment = fmt::format("{} <- {}", buffer.name, f_[op.tensor].name);
-  const bool async = buffer.transport == Transport::cp_async;
-  out_.comment(comment + (async ? ", asynchronously" : ""));
-  Writer::Scopes guard;
-  if (op.operands.size() == 3) guard.push_back(out_.block("if ({})", scalar(op.operands[2])));
 
   // Positions within the tile in 32 bits; only the tile's own start needs 64.
-  const auto first = [&](AxisId axis) {
-    const bool looped = in_loop && f_[axis].kind == AxisKind::tiles;
-    return looped ? fmt::format("{} * {}", scalar(op.operands[0]), f_[axis].tile) : begin(axis);
-  };
+  const auto first = [&](AxisId axis) { return first_copied(op, axis); };
   const std::string tile = names_.unique(buffer.name + "_source");
   std::string start = pointer;
   if (first(axes[0]) != "0" && !computed)
@@ -172,14 +177,11 @@ void TileMover::print_copy(const Op& op) {
   if (columns.may_overrun())
     out_.line("const int {} = {} - ({});", right, extent(axes[1]), first(axes[1]));
 
-  const std::string target = chunk_base(buffer, in_loop ? scalar(op.operands[1]) : "0");
+  const std::string target = chunk_base(buffer, op.operands.empty() ? "0" : scalar(op.operands[1]));
   const std::string type = fmt::format("const {}*", element_type(buffer.dtype));
   Rows global{type, "source", tile, "", rows.may_overrun() ? left : ""};
-  if (computed && rows.may_overrun()) global.left = extent(axes[0]);
   if (computed)
-    global.place = [&](const std::string& row) {
-      return place_of_row(op, axes[0], fmt::format("{} + {}", first(axes[0]), row));
-    };
+    global.place = [&](const ThreadRows& of_thread) { return place_of_row(op, of_thread); };
   else
     global.stride = row_stride(op.tensor, row_dim, buffer.rows);
   for_each_chunk(buffer, global, [&](const Chunk& at) {
@@ -197,8 +199,8 @@ void TileMover::print_copy(const Op& op) {
       else
         bytes = fmt::format("{} ? ({}) : 0", at.row_exists, bytes);
     }
-    out_.line("fc::copy_{}({} + {}, {}, {});", async ? "async" : "chunk", target, at.offset,
-              at.pointer, bytes);
+    out_.line("fc::copy_{}({} + {}, {}, {});", is_asynchronous(buffer) ? "async" : "chunk", target,
+              at.offset, at.pointer, bytes);
   });
 }
 

@@ -1,5 +1,6 @@
-// Copies of tiles whose rows lie at computed positions: the region of the issue is printed once for
-// each row that a thread copies, with the row's position in the place of `index`.
+// Copies of tiles whose rows lie at computed positions. What the region of an issue computes becomes
+// the text of an expression, with the row's position in the place of `index`; every thread evaluates
+// it for the rows of which it copies chunks, in front of the copies.
 #include "codegen/passes/rewrite.h"
 #include "codegen/transfers/tile_mover.h"
 
@@ -9,6 +10,11 @@ using namespace ir;
 
 namespace {
 
+/// The axis of the rows of a tile that is copied.
+AxisId rows_of(const Function& f, const Op& issue) {
+  return f[f[f[issue.body].ops.back()].operands[0]].type.axes[0];
+}
+
 /// Whether a position is known to be in [0, length): what a remainder leaves.
 bool is_within(const Function& f, ValueId position, const Extent& length) {
   const Op* op = f.definition(position);
@@ -16,17 +22,28 @@ bool is_within(const Function& f, ValueId position, const Extent& length) {
   return by && *by > 0 && length.is_static() && *by <= static_cast<double>(length.value);
 }
 
+/// Two positions of one text differ where threads have other rows.
+std::string key_of(const std::string& position, int rounds) {
+  return fmt::format("{}: {}", rounds, position);
+}
+
 }  // namespace
 
-TileMover::RowPlace TileMover::place_of_row(const Op& issue, AxisId rows,
-                                            const std::string& position) {
-  const std::string at = names_.unique(f_[rows].name + "_at");
-  out_.line("const int {} = {};", at, position);
+std::string TileMover::row_position(const Op& issue, const ThreadRows& of_thread) {
+  const std::string row =
+      of_thread.rounds > 1 ? fmt::format("thread / {} + i * {}", of_thread.chunks, of_thread.rows)
+                           : fmt::format("thread / {}", of_thread.chunks);
+  const std::string first = first_copied(issue, rows_of(f_, issue));
+  return first == "0" ? fmt::format("({})", row) : fmt::format("({} + {})", first, row);
+}
+
+/// What the region yields for the row at a position.
+std::vector<std::string> TileMover::position_texts(const Op& issue, const std::string& row) {
+  const AxisId rows = rows_of(f_, issue);
   // With one element along it, the axis has its position where the row is.
   const auto outer = begins_;
-  begins_[f_.origin(rows).index] = at;
+  begins_[f_.origin(rows).index] = row;
   const Cursor cursor{{rows}, {"0"}, {"0"}, "0", {AxisLayout{}}};
-  RowPlace place{.locals = {at}};
   const auto& ops = f_[issue.body].ops;
   for (OpId id : ops) {
     const Op& op = f_[id];
@@ -34,34 +51,68 @@ TileMover::RowPlace TileMover::place_of_row(const Op& issue, AxisId rows,
     const ValueId value = op.results[0];
     std::vector<std::string> operands;
     for (ValueId operand : op.operands) operands.push_back(element(operand, cursor));
-    storage_[value.index] = names_.unique(f_[value].name);
-    place.locals.push_back(storage_[value.index]);
+    storage_[value.index] = expression(op, operands);
     if (!f_[value].type.is_scalar()) inlined_.insert(value);
-    out_.line("const {} {} = {};", array_type(value), storage_[value.index],
-              expression(op, operands));
   }
-  const auto add = [&](const std::string& where, std::size_t d) {
-    const std::string step = stride(issue.tensor, d);
-    place.offset += fmt::format("{}{}{}", place.offset.empty() ? "" : " + ", where,
-                                step == "1" ? "" : " * " + step);
+  std::vector<std::string> texts;
+  for (ValueId value : f_[ops.back()].operands) texts.push_back(element(value, cursor));
+  begins_ = outer;
+  return texts;
+}
+
+void TileMover::locate_rows(const Op& issue) {
+  const auto& yielded = f_[f_[issue.body].ops.back()].operands;
+  for (const ChunkLoop& loop : chunk_loops(f_[issue.buffer])) {
+    const ThreadRows of_thread = thread_rows(f_[issue.buffer], loop);
+    const std::vector<std::string> texts = position_texts(issue, row_position(issue, of_thread));
+    for (std::size_t k = 0; k < texts.size(); ++k) {
+      const std::string& name = f_[yielded[k]].name;
+      const auto [found, added] = row_positions_.try_emplace(key_of(texts[k], of_thread.rounds));
+      if (!added) continue;
+      found->second = names_.unique((name.empty() ? "position" : name) + "_of_row");
+      out_.line("int {}[{}];", found->second, of_thread.rounds);
+      if (of_thread.rounds == 1) {
+        out_.line("{}[0] = {};", found->second, texts[k]);
+        continue;
+      }
+      auto rounds = out_.unrolled("i", of_thread.rounds, false);
+      out_.line("{}[i] = {};", found->second, texts[k]);
+    }
+  }
+}
+
+void TileMover::forget_rows() {
+  for (const auto& [text, array] : row_positions_) names_.release(array);
+  row_positions_.clear();
+}
+
+TileMover::RowPlace TileMover::place_of_row(const Op& issue, const ThreadRows& of_thread) {
+  const AxisId rows = rows_of(f_, issue);
+  const std::string at = row_position(issue, of_thread);
+  const std::vector<std::string> texts = position_texts(issue, at);
+  RowPlace place;
+  const auto require = [&](const std::string& condition) {
+    place.exists += (place.exists.empty() ? "" : " && ") + condition;
   };
+  if (f_[rows].may_overrun()) require(fmt::format("{} < {}", at, extent(rows)));
   std::size_t yielded = 0;
   for (std::size_t d = 0; d < issue.coordinates.size(); ++d) {
     const Coordinate& c = issue.coordinates[d];
     if (c.axis != rows) continue;
-    if (!c.computed) {
-      add(at, d);
-      continue;
+    std::string where = at;
+    if (c.computed) {
+      const ValueId value = f_[f_[issue.body].ops.back()].operands[yielded];
+      where = fmt::format("{}[{}]", row_positions_.at(key_of(texts[yielded++], of_thread.rounds)),
+                          of_thread.rounds > 1 ? "i" : "0");
+      const Extent& length = f_[issue.tensor].dims[d];
+      if (!is_within(f_, value, length))
+        require(fmt::format("fc::within({}, {})", where, extent_text(length)));
     }
-    const ValueId value = f_[ops.back()].operands[yielded++];
-    const Extent& length = f_[issue.tensor].dims[d];
-    const std::string where = element(value, cursor);
-    add(where, d);
-    if (!is_within(f_, value, length))
-      place.inside += fmt::format("{}fc::within({}, {})", place.inside.empty() ? "" : " && ", where,
-                                  extent_text(length));
+    const std::string step = row_stride(issue.tensor, d, 1);
+    place.offset += place.offset.empty() ? "" : " + ";
+    place.offset += step == "1" ? where : fmt::format("fc::wide_product({}, {})", where, step);
   }
-  begins_ = outer;
+  if (place.exists.empty()) place.exists = "true";
   return place;
 }
 

@@ -36,7 +36,9 @@ class TileMover : protected KernelText {
 
   // chunks.cpp, global_memory.cpp: between tensors and shared memory or registers
   void print_segment(const ir::Op& op);
-  void print_copy(const ir::Op& op);
+  void print_copies(const std::vector<const ir::Op*>& ops);
+  void print_copy(const ir::Op& op, const std::string& pointer);
+  std::string first_copied(const ir::Op& copy, ir::AxisId axis);
   void print_staged_store(const ir::Op& op);
   bool stores_by_quads(const ir::Op& op) const;
   void print_quad_store(const ir::Op& op);
@@ -51,29 +53,30 @@ class TileMover : protected KernelText {
   struct Chunk {
     std::string row_exists, column, pointer, offset;
   };
-  /// A row of a tile as the text of its place: what is added to the address of the tile's columns,
-  /// and whether it is inside the tensor; empty where it surely is. They read these variables.
-  struct RowPlace {
-    std::string offset, inside;
-    std::vector<std::string> locals = {};
+  /// The rows of a tile of which a thread copies a chunk each: thread / chunks + i * rows.
+  struct ThreadRows {
+    int chunks, rows, rounds;
   };
-  /// The rows of a tile in global memory: at `start`, one `stride` further each, or each at the
-  /// place that `place` prints for a row's number in the tile. Rows beyond `left` are none; where
-  /// each has a place, that is the end of the axis.
+  [[nodiscard]] ThreadRows thread_rows(const ir::Buffer& buffer, const ChunkLoop& loop) const;
+  /// A row of a tile, under a loop over i, as the text of its place: what is added to the address
+  /// of the tile's columns, and whether it is inside the axis and the tensor.
+  struct RowPlace {
+    std::string offset, exists;
+  };
+  /// The rows of a tile in global memory: at `start`, one `stride` further each, of which `left` are
+  /// inside; or each at a place of its own.
   struct Rows {
     std::string type, walker, start, stride, left;
-    std::function<RowPlace(const std::string&)> place = {};
+    std::function<RowPlace(const ThreadRows&)> place = {};
   };
-  /// The text of a row's address, and of whether it exists, under a loop over i.
-  struct RowPlaces {
-    std::string pointer, exists;
-    std::vector<std::string> arrays = {};
-  };
-  RowPlaces print_places(const Rows& global, int rows, int rounds);
   template <class Body>
   void for_each_chunk(const ir::Buffer& buffer, const Rows& global, Body body);
   // computed_rows.cpp: rows whose positions the region of an issue computes
-  RowPlace place_of_row(const ir::Op& issue, ir::AxisId rows, const std::string& position);
+  void locate_rows(const ir::Op& issue);
+  void forget_rows();
+  RowPlace place_of_row(const ir::Op& issue, const ThreadRows& of_thread);
+  std::vector<std::string> position_texts(const ir::Op& issue, const std::string& row);
+  std::string row_position(const ir::Op& issue, const ThreadRows& of_thread);
   std::string row_stride(ir::TensorId tensor, std::size_t dim, int rows);
   std::string representative(const Shape& shape) const;
   std::string chunk_base(const ir::Buffer& buffer, const std::string& slot) const;
@@ -81,6 +84,9 @@ class TileMover : protected KernelText {
   void prepare_sources(ir::BlockId block);
 
   std::map<ir::BufferId, Ring> ring_names_;
+  /// Of rows that are being copied, by the text of a position under a loop over i: the array with
+  /// the position in each round.
+  std::map<std::string, std::string> row_positions_;
 };
 
 }  // namespace flashcore

@@ -180,6 +180,13 @@ TEST(DecodeSplits, FillTheMultiprocessorsOnce) {
   // Enough blocks without splits.
   EXPECT_EQ(decode_splits({.batch = 64, .kv_heads = 8, .keys = 8192, .multiprocessors = 132}), 1);
   EXPECT_EQ(decode_splits({.batch = 16, .kv_heads = 8, .keys = 4096, .multiprocessors = 132}), 1);
+  // Two blocks a multiprocessor where they look up pages, unless both would have next to nothing.
+  EXPECT_EQ(decode_splits(
+                {.batch = 1, .kv_heads = 8, .keys = 32768, .multiprocessors = 132, .paged = true}),
+            33);
+  EXPECT_EQ(decode_splits(
+                {.batch = 1, .kv_heads = 8, .keys = 4096, .multiprocessors = 132, .paged = true}),
+            16);
   // Blocks that fill little more than half: more splits, of which the last wave loses less.
   EXPECT_GT(decode_splits({.batch = 9, .kv_heads = 8, .keys = 8192, .multiprocessors = 132}), 1);
 }
@@ -197,7 +204,8 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
                                       .kv_heads = 8,
                                       .row_tiles = (rows * 4 + 15) / 16,
                                       .keys = keys,
-                                      .multiprocessors = 132};
+                                      .multiprocessors = 132,
+                                      .paged = page_size > 0};
           EXPECT_EQ(number_of(text, {{"B", batch},
                                      {"Sq", rows},
                                      {"Sk", keys},

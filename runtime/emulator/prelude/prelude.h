@@ -27,4 +27,5 @@
 #include "unwritten.h"
 #include "warpgroup.h"
 #include "wgmma.h"
+#include "wide_product.h"
 #include "wmma_m16n16k16.h"
