@@ -66,4 +66,15 @@ std::int64_t decode_splits(const DecodeProblem& problem);
 /// schedule's tile of rows.
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile);
 
+/// Both in one launch, which computes the number of splits: arguments q, k, v, o, lse if the spec asks
+/// for it, page_table with pages, lengths, and what the expressions capture. `row_tile` is that of
+/// the split program's schedule.
+Module attention_decode(const DecodeSpec& spec, int row_tile);
+
+/// Rows of the largest tile that schedules have: query rows times the heads of a group.
+constexpr int most_decode_rows = 64;
+/// Whether calls of a spec with few query rows are computed by this module: not those of packed
+/// sequences, of f32, of very wide heads, and of groups of more heads than a tile has rows.
+bool can_decode(const AttentionSpec& spec, const Target& target);
+
 }  // namespace flashcore

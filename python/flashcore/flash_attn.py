@@ -192,12 +192,15 @@ def _like(cache: Any, values: Any) -> Any:
     return numpy.asarray(values, numpy.int32)
 
 
-def _append(cache: Any, new: Any, ends: Any) -> None:
-    """Writes each sequence's new rows behind its end, in place."""
+def _append(cache: Any, new: Any, ends: Any, table: Any = None) -> None:
+    """Writes each sequence's new rows behind its end, in place; with a table, into its pages."""
     sequences, count = new.shape[:2]
     first = _like(cache, range(sequences))[:, None]
-    offsets = _like(cache, range(count))[None, :]
-    cache[first, ends[:, None] + offsets] = new
+    at = ends[:, None] + _like(cache, range(count))[None, :]
+    if table is not None:
+        size = cache.shape[1]
+        first, at = table[first, at // size], at % size
+    cache[first, at] = new
 
 
 def flash_attn_with_kvcache(
@@ -230,7 +233,6 @@ def flash_attn_with_kvcache(
     for name, given, fix in (
         ("rotary_cos", rotary_cos, "rotate q and k before the call"),
         ("rotary_sin", rotary_sin, "rotate q and k before the call"),
-        ("block_table", block_table, "a cache that is contiguous for each sequence"),
         ("cache_batch_idx", cache_batch_idx, "k_cache[cache_batch_idx], v_cache[cache_batch_idx]"),
     ):
         if given is not None:
@@ -247,9 +249,14 @@ def flash_attn_with_kvcache(
                 "cache_seqlens", "k and v are to be appended, and where is not said",
                 "cache_seqlens=, int32 [batch]: how many rows each sequence holds",
             )  # fmt: skip
-        _append(k_cache, k, ends)
-        _append(v_cache, v, ends)
+        _append(k_cache, k, ends, block_table)
+        _append(v_cache, v, ends, block_table)
         ends = ends + k.shape[1]
+    if block_table is not None and ends is None:
+        raise SpecError(
+            "cache_seqlens", "a table of pages does not say where a sequence ends",
+            "cache_seqlens=, int32 [batch]: how many rows each sequence holds",
+        )  # fmt: skip
     mask = None
     if cache_leftpad is not None:
         tensor = captured("leftpad", cache_leftpad, stored_dtype(cache_leftpad) or "i32")
@@ -257,6 +264,7 @@ def flash_attn_with_kvcache(
     return _attend(
         q, k_cache, v_cache, scale=softmax_scale, is_causal=causal, window=window_size, cap=softcap,
         slopes=alibi_slopes, returns_lse=return_softmax_lse, mask=mask, layout="bshd", kv_lens=ends,
+        page_table=block_table,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@
 #include "runtime/log.h"
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
+#include "templates/attention_decode.h"
 #include "templates/attention_winners.h"
 
 namespace flashcore::python {
@@ -35,6 +36,15 @@ std::vector<std::string> reasons_against(const std::string& json, const std::str
     reasons.emplace_back(error.what());
   }
   return reasons;
+}
+
+std::vector<std::vector<std::string>> texts_of(const std::vector<std::vector<Schedule>>& lists) {
+  std::vector<std::vector<std::string>> texts;
+  for (const std::vector<Schedule>& list : lists) {
+    texts.emplace_back();
+    for (const Schedule& schedule : list) texts.back().push_back(to_json(schedule));
+  }
+  return texts;
 }
 
 }  // namespace
@@ -70,6 +80,22 @@ void bind_specs(py::module_& m) {
       },
       py::arg("json"), py::arg("target"), py::arg("batch") = 0, py::arg("heads") = 0,
       py::arg("q_len") = 0, py::arg("kv_len") = 0);
+  m.def("decodes", [](const std::string& json, const std::string& target) {
+    return can_decode(attention_spec_from_json(json), find_target(target));
+  });
+  m.def("most_decode_rows", [] { return most_decode_rows; });
+  m.def(
+      "attention_decode",
+      [](const std::string& json, int page_size, const std::string& target, int q_len) {
+        const DecodeSpec spec{.attention = attention_spec_from_json(json), .page_size = page_size};
+        const std::vector<std::vector<Schedule>> schedules{
+            attention_decode_split_schedules(spec, find_target(target), q_len),
+            attention_decode_combine_schedules(spec, find_target(target))};
+        Module module = attention_decode(spec, schedules[0].front().tiles.at("rows"));
+        return std::pair(std::move(module), texts_of(schedules));
+      },
+      py::arg("json"), py::arg("page_size"), py::arg("target"), py::arg("q_len"),
+      py::call_guard<py::gil_scoped_release>());
   m.def(
       "attention_backward",
       [](const std::string& json) { return attention_backward(attention_spec_from_json(json)); },
@@ -77,13 +103,7 @@ void bind_specs(py::module_& m) {
   m.def(
       "attention_backward_schedules",
       [](const std::string& json, const std::string& target) {
-        std::vector<std::vector<std::string>> texts;
-        for (const std::vector<Schedule>& list :
-             attention_backward_schedules(attention_spec_from_json(json), find_target(target))) {
-          texts.emplace_back();
-          for (const Schedule& schedule : list) texts.back().push_back(to_json(schedule));
-        }
-        return texts;
+        return texts_of(attention_backward_schedules(attention_spec_from_json(json), find_target(target)));
       },
       py::arg("json"), py::arg("target"), py::call_guard<py::gil_scoped_release>());
   m.def("schedules_depend_on_problems",

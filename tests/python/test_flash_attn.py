@@ -122,6 +122,27 @@ def test_one_number_says_how_much_every_cache_holds_and_padding_on_the_left_is_h
     assert_close(out, None, q, k[:, :30], v[:, :30], layout="bshd", mask=seen)
 
 
+def test_a_cache_in_pages(rng):
+    q, k, v = drawn(rng, q_len=1)
+    pages, each = 16, -(-k.shape[1] // 16)
+    table = rng.permutation(BATCH * each).reshape(BATCH, each).astype(np.int32)
+    caches = []
+    for array in (k, v):
+        cache = np.zeros((BATCH * each, pages, *array.shape[2:]), array.dtype)
+        for b, at in np.ndindex(array.shape[:2]):
+            cache[table[b, at // pages], at % pages] = array[b, at]
+        caches.append(cache)
+    lens = np.full(BATCH, 20, np.int32)
+    out = fa.flash_attn_with_kvcache(q, *caches, cache_seqlens=lens, block_table=table)
+    assert_close(out, None, q, k[:, :20], v[:, :20], layout="bshd")
+    more = drawn(rng, kv_len=3)[1:]
+    out = fa.flash_attn_with_kvcache(q, *caches, *more, cache_seqlens=lens, block_table=table)
+    grown = [np.concatenate([x[:, :20], new], axis=1) for x, new in zip((k, v), more, strict=True)]
+    assert_close(out, None, q, *grown, layout="bshd")
+    with pytest.raises(fc.SpecError, match="a table of pages does not say where a sequence ends"):
+        fa.flash_attn_with_kvcache(q, *caches, block_table=table)
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
@@ -139,7 +160,7 @@ def test_what_is_not_computed_is_named(rng, given, named):
 
 def test_caches_that_cannot_be_read_are_named(rng):
     q, k, v = drawn(rng, q_len=1)
-    for name in ("rotary_cos", "block_table", "cache_batch_idx"):
+    for name in ("rotary_cos", "cache_batch_idx"):
         with pytest.raises(fc.SpecError) as caught:
             fa.flash_attn_with_kvcache(q, k, v, **{name: np.zeros((BATCH, 1), np.int32)})
         assert name in caught.value.what

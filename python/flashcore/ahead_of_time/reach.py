@@ -100,6 +100,8 @@ def build_kernels(
             made._core.prepare_flat(-1 if device is None else device)
         return made
 
+    if kernel._decoding is not None:
+        kernel._decoding.prepare(wanted.q_lengths, wanted.lengths, asked, device)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(dict.fromkeys(pool.map(make, *zip(*every, strict=True))))
 

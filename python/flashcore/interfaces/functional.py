@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -12,7 +13,8 @@ from .. import _core, arguments
 from ..arrays import is_torch_tensor, stored_dtype
 from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel
-from ..kernels.just_in_time import jit
+from ..kernels.just_in_time import default_target, jit
+from ..kernels.paged_attention import PagedAttention
 from ..pytorch import seam as torch_seam
 from ..pytorch.tensors import corner_of_bias, is_special, products_of
 from ..specs.expression import (
@@ -35,6 +37,7 @@ from .leading import flat_mask, in_four, shared
 _FULL = full()
 _TOP_LEFT = causal("top_left")
 _kernels: OrderedDict[tuple[Any, ...], AttentionKernel] = OrderedDict()
+_paged: OrderedDict[tuple[Any, ...], PagedAttention] = OrderedDict()
 _WHOLE_NUMBERS = ("i64", "i32", "i16", "i8", "u8")
 _MOST_KERNELS = 256  # of which the one that was not called for longest goes first
 
@@ -159,6 +162,7 @@ def attention(
     checked: bool = False,
     large_scores: bool = False,
     products: ProductsName = "full",
+    page_table: Any = None,
 ) -> Any:
     """softmax(score(scale q k^T) + mask) v; masks, scores and sinks as in :class:`AttentionSpec`.
 
@@ -170,6 +174,11 @@ def attention(
     batches, as in a call of a kernel. `checked` raises SpecError where an expression would read
     outside an array, at the cost of computing every index on the host. `large_scores` and
     `products` are those of :class:`AttentionSpec`.
+
+    With `page_table`, int32 [batch, pages of a sequence], keys and values lie in pages: k and v are
+    [pages, page_size, kv_heads, head_dim] whatever the layout of q, of any page_size, and key i of
+    a sequence is row i % page_size of page page_table[b, i // page_size]. `kv_lens` says how many
+    keys each sequence has.
     """
     try:
         if large_scores is not False:
@@ -180,6 +189,16 @@ def attention(
                 return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
                 cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
                 checked=checked, large_scores=large_scores, products=products,
+                page_table=page_table,
+            )  # fmt: skip
+        if page_table is not None:
+            return _over_pages(
+                q, k, v, page_table, kv_lens, mask=mask, score=score, sink=sink, layout=layout,
+                q_lens=q_lens, scale=scale, out=out, return_lse=return_lse, stream=stream,
+                others={
+                    "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
+                    "max_q_len": max_q_len, "checked": checked or None,
+                },
             )  # fmt: skip
         visible = _FULL if mask is None else as_mask(mask)
         captured = None
@@ -242,6 +261,65 @@ def attention(
         if found is None:
             raise
         raise found from None
+
+
+def _over_pages(
+    q: Any,
+    k: Any,
+    v: Any,
+    page_table: Any,
+    kv_lens: Any,
+    *,
+    mask: MaskLike | None,
+    score: ScoreLike | None,
+    sink: SinkLike | None,
+    layout: Literal["bhsd", "bshd", "thd"],
+    q_lens: Any,
+    others: Mapping[str, Any],
+    **given: Any,
+) -> Any:
+    for name, value in others.items():
+        if value is not None:
+            raise SpecError(
+                f"attention with page_table and {name}",
+                "sequences of a table are rows of a batch, and indices of expressions are not "
+                "checked",
+                f"{name} left out; kv_lens says how long each sequence is",
+            )
+    if kv_lens is None:
+        raise SpecError(
+            "attention with page_table and without kv_lens",
+            "a table of pages does not say where a sequence ends",
+            "kv_lens=, an int32 array [batch] on the device of q",
+        )
+    visible = _FULL if mask is None else as_mask(mask)
+    visible, score, sink = in_one_kernel(visible, as_score(score), as_sink(sink))
+    at_heads = 2 if layout == "bshd" else 1
+    heads, kv_heads = q.shape[at_heads], k.shape[2] if len(k.shape) == 4 else 0
+    parts = visible.key, score and score.key, sink and sink.key
+    key = (q.shape[-1], v.shape[-1], heads, kv_heads, k.shape[1], q.dtype, *parts, layout,
+           q_lens is not None, getattr(q, "device", None))  # fmt: skip
+    kernel = _paged.get(key)
+    if kernel is None:
+        _check_dtypes(q=q, k=k, v=v)
+        spec = AttentionSpec(
+            head_dim=q.shape[-1],
+            head_dim_v=v.shape[-1],
+            heads=heads if heads != kv_heads else None,
+            kv_heads=kv_heads if heads != kv_heads else None,
+            dtype=dtype_name(q.dtype),
+            mask=visible.unbound(),
+            score=score and score.unbound(),
+            sink=sink and sink.unbound(),
+            layout=layout,
+            q_lens=q_lens is not None,
+            kv_lens=True,
+        )
+        kernel = _paged[key] = PagedAttention(spec, k.shape[1], default_target())
+        while len(_paged) > _MOST_KERNELS:
+            _paged.popitem(last=False)
+    captured = bound_arrays(visible, score, sink)
+    return kernel(q, k, v, page_table, kv_lens, q_lens=q_lens, captured=captured, **given)
 
 
 def sdpa(
@@ -353,6 +431,7 @@ torch_seam.instead_of(sdpa, torch_seam.sdpa)
 def clear() -> None:
     """Forgets the kernels that :func:`attention` and :func:`sdpa` keep."""
     _kernels.clear()
+    _paged.clear()
 
 
 __all__ = ["attention", "clear", "sdpa"]

@@ -61,7 +61,6 @@ class AttentionBackward:
         arrays, _ = self._captured.with_given(given)
         named = dict(zip(self._captured.arrays, arrays, strict=True))
         kernels = self.kernels(compiled)
-        core = kernels._core
         own = lengths(spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
         if spec.layout == "thd":
             named |= zip(("cu_seqlens_q", "cu_seqlens_k"), own.arrays, strict=True)
@@ -79,13 +78,13 @@ class AttentionBackward:
             alone = cu_seqlens_k is None
             scalars |= {"max_q_len": own.scalars[0]}
             scalars |= {"max_kv_len": own.scalars[0] if alone else k.shape[0]}
-        every = tuple(named[name] for name, *_ in core.tensors)
+        every = tuple(named[name] for name, *_ in kernels.tensors)
         wide = {"q", "k", "v", "o", "dout", "dq", "dk", "dv"}
-        widths = [named[name].shape[-1] if name in wide else None for name, *_ in core.tensors]
+        widths = [named[name].shape[-1] if name in wide else None for name, *_ in kernels.tensors]
         copies.launch(
-            _Launches(kernels),
+            kernels,
             every,
-            tuple(scalars[name] for name, *_ in core.scalars),
+            tuple(scalars[name] for name, *_ in kernels._core.scalars),
             stream,
             widths,
             self._captured.arrays,
@@ -105,15 +104,6 @@ class AttentionBackward:
             if self._spec.layout == "thd":
                 return full(array, array.shape, self._spec.dtype, 0)
             return output_like(array, array.shape[-1], self._spec.dtype)
-
-
-class _Launches:
-    """A module's kernels as `copies.launch` takes them."""
-
-    def __init__(self, kernels: ModuleKernel):
-        self.tensors = kernels._core.tensors
-        self.name = kernels.name
-        self.launch = kernels._launch
 
 
 __all__ = ["AttentionBackward"]

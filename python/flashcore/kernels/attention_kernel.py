@@ -23,6 +23,7 @@ from ..specs.spec import AttentionSpec
 from . import copies
 from .attention_backward import AttentionBackward
 from .captured_values import CapturedValues
+from .decoding import Decoding
 from .index_check import check_indices
 from .kernel import Kernel
 from .launches import Launches
@@ -74,6 +75,7 @@ class AttentionKernel(Kernel):
         self._fitting = Fitting(spec, self._captured.arrays)
         self._checked = False
         self._backward: AttentionBackward | None = None
+        self._decoding: Decoding | None = None
         self._launches = Launches(spec, self._captured.arrays)
         # Without and with the log-sum-exp: how calls find their kernel; the same where most calls
         # need no more; and by their core the kernels that calls have come to.
@@ -117,6 +119,7 @@ class AttentionKernel(Kernel):
         kernel = cls.first_fitting(spec, schedules, target, compiled or not calls_choose)
         kernel._tuned = tuned
         kernel._chooses = calls_choose
+        kernel._decoding = Decoding.of(spec, target, kernel._launches, kernel._captured.arrays)
         kernel._describe("tuned" if tuned else "shipped")
         return kernel
 
@@ -402,7 +405,14 @@ class AttentionKernel(Kernel):
             longest = -1 if max_q_len is None else max_q_len
             dispatch = self._plain_dispatches[with_lse]
             probes = None
-            if dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
+            decoding = self._decoding
+            if (
+                decoding is not None
+                and decoding.takes(q, k)
+                and self._decode(decoding, every, scalars, stream, with_lse, arrays, max_q_len)
+            ):
+                pass
+            elif dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
                 sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
                 self._fitting.check(q, k, arrays, sequences, max_q_len)
                 probes = self._launch_closely(every, scalars, stream, with_lse, sequences)
@@ -414,6 +424,20 @@ class AttentionKernel(Kernel):
             if found is None:
                 raise
             raise found from None
+
+    def _decode(
+        self,
+        decoding: Decoding,
+        every: tuple[Any, ...],
+        scalars: tuple[Any, ...],
+        stream: Any,
+        with_lse: bool,
+        captured: Sequence[Any],
+        max_q_len: int | None,
+    ) -> bool:
+        """A launch with the keys split; False where nothing was launched."""
+        self._fitting.check(every[0], every[1], captured, 1, max_q_len)
+        return decoding.launch(every, scalars, stream, with_lse)
 
     def backward(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import LayoutError
 from ..specs.spec import AttentionSpec
 from . import copies
+from .module_kernel import ModuleKernel
 
 _STEP = 8  # of head_dim in memory: AttentionSpec::stored_dim
 
@@ -43,6 +44,27 @@ class Launches:
             except LayoutError:
                 pass
         copies.launch(core, arrays, scalars, stream, self._widths, self._captured, self._packed)
+
+    def launch_module(
+        self,
+        kernels: ModuleKernel,
+        arrays: tuple[Any, ...],
+        scalars: tuple[Any, ...],
+        stream: Any,
+        order: Sequence[int],
+    ) -> None:
+        """A launch of a module that takes the arrays in another order."""
+        own = tuple([arrays[at] for at in order])
+        widths: Sequence[int | None] = ()
+        if not self._widths:
+            try:
+                kernels.launch(own, scalars, stream)
+                return
+            except LayoutError:
+                pass
+        else:
+            widths = [self._widths[at] if at < len(self._widths) else None for at in order]
+        copies.launch(kernels, own, scalars, stream, widths, self._captured, self._packed)
 
 
 __all__ = ["Launches"]

@@ -49,11 +49,14 @@ class ModuleKernel(CalledByName):
         return cls(module, kernels, target)
 
     def __call__(self, *, stream: Any = None, **arguments: Any) -> Any:
-        arrays, scalars, made = self._arguments(arguments, self._core.tensors)
-        self._launch(arrays, scalars, stream)
+        arrays, scalars, made = self._arguments(arguments, self.tensors)
+        self.launch(arrays, scalars, stream)
         return returned(made)
 
-    def _launch(self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any) -> None:
+    def launch(self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any) -> None:
+        """A call with all arrays and scalars, outputs included, in the order of `tensors` and of
+        the module's scalars."""
+
         def allocate(size: int) -> Any:
             with on_stream(arrays[0], stream):
                 return empty(arrays[0], (size,), "u8")
@@ -62,7 +65,7 @@ class ModuleKernel(CalledByName):
 
     def numbers(self, **arguments: Any) -> dict[str, int]:
         """The numbers that a call with these arguments computes, by name."""
-        arrays, scalars, _ = self._arguments(arguments, self._core.tensors)
+        arrays, scalars, _ = self._arguments(arguments, self.tensors)
         return self._core.numbers(arrays, scalars)
 
     def compile(self) -> None:
@@ -80,6 +83,11 @@ class ModuleKernel(CalledByName):
     @property
     def name(self) -> str:
         return self._core.name
+
+    @property
+    def tensors(self) -> list[tuple[str, str, bool, tuple[int | str, ...]]]:
+        """(name, dtype, whether it is an output, dimensions) of each argument, in order."""
+        return self._core.tensors
 
     @property
     def module(self) -> Module:

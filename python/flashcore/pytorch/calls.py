@@ -56,10 +56,15 @@ def attention(
     checked: bool = False,
     large_scores: bool = False,
     products: ProductsName = "full",
+    page_table: Any = None,
 ) -> Any:
     given = {"scale": scale, "out": out, "return_lse": return_lse, "stream": stream,
              "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "max_q_len": max_q_len,
              "q_lens": q_lens, "kv_lens": kv_lens}  # fmt: skip
+    if page_table is not None:
+        options = {"mask": mask, "score": score, "sink": sink, "layout": layout,
+                   "checked": checked, "page_table": page_table, **given}  # fmt: skip
+        return _over_pages(q, k, v, options)
     if torch.compiler.is_compiling():
         parts = _known(Mask, mask), _known(Score, score), _known(Sink, sink)
         if checked or _has_to_run(q, k, v, parts, stream):
@@ -86,6 +91,20 @@ def attention(
     arrays = [array for part in parts if part is not None for array in part._arrays]
     arrays = ops.as_tensors(arrays)
     return _operator(q, k, v, what, layout, arrays, **given)
+
+
+def _over_pages(q: Any, k: Any, v: Any, options: dict[str, Any]) -> Any:
+    if torch.compiler.is_compiling():
+        return _untraced(functional.attention, q, k, v, **options)
+    q, k, v = _cast(q, k, v)
+    if not _is_launch(q):
+        raise DeviceError(
+            "attention over pages",
+            "torch watches the call or gave a tensor without memory",
+            "a call with plain tensors, outside of torch's modes and exports",
+        )
+    with torch._C._DisableAutocast():
+        return functional.attention(q, k, v, **options)
 
 
 def sdpa(

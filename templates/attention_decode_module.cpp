@@ -1,0 +1,20 @@
+// The programs of decoding as one module.
+#include "templates/attention_decode.h"
+
+namespace flashcore {
+
+Module attention_decode(const DecodeSpec& spec, int row_tile) {
+  ModuleBuilder m("attention_decode");
+  m.number("splits", decode_splits_text(spec, row_tile));
+  for (const char* workspace : {"partial", "partial_max", "partial_sum"}) m.workspace(workspace);
+  m.kernel(attention_decode_split(spec));
+  m.kernel(attention_decode_combine(spec));
+  return m.finish();
+}
+
+bool can_decode(const AttentionSpec& spec, const Target& target) {
+  return target.mma_m16n8k16 && target.async_copy && !spec.packed() && spec.dtype != DType::f32 &&
+         spec.head_dim <= 256 && spec.value_dim() <= 256 && spec.group() <= most_decode_rows;
+}
+
+}  // namespace flashcore

@@ -1,0 +1,177 @@
+"""Calls with few query rows over many keys: which take the split, and that it is right."""
+
+import numpy as np
+import pytest
+
+import flashcore as fc
+from flashcore.kernels import decoding
+from reference import assert_close, random
+
+
+def shipped(**fields):
+    return fc.AttentionKernel.shipped(fc.AttentionSpec(**fields), "sm_80", compiled=False)
+
+
+def split_call(kernel, q, k, v, *, with_lse=True, lengths=()):
+    """What a call on a GPU launches, in the emulator."""
+    out = np.full((*q.shape[:3], v.shape[-1]), np.nan, q.dtype)
+    at = 2 if kernel.spec.layout == "bhsd" else 1
+    lse = np.full((q.shape[0], q.shape[3 - at], q.shape[at]), np.nan, np.float32)
+    every = (q, k, v, out, *([lse] if with_lse else []), *lengths)
+    assert kernel._decoding.launch(every, (q.shape[-1] ** -0.5,), None, with_lse)
+    return out, lse if with_lse else None
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (8, 2), (4, 1)])
+@pytest.mark.parametrize("q_len", [1, 3])
+def test_it_is_right(rng, layout, heads, kv_heads, q_len):
+    grouped = {"heads": heads, "kv_heads": kv_heads} if heads != kv_heads else {}
+    kernel = shipped(head_dim=64, layout=layout, mask=fc.causal(), **grouped)
+
+    def array(count, length):
+        shape = (2, count, length, 64) if layout == "bhsd" else (2, length, count, 64)
+        return random(rng, shape, "bf16")
+
+    q, k, v = array(heads, q_len), array(kv_heads, 700), array(kv_heads, 700)
+    out, lse = split_call(kernel, q, k, v)
+    assert_close(out, lse, q, k, v, mask="causal(bottom_right)", layout=layout)
+
+
+@pytest.mark.parametrize("q_len", [1, 16, 17, 40, 64])
+def test_rows_that_fill_tiles_of_every_size(rng, q_len):
+    kernel = shipped(head_dim=64)
+    q = random(rng, (1, 1, q_len, 64), "bf16")
+    k, v = random(rng, (1, 1, 530, 64), "bf16"), random(rng, (1, 1, 530, 64), "bf16")
+    out, _ = split_call(kernel, q, k, v, with_lse=False)
+    assert_close(out, None, q, k, v)
+
+
+def test_heads_that_are_padded_and_lengths(rng):
+    kernel = shipped(head_dim=100, kv_lens=True)
+    q, k, v = (random(rng, (2, 2, n, 100), "bf16") for n in (1, 600, 600))
+    k[1, :, 70:] = v[1, :, 70:] = np.nan
+    out, lse = split_call(kernel, q, k, v, lengths=[np.array([600, 70], np.int32)])
+    for b, n in enumerate((600, 70)):
+        one = slice(b, b + 1)
+        assert_close(out[one], lse[one], q[one], k[one, :, :n], v[one, :, :n])
+
+
+class OnGpu:
+    """As much of an array on a GPU as the choice asks for."""
+
+    def __init__(self, *shape):
+        self.shape = shape
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+def takes(kernel, q, k):
+    return kernel._decoding is not None and kernel._decoding.takes(OnGpu(*q), OnGpu(*k))
+
+
+def test_which_calls_take_it():
+    kernel = shipped(head_dim=64, heads=8, kv_heads=2)
+    assert takes(kernel, (1, 8, 1, 64), (1, 2, 4096, 64))
+    assert takes(kernel, (1, 8, 16, 64), (1, 2, 4096, 64))
+    assert not takes(kernel, (1, 8, 17, 64), (1, 2, 4096, 64))
+    assert not takes(kernel, (1, 8, 1, 64), (1, 2, 500, 64))
+    assert takes(shipped(head_dim=64, layout="bshd"), (1, 1, 8, 64), (1, 4096, 8, 64))
+    for fields in ({"layout": "thd"}, {"dtype": "f32"}, {"head_dim": 512}):
+        kernel = fc.AttentionKernel.shipped(
+            fc.AttentionSpec(**{"head_dim": 64, **fields}), "sm_80", compiled=False
+        )
+        assert kernel._decoding is None
+    chosen = fc.jit(fc.AttentionSpec(head_dim=64), schedule={})
+    assert chosen._decoding is None  # a schedule that is asked for is the one that runs
+
+
+def test_it_is_compiled_ahead(monkeypatch):
+    built = []
+    kernel = shipped(head_dim=64)
+    monkeypatch.setattr(
+        decoding.Decoding, "_built", lambda self, q_len, lse: (built.append((q_len, lse)), 0)
+    )
+    kernel._decoding.prepare((1, 4096), (1, 8192), [False], None)
+    assert built == [(1, False), (17, False), (33, False)]
+    built.clear()
+    kernel._decoding.prepare((20, 30), (512, 512), [False, True], None)
+    assert built == [(20, False), (20, True)]
+    built.clear()
+    kernel._decoding.prepare((1, 1), (1, 511), [False], None)
+    kernel._decoding.prepare((65, 4096), (1, 4096), [False], None)
+    assert built == []
+
+
+def test_where_it_cannot_be_compiled_calls_go_without(monkeypatch):
+    kernel = shipped(head_dim=64)
+
+    def refuse(*_):
+        raise fc.CacheMissError("a kernel", "compiling is forbidden", "")
+
+    monkeypatch.setattr(decoding.Decoding, "_built", refuse)
+    q = np.zeros((1, 1, 1, 64), np.float16)
+    assert not kernel._decoding.launch((q,), (), None, False)
+    assert not kernel._decoding.launch((q,), (), None, False)
+
+
+def pages_of(rng, array, page_size):
+    """The keys of [batch, heads, length, dim] scattered over pages, and their table. What no
+    sequence has is NaN."""
+    batch, heads, length, dim = array.shape
+    each = -(-length // page_size)
+    table = rng.permutation(batch * each + 3)[: batch * each].reshape(batch, each).astype(np.int32)
+    pages = np.full((batch * each + 3, page_size, heads, dim), np.nan, array.dtype)
+    for b in range(batch):
+        for at in range(length):
+            pages[table[b, at // page_size], at % page_size] = array[b, :, at]
+    return pages, table
+
+
+@pytest.mark.parametrize("page_size", [1, 16, 64])
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_keys_in_pages(rng, page_size, layout):
+    q = random(rng, (2, 4, 3, 64), "bf16")
+    k, v = random(rng, (2, 2, 150, 64), "bf16"), random(rng, (2, 2, 150, 64), "bf16")
+    k_pages, table = pages_of(rng, k, page_size)
+    v_pages = np.full_like(k_pages, np.nan)
+    for b, at in np.ndindex(2, 150):
+        v_pages[table[b, at // page_size], at % page_size] = v[b, :, at]
+    lens = np.array([150, 41], np.int32)
+    out, lse = fc.attention(
+        q if layout == "bhsd" else q.swapaxes(1, 2), k_pages, v_pages, page_table=table,
+        kv_lens=lens, mask=fc.causal(), layout=layout, return_lse=True,
+    )  # fmt: skip
+    out = out if layout == "bhsd" else out.swapaxes(1, 2)
+    for b, n in enumerate(lens):
+        one = slice(b, b + 1)
+        assert_close(out[one], lse[one], q[one], k[one, :, :n], v[one, :, :n],
+                     mask="causal(bottom_right)")  # fmt: skip
+
+
+def test_more_rows_than_a_tile_over_pages(rng):
+    q, k = random(rng, (1, 2, 100, 40), "f16"), random(rng, (1, 2, 130, 40), "f16")
+    pages, table = pages_of(rng, k, 16)
+    lens = np.array([130], np.int32)
+    out = fc.attention(q, pages, pages, page_table=table, kv_lens=lens, scale=-0.3)
+    assert_close(out, None, q, k, k, scale=-0.3)
+
+
+def test_what_pages_need_is_said(rng):
+    q, pages = random(rng, (1, 2, 1, 64), "bf16"), random(rng, (3, 16, 2, 64), "bf16")
+    table, lens = np.zeros((1, 2), np.int32), np.array([20], np.int32)
+
+    def refusal(**given):
+        with pytest.raises(fc.Error) as caught:
+            fc.attention(q, pages, pages, **{"page_table": table, "kv_lens": lens, **given})
+        return f"{caught.value.what}: {caught.value.why}"
+
+    assert refusal(kv_lens=None) == (
+        "attention with page_table and without kv_lens: a table of pages does not say where a "
+        "sequence ends"
+    )
+    assert refusal(cu_seqlens_q=lens).startswith("attention with page_table and cu_seqlens_q: ")
+    assert "page_table has shape (1, 2, 1), which is not 2" in refusal(page_table=table[..., None])
+    assert "page_table" in refusal(page_table=table.astype(np.float32))
+    assert "kv_lens" in refusal(kv_lens=np.array([33], np.int32))
