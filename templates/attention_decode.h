@@ -66,6 +66,12 @@ std::int64_t decode_splits(const DecodeProblem& problem);
 /// schedule's tile of rows.
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile);
 
+/// Whether a call is faster with its keys split than as one block for each head and tile of query
+/// rows: by the keys that the busiest multiprocessor reads in either way, of which a few query rows
+/// cost nothing, more rows cost products of mma.sync, and the second program as much as some keys.
+bool splitting_pays(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads,
+                    std::int64_t q_len, std::int64_t kv_len, std::int64_t multiprocessors);
+
 /// Both in one launch, which computes the number of splits: arguments q, k, v, o, lse if the spec asks
 /// for it, page_table with pages, lengths, and what the expressions capture. `row_tile` is that of
 /// the split program's schedule.

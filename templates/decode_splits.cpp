@@ -18,6 +18,12 @@ constexpr int waves_tried[] = {1, 2, 3, 4, 6, 8};
 /// in combining.
 constexpr int of_lone_key = 6, of_key = 5, of_block = 5 * 64, of_split = 5;
 
+// What is below these costs as much in either way; measured on an H200 at head_dim 64 and 128.
+constexpr std::int64_t least_keys_split = 512;  ///< one block reads fewer as fast
+constexpr double keys_of_combining = 200;       ///< what the second program costs, in keys
+constexpr double free_rows = 4;                 ///< of a tile whose products cost no time
+constexpr double row_cost = 1.3 / 64;           ///< of every other row, in reads of the keys
+
 std::string extent_or(std::optional<int> length, const char* name) {
   return length ? std::to_string(*length) : name;
 }
@@ -42,6 +48,19 @@ std::int64_t decode_splits(const DecodeProblem& problem) {
     if (cost(most) < cost(best)) best = most;
   }
   return best;
+}
+
+bool splitting_pays(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads,
+                    std::int64_t q_len, std::int64_t kv_len, std::int64_t multiprocessors) {
+  const std::int64_t rows = heads / std::max<std::int64_t>(1, kv_heads) * q_len;
+  if (kv_len < least_keys_split || rows > most_decode_rows) return false;
+  const std::int64_t processors = std::max<std::int64_t>(1, multiprocessors);
+  const std::int64_t waves = (batch * heads + processors - 1) / processors;
+  const double whole = static_cast<double>(waves * kv_len);
+  const double shared =
+      static_cast<double>(batch * kv_heads * kv_len) / static_cast<double>(processors);
+  const double products = 1 + row_cost * std::max(0.0, static_cast<double>(rows) - free_rows);
+  return shared * products + keys_of_combining < whole;
 }
 
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile) {

@@ -159,7 +159,7 @@ def flash_attn_varlen_func(
     With `return_attn_probs` (out, lse [heads, total_q], None).
     """
     if block_table is not None:
-        _refuse("block_table", block_table, "k and v one sequence behind the other")
+        _refuse("block_table", block_table, "flash_attn_with_kvcache, which reads pages")
     made = _attend(
         q, k, v, scale=softmax_scale, is_causal=causal, window=window_size, cap=softcap,
         slopes=alibi_slopes, dropout=dropout_p, returns_lse=return_attn_probs, layout="thd",

@@ -5,6 +5,7 @@
 #include "dsl/error.h"
 #include "dsl/json.h"
 #include "python/src/module.h"
+#include "runtime/cuda/device.h"
 #include "runtime/log.h"
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
@@ -83,6 +84,15 @@ void bind_specs(py::module_& m) {
   m.def("decodes", [](const std::string& json, const std::string& target) {
     return can_decode(attention_spec_from_json(json), find_target(target));
   });
+  m.def(
+      "splitting_pays",
+      [](std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t q_len,
+         std::int64_t kv_len) {
+        const Driver& driver = Driver::get();
+        return splitting_pays(batch, heads, kv_heads, q_len, kv_len,
+                              multiprocessors_of(driver, current_device(driver)));
+      },
+      py::arg("batch"), py::arg("heads"), py::arg("kv_heads"), py::arg("q_len"), py::arg("kv_len"));
   m.def("most_decode_rows", [] { return most_decode_rows; });
   m.def(
       "attention_decode",
@@ -103,7 +113,8 @@ void bind_specs(py::module_& m) {
   m.def(
       "attention_backward_schedules",
       [](const std::string& json, const std::string& target) {
-        return texts_of(attention_backward_schedules(attention_spec_from_json(json), find_target(target)));
+        return texts_of(
+            attention_backward_schedules(attention_spec_from_json(json), find_target(target)));
       },
       py::arg("json"), py::arg("target"), py::call_guard<py::gil_scoped_release>());
   m.def("schedules_depend_on_problems",

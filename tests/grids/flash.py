@@ -276,7 +276,6 @@ def _missing(arrays: Arrays, sizes: Sizes, *, what: str) -> Problem:
     calls: dict[str, Callable[[], Any]] = {
         "dropout": lambda: flash_attn.flash_attn_func(q, k, v, dropout_p=0.17),
         "rotary": lambda: cache(q, k, v, rotary_cos=wave, rotary_sin=wave, cache_seqlens=16),
-        "pages": lambda: cache(q, k, v, block_table=table, cache_seqlens=16),
         "pages_of_packed": lambda: flash_attn.flash_attn_varlen_func(
             q[0], k, v, starts, starts, 16, 16, block_table=table
         ),
@@ -288,7 +287,7 @@ def _missing(arrays: Arrays, sizes: Sizes, *, what: str) -> Problem:
 FAMILIES = [
     Family(
         "missing",
-        {"what": ["dropout", "rotary", "pages", "pages_of_packed", "cache_batch_idx"]},
+        {"what": ["dropout", "rotary", "pages_of_packed", "cache_batch_idx"]},
         _missing,
     ),
     Family(

@@ -67,17 +67,36 @@ class OnGpu:
         return 2, 0
 
 
-def takes(kernel, q, k):
-    return kernel._decoding is not None and kernel._decoding.takes(OnGpu(*q), OnGpu(*k))
+@pytest.fixture
+def gpu(monkeypatch):
+    """What the choice asks a GPU."""
+
+    def splitting_pays(batch, heads, kv_heads, q_len, kv_len):
+        asked.append((batch, heads, kv_heads, q_len, kv_len))
+        return kv_len >= 1000
+
+    asked = []
+    monkeypatch.setattr(decoding._core, "splitting_pays", splitting_pays)
+    return asked
 
 
-def test_which_calls_take_it():
+def test_which_calls_take_it(gpu):
+    def takes(kernel, q, k):
+        return kernel._decoding.takes(OnGpu(*q), OnGpu(*k))
+
     kernel = shipped(head_dim=64, heads=8, kv_heads=2)
     assert takes(kernel, (1, 8, 1, 64), (1, 2, 4096, 64))
-    assert takes(kernel, (1, 8, 16, 64), (1, 2, 4096, 64))
+    assert takes(kernel, (3, 8, 16, 64), (3, 2, 4096, 64))
+    assert not takes(kernel, (1, 8, 1, 64), (1, 2, 700, 64))
+    assert gpu == [(1, 8, 2, 1, 4096), (3, 8, 2, 16, 4096), (1, 8, 2, 1, 700)]
     assert not takes(kernel, (1, 8, 17, 64), (1, 2, 4096, 64))
     assert not takes(kernel, (1, 8, 1, 64), (1, 2, 500, 64))
+    assert len(gpu) == 3  # those were not worth a question
     assert takes(shipped(head_dim=64, layout="bshd"), (1, 1, 8, 64), (1, 4096, 8, 64))
+    assert gpu[-1] == (1, 8, 8, 1, 4096)
+
+
+def test_specs_that_are_never_split():
     for fields in ({"layout": "thd"}, {"dtype": "f32"}, {"head_dim": 512}):
         kernel = fc.AttentionKernel.shipped(
             fc.AttentionSpec(**{"head_dim": 64, **fields}), "sm_80", compiled=False

@@ -216,5 +216,23 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
         }
 }
 
+TEST(SplittingPays, WhereItWasMeasuredFaster) {
+  constexpr int h200 = 132;
+  // Few heads of one sequence leave most multiprocessors without keys.
+  EXPECT_TRUE(splitting_pays(1, 32, 8, 1, 512, h200));
+  EXPECT_TRUE(splitting_pays(1, 32, 8, 1, 32768, h200));
+  EXPECT_TRUE(splitting_pays(1, 32, 32, 64, 8192, h200));
+  // Heads of a group share what they read.
+  EXPECT_TRUE(splitting_pays(64, 32, 8, 1, 8192, h200));
+  EXPECT_TRUE(splitting_pays(64, 32, 8, 16, 1024, h200));
+  // Blocks for every head fill the GPU anyway, and wgmma multiplies more rows in the same time.
+  EXPECT_FALSE(splitting_pays(8, 32, 32, 64, 2048, h200));
+  EXPECT_FALSE(splitting_pays(16, 32, 32, 16, 1024, h200));
+  EXPECT_FALSE(splitting_pays(2, 32, 32, 64, 4096, h200));
+  // More rows than a tile has, and keys that one block reads as fast.
+  EXPECT_FALSE(splitting_pays(1, 32, 8, 17, 32768, h200));
+  EXPECT_FALSE(splitting_pays(1, 32, 8, 1, 511, h200));
+}
+
 }  // namespace
 }  // namespace flashcore

@@ -16,7 +16,7 @@ from ..specs.spec import AttentionSpec
 from .launches import Launches
 from .module_kernel import ModuleKernel
 
-# Below so many keys one block of a kernel without a split reads them as fast.
+# Below so many keys no call is split (templates/attention_decode.h, splitting_pays).
 _LEAST_KEYS = 512
 
 
@@ -51,10 +51,14 @@ class Decoding:
 
     def takes(self, q: Any, k: Any) -> bool:
         """Whether a call with these arrays is faster with its keys split."""
+        q_shape, k_shape = q.shape, k.shape
         at = self._at_rows
-        if len(q.shape) != 4 or q.shape[at] > self.most_rows:
+        if len(q_shape) != 4 or q_shape[at] > self.most_rows or len(k_shape) != 4:
             return False
-        return len(k.shape) == 4 and k.shape[at] >= _LEAST_KEYS and on_cuda(q)
+        if k_shape[at] < _LEAST_KEYS or not on_cuda(q):
+            return False
+        batch, heads, kv_heads = q_shape[0], q_shape[3 - at], k_shape[3 - at]
+        return _core.splitting_pays(batch, heads, kv_heads, q_shape[at], k_shape[at])
 
     def launch(
         self,
