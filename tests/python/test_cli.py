@@ -42,8 +42,9 @@ def filled(tmp_path_factory):
     """A folder with kernels, which a process of its own has made."""
     path = tmp_path_factory.mktemp("filled")
     (path / "spec.json").write_text(fc.AttentionSpec(head_dim=64).to_json())
+    # Of few keys, which have no kernels for decoding.
     done = process("compile", "spec.json", "--target", "sm_80,sm_120", "--no-lse", "--json",
-                   cwd=path, FLASHCORE_CACHE_DIR=str(path / "kernels"))  # fmt: skip
+                   "--lengths", "1..500", cwd=path, FLASHCORE_CACHE_DIR=str(path / "kernels"))  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # progress is for terminals
     return path / "kernels", json.loads(done.stdout)
@@ -76,6 +77,16 @@ def test_compile_puts_kernels_in_the_cache(filled):
     assert [kernel["target"] for kernel in report["kernels"]] == ["sm_80", "sm_120"]
     assert report["directory"] == str(directory)
     assert len(kernels_of(directory)) == 2
+
+
+def test_compile_puts_kernels_for_decoding_beside_them(folder, tmp_path):
+    done = process("compile", folder / "spec.json", "--target", "sm_80", "--no-lse", "--lengths",
+                   "8192", "--q-lengths", "1", FLASHCORE_CACHE_DIR=str(tmp_path))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    listed = data("cache", "--dir", tmp_path, "ls")["kernels"]
+    assert sorted(kernel["kernel"] for kernel in listed) == [
+        "attention_decode_combine", "attention_decode_split", "attention_forward",
+    ]  # fmt: skip
 
 
 def test_compile_reads_the_standard_input(folder):
@@ -211,7 +222,7 @@ def test_doctor_opens_the_bundles_that_serve(folder, monkeypatch):
 
 
 def test_doctor_looks_at_folders_and_stores(folder, monkeypatch):
-    process("compile", folder / "spec.json", "--target", "sm_80", "--no-lse")
+    process("compile", folder / "spec.json", "--target", "sm_80", "--no-lse", "--lengths", "500")
     monkeypatch.setenv("FLASHCORE_CACHE_READ", str(folder / "kernels"))
     monkeypatch.setenv("FLASHCORE_REMOTE", f"file://{folder}")
     report = data("doctor")
