@@ -44,7 +44,8 @@ def filled(tmp_path_factory):
     (path / "spec.json").write_text(fc.AttentionSpec(head_dim=64).to_json())
     # Of few keys, which have no kernels for decoding.
     done = process("compile", "spec.json", "--target", "sm_80,sm_120", "--no-lse", "--json",
-                   "--lengths", "1..500", cwd=path, FLASHCORE_CACHE_DIR=str(path / "kernels"))  # fmt: skip
+                   "--lengths", "1..500", cwd=path,
+                   FLASHCORE_CACHE_DIR=str(path / "kernels"))  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # progress is for terminals
     return path / "kernels", json.loads(done.stdout)
@@ -84,7 +85,7 @@ def test_compile_puts_kernels_for_decoding_beside_them(folder, tmp_path):
                    "8192", "--q-lengths", "1", FLASHCORE_CACHE_DIR=str(tmp_path))  # fmt: skip
     assert done.returncode == 0, done.stderr
     listed = data("cache", "--dir", tmp_path, "ls")["kernels"]
-    assert sorted(kernel["kernel"] for kernel in listed) == [
+    assert sorted(kernel["name"] for kernel in listed) == [
         "attention_decode_combine", "attention_decode_split", "attention_forward",
     ]  # fmt: skip
 
