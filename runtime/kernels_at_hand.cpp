@@ -195,15 +195,16 @@ Launchable* KernelsAtHand::serve(List& list, Lengths lengths, int device, CudaSt
   return at_hand->kernel.get();
 }
 
-Launchable* KernelsAtHand::capture(const List& list, Lengths lengths) {
+Launchable* KernelsAtHand::capture(List& list, Lengths lengths) {
   Candidate* const best = known_to_fit(list);
   if (best != nullptr && best->loaded) return best->kernel.get();
   Candidate* const at_hand = best_at_hand(list, lengths, /*loaded=*/true);
   if (at_hand == nullptr || !list.wanted) return nullptr;
-  log_message(
-      LogLevel::warn,
-      "{}: a graph keeps a kernel for other lengths, since the one for its own is not ready",
-      name_);
+  if (!std::exchange(list.warned, true))
+    log_message(LogLevel::warn,
+                "{}: a graph keeps a kernel for other lengths, since the one for its own is not "
+                "ready; prepare() before the capture has it ready",
+                name_);
   return at_hand->kernel.get();
 }
 

@@ -43,6 +43,7 @@ class KernelsAtHand : public std::enable_shared_from_this<KernelsAtHand> {
     bool wanted = false;                     ///< by a launch before
     std::vector<std::int64_t> lengths = {};  ///< of the first that did
     bool waits = false;                      ///< to be built
+    bool warned = false;  ///< that a graph keeps another kernel: one graph has many launches
   };
 
   /// `kernel` is what messages call the program.
@@ -79,7 +80,7 @@ class KernelsAtHand : public std::enable_shared_from_this<KernelsAtHand> {
   static Candidate* known_to_fit(const List& list);
   Candidate* best_at_hand(const List& list, Lengths lengths, bool loaded);
   static void put_in_place(List& list, Candidate& candidate);
-  Launchable* capture(const List& list, Lengths lengths);
+  Launchable* capture(List& list, Lengths lengths);
   Launchable* take_over(List& list, Candidate& best, int device);
   void build_later(List& list);
   void start_work();

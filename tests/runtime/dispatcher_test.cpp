@@ -320,6 +320,7 @@ TEST_F(DispatcherTest, NothingIsCompiledOrLoadedDuringACapture) {
   EXPECT_EQ(launch(50), 2);
   fake_cuda().capture_status = 1;
   EXPECT_EQ(launch(50), 2) << "as in the launch before";
+  EXPECT_EQ(launch(50), 2) << "and again, without another warning";
   EXPECT_THAT(warnings(1), ElementsAre(HasSubstr("a graph keeps a kernel for other lengths")));
   shop.set_closed(false);
   finish();
