@@ -84,7 +84,7 @@ class Deferral {
     for (std::size_t i = 0; i < loop.results.size(); ++i) {
       const double* start =
           constant_of(f_, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
-      if (!start || *start != 0) continue;  // every partial would count it
+      if (!start || *start != 0) continue;                 // every partial would count it
       if (f_[loop.results[i]].type.is_scalar()) continue;  // all threads have the whole of it
       const ValueId carried = f_[loop.body].arguments[i + 1];
       const ValueId next = yield_of(f_, loop).operands[i];

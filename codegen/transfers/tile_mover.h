@@ -85,7 +85,7 @@ class TileMover : protected KernelText {
 
   std::map<ir::BufferId, Ring> ring_names_;
   /// Of rows that are being copied, by the text of a position under a loop over i: the array with
-  /// the position in each round.
+  /// the position in each iteration.
   std::map<std::string, std::string> row_positions_;
 };
 
