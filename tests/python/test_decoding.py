@@ -47,6 +47,25 @@ def test_rows_that_fill_tiles_of_every_size(rng, q_len):
     assert_close(out, None, q, k, v)
 
 
+def test_arrays_by_head_and_row(rng):
+    """Heads of a group are rows of one tile: an expression sees each with its own number."""
+    slopes = rng.standard_normal(8).astype(np.float32)
+    seen = rng.random((2, 8, 3, 600)) < 0.7
+
+    def score(s, b, h, q_idx, kv_idx):
+        return s + slopes[h] * (kv_idx - q_idx) / 100
+
+    def mask(b, h, q_idx, kv_idx):
+        return seen[b, h, q_idx, kv_idx]
+
+    kernel = shipped(head_dim=64, heads=8, kv_heads=2, mask=mask, score=score)
+    q = random(rng, (2, 8, 3, 64), "bf16")
+    k, v = random(rng, (2, 2, 600, 64), "bf16"), random(rng, (2, 2, 600, 64), "bf16")
+    arrays, _ = kernel._given
+    out, lse = split_call(kernel, q, k, v, lengths=arrays)
+    assert_close(out, lse, q, k, v, mask=mask, score=score)
+
+
 def test_heads_that_are_padded_and_lengths(rng):
     kernel = shipped(head_dim=100, kv_lens=True)
     q, k, v = (random(rng, (2, 2, n, 100), "bf16") for n in (1, 600, 600))
