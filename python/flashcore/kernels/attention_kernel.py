@@ -21,9 +21,9 @@ from ..specs.program import Program
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
-from .attention_backward import AttentionBackward
 from .captured_values import CapturedValues
 from .decoding import Decoding
+from .gradients import WithGradients
 from .index_check import check_indices
 from .kernel import Kernel
 from .launches import Launches
@@ -38,7 +38,7 @@ _dispatching = threading.Lock()
 _living: weakref.WeakValueDictionary[str, AttentionKernel] = weakref.WeakValueDictionary()
 
 
-class AttentionKernel(Kernel):
+class AttentionKernel(WithGradients, Kernel):
     """Attention for one spec, called with q, k and v."""
 
     _position_names = {
@@ -74,7 +74,6 @@ class AttentionKernel(Kernel):
         self._given = self._captured.given
         self._fitting = Fitting(spec, self._captured.arrays)
         self._checked = False
-        self._backward: AttentionBackward | None = None
         self._decoding: Decoding | None = None
         self._launches = Launches(spec, self._captured.arrays)
         # Without and with the log-sum-exp: how calls find their kernel; the same where most calls
@@ -438,54 +437,6 @@ class AttentionKernel(Kernel):
         """A launch with the keys split; False where nothing was launched."""
         self._fitting.check(every[0], every[1], captured, 1, max_q_len)
         return decoding.launch(every, scalars, stream, with_lse)
-
-    def backward(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        out: Any,
-        lse: Any,
-        dout: Any,
-        *,
-        scale: float | None = None,
-        stream: Any = None,
-        captured: Mapping[str, Any] | None = None,
-        cu_seqlens_q: Any = None,
-        cu_seqlens_k: Any = None,
-        max_q_len: int | None = None,
-        q_lens: Any = None,
-        kv_lens: Any = None,
-    ) -> tuple[Any, Any, Any]:
-        """The gradients of q, k and v: (dq, dk, dv), each like its array, given `dout`, that of the
-        output.
-
-        `out` and `lse` are what a call with the same arguments returned with ``return_lse=True``.
-        The same bits at every call: nothing is summed in the order in which blocks happen to come.
-        Tensors of torch that require gradients need no such call, as torch's autograd makes it.
-        Raises SpecError for a spec that has no derivative.
-        """
-        try:
-            return self._derivative()(
-                q, k, v, out, lse, dout,
-                scale=self._scale if scale is None else scale,
-                compiled=on_cuda(q), stream=stream, captured=captured, cu_seqlens_q=cu_seqlens_q,
-                cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
-            )  # fmt: skip
-        except Exception as error:
-            found = arguments.blamed("attention_backward", locals(), error)
-            if found is None:
-                raise
-            raise found from None
-
-    def check_derivative(self) -> None:
-        """Raises SpecError where :meth:`backward` would, for a spec that has no derivative."""
-        self._derivative()
-
-    def _derivative(self) -> AttentionBackward:
-        if self._backward is None:
-            self._backward = AttentionBackward(self._spec, self._target)
-        return self._backward
 
     def _launch_closely(
         self,
