@@ -24,9 +24,9 @@ struct LaunchNumber {
 };
 
 /// Kernels communicate through tensors, found by name: an output `delta` of one kernel is the input
-/// `delta` of those behind it. A workspace is such a tensor that is nobody else's business: a launch
-/// finds room for it, and its contents are undefined before a kernel writes them. All other tensors
-/// and scalars are the module's arguments, those of equal names one argument.
+/// `delta` of those behind it. A workspace is such a tensor that callers do not pass: every launch
+/// places it in memory that it is given, and its contents are undefined before a kernel writes them.
+/// All other tensors and scalars are the module's arguments, those of equal names one argument.
 class Module {
  public:
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -66,6 +66,9 @@ std::int64_t decode_splits(const DecodeProblem& problem);
 /// schedule's tile of rows.
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile);
 
+/// Fewer keys are never split: one block reads them as fast.
+constexpr std::int64_t least_keys_split = 512;
+
 /// Whether a call is faster with its keys split than as one block for each head and tile of query
 /// rows: by the keys that the busiest multiprocessor reads in either way, of which a few query rows
 /// cost nothing, more rows cost products of mma.sync, and the second program as much as some keys.

@@ -18,11 +18,10 @@ constexpr int waves_tried[] = {1, 2, 3, 4, 6, 8};
 /// in combining.
 constexpr int of_lone_key = 6, of_key = 5, of_block = 5 * 64, of_split = 5;
 
-// What is below these costs as much in either way; measured on an H200 at head_dim 64 and 128.
-constexpr std::int64_t least_keys_split = 512;  ///< one block reads fewer as fast
-constexpr double keys_of_combining = 200;       ///< what the second program costs, in keys
-constexpr double free_rows = 4;                 ///< of a tile whose products cost no time
-constexpr double row_cost = 1.3 / 64;           ///< of every other row, in reads of the keys
+// What splitting costs, measured on an H200 at head_dim 64 and 128.
+constexpr double keys_of_combining = 200;  ///< the program that combines splits, in keys
+constexpr double free_rows = 4;            ///< so many query rows of a tile are multiplied for free
+constexpr double row_cost = 1.3 / 64;      ///< every other query row, in reads of all keys
 
 std::string extent_or(std::optional<int> length, const char* name) {
   return length ? std::to_string(*length) : name;

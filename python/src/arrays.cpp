@@ -146,7 +146,7 @@ void refuse_lost_gradient(py::handle array, const char* name) {
   const auto wanted = py::reinterpret_steal<py::object>(PyObject_GetAttr(array.ptr(), attribute));
   if (!wanted) throw py::error_already_set();
   if (wanted.ptr() != Py_True) return;
-  refuse_array(name, "it requires a gradient, and there is none by it",
+  refuse_array(name, "it requires a gradient, and this kernel computes none for it",
                "call under torch.no_grad(), or pass .detach()");
 }
 

@@ -1,7 +1,6 @@
 // A module as Python holds it: its kernels, and what one launch of all of them takes.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include <pybind11/pybind11.h>
@@ -21,9 +20,9 @@ class JitModule {
 
   [[nodiscard]] const KernelSource& signature() const { return plan_.signature(); }
 
-  /// Runs all kernels, on a GPU or in the emulator, as the arrays lie. `allocate` is asked for an
-  /// array of so many bytes on their device, if the module has workspaces, which is let go of once
-  /// the launches are queued. Needs the GIL and releases it to launch.
+  /// Runs all kernels: on the GPU of the arrays, or in the emulator where they lie in CPU memory. If
+  /// the module has workspaces, `allocate(bytes)` has to return an array beside the others, which is
+  /// let go of once the launches are queued. Needs the GIL, and releases it to launch.
   void launch(const pybind11::tuple& arrays, const pybind11::tuple& scalars,
               pybind11::handle stream, const pybind11::function& allocate);
 

@@ -94,6 +94,7 @@ void bind_specs(py::module_& m) {
       },
       py::arg("batch"), py::arg("heads"), py::arg("kv_heads"), py::arg("q_len"), py::arg("kv_len"));
   m.def("most_decode_rows", [] { return most_decode_rows; });
+  m.def("least_keys_split", [] { return least_keys_split; });
   m.def(
       "attention_decode",
       [](const std::string& json, int page_size, const std::string& target, int q_len) {
@@ -101,7 +102,7 @@ void bind_specs(py::module_& m) {
         const std::vector<std::vector<Schedule>> schedules{
             attention_decode_split_schedules(spec, find_target(target), q_len),
             attention_decode_combine_schedules(spec, find_target(target))};
-        Module module = attention_decode(spec, schedules[0].front().tiles.at("rows"));
+        Module module = attention_decode(spec, schedules[0].at(0).tiles.at("rows"));
         return std::pair(std::move(module), texts_of(schedules));
       },
       py::arg("json"), py::arg("page_size"), py::arg("target"), py::arg("q_len"),

@@ -5,6 +5,7 @@ import pytest
 
 import flashcore as fc
 from flashcore.kernels import decoding
+from flashcore.kernels.decode_kernels import DecodeKernels
 from reference import assert_close, random
 
 
@@ -129,7 +130,7 @@ def test_it_is_compiled_ahead(monkeypatch):
     built = []
     kernel = shipped(head_dim=64)
     monkeypatch.setattr(
-        decoding.Decoding, "_built", lambda self, q_len, lse: (built.append((q_len, lse)), 0)
+        DecodeKernels, "built", lambda self, q_len, lse, compiled: (built.append((q_len, lse)), 0)
     )
     kernel._decoding.prepare((1, 4096), (1, 8192), [False], None)
     assert built == [(1, False), (17, False), (33, False)]
@@ -145,13 +146,16 @@ def test_it_is_compiled_ahead(monkeypatch):
 def test_where_it_cannot_be_compiled_calls_go_without(monkeypatch):
     kernel = shipped(head_dim=64)
 
-    def refuse(*_):
+    def refuse(*_, compiled):
+        asked.append(compiled)
         raise fc.CacheMissError("a kernel", "compiling is forbidden", "")
 
-    monkeypatch.setattr(decoding.Decoding, "_built", refuse)
+    asked = []
+    monkeypatch.setattr(DecodeKernels, "built", refuse)
     q = np.zeros((1, 1, 1, 64), np.float16)
     assert not kernel._decoding.launch((q,), (), None, False)
     assert not kernel._decoding.launch((q,), (), None, False)
+    assert asked == [True]  # the second call knows
 
 
 def pages_of(rng, array, page_size):
@@ -211,5 +215,8 @@ def test_what_pages_need_is_said(rng):
     )
     assert refusal(cu_seqlens_q=lens).startswith("attention with page_table and cu_seqlens_q: ")
     assert "page_table has shape (1, 2, 1), which is not 2" in refusal(page_table=table[..., None])
+    for few in (pages[0], pages[0, 0, 0]):
+        with pytest.raises(fc.SpecError, match="k has shape .*, which is not 4 dimensions"):
+            fc.attention(q, few, few, page_table=table, kv_lens=lens)
     assert "page_table" in refusal(page_table=table.astype(np.float32))
     assert "kv_lens" in refusal(kv_lens=np.array([33], np.int32))

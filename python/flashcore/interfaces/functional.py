@@ -14,7 +14,7 @@ from ..arrays import is_torch_tensor, stored_dtype
 from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.just_in_time import default_target, jit
-from ..kernels.paged_attention import PagedAttention
+from ..kernels.paged_attention import PagedAttention, check_ranks
 from ..pytorch import seam as torch_seam
 from ..pytorch.tensors import corner_of_bias, is_special, products_of
 from ..specs.expression import (
@@ -292,10 +292,10 @@ def _over_pages(
             "a table of pages does not say where a sequence ends",
             "kv_lens=, an int32 array [batch] on the device of q",
         )
+    check_ranks(q, k, v, page_table)
     visible = _FULL if mask is None else as_mask(mask)
     visible, score, sink = in_one_kernel(visible, as_score(score), as_sink(sink))
-    at_heads = 2 if layout == "bshd" else 1
-    heads, kv_heads = q.shape[at_heads], k.shape[2] if len(k.shape) == 4 else 0
+    heads, kv_heads = q.shape[2 if layout == "bshd" else 1], k.shape[2]
     parts = visible.key, score and score.key, sink and sink.key
     key = (q.shape[-1], v.shape[-1], heads, kv_heads, k.shape[1], q.dtype, *parts, layout,
            q_lens is not None, getattr(q, "device", None))  # fmt: skip

@@ -84,7 +84,7 @@ class AttentionBackward:
         copies.launch(
             kernels,
             every,
-            tuple(scalars[name] for name, *_ in kernels._core.scalars),
+            tuple(scalars[name] for name, *_ in kernels.scalars),
             stream,
             widths,
             self._captured.arrays,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +9,11 @@ from .. import _core
 from ..arrays import on_cuda
 from ..errors import CacheMissError, CompileError, ScheduleError
 from ..pytorch import seam as torch_seam
-from ..specs.module import Module
-from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
+from .decode_kernels import DecodeKernels, Ordered
 from .launches import Launches
-from .module_kernel import ModuleKernel
 
-# Below so many keys no call is split (templates/attention_decode.h, splitting_pays).
-_LEAST_KEYS = 512
+_LEAST_KEYS = _core.least_keys_split()
 
 
 class Decoding:
@@ -26,17 +22,11 @@ class Decoding:
     def __init__(
         self, spec: AttentionSpec, target: str, launches: Launches, captured: Sequence[str]
     ):
-        self._spec = spec
-        self._target = target
         self._launches = launches
-        lengths = {"q_lens": spec.q_lens, "kv_lens": spec.kv_lens}
-        self._beside = [*(name for name, asked in lengths.items() if asked), *captured]
-        self._group = (spec.heads or 1) // (spec.kv_heads or spec.heads or 1)
+        self._kernels = DecodeKernels(spec, 0, target, captured)
         self._at_rows = 2 if spec.layout == "bhsd" else 1
-        self.most_rows = _core.most_decode_rows() // self._group
-        # By rows and whether the log-sum-exp is written: kernels, and which of a call's arrays each
-        # of the module's is; None where they cannot be had.
-        self._kernels: dict[tuple[int, bool], tuple[ModuleKernel, list[int]] | None] = {}
+        self.most_rows = self._kernels.most_rows
+        self._refused: set[tuple[int, bool]] = set()  # tiles of rows whose code cannot be had
 
     @classmethod
     def of(
@@ -91,46 +81,23 @@ class Decoding:
         q_len = q_lens[0]
         while q_len <= min(q_lens[1], self.most_rows):
             for asked in with_lse:
-                kernels, _ = self._built(q_len, asked)
+                kernels, _ = self._kernels.built(q_len, asked, compiled=True)
                 if device is not None:
                     kernels.prepare(device)
-            q_len = self._row_tile(q_len) + 1
+            q_len = self._kernels.rows_of_tile(q_len) + 1
 
-    def _kernels_for(
-        self, q_len: int, with_lse: bool, q: Any
-    ) -> tuple[ModuleKernel, list[int]] | None:
-        key = self._row_tile(q_len), with_lse
-        try:
-            return self._kernels[key]
-        except KeyError:
-            pass
-        if torch_seam.is_capturing(q):  # no time to compile
+    def _kernels_for(self, q_len: int, with_lse: bool, q: Any) -> Ordered | None:
+        found = self._kernels.find(q_len, with_lse)
+        if found is not None:
+            return found
+        key = self._kernels.rows_of_tile(q_len), with_lse
+        if key in self._refused or torch_seam.is_capturing(q):  # no time to compile
             return None
         try:
-            return self._built(q_len, with_lse)
+            return self._kernels.built(q_len, with_lse, compiled=True)
         except (CompileError, CacheMissError, ScheduleError):
-            self._kernels[key] = None
+            self._refused.add(key)
             return None
-
-    def _built(self, q_len: int, with_lse: bool) -> tuple[ModuleKernel, list[int]]:
-        key = self._row_tile(q_len), with_lse
-        known = self._kernels.get(key)
-        if known is None:
-            spec = dataclasses.replace(self._spec, lse=with_lse)
-            core, texts = _core.attention_decode(spec.to_json(), 0, self._target, key[0])
-            schedules = [[Schedule.from_json(text) for text in own] for own in texts]
-            kernels = ModuleKernel.first_fitting(Module._of(core), schedules, self._target, True)
-            names = ["q", "k", "v", "o", *(["lse"] if with_lse else []), *self._beside]
-            known = kernels, [names.index(tensor[0]) for tensor in kernels.tensors]
-            self._kernels[key] = known
-        return known
-
-    def _row_tile(self, q_len: int) -> int:
-        """The query rows that the schedules for `q_len` have room for."""
-        rows = 16
-        while rows < q_len * self._group:
-            rows *= 2
-        return max(1, rows // self._group)
 
 
 __all__ = ["Decoding"]

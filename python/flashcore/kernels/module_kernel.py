@@ -90,6 +90,11 @@ class ModuleKernel(CalledByName):
         return self._core.tensors
 
     @property
+    def scalars(self) -> list[tuple[str, str, bool]]:
+        """(name, dtype, whether it has to be positive) of each scalar argument, in order."""
+        return self._core.scalars
+
+    @property
     def module(self) -> Module:
         return self._module
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from .. import _core
 from ..arrays import empty, on_cuda, output_like
 from ..errors import SpecError
 from ..pytorch.tensors import records_gradients
-from ..specs.module import Module
-from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
 from .captured_values import CapturedValues
+from .decode_kernels import DecodeKernels
 from .launches import Launches
 from .lengths import lengths
-from .module_kernel import ModuleKernel
 
 
 class PagedAttention:
@@ -28,11 +24,9 @@ class PagedAttention:
     def __init__(self, spec: AttentionSpec, page_size: int, target: str):
         self._spec = spec
         self._page_size = page_size
-        self._target = target
-        self._group = (spec.heads or 1) // (spec.kv_heads or spec.heads or 1)
         self._captured = CapturedValues("attention_decode", spec)
         self._launches = Launches(spec, self._captured.arrays)
-        self._kernels: dict[tuple[int, bool], ModuleKernel] = {}
+        self._kernels = DecodeKernels(spec, page_size, target, self._captured.arrays)
 
     def __call__(
         self,
@@ -56,7 +50,6 @@ class PagedAttention:
                 "its kernels are for decoding, and have no backward pass",
                 "a call under torch.no_grad(), or keys and values that are contiguous",
             )
-        self._check(q, k, v, page_table)
         arrays, numbers = self._captured.with_given(self._captured.own | dict(captured or {}))
         scale = 1.0 / math.sqrt(spec.head_dim) if scale is None else scale
         q, scale = copies.with_sign_of(scale, q, stream)
@@ -65,51 +58,29 @@ class PagedAttention:
         own = lengths(spec, q, room, None, None, None, q_lens, kv_lens)
         out = output_like(q, v.shape[-1], spec.dtype) if out is None else out
         at = 2 if spec.layout == "bhsd" else 1
-        names = ["q", "k", "v", "o"]
-        every = [q, k, v, out]
-        lse = None
-        if return_lse or spec.lse:
-            lse = empty(q, (q.shape[0], q.shape[3 - at], q.shape[at]), "f32")
-            names.append("lse")
-            every.append(lse)
-        names += ["page_table", *(["q_lens"] if spec.q_lens else []), "kv_lens"]
-        every += [page_table, *own.arrays, *arrays]
-        names += self._captured.arrays
-        kernels = self._kernels_for(q.shape[at], lse is not None, on_cuda(q))
-        order = [names.index(tensor[0]) for tensor in kernels.tensors]
-        self._launches.launch_module(kernels, tuple(every), (scale, *numbers), stream, order)
+        with_lse = return_lse or spec.lse
+        lse = empty(q, (q.shape[0], q.shape[3 - at], q.shape[at]), "f32") if with_lse else None
+        results = (out, lse) if with_lse else (out,)
+        every = (q, k, v, *results, page_table, *own.arrays, *arrays)
+        kernels, order = self._kernels.built(q.shape[at], with_lse, compiled=on_cuda(q))
+        self._launches.launch_module(kernels, every, (scale, *numbers), stream, order)
         return (out, lse) if return_lse else out
 
-    def _kernels_for(self, q_len: int, with_lse: bool, compiled: bool) -> ModuleKernel:
-        rows = 16
-        while rows < min(q_len * self._group, _core.most_decode_rows()):
-            rows *= 2
-        key = rows, with_lse
-        if key not in self._kernels:
-            spec = dataclasses.replace(self._spec, lse=with_lse)
-            room = max(1, rows // self._group)
-            core, texts = _core.attention_decode(
-                spec.to_json(), self._page_size, self._target, room
-            )
-            schedules = [[Schedule.from_json(text) for text in own] for own in texts]
-            self._kernels[key] = ModuleKernel.first_fitting(
-                Module._of(core), schedules, self._target, compiled
-            )
-        return self._kernels[key]
 
-    def _check(self, q: Any, k: Any, v: Any, page_table: Any) -> None:
-        for name, array, rank, shape in (
-            ("q", q, 4, "[batch, heads, q_len, head_dim] in the order of the layout"),
-            ("k", k, 4, "[pages, page_size, kv_heads, head_dim]"),
-            ("v", v, 4, "[pages, page_size, kv_heads, head_dim]"),
-            ("page_table", page_table, 2, "[batch, pages of a sequence], int32"),
-        ):
-            if len(array.shape) != rank:
-                raise SpecError(
-                    "attention over pages",
-                    f"{name} has shape {tuple(array.shape)}, which is not {rank} dimensions",
-                    f"{name} {shape}",
-                )
+def check_ranks(q: Any, k: Any, v: Any, page_table: Any) -> None:
+    """Raises SpecError for the first array that has not as many dimensions as it should."""
+    for name, array, rank, shape in (
+        ("q", q, 4, "[batch, heads, q_len, head_dim] in the order of the layout"),
+        ("k", k, 4, "[pages, page_size, kv_heads, head_dim]"),
+        ("v", v, 4, "[pages, page_size, kv_heads, head_dim]"),
+        ("page_table", page_table, 2, "[batch, pages of a sequence], int32"),
+    ):
+        if len(array.shape) != rank:
+            raise SpecError(
+                "attention over pages",
+                f"{name} has shape {tuple(array.shape)}, which is not {rank} dimensions",
+                f"{name} {shape}",
+            )
 
 
 class _Room:
@@ -119,4 +90,4 @@ class _Room:
         self.shape = (1, length, length, 1)
 
 
-__all__ = ["PagedAttention"]
+__all__ = ["PagedAttention", "check_ranks"]

@@ -1,0 +1,68 @@
+"""The modules of decoding for one spec, by the query rows that a block computes together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from .. import _core
+from ..specs.module import Module
+from ..specs.schedule import Schedule
+from ..specs.spec import AttentionSpec
+from .module_kernel import ModuleKernel
+
+Ordered = tuple[ModuleKernel, list[int]]
+"""Kernels, and which of a call's arrays each of the module's is."""
+
+
+class DecodeKernels:
+    """Arrays of a call come in the order q, k, v, o, lse if it is asked for, page_table where there
+    are pages, lengths, and what the expressions captured."""
+
+    def __init__(self, spec: AttentionSpec, page_size: int, target: str, captured: Sequence[str]):
+        """`page_size` 0: keys are contiguous; `captured` are names, in their order."""
+        self._spec = spec
+        self._page_size = page_size
+        self._target = target
+        beside = {
+            "page_table": page_size,
+            "q_lens": spec.q_lens,
+            "kv_lens": spec.kv_lens,
+        }
+        self._beside = [*(name for name, asked in beside.items() if asked), *captured]
+        self._group = (spec.heads or 1) // (spec.kv_heads or spec.heads or 1)
+        # Of a call that is one tile of rows.
+        self.most_rows: int = _core.most_decode_rows() // self._group
+        self._built: dict[tuple[int, bool], Ordered] = {}
+
+    def find(self, q_len: int, with_lse: bool) -> Ordered | None:
+        """None where they are not built yet."""
+        return self._built.get((self.rows_of_tile(q_len), with_lse))
+
+    def built(self, q_len: int, with_lse: bool, compiled: bool) -> Ordered:
+        """Raises CompileError and ScheduleError; `compiled`: those whose code fits."""
+        found = self.find(q_len, with_lse)
+        if found is None:
+            rows = self.rows_of_tile(q_len)
+            spec = dataclasses.replace(self._spec, lse=with_lse)
+            core, texts = _core.attention_decode(
+                spec.to_json(), self._page_size, self._target, rows
+            )
+            schedules = [[Schedule.from_json(text) for text in own] for own in texts]
+            kernels = ModuleKernel.first_fitting(
+                Module._of(core), schedules, self._target, compiled
+            )
+            names = ["q", "k", "v", "o", *(["lse"] if with_lse else []), *self._beside]
+            found = kernels, [names.index(tensor[0]) for tensor in kernels.tensors]
+            self._built[rows, with_lse] = found
+        return found
+
+    def rows_of_tile(self, q_len: int) -> int:
+        """The query rows that the tile for `q_len` of them has room for."""
+        rows = 16
+        while rows < min(q_len * self._group, _core.most_decode_rows()):
+            rows *= 2
+        return max(1, rows // self._group)
+
+
+__all__ = ["DecodeKernels", "Ordered"]
