@@ -23,6 +23,11 @@ struct ArrayType {
   const dlpack::ExchangeApi* api = nullptr;
   PyObject* is_recording = nullptr;  ///< torch's function: whether gradients are, of a tensor of it
   PyObject* is_neg = nullptr;        ///< torch's method; nobody else negates lazily
+  /// Of torch's own two types only, torch's functions: how many modes watch what is computed, and
+  /// what makes another tensor.
+  PyObject* modes = nullptr;
+  PyObject* empty_like = nullptr;
+  bool is_special = false;  ///< another type of torch's
 };
 
 ArrayType describe(py::handle type) {
@@ -30,6 +35,16 @@ ArrayType describe(py::handle type) {
   const py::dict modules = py::module_::import("sys").attr("modules");
   if (py::hasattr(type, "requires_grad") && modules.contains("torch")) {
     entry.is_recording = py::object(modules["torch"].attr("is_grad_enabled")).release().ptr();
+  }
+  if (modules.contains("torch")) {
+    const py::object torch = modules["torch"], tensor = torch.attr("Tensor");
+    if (type.is(tensor) || type.is(torch.attr("nn").attr("Parameter"))) {
+      entry.modes = py::object(torch.attr("_C").attr("_len_torch_dispatch_stack")).release().ptr();
+      entry.empty_like = py::object(torch.attr("empty_like")).release().ptr();
+    } else {
+      entry.is_special =
+          PyType_IsSubtype(entry.type, reinterpret_cast<PyTypeObject*>(tensor.ptr()));
+    }
   }
   if (py::hasattr(type, "is_neg")) entry.is_neg = py::object(type.attr("is_neg")).release().ptr();
   if (!py::hasattr(type, "__dlpack_c_exchange_api__")) return entry;
@@ -139,21 +154,29 @@ bool calls_to_true(PyObject* function, PyObject* const* arguments, std::size_t c
   return result.ptr() == Py_True;
 }
 
-// The gradients of q, k and v are recorded before their kernel is launched, with torch's recording
-// off. Of any other array silence would cost the caller its gradient.
-void refuse_lost_gradient(py::handle array, const char* name) {
+bool requires_gradient(py::handle array) {
   static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
   const auto wanted = py::reinterpret_steal<py::object>(PyObject_GetAttr(array.ptr(), attribute));
   if (!wanted) throw py::error_already_set();
-  if (wanted.ptr() != Py_True) return;
+  return wanted.ptr() == Py_True;
+}
+
+// The gradients of q, k and v are recorded before their kernel is launched, with torch's recording
+// off. Of any other array silence would cost the caller its gradient.
+void refuse_lost_gradient(py::handle array, const char* name) {
+  if (!requires_gradient(array)) return;
   refuse_array(name, "it requires a gradient, and this kernel computes none for it",
                "call under torch.no_grad(), or pass .detach()");
 }
 
 // A view such as z.conj().imag: torch negates when it reads, a kernel would not.
-void refuse_lazy_negation(py::handle array, const ArrayType& type, const char* name) {
+bool is_negated_lazily(py::handle array, const ArrayType& type) {
   PyObject* const self = array.ptr();
-  if (calls_to_true(type.is_neg, &self, 1)) {
+  return type.is_neg != nullptr && calls_to_true(type.is_neg, &self, 1);
+}
+
+void refuse_lazy_negation(py::handle array, const ArrayType& type, const char* name) {
+  if (is_negated_lazily(array, type)) {
     refuse_array(name, "it is negated lazily: its memory holds the opposite numbers",
                  "pass .resolve_neg()");
   }
@@ -216,12 +239,21 @@ bool ArrayReader::is_recording(PyObject* ask) {
   return *is_recording_;
 }
 
+py::object ArrayReader::empty_like(py::handle array) {
+  PyObject* const function = type_of(array).empty_like;
+  if (function == nullptr) return {};
+  PyObject* const self = array.ptr();
+  auto made = py::reinterpret_steal<py::object>(PyObject_Vectorcall(function, &self, 1, nullptr));
+  if (!made) throw py::error_already_set();
+  return made;
+}
+
 TensorView ArrayReader::read(py::handle array, const char* name, int at, bool output) {
   const ArrayType& type = type_of(array);
   if (type.is_recording != nullptr && is_recording(type.is_recording)) {
     refuse_lost_gradient(array, name);
   }
-  if (type.is_neg != nullptr) refuse_lazy_negation(array, type, name);
+  refuse_lazy_negation(array, type, name);
   TensorView view;
   if (type.api != nullptr) {
     dlpack::Tensor tensor;
@@ -242,11 +274,48 @@ TensorView ArrayReader::read(py::handle array, const char* name, int at, bool ou
                      .fix = "pass an array of NumPy, torch, CuPy or JAX",
                      .where = {}});
   }
-  if (view.device >= 0 && !first_gpu_array_) {
-    first_gpu_array_ = array;
-    device_ = view.device;
-  }
+  note(array, view);
   return view;
+}
+
+void ArrayReader::note(py::handle array, const TensorView& view) {
+  if (view.device < 0 || first_gpu_array_) return;
+  first_gpu_array_ = array;
+  device_ = view.device;
+}
+
+bool ArrayReader::is_plain(py::handle array) {
+  const ArrayType& type = type_of(array);
+  if (type.api == nullptr || type.is_special) return false;
+  if (type.modes == nullptr) return true;
+  const auto count =
+      py::reinterpret_steal<py::object>(PyObject_Vectorcall(type.modes, nullptr, 0, nullptr));
+  if (!count) throw py::error_already_set();
+  return PyLong_AsLong(count.ptr()) == 0;
+}
+
+bool ArrayReader::read_plainly(py::handle array, TensorView& view) {
+  const ArrayType& type = type_of(array);
+  if (type.is_recording != nullptr && is_recording(type.is_recording) && requires_gradient(array))
+    return false;
+  return !is_negated_lazily(array, type) && read_new(array, view);
+}
+
+bool ArrayReader::read_new(py::handle array, TensorView& view) {
+  const dlpack::ExchangeApi* const api = type_of(array).api;
+  dlpack::Tensor tensor;
+  if (api == nullptr) return false;
+  if (api->borrow(array.ptr(), &tensor) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  try {
+    view = view_of(tensor, "");
+  } catch (const Error&) {
+    return false;
+  }
+  note(array, view);
+  return true;
 }
 
 TensorView ArrayReader::read_capsule(py::handle array, const char* name, bool output) {

@@ -26,6 +26,18 @@ class ArrayReader {
   /// `name` is what messages call it, `at` which of the launch's tensors it is.
   TensorView read(pybind11::handle array, const char* name, int at, bool output);
 
+  /// Whether it is an array of a framework with DLPack's C functions, and torch, where it is
+  /// torch's, wants no more done with a call than a launch.
+  [[nodiscard]] static bool is_plain(pybind11::handle array);
+  /// Reads one through the C functions. False where there are none, where its gradient would be
+  /// recorded, and where `read` has something to say about it.
+  bool read_plainly(pybind11::handle array, TensorView& view);
+  /// The same of an array that nobody has done anything with yet.
+  bool read_new(pybind11::handle array, TensorView& view);
+
+  /// What torch.empty_like gives, of plain tensors; null of other arrays.
+  static pybind11::object empty_like(pybind11::handle array);
+
   /// Throws DeviceError if the caller's choice is no stream.
   void check_stream() const;
 
@@ -36,6 +48,7 @@ class ArrayReader {
  private:
   TensorView read_capsule(pybind11::handle array, const char* name, bool output);
   bool is_recording(PyObject* ask);
+  void note(pybind11::handle array, const TensorView& view);
   CudaStream choose_stream();
   [[nodiscard]] pybind11::object exporter_stream(pybind11::handle array) const;
 

@@ -2,6 +2,7 @@
 
 #include "python/src/kernel_dispatch.h"
 #include "python/src/module.h"
+#include "python/src/quick_call.h"
 
 namespace flashcore::python {
 namespace {
@@ -28,8 +29,10 @@ void bind_dispatch(py::module_& m) {
            py::arg("home"), py::arg("spec"), py::arg("chooses"), py::arg("tuned"), py::arg("fits"))
       .def("try_launch", &KernelDispatch::try_launch, py::arg("arrays"), py::arg("scalars"),
            py::arg("stream"), py::arg("longest"))
-      .def("launch", &KernelDispatch::launch, py::arg("arrays"), py::arg("scalars"),
-           py::arg("stream"))
+      .def("launch",
+           py::overload_cast<const py::tuple&, const py::tuple&, py::handle>(
+               &KernelDispatch::launch),
+           py::arg("arrays"), py::arg("scalars"), py::arg("stream"))
       .def("asks_for_winners", &KernelDispatch::asks_for_winners)
       .def("take_winners", &KernelDispatch::take_winners, py::arg("table"), Unlocked())
       .def(
@@ -49,6 +52,19 @@ void bind_dispatch(py::module_& m) {
       .def("prepare", &KernelDispatch::prepare, py::arg("schedules"), py::arg("device"), Unlocked())
       .def("is_building", &KernelDispatch::is_building, Unlocked())
       .def("wait_until_built", &KernelDispatch::wait_until_built, Unlocked());
+  m.def(
+      "quick_call",
+      [](const py::object& dispatch, const py::tuple& arrays, const py::tuple& numbers, float scale,
+         std::int64_t value_dim, std::int64_t most_split_rows, const py::function& make_output) {
+        return QuickCall::function(QuickCall(dispatch, {.arrays = arrays,
+                                                        .numbers = numbers,
+                                                        .scale = scale,
+                                                        .value_dim = value_dim,
+                                                        .most_split_rows = most_split_rows,
+                                                        .make_output = make_output}));
+      },
+      py::arg("dispatch"), py::arg("arrays"), py::arg("numbers"), py::arg("scale"),
+      py::arg("value_dim"), py::arg("most_split_rows"), py::arg("make_output"));
 }
 
 }  // namespace flashcore::python

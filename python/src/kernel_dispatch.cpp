@@ -68,7 +68,7 @@ bool KernelDispatch::try_launch(const py::tuple& arrays, const py::tuple& scalar
     const LaunchArguments arguments(home_->source(), arrays, scalars, stream);
     if (!fit_.holds(arguments.tensors(), longest)) return false;
     if (chooses_ && arguments.on_gpu() && asks_for_winners()) return false;
-    run(arguments);
+    launch(arguments.tensors(), arguments.scalars(), arguments.stream());
     return true;
   } catch (const LayoutError&) {
     return false;
@@ -76,16 +76,22 @@ bool KernelDispatch::try_launch(const py::tuple& arrays, const py::tuple& scalar
 }
 
 void KernelDispatch::launch(const py::tuple& arrays, const py::tuple& scalars, py::handle stream) {
-  run(LaunchArguments(home_->source(), arrays, scalars, stream));
+  const LaunchArguments arguments(home_->source(), arrays, scalars, stream);
+  launch(arguments.tensors(), arguments.scalars(), arguments.stream());
 }
 
-void KernelDispatch::run(const LaunchArguments& arguments) {
+bool KernelDispatch::launches(std::span<const TensorView> tensors) const {
+  return fit_.holds(tensors, -1) && !(chooses_ && tensors[0].device >= 0 && asks_for_winners());
+}
+
+void KernelDispatch::launch(std::span<const TensorView> tensors,
+                            std::span<const ScalarValue> scalars, CudaStream stream) {
   // A full launch queue blocks until the GPU has caught up; a host callback in it may need the GIL.
   const py::gil_scoped_release release;
-  if (chooses_ && arguments.on_gpu()) {
-    dispatcher().launch(arguments.tensors(), arguments.scalars(), arguments.stream());
+  if (chooses_ && !tensors.empty() && tensors[0].device >= 0) {
+    dispatcher().launch(tensors, scalars, stream);
   } else {
-    home_->launch(arguments.tensors(), arguments.scalars(), arguments.stream());
+    home_->launch(tensors, scalars, stream);
   }
 }
 

@@ -39,9 +39,17 @@ class KernelDispatch {
   /// Needs the GIL, and releases it.
   bool try_launch(const pybind11::tuple& arrays, const pybind11::tuple& scalars,
                   pybind11::handle stream, std::int64_t longest);
-  /// Throws LayoutError for an array that can be addressed in a copy only.
+  /// Whether these need no more than a launch.
+  [[nodiscard]] bool launches(std::span<const TensorView> tensors) const;
+  /// Needs the GIL, and releases it. Throws LayoutError for a tensor that can be addressed in a copy
+  /// only.
+  void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+              CudaStream stream);
   void launch(const pybind11::tuple& arrays, const pybind11::tuple& scalars,
               pybind11::handle stream);
+
+  [[nodiscard]] const AttentionSpec& spec() const { return spec_; }
+  [[nodiscard]] const KernelSource& source() const { return home_->source(); }
 
   /// Whether take_winners is due.
   [[nodiscard]] bool asks_for_winners() const;
@@ -66,7 +74,6 @@ class KernelDispatch {
   /// Another process may have written the table.
   static constexpr std::chrono::seconds looks_every{1};
 
-  void run(const LaunchArguments& arguments);
   Dispatcher& dispatcher();
 
   const std::shared_ptr<JitKernel> home_;

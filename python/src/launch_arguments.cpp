@@ -22,6 +22,8 @@ void check_count(std::size_t given, std::size_t expected, const char* what) {
                    .where = {}});
 }
 
+}  // namespace
+
 ScalarValue scalar_of(py::handle number, const ScalarArgument& expected) {
   const bool real = expected.dtype == DType::f32;
   try {
@@ -38,8 +40,6 @@ ScalarValue scalar_of(py::handle number, const ScalarArgument& expected) {
                    .fix = fmt::format("{}={}", expected.name, real ? "0.125, say" : "1, say"),
                    .where = {}});
 }
-
-}  // namespace
 
 LaunchArguments::LaunchArguments(const KernelSource& source, const py::tuple& arrays,
                                  const py::tuple& scalars, py::handle stream)

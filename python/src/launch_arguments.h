@@ -19,7 +19,7 @@ namespace flashcore::python {
 template <class Value, int capacity>
 class Inline {
  public:
-  void push(const Value& value) { new (&slots_[count_++]) Value(value); }
+  Value& push(const Value& value) { return *new (&slots_[count_++]) Value(value); }
   [[nodiscard]] std::span<const Value> span() const {
     return {reinterpret_cast<const Value*>(slots_), static_cast<std::size_t>(count_)};
   }
@@ -32,6 +32,9 @@ class Inline {
   Slot slots_[capacity];
   int count_ = 0;
 };
+
+/// A number in 32 bits. Throws SpecError where it does not fit.
+ScalarValue scalar_of(pybind11::handle number, const ScalarArgument& expected);
 
 /// Borrows the arrays until it dies. Needs the GIL to be made and to die.
 class LaunchArguments {

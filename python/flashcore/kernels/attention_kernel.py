@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 import numpy
@@ -80,6 +80,8 @@ class AttentionKernel(WithGradients, Kernel):
         # need no more; and by their core the kernels that calls have come to.
         self._dispatches: list[Dispatch | None] = [None, None]
         self._plain_dispatches: list[_core.KernelDispatch | None] = [None, None]
+        # A call that needs nothing but a launch, and no log-sum-exp.
+        self._quick: Callable[..., Any] | None = None
         self._variants: dict[_core.Kernel, AttentionKernel] = {}
 
     @classmethod
@@ -214,8 +216,20 @@ class AttentionKernel(WithGradients, Kernel):
                 dispatch = self._dispatches[with_lse] = self._dispatches[with_lse] or made
                 if not self._launches.always_copies and not self._probe:
                     self._plain_dispatches[with_lse] = dispatch.core
+                    if not with_lse:
+                        self._quick = self._quick_call(dispatch.core)
         dispatch.look_at_winners()
         return dispatch
+
+    def _quick_call(self, core: _core.KernelDispatch) -> Callable[..., Any] | None:
+        if self._needs_lengths or self._given is None:
+            return None
+        arrays, numbers = self._given
+        rows = self._decoding.most_rows if self._decoding else 0
+        return _core.quick_call(
+            core, arrays, numbers, self._scale, self._value_dim, rows,
+            lambda q: output_like(q, self._value_dim, self._spec.dtype),
+        )  # fmt: skip
 
     def _home(self, with_lse: bool) -> AttentionKernel:
         """The kernel for arrays that lie on no GPU, and where calls do not choose for all."""
@@ -356,6 +370,17 @@ class AttentionKernel(WithGradients, Kernel):
         on the host before the launch, and slow. None: as :func:`jit` was told.
         """
         try:
+            quick = self._quick
+            if (
+                quick is not None
+                and return_lse is False
+                and captured is cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens
+                and captured is checked is None
+                and not self._checked
+            ):
+                output = quick(q, k, v, out, scale, stream)
+                if output is not None:
+                    return output
             if type(q) is not numpy.ndarray and is_watched(q):
                 return torch_seam.kernel(
                     self, q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream,

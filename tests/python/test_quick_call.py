@@ -1,0 +1,105 @@
+"""Calls that need nothing but a launch go past Python; all others are left to it."""
+
+import numpy as np
+import pytest
+
+import fake_framework
+import flashcore as fc
+from reference import assert_close, random
+
+BIAS = np.linspace(-1, 1, 40, dtype=np.float32)
+
+
+def biased(limit):
+    return lambda score, b, h, i, j: score + BIAS[j] * limit
+
+
+def made(spec, arrays):
+    """A kernel that has been called once, which is how it learns what calls of it need."""
+    kernel = fc.jit(spec)
+    kernel(*arrays[:3], out=arrays[3])
+    return kernel
+
+
+@pytest.fixture
+def arrays(rng):
+    return [fake_framework.Exchange(random(rng, (1, 2, 40, 64), "f16")) for _ in range(4)]
+
+
+def quickly(kernel, arrays, scale=None, stream=None):
+    q, k, v, out = arrays
+    return kernel._quick(q, k, v, out, scale, stream)
+
+
+def test_it_computes_what_the_call_does(arrays):
+    kernel = made(fc.AttentionSpec(head_dim=64, dtype="f16"), arrays)
+    q, k, v, out = arrays
+    out.array[...] = np.nan
+    assert quickly(kernel, arrays) is out
+    assert_close(out.array, None, q.array, k.array, v.array)
+    assert quickly(kernel, arrays, scale=0.5) is out
+    assert_close(out.array, None, q.array, k.array, v.array, scale=0.5)
+
+
+def test_captured_arrays_and_numbers_are_read_as_by_the_call(arrays):
+    for limit in (1.0, 2.0, 3.0):  # which the third makes an argument of the kernel
+        kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16", score=biased(limit)))
+    q, k, v, out = arrays
+    kernel(q, k, v, out=out)
+    expected = out.array.copy()
+    out.array[...] = np.nan
+    assert quickly(kernel, arrays) is None  # NumPy's arrays are read in another way
+    wrapped = tuple(fake_framework.Exchange(x) for x in kernel._given[0])
+    kernel._given = wrapped, kernel._given[1]
+    kernel._quick = kernel._quick_call(kernel._dispatch(False).core)
+    assert quickly(kernel, arrays) is out
+    assert kernel._given[1] == (3.0,)
+    np.testing.assert_array_equal(out.array, expected)
+
+
+@pytest.mark.parametrize("scale", [-0.1, 0.0, 1e300, float("nan"), 1])
+def test_an_unusual_scale_is_left_to_the_call(arrays, scale):
+    kernel = made(fc.AttentionSpec(head_dim=64, dtype="f16"), arrays)
+    arrays[3].array[...] = 7
+    assert quickly(kernel, arrays, scale=scale) is None
+    assert (arrays[3].array == 7).all()
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_an_array_of_another_kind_is_left_to_the_call(arrays, at):
+    kernel = made(fc.AttentionSpec(head_dim=64, dtype="f16"), arrays)
+    arrays[3].array[...] = 7
+    for kind in (lambda x: x.array, lambda x: fake_framework.Dlpack(x.array)):
+        mixed = [kind(x) if i == at else x for i, x in enumerate(arrays)]
+        assert quickly(kernel, mixed) is None
+    assert (arrays[3].array == 7).all()
+
+
+def test_an_array_that_needs_a_copy_is_left_to_the_call(arrays, rng):
+    kernel = made(fc.AttentionSpec(head_dim=64, dtype="f16"), arrays)
+    q = random(rng, (1, 2, 64, 40), "f16").transpose(0, 1, 3, 2)
+    assert quickly(kernel, [fake_framework.Exchange(q), *arrays[1:]]) is None
+
+
+def test_what_is_wrong_is_said_as_ever(arrays):
+    kernel = made(fc.AttentionSpec(head_dim=64, dtype="f16"), arrays)
+    q, k, v, out = arrays
+    short = fake_framework.Exchange(k.array[:, :, :7])
+    with pytest.raises(fc.SpecError, match="dimension 2 of v is 40"):
+        kernel(q, short, v, out=out)
+    with pytest.raises(fc.DeviceError, match="'fast' is no CUDA stream"):
+        kernel(q, k, v, out=out, stream="fast")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        fc.AttentionSpec(head_dim=64, dtype="f16", kv_lens=True),
+        fc.AttentionSpec(head_dim=64, dtype="f16", layout="thd"),
+        fc.AttentionSpec(head_dim=60, dtype="f16"),
+    ],
+)
+def test_specs_whose_calls_need_more_have_none(spec):
+    kernel = fc.jit(spec)
+    kernel._dispatch(False)
+    assert kernel._quick is None
