@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "codegen/generate.h"
+#include "runtime/flat_grid.h"
 #include "runtime/kernels_at_hand.h"
 #include "runtime/no_fork.h"
 #include "runtime/tiered_kernel.h"
@@ -10,16 +11,24 @@
 namespace flashcore {
 namespace {
 
+Dispatcher::Kernel build_one(const std::shared_ptr<const Program>& program, const Target& target,
+                             const Schedule& schedule, std::span<const Schedule> safer) {
+  if (auto bundled = CompiledKernel::find(*program, schedule, target))
+    return std::make_shared<TieredKernel>(std::move(bundled));
+  std::vector<TieredKernel::Generate> others;
+  for (const Schedule& other : safer)
+    others.emplace_back([=, &target] { return generate(*program, other, target); });
+  return TieredKernel::build(generate(*program, schedule, target), std::string(target.name),
+                             std::move(others));
+}
+
 Dispatcher::Build build_tiered(Program program, const Target& target) {
   return [program = std::make_shared<const Program>(std::move(program)), &target](
              const Schedule& schedule, std::span<const Schedule> safer) -> Dispatcher::Kernel {
-    if (auto bundled = CompiledKernel::find(*program, schedule, target))
-      return std::make_shared<TieredKernel>(std::move(bundled));
-    std::vector<TieredKernel::Generate> others;
-    for (const Schedule& other : safer)
-      others.emplace_back([=, &target] { return generate(*program, other, target); });
-    return TieredKernel::build(generate(*program, schedule, target), std::string(target.name),
-                               std::move(others));
+    Schedule flat = schedule;
+    flat.flat_grid = true;
+    return std::make_shared<AnyGrid>(build_one(program, target, schedule, safer),
+                                     [=, &target] { return build_one(program, target, flat, {}); });
   };
 }
 

@@ -5,8 +5,8 @@
 //     kernel.launch(q_k_v_o, scalars, stream);
 //
 // Kernels of a program differ in speed alone: each computes problems of any size. So where the kernel
-// that a launch wants is not built yet, the best one at hand serves, and the other is built in the
-// background and takes its place at a later launch. The first launch of all has nothing at hand and
+// that a launch wants is not built yet, the best one at hand serves, and the other is built and loaded
+// in the background and takes its place at a later launch. The first launch of all has nothing at hand and
 // waits, and so do all where the mode of compiling is `eager`, or `forbid`, which finds it or throws.
 //
 // The best one at hand is the first in the launch's own list of schedules that is built; if none is,

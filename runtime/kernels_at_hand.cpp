@@ -11,6 +11,7 @@
 
 #include "runtime/background.h"
 #include "runtime/compile_mode.h"
+#include "runtime/cuda/device.h"
 #include "runtime/hooks.h"
 #include "runtime/log.h"
 #include "runtime/no_fork.h"
@@ -190,7 +191,7 @@ Launchable* KernelsAtHand::serve(List& list, Lengths lengths, int device, CudaSt
     put_in_place(list, built);
     return built.kernel.get();
   }
-  build_later(list);
+  build_later(list, device);
   at_hand->loaded = true;
   return at_hand->kernel.get();
 }
@@ -223,14 +224,31 @@ Launchable* KernelsAtHand::take_over(List& list, Candidate& best, int device) {
   return list.in_place.load(std::memory_order_relaxed);
 }
 
-void KernelsAtHand::build_later(List& list) {
+void KernelsAtHand::build_later(List& list, int device) {
   if (!list.waits) {
     list.waits = true;
+    list.device = device;
     waiting_.push_back(&list);
     log_message(LogLevel::debug, "{}: another kernel serves until one for other lengths is built",
                 name_);
   }
   start_work();
+}
+
+// What fails here is for the next launch to try again, and to tell.
+void KernelsAtHand::load_beside(std::unique_lock<std::mutex>& lock, List& list, Candidate& built) {
+  if (list.device < 0) return;
+  bool is_loaded = false;
+  lock.unlock();
+  try {
+    const BesideCaptures beside(Driver::get());
+    built.kernel->prepare(list.device);
+    is_loaded = true;
+  } catch (const std::exception& error) {
+    log_message(LogLevel::debug, "{} is not loaded in the background: {}", name_, error.what());
+  }
+  lock.lock();
+  if (is_loaded) put_in_place(list, built);
 }
 
 void KernelsAtHand::start_work() {
@@ -246,7 +264,7 @@ void KernelsAtHand::work() {
     if (!ended_ && !waiting_.empty()) {
       List& list = *waiting_.front();
       try {
-        (void)first_that_fits(lock, list);
+        load_beside(lock, list, first_that_fits(lock, list));
       } catch (const std::exception& error) {
         Candidate* const at_hand = best_at_hand(list, list.lengths, /*loaded=*/false);
         if (at_hand != nullptr) put_in_place(list, *at_hand);

@@ -42,6 +42,7 @@ class KernelsAtHand : public std::enable_shared_from_this<KernelsAtHand> {
     std::atomic<Launchable*> in_place = nullptr;
     bool wanted = false;                     ///< by a launch before
     std::vector<std::int64_t> lengths = {};  ///< of the first that did
+    int device = cpu_device;                 ///< of the launch that has it built
     bool waits = false;                      ///< to be built
     bool warned = false;  ///< that a graph keeps another kernel: one graph has many launches
   };
@@ -82,7 +83,9 @@ class KernelsAtHand : public std::enable_shared_from_this<KernelsAtHand> {
   static void put_in_place(List& list, Candidate& candidate);
   Launchable* capture(List& list, Lengths lengths);
   Launchable* take_over(List& list, Candidate& best, int device);
-  void build_later(List& list);
+  void build_later(List& list, int device);
+  /// Loads what was built for it where its launches want it. Opens the lock meanwhile.
+  void load_beside(std::unique_lock<std::mutex>& lock, List& list, Candidate& built);
   void start_work();
   /// Builds what waits, one after the other.
   void work();

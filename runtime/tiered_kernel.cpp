@@ -33,12 +33,16 @@ class TieredKernel::Upgrade {
     } catch (...) {
       failure = std::current_exception();
     }
+    if (made != nullptr) load(made);
     const std::lock_guard lock(mutex_);
     made_ = std::move(made);
     failure_ = failure;
     done_ = true;
     changed_.notify_all();
   }
+
+  /// Where launches run, so that none has to load the code.
+  void set_device(int device) { device_.store(device, std::memory_order_relaxed); }
 
   [[nodiscard]] bool is_done() const {
     const std::lock_guard lock(mutex_);
@@ -56,6 +60,21 @@ class TieredKernel::Upgrade {
   }
 
  private:
+  // Kernels of equal code share what is loaded. What fails here fails again, and is told, where the
+  // code takes over.
+  void load(const std::shared_ptr<const CompiledKernel>& made) {
+    const int device = device_.load(std::memory_order_relaxed);
+    if (device < 0) return;
+    try {
+      const BesideCaptures beside(Driver::get());
+      loaded_ = std::make_unique<LoadedKernel>(made);
+      loaded_->prepare(device);
+    } catch (const Error& error) {
+      log_message(LogLevel::debug, "{} is not loaded in the background: {}", made->source()->name,
+                  error.what());
+    }
+  }
+
   [[nodiscard]] std::shared_ptr<const CompiledKernel> first_that_fits() const {
     std::exception_ptr first;
     try {
@@ -77,6 +96,8 @@ class TieredKernel::Upgrade {
   const std::string architecture_;
   const std::vector<Generate> safer_;
   const pid_t process_ = getpid();
+  std::atomic<int> device_ = cpu_device;
+  std::unique_ptr<LoadedKernel> loaded_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
@@ -144,6 +165,7 @@ void TieredKernel::upgrade_if_ready(int device, CudaStream stream) {
   const HookDeferral messages_after_the_lock;
   const NoFork whole;
   const std::lock_guard lock(mutex_);
+  if (upgrade_ != nullptr) upgrade_->set_device(device);
   if (upgrade_ == nullptr || !upgrade_->is_done() || is_captured(Driver::get(), stream)) return;
   try {
     replace(upgrade_->result(), device);

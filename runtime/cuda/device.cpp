@@ -22,6 +22,8 @@ constexpr int attribute_minor = 76;
 constexpr int attribute_shared_per_block = 97;
 // CUpointer_attribute
 constexpr int attribute_device_ordinal = 9;
+// CUstreamCaptureMode
+constexpr int capture_mode_relaxed = 2;
 // CUevent_flags
 constexpr unsigned without_timing = 2;
 
@@ -152,5 +154,13 @@ std::uint64_t ContextGuard::id() const {
   driver_.check(driver_.cuCtxGetId(nullptr, &id), "the current context has no identity");
   return id;
 }
+
+// Where the driver refuses, what follows is refused, too, and says why.
+BesideCaptures::BesideCaptures(const Driver& driver)
+    : driver_(driver), mode_(capture_mode_relaxed) {
+  (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+BesideCaptures::~BesideCaptures() { (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
 
 }  // namespace flashcore

@@ -59,4 +59,18 @@ class ContextGuard {
   bool pushed_ = false;
 };
 
+/// While it lives, the calling thread may allocate memory and load code although another thread
+/// captures a stream, whose graph is none the worse for it.
+class BesideCaptures {
+ public:
+  explicit BesideCaptures(const Driver& driver);
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+  ~BesideCaptures();
+
+ private:
+  const Driver& driver_;
+  int mode_;
+};
+
 }  // namespace flashcore

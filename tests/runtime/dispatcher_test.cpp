@@ -322,15 +322,43 @@ TEST_F(DispatcherTest, NothingIsCompiledOrLoadedDuringACapture) {
   EXPECT_EQ(launch(50), 2) << "as in the launch before";
   EXPECT_EQ(launch(50), 2) << "and again, without another warning";
   EXPECT_THAT(warnings(1), ElementsAre(HasSubstr("a graph keeps a kernel for other lengths")));
+  shop.unloadable = {1};
   shop.set_closed(false);
   finish();
-  const int loads = shop.loads;
   EXPECT_EQ(launch(50), 2) << "it is compiled, and not loaded";
+  shop.unloadable = {};
+  const int loads = shop.loads;
+  EXPECT_EQ(launch(50), 2) << "asking does not help";
   EXPECT_EQ(shop.loads, loads);
   fake_cuda().capture_status = 0;
   EXPECT_EQ(launch(50), 1);
   fake_cuda().capture_status = 1;
   EXPECT_EQ(launch(50), 1);
+}
+
+TEST_F(DispatcherTest, ABetterKernelIsLoadedBesideLaunchesAndNotByOne) {
+  make({{100, {1}}, {any, {2}}});
+  EXPECT_EQ(launch(500), 2);
+  const int exchanges = fake_cuda().calls["cuThreadExchangeStreamCaptureMode"];
+  (void)launch(50);
+  finish();
+  EXPECT_EQ(shop.loads, 1);
+  EXPECT_EQ(fake_cuda().calls["cuThreadExchangeStreamCaptureMode"], exchanges + 2)
+      << "a stream that is captured meanwhile does not mind";
+  fake_cuda().capture_status = 1;
+  EXPECT_EQ(launch(50), 1) << "nor does its capture want the kernel to be loaded before";
+  EXPECT_EQ(shop.loads, 1);
+}
+
+TEST_F(DispatcherTest, WhatTheBackgroundCouldNotLoadALaunchDoes) {
+  make({{100, {1}}, {any, {2}}});
+  EXPECT_EQ(launch(500), 2);
+  shop.unloadable = {1};
+  (void)launch(50);
+  finish();
+  shop.unloadable = {};
+  EXPECT_EQ(launch(50), 1);
+  EXPECT_THAT(warnings(0), testing::IsEmpty());
 }
 
 TEST_F(DispatcherTest, WhatIsPreparedIsThereAlsoForACapture) {

@@ -216,6 +216,12 @@ FAKE(cuStreamIsCapturing, void*, int* status) {
   *status = state().capture_status;
   return 0;
 }
+FAKE(cuThreadExchangeStreamCaptureMode, int* mode) {
+  ENTER(cuThreadExchangeStreamCaptureMode)
+  thread_local int own = 0;
+  std::swap(own, *mode);
+  return 0;
+}
 FAKE(cuStreamWaitEvent, void* stream, void*, unsigned) {
   ENTER(cuStreamWaitEvent)
   state().waiting_streams.push_back(stream);
