@@ -42,18 +42,37 @@ std::vector<Extent> with_columns(std::vector<Extent> dims, int columns) {
   return dims;
 }
 
+/// What the rows of a block's tiles are: one head's query rows, or those of all heads of a group.
+struct Rows {
+  Tile head, row;         ///< of each, as expressions see them
+  Index head_at, row_at;  ///< the same where tensors have them
+  Tile kv_head;
+};
+
+Rows rows_of(const DecodeSpec& spec, const AttentionTensors& t, Axis rows) {
+  const int group = spec.attention.group();
+  if (!spec.packs_heads()) {
+    const Tile kv_head = (index(t.head) / group).named("kv_head");
+    return {index(t.head), index(rows), t.head, rows, kv_head};
+  }
+  const Tile head = (index(t.head) * group + index(rows) % group).named("head_of_row");
+  const Tile row = (index(rows) / group).named("query_row");
+  return {head, row, head, row, index(t.head)};
+}
+
 /// Keys or values: contiguous in the spec's layout, or in pages.
 struct Cache {
   const DecodeSpec& spec;
   const AttentionTensors& t;
   Tensor tensor, table;
   Tile begin;  ///< where the block's keys begin
+  Tile head;
 
   [[nodiscard]] Tile tile(Axis cols, Axis columns) const {
-    if (!spec.page_size) return load(t.at(tensor, index(t.head), cols, columns));
+    if (!spec.page_size) return load(t.at(tensor, head, cols, columns));
     const Tile at = index(cols) + begin;
     const Tile page = gather(table, {index(t.batch), at / spec.page_size}).named("page");
-    return load(tensor(page, at % spec.page_size, t.head, columns));
+    return load(tensor(page, at % spec.page_size, head, columns));
   }
 };
 
@@ -62,12 +81,12 @@ struct Cache {
 Program attention_decode_split(const DecodeSpec& given) {
   check_decode(given);
   const AttentionSpec& spec = given.attention;
-  const int group = spec.group(), page_size = given.page_size;
+  const int page_size = given.page_size;
   ProgramBuilder b("attention_decode_split");
-  AttentionTensors t = declare_attention(b, spec, Heads::keys);
+  AttentionTensors t = declare_attention(b, spec, given.packs_heads() ? Heads::keys : Heads::queries);
   const Axis split = b.parallel("split", Extent("splits"));
   const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", spec.stored_value_dim());
-  const Axis rows = b.parallel_tiles("rows", t.q_len * group);
+  const Axis rows = b.parallel_tiles("rows", given.packs_heads() ? t.q_len * spec.group() : t.q_len);
   const Extent longest = page_size ? Extent("max_pages") * page_size : t.kv_len;
   const Axis cols = b.tiles("cols", longest);
   const auto cache = [&](const char* name, int dim) {
@@ -102,23 +121,26 @@ Program attention_decode_split(const DecodeSpec& given) {
   b.segment(cols, begin, minimum(begin + share, kv_len));
   declare_captured(b, captured_tensors(spec));
 
-  const Tile head = (index(t.head) * group + index(rows) % group).named("head_of_row");
-  const Tile row = (index(rows) / group).named("query_row");
-  const Tile query =
-      load(bhsd ? q(t.batch, head, row, d) : q(t.batch, row, head, d)).named("query");
-  const Cache keys{given, t, k, table, begin}, values{given, t, v, table, begin};
+  const Rows row = rows_of(given, t, rows);
+  Tile query = load(t.at(q, row.head_at, row.row_at, d)).named("query");
+  // What is computed is an operand in registers, of the same value.
+  if (given.rows == DecodeRows::packed_in_registers)
+    query = cast(cast(query, DType::f32), spec.dtype).named("query_operand");
+  const Cache keys{given, t, k, table, begin, row.kv_head};
+  const Cache values{given, t, v, table, begin, row.kv_head};
   const SoftmaxUnits units = softmax_units(b, spec, scale);
   State start{b.fill({rows}, lowest), b.fill({rows}, 0), b.fill({rows, dv}, 0).named("out")};
   if (!spec.sink.text.empty()) {
     // The first split starts from the sink.
-    const Tile sink = apply(spec.sink, {index(t.batch), head, row, {}, q_len, kv_len}) * units.unit;
+    const Tile sink =
+        apply(spec.sink, {index(t.batch), row.head, row.row, {}, q_len, kv_len}) * units.unit;
     const Tile first = index(split) == 0, begun = units.products_alone ? sink / scale : sink;
     start.row_max = where(first, maximum(start.row_max, begun), lowest);
     start.row_sum = where(first, b.fill({rows}, 1), 0);
   }
   const State last = b.loop(cols, start, [&](const State& s) {
     const Tile key = keys.tile(cols, d).named("key"), value = values.tile(cols, dv).named("value");
-    const ScoreSite site{index(t.batch), head, row, index(cols) + begin, q_len, kv_len};
+    const ScoreSite site{index(t.batch), row.head, row.row, index(cols) + begin, q_len, kv_len};
     const Tile scores =
         scores_at(b, spec, t, site, dot(query, transpose(key)), units.scale, rows, cols, units.unit)
             .named("scores");
@@ -128,10 +150,10 @@ Program attention_decode_split(const DecodeSpec& given) {
     return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
-  store(partial(t.batch, head, split, row, dv), last.out);
+  store(partial(t.batch, row.head_at, split, row.row_at, dv), last.out);
   // As the weights were made with it: the rounding error of the product is the same in all of them.
-  store(partial_max(t.batch, head, split, row), units.in_base2(last.row_max));
-  store(partial_sum(t.batch, head, split, row), last.row_sum);
+  store(partial_max(t.batch, row.head_at, split, row.row_at), units.in_base2(last.row_max));
+  store(partial_sum(t.batch, row.head_at, split, row.row_at), last.row_sum);
   return b.finish();
 }
 

@@ -1,6 +1,7 @@
-// Attention of a few query rows over many keys, as in decoding: the keys of a sequence are split
-// over blocks, and a second program combines what these have found. The query heads of a group are
-// rows of one tile beside the query rows, so that keys and values are read once for all of them.
+// Attention of query rows that are too few to fill a GPU over many keys, as in decoding and in chunks
+// of a long prefill: the keys of a sequence are split over blocks, and a second program combines
+// what these have found. Where rows are few, the query heads of a group are rows of one tile beside
+// the query rows, so that keys and values are read once for all of them.
 // Two programs, to be launched in this order.
 //
 //   attention_decode_split    the weighted values of one split of the keys, for every row
@@ -15,12 +16,22 @@
 
 namespace flashcore {
 
+/// Which query rows a block of the split program computes together.
+enum class DecodeRows {
+  packed,               ///< those of all heads of a group, which so read their keys once
+  packed_in_registers,  ///< the same as an operand in registers: keys may come by the copy engine
+  of_head,              ///< those of one head, for rows that fill tiles by themselves
+};
+
 struct DecodeSpec {
   AttentionSpec attention;  ///< of layout bhsd or bshd, and dtype bf16 or f16
   /// Keys of a page; 0: keys are contiguous. With pages k and v are [pages, page_size, kv_heads,
   /// dim], and page_table, i32 [batch, max_pages], names the pages of each sequence in order. The
   /// spec then has kv_lens: what the table says beyond a sequence's end is not read.
   int page_size = 0;
+  DecodeRows rows = DecodeRows::packed;
+
+  [[nodiscard]] bool packs_heads() const { return rows != DecodeRows::of_head; }
 };
 
 /// Inputs q, k, v, kv_lens and q_lens if the spec has them, page_table, and what the expressions

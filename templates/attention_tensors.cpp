@@ -141,7 +141,7 @@ void AttentionTensors::set_segments_of_keys_alone(Axis cols) {
   if (layout == TensorLayout::thd) set_packed(*this, cols, "cu_seqlens_k", "max_kv_len");
 }
 
-Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, Axis rows,
+Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const Index& rows,
                             Axis columns) const {
   if (layout == TensorLayout::thd) return tensor(rows, head_index, columns);
   if (layout == TensorLayout::bshd) return tensor(batch, rows, head_index, columns);

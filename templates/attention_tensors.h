@@ -40,7 +40,7 @@ struct AttentionTensors {
   void set_segments_of_keys_alone(Axis cols);
 
   /// tensor(batch, head, rows, columns), in the tensor's own order.
-  [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, Axis rows,
+  [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, const Index& rows,
                           Axis columns) const;
   /// tensor(batch, head, rows) of a row_output.
   [[nodiscard]] Access at(const Tensor& tensor, Axis rows) const;

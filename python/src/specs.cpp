@@ -97,8 +97,11 @@ void bind_specs(py::module_& m) {
   m.def("least_keys_split", [] { return least_keys_split; });
   m.def(
       "attention_decode",
-      [](const std::string& json, int page_size, const std::string& target, int q_len) {
-        const DecodeSpec spec{.attention = attention_spec_from_json(json), .page_size = page_size};
+      [](const std::string& json, int page_size, const std::string& target, int q_len,
+         bool packs_heads) {
+        const DecodeSpec spec{.attention = attention_spec_from_json(json),
+                              .page_size = page_size,
+                              .rows = packs_heads ? DecodeRows::packed : DecodeRows::of_head};
         const std::vector<std::vector<Schedule>> schedules{
             attention_decode_split_schedules(spec, find_target(target), q_len),
             attention_decode_combine_schedules(spec, find_target(target))};
@@ -106,7 +109,7 @@ void bind_specs(py::module_& m) {
         return std::pair(std::move(module), texts_of(schedules));
       },
       py::arg("json"), py::arg("page_size"), py::arg("target"), py::arg("q_len"),
-      py::call_guard<py::gil_scoped_release>());
+      py::arg("packs_heads") = true, py::call_guard<py::gil_scoped_release>());
   m.def(
       "attention_backward",
       [](const std::string& json) { return attention_backward(attention_spec_from_json(json)); },
