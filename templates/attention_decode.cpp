@@ -1,10 +1,13 @@
 #include "templates/attention_decode.h"
 
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "templates/attention_tensors.h"
+#include "templates/visible_keys.h"
 
 namespace flashcore {
 namespace {
@@ -83,10 +86,12 @@ Program attention_decode_split(const DecodeSpec& given) {
   const AttentionSpec& spec = given.attention;
   const int page_size = given.page_size;
   ProgramBuilder b("attention_decode_split");
-  AttentionTensors t = declare_attention(b, spec, given.packs_heads() ? Heads::keys : Heads::queries);
+  AttentionTensors t =
+      declare_attention(b, spec, given.packs_heads() ? Heads::keys : Heads::queries);
   const Axis split = b.parallel("split", Extent("splits"));
   const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", spec.stored_value_dim());
-  const Axis rows = b.parallel_tiles("rows", given.packs_heads() ? t.q_len * spec.group() : t.q_len);
+  const Axis rows =
+      b.parallel_tiles("rows", given.packs_heads() ? t.q_len * spec.group() : t.q_len);
   const Extent longest = page_size ? Extent("max_pages") * page_size : t.kv_len;
   const Axis cols = b.tiles("cols", longest);
   const auto cache = [&](const char* name, int dim) {
@@ -114,11 +119,17 @@ Program attention_decode_split(const DecodeSpec& given) {
   };
   if (spec.q_lens) q_len = t.own_q_len = own("q_lens", q_len).named("own_q_len");
   if (spec.kv_lens) kv_len = own("kv_lens", kv_len).named("own_kv_len");
-  // Equal shares, in which only the last key's tile is not full.
+  // Equal shares of the keys that some row sees, in which only the last key's tile is not full.
   const Tile rounds = length(partial, 2) * keys_of_splits;
-  const Tile share = ((kv_len + (rounds - 1)) / rounds * keys_of_splits).named("share");
-  const Tile begin = minimum(index(split) * share, kv_len).named("split_begin");
-  b.segment(cols, begin, minimum(begin + share, kv_len));
+  Tile first, end = kv_len, all = kv_len;
+  if (const VisibleKeys visible(spec); visible.bounded()) {
+    std::tie(first, end) = visible.range(q_len, kv_len);
+    all = end - first;
+  }
+  const Tile share = ((all + (rounds - 1)) / rounds * keys_of_splits).named("share");
+  const Tile skipped = index(split) * share;
+  const Tile begin = minimum(first.owner() ? first + skipped : skipped, end).named("split_begin");
+  b.segment(cols, begin, minimum(begin + share, end));
   declare_captured(b, captured_tensors(spec));
 
   const Rows row = rows_of(given, t, rows);
@@ -157,47 +168,85 @@ Program attention_decode_split(const DecodeSpec& given) {
   return b.finish();
 }
 
+namespace {
+
+/// What the second program reads, and where its rows are.
+struct Partials {
+  const AttentionTensors& t;
+  Tensor values, maxima, sums;
+};
+
+/// One row a block, and a tile of splits after the other.
+State combine_row(ProgramBuilder& b, const Partials& in, Axis row, Axis dv) {
+  const AttentionTensors& t = in.t;
+  const Axis splits = b.tiles("splits", Extent("splits"));
+  const auto of_split = [&](const Tensor& tensor) {
+    return load(tensor(t.batch, t.head, splits, row));
+  };
+  const State start{b.constant(lowest), b.constant(0), b.fill({dv}, 0).named("out")};
+  return b.loop(splits, start, [&](const State& s) {
+    const Tile row_max =
+        maximum(s.row_max, reduce_max(of_split(in.maxima), splits)).named("new_max");
+    const Tile decay = exp2(s.row_max - row_max).named("decay");
+    // No maximum is above that of all splits but the zero of one that does not exist.
+    const auto weight = [&] {
+      return exp2(minimum(of_split(in.maxima), row_max) - row_max).named("weight");
+    };
+    const Tile weighted = weight() * of_split(in.sums), weights = weight();
+    const Tile values = load(in.values(t.batch, t.head, splits, row, dv)).named("values");
+    return State{row_max, s.row_sum * decay + reduce_sum(weighted, splits),
+                 s.out * decay + reduce_sum(weights * values, splits)};
+  });
+}
+
+/// A tile of rows, and all splits at once. Those that do not exist are the last one, without weight.
+State combine_rows(ProgramBuilder& b, const Partials& in, Axis rows, Axis dv) {
+  const AttentionTensors& t = in.t;
+  const Tile count = length(in.maxima, 2);
+  State all{b.fill({rows}, lowest), b.fill({rows}, 0), b.fill({rows, dv}, 0)};
+  std::vector<Tile> places, maxima;
+  for (int split = 0; split < most_combined_splits; ++split) {
+    places.push_back(minimum(split, count - 1));
+    maxima.push_back(load(in.maxima(t.batch, t.head, places.back(), rows)));
+    all.row_max = maximum(all.row_max, maxima.back());
+  }
+  for (int split = 0; split < most_combined_splits; ++split) {
+    const auto at = static_cast<std::size_t>(split);
+    const Tile weight = where(split < count, exp2(maxima[at] - all.row_max), 0.f).named("weight");
+    const Tile values = load(in.values(t.batch, t.head, places[at], rows, dv)).named("values");
+    all.row_sum = all.row_sum + weight * load(in.sums(t.batch, t.head, places[at], rows));
+    all.out = all.out + weight * values;
+  }
+  return all;
+}
+
+}  // namespace
+
 Program attention_decode_combine(const DecodeSpec& given) {
   check_decode(given);
   const AttentionSpec& spec = given.attention;
   ProgramBuilder b("attention_decode_combine");
   AttentionTensors t = declare_attention(b, spec);
-  const Axis row = b.parallel("row", t.q_len), splits = b.tiles("splits", Extent("splits"));
+  const Axis row =
+      given.combines_tiles ? b.parallel_tiles("rows", t.q_len) : b.parallel("row", t.q_len);
   const Axis dv = b.whole("dv", spec.stored_value_dim());
   const auto input = [&](const char* name, std::vector<Extent> dims) {
     return b.input(name, DType::f32, std::move(dims));
   };
-  const Tensor partial = input("partial", with_columns(partial_dims(t), spec.stored_value_dim()));
-  const Tensor partial_max = input("partial_max", partial_dims(t));
-  const Tensor partial_sum = input("partial_sum", partial_dims(t));
+  const Tensor values = input("partial", with_columns(partial_dims(t), spec.stored_value_dim()));
+  const Tensor maxima = input("partial_max", partial_dims(t));
+  const Partials in{t, values, maxima, input("partial_sum", partial_dims(t))};
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
-  const auto of_split = [&](const Tensor& tensor) {
-    return load(tensor(t.batch, t.head, splits, row));
-  };
-  const State start{b.constant(lowest), b.constant(0), b.fill({dv}, 0).named("out")};
-  const State last = b.loop(splits, start, [&](const State& s) {
-    const Tile row_max =
-        maximum(s.row_max, reduce_max(of_split(partial_max), splits)).named("new_max");
-    const Tile decay = exp2(s.row_max - row_max).named("decay");
-    // No maximum is above that of all splits but the zero of one that does not exist.
-    const auto weight = [&] {
-      return exp2(minimum(of_split(partial_max), row_max) - row_max).named("weight");
-    };
-    const Tile weighted = weight() * of_split(partial_sum), weights = weight();
-    const Tile values = load(partial(t.batch, t.head, splits, row, dv)).named("values");
-    return State{row_max, s.row_sum * decay + reduce_sum(weighted, splits),
-                 s.out * decay + reduce_sum(weights * values, splits)};
-  });
+  const State last =
+      given.combines_tiles ? combine_rows(b, in, row, dv) : combine_row(b, in, row, dv);
   Tile empty = last.row_sum == 0.f;
   if (spec.q_lens) {
     const Tile own = load(b.input("q_lens", DType::i32, {t.batch_size})(t.batch));
     empty = empty || index(row) >= own;
   }
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
-  const bool bhsd = spec.layout == TensorLayout::bhsd;
-  store(bhsd ? o(t.batch, t.head, row, dv) : o(t.batch, row, t.head, dv),
-        cast(last.out * inverse, spec.dtype));
+  store(t.at(o, t.head, row, dv), cast(last.out * inverse, spec.dtype));
   if (spec.lse) {
     // An infinite score makes its row's weights NaN, and not what they sum up to.
     const Tile finite = (last.row_max + log2(last.row_sum)) * ln2;

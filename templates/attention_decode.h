@@ -30,6 +30,9 @@ struct DecodeSpec {
   /// spec then has kv_lens: what the table says beyond a sequence's end is not read.
   int page_size = 0;
   DecodeRows rows = DecodeRows::packed;
+  /// A block of the second program has a tile of query rows, and at most most_combined_splits of
+  /// each: for many rows, which have few splits. Otherwise it has one row, and any number of them.
+  bool combines_tiles = false;
 
   [[nodiscard]] bool packs_heads() const { return rows != DecodeRows::of_head; }
 };
@@ -49,49 +52,21 @@ Program attention_decode_combine(const DecodeSpec& spec);
 /// A split has a multiple of so many keys: whole tiles of every shipped schedule.
 constexpr int keys_of_splits = 128;
 
-/// The shipped schedules of each: the best first, then smaller ones. `q_len` is the number of query
-/// rows, of which those of a group's heads should fit in one tile; 0: one.
+constexpr int most_combined_splits = 4;
+
+/// The shipped schedules of each: the best first, then smaller ones. Those of the split program have
+/// tiles of `row_tile` rows, the last ones perhaps fewer.
 std::vector<Schedule> attention_decode_split_schedules(const DecodeSpec& spec, const Target& target,
-                                                       int q_len = 0);
+                                                       int row_tile = 16);
 std::vector<Schedule> attention_decode_combine_schedules(const DecodeSpec& spec,
                                                          const Target& target);
-
-/// What decides how many splits are best.
-struct DecodeProblem {
-  std::int64_t batch = 1, kv_heads = 1;
-  std::int64_t row_tiles = 1;  ///< tiles of group * q_len rows
-  std::int64_t keys = 0;       ///< of the longest sequence
-  std::int64_t multiprocessors = 1;
-  bool paged = false;
-};
-
-/// The number of splits for which the last multiprocessor ends first: that with the least product
-/// of blocks of a multiprocessor and keys of a block, where every block costs as much as some keys
-/// more, and every split as much as one in combining. How many blocks a multiprocessor holds at a
-/// time is of no account, since they share its bandwidth; but where keys come through pages, a
-/// block alone does not use all of that.
-std::int64_t decode_splits(const DecodeProblem& problem);
-
-/// The same as an expression of named extents and `multiprocessors`, for Module::number: what the
-/// split program leaves open is called B, H, Sq and Sk, and max_pages with pages. `row_tile` is the
-/// schedule's tile of rows.
-std::string decode_splits_text(const DecodeSpec& spec, int row_tile);
-
-/// Fewer keys are never split: one block reads them as fast.
-constexpr std::int64_t least_keys_split = 512;
-
-/// Whether a call is faster with its keys split than as one block for each head and tile of query
-/// rows: by the keys that the busiest multiprocessor reads in either way, of which a few query rows
-/// cost nothing, more rows cost products of mma.sync, and the second program as much as some keys.
-bool splitting_pays(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads,
-                    std::int64_t q_len, std::int64_t kv_len, std::int64_t multiprocessors);
 
 /// Both in one launch, which computes the number of splits: arguments q, k, v, o, lse if the spec asks
 /// for it, page_table with pages, lengths, and what the expressions capture. `row_tile` is that of
 /// the split program's schedule.
 Module attention_decode(const DecodeSpec& spec, int row_tile);
 
-/// Rows of the largest tile that schedules have: query rows times the heads of a group.
+/// Rows of the largest tile of packed rows that are copied to shared memory.
 constexpr int most_decode_rows = 64;
 /// Whether calls of a spec with few query rows are computed by this module: not those of packed
 /// sequences, of f32, of very wide heads, and of groups of more heads than a tile has rows.

@@ -1,5 +1,5 @@
 // The programs of decoding as one module.
-#include "templates/attention_decode.h"
+#include "templates/decode_splits.h"
 
 namespace flashcore {
 

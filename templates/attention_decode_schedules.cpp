@@ -1,5 +1,6 @@
-// Schedules that ship for attention_decode_*. Both programs wait for memory: what counts is how many
-// bytes are in flight. docs/decoding.md says what was measured.
+// Schedules that ship for attention_decode_*. With few rows both programs wait for memory: what counts
+// is how many bytes are in flight. Tiles of many rows by wgmma are those of forward attention.
+// docs/decoding.md says what was measured.
 #include <algorithm>
 
 #include "templates/attention_decode.h"
@@ -30,14 +31,53 @@ int shared_bytes(const DecodeSpec& spec, const Schedule& s) {
   return 2 * (s.stages * s.tiles.at("cols") * (keys + values) + s.tiles.at("rows") * keys);
 }
 
+/// A producer that loads keys and values by the copy engine, and one consumer warpgroup for every
+/// 64 rows; of 64 rows two blocks to a multiprocessor.
+Schedule warpgroup_schedule(const DecodeSpec& spec, const Target& target, int rows, int cols) {
+  const AttentionSpec& a = spec.attention;
+  const int widest = std::max(padded(a.head_dim), padded(a.value_dim()));
+  Schedule s;
+  s.instruction = Instruction::wgmma;
+  s.copy = CopyInstruction::tma;
+  s.tiles = {{"rows", rows}, {"cols", rows <= 64 ? std::min(cols, 64) : cols}};
+  s.warps_m = rows / 16;
+  s.descending = false;
+  if (rows <= 64) {
+    s.blocks_per_processor = widest <= 128 ? 2 : 1;
+    s.reduction_chains = 2;
+  }
+  // What narrow heads compute between products takes as long as these.
+  s.ping_pong = rows > 64 && widest <= 64 && spec.rows == DecodeRows::of_head;
+  while (s.tiles["cols"] > 16 && shared_bytes(spec, s) + 4096 > target.shared_per_block)
+    s.tiles["cols"] -= 16;
+  return s;
+}
+
+/// Tiles of many rows: the best first. Where a mask leaves no registers for a loop of its own, all
+/// tiles are masked behind a test, and then there are fewer keys.
+std::vector<Schedule> warpgroup_schedules(const DecodeSpec& spec, const Target& target, int rows) {
+  std::vector<Schedule> schedules;
+  const auto add = [&](const Schedule& s) {
+    if (std::find(schedules.begin(), schedules.end(), s) == schedules.end()) schedules.push_back(s);
+  };
+  if (target.wgmma) {
+    Schedule peeled = warpgroup_schedule(spec, target, rows, 128);
+    peeled.peel_masks =
+        rows > 64 && spec.rows == DecodeRows::of_head && !spec.attention.mask.is_full();
+    add(peeled);
+    for (const int cols : {128, 96, 64, 32}) add(warpgroup_schedule(spec, target, rows, cols));
+  }
+  return schedules;
+}
+
 }  // namespace
 
 std::vector<Schedule> attention_decode_split_schedules(const DecodeSpec& spec, const Target& target,
-                                                       int q_len) {
+                                                       int row_tile) {
   const AttentionSpec& a = spec.attention;
-  const int all_rows = std::max(1, q_len) * a.group();
-  const int rows = all_rows <= 16 ? 16 : all_rows <= 32 ? 32 : 64;
+  const int rows = std::min(row_tile, most_decode_rows);
   std::vector<Schedule> schedules;
+  if (spec.rows != DecodeRows::packed) schedules = warpgroup_schedules(spec, target, row_tile);
   const auto add = [&](const Schedule& s) {
     const int bytes = shared_bytes(spec, s) + target.shared_reserved + 1024;
     if (bytes <= target.shared_per_block + target.shared_reserved &&
@@ -60,10 +100,11 @@ std::vector<Schedule> attention_decode_split_schedules(const DecodeSpec& spec, c
   return schedules;
 }
 
-std::vector<Schedule> attention_decode_combine_schedules(const DecodeSpec&, const Target& target) {
+std::vector<Schedule> attention_decode_combine_schedules(const DecodeSpec& spec,
+                                                         const Target& target) {
   Schedule s;
   choose_family(s, target);
-  s.tiles = {{"splits", 16}};
+  s.tiles = {{spec.combines_tiles ? "rows" : "splits", 16}};
   s.warps_m = 4;
   s.descending = false;
   return {s};

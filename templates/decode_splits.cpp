@@ -1,95 +1,142 @@
-// How many blocks should share the keys of a sequence. For so many waves of blocks, the most splits
-// that fit are the best; the numbers of waves that are tried differ by what a partial last wave
-// costs.
+// For so many waves of blocks, the most splits that fit are the best; the numbers of waves that are
+// tried differ by what a partial last wave costs.
+#include "templates/decode_splits.h"
+
 #include <algorithm>
-#include <optional>
-#include <string>
 
 #include <fmt/format.h>
 
-#include "templates/attention_decode.h"
+#include "templates/visible_keys.h"
 
 namespace flashcore {
 namespace {
 
 constexpr int waves_tried[] = {1, 2, 3, 4, 6, 8};
-/// In fifths of what a key costs, measured with a head_dim of 128 on an H200: a key of a block that
-/// has a multiprocessor to itself and looks up pages, any other, a block without keys, and a split
-/// in combining.
-constexpr int of_lone_key = 6, of_key = 5, of_block = 5 * 64, of_split = 5;
 
-// What splitting costs, measured on an H200 at head_dim 64 and 128.
-constexpr double keys_of_combining = 200;  ///< the program that combines splits, in keys
-constexpr double free_rows = 4;            ///< so many query rows of a tile are multiplied for free
-constexpr double row_cost = 1.3 / 64;      ///< every other query row, in reads of all keys
+/// Measured on an H200 with a head_dim of 128, as everything below: bytes of keys and values that a
+/// multiprocessor gets of the memory's bandwidth in a nanosecond.
+constexpr double bytes_a_nanosecond = 33;
+/// And what all of them read and write of partial results, most of which stays in L2.
+constexpr double partial_bytes_a_nanosecond = 4400;
+
+int padded(int dim) { return (dim + 15) / 16 * 16; }
+
+std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::string extent_or(std::optional<int> length, const char* name) {
   return length ? std::to_string(*length) : name;
 }
 
+/// Copies of rows wait for the memory: the unit is a fifth of what a key takes.
+SplitCosts costs_of_reading(const DecodeSpec& spec) {
+  const AttentionSpec& a = spec.attention;
+  const double key = 2. * (a.head_dim + a.value_dim()) / bytes_a_nanosecond;
+  return {.lone_key = spec.page_size ? 6 : 5,
+          .key = 5,
+          .block = 5 * 64,
+          .split = 5,
+          .microseconds = key / 5 / 1000};
+}
+
+/// Products of a warpgroup compute longer than their operands are read, unless no other block reads
+/// the same keys. In nanoseconds.
+SplitCosts costs_of_products(const DecodeSpec& spec, int row_tile) {
+  const AttentionSpec& a = spec.attention;
+  const double dim = (padded(a.head_dim) + padded(a.value_dim())) / 2.;
+  // Of 128 rows: the products, or the exponentials of narrow heads.
+  const double key = std::max(8., 11 * dim / 128);
+  const auto whole = [](double x) { return static_cast<std::int64_t>(x + 0.5); };
+  const bool half = row_tile <= 64;
+  return {
+      .lone_key = whole(half ? 0.8 * key : key),
+      .key = whole(half ? 0.58 * key : key),
+      .read = whole(4 * dim / bytes_a_nanosecond),
+      .readers = spec.packs_heads() ? 1 : a.group(),
+      .block = 2000,
+      .split = 50,
+      .split_share = whole(row_tile * (dim + 2) * 8 / partial_bytes_a_nanosecond),
+      .most_splits = spec.combines_tiles ? most_combined_splits : SplitCosts().most_splits,
+      .microseconds = 0.001,
+  };
+}
+
 }  // namespace
 
-std::int64_t decode_splits(const DecodeProblem& problem) {
-  const auto up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  const std::int64_t shares = std::max<std::int64_t>(1, up(problem.keys, keys_of_splits));
+SplitCosts split_costs(const DecodeSpec& spec, int row_tile) {
+  return spec.rows == DecodeRows::packed ? costs_of_reading(spec)
+                                         : costs_of_products(spec, row_tile);
+}
+
+std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
+                            std::int64_t splits) {
   const std::int64_t blocks =
-      std::max<std::int64_t>(1, problem.batch * problem.kv_heads * problem.row_tiles);
+      std::max<std::int64_t>(1, problem.batch * problem.heads * problem.row_tiles);
+  const std::int64_t readers = std::max<std::int64_t>(1, costs.readers * problem.row_tiles);
+  const std::int64_t in_turn =
+      up(blocks * splits, std::max<std::int64_t>(1, problem.multiprocessors));
+  const std::int64_t keys = up(std::max<std::int64_t>(1, up(problem.keys, keys_of_splits)), splits);
+  const std::int64_t key =
+      std::max(in_turn == 1 ? costs.lone_key : costs.key, costs.read / readers);
+  return in_turn * (keys * keys_of_splits * key + costs.block) +
+         splits * (costs.split + blocks * costs.split_share);
+}
+
+std::int64_t decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
+  const std::int64_t shares =
+      std::clamp<std::int64_t>(up(problem.keys, keys_of_splits), 1, costs.most_splits);
+  const std::int64_t blocks =
+      std::max<std::int64_t>(1, problem.batch * problem.heads * problem.row_tiles);
   const std::int64_t processors = std::max<std::int64_t>(1, problem.multiprocessors);
-  const auto cost = [&](std::int64_t splits) {
-    const std::int64_t in_turn = up(blocks * splits, processors);
-    const std::int64_t key = problem.paged && in_turn == 1 ? of_lone_key : of_key;
-    const std::int64_t keys = up(shares, splits) * keys_of_splits;
-    return in_turn * (keys * key + of_block) + splits * of_split;
-  };
-  std::int64_t best = 1;
+  std::int64_t best = 1, least = cost_of_splits(problem, costs, 1);
   for (const int waves : waves_tried) {
     const std::int64_t most = std::clamp<std::int64_t>(waves * processors / blocks, 1, shares);
-    if (cost(most) < cost(best)) best = most;
+    const std::int64_t cost = cost_of_splits(problem, costs, most);
+    if (cost < least) {
+      best = most;
+      least = cost;
+    }
   }
   return best;
 }
 
-bool splitting_pays(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads,
-                    std::int64_t q_len, std::int64_t kv_len, std::int64_t multiprocessors) {
-  const std::int64_t rows = heads / std::max<std::int64_t>(1, kv_heads) * q_len;
-  if (kv_len < least_keys_split || rows > most_decode_rows) return false;
-  const std::int64_t processors = std::max<std::int64_t>(1, multiprocessors);
-  const std::int64_t waves = (batch * heads + processors - 1) / processors;
-  const double whole = static_cast<double>(waves * kv_len);
-  const double shared =
-      static_cast<double>(batch * kv_heads * kv_len) / static_cast<double>(processors);
-  const double products = 1 + row_cost * std::max(0.0, static_cast<double>(rows) - free_rows);
-  return shared * products + keys_of_combining < whole;
-}
-
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile) {
   const AttentionSpec& a = spec.attention;
+  const SplitCosts costs = split_costs(spec, row_tile);
   const std::string batch = extent_or(a.batch, "B"), q_len = extent_or(a.q_len, "Sq");
-  const std::string kv_heads =
-      a.heads ? std::to_string(a.kv_heads ? a.kv_heads : a.heads) : std::string("H");
-  const std::string keys =
+  const std::string heads =
+      a.heads ? std::to_string(spec.packs_heads() && a.kv_heads ? a.kv_heads : a.heads)
+              : std::string("H");
+  const std::string all_keys =
       spec.page_size ? fmt::format("max_pages * {}", spec.page_size) : extent_or(a.kv_len, "Sk");
-  std::string text = fmt::format(
-      "shares = max(1, ({} + {}) // {}); blocks = max(1, {} * {} * (({} * {} + {}) // {})); ", keys,
-      keys_of_splits - 1, keys_of_splits, batch, kv_heads, q_len, a.group(), row_tile - 1,
-      row_tile);
+  std::string text =
+      fmt::format("keys = {}; shares = max(1, (keys + {}) // {}); tiles = ({} * {} + {}) // {}; ",
+                  VisibleKeys(a).count_text(q_len, all_keys), keys_of_splits - 1, keys_of_splits,
+                  q_len, spec.packs_heads() ? a.group() : 1, row_tile - 1, row_tile);
+  text += fmt::format("blocks = max(1, {} * {} * tiles); ", batch, heads);
+  const bool lone = costs.key != costs.lone_key;
+  if (costs.read) {
+    text += fmt::format("read = {} // max(1, {} * tiles); key = max({}, read) * {}; ", costs.read,
+                        costs.readers, costs.key, keys_of_splits);
+    if (lone) text += fmt::format("lone = max({}, read) * {}; ", costs.lone_key, keys_of_splits);
+  } else {
+    text += fmt::format("key = {}; lone = {}; ", costs.key * keys_of_splits,
+                        costs.lone_key * keys_of_splits);
+  }
+  text += fmt::format("combine = {} + blocks * {}; limit = min(shares, {}); ", costs.split,
+                      costs.split_share, costs.most_splits);
   // best_w and least_w: the best so far, and its cost; of turns_w blocks of each multiprocessor.
   const auto try_splits = [&](int waves, const std::string& splits) {
     text += fmt::format("most_{} = {}; ", waves, splits);
+    text += fmt::format("turns_{0} = -(-blocks * most_{0} // multiprocessors); ", waves);
+    const std::string key = lone ? fmt::format("where(turns_{} == 1, lone, key)", waves) : "key";
     text += fmt::format(
-        "turns_{0} = (blocks * most_{0} + multiprocessors - 1) // multiprocessors; ", waves);
-    const std::string key =
-        spec.page_size ? fmt::format("where(turns_{} == 1, {}, {})", waves, of_lone_key, of_key)
-                       : std::to_string(of_key);
-    text += fmt::format(
-        "cost_{0} = turns_{0} * ((shares + most_{0} - 1) // most_{0} * {1} * {2} + {3}) + most_{0} "
-        "* {4}; ",
-        waves, keys_of_splits, key, of_block, of_split);
+        "cost_{0} = turns_{0} * (-(-shares // most_{0}) * {1} + {2}) + most_{0} * combine; ", waves,
+        key, costs.block);
   };
   try_splits(0, "1");
   std::string best = "most_0", least = "cost_0";
   for (const int waves : waves_tried) {
-    try_splits(waves, fmt::format("max(1, min(shares, {} * multiprocessors // blocks))", waves));
+    try_splits(waves, fmt::format("max(1, min(limit, {} * multiprocessors // blocks))", waves));
     text += fmt::format("best_{0} = where(cost_{0} < {1}, most_{0}, {2}); ", waves, least, best);
     text += fmt::format("least_{0} = min(cost_{0}, {1}); ", waves, least);
     best = fmt::format("best_{}", waves);

@@ -9,8 +9,8 @@
 #include "runtime/log.h"
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
-#include "templates/attention_decode.h"
 #include "templates/attention_winners.h"
+#include "templates/decode_choice.h"
 
 namespace flashcore::python {
 namespace {
@@ -84,32 +84,73 @@ void bind_specs(py::module_& m) {
   m.def("decodes", [](const std::string& json, const std::string& target) {
     return can_decode(attention_spec_from_json(json), find_target(target));
   });
-  m.def(
-      "splitting_pays",
-      [](std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t q_len,
-         std::int64_t kv_len) {
-        const Driver& driver = Driver::get();
-        return splitting_pays(batch, heads, kv_heads, q_len, kv_len,
-                              multiprocessors_of(driver, current_device(driver)));
-      },
-      py::arg("batch"), py::arg("heads"), py::arg("kv_heads"), py::arg("q_len"), py::arg("kv_len"));
+  using Blocks = std::tuple<std::string, int, bool>;
+  static constexpr std::pair<DecodeRows, const char*> rows_by_name[] = {
+      {DecodeRows::packed, "packed"},
+      {DecodeRows::packed_in_registers, "packed_in_registers"},
+      {DecodeRows::of_head, "of_head"}};
+  const auto as_blocks = [](const DecodeBlocks& blocks) {
+    for (const auto& [rows, name] : rows_by_name)
+      if (rows == blocks.rows) return Blocks(name, blocks.row_tile, blocks.combines_tiles);
+    return Blocks();
+  };
+  const auto own_multiprocessors = [] {
+    const Driver& driver = Driver::get();
+    return multiprocessors_of(driver, current_device(driver));
+  };
+  py::class_<DecodeChooser>(m, "DecodeChooser")
+      .def(py::init([](const std::string& json, const std::string& target) {
+        return DecodeChooser(attention_spec_from_json(json), find_target(target));
+      }))
+      .def("choose",
+           [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
+               std::int64_t kv_heads, std::int64_t q_len,
+               std::int64_t kv_len) -> std::optional<Blocks> {
+             const DecodeCall call{batch, heads, kv_heads, q_len, kv_len};
+             const std::int64_t multiprocessors = own_multiprocessors();
+             if (!chooser.pays(call, multiprocessors)) return std::nullopt;
+             return as_blocks(chooser.blocks(call, multiprocessors));
+           })
+      .def("blocks",
+           [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
+               std::int64_t kv_heads, std::int64_t q_len, std::int64_t kv_len,
+               std::int64_t multiprocessors) {
+             return as_blocks(
+                 chooser.blocks({batch, heads, kv_heads, q_len, kv_len}, multiprocessors));
+           })
+      .def("reachable",
+           [=](const DecodeChooser& chooser, std::int64_t least_rows, std::int64_t most_rows) {
+             std::vector<Blocks> found;
+             for (const DecodeBlocks& blocks : chooser.reachable(least_rows, most_rows))
+               found.push_back(as_blocks(blocks));
+             return found;
+           })
+      .def("microseconds", [](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
+                              std::int64_t kv_heads, std::int64_t q_len, std::int64_t kv_len,
+                              std::int64_t multiprocessors) {
+        const DecodeCall call{batch, heads, kv_heads, q_len, kv_len};
+        return std::pair(chooser.split_microseconds(call, multiprocessors),
+                         chooser.whole_microseconds(call, multiprocessors));
+      });
   m.def("most_decode_rows", [] { return most_decode_rows; });
   m.def("least_keys_split", [] { return least_keys_split; });
   m.def(
       "attention_decode",
-      [](const std::string& json, int page_size, const std::string& target, int q_len,
-         bool packs_heads) {
-        const DecodeSpec spec{.attention = attention_spec_from_json(json),
-                              .page_size = page_size,
-                              .rows = packs_heads ? DecodeRows::packed : DecodeRows::of_head};
+      [](const std::string& json, int page_size, const std::string& target, const Blocks& blocks) {
+        const auto& [name, row_tile, combines_tiles] = blocks;
+        DecodeSpec spec{.attention = attention_spec_from_json(json),
+                        .page_size = page_size,
+                        .combines_tiles = combines_tiles};
+        for (const auto& [rows, own] : rows_by_name)
+          if (own == name) spec.rows = rows;
         const std::vector<std::vector<Schedule>> schedules{
-            attention_decode_split_schedules(spec, find_target(target), q_len),
+            attention_decode_split_schedules(spec, find_target(target), row_tile),
             attention_decode_combine_schedules(spec, find_target(target))};
-        Module module = attention_decode(spec, schedules[0].at(0).tiles.at("rows"));
+        Module module = attention_decode(spec, row_tile);
         return std::pair(std::move(module), texts_of(schedules));
       },
-      py::arg("json"), py::arg("page_size"), py::arg("target"), py::arg("q_len"),
-      py::arg("packs_heads") = true, py::call_guard<py::gil_scoped_release>());
+      py::arg("json"), py::arg("page_size"), py::arg("target"), py::arg("blocks"),
+      py::call_guard<py::gil_scoped_release>());
   m.def(
       "attention_backward",
       [](const std::string& json) { return attention_backward(attention_spec_from_json(json)); },

@@ -9,17 +9,22 @@ from flashcore.kernels.decode_kernels import DecodeKernels
 from reference import assert_close, random
 
 
-def shipped(**fields):
-    return fc.AttentionKernel.shipped(fc.AttentionSpec(**fields), "sm_80", compiled=False)
+H200 = 132  # multiprocessors
 
 
-def split_call(kernel, q, k, v, *, with_lse=True, lengths=()):
+def shipped(target="sm_80", **fields):
+    return fc.AttentionKernel.shipped(fc.AttentionSpec(**fields), target, compiled=False)
+
+
+def split_call(kernel, q, k, v, *, with_lse=True, lengths=(), multiprocessors=H200):
     """What a call on a GPU launches, in the emulator."""
     out = np.full((*q.shape[:3], v.shape[-1]), np.nan, q.dtype)
     at = 2 if kernel.spec.layout == "bhsd" else 1
     lse = np.full((q.shape[0], q.shape[3 - at], q.shape[at]), np.nan, np.float32)
     every = (q, k, v, out, *([lse] if with_lse else []), *lengths)
-    assert kernel._decoding.launch(every, (q.shape[-1] ** -0.5,), None, with_lse)
+    numbers = q.shape[0], q.shape[3 - at], k.shape[3 - at], q.shape[at], k.shape[at]
+    blocks = kernel._decoding._chooser.blocks(*numbers, multiprocessors)
+    assert kernel._decoding.launch(blocks, every, (q.shape[-1] ** -0.5,), None, with_lse)
     return out, lse if with_lse else None
 
 
@@ -46,6 +51,31 @@ def test_rows_that_fill_tiles_of_every_size(rng, q_len):
     k, v = random(rng, (1, 1, 530, 64), "bf16"), random(rng, (1, 1, 530, 64), "bf16")
     out, _ = split_call(kernel, q, k, v, with_lse=False)
     assert_close(out, None, q, k, v)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (4, 1), (8, 1)])
+@pytest.mark.parametrize("q_len", [33, 64, 130, 200])
+def test_chunks(rng, heads, kv_heads, q_len):
+    """Tiles of many rows by warpgroups; few multiprocessors, so that tiles are combined as well."""
+    grouped = {"heads": heads, "kv_heads": kv_heads} if heads != kv_heads else {}
+    kernel = shipped("sm_90a", head_dim=64, mask=fc.causal(), **grouped)
+    q = random(rng, (1, heads, q_len, 64), "bf16")
+    k, v = random(rng, (1, kv_heads, 700, 64), "bf16"), random(rng, (1, kv_heads, 700, 64), "bf16")
+    for multiprocessors in (4, H200):
+        out, lse = split_call(kernel, q, k, v, multiprocessors=multiprocessors)
+        assert_close(out, lse, q, k, v, mask="causal(bottom_right)")
+
+
+def test_rows_before_all_keys_and_windows(rng):
+    def near(b, h, q_idx, kv_idx):
+        return (kv_idx <= q_idx + length - 140) & (kv_idx >= q_idx + length - 240)
+
+    kernel = shipped("sm_90a", head_dim=64, mask=fc.sliding_window(100, 0))
+    q = random(rng, (1, 1, 140, 64), "bf16")
+    for length in (90, 1000):
+        k, v = random(rng, (1, 1, length, 64), "bf16"), random(rng, (1, 1, length, 64), "bf16")
+        out, lse = split_call(kernel, q, k, v)
+        assert_close(out, lse, q, k, v, mask=near)
 
 
 def test_arrays_by_head_and_row(rng):
@@ -91,27 +121,30 @@ class OnGpu:
 def gpu(monkeypatch):
     """What the choice asks a GPU."""
 
-    def splitting_pays(batch, heads, kv_heads, q_len, kv_len):
-        asked.append((batch, heads, kv_heads, q_len, kv_len))
-        return kv_len >= 1000
+    class Chooser:
+        def __init__(self, *spec_and_target):
+            pass
+
+        def choose(self, *numbers):
+            asked.append(numbers)
+            return ("packed", 16, False) if numbers[-1] >= 1000 else None
 
     asked = []
-    monkeypatch.setattr(decoding._core, "splitting_pays", splitting_pays)
+    monkeypatch.setattr(decoding._core, "DecodeChooser", Chooser)
     return asked
 
 
 def test_which_calls_take_it(gpu):
     def takes(kernel, q, k):
-        return kernel._decoding.takes(OnGpu(*q), OnGpu(*k))
+        return kernel._decoding.choose(OnGpu(*q), OnGpu(*k)) is not None
 
     kernel = shipped(head_dim=64, heads=8, kv_heads=2)
     assert takes(kernel, (1, 8, 1, 64), (1, 2, 4096, 64))
     assert takes(kernel, (3, 8, 16, 64), (3, 2, 4096, 64))
     assert not takes(kernel, (1, 8, 1, 64), (1, 2, 700, 64))
     assert gpu == [(1, 8, 2, 1, 4096), (3, 8, 2, 16, 4096), (1, 8, 2, 1, 700)]
-    assert not takes(kernel, (1, 8, 17, 64), (1, 2, 4096, 64))
     assert not takes(kernel, (1, 8, 1, 64), (1, 2, 500, 64))
-    assert len(gpu) == 3  # those were not worth a question
+    assert len(gpu) == 3  # that was not worth a question
     assert takes(shipped(head_dim=64, layout="bshd"), (1, 1, 8, 64), (1, 4096, 8, 64))
     assert gpu[-1] == (1, 8, 8, 1, 4096)
 
@@ -128,19 +161,29 @@ def test_specs_that_are_never_split():
 
 def test_it_is_compiled_ahead(monkeypatch):
     built = []
-    kernel = shipped(head_dim=64)
     monkeypatch.setattr(
-        DecodeKernels, "built", lambda self, q_len, lse, compiled: (built.append((q_len, lse)), 0)
+        DecodeKernels, "built", lambda self, blocks, lse, compiled: (built.append((blocks, lse)), 0)
     )
-    kernel._decoding.prepare((1, 4096), (1, 8192), [False], None)
-    assert built == [(1, False), (17, False), (33, False)]
-    built.clear()
-    kernel._decoding.prepare((20, 30), (512, 512), [False, True], None)
-    assert built == [(20, False), (20, True)]
-    built.clear()
-    kernel._decoding.prepare((1, 1), (1, 511), [False], None)
-    kernel._decoding.prepare((65, 4096), (1, 4096), [False], None)
-    assert built == []
+
+    def compiled(target, q_lens, kv_lens, lse=(False,)):
+        built.clear()
+        shipped(target, head_dim=64, heads=8, kv_heads=2)._decoding.prepare(
+            q_lens, kv_lens, lse, None
+        )
+        return set(built)
+
+    packed = {(("packed", rows, False), False) for rows in (16, 32, 64)}
+    assert compiled("sm_80", (1, 4096), (1, 8192)) == packed
+    chunks = {
+        ((rows, tile, tiles), False)
+        for rows, tile in (("packed_in_registers", 128), ("of_head", 128))
+        for tiles in (False, True)
+    }
+    assert compiled("sm_90a", (1, 4096), (1, 8192)) == packed | chunks
+    assert compiled("sm_80", (5, 7), (512, 512), (False, True)) == {
+        (("packed", 32, False), False), (("packed", 32, False), True)
+    }  # fmt: skip
+    assert compiled("sm_90a", (1, 4096), (1, 511)) == set()
 
 
 def test_where_it_cannot_be_compiled_calls_go_without(monkeypatch):
@@ -153,8 +196,9 @@ def test_where_it_cannot_be_compiled_calls_go_without(monkeypatch):
     asked = []
     monkeypatch.setattr(DecodeKernels, "built", refuse)
     q = np.zeros((1, 1, 1, 64), np.float16)
-    assert not kernel._decoding.launch((q,), (), None, False)
-    assert not kernel._decoding.launch((q,), (), None, False)
+    blocks = ("packed", 16, False)
+    assert not kernel._decoding.launch(blocks, (q,), (), None, False)
+    assert not kernel._decoding.launch(blocks, (q,), (), None, False)
     assert asked == [True]  # the second call knows
 
 

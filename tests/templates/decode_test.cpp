@@ -1,10 +1,12 @@
 // Decoding on the emulator: both programs against the reference, and together against attention
 // written out in double precision. The output may be off by no more than three times what a plain
 // evaluation in 16 bits is off by.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,7 +15,7 @@
 #include "dsl/error.h"
 #include "dsl/expression.h"
 #include "dsl/launch_number.h"
-#include "templates/attention_decode.h"
+#include "templates/decode_choice.h"
 #include "tests/templates/support/decode_run.h"
 
 namespace flashcore {
@@ -25,11 +27,14 @@ AttentionSpec grouped(int head_dim, int heads, int kv_heads) {
   return {.head_dim = head_dim, .heads = heads, .kv_heads = kv_heads, .lse = true};
 }
 
-/// Under the first schedule of every target, or under all of them.
+/// Under the first schedule of every target, or under all of them; tiles of many rows on one target
+/// with wgmma and one without.
 void expect_right(DecodeSpec spec, DecodeRun problem, bool all_schedules = false) {
   problem.heads = spec.attention.heads;
   problem.kv_heads = spec.attention.kv_heads;
   for (const Target& target : all_targets()) {
+    if (spec.rows != DecodeRows::packed && target.name != "sm_80" && target.name != "sm_90a")
+      continue;
     SCOPED_TRACE(fmt::format("{}: {} rows, {} keys, {} splits, pages of {}", target.name,
                              problem.q_len, problem.kv_len, problem.splits, spec.page_size));
     spec.attention.dtype = target.bf16 ? DType::bf16 : DType::f16;
@@ -130,6 +135,74 @@ TEST(AttentionDecode, VeryLowScoresHaveWeights) {
                {.kv_len = 200, .splits = 2, .score = [](const Site& s) { return s.score - 1000; }});
 }
 
+// Tiles of many rows: those of one head, and a group's by an operand in registers.
+TEST(AttentionDecode, IsRightForTilesOfManyRows) {
+  for (const DecodeRows of : {DecodeRows::of_head, DecodeRows::packed_in_registers})
+    for (const int group : {1, 4})
+      for (const auto& [rows, keys, splits] :
+           {std::tuple{1, 200, 2}, {33, 300, 3}, {70, 515, 2}, {130, 260, 1}, {70, 515, 4}}) {
+        AttentionSpec spec = grouped(64, 2 * group, 2);
+        spec.mask = causal();
+        expect_right({.attention = spec, .rows = of, .combines_tiles = rows > 33},
+                     {.q_len = rows, .kv_len = keys, .splits = splits, .visible = is_causal});
+      }
+}
+
+TEST(AttentionDecode, IsRightForTilesOfManyRowsUnderEverySchedule) {
+  for (const auto& [dim, value_dim] : {std::pair{40, 0}, {128, 0}, {192, 128}, {256, 0}})
+    for (const DecodeRows of : {DecodeRows::of_head, DecodeRows::packed_in_registers}) {
+      AttentionSpec spec = grouped(dim, 4, 1);
+      spec.head_dim_v = value_dim;
+      spec.mask = causal();
+      expect_right({.attention = spec, .rows = of, .combines_tiles = true},
+                   {.q_len = 40, .kv_len = 290, .splits = 2, .visible = is_causal}, true);
+    }
+}
+
+TEST(AttentionDecode, TilesOfManyRowsHaveLengthsAndExpressions) {
+  for (const DecodeRows of : {DecodeRows::of_head, DecodeRows::packed_in_registers})
+    for (const TensorLayout layout : {TensorLayout::bhsd, TensorLayout::bshd}) {
+      AttentionSpec spec = grouped(64, 6, 2);
+      spec.layout = layout;
+      spec.kv_lens = spec.q_lens = true;
+      spec.large_scores = layout == TensorLayout::bshd;
+      spec.score = Score("score - 0.01 * h * (kv_len - kv_idx) + 0.1 * q_idx");
+      spec.sink = Sink("0.5 * h - q_idx");
+      expect_right({.attention = spec, .rows = of, .combines_tiles = true},
+                   {.batch = 3,
+                    .q_len = 70,
+                    .kv_len = 260,
+                    .splits = 3,
+                    .q_lens = {70, 2, 0},
+                    .kv_lens = {0, 260, 131},
+                    .score =
+                        [](const Site& s) {
+                          return s.score - 0.01 * s.h * (s.kv_len - s.kv_idx) + 0.1 * s.q_idx;
+                        },
+                    .sink = [](const Site& s) { return 0.5 * s.h - s.q_idx; }});
+    }
+}
+
+TEST(AttentionDecode, SplitsShareTheKeysOfAWindow) {
+  for (const DecodeRows of : {DecodeRows::packed, DecodeRows::of_head})
+    for (const int rows : {1, 90})
+      for (const int window : {70, 1000}) {
+        AttentionSpec spec = grouped(64, 4, 1);
+        spec.mask = sliding_window(window - 1, 0);
+        spec.kv_lens = true;
+        expect_right({.attention = spec, .rows = of},
+                     {.batch = 2,
+                      .q_len = rows,
+                      .kv_len = 700,
+                      .splits = 2,
+                      .kv_lens = {700, 45},
+                      .visible = [&](const Site& s) {
+                        const auto at = s.q_idx + s.kv_len - s.q_len;
+                        return s.kv_idx <= at && s.kv_idx > at - window;
+                      }});
+      }
+}
+
 TEST(AttentionDecode, RefusesWhatItDoesNotCompute) {
   const auto refusal = [](const DecodeSpec& spec) -> std::string {
     try {
@@ -170,68 +243,143 @@ std::int64_t number_of(const std::string& text, const std::map<std::string, std:
   return NumberFormula({"splits", text}, names).evaluate(values);
 }
 
+const Target& hopper() { return find_target("sm_90a"); }
+constexpr int h200 = 132;  // multiprocessors
+
+/// Splits of packed rows that are copied to shared memory.
+std::int64_t splits(const DecodeProblem& problem, int page_size = 0) {
+  return decode_splits(problem, split_costs({grouped(128, 32, 8), page_size}, 16));
+}
+
 TEST(DecodeSplits, FillTheMultiprocessorsOnce) {
   // Eight heads of keys: 16 blocks each, which is one a multiprocessor.
-  EXPECT_EQ(decode_splits({.batch = 1, .kv_heads = 8, .keys = 32768, .multiprocessors = 132}), 16);
-  EXPECT_EQ(decode_splits({.batch = 1, .kv_heads = 8, .keys = 4096, .multiprocessors = 132}), 16);
+  EXPECT_EQ(splits({.batch = 1, .heads = 8, .keys = 32768, .multiprocessors = h200}), 16);
+  EXPECT_EQ(splits({.batch = 1, .heads = 8, .keys = 4096, .multiprocessors = h200}), 16);
   // No split without keys.
-  EXPECT_EQ(decode_splits({.batch = 1, .kv_heads = 8, .keys = 300, .multiprocessors = 132}), 3);
-  EXPECT_EQ(decode_splits({.batch = 1, .kv_heads = 8, .keys = 0, .multiprocessors = 132}), 1);
+  EXPECT_EQ(splits({.batch = 1, .heads = 8, .keys = 300, .multiprocessors = h200}), 3);
+  EXPECT_EQ(splits({.batch = 1, .heads = 8, .keys = 0, .multiprocessors = h200}), 1);
   // Enough blocks without splits.
-  EXPECT_EQ(decode_splits({.batch = 64, .kv_heads = 8, .keys = 8192, .multiprocessors = 132}), 1);
-  EXPECT_EQ(decode_splits({.batch = 16, .kv_heads = 8, .keys = 4096, .multiprocessors = 132}), 1);
+  EXPECT_EQ(splits({.batch = 64, .heads = 8, .keys = 8192, .multiprocessors = h200}), 1);
+  EXPECT_EQ(splits({.batch = 16, .heads = 8, .keys = 4096, .multiprocessors = h200}), 1);
   // Two blocks a multiprocessor where they look up pages, unless both would have next to nothing.
-  EXPECT_EQ(decode_splits(
-                {.batch = 1, .kv_heads = 8, .keys = 32768, .multiprocessors = 132, .paged = true}),
-            33);
-  EXPECT_EQ(decode_splits(
-                {.batch = 1, .kv_heads = 8, .keys = 4096, .multiprocessors = 132, .paged = true}),
-            16);
+  EXPECT_EQ(splits({.batch = 1, .heads = 8, .keys = 32768, .multiprocessors = h200}, 16), 33);
+  EXPECT_EQ(splits({.batch = 1, .heads = 8, .keys = 4096, .multiprocessors = h200}, 16), 16);
   // Blocks that fill little more than half: more splits, of which the last wave loses less.
-  EXPECT_GT(decode_splits({.batch = 9, .kv_heads = 8, .keys = 8192, .multiprocessors = 132}), 1);
+  EXPECT_GT(splits({.batch = 9, .heads = 8, .keys = 8192, .multiprocessors = h200}), 1);
 }
 
 /// The text of a number evaluates to what the function says.
 TEST(DecodeSplits, AreTheSameAsAnExpression) {
-  for (const int page_size : {0, 16})
-    for (const int batch : {1, 2, 9, 17, 64, 200})
-      for (const int rows : {1, 3, 16})
-        for (const int keys : {0, 16, 4096, 32768, 131072}) {
-          DecodeSpec spec{grouped(64, 32, 8), page_size};
-          spec.attention.kv_lens = page_size > 0;
-          const std::string text = decode_splits_text(spec, 16);
-          const DecodeProblem problem{.batch = batch,
-                                      .kv_heads = 8,
-                                      .row_tiles = (rows * 4 + 15) / 16,
-                                      .keys = keys,
-                                      .multiprocessors = 132,
-                                      .paged = page_size > 0};
-          EXPECT_EQ(number_of(text, {{"B", batch},
-                                     {"Sq", rows},
-                                     {"Sk", keys},
-                                     {"max_pages", keys / 16},
-                                     {"multiprocessors", 132}}),
-                    decode_splits(problem))
-              << text;
-        }
+  AttentionSpec window = grouped(64, 32, 8);
+  window.mask = sliding_window(999, 0);
+  const DecodeSpec specs[] = {
+      {grouped(64, 32, 8)},
+      {grouped(64, 32, 8), 16},
+      {grouped(64, 32, 8), 0, DecodeRows::of_head},
+      {grouped(128, 32, 8), 0, DecodeRows::packed_in_registers, true},
+      {window, 0, DecodeRows::of_head},
+  };
+  for (DecodeSpec spec : specs)
+    for (const int tile : {16, 64, 128})
+      for (const int batch : {1, 2, 9, 17, 64, 200})
+        for (const int rows : {1, 3, 16, 300})
+          for (const int keys : {0, 16, 4096, 32768, 131072}) {
+            spec.attention.kv_lens = spec.page_size > 0;
+            const std::string text = decode_splits_text(spec, tile);
+            const int all = spec.packs_heads() ? rows * 4 : rows;
+            const DecodeProblem problem{.batch = batch,
+                                        .heads = spec.packs_heads() ? 8 : 32,
+                                        .row_tiles = (all + tile - 1) / tile,
+                                        .keys = VisibleKeys(spec.attention).count(rows, keys),
+                                        .multiprocessors = h200};
+            EXPECT_EQ(number_of(text, {{"B", batch},
+                                       {"Sq", rows},
+                                       {"Sk", keys},
+                                       {"max_pages", keys / 16},
+                                       {"multiprocessors", h200}}),
+                      decode_splits(problem, split_costs(spec, tile)))
+                << text;
+          }
+}
+
+TEST(VisibleKeys, AreThoseThatSomeRowSees) {
+  const auto count = [](const Mask& mask, int q_len, int kv_len) {
+    AttentionSpec spec = grouped(64, 4, 1);
+    spec.mask = mask;
+    return VisibleKeys(spec).count(q_len, kv_len);
+  };
+  EXPECT_EQ(count(full(), 5, 100), 100);
+  EXPECT_EQ(count(causal(), 5, 100), 100);
+  EXPECT_EQ(count(causal(), 100, 5), 5);
+  // The last row sees ten keys, and each before it one more.
+  EXPECT_EQ(count(sliding_window(9, 0), 1, 100), 10);
+  EXPECT_EQ(count(sliding_window(9, 0), 5, 100), 14);
+  EXPECT_EQ(count(sliding_window(9, 0), 5, 7), 7);
+  EXPECT_EQ(count(Mask("kv_idx < 30"), 5, 100), 30);
+  EXPECT_EQ(count(Mask("kv_idx < 30 & kv_idx >= q_idx + 40"), 5, 100), 0);
+  // Other conditions may hide keys anywhere.
+  EXPECT_EQ(count(Mask("kv_idx < 30 | kv_idx > 90"), 5, 100), 100);
+}
+
+bool pays(std::int64_t batch, int heads, int kv_heads, std::int64_t q_len, std::int64_t kv_len,
+          const Target& target = hopper(), const Mask& mask = causal()) {
+  AttentionSpec spec = grouped(128, heads, kv_heads);
+  spec.mask = mask;
+  return DecodeChooser(spec, target).pays({batch, heads, kv_heads, q_len, kv_len}, h200);
 }
 
 TEST(SplittingPays, WhereItWasMeasuredFaster) {
-  constexpr int h200 = 132;
   // Few heads of one sequence leave most multiprocessors without keys.
-  EXPECT_TRUE(splitting_pays(1, 32, 8, 1, 512, h200));
-  EXPECT_TRUE(splitting_pays(1, 32, 8, 1, 32768, h200));
-  EXPECT_TRUE(splitting_pays(1, 32, 32, 64, 8192, h200));
+  EXPECT_TRUE(pays(1, 32, 8, 1, 512));
+  EXPECT_TRUE(pays(1, 32, 8, 1, 32768));
+  EXPECT_TRUE(pays(1, 32, 32, 64, 8192));
   // Heads of a group share what they read.
-  EXPECT_TRUE(splitting_pays(64, 32, 8, 1, 8192, h200));
-  EXPECT_TRUE(splitting_pays(64, 32, 8, 16, 1024, h200));
+  EXPECT_TRUE(pays(64, 32, 8, 1, 8192));
+  EXPECT_TRUE(pays(64, 32, 8, 16, 1024));
   // Blocks for every head fill the GPU anyway, and wgmma multiplies more rows in the same time.
-  EXPECT_FALSE(splitting_pays(8, 32, 32, 64, 2048, h200));
-  EXPECT_FALSE(splitting_pays(16, 32, 32, 16, 1024, h200));
-  EXPECT_FALSE(splitting_pays(2, 32, 32, 64, 4096, h200));
-  // More rows than a tile has, and keys that one block reads as fast.
-  EXPECT_FALSE(splitting_pays(1, 32, 8, 17, 32768, h200));
-  EXPECT_FALSE(splitting_pays(1, 32, 8, 1, 511, h200));
+  EXPECT_FALSE(pays(8, 32, 32, 64, 2048));
+  EXPECT_FALSE(pays(16, 32, 32, 16, 1024));
+  EXPECT_FALSE(pays(4, 32, 32, 64, 4096));
+  // Chunks that fill few multiprocessors, and one that fills nearly all.
+  EXPECT_TRUE(pays(1, 8, 1, 512, 65536));
+  EXPECT_TRUE(pays(1, 32, 8, 256, 32768));
+  EXPECT_TRUE(pays(1, 32, 8, 17, 32768));
+  EXPECT_FALSE(pays(1, 32, 8, 512, 65536));
+  EXPECT_FALSE(pays(1, 32, 8, 4096, 4096));
+  // Keys that one block reads as fast; a window leaves a row no more.
+  EXPECT_FALSE(pays(1, 32, 8, 1, 511));
+  EXPECT_FALSE(pays(1, 32, 8, 1, 32768, hopper(), sliding_window(399, 0)));
+  // Without wgmma, more rows than a tile has.
+  EXPECT_FALSE(pays(1, 32, 8, 17, 32768, find_target("sm_80")));
+}
+
+TEST(DecodeChooser, TakesTilesThatTheRowsFill) {
+  const auto blocks = [](int heads, int kv_heads, int q_len) {
+    const DecodeChooser chooser(grouped(128, heads, kv_heads), hopper());
+    return chooser.blocks({1, heads, kv_heads, q_len, 32768}, h200);
+  };
+  using Rows = DecodeRows;
+  EXPECT_EQ(blocks(32, 8, 1), (DecodeBlocks{Rows::packed, 16, false}));
+  EXPECT_EQ(blocks(32, 8, 16), (DecodeBlocks{Rows::packed, 64, false}));
+  EXPECT_EQ(blocks(32, 8, 32), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
+  EXPECT_EQ(blocks(32, 8, 64), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
+  EXPECT_EQ(blocks(32, 8, 128), (DecodeBlocks{Rows::of_head, 128, true}));
+  EXPECT_EQ(blocks(8, 1, 128), (DecodeBlocks{Rows::of_head, 128, false}));
+  EXPECT_EQ(blocks(32, 32, 32), (DecodeBlocks{Rows::packed, 32, false}));
+  EXPECT_EQ(blocks(32, 32, 64), (DecodeBlocks{Rows::of_head, 64, false}));
+}
+
+TEST(DecodeChooser, ListsWhatCallsCanHave) {
+  for (const int group : {1, 3, 4, 8}) {
+    const DecodeChooser chooser(grouped(128, 8 * group, 8), hopper());
+    const std::vector<DecodeBlocks> listed = chooser.reachable(1, 3000);
+    for (int q_len = 1; q_len <= 3000; ++q_len)
+      for (const int batch : {1, 50})
+        EXPECT_NE(std::find(listed.begin(), listed.end(),
+                            chooser.blocks({batch, 8 * group, 8, q_len, 4096}, h200)),
+                  listed.end())
+            << group << " " << q_len;
+  }
 }
 
 }  // namespace

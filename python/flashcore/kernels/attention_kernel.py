@@ -22,6 +22,7 @@ from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
 from .captured_values import CapturedValues
+from .decode_kernels import Blocks
 from .decoding import Decoding
 from .gradients import WithGradients
 from .index_check import check_indices
@@ -432,8 +433,8 @@ class AttentionKernel(WithGradients, Kernel):
             decoding = self._decoding
             if (
                 decoding is not None
-                and decoding.takes(q, k)
-                and self._decode(decoding, every, scalars, stream, with_lse, arrays, max_q_len)
+                and (blocks := decoding.choose(q, k)) is not None
+                and self._decode(blocks, every, scalars, stream, with_lse, arrays, max_q_len)
             ):
                 pass
             elif dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
@@ -451,7 +452,7 @@ class AttentionKernel(WithGradients, Kernel):
 
     def _decode(
         self,
-        decoding: Decoding,
+        blocks: Blocks,
         every: tuple[Any, ...],
         scalars: tuple[Any, ...],
         stream: Any,
@@ -461,7 +462,8 @@ class AttentionKernel(WithGradients, Kernel):
     ) -> bool:
         """A launch with the keys split; False where nothing was launched."""
         self._fitting.check(every[0], every[1], captured, 1, max_q_len)
-        return decoding.launch(every, scalars, stream, with_lse)
+        assert self._decoding is not None
+        return self._decoding.launch(blocks, every, scalars, stream, with_lse)
 
     def _launch_closely(
         self,

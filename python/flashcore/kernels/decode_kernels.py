@@ -1,4 +1,4 @@
-"""The modules of decoding for one spec, by the query rows that a block computes together."""
+"""The modules of decoding for one spec, by what a block of theirs computes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from .module_kernel import ModuleKernel
 
+Blocks = tuple[str, int, bool]
+"""Which query rows a block of the first program has, how many, and whether one of the second has a
+tile of rows (templates/attention_decode.h)."""
 Ordered = tuple[ModuleKernel, list[int]]
 """Kernels, and which of a call's arrays each of the module's is."""
 
@@ -31,22 +34,19 @@ class DecodeKernels:
         }
         self._beside = [*(name for name, asked in beside.items() if asked), *captured]
         self._group = (spec.heads or 1) // (spec.kv_heads or spec.heads or 1)
-        # Of a call that is one tile of rows.
-        self.most_rows: int = _core.most_decode_rows() // self._group
-        self._built: dict[tuple[int, bool], Ordered] = {}
+        self._built: dict[tuple[Blocks, bool], Ordered] = {}
 
-    def find(self, q_len: int, with_lse: bool) -> Ordered | None:
+    def find(self, blocks: Blocks, with_lse: bool) -> Ordered | None:
         """None where they are not built yet."""
-        return self._built.get((self.rows_of_tile(q_len), with_lse))
+        return self._built.get((blocks, with_lse))
 
-    def built(self, q_len: int, with_lse: bool, compiled: bool) -> Ordered:
+    def built(self, blocks: Blocks, with_lse: bool, compiled: bool) -> Ordered:
         """Raises CompileError and ScheduleError; `compiled`: those whose code fits."""
-        found = self.find(q_len, with_lse)
+        found = self.find(blocks, with_lse)
         if found is None:
-            rows = self.rows_of_tile(q_len)
             spec = dataclasses.replace(self._spec, lse=with_lse)
             core, texts = _core.attention_decode(
-                spec.to_json(), self._page_size, self._target, rows
+                spec.to_json(), self._page_size, self._target, blocks
             )
             schedules = [[Schedule.from_json(text) for text in own] for own in texts]
             kernels = ModuleKernel.first_fitting(
@@ -54,15 +54,15 @@ class DecodeKernels:
             )
             names = ["q", "k", "v", "o", *(["lse"] if with_lse else []), *self._beside]
             found = kernels, [names.index(tensor[0]) for tensor in kernels.tensors]
-            self._built[rows, with_lse] = found
+            self._built[blocks, with_lse] = found
         return found
 
-    def rows_of_tile(self, q_len: int) -> int:
-        """The query rows that the tile for `q_len` of them has room for."""
+    def packed_blocks(self, q_len: int) -> Blocks:
+        """Tiles of the rows of a group's heads, with room for `q_len` rows if a tile has as many."""
         rows = 16
         while rows < min(q_len * self._group, _core.most_decode_rows()):
             rows *= 2
-        return max(1, rows // self._group)
+        return "packed", rows, False
 
 
-__all__ = ["DecodeKernels", "Ordered"]
+__all__ = ["Blocks", "DecodeKernels", "Ordered"]

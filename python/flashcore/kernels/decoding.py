@@ -1,4 +1,4 @@
-"""Few query rows over many keys: the keys of a sequence are split over blocks."""
+"""Query rows too few to fill a GPU over many keys: the keys of a sequence are split over blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..arrays import on_cuda
 from ..errors import CacheMissError, CompileError, ScheduleError
 from ..pytorch import seam as torch_seam
 from ..specs.spec import AttentionSpec
-from .decode_kernels import DecodeKernels, Ordered
+from .decode_kernels import Blocks, DecodeKernels, Ordered
 from .launches import Launches
 
 _LEAST_KEYS = _core.least_keys_split()
@@ -24,9 +24,9 @@ class Decoding:
     ):
         self._launches = launches
         self._kernels = DecodeKernels(spec, 0, target, captured)
+        self._chooser = _core.DecodeChooser(spec.to_json(), target)
         self._at_rows = 2 if spec.layout == "bhsd" else 1
-        self.most_rows = self._kernels.most_rows
-        self._refused: set[tuple[int, bool]] = set()  # tiles of rows whose code cannot be had
+        self._refused: set[tuple[Blocks, bool]] = set()  # those whose code cannot be had
 
     @classmethod
     def of(
@@ -39,19 +39,20 @@ class Decoding:
             return None
         return cls(spec, target, launches, captured)
 
-    def takes(self, q: Any, k: Any) -> bool:
-        """Whether a call with these arrays is faster with its keys split."""
+    def choose(self, q: Any, k: Any) -> Blocks | None:
+        """The blocks of a call with these arrays; None where it is faster with its keys whole."""
         q_shape, k_shape = q.shape, k.shape
+        if len(q_shape) != 4 or len(k_shape) != 4:
+            return None
         at = self._at_rows
-        if len(q_shape) != 4 or q_shape[at] > self.most_rows or len(k_shape) != 4:
-            return False
         if k_shape[at] < _LEAST_KEYS or not on_cuda(q):
-            return False
+            return None
         batch, heads, kv_heads = q_shape[0], q_shape[3 - at], k_shape[3 - at]
-        return _core.splitting_pays(batch, heads, kv_heads, q_shape[at], k_shape[at])
+        return self._chooser.choose(batch, heads, kv_heads, q_shape[at], k_shape[at])
 
     def launch(
         self,
+        blocks: Blocks,
         arrays: tuple[Any, ...],
         scalars: tuple[Any, ...],
         stream: Any,
@@ -59,8 +60,7 @@ class Decoding:
     ) -> bool:
         """Arrays and scalars as the kernels of attention take them. False where no code is at hand,
         and none can be compiled: nothing is launched then."""
-        q = arrays[0]
-        found = self._kernels_for(q.shape[self._at_rows], with_lse, q)
+        found = self._kernels_for(blocks, with_lse, arrays[0])
         if found is None:
             return False
         kernels, order = found
@@ -78,23 +78,21 @@ class Decoding:
         device if one is given."""
         if kv_lens[1] < _LEAST_KEYS:
             return
-        q_len = q_lens[0]
-        while q_len <= min(q_lens[1], self.most_rows):
+        for blocks in self._chooser.reachable(*q_lens):
             for asked in with_lse:
-                kernels, _ = self._kernels.built(q_len, asked, compiled=True)
+                kernels, _ = self._kernels.built(blocks, asked, compiled=True)
                 if device is not None:
                     kernels.prepare(device)
-            q_len = self._kernels.rows_of_tile(q_len) + 1
 
-    def _kernels_for(self, q_len: int, with_lse: bool, q: Any) -> Ordered | None:
-        found = self._kernels.find(q_len, with_lse)
+    def _kernels_for(self, blocks: Blocks, with_lse: bool, q: Any) -> Ordered | None:
+        found = self._kernels.find(blocks, with_lse)
         if found is not None:
             return found
-        key = self._kernels.rows_of_tile(q_len), with_lse
+        key = blocks, with_lse
         if key in self._refused or torch_seam.is_capturing(q):  # no time to compile
             return None
         try:
-            return self._kernels.built(q_len, with_lse, compiled=True)
+            return self._kernels.built(blocks, with_lse, compiled=True)
         except (CompileError, CacheMissError, ScheduleError):
             self._refused.add(key)
             return None

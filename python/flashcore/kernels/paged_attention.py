@@ -62,7 +62,9 @@ class PagedAttention:
         lse = empty(q, (q.shape[0], q.shape[3 - at], q.shape[at]), "f32") if with_lse else None
         results = (out, lse) if with_lse else (out,)
         every = (q, k, v, *results, page_table, *own.arrays, *arrays)
-        kernels, order = self._kernels.built(q.shape[at], with_lse, compiled=on_cuda(q))
+        kernels, order = self._kernels.built(
+            self._kernels.packed_blocks(q.shape[at]), with_lse, compiled=on_cuda(q)
+        )
         self._launches.launch_module(kernels, every, (scale, *numbers), stream, order)
         return (out, lse) if return_lse else out
 

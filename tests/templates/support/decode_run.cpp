@@ -251,8 +251,13 @@ std::vector<Schedule> fitting(const Program& program, const std::vector<Schedule
 std::string compare_decode(const DecodeSpec& spec, const Target& target, const DecodeRun& problem,
                            bool all_schedules) {
   const Program split = attention_decode_split(spec), combine = attention_decode_combine(spec);
-  const auto of_split = fitting(
-      split, attention_decode_split_schedules(spec, target, problem.q_len), target, all_schedules);
+  int row_tile = 16;
+  while (row_tile < (spec.packs_heads() ? spec.attention.group() : 1) * problem.q_len &&
+         row_tile < (spec.rows == DecodeRows::packed ? most_decode_rows : 128))
+    row_tile *= 2;
+  if (spec.rows != DecodeRows::packed) row_tile = std::max(64, row_tile);
+  const auto of_split = fitting(split, attention_decode_split_schedules(spec, target, row_tile),
+                                target, all_schedules);
   const auto of_combine =
       fitting(combine, attention_decode_combine_schedules(spec, target), target, all_schedules);
   if (of_split.empty() || of_combine.empty()) return "no schedule fits\n";
