@@ -17,6 +17,9 @@ constexpr double packed_cost = 1.05;     ///< in packed tiles
 /// From so many rows of a multiprocessor on, the second program has tiles of rows.
 constexpr std::int64_t rows_combined_alone = 24;
 
+/// So many waves of whole tiles leave little idle: nothing more is asked.
+constexpr std::int64_t full_waves = 4;
+
 /// The second program: its launch, and the first bytes from memory.
 constexpr double combining_microseconds = 5;
 /// Of one block of forward attention, beside its keys: the second program is compared with it.
@@ -25,10 +28,6 @@ constexpr double block_microseconds = 2;
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
-
-DecodeSpec decode_spec(const AttentionSpec& spec, const DecodeBlocks& blocks) {
-  return {.attention = spec, .rows = blocks.rows, .combines_tiles = blocks.combines_tiles};
-}
 
 DecodeChooser::DecodeChooser(const AttentionSpec& spec, const Target& target)
     : spec_(spec),
@@ -96,15 +95,11 @@ DecodeProblem DecodeChooser::problem_of(const DecodeCall& call, const DecodeBloc
           .multiprocessors = multiprocessors};
 }
 
-SplitCosts DecodeChooser::costs_of(const DecodeBlocks& blocks) const {
-  return split_costs(decode_spec(spec_, blocks), blocks.row_tile);
-}
-
 double DecodeChooser::split_microseconds(const DecodeCall& call,
                                          std::int64_t multiprocessors) const {
   const DecodeBlocks chosen = blocks(call, multiprocessors);
   const DecodeProblem problem = problem_of(call, chosen, multiprocessors);
-  const SplitCosts costs = costs_of(chosen);
+  const SplitCosts costs = split_costs(spec_, chosen);
   const std::int64_t cost = cost_of_splits(problem, costs, decode_splits(problem, costs));
   return static_cast<double>(cost) * costs.microseconds + combining_microseconds;
 }
@@ -115,7 +110,7 @@ double DecodeChooser::whole_microseconds(const DecodeCall& call,
   // of a cluster for a tile.
   DecodeProblem problem =
       problem_of(call, {.rows = DecodeRows::of_head, .row_tile = 128}, multiprocessors);
-  SplitCosts costs = costs_of({.rows = DecodeRows::of_head, .row_tile = 128});
+  SplitCosts costs = split_costs(spec_, {.rows = DecodeRows::of_head, .row_tile = 128});
   costs.split = costs.split_share = 0;
   const std::int64_t large = cost_of_splits(problem, costs, 1);
   problem.row_tiles = up(call.q_len, 64);
@@ -130,9 +125,11 @@ bool DecodeChooser::pays(const DecodeCall& call, std::int64_t multiprocessors) c
   if (call.kv_len < least_keys_split) return false;
   const std::int64_t keys = visible_.count(call.q_len, call.kv_len);
   if (keys < least_keys_split) return false;
-  const DecodeBlocks chosen = blocks_of_rows(call.q_len);
-  if (chosen.rows != DecodeRows::packed)
-    return split_microseconds(call, multiprocessors) < whole_microseconds(call, multiprocessors);
+  if (blocks_of_rows(call.q_len).rows != DecodeRows::packed) {
+    const std::int64_t tiles = call.batch * call.heads * (call.q_len / 128);
+    return tiles < full_waves * multiprocessors &&
+           split_microseconds(call, multiprocessors) < whole_microseconds(call, multiprocessors);
+  }
   const std::int64_t rows = spec_.group() * call.q_len;
   if (rows > most_decode_rows) return false;
   // By the keys that the busiest multiprocessor reads in either way, of which a few query rows cost

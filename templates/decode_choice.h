@@ -12,15 +12,6 @@ namespace flashcore {
 /// Fewer keys are never split: one block reads them as fast.
 constexpr std::int64_t least_keys_split = 512;
 
-/// The blocks of both programs of a call.
-struct DecodeBlocks {
-  DecodeRows rows = DecodeRows::packed;
-  int row_tile = 16;
-  bool combines_tiles = false;
-  bool operator==(const DecodeBlocks&) const = default;
-};
-DecodeSpec decode_spec(const AttentionSpec& spec, const DecodeBlocks& blocks);
-
 struct DecodeCall {
   std::int64_t batch = 1, heads = 1, kv_heads = 1, q_len = 1, kv_len = 1;
 };
@@ -48,7 +39,6 @@ class DecodeChooser {
   [[nodiscard]] DecodeBlocks blocks_of_rows(std::int64_t q_len) const;
   [[nodiscard]] DecodeProblem problem_of(const DecodeCall& call, const DecodeBlocks& blocks,
                                          std::int64_t multiprocessors) const;
-  [[nodiscard]] SplitCosts costs_of(const DecodeBlocks& blocks) const;
 
   AttentionSpec spec_;
   bool wgmma_;

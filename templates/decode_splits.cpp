@@ -28,10 +28,9 @@ std::string extent_or(std::optional<int> length, const char* name) {
 }
 
 /// Copies of rows wait for the memory: the unit is a fifth of what a key takes.
-SplitCosts costs_of_reading(const DecodeSpec& spec) {
-  const AttentionSpec& a = spec.attention;
-  const double key = 2. * (a.head_dim + a.value_dim()) / bytes_a_nanosecond;
-  return {.lone_key = spec.page_size ? 6 : 5,
+SplitCosts costs_of_reading(const AttentionSpec& spec, int page_size) {
+  const double key = 2. * (spec.head_dim + spec.value_dim()) / bytes_a_nanosecond;
+  return {.lone_key = page_size ? 6 : 5,
           .key = 5,
           .block = 5 * 64,
           .split = 5,
@@ -40,31 +39,30 @@ SplitCosts costs_of_reading(const DecodeSpec& spec) {
 
 /// Products of a warpgroup compute longer than their operands are read, unless no other block reads
 /// the same keys. In nanoseconds.
-SplitCosts costs_of_products(const DecodeSpec& spec, int row_tile) {
-  const AttentionSpec& a = spec.attention;
-  const double dim = (padded(a.head_dim) + padded(a.value_dim())) / 2.;
+SplitCosts costs_of_products(const AttentionSpec& spec, const DecodeBlocks& blocks) {
+  const double dim = (padded(spec.head_dim) + padded(spec.value_dim())) / 2.;
   // Of 128 rows: the products, or the exponentials of narrow heads.
   const double key = std::max(8., 11 * dim / 128);
   const auto whole = [](double x) { return static_cast<std::int64_t>(x + 0.5); };
-  const bool half = row_tile <= 64;
+  const bool half = blocks.row_tile <= 64;
   return {
       .lone_key = whole(half ? 0.8 * key : key),
       .key = whole(half ? 0.58 * key : key),
       .read = whole(4 * dim / bytes_a_nanosecond),
-      .readers = spec.packs_heads() ? 1 : a.group(),
+      .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
       .block = 2000,
       .split = 50,
-      .split_share = whole(row_tile * (dim + 2) * 8 / partial_bytes_a_nanosecond),
-      .most_splits = spec.combines_tiles ? most_combined_splits : SplitCosts().most_splits,
+      .split_share = whole(blocks.row_tile * (dim + 2) * 8 / partial_bytes_a_nanosecond),
+      .most_splits = blocks.combines_tiles ? most_combined_splits : SplitCosts().most_splits,
       .microseconds = 0.001,
   };
 }
 
 }  // namespace
 
-SplitCosts split_costs(const DecodeSpec& spec, int row_tile) {
-  return spec.rows == DecodeRows::packed ? costs_of_reading(spec)
-                                         : costs_of_products(spec, row_tile);
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size) {
+  return blocks.rows == DecodeRows::packed ? costs_of_reading(spec, page_size)
+                                           : costs_of_products(spec, blocks);
 }
 
 std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
@@ -101,7 +99,8 @@ std::int64_t decode_splits(const DecodeProblem& problem, const SplitCosts& costs
 
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile) {
   const AttentionSpec& a = spec.attention;
-  const SplitCosts costs = split_costs(spec, row_tile);
+  const SplitCosts costs =
+      split_costs(a, {spec.rows, row_tile, spec.combines_tiles}, spec.page_size);
   const std::string batch = extent_or(a.batch, "B"), q_len = extent_or(a.q_len, "Sq");
   const std::string heads =
       a.heads ? std::to_string(spec.packs_heads() && a.kv_heads ? a.kv_heads : a.heads)

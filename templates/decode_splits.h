@@ -30,8 +30,14 @@ struct SplitCosts {
   std::int64_t most_splits = 1 << 20;
   double microseconds = 1;  ///< of one unit
 };
-/// Of the split program of a spec whose schedule has such tiles of rows.
-SplitCosts split_costs(const DecodeSpec& spec, int row_tile);
+/// The blocks of both programs of a call.
+struct DecodeBlocks {
+  DecodeRows rows = DecodeRows::packed;
+  int row_tile = 16;
+  bool combines_tiles = false;
+  bool operator==(const DecodeBlocks&) const = default;
+};
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size = 0);
 
 /// What so many splits cost: that of the multiprocessor that ends last, whose blocks share what it
 /// computes and reads in a time, and that of combining.

@@ -161,7 +161,7 @@ def quick_call(
     numbers: tuple[float, ...],
     scale: float,
     value_dim: int,
-    most_split_rows: int,
+    decoding: DecodeChooser | None,
     make_output: Callable[[Any], Any],
 ) -> Callable[[Any, Any, Any, Any, float | None, Any], Any]: ...
 

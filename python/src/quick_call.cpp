@@ -6,7 +6,6 @@
 #include "runtime/cuda/device.h"
 #include "runtime/launch_errors.h"
 #include "runtime/overlap.h"
-#include "templates/attention_decode.h"
 
 namespace flashcore::python {
 namespace {
@@ -39,7 +38,9 @@ QuickCall::QuickCall(py::object dispatch, Fixed fixed)
     : owner_(std::move(dispatch)),
       dispatch_(owner_.cast<KernelDispatch*>()),
       fixed_(std::move(fixed)),
-      heads_first_(dispatch_->spec().layout == TensorLayout::bhsd) {}
+      heads_first_(dispatch_->spec().layout == TensorLayout::bhsd) {
+  if (!fixed_.decoding.is_none()) decoding_ = fixed_.decoding.cast<const DecodeChooser*>();
+}
 
 py::object QuickCall::function(QuickCall call) {
   static PyMethodDef definition{
@@ -110,11 +111,14 @@ py::object QuickCall::output_for(py::handle q, const TensorView& view) const {
 }
 
 bool QuickCall::splits(const TensorView& q, const TensorView& k) const {
-  if (q.device < 0 || q.rank != 4 || k.rank != 4) return false;
+  if (!decoding_ || q.device < 0 || q.rank != 4 || k.rank != 4) return false;
   const int rows = heads_first_ ? 2 : 1, heads = 3 - rows;
-  if (q.shape[rows] > fixed_.most_split_rows || k.shape[rows] < least_keys_split) return false;
-  return splitting_pays(q.shape[0], q.shape[heads], k.shape[heads], q.shape[rows], k.shape[rows],
-                        multiprocessors_of(Driver::get(), q.device));
+  return decoding_->pays({.batch = q.shape[0],
+                          .heads = q.shape[heads],
+                          .kv_heads = k.shape[heads],
+                          .q_len = q.shape[rows],
+                          .kv_len = k.shape[rows]},
+                         multiprocessors_of(Driver::get(), q.device));
 }
 
 }  // namespace flashcore::python

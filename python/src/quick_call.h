@@ -11,6 +11,7 @@
 #include "python/src/kernel_dispatch.h"
 #include "python/src/launch_arguments.h"
 #include "runtime/tensor.h"
+#include "templates/decode_choice.h"
 
 namespace flashcore::python {
 
@@ -18,11 +19,11 @@ class QuickCall {
  public:
   /// What is the same at every call.
   struct Fixed {
-    pybind11::tuple arrays, numbers;   ///< that expressions captured
-    float scale = 1;                   ///< unless a call gives another
-    std::int64_t value_dim = 0;        ///< of the output, whose elements are of q's type
-    std::int64_t most_split_rows = 0;  ///< calls of at most so many rows may split their keys
-    pybind11::function make_output;    ///< beside q
+    pybind11::tuple arrays, numbers;  ///< that expressions captured
+    float scale = 1;                  ///< unless a call gives another
+    std::int64_t value_dim = 0;       ///< of the output, whose elements are of q's type
+    pybind11::object decoding;        ///< the DecodeChooser, or None where keys are never split
+    pybind11::function make_output;   ///< beside q
   };
 
   /// `dispatch` is a KernelDispatch.
@@ -45,6 +46,7 @@ class QuickCall {
 
   pybind11::object owner_;
   KernelDispatch* dispatch_;
+  const DecodeChooser* decoding_ = nullptr;
   Fixed fixed_;
   bool heads_first_;
 };

@@ -23,7 +23,7 @@ def split_call(kernel, q, k, v, *, with_lse=True, lengths=(), multiprocessors=H2
     lse = np.full((q.shape[0], q.shape[3 - at], q.shape[at]), np.nan, np.float32)
     every = (q, k, v, out, *([lse] if with_lse else []), *lengths)
     numbers = q.shape[0], q.shape[3 - at], k.shape[3 - at], q.shape[at], k.shape[at]
-    blocks = kernel._decoding._chooser.blocks(*numbers, multiprocessors)
+    blocks = kernel._decoding.chooser.blocks(*numbers, multiprocessors)
     assert kernel._decoding.launch(blocks, every, (q.shape[-1] ** -0.5,), None, with_lse)
     return out, lse if with_lse else None
 

@@ -248,7 +248,7 @@ constexpr int h200 = 132;  // multiprocessors
 
 /// Splits of packed rows that are copied to shared memory.
 std::int64_t splits(const DecodeProblem& problem, int page_size = 0) {
-  return decode_splits(problem, split_costs({grouped(128, 32, 8), page_size}, 16));
+  return decode_splits(problem, split_costs(grouped(128, 32, 8), {}, page_size));
 }
 
 TEST(DecodeSplits, FillTheMultiprocessorsOnce) {
@@ -297,7 +297,9 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
                                        {"Sk", keys},
                                        {"max_pages", keys / 16},
                                        {"multiprocessors", h200}}),
-                      decode_splits(problem, split_costs(spec, tile)))
+                      decode_splits(problem, split_costs(spec.attention,
+                                                         {spec.rows, tile, spec.combines_tiles},
+                                                         spec.page_size)))
                 << text;
           }
 }

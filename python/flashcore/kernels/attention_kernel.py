@@ -226,9 +226,9 @@ class AttentionKernel(WithGradients, Kernel):
         if self._needs_lengths or self._given is None:
             return None
         arrays, numbers = self._given
-        rows = self._decoding.most_rows if self._decoding else 0
+        chooser = self._decoding.chooser if self._decoding else None
         return _core.quick_call(
-            core, arrays, numbers, self._scale, self._value_dim, rows,
+            core, arrays, numbers, self._scale, self._value_dim, chooser,
             lambda q: output_like(q, self._value_dim, self._spec.dtype),
         )  # fmt: skip
 

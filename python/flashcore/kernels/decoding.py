@@ -24,7 +24,7 @@ class Decoding:
     ):
         self._launches = launches
         self._kernels = DecodeKernels(spec, 0, target, captured)
-        self._chooser = _core.DecodeChooser(spec.to_json(), target)
+        self.chooser = _core.DecodeChooser(spec.to_json(), target)
         self._at_rows = 2 if spec.layout == "bhsd" else 1
         self._refused: set[tuple[Blocks, bool]] = set()  # those whose code cannot be had
 
@@ -48,7 +48,7 @@ class Decoding:
         if k_shape[at] < _LEAST_KEYS or not on_cuda(q):
             return None
         batch, heads, kv_heads = q_shape[0], q_shape[3 - at], k_shape[3 - at]
-        return self._chooser.choose(batch, heads, kv_heads, q_shape[at], k_shape[at])
+        return self.chooser.choose(batch, heads, kv_heads, q_shape[at], k_shape[at])
 
     def launch(
         self,
@@ -78,7 +78,7 @@ class Decoding:
         device if one is given."""
         if kv_lens[1] < _LEAST_KEYS:
             return
-        for blocks in self._chooser.reachable(*q_lens):
+        for blocks in self.chooser.reachable(*q_lens):
             for asked in with_lse:
                 kernels, _ = self._kernels.built(blocks, asked, compiled=True)
                 if device is not None:
