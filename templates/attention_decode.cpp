@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "templates/attention_tensors.h"
-#include "templates/visible_keys.h"
+#include "templates/key_range.h"
 
 namespace flashcore {
 namespace {
@@ -122,7 +122,7 @@ Program attention_decode_split(const DecodeSpec& given) {
   // Equal shares of the keys that some row sees, in which only the last key's tile is not full.
   const Tile rounds = length(partial, 2) * keys_of_splits;
   Tile first, end = kv_len, all = kv_len;
-  if (const VisibleKeys visible(spec); visible.bounded()) {
+  if (const KeyRange visible(spec); visible.bounded()) {
     std::tie(first, end) = visible.range(q_len, kv_len);
     all = end - first;
   }

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "templates/decode_splits.h"
-#include "templates/visible_keys.h"
+#include "templates/key_range.h"
 
 namespace flashcore {
 
@@ -21,7 +22,7 @@ class DecodeChooser {
  public:
   DecodeChooser(const AttentionSpec& spec, const Target& target);
 
-  /// The blocks that a call would have.
+  /// The blocks that a call would have: those with which it takes least.
   [[nodiscard]] DecodeBlocks blocks(const DecodeCall& call, std::int64_t multiprocessors) const;
   /// All that calls of so many query rows can have.
   [[nodiscard]] std::vector<DecodeBlocks> reachable(std::int64_t least_rows,
@@ -36,14 +37,22 @@ class DecodeChooser {
   [[nodiscard]] bool pays(const DecodeCall& call, std::int64_t multiprocessors) const;
 
  private:
-  [[nodiscard]] DecodeBlocks blocks_of_rows(std::int64_t q_len) const;
+  struct Estimate {
+    DecodeBlocks blocks;
+    double microseconds = 0;
+  };
+  /// For so many rows, in tiles that are packed and copied to shared memory; else by wgmma.
+  [[nodiscard]] bool is_copied(std::int64_t q_len) const;
+  /// The ways to have tiles of many rows.
+  [[nodiscard]] std::span<const DecodeBlocks> ways() const;
+  [[nodiscard]] Estimate best(const DecodeCall& call, std::int64_t multiprocessors) const;
   [[nodiscard]] DecodeProblem problem_of(const DecodeCall& call, const DecodeBlocks& blocks,
                                          std::int64_t multiprocessors) const;
 
   AttentionSpec spec_;
   bool wgmma_;
   int widest_;
-  VisibleKeys visible_;
+  KeyRange range_;
 };
 
 }  // namespace flashcore

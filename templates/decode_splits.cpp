@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "templates/visible_keys.h"
+#include "templates/key_range.h"
 
 namespace flashcore {
 namespace {
@@ -41,19 +41,22 @@ SplitCosts costs_of_reading(const AttentionSpec& spec, int page_size) {
 /// the same keys. In nanoseconds.
 SplitCosts costs_of_products(const AttentionSpec& spec, const DecodeBlocks& blocks) {
   const double dim = (padded(spec.head_dim) + padded(spec.value_dim())) / 2.;
-  // Of 128 rows: the products, or the exponentials of narrow heads.
-  const double key = std::max(8., 11 * dim / 128);
+  // Of 128 rows: the products, or the exponentials of narrow heads. A query in registers is loaded
+  // and its rows are stored one by one.
+  const bool in_registers = blocks.rows == DecodeRows::packed_in_registers;
+  const double key = (in_registers ? 1.08 : 1) * std::max(9., 11.6 * dim / 128);
   const auto whole = [](double x) { return static_cast<std::int64_t>(x + 0.5); };
   const bool half = blocks.row_tile <= 64;
   return {
       .lone_key = whole(half ? 0.8 * key : key),
-      .key = whole(half ? 0.58 * key : key),
+      .key = whole(half ? 0.67 * key : key),
       .read = whole(4 * dim / bytes_a_nanosecond),
       .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
-      .block = 2000,
+      .block = in_registers ? 2500 : 1000,
       .split = 50,
       .split_share = whole(blocks.row_tile * (dim + 2) * 8 / partial_bytes_a_nanosecond),
       .most_splits = blocks.combines_tiles ? most_combined_splits : SplitCosts().most_splits,
+      .most_waves = 3,
       .microseconds = 0.001,
   };
 }
@@ -70,11 +73,12 @@ std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& cost
   const std::int64_t blocks =
       std::max<std::int64_t>(1, problem.batch * problem.heads * problem.row_tiles);
   const std::int64_t readers = std::max<std::int64_t>(1, costs.readers * problem.row_tiles);
-  const std::int64_t in_turn =
-      up(blocks * splits, std::max<std::int64_t>(1, problem.multiprocessors));
+  const std::int64_t processors = std::max<std::int64_t>(1, problem.multiprocessors);
+  const std::int64_t in_turn = up(blocks * splits, processors);
   const std::int64_t keys = up(std::max<std::int64_t>(1, up(problem.keys, keys_of_splits)), splits);
-  const std::int64_t key =
-      std::max(in_turn == 1 ? costs.lone_key : costs.key, costs.read / readers);
+  const std::int64_t read =
+      costs.read * std::min(blocks * splits, processors) / (processors * readers);
+  const std::int64_t key = std::max(in_turn == 1 ? costs.lone_key : costs.key, read);
   return in_turn * (keys * keys_of_splits * key + costs.block) +
          splits * (costs.split + blocks * costs.split_share);
 }
@@ -87,6 +91,7 @@ std::int64_t decode_splits(const DecodeProblem& problem, const SplitCosts& costs
   const std::int64_t processors = std::max<std::int64_t>(1, problem.multiprocessors);
   std::int64_t best = 1, least = cost_of_splits(problem, costs, 1);
   for (const int waves : waves_tried) {
+    if (waves > costs.most_waves) break;
     const std::int64_t most = std::clamp<std::int64_t>(waves * processors / blocks, 1, shares);
     const std::int64_t cost = cost_of_splits(problem, costs, most);
     if (cost < least) {
@@ -109,32 +114,30 @@ std::string decode_splits_text(const DecodeSpec& spec, int row_tile) {
       spec.page_size ? fmt::format("max_pages * {}", spec.page_size) : extent_or(a.kv_len, "Sk");
   std::string text =
       fmt::format("keys = {}; shares = max(1, (keys + {}) // {}); tiles = ({} * {} + {}) // {}; ",
-                  VisibleKeys(a).count_text(q_len, all_keys), keys_of_splits - 1, keys_of_splits,
+                  KeyRange(a).count_text(q_len, all_keys), keys_of_splits - 1, keys_of_splits,
                   q_len, spec.packs_heads() ? a.group() : 1, row_tile - 1, row_tile);
   text += fmt::format("blocks = max(1, {} * {} * tiles); ", batch, heads);
-  const bool lone = costs.key != costs.lone_key;
-  if (costs.read) {
-    text += fmt::format("read = {} // max(1, {} * tiles); key = max({}, read) * {}; ", costs.read,
-                        costs.readers, costs.key, keys_of_splits);
-    if (lone) text += fmt::format("lone = max({}, read) * {}; ", costs.lone_key, keys_of_splits);
-  } else {
-    text += fmt::format("key = {}; lone = {}; ", costs.key * keys_of_splits,
-                        costs.lone_key * keys_of_splits);
-  }
+  if (costs.read)
+    text += fmt::format("all = multiprocessors * max(1, {} * tiles); ", costs.readers);
   text += fmt::format("combine = {} + blocks * {}; limit = min(shares, {}); ", costs.split,
                       costs.split_share, costs.most_splits);
   // best_w and least_w: the best so far, and its cost; of turns_w blocks of each multiprocessor.
   const auto try_splits = [&](int waves, const std::string& splits) {
     text += fmt::format("most_{} = {}; ", waves, splits);
     text += fmt::format("turns_{0} = -(-blocks * most_{0} // multiprocessors); ", waves);
-    const std::string key = lone ? fmt::format("where(turns_{} == 1, lone, key)", waves) : "key";
+    std::string key = fmt::format("where(turns_{} == 1, {}, {})", waves, costs.lone_key, costs.key);
+    if (costs.lone_key == costs.key) key = std::to_string(costs.key);
+    if (costs.read)
+      key = fmt::format("max({}, {} * min(blocks * most_{}, multiprocessors) // all)", key,
+                        costs.read, waves);
     text += fmt::format(
-        "cost_{0} = turns_{0} * (-(-shares // most_{0}) * {1} + {2}) + most_{0} * combine; ", waves,
-        key, costs.block);
+        "cost_{0} = turns_{0} * (-(-shares // most_{0}) * {1} * {2} + {3}) + most_{0} * combine; ",
+        waves, keys_of_splits, key, costs.block);
   };
   try_splits(0, "1");
   std::string best = "most_0", least = "cost_0";
   for (const int waves : waves_tried) {
+    if (waves > costs.most_waves) break;
     try_splits(waves, fmt::format("max(1, min(limit, {} * multiprocessors // blocks))", waves));
     text += fmt::format("best_{0} = where(cost_{0} < {1}, most_{0}, {2}); ", waves, least, best);
     text += fmt::format("least_{0} = min(cost_{0}, {1}); ", waves, least);

@@ -20,14 +20,16 @@ struct DecodeProblem {
 
 /// What blocks of a split program cost, in whole numbers of one unit of time.
 struct SplitCosts {
-  std::int64_t lone_key = 1;     ///< a key of a block that has a multiprocessor to itself
-  std::int64_t key = 1;          ///< any other
-  std::int64_t read = 0;         ///< a key that no other block reads: the least that a key costs
+  std::int64_t lone_key = 1;  ///< a key of a block that has a multiprocessor to itself
+  std::int64_t key = 1;       ///< any other
+  /// A key that no other block reads, where all multiprocessors read: the least that a key costs.
+  std::int64_t read = 0;
   std::int64_t readers = 1;      ///< blocks of one tile of rows that read the same keys
   std::int64_t block = 0;        ///< a block without keys
   std::int64_t split = 0;        ///< a split in combining
   std::int64_t split_share = 0;  ///< the same for each block of the first program without splits
   std::int64_t most_splits = 1 << 20;
+  int most_waves = 8;       ///< more are not tried
   double microseconds = 1;  ///< of one unit
 };
 /// The blocks of both programs of a call.

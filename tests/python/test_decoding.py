@@ -176,7 +176,7 @@ def test_it_is_compiled_ahead(monkeypatch):
     assert compiled("sm_80", (1, 4096), (1, 8192)) == packed
     chunks = {
         ((rows, tile, tiles), False)
-        for rows, tile in (("packed_in_registers", 128), ("of_head", 128))
+        for rows, tile in (("packed_in_registers", 128), ("of_head", 64), ("of_head", 128))
         for tiles in (False, True)
     }
     assert compiled("sm_90a", (1, 4096), (1, 8192)) == packed | chunks

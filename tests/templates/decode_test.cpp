@@ -290,7 +290,7 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
             const DecodeProblem problem{.batch = batch,
                                         .heads = spec.packs_heads() ? 8 : 32,
                                         .row_tiles = (all + tile - 1) / tile,
-                                        .keys = VisibleKeys(spec.attention).count(rows, keys),
+                                        .keys = KeyRange(spec.attention).count(rows, keys),
                                         .multiprocessors = h200};
             EXPECT_EQ(number_of(text, {{"B", batch},
                                        {"Sq", rows},
@@ -304,11 +304,11 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
           }
 }
 
-TEST(VisibleKeys, AreThoseThatSomeRowSees) {
+TEST(KeyRange, HasTheKeysThatSomeRowSees) {
   const auto count = [](const Mask& mask, int q_len, int kv_len) {
     AttentionSpec spec = grouped(64, 4, 1);
     spec.mask = mask;
-    return VisibleKeys(spec).count(q_len, kv_len);
+    return KeyRange(spec).count(q_len, kv_len);
   };
   EXPECT_EQ(count(full(), 5, 100), 100);
   EXPECT_EQ(count(causal(), 5, 100), 100);
@@ -366,6 +366,7 @@ TEST(DecodeChooser, TakesTilesThatTheRowsFill) {
   EXPECT_EQ(blocks(32, 8, 32), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
   EXPECT_EQ(blocks(32, 8, 64), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
   EXPECT_EQ(blocks(32, 8, 128), (DecodeBlocks{Rows::of_head, 128, true}));
+  EXPECT_EQ(blocks(32, 8, 192), (DecodeBlocks{Rows::of_head, 128, true}));
   EXPECT_EQ(blocks(8, 1, 128), (DecodeBlocks{Rows::of_head, 128, false}));
   EXPECT_EQ(blocks(32, 32, 32), (DecodeBlocks{Rows::packed, 32, false}));
   EXPECT_EQ(blocks(32, 32, 64), (DecodeBlocks{Rows::of_head, 64, false}));

@@ -1,4 +1,4 @@
-#include "templates/visible_keys.h"
+#include "templates/key_range.h"
 
 #include <algorithm>
 #include <utility>
@@ -42,9 +42,9 @@ struct InText {
 
 }  // namespace
 
-VisibleKeys::VisibleKeys(const AttentionSpec& spec) {
+KeyRange::KeyRange(const AttentionSpec& spec) {
   if (spec.mask.is_full()) return;
-  ProgramBuilder b("visible_keys");
+  ProgramBuilder b("key_range");
   const Axis batch = b.parallel("batch", Extent("B")), head = b.parallel("head", Extent("H"));
   const Axis rows = b.parallel_tiles("rows", Extent("Sq")), cols = b.tiles("cols", Extent("Sk"));
   const Tile q_len = b.scalar("q_len", DType::i32), kv_len = b.scalar("kv_len", DType::i32);
@@ -77,8 +77,8 @@ VisibleKeys::VisibleKeys(const AttentionSpec& spec) {
 }
 
 template <class Numbers>
-auto VisibleKeys::ends(const typename Numbers::Number& q_len,
-                       const typename Numbers::Number& kv_len) const {
+auto KeyRange::ends(const typename Numbers::Number& q_len,
+                    const typename Numbers::Number& kv_len) const {
   const auto value = [&](const Bound& bound) {
     return Numbers::plus_constant(Numbers::plus(Numbers::times(q_len, bound.of_q_len),
                                                 Numbers::times(kv_len, bound.of_kv_len)),
@@ -93,16 +93,16 @@ auto VisibleKeys::ends(const typename Numbers::Number& q_len,
   return std::pair(begin, end);
 }
 
-std::pair<Tile, Tile> VisibleKeys::range(const Tile& q_len, const Tile& kv_len) const {
+std::pair<Tile, Tile> KeyRange::range(const Tile& q_len, const Tile& kv_len) const {
   return ends<InProgram>(q_len, kv_len);
 }
 
-std::int64_t VisibleKeys::count(std::int64_t q_len, std::int64_t kv_len) const {
+std::int64_t KeyRange::count(std::int64_t q_len, std::int64_t kv_len) const {
   const auto [begin, end] = ends<OnHost>(q_len, kv_len);
   return end - begin;
 }
 
-std::string VisibleKeys::count_text(const std::string& q_len, const std::string& kv_len) const {
+std::string KeyRange::count_text(const std::string& q_len, const std::string& kv_len) const {
   if (!bounded()) return kv_len;
   const auto [begin, end] = ends<InText>(q_len, kv_len);
   return fmt::format("({} - {})", end, begin);

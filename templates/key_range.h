@@ -13,9 +13,9 @@ namespace flashcore {
 
 /// From what the mask says in conjunctions of conditions linear in the positions; other conditions
 /// bound nothing.
-class VisibleKeys {
+class KeyRange {
  public:
-  explicit VisibleKeys(const AttentionSpec& spec);
+  explicit KeyRange(const AttentionSpec& spec);
 
   /// Whether it may be less than all keys.
   [[nodiscard]] bool bounded() const { return !least_.empty() || !most_.empty(); }
