@@ -5,7 +5,7 @@
     python benchmarks/decoding.py --quick      # four rows of either
 
 bf16. One query row has 32 heads of queries and 8 of keys; chunks have a head_dim of 128 and a
-causal mask, in which the last row sees all keys. All contenders run in one process, by turns, inside
+causal mask, in which the last row sees all keys. All contenders run in one process, by turns, in
 CUDA graphs whose calls walk through several sets of inputs, so that L2 holds none of them
 (gpu_timing.py). FlashCore's time is that of both its kernels. torch's cuDNN knows no causal mask
 that ends at the last key, so it has all keys for all rows, which is nearly as much.

@@ -8,7 +8,6 @@ from flashcore.kernels import decoding
 from flashcore.kernels.decode_kernels import DecodeKernels
 from reference import assert_close, random
 
-
 H200 = 132  # multiprocessors
 
 

@@ -58,7 +58,7 @@ class DecodeKernels:
         return found
 
     def packed_blocks(self, q_len: int) -> Blocks:
-        """Tiles of the rows of a group's heads, with room for `q_len` rows if a tile has as many."""
+        """Tiles of a group's rows, with room for `q_len` of each head if a tile has as many."""
         rows = 16
         while rows < min(q_len * self._group, _core.most_decode_rows()):
             rows *= 2
