@@ -90,7 +90,7 @@ def _borrow(wrapped, out):
     tensor.data, tensor.byte_offset = wrapped.address or array.ctypes.data, 0
     tensor.device_type, tensor.device_id = wrapped.device_type, wrapped.device_id
     tensor.ndim = array.ndim
-    tensor.code, tensor.bits, tensor.lanes = 2, array.itemsize * 8, 1
+    tensor.code, tensor.bits, tensor.lanes = "iuf".index(array.dtype.kind), array.itemsize * 8, 1
     tensor.shape, tensor.strides = wrapped._shape, wrapped._strides
     return 0
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +51,93 @@ def test_has_all_that_calls_launch(bundle):
     assert plan["ranges"]["lengths"] == [1, 512]
     assert plan["kernels"] == [kernel.key for kernel in bundle.kernels]
     assert bundle.signer is None
+
+
+class TestDecodingAndGradients:
+    """Calls that launch several kernels find all of them."""
+
+    ranges = {"lengths": (1, 2048), "batch": (1, 2), "heads": (1, 8)}
+    spec = fc.AttentionSpec(head_dim=64, dtype="f16", mask=fc.causal())
+    program = """
+from fake_framework import OnHopper
+
+class Space:
+    @staticmethod
+    def empty(shape, dtype, device):
+        return Array(*shape, dtype=dtype)
+
+class Array(OnHopper):
+    device = "the third"
+    def __array_namespace__(self):
+        return Space
+    def __dlpack_device__(self):
+        return 2, 2
+    @property
+    def dtype(self):
+        return self.array.dtype
+
+loaded = []
+fc.set_event_hook(lambda event: event.kind == "loaded" and loaded.append(event.kernel))
+
+def told():
+    names = sorted({name.split(" ")[0] for name in loaded})
+    loaded.clear()
+    print(*names)
+
+def arrays(rows, keys, heads=8):
+    return [Array(1, heads, n, 64) for n in (rows, keys, keys)]
+
+kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16", mask=fc.causal()), target="sm_90a")
+q, k, v = arrays(1500, 1500)
+out, lse = kernel(q, k, v, return_lse=True)
+told()
+kernel(*arrays(1, 2000))
+told()
+try:
+    dq, dk, dv = kernel.backward(q, k, v, out, lse, Array(*q.shape))
+    told()
+except fc.CacheMissError as error:
+    print(error.what)
+"""
+
+    def run(self, bundle, tmp_path):
+        driver = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
+        if not driver.exists():
+            pytest.skip("the C++ tests are not built")
+        done = run(
+            self.program,
+            tmp_path,
+            FLASHCORE_BUNDLES=str(bundle.path),
+            FLASHCORE_LIBCUDA=str(driver),
+            PYTHONPATH=os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    def test_run_where_nothing_can_be_compiled(self, tmp_path):
+        path = tmp_path / "all.fcb"
+        bundle = fc.build_bundle(self.spec, path, "sm_90a", **self.ranges, gradients=True)
+        planned = fc.plan_bundle(self.spec, "sm_90a", **self.ranges, gradients=True)
+        assert len(planned) == len(bundle.kernels)
+        programs = {kernel.kernel.split(" ")[0] for kernel in bundle.kernels}
+        assert programs == {kernel.program for kernel in planned}
+        forward, decoding, gradients = self.run(bundle, tmp_path)
+        assert forward == "attention_forward"
+        assert decoding == "attention_decode_combine attention_decode_split"
+        backward = {name for name in programs if name.startswith("attention_backward")}
+        assert gradients.split(" ") == sorted(backward) != []
+
+    def test_without_gradients_it_has_none(self, tmp_path):
+        bundle = fc.build_bundle(self.spec, tmp_path / "few.fcb", "sm_90a", **self.ranges)
+        forward, decoding, refused = self.run(bundle, tmp_path)
+        assert (forward, len(decoding.split(" "))) == ("attention_forward", 2)
+        assert "attention_backward" in refused
+        assert "compiling is forbidden" in refused
+
+    def test_a_kernel_that_is_saved_has_them_too(self, tmp_path):
+        kernel = fc.jit(self.spec, target="sm_90a")
+        bundle = kernel.save(tmp_path / "kernel.fcb", gradients=True, **self.ranges)
+        assert len(self.run(bundle, tmp_path)[2].split(" ")) > 1
 
 
 def test_the_same_kernels_are_the_same_bytes(bundle, tmp_path):

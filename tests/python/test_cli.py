@@ -215,7 +215,8 @@ def test_doctor_says_what_is_missing(folder, monkeypatch):
 
 def test_doctor_opens_the_bundles_that_serve(folder, monkeypatch):
     kernels = folder / "kernels.fcb"
-    call("bundle", "build", folder / "spec.json", "-o", kernels, "--target", "sm_80", "--no-lse")
+    call("bundle", "build", folder / "spec.json", "-o", kernels, "--target", "sm_80", "--no-lse",
+         "--lengths", "64")  # fmt: skip
     monkeypatch.setenv("FLASHCORE_BUNDLES", str(kernels))
     assert "kernels.fcb: 1 kernels" in finding(data("doctor"), "bundle")["what"]
     kernels.write_bytes(b"nothing")

@@ -14,6 +14,7 @@ from ..errors import CacheError, SpecError
 from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.just_in_time import default_target
 from ..kernels.kernel import Kernel
+from ..kernels.module_kernel import ModuleKernel
 from ..kernels.program_kernel import ProgramKernel
 from ..specs.program import Program
 from ..specs.schedule import Schedule
@@ -106,6 +107,7 @@ class PlannedKernel:
     target: str
     schedules: list[Schedule]
     lse: bool
+    program: str = "attention_forward"
 
 
 def plan_bundle(
@@ -117,16 +119,22 @@ def plan_bundle(
     batch: reach.Range = None,
     heads: reach.Range = None,
     lse: bool | None = None,
+    gradients: bool = False,
 ) -> list[PlannedKernel]:
     """What :func:`build_bundle` would compile, without compiling anything."""
     given = [specs] if isinstance(specs, AttentionSpec) else list(specs)
     wanted = reach.read_ranges(lengths, q_lengths, batch, heads)
-    return [
-        PlannedKernel(spec, target, [Schedule.from_json(text) for text in texts], with_lse)
-        for spec in given
-        for target in reach.read_targets(targets)
-        for texts, with_lse in reach.list_schedules(spec, target, wanted, lse)
-    ]
+    planned = []
+    for spec in given:
+        for target in reach.read_targets(targets):
+            every = [
+                ("attention_forward", texts, with_lse)
+                for texts, with_lse in reach.list_schedules(spec, target, wanted, lse)
+            ] + reach.list_modules(spec, target, wanted, lse, gradients)
+            for program, texts, with_lse in every:
+                schedules = [Schedule.from_json(text) for text in texts]
+                planned.append(PlannedKernel(spec, target, schedules, with_lse, program))
+    return planned
 
 
 def build_bundle(
@@ -139,13 +147,14 @@ def build_bundle(
     batch: reach.Range = None,
     heads: reach.Range = None,
     lse: bool | None = None,
+    gradients: bool = False,
     sign_with: PathLike | None = None,
 ) -> Bundle:
     """Compiles every kernel that calls of the specs can launch, and writes them to `path`.
 
-    Targets, ranges and `lse` are those of :func:`precompile`. `sign_with` is the file of a secret
-    key, made by :func:`make_signing_key`. The same kernels give the same bytes, on any machine with
-    the same compiler. Needs no GPU. Raises what precompile raises, and CacheError.
+    Targets, ranges, `lse` and `gradients` are those of :func:`precompile`. `sign_with` is the file
+    of a secret key, made by :func:`make_signing_key`. The same kernels give the same bytes, on any
+    machine with the same compiler. Needs no GPU. Raises what precompile raises, and CacheError.
     """
     given = [specs] if isinstance(specs, AttentionSpec) else list(specs)
     if not given:
@@ -154,8 +163,11 @@ def build_bundle(
     wanted = reach.read_ranges(**ranges)
     plans, content = [], _Content()
     for spec in given:
-        kernels = reach.precompile(spec, targets, **ranges, lse=lse)
-        plans.append(content.planned(spec, kernels, wanted) | {"ranges": ranges, "lse": lse})
+        kernels, modules = reach.precompile_all(
+            spec, targets, **ranges, lse=lse, gradients=gradients
+        )
+        plan = content.planned(spec, kernels, modules, wanted)
+        plans.append(plan | {"ranges": ranges, "lse": lse, "gradients": gradients})
     return _write(path, content, plans, sign_with)
 
 
@@ -201,12 +213,18 @@ def use_bundle(path: PathLike) -> Bundle:
     return bundle
 
 
-def save(kernel: Kernel, path: PathLike, ranges: dict[str, Any]) -> Bundle:
+def save(kernel: Kernel, path: PathLike, gradients: bool, ranges: dict[str, Any]) -> Bundle:
     """What :meth:`Kernel.save` does."""
     content = _Content()
+    gradients = arguments.flag("gradients", gradients)
+    if gradients and not isinstance(kernel, AttentionKernel):
+        raise arguments.refusal("gradients", gradients, "the kernel is not one of attention",
+                                "gradients=False")  # fmt: skip
     if isinstance(kernel, AttentionKernel) and kernel._chooses:
-        kernels = reach.build_kernels(kernel, reach.read_ranges(**ranges), None)
-        plan = content.planned(kernel.spec, kernels, reach.read_ranges(**ranges))
+        wanted = reach.read_ranges(**ranges)
+        kernels = reach.build_kernels(kernel, wanted, None)
+        modules = reach.build_modules(kernel, wanted, None, gradients)
+        plan = content.planned(kernel.spec, kernels, modules, wanted)
         plan["ranges"] = ranges
     else:
         plan = {
@@ -221,6 +239,9 @@ def save(kernel: Kernel, path: PathLike, ranges: dict[str, Any]) -> Bundle:
         content.add(kernel)
         if isinstance(kernel, AttentionKernel) and not kernel._probe:
             content.add(kernel._returning_lse())
+        if gradients and isinstance(kernel, AttentionKernel):
+            for part in kernel._derivative().kernels(compiled=True).kernels:
+                content.add(part)
     return _write(path, content, [plan], None)
 
 
@@ -282,11 +303,16 @@ class _Content:
             self._answer(request, key)
 
     def planned(
-        self, spec: AttentionSpec, kernels: Iterable[AttentionKernel], wanted: reach.Problems
+        self,
+        spec: AttentionSpec,
+        kernels: Iterable[AttentionKernel],
+        modules: Iterable[ModuleKernel],
+        wanted: reach.Problems,
     ) -> dict[str, Any]:
         """Adds the kernels of a spec; what the bundle says of them."""
+        every: list[Kernel] = [*kernels, *(part for module in modules for part in module.kernels)]
         flat = [False, True] if wanted.exceed_grid else [False]
-        keys = {self.add(kernel, of_flat) for kernel in kernels for of_flat in flat}
+        keys = {self.add(kernel, of_flat) for kernel in every for of_flat in flat}
         return {"spec": json.loads(spec.to_json()), "kernels": sorted(keys)}
 
     def _answer(self, request: str, key: str) -> None:

@@ -7,6 +7,7 @@ listed that no problem of the range takes.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from ..cache import tuning_table
 from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.just_in_time import default_target
+from ..kernels.module_kernel import ModuleKernel
 from ..specs.spec import AttentionSpec
 
 Range = int | tuple[int, int] | None
@@ -100,10 +102,29 @@ def build_kernels(
             made._core.prepare_flat(-1 if device is None else device)
         return made
 
-    if kernel._decoding is not None:
-        kernel._decoding.prepare(wanted.q_lengths, wanted.lengths, asked, device)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(dict.fromkeys(pool.map(make, *zip(*every, strict=True))))
+
+
+def build_modules(
+    kernel: AttentionKernel,
+    wanted: Problems,
+    lse: bool | None,
+    gradients: bool,
+    device: int | None = None,
+) -> list[ModuleKernel]:
+    """What calls launch beside those: where keys are split, and, with `gradients`, for those of the
+    inputs."""
+    made: list[ModuleKernel] = []
+    if kernel._decoding is not None:
+        asked = _asked(kernel.spec, lse)
+        made += kernel._decoding.prepare(wanted.q_lengths, wanted.lengths, asked, device)
+    if gradients:
+        backward = kernel._derivative().kernels(compiled=True)
+        if device is not None:
+            backward.prepare(device)
+        made.append(backward)
+    return made
 
 
 def read_targets(targets: str | Sequence[str] | None) -> list[str]:
@@ -133,6 +154,30 @@ def list_schedules(
     return [(texts, with_lse) for texts in lists for with_lse in _asked(spec, lse)]
 
 
+def list_modules(
+    spec: AttentionSpec, target: str, wanted: Problems, lse: bool | None, gradients: bool
+) -> list[tuple[str, list[str], bool]]:
+    """The kernels of :func:`build_modules`: the program of each, the schedules of which it is under
+    the first that fits, and whether the log-sum-exp is asked for. Compiles nothing."""
+    text = spec.to_json()
+    modules: list[tuple[_core.Module, list[list[str]], bool]] = []
+    if wanted.lengths[1] >= _core.least_keys_split() and _core.decodes(text, target):
+        for blocks in _core.DecodeChooser(text, target).reachable(*wanted.q_lengths):
+            for with_lse in _asked(spec, lse):
+                own = dataclasses.replace(spec, lse=with_lse).to_json()
+                modules.append((*_core.attention_decode(own, 0, target, blocks), with_lse))
+    if gradients:
+        schedules = _core.attention_backward_schedules(text, target)
+        modules.append((_core.attention_backward(text), schedules, False))
+    # Modules may have programs in common.
+    every = {
+        (program.text, *texts): (program.name, texts, with_lse)
+        for module, lists, with_lse in modules
+        for program, texts in zip(module.kernels, lists, strict=True)
+    }
+    return list(every.values())
+
+
 def _reachable(spec: AttentionSpec, target: str, wanted: Problems, tuned: bool) -> list[list[str]]:
     table = tuning_table.text() if tuned else ""
     return _core.reachable_schedules(spec.to_json(), target, wanted.as_list(), table)
@@ -151,6 +196,7 @@ def precompile(
     batch: Range = None,
     heads: Range = None,
     lse: bool | None = None,
+    gradients: bool = False,
 ) -> list[AttentionKernel]:
     """Compiles every kernel that calls of the spec can launch, into the cache; needs no GPU.
 
@@ -158,27 +204,50 @@ def precompile(
     to. A range is a number or a pair, both ends included. `lengths` are those of k, and of q unless
     `q_lengths` is given; of packed sequences the means. `batch` is how many sequences there are.
     None: any length, and any batch and number of heads up to 65,535. `lse` is whether calls ask for
-    the log-sum-exp; None: some do. `targets` are names, of the current GPU if none are given.
+    the log-sum-exp; None: some do. `gradients`: also the kernels that compute those of q, k and v.
+    `targets` are names, of the current GPU if none are given.
 
-    Returns the kernels. Raises SpecError, ScheduleError for an unknown target, and CompileError.
+    Returns the kernels, without those of decoding and of gradients. Raises SpecError, ScheduleError
+    for an unknown target, and CompileError.
     """
+    return precompile_all(spec, targets, lengths, q_lengths, batch, heads, lse, gradients)[0]
+
+
+def precompile_all(
+    spec: AttentionSpec,
+    targets: str | Sequence[str] | None,
+    lengths: Range,
+    q_lengths: Range,
+    batch: Range,
+    heads: Range,
+    lse: bool | None,
+    gradients: bool,
+) -> tuple[list[AttentionKernel], list[ModuleKernel]]:
+    """What :func:`precompile` does, and the modules as well."""
     if not isinstance(spec, AttentionSpec):
         raise arguments.refusal("spec of precompile", spec, "it is no AttentionSpec",
                                 "flashcore.AttentionSpec(head_dim=64)")  # fmt: skip
     wanted = read_ranges(lengths, q_lengths, batch, heads)
     if lse is not None:
         lse = arguments.flag("lse", lse)
-    found: list[AttentionKernel] = []
+    gradients = arguments.flag("gradients", gradients)
+    kernels: list[AttentionKernel] = []
+    modules: list[ModuleKernel] = []
     for target in read_targets(targets):
-        found += build_kernels(AttentionKernel.shipped(spec, target, compiled=False), wanted, lse)
-    return found
+        shipped = AttentionKernel.shipped(spec, target, compiled=False)
+        kernels += build_kernels(shipped, wanted, lse)
+        modules += build_modules(shipped, wanted, lse, gradients)
+    return kernels, modules
 
 
 __all__ = [
     "Problems",
     "build_kernels",
+    "build_modules",
+    "list_modules",
     "list_schedules",
     "precompile",
+    "precompile_all",
     "read_ranges",
     "read_targets",
 ]

@@ -53,6 +53,7 @@ def plan(specs: tuple[str, ...], targets: list[str] | None, **ranges: Any) -> No
         {
             "spec": place,
             "target": kernel.target,
+            "program": kernel.program,
             "lse": kernel.lse,
             "tiles": dict(kernel.schedules[0].tiles),
             "fallbacks": len(kernel.schedules) - 1,
@@ -61,9 +62,9 @@ def plan(specs: tuple[str, ...], targets: list[str] | None, **ranges: Any) -> No
     ]
 
     def text() -> str:
-        header = ("spec", "target", "LSE", "tiles", "fallbacks")
+        header = ("spec", "target", "program", "LSE", "tiles", "fallbacks")
         lines = [
-            (row["spec"], row["target"], "yes" if row["lse"] else "no",
+            (row["spec"], row["target"], row["program"], "yes" if row["lse"] else "no",
              "x".join(map(str, row["tiles"].values())), row["fallbacks"])
             for row in rows
         ]  # fmt: skip

@@ -41,7 +41,7 @@ class Targets(click.ParamType):  # type: ignore[type-arg]
 
 
 def range_options(function: Function) -> Function:
-    """Adds targets, lengths, q_lengths, batch, heads and lse, as precompile takes them."""
+    """Adds targets, ranges, lse and gradients, as precompile takes them."""
     options = (
         click.option("--target", "targets", type=Targets(), help="Default: of the GPU."),
         click.option("--lengths", type=Numbers(), help="Of k, and of q; default: any."),
@@ -50,6 +50,7 @@ def range_options(function: Function) -> Function:
         click.option("--heads", type=Numbers(), help="Default: any."),
         click.option("--lse/--no-lse", default=None,
                      help="Whether calls ask for the LSE; default: some do."),
+        click.option("--gradients", is_flag=True, help="Also the kernels of gradients."),
     )  # fmt: skip
     for option in reversed(options):
         function = option(function)

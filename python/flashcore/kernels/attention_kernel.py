@@ -273,8 +273,7 @@ class AttentionKernel(WithGradients, Kernel):
             lse = arguments.flag("lse", lse)
         with_gradients = arguments.flag("gradients", gradients)
         reach.build_kernels(self, wanted, lse, number)
-        if with_gradients:
-            self._derivative().kernels(compiled=True).prepare(number)
+        reach.build_modules(self, wanted, lse, with_gradients, number)
 
     @overload
     def __call__(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .. import _core
@@ -12,6 +15,7 @@ from ..pytorch import seam as torch_seam
 from ..specs.spec import AttentionSpec
 from .decode_kernels import Blocks, DecodeKernels, Ordered
 from .launches import Launches
+from .module_kernel import ModuleKernel
 
 _LEAST_KEYS = _core.least_keys_split()
 
@@ -73,16 +77,22 @@ class Decoding:
         kv_lens: tuple[int, int],
         with_lse: Sequence[bool],
         device: int | None,
-    ) -> None:
-        """Compiles the kernels for all lengths in these ranges, ends included, and loads them on a
+    ) -> list[ModuleKernel]:
+        """The kernels for all lengths in these ranges, ends included, compiled, and loaded on a
         device if one is given."""
         if kv_lens[1] < _LEAST_KEYS:
-            return
-        for blocks in self.chooser.reachable(*q_lens):
-            for asked in with_lse:
-                kernels, _ = self._kernels.built(blocks, asked, compiled=True)
-                if device is not None:
-                    kernels.prepare(device)
+            return []
+
+        def make(wanted: tuple[Blocks, bool]) -> ModuleKernel:
+            kernels, _ = self._kernels.built(*wanted, compiled=True)
+            if device is not None:
+                kernels.prepare(device)
+            return kernels
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(
+                pool.map(make, itertools.product(self.chooser.reachable(*q_lens), with_lse))
+            )
 
     def _kernels_for(self, blocks: Blocks, with_lse: bool, q: Any) -> Ordered | None:
         found = self._kernels.find(blocks, with_lse)

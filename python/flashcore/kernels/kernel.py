@@ -84,15 +84,18 @@ class Kernel:
         fix = "the number of a GPU, from 0 on"
         self._core.prepare(whole("device of prepare", device, fix))
 
-    def save(self, path: str | os.PathLike[str], **ranges: Any) -> Bundle:
+    def save(
+        self, path: str | os.PathLike[str], *, gradients: bool = False, **ranges: Any
+    ) -> Bundle:
         """Writes the kernel to a file, compiled if need be: a bundle, for :func:`load_kernel`.
 
         Of an attention kernel whose schedule calls choose, all that they can launch; `ranges` are
-        those of :func:`precompile`. Raises CacheError and CompileError.
+        those of :func:`precompile`. `gradients`: also what :meth:`AttentionKernel.backward`
+        launches. Raises CacheError and CompileError.
         """
         from ..ahead_of_time import bundle
 
-        return bundle.save(self, path, ranges)
+        return bundle.save(self, path, gradients, ranges)
 
     @property
     def name(self) -> str:
