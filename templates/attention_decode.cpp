@@ -1,5 +1,6 @@
 #include "templates/attention_decode.h"
 
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -22,9 +23,12 @@ void refuse(std::string what, std::string why, std::string fix) {
 
 void check_decode(const DecodeSpec& spec) {
   const AttentionSpec& a = spec.attention;
-  if (a.packed())
-    refuse("decoding with layout thd", "a block finds its keys by its sequence, not by a position",
-           "layout bhsd or bshd, with kv_lens for sequences of different lengths");
+  if (a.packed() && spec.page_size)
+    refuse("pages with layout thd", "a table of pages has a row for each sequence of a batch",
+           "layout bhsd or bshd");
+  if (a.packed() && !spec.combines_tiles)
+    refuse("decoding with layout thd and combines_tiles = false",
+           "a block for each row does not know whether a sequence has it", "combines_tiles = true");
   if (a.dtype == DType::f32)
     refuse("decoding with dtype f32", "its products take bf16 and f16 operands",
            "dtype bf16 or f16, or attention_forward");
@@ -36,9 +40,22 @@ void check_decode(const DecodeSpec& spec) {
            "kv_lens = true");
 }
 
-/// The tensors between the two programs, f32 over [batch, head, split, row].
+/// The tensors between the two programs, f32 over [batch, head, split, row]; without batch where
+/// sequences are packed.
 std::vector<Extent> partial_dims(const AttentionTensors& t) {
+  if (t.layout == TensorLayout::thd) return {t.heads, Extent("splits"), t.q_len};
   return {t.batch_size, t.heads, Extent("splits"), t.q_len};
+}
+/// One of them at a split and rows, over its columns where it has some.
+Access partial_at(const AttentionTensors& t, const Tensor& tensor, const Index& head,
+                  const Index& split, const Index& rows, std::optional<Axis> columns = {}) {
+  std::vector<Index> indices{head, split, rows};
+  if (t.layout != TensorLayout::thd) indices.insert(indices.begin(), t.batch);
+  if (columns) indices.emplace_back(*columns);
+  return tensor.access(indices);
+}
+Tile count_splits(const AttentionTensors& t, const Tensor& tensor) {
+  return length(tensor, t.layout == TensorLayout::thd ? 1 : 2);
 }
 std::vector<Extent> with_columns(std::vector<Extent> dims, int columns) {
   dims.emplace_back(columns);
@@ -52,7 +69,19 @@ struct Rows {
   Tile kv_head;
 };
 
-Rows rows_of(const DecodeSpec& spec, const AttentionTensors& t, Axis rows) {
+/// A sequence among packed ones: where it begins, and its length.
+struct Sequence {
+  Tile begin, length;
+};
+Sequence sequence_of(ProgramBuilder& b, const AttentionTensors& t, const char* starts,
+                     const Tile& most) {
+  const Tensor at = b.input(starts, DType::i32, {t.batch_size + 1});
+  const Tile begin = minimum(maximum(load(at(index(t.batch))), 0), most);
+  const Tile end = minimum(maximum(load(at(index(t.batch) + 1)), begin), most);
+  return {begin, end - begin};
+}
+
+Rows rows_of(const DecodeSpec& spec, const AttentionTensors& t, Axis rows, const Sequence& query) {
   const int group = spec.attention.group();
   if (!spec.packs_heads()) {
     const Tile kv_head = (index(t.head) / group).named("kv_head");
@@ -60,7 +89,9 @@ Rows rows_of(const DecodeSpec& spec, const AttentionTensors& t, Axis rows) {
   }
   const Tile head = (index(t.head) * group + index(rows) % group).named("head_of_row");
   const Tile row = (index(rows) / group).named("query_row");
-  return {head, row, head, row, index(t.head)};
+  if (!query.begin.owner()) return {head, row, head, row, index(t.head)};
+  const Tile place = where(row < query.length, row + query.begin, -1).named("row_at");
+  return {head, row, head, place, index(t.head)};
 }
 
 /// Keys or values: contiguous in the spec's layout, or in pages.
@@ -110,9 +141,19 @@ Program attention_decode_split(const DecodeSpec& given) {
   const Tensor partial_sum = b.output("partial_sum", DType::f32, partial_dims(t));
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
 
-  const bool bhsd = spec.layout == TensorLayout::bhsd;
-  Tile q_len = length(q, bhsd ? 2 : 1);
-  Tile kv_len = page_size ? length(table, 1) * page_size : length(k, bhsd ? 2 : 1);
+  const int at = spec.packed() ? 0 : spec.layout == TensorLayout::bhsd ? 2 : 1;
+  Tile q_len = length(q, at);
+  Tile kv_len = page_size ? length(table, 1) * page_size : length(k, at);
+  Sequence own_query, own_keys;
+  if (spec.packed()) {
+    own_query = sequence_of(b, t, "cu_seqlens_q", q_len);
+    own_keys = sequence_of(b, t, "cu_seqlens_k", kv_len);
+    q_len = own_query.length, kv_len = own_keys.length;
+    const int heads = given.packs_heads() ? spec.group() : 1;
+    const Tile begin = own_query.begin * heads;
+    b.segment(rows, begin, begin + q_len * heads,
+              b.scalar(given.packs_heads() ? "most_packed_rows" : "max_q_len", DType::i32));
+  }
   const auto own = [&](const char* name, const Tile& most) {
     const Tile lengths = load(b.input(name, DType::i32, {t.batch_size})(t.batch));
     return minimum(maximum(lengths, 0), most);
@@ -120,7 +161,7 @@ Program attention_decode_split(const DecodeSpec& given) {
   if (spec.q_lens) q_len = t.own_q_len = own("q_lens", q_len).named("own_q_len");
   if (spec.kv_lens) kv_len = own("kv_lens", kv_len).named("own_kv_len");
   // Equal shares of the keys that some row sees, in which only the last key's tile is not full.
-  const Tile rounds = length(partial, 2) * keys_of_splits;
+  const Tile rounds = count_splits(t, partial) * keys_of_splits;
   Tile first, end = kv_len, all = kv_len;
   if (const KeyRange visible(spec); visible.bounded()) {
     std::tie(first, end) = visible.range(q_len, kv_len);
@@ -129,10 +170,14 @@ Program attention_decode_split(const DecodeSpec& given) {
   const Tile share = ((all + (rounds - 1)) / rounds * keys_of_splits).named("share");
   const Tile skipped = index(split) * share;
   const Tile begin = minimum(first.owner() ? first + skipped : skipped, end).named("split_begin");
-  b.segment(cols, begin, minimum(begin + share, end));
+  const Tile split_end = minimum(begin + share, end);
+  if (spec.packed())
+    b.segment(cols, own_keys.begin + begin, own_keys.begin + split_end);
+  else
+    b.segment(cols, begin, split_end);
   declare_captured(b, captured_tensors(spec));
 
-  const Rows row = rows_of(given, t, rows);
+  const Rows row = rows_of(given, t, rows, own_query);
   Tile query = load(t.at(q, row.head_at, row.row_at, d)).named("query");
   // What is computed is an operand in registers, of the same value.
   if (given.rows == DecodeRows::packed_in_registers)
@@ -161,10 +206,10 @@ Program attention_decode_split(const DecodeSpec& given) {
     return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
-  store(partial(t.batch, row.head_at, split, row.row_at, dv), last.out);
+  store(partial_at(t, partial, row.head_at, split, row.row_at, dv), last.out);
   // As the weights were made with it: the rounding error of the product is the same in all of them.
-  store(partial_max(t.batch, row.head_at, split, row.row_at), units.in_base2(last.row_max));
-  store(partial_sum(t.batch, row.head_at, split, row.row_at), last.row_sum);
+  store(partial_at(t, partial_max, row.head_at, split, row.row_at), units.in_base2(last.row_max));
+  store(partial_at(t, partial_sum, row.head_at, split, row.row_at), last.row_sum);
   return b.finish();
 }
 
@@ -181,7 +226,7 @@ State combine_row(ProgramBuilder& b, const Partials& in, Axis row, Axis dv) {
   const AttentionTensors& t = in.t;
   const Axis splits = b.tiles("splits", Extent("splits"));
   const auto of_split = [&](const Tensor& tensor) {
-    return load(tensor(t.batch, t.head, splits, row));
+    return load(partial_at(t, tensor, t.head, splits, row));
   };
   const State start{b.constant(lowest), b.constant(0), b.fill({dv}, 0).named("out")};
   return b.loop(splits, start, [&](const State& s) {
@@ -193,28 +238,29 @@ State combine_row(ProgramBuilder& b, const Partials& in, Axis row, Axis dv) {
       return exp2(minimum(of_split(in.maxima), row_max) - row_max).named("weight");
     };
     const Tile weighted = weight() * of_split(in.sums), weights = weight();
-    const Tile values = load(in.values(t.batch, t.head, splits, row, dv)).named("values");
+    const Tile values = load(partial_at(t, in.values, t.head, splits, row, dv)).named("values");
     return State{row_max, s.row_sum * decay + reduce_sum(weighted, splits),
                  s.out * decay + reduce_sum(weights * values, splits)};
   });
 }
 
 /// A tile of rows, and all splits at once. Those that do not exist are the last one, without weight.
-State combine_rows(ProgramBuilder& b, const Partials& in, Axis rows, Axis dv) {
+State combine_rows(ProgramBuilder& b, const Partials& in, int most, Axis rows, Axis dv) {
   const AttentionTensors& t = in.t;
-  const Tile count = length(in.maxima, 2);
+  const Tile count = count_splits(t, in.maxima);
   State all{b.fill({rows}, lowest), b.fill({rows}, 0), b.fill({rows, dv}, 0)};
   std::vector<Tile> places, maxima;
-  for (int split = 0; split < most_combined_splits; ++split) {
+  for (int split = 0; split < most; ++split) {
     places.push_back(minimum(split, count - 1));
-    maxima.push_back(load(in.maxima(t.batch, t.head, places.back(), rows)));
+    maxima.push_back(load(partial_at(t, in.maxima, t.head, places.back(), rows)));
     all.row_max = maximum(all.row_max, maxima.back());
   }
-  for (int split = 0; split < most_combined_splits; ++split) {
+  for (int split = 0; split < most; ++split) {
     const auto at = static_cast<std::size_t>(split);
     const Tile weight = where(split < count, exp2(maxima[at] - all.row_max), 0.f).named("weight");
-    const Tile values = load(in.values(t.batch, t.head, places[at], rows, dv)).named("values");
-    all.row_sum = all.row_sum + weight * load(in.sums(t.batch, t.head, places[at], rows));
+    const Tile values =
+        load(partial_at(t, in.values, t.head, places[at], rows, dv)).named("values");
+    all.row_sum = all.row_sum + weight * load(partial_at(t, in.sums, t.head, places[at], rows));
     all.out = all.out + weight * values;
   }
   return all;
@@ -238,8 +284,10 @@ Program attention_decode_combine(const DecodeSpec& given) {
   const Partials in{t, values, maxima, input("partial_sum", partial_dims(t))};
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
-  const State last =
-      given.combines_tiles ? combine_rows(b, in, row, dv) : combine_row(b, in, row, dv);
+  t.set_segments_of_rows_alone(row);
+  const State last = given.combines_tiles
+                         ? combine_rows(b, in, most_combined_splits(spec, given.rows), row, dv)
+                         : combine_row(b, in, row, dv);
   Tile empty = last.row_sum == 0.f;
   if (spec.q_lens) {
     const Tile own = load(b.input("q_lens", DType::i32, {t.batch_size})(t.batch));
@@ -250,7 +298,7 @@ Program attention_decode_combine(const DecodeSpec& given) {
   if (spec.lse) {
     // An infinite score makes its row's weights NaN, and not what they sum up to.
     const Tile finite = (last.row_max + log2(last.row_sum)) * ln2;
-    store(lse(t.batch, t.head, row),
+    store(t.at(lse, row),
           where(empty, -infinity, where(last.row_max == infinity, infinity, finite)));
   }
   return b.finish();

@@ -24,23 +24,26 @@ enum class DecodeRows {
 };
 
 struct DecodeSpec {
-  AttentionSpec attention;  ///< of layout bhsd or bshd, and dtype bf16 or f16
+  AttentionSpec attention;  ///< of dtype bf16 or f16
   /// Keys of a page; 0: keys are contiguous. With pages k and v are [pages, page_size, kv_heads,
   /// dim], and page_table, i32 [batch, max_pages], names the pages of each sequence in order. The
   /// spec then has kv_lens: what the table says beyond a sequence's end is not read.
   int page_size = 0;
   DecodeRows rows = DecodeRows::packed;
   /// A block of the second program has a tile of query rows, and at most most_combined_splits of
-  /// each: for many rows, which have few splits. Otherwise it has one row, and any number of them.
+  /// each: for many rows, which have few splits, and packed sequences. Otherwise it has one row, and
+  /// any number of them.
   bool combines_tiles = false;
 
   [[nodiscard]] bool packs_heads() const { return rows != DecodeRows::of_head; }
 };
 
-/// Inputs q, k, v, kv_lens and q_lens if the spec has them, page_table, and what the expressions
-/// capture; scalar `scale`. Outputs, f32: partial [batch, heads, splits, q_len, dim], the sums of
+/// Inputs q, k, v, kv_lens and q_lens if the spec has them, cu_seqlens_q and cu_seqlens_k of packed
+/// sequences, page_table, and what the expressions capture; scalar `scale`, and of packed sequences
+/// max_q_len, or most_packed_rows, which is that times the heads of a group. Outputs, f32: partial [batch, heads, splits, q_len, dim], the sums of
 /// values weighted by 2^(score - maximum), scores in base-2 units, and partial_max and partial_sum
-/// [batch, heads, splits, q_len], the maximum and the sum of the weights. The length `splits` is
+/// [batch, heads, splits, q_len], the maximum and the sum of the weights; of packed sequences without
+/// batch. The length `splits` is
 /// the caller's choice (decode_splits). Each split has equally many keys, a multiple of
 /// keys_of_splits; those behind the last key have none, a sum of 0 and zeros.
 Program attention_decode_split(const DecodeSpec& spec);
@@ -52,7 +55,10 @@ Program attention_decode_combine(const DecodeSpec& spec);
 /// A split has a multiple of so many keys: whole tiles of every shipped schedule.
 constexpr int keys_of_splits = 128;
 
-constexpr int most_combined_splits = 4;
+/// More of packed sequences with few rows, of which tiles are mostly empty.
+inline int most_combined_splits(const AttentionSpec& spec, DecodeRows rows) {
+  return spec.packed() && rows == DecodeRows::packed ? 8 : 4;
+}
 
 /// The shipped schedules of each: the best first, then smaller ones. Those of the split program have
 /// tiles of `row_tile` rows, the last ones perhaps fewer.
@@ -68,8 +74,8 @@ Module attention_decode(const DecodeSpec& spec, int row_tile);
 
 /// Rows of the largest tile of packed rows that are copied to shared memory.
 constexpr int most_decode_rows = 64;
-/// Whether calls of a spec with few query rows are computed by this module: not those of packed
-/// sequences, of f32, of very wide heads, and of groups of more heads than a tile has rows.
+/// Whether calls of a spec with few query rows are computed by this module: not those of f32, of very
+/// wide heads, and of groups of more heads than a tile has rows.
 bool can_decode(const AttentionSpec& spec, const Target& target);
 
 }  // namespace flashcore

@@ -79,10 +79,11 @@ DecodeChooser::Estimate DecodeChooser::best(const DecodeCall& call,
   if (is_copied(call.q_len)) {
     const std::int64_t rows = call.q_len * spec_.group();
     const int tile = rows <= 16 ? 16 : rows <= 32 ? 32 : most_decode_rows;
-    return estimate({.rows = DecodeRows::packed, .row_tile = tile});
+    return estimate({DecodeRows::packed, tile, spec_.packed()});
   }
-  const bool combines_tiles = call.batch * call.heads * call.q_len >
-                              rows_combined_alone * std::max<std::int64_t>(1, multiprocessors);
+  const bool combines_tiles =
+      spec_.packed() || call.batch * call.heads * call.q_len >
+                            rows_combined_alone * std::max<std::int64_t>(1, multiprocessors);
   Estimate least;
   for (DecodeBlocks way : ways()) {
     way.combines_tiles = combines_tiles;
@@ -107,6 +108,7 @@ std::vector<DecodeBlocks> DecodeChooser::reachable(std::int64_t least_rows,
   if (q_len > most_rows || !wgmma_) return found;
   for (DecodeBlocks way : ways())
     for (const bool tiles : {false, true}) {
+      if (spec_.packed() && !tiles) continue;
       way.combines_tiles = tiles;
       found.push_back(way);
     }

@@ -55,7 +55,6 @@ SplitCosts costs_of_products(const AttentionSpec& spec, const DecodeBlocks& bloc
       .block = in_registers ? 2500 : 1000,
       .split = 50,
       .split_share = whole(blocks.row_tile * (dim + 2) * 8 / partial_bytes_a_nanosecond),
-      .most_splits = blocks.combines_tiles ? most_combined_splits : SplitCosts().most_splits,
       .most_waves = 3,
       .microseconds = 0.001,
   };
@@ -64,8 +63,10 @@ SplitCosts costs_of_products(const AttentionSpec& spec, const DecodeBlocks& bloc
 }  // namespace
 
 SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size) {
-  return blocks.rows == DecodeRows::packed ? costs_of_reading(spec, page_size)
-                                           : costs_of_products(spec, blocks);
+  SplitCosts costs = blocks.rows == DecodeRows::packed ? costs_of_reading(spec, page_size)
+                                                       : costs_of_products(spec, blocks);
+  if (blocks.combines_tiles) costs.most_splits = most_combined_splits(spec, blocks.rows);
+  return costs;
 }
 
 std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
@@ -106,12 +107,18 @@ std::string decode_splits_text(const DecodeSpec& spec, int row_tile) {
   const AttentionSpec& a = spec.attention;
   const SplitCosts costs =
       split_costs(a, {spec.rows, row_tile, spec.combines_tiles}, spec.page_size);
-  const std::string batch = extent_or(a.batch, "B"), q_len = extent_or(a.q_len, "Sq");
+  const std::string batch = extent_or(a.batch, "B");
+  // Of packed sequences, lengths are the mean.
+  const auto mean = [&](std::optional<int> length, const char* all) {
+    return fmt::format("(({0} + max(1, {1}) - 1) // max(1, {1}))", extent_or(length, all), batch);
+  };
+  const std::string q_len = a.packed() ? mean(a.q_len, "Tq") : extent_or(a.q_len, "Sq");
   const std::string heads =
       a.heads ? std::to_string(spec.packs_heads() && a.kv_heads ? a.kv_heads : a.heads)
               : std::string("H");
-  const std::string all_keys =
-      spec.page_size ? fmt::format("max_pages * {}", spec.page_size) : extent_or(a.kv_len, "Sk");
+  const std::string all_keys = spec.page_size ? fmt::format("max_pages * {}", spec.page_size)
+                               : a.packed()   ? mean(a.kv_len, "Tk")
+                                              : extent_or(a.kv_len, "Sk");
   std::string text =
       fmt::format("keys = {}; shares = max(1, (keys + {}) // {}); tiles = ({} * {} + {}) // {}; ",
                   KeyRange(a).count_text(q_len, all_keys), keys_of_splits - 1, keys_of_splits,

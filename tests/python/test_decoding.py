@@ -65,6 +65,35 @@ def test_chunks(rng, heads, kv_heads, q_len):
         assert_close(out, lse, q, k, v, mask="causal(bottom_right)")
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (8, 2)])
+@pytest.mark.parametrize("q_lens", [(1, 1, 1), (3, 0, 2), (70, 200, 1)])
+def test_packed_sequences(rng, target, heads, kv_heads, q_lens):
+    kv_lens = (700, 5, 150)
+    grouped = {"heads": heads, "kv_heads": kv_heads} if heads != kv_heads else {}
+    kernel = shipped(target, head_dim=64, layout="thd", mask=fc.causal(), **grouped)
+    starts, keys = (np.cumsum([0, *lens]).astype(np.int32) for lens in (q_lens, kv_lens))
+    # Rows that belong to no sequence are left as they are.
+    q = random(rng, (starts[-1] + 2, heads, 64), "bf16")
+    k, v = (random(rng, (keys[-1] + 3, kv_heads, 64), "bf16") for _ in range(2))
+    out, lse = np.full_like(q, 7), np.full((heads, q.shape[0]), 7, np.float32)
+    scalars = 64**-0.5, max(q_lens)
+    chooser = kernel._decoding.chooser
+    mean = -(-q.shape[0] // 3)
+    for blocks in chooser.reachable(mean, mean):
+        assert kernel._decoding.launch(
+            blocks, (q, k, v, out, lse, starts, keys), scalars, None, True
+        )
+        for i in range(3):
+            rows, cols = slice(*starts[i : i + 2]), slice(*keys[i : i + 2])
+            if q_lens[i]:
+                one = (x.swapaxes(0, 1)[None] for x in (out[rows], q[rows], k[cols], v[cols]))
+                own, *inputs = one
+                assert_close(own, lse[None, :, rows], *inputs, mask="causal(bottom_right)")
+        assert (out[starts[-1] :] == 7).all()
+        assert (lse[:, starts[-1] :] == 7).all()
+
+
 def test_rows_before_all_keys_and_windows(rng):
     def near(b, h, q_idx, kv_idx):
         return (kv_idx <= q_idx + length - 140) & (kv_idx >= q_idx + length - 240)
@@ -146,10 +175,13 @@ def test_which_calls_take_it(gpu):
     assert len(gpu) == 3  # that was not worth a question
     assert takes(shipped(head_dim=64, layout="bshd"), (1, 1, 8, 64), (1, 4096, 8, 64))
     assert gpu[-1] == (1, 8, 8, 1, 4096)
+    packed = shipped(head_dim=64, layout="thd")._decoding
+    assert packed.choose(OnGpu(12, 4, 64), OnGpu(40000, 4, 64), 8) is not None
+    assert gpu[-1] == (8, 4, 4, 2, 5000)
 
 
 def test_specs_that_are_never_split():
-    for fields in ({"layout": "thd"}, {"dtype": "f32"}, {"head_dim": 512}):
+    for fields in ({"dtype": "f32"}, {"head_dim": 512}):
         kernel = fc.AttentionKernel.shipped(
             fc.AttentionSpec(**{"head_dim": 64, **fields}), "sm_80", compiled=False
         )

@@ -216,9 +216,13 @@ TEST(AttentionDecode, RefusesWhatItDoesNotCompute) {
   packed.layout = TensorLayout::thd;
   floats.dtype = DType::f32;
   EXPECT_EQ(refusal({packed}),
-            "decoding with layout thd\n"
-            "  why: a block finds its keys by its sequence, not by a position\n"
-            "  try: layout bhsd or bshd, with kv_lens for sequences of different lengths");
+            "decoding with layout thd and combines_tiles = false\n"
+            "  why: a block for each row does not know whether a sequence has it\n"
+            "  try: combines_tiles = true");
+  EXPECT_EQ(refusal({packed, 16}),
+            "pages with layout thd\n"
+            "  why: a table of pages has a row for each sequence of a batch\n"
+            "  try: layout bhsd or bshd");
   EXPECT_EQ(refusal({floats}),
             "decoding with dtype f32\n"
             "  why: its products take bf16 and f16 operands\n"

@@ -22,7 +22,6 @@ from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
 from .captured_values import CapturedValues
-from .decode_kernels import Blocks
 from .decoding import Decoding
 from .gradients import WithGradients
 from .index_check import check_indices
@@ -430,14 +429,12 @@ class AttentionKernel(WithGradients, Kernel):
             dispatch = self._plain_dispatches[with_lse]
             probes = None
             decoding = self._decoding
-            if (
-                decoding is not None
-                and (blocks := decoding.choose(q, k)) is not None
-                and self._decode(blocks, every, scalars, stream, with_lse, arrays, max_q_len)
-            ):
-                pass
-            elif dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
-                sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+            sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+            if decoding is not None and (blocks := decoding.choose(q, k, sequences)) is not None:
+                self._fitting.check(q, k, arrays, sequences, max_q_len)
+                if decoding.launch(blocks, every, scalars, stream, with_lse):
+                    return (out, lse) if return_lse else out
+            if dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
                 self._fitting.check(q, k, arrays, sequences, max_q_len)
                 probes = self._launch_closely(every, scalars, stream, with_lse, sequences)
             if return_lse:
@@ -448,21 +445,6 @@ class AttentionKernel(WithGradients, Kernel):
             if found is None:
                 raise
             raise found from None
-
-    def _decode(
-        self,
-        blocks: Blocks,
-        every: tuple[Any, ...],
-        scalars: tuple[Any, ...],
-        stream: Any,
-        with_lse: bool,
-        captured: Sequence[Any],
-        max_q_len: int | None,
-    ) -> bool:
-        """A launch with the keys split; False where nothing was launched."""
-        self._fitting.check(every[0], every[1], captured, 1, max_q_len)
-        assert self._decoding is not None
-        return self._decoding.launch(blocks, every, scalars, stream, with_lse)
 
     def _launch_closely(
         self,

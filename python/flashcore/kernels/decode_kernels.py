@@ -29,6 +29,8 @@ class DecodeKernels:
         self._target = target
         beside = {
             "page_table": page_size,
+            "cu_seqlens_q": spec.layout == "thd",
+            "cu_seqlens_k": spec.layout == "thd",
             "q_lens": spec.q_lens,
             "kv_lens": spec.kv_lens,
         }

@@ -29,6 +29,7 @@ class Decoding:
         self._launches = launches
         self._kernels = DecodeKernels(spec, 0, target, captured)
         self.chooser = _core.DecodeChooser(spec.to_json(), target)
+        self._packed = spec.layout == "thd"
         self._at_rows = 2 if spec.layout == "bhsd" else 1
         self._refused: set[tuple[Blocks, bool]] = set()  # those whose code cannot be had
 
@@ -37,22 +38,30 @@ class Decoding:
         cls, spec: AttentionSpec, target: str, launches: Launches, captured: Sequence[str]
     ) -> Decoding | None:
         """`captured` are the names of the arrays that expressions read. None for a spec whose calls
-        are never split: packed sequences, f32, wide heads, and groups of more heads than a tile has
-        rows."""
+        are never split: f32, wide heads, and groups of more heads than a tile has rows."""
         if not _core.decodes(spec.to_json(), target):
             return None
         return cls(spec, target, launches, captured)
 
-    def choose(self, q: Any, k: Any) -> Blocks | None:
-        """The blocks of a call with these arrays; None where it is faster with its keys whole."""
+    def choose(self, q: Any, k: Any, sequences: int = 1) -> Blocks | None:
+        """The blocks of a call with these arrays, of so many packed sequences; None where it is
+        faster with its keys whole."""
         q_shape, k_shape = q.shape, k.shape
-        if len(q_shape) != 4 or len(k_shape) != 4:
+        if self._packed:
+            if len(q_shape) != 3 or len(k_shape) != 3 or sequences < 1:
+                return None
+            # As other choices for packed sequences, by the mean of their lengths.
+            rows, keys = -(-q_shape[0] // sequences), -(-k_shape[0] // sequences)
+            batch, heads, kv_heads = sequences, q_shape[1], k_shape[1]
+        else:
+            if len(q_shape) != 4 or len(k_shape) != 4:
+                return None
+            at = self._at_rows
+            batch, heads, kv_heads = q_shape[0], q_shape[3 - at], k_shape[3 - at]
+            rows, keys = q_shape[at], k_shape[at]
+        if keys < _LEAST_KEYS or not on_cuda(q):
             return None
-        at = self._at_rows
-        if k_shape[at] < _LEAST_KEYS or not on_cuda(q):
-            return None
-        batch, heads, kv_heads = q_shape[0], q_shape[3 - at], k_shape[3 - at]
-        return self.chooser.choose(batch, heads, kv_heads, q_shape[at], k_shape[at])
+        return self.chooser.choose(batch, heads, kv_heads, rows, keys)
 
     def launch(
         self,
@@ -68,6 +77,12 @@ class Decoding:
         if found is None:
             return False
         kernels, order = found
+        if self._packed:  # the kernels' order of max_q_len and of numbers
+            given = iter(scalars[2:])
+            own = {"scale": scalars[0], "max_q_len": scalars[1]}
+            scalars = tuple(
+                own[name] if name in own else next(given) for name, *_ in kernels.scalars
+            )
         self._launches.launch_module(kernels, arrays, scalars, stream, order)
         return True
 
