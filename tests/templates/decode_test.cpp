@@ -276,12 +276,15 @@ TEST(DecodeSplits, FillTheMultiprocessorsOnce) {
 TEST(DecodeSplits, AreTheSameAsAnExpression) {
   AttentionSpec window = grouped(64, 32, 8);
   window.mask = sliding_window(999, 0);
+  AttentionSpec packed = grouped(64, 32, 8);
+  packed.layout = TensorLayout::thd;
   const DecodeSpec specs[] = {
       {grouped(64, 32, 8)},
       {grouped(64, 32, 8), 16},
       {grouped(64, 32, 8), 0, DecodeRows::of_head},
       {grouped(128, 32, 8), 0, DecodeRows::packed_in_registers, true},
       {window, 0, DecodeRows::of_head},
+      {packed, 0, DecodeRows::packed, true},
   };
   for (DecodeSpec spec : specs)
     for (const int tile : {16, 64, 128})
@@ -299,6 +302,8 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
             EXPECT_EQ(number_of(text, {{"B", batch},
                                        {"Sq", rows},
                                        {"Sk", keys},
+                                       {"Tq", rows * batch},
+                                       {"Tk", keys * batch},
                                        {"max_pages", keys / 16},
                                        {"multiprocessors", h200}}),
                       decode_splits(problem, split_costs(spec.attention,
