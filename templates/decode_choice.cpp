@@ -13,13 +13,16 @@ constexpr double row_cost = 1.3 / 64;      ///< every other query row, in reads 
 /// From so many rows of a multiprocessor on, the second program has tiles of rows.
 constexpr std::int64_t rows_combined_alone = 24;
 
+/// Predictions are off by some percent, and what is gained by less is not worth a second program.
+constexpr double least_gain = 1.1;
+
 /// So many waves of whole tiles leave little idle: nothing more is asked.
 constexpr std::int64_t full_waves = 4;
 
 // Both programs beside what the model counts, with their launches and the first bytes from memory,
 // and forward attention likewise.
-constexpr double of_head_microseconds = 10.5, of_half_tile_microseconds = 10.5,
-                 in_registers_microseconds = 13, whole_kernel_microseconds = 6.5;
+constexpr double of_head_microseconds = 9.5, of_half_tile_microseconds = 10,
+                 in_registers_microseconds = 11.5, whole_kernel_microseconds = 6.5;
 
 // Forward attention in tiles of 64 rows, in what a key costs in tiles of 128: alone on a
 // multiprocessor, and with narrow heads two of them there, whose keys a cluster of two blocks shares
@@ -145,7 +148,8 @@ bool DecodeChooser::pays(const DecodeCall& call, std::int64_t multiprocessors) c
   if (wgmma_ && !is_copied(call.q_len)) {
     const std::int64_t tiles = call.batch * call.heads * (call.q_len / 128);
     return tiles < full_waves * multiprocessors &&
-           split_microseconds(call, multiprocessors) < whole_microseconds(call, multiprocessors);
+           least_gain * split_microseconds(call, multiprocessors) <
+               whole_microseconds(call, multiprocessors);
   }
   const std::int64_t rows = spec_.group() * call.q_len;
   if (rows > most_decode_rows) return false;

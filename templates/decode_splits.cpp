@@ -48,8 +48,8 @@ SplitCosts costs_of_products(const AttentionSpec& spec, const DecodeBlocks& bloc
   const auto whole = [](double x) { return static_cast<std::int64_t>(x + 0.5); };
   const bool half = blocks.row_tile <= 64;
   return {
-      .lone_key = whole(half ? 0.8 * key : key),
-      .key = whole(half ? 0.67 * key : key),
+      .lone_key = whole(half ? 0.92 * key : key),
+      .key = whole(half ? 0.72 * key : key),
       .read = whole(4 * dim / bytes_a_nanosecond),
       .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
       .block = in_registers ? 2500 : 1000,
