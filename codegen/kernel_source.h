@@ -111,6 +111,8 @@ struct KernelSource {
   /// The grid is one row of blocks, no more than fit on the GPU at once; each works through several
   /// of the blocks that `grid` counts.
   bool persistent = false;
+  /// It waits by itself for the kernels launched before it, and may be launched beside their end.
+  bool waits_for_kernels = false;
   int threads = 0;       ///< a block
   int shared_bytes = 0;  ///< dynamic shared memory a block
   int min_blocks = 1;    ///< blocks a multiprocessor that __launch_bounds__ promises

@@ -42,8 +42,10 @@ std::span<const Pass> pipeline() {
       {"assign_roles", assign_roles, "instead of pipeline_loads, for copies by TMA"},
       {"schedule_tiles", schedule_tiles, "its loops stand around all that a role does"},
       {"advance_loads", advance_loads, "knows what the producer loads, and into which rings"},
+      {"start_turns", start_turns, "in front of overlap_products, which takes loops apart"},
       {"overlap_products", overlap_products,
        "the waits for slots stand in front of the products that read them"},
+      {"take_turns", take_turns, "where overlap_products has moved the stores to"},
       {"refill_slots", refill_slots, "a slot is filled where overlap_products releases it"},
       {"clear_rows", clear_rows, "behind overlap_products, which moves a wait as one"},
       {"stage_stores", stage_stores, "its buffer has to be in the plan of shared memory"},
@@ -59,6 +61,7 @@ std::span<const Pass> pipeline() {
       {"check_lookups", check_lookups, "behind fuse_elementwise: the test is one a nest"},
       {"split_positions", split_positions,
        "behind check_lookups, whose nests look up more cheaply"},
+      {"order_kernels", order_kernels, "no op that touches a tensor is placed in front any more"},
       {"assign_registers", assign_registers, "last: nobody makes another tile"},
   });
   return passes;

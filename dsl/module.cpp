@@ -73,7 +73,16 @@ class Fit {
       refuse(fmt::format("{} is {} in {} and {} in {}", tensor.name, shown(*seen.tensor),
                          seen.first->name(), shown(tensor), kernel.name()),
              "tensors of one name are one tensor; declare both alike, or rename one");
-    if (tensor.output && seen.writer != nullptr)
+    const auto at = static_cast<std::size_t>(&tensor - kernel.function().tensors.data());
+    const bool adds = tensor.output && kernel.function().adds_to(ir::TensorId(at));
+    if (adds && !is_workspace)
+      refuse(fmt::format("{} adds to {}, which is no workspace", kernel.name(), tensor.name),
+             "have a kernel behind it load the sums and store them to an output");
+    if (adds && seen.writer == nullptr)
+      refuse(fmt::format("{} adds to the workspace {}, which no kernel in front of it writes",
+                         kernel.name(), tensor.name),
+             "store zeros there in a kernel in front");
+    if (tensor.output && seen.writer != nullptr && !adds)
       refuse(
           fmt::format("{} and {} both write {}", seen.writer->name(), kernel.name(), tensor.name),
           "the later one would overwrite the earlier; write a tensor in one kernel");
@@ -87,7 +96,7 @@ class Fit {
              "what a workspace holds before a kernel writes it is undefined");
     if (seen.tensor == nullptr) seen.first = &kernel, seen.tensor = &tensor;
     if (tensor.output) seen.writer = &kernel;
-    seen.read |= !tensor.output;
+    seen.read |= !tensor.output || adds;
   }
 
   void check_scalar(const Program& kernel, const ir::Parameter& scalar) {
@@ -266,6 +275,8 @@ void ModuleBuilder::number(std::string name, std::string text) {
 
 Module ModuleBuilder::finish() {
   Fit(module_).check();
+  for (std::size_t i = 0; i < module_.kernels_.size(); ++i)
+    module_.kernels_[i].set_neighbours(i > 0, i + 1 < module_.kernels_.size());
   return std::move(module_);
 }
 

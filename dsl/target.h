@@ -18,12 +18,13 @@ struct Target {
   int registers_per_thread = 255;
   int threads_per_block = 1024;
   int threads_per_processor = 2048;
-  bool async_copy = true;    ///< cp.async
-  bool mma_m16n8k16 = true;  ///< mma.sync on f16 and bf16 with ldmatrix
-  bool bf16 = true;          ///< on tensor cores, and conversions from f32
-  bool tf32 = true;          ///< the same: mma.sync on f32 rounded to tf32
-  bool tma = false;          ///< tensor maps, boxes moved by the copy engine, mbarriers
-  bool wgmma = false;        ///< products of a warpgroup, registers handed from warp to warp
+  bool async_copy = true;         ///< cp.async
+  bool mma_m16n8k16 = true;       ///< mma.sync on f16 and bf16 with ldmatrix
+  bool bf16 = true;               ///< on tensor cores, and conversions from f32
+  bool tf32 = true;               ///< the same: mma.sync on f32 rounded to tf32
+  bool tma = false;               ///< tensor maps, boxes moved by the copy engine, mbarriers
+  bool dependent_launch = false;  ///< a kernel starts beside the end of the one launched before it
+  bool wgmma = false;             ///< products of a warpgroup, registers handed from warp to warp
 };
 
 /// Every target FlashCore generates for.

@@ -209,7 +209,10 @@ Tile load(const Access& access) {
           access.owner->ops().at(access.where).load(access.tensor, access.coordinates)};
 }
 
-void store(const Access& access, Operand tile) {
+namespace {
+
+void store_as(const Access& access, Operand tile, ir::Accumulation accumulation,
+              ir::TensorId turns) {
   ir::Function& f = access.owner->function();
   const ir::Tensor& tensor = f[access.tensor];
   if (!tile.is_tile())
@@ -228,7 +231,24 @@ void store(const Access& access, Operand tile) {
          fmt::format("the indices name a {}", ir::describe(f, expected)),
          given.axes == axes ? "cast it first" : "give the tile the same axes in the same order",
          tile.where});
-  access.owner->ops().at(access.where).store(access.tensor, access.coordinates, tile.tile.id());
+  access.owner->ops()
+      .at(access.where)
+      .store(access.tensor, access.coordinates, tile.tile.id(), accumulation, turns);
+}
+
+}  // namespace
+
+void store(const Access& access, Operand tile) {
+  store_as(access, tile, ir::Accumulation::none, {});
+}
+
+void accumulate(const Access& access, Operand tile) {
+  store_as(access, tile, ir::Accumulation::any_order, {});
+}
+
+void accumulate(const Access& access, Operand tile, const Tensor& turns) {
+  require_own(access.owner, turns.owner(), "tensor", access.where);
+  store_as(access, tile, ir::Accumulation::in_order, turns.id());
 }
 
 }  // namespace flashcore

@@ -177,5 +177,12 @@ Tile gather(const Tensor& tensor, const std::vector<Operand>& indices);
 Tile load(const Access& access);
 /// Elements outside the tensor are not written. The tile's dtype is the tensor's.
 void store(const Access& access, Operand tile);
+/// Adds to the elements that an f32 output holds, which other blocks may do as well: atomically, so
+/// that how sums are rounded may differ from launch to launch.
+void accumulate(const Access& access, Operand tile);
+/// The same in a fixed order: one block after the other along the axis of tiles that the access does
+/// not name. In `turns`, an i32 output with a dimension for each parallel axis in the order of their
+/// declaration, blocks note how far they have come; it has to hold zeros before.
+void accumulate(const Access& access, Operand tile, const Tensor& turns);
 
 }  // namespace flashcore

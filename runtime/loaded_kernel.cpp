@@ -77,9 +77,23 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
   void* parameters[] = {block.bytes};
   const KernelSource& source = plan_.source();
   const GridSize grid = plan_.resident(bound.grid, loaded.blocks);
-  const int result = driver.cuLaunchKernel(
-      loaded.function, grid.x, grid.y, grid.z, static_cast<unsigned>(source.threads), 1, 1,
-      static_cast<unsigned>(source.shared_bytes), stream, parameters, nullptr);
+  const auto threads = static_cast<unsigned>(source.threads);
+  const auto shared_bytes = static_cast<unsigned>(source.shared_bytes);
+  int result = 0;
+  if (source.waits_for_kernels) {
+    const LaunchAttribute early{.id = LaunchAttribute::programmatic_stream_serialization,
+                                .value = {.allowed = 1}};
+    const LaunchConfiguration configuration{.grid = {grid.x, grid.y, grid.z},
+                                            .block = {threads, 1, 1},
+                                            .shared_bytes = shared_bytes,
+                                            .stream = stream,
+                                            .attributes = &early,
+                                            .attribute_count = 1};
+    result = driver.cuLaunchKernelEx(&configuration, loaded.function, parameters, nullptr);
+  } else {
+    result = driver.cuLaunchKernel(loaded.function, grid.x, grid.y, grid.z, threads, 1, 1,
+                                   shared_bytes, stream, parameters, nullptr);
+  }
   if (result != 0) [[unlikely]] {
     driver.fail(result,
                 fmt::format("{} cannot be launched with {} blocks of {} threads and {} bytes of "

@@ -29,19 +29,24 @@ void assume_nowhere(const Function& f, AxisId axis, ValueId condition, NeutralAn
 bool may_skip(const Function& f, const Op& loop, const Op& mask) {
   const double* neutral = constant_of(f, mask.operands[2]);
   bool stores = false;
-  for_each_op(f, loop.body, [&](const Op& op, BlockId) {
+  std::vector<ValueId> added;
+  for_each_op(f, loop.body, [&](const Op& op, BlockId block) {
     const bool probe = op.code == OpCode::store && f[op.tensor].unwritten;
-    stores = stores || (op.code == OpCode::store && !probe) || op.code == OpCode::loop;
+    const bool adds = op.accumulation != Accumulation::none && block == loop.body;
+    if (adds) added.push_back(op.operands[0]);
+    stores = stores || (op.code == OpCode::store && !probe && !adds) || op.code == OpCode::loop;
   });
   if (!neutral || stores) return false;
   NeutralAnalysis analysis(f, loop.axis, NeutralAnalysis::Positions::whole_tile);
   analysis.assume(mask.results[0], Fact::of(*neutral));
+  for (const ValueId value : added)
+    if (analysis.evaluate(value).number != 0.) return false;
   const Op& yield = f[f[loop.body].ops.back()];
   for (std::size_t i = 0; i < yield.operands.size(); ++i) {
     const ValueId carried = f[loop.body].arguments[i + 1];
     if (!(analysis.evaluate(yield.operands[i]) == Fact::same_as(carried))) return false;
   }
-  return !yield.operands.empty();
+  return !yield.operands.empty() || !added.empty();
 }
 
 std::optional<double> value_if_skipped(const Function& f, const Op& loop, ValueId value) {

@@ -28,7 +28,8 @@ bool order_matters(const Function& f, const Op& loop) {
     if (op.code != OpCode::store || f[op.tensor].unwritten) return;
     const bool own = std::ranges::any_of(
         op.coordinates, [&](const Coordinate& at) { return f.origin(at.axis) == loop.axis; });
-    matters = matters || reads || !own;
+    if (op.accumulation == Accumulation::any_order) return;
+    matters = matters || reads || !own || op.accumulation == Accumulation::in_order;
   });
   return matters;
 }

@@ -71,6 +71,8 @@ bool goes_through_shared(const Function& f, const Op& dot, std::size_t k,
                          const Schedule& schedule) {
   const OperandRoot root = operand_root(f, dot.operands[k]);
   const TensorInstruction& instruction = describe(dot.instruction.value_or(schedule.instruction));
+  if (k == 0 && root.transposed && instruction.turns_computed_left && is_computed(f, root.value))
+    return true;
   if (!takes_what_threads_write(instruction) || !is_computed(f, root.value)) return false;
   if (k == 1 || root.transposed) return true;
   const Op* made_by = f.definition(root.value);

@@ -49,6 +49,9 @@ struct TensorInstruction {
   // Operands. In shared memory both may lie either way round.
   ComputedOperand computed_left = ComputedOperand::shared;
   ComputedOperand computed_right = ComputedOperand::shared;
+  /// A computed left operand that is read transposed is written to shared memory, whichever warps
+  /// read it there.
+  bool turns_computed_left = false;
   bool takes_sums = false;      ///< f32 sums are a left operand without being packed
   bool by_copy_engine = false;  ///< tiles in shared memory come from the copy engine alone
   /// Elements from row to row of an operand's tile in shared memory; 0: swizzled.

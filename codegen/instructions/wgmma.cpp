@@ -97,6 +97,7 @@ const TensorInstruction& wgmma() {
       .computed_left = ComputedOperand::registers,
       .computed_right =
           ComputedOperand::none,  // the warpgroups of a block would have to synchronise
+      .turns_computed_left = true,
       .by_copy_engine = true,
       .pitch = swizzled,
       .starts_sums = true,

@@ -28,7 +28,7 @@ class LayoutInference {
 
   void run() {
     split_mixed_loads();
-    copy_reduced_sources();
+    copy_bare_sources();
     place_loads();
     parents_.resize(f_.values.size() * 2);
     std::iota(parents_.begin(), parents_.end(), 0u);
@@ -106,14 +106,15 @@ class LayoutInference {
     }
   }
 
-  /// Positions take the layout of who reads them, and a reduction has none to give.
-  void copy_reduced_sources() {
+  /// Positions and constants take the layout of who reads them; a reduction and a store have none to
+  /// give.
+  void copy_bare_sources() {
     for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
       const BlockId block(b);
       for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
         const OpId id = f_[block].ops[i];
-        if (kind_of(f_[id].code) != OpKind::reduction || !is_source(f_, f_[id].operands[0]))
-          continue;
+        if (kind_of(f_[id].code) != OpKind::reduction && f_[id].code != OpCode::store) continue;
+        if (!is_source(f_, f_[id].operands[0]) || f_[f_[id].operands[0]].type.is_scalar()) continue;
         const ValueId source = f_[id].operands[0];
         i += insert_before(f_, block, i, f_[id].where, [&](Builder& builder) {
           const ValueId copy = builder.elementwise(OpCode::max, {source, source});

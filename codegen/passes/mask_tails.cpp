@@ -87,6 +87,25 @@ void replace_uses_from(Function& f, BlockId block, std::size_t position, ValueId
   }
 }
 
+/// The cast that an operand is a transpose of, in the same block; else null.
+const Op* turned_cast(const Function& f, BlockId block, ValueId value) {
+  const Op* view = f.definition(value);
+  if (!view || view->code != OpCode::transpose) return nullptr;
+  while (view && view->code == OpCode::transpose) view = f.definition(view->operands[0]);
+  const bool here =
+      view && view->code == OpCode::cast &&
+      after_definition(f, block, view->results[0], f[block].ops.size()) < f[block].ops.size();
+  return here ? view : nullptr;
+}
+
+/// A known number beyond the axis, which a product multiplies by the other operand's zeros there.
+bool meets_zeros(const Function& f, const Op& op, std::size_t k, AxisId axis) {
+  if (op.code != OpCode::dot) return false;
+  NeutralAnalysis analysis(f, axis, NeutralAnalysis::Positions::beyond_axis);
+  const std::optional<double> number = analysis.evaluate(op.operands[k]).number;
+  return number && std::isfinite(*number) && analysis.evaluate(op.operands[1 - k]).is(0);
+}
+
 void mask_axis(Function& f, BlockId block, AxisId axis) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
@@ -97,10 +116,23 @@ void mask_axis(Function& f, BlockId block, AxisId axis) {
     for (std::size_t k = 0; k < operands; ++k) {
       const ValueId value = f[id].operands[k];
       NeutralAnalysis analysis(f, axis, NeutralAnalysis::Positions::beyond_axis);
-      if (analysis.evaluate(value).is(*neutral)) continue;
+      if (analysis.evaluate(value).is(*neutral) || meets_zeros(f, f[id], k, axis)) continue;
       const std::size_t before = f[block].ops.size();
       const Op* made_by = f.definition(value);
       ValueId masked;
+      if (const Op* cast = turned_cast(f, block, value)) {
+        // What is cast is masked in front of the transpose, for all that read it.
+        const ValueId source = cast->operands[0], narrow = cast->results[0];
+        const DType dtype = f[narrow].type.dtype;
+        const std::size_t behind = after_definition(f, block, narrow, i);
+        masked = mask_value(f, block, behind, source, axis, *neutral);
+        std::size_t here = behind + f[block].ops.size() - before;
+        here += insert_before(f, block, here, f.definition(masked)->where,
+                              [&](Builder& b) { masked = b.cast(masked, dtype); });
+        i += f[block].ops.size() - before;
+        replace_uses_from(f, block, here, narrow, masked);
+        continue;
+      }
       if (made_by && made_by->code == OpCode::cast) {
         // A product's operand stays a cast, which is what packs it into registers.
         const DType dtype = f[value].type.dtype;

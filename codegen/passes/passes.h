@@ -128,6 +128,15 @@ void check_lookups(ir::Function& f, const PassContext& context);
 /// Tells what all elements of a thread's row have in common of a position from the rest.
 void split_positions(ir::Function& f, const PassContext& context);
 
+/// Blocks that add in order note how far they have come, where their loops visit no tile.
+void start_turns(ir::Function& f, const PassContext& context);
+
+/// Has blocks that add in order wait for their turn at each tile, and pass it on.
+void take_turns(ir::Function& f, const PassContext& context);
+
+/// Has a kernel of a module wait for those in front of it, and lets those behind it start early.
+void order_kernels(ir::Function& f, const PassContext& context);
+
 /// Says which register tiles share an array.
 void assign_registers(ir::Function& f, const PassContext& context);
 

@@ -7,6 +7,8 @@
 //   Threads write, or release, what the engine has read  the thread that handed it on has waited
 //                                                        (drain_stores), and has met the others
 //   A slot is released, or filled by who reads it        no product in flight reads it
+//   Threads write what products of the role have read    all of them have waited for these products,
+//                                                        and have met
 //
 // The waits are there: stage_stores and overlap_products know where they cost least. Where one is
 // missing, or stands too late, the pass says so. What is written in a region behind a condition
@@ -32,7 +34,8 @@ using namespace ir;
 struct Use {
   bool by_warpgroup = false, by_role = false;  ///< written, and the writers have not met since
   bool handed_on = false;                      ///< the engine may be reading it
-  bool drained = false;  ///< it is done, as the thread that asked it knows, and no other
+  bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
+  bool multiplied = false;  ///< products of the role have read it, and the warps have not met since
 
   bool operator==(const Use&) const = default;
   void join(const Use& other) {
@@ -40,6 +43,7 @@ struct Use {
     by_role = by_role || other.by_role;
     handed_on = handed_on || other.handed_on;
     drained = drained || other.drained;
+    multiplied = multiplied || other.multiplied;
   }
 };
 
@@ -62,6 +66,11 @@ class RoleHazards {
   void run(OpId role) {
     for_each_op(f_, f_[role].body, [&](const Op& op, BlockId) {
       if (stores_tile(op)) stored_.insert(buffer_of(f_, op.operands[0]));
+      if (op.code != OpCode::dot) return;
+      for (std::size_t k : {0, 1})
+        if (const Op* made_by = f_.definition(tile_in_shared(f_, op.operands[k]));
+            made_by && made_by->code == OpCode::convert && made_by->buffer)
+          operands_.insert(made_by->buffer);
     });
     State state;
     state.uses.resize(f_.buffers.size());
@@ -84,7 +93,8 @@ class RoleHazards {
           if (!asynchronous_.count(op.buffer)) break;
           i += before_change(block, i, op, op.buffer, state);
           i += fence_behind(block, i);
-          state.uses[op.buffer.index].by_warpgroup = true;
+          (operands_.count(op.buffer) ? state.uses[op.buffer.index].by_role
+                                      : state.uses[op.buffer.index].by_warpgroup) = true;
           break;
         case OpCode::clear_rows: {
           const BufferId buffer = buffer_of(f_, op.operands[0]);
@@ -171,6 +181,8 @@ class RoleHazards {
       read.insert(buffer_of(f_, op.operands[k]));
       placed += meet_writers(block, position, buffer_of(f_, op.operands[k]), state);
     }
+    for (const BufferId buffer : read)
+      if (operands_.count(buffer)) state.uses[buffer.index].multiplied = true;
     if (op.issued) state.in_flight.push_back(std::move(read));
     return placed;
   }
@@ -180,6 +192,9 @@ class RoleHazards {
                             State& state) {
     if (any(buffer, state, [](const Use& use) { return use.handed_on; }))
       fail(op, fmt::format("changes {}, which the copy engine reads", f_[buffer].name));
+    if (operands_.count(buffer)) check_products(op, "changes", state);
+    if (any(buffer, state, [](const Use& use) { return use.multiplied; }))
+      return meet(block, position, OpCode::meet_role, state);
     if (!any(buffer, state, [](const Use& use) { return use.drained; })) return 0;
     return meet(block, position, OpCode::meet_warpgroup, state);
   }
@@ -197,10 +212,15 @@ class RoleHazards {
     return place(block, position, code);
   }
 
-  static void met(OpCode code, State& state) {
-    for (Use& use : state.uses) {
+  void met(OpCode code, State& state) const {
+    for (std::size_t i = 0; i < state.uses.size(); ++i) {
+      Use& use = state.uses[i];
       use.by_warpgroup = use.drained = false;
-      if (code == OpCode::meet_role) use.by_role = false;
+      if (code != OpCode::meet_role) continue;
+      use.by_role = false;
+      const bool in_flight = std::ranges::any_of(
+          state.in_flight, [&](const auto& read) { return read.count(BufferId(i)) > 0; });
+      use.multiplied = use.multiplied && in_flight;
     }
   }
 
@@ -239,8 +259,9 @@ class RoleHazards {
 
   Function& f_;
   const std::set<BufferId>& asynchronous_;
-  std::set<BufferId> stored_;  ///< that the role hands to the engine
-  bool places_ = true;         ///< false while a loop's iterations are only looked at
+  std::set<BufferId> stored_;    ///< that the role hands to the engine
+  std::set<BufferId> operands_;  ///< that its warps compute for products of all of them
+  bool places_ = true;           ///< false while a loop's iterations are only looked at
 };
 
 }  // namespace

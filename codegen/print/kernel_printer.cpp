@@ -96,6 +96,16 @@ void KernelPrinter::print_op(const Op& op) {
       out_.line("fc::arrive_at_cluster();");
       out_.line("fc::wait_cluster();");
       break;
+    case OpCode::wait_for_kernels:
+      out_.line("fc::wait_for_kernels();");
+      break;
+    case OpCode::wait_turn:
+    case OpCode::release_turn:
+      print_turn(op);
+      break;
+    case OpCode::launch_dependents:
+      out_.line("fc::launch_dependents();");
+      break;
     case OpCode::enter_cluster:
       out_.line("fc::enter_cluster();");
       break;

@@ -87,6 +87,9 @@ class KernelPrinter : TileMover {
   std::string tile_set_call(std::string_view function, const ir::Op& op,
                             const std::string& arguments) const;
 
+  // print_turns.cpp: additions in the order of blocks
+  void print_turn(const ir::Op& op);
+
   // print_dot.cpp
   void print_dot(const ir::Op& op);
   void start_sum(const ir::Op& op);

@@ -59,6 +59,8 @@ void KernelText::collect_arguments() {
   claims_tiles_ = has_tile_loop(TileScheduler::dynamic);
   source_.persistent = claims_tiles_ || has_tile_loop(TileScheduler::serpentine);
   source_.flat_grid = f_.flat_grid;
+  for (const OpId id : f_[f_.body].ops)
+    source_.waits_for_kernels |= f_[id].code == OpCode::wait_for_kernels;
   for (const Tensor& tensor : f_.tensors)
     source_.tensors.push_back(
         {tensor.name, tensor.dtype, tensor.output, tensor.dims, size_of(tensor.dtype),

@@ -182,7 +182,11 @@ void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
   if (is_store) {
     Writer::Scopes guard;
     if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
-    out_.line("fc::store_global<{}>({}, {});", count, address, register_address);
+    out_.line("fc::{}<{}>({}, {});",
+              op.accumulation == Accumulation::none        ? "store_global"
+              : op.accumulation == Accumulation::any_order ? "add_global"
+                                                           : "add_in_turn",
+              count, address, register_address);
     return;
   }
   if (inside.empty()) {

@@ -96,9 +96,12 @@ void Builder::segment(AxisId axis, ValueId begin, ValueId end) {
   append({.code = OpCode::segment, .operands = {begin, end}, .axis = axis}, {});
 }
 
-void Builder::store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value) {
+void Builder::store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value,
+                    Accumulation accumulation, TensorId turns) {
   Op op{.code = OpCode::store, .operands = {value}, .where = where_, .tensor = tensor};
   op.coordinates = std::move(coordinates);
+  op.accumulation = accumulation;
+  op.turns = turns;
   check_store(f_, op);
   append(std::move(op), {});
 }

@@ -45,7 +45,8 @@ class Builder {
               OperandRounding rounding = OperandRounding::none);
   ValueId load(TensorId tensor, std::vector<Coordinate> coordinates);
   void segment(AxisId axis, ValueId begin, ValueId end);
-  void store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value);
+  void store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value,
+             Accumulation accumulation = Accumulation::none, TensorId turns = {});
 
   // Shorthand for the integer arithmetic of bounds.
   ValueId add(ValueId a, ValueId b) { return elementwise(OpCode::add, {a, b}); }

@@ -125,6 +125,15 @@ Op* Function::definition(ValueId value) {
   return id ? &(*this)[id] : nullptr;
 }
 
+bool Function::adds_to(TensorId tensor) const {
+  bool adds = false;
+  for_each_op(*this, body, [&](const Op& op, BlockId) {
+    adds = adds || op.turns == tensor ||
+           (op.tensor == tensor && op.accumulation != Accumulation::none);
+  });
+  return adds;
+}
+
 AxisId Function::find_axis(std::string_view axis_name) const {
   for (std::size_t i = 0; i < axes.size(); ++i)
     if (axes[i].name == axis_name) return AxisId(i);

@@ -142,6 +142,8 @@ class Function {
   /// first; set by schedule_tiles.
   std::vector<AxisId> grid;
   bool flat_grid = false;  ///< blocks have one number for all axes
+  /// Of a kernel of a module: others are launched in front of it, and behind it.
+  bool follows_kernels = false, precedes_kernels = false;
 
   Axis& operator[](AxisId id) { return axes[id.index]; }
   const Axis& operator[](AxisId id) const { return axes[id.index]; }
@@ -172,6 +174,9 @@ class Function {
   /// The op that makes a value, or null for an argument.
   [[nodiscard]] const Op* definition(ValueId value) const;
   [[nodiscard]] Op* definition(ValueId value);
+
+  /// Whether a store adds to what an output holds already, or notes there whose turn it is to.
+  [[nodiscard]] bool adds_to(TensorId tensor) const;
 
   [[nodiscard]] AxisId find_axis(std::string_view name) const;
   /// The axis whose positions these are: what an alias is another name of, else the axis itself.

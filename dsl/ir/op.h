@@ -62,6 +62,14 @@ enum class Transport : std::uint8_t {
 
 std::string_view name_of(Transport transport);
 
+/// Whether a store adds to the elements that the tensor holds, and what of the order in which blocks
+/// do is the same in every launch.
+enum class Accumulation : std::uint8_t {
+  none,       ///< it replaces them
+  any_order,  ///< atomically: sums of floats may be rounded otherwise in another launch
+  in_order,   ///< one block after the other, each at its turn
+};
+
 /// How much of a reduction, or of a product's sum, the op itself does: all of it, or the partial of
 /// each warp or of each lane. `combine_partials` combines the partials.
 enum class ReductionScope : std::uint8_t { block, warp, lane };
@@ -74,7 +82,7 @@ struct Op {
 
   AxisId
       axis;  ///< loop, enter, scan_tiles, reductions, index, extent, tile_begin, tile_count, segment
-  TensorId tensor;  ///< load, store, issue, gather
+  TensorId tensor;  ///< load, store, issue, gather, wait_turn, release_turn
   std::uint8_t wraps =
       0;                  ///< gather: a bit a dimension, where a negative index counts from the end
   bool inside = false;    ///< gather: no index is outside the tensor, or needs to wrap
@@ -114,6 +122,9 @@ struct Op {
   // tile of this block and the number behind its last. The region's argument is a tile's number.
   // With the dynamic scheduler the region yields the next number, and else nothing.
   TileScheduler scheduler{};
+
+  Accumulation accumulation{};  ///< store
+  TensorId turns;               ///< store in order: where every block notes how far it has come
 
   /// Synchronisation of some warps: the first of its named barriers, of which each warpgroup may
   /// have one; set by number_barriers.

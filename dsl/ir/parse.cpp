@@ -205,6 +205,14 @@ class Parser {
     if (in_.take("along")) {
       op.axis = names_.axis();
       if (in_.at("(")) op.partials = names_.layout();
+    } else if (in_.take("adding")) {
+      op.accumulation = Accumulation::any_order;
+      if (in_.take("in")) {
+        in_.expect("order");
+        in_.expect("of");
+        op.accumulation = Accumulation::in_order;
+        op.turns = names_.tensor();
+      }
     } else if (in_.take("in")) {
       op.buffer = names_.buffer();
     } else if (in_.take("by")) {

@@ -39,6 +39,9 @@ class Printer {
 
   std::string whole() {
     line("program {}", f_.name);
+    if (f_.follows_kernels || f_.precedes_kernels)
+      line("launched{}{}", f_.follows_kernels ? " behind" : "",
+           f_.precedes_kernels ? " before" : "");
     for (const Axis& axis : f_.axes) {
       if (axis.alias_of) {
         line("axis {}: alias {}", axis.name, f_[axis.alias_of].name);
@@ -187,6 +190,9 @@ class Printer {
     if (op.barrier) text += fmt::format(" barrier {}", op.barrier);
     if (op.inside) text += " inside";
     if (op.fence) text += fmt::format(" fence {}", op.fence);
+    if (op.accumulation != Accumulation::none) text += " adding";
+    if (op.accumulation == Accumulation::in_order)
+      text += fmt::format(" in order of {}", op.turns ? f_[op.turns].name : "?");
     if (op.issued) text += " issued";
     if (op.precise) text += " precise";
     if (op.descending) text += " descending";

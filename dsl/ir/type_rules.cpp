@@ -311,6 +311,10 @@ void check_store(const Function& f, const Op& op) {
   if (!tensor.output)
     rule.refuse(fmt::format("store to {}", tensor.name), "it is an input", "declare an output");
   const TileType wanted{tensor.dtype, accessed_axes(f, op)};
+  if (op.accumulation != Accumulation::none && tensor.dtype != DType::f32)
+    rule.refuse(fmt::format("a store that adds to {}", tensor.name),
+                fmt::format("it is {}, and sums are kept in f32", name_of(tensor.dtype)),
+                "declare an f32 output, and round it in a kernel behind this one");
   if (rule.type(0) != wanted)
     rule.refuse(fmt::format("store of {} to {}", rule.text(0), tensor.name),
                 fmt::format("the indices name a tile of type {}", describe(f, wanted)),

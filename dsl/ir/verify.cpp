@@ -142,10 +142,11 @@ class Verifier {
     if (op.axis) placed(op.axis);
     for (const Coordinate& c : op.coordinates)
       if (c.axis) placed(c.axis);
+    if (op.code == OpCode::wait_for_kernels || op.code == OpCode::launch_dependents) return;
     bool scalars = !op.results.empty() && !op.body;
     for (const ValueId result : op.results) scalars = scalars && f_[result].type.is_scalar();
     works_ = works_ || !scalars;
-    if (op.code != OpCode::store) return;
+    if (op.code != OpCode::store || op.accumulation != Accumulation::none) return;
     for (std::size_t i = 0; i < f_.axes.size(); ++i) {
       const bool named =
           std::any_of(op.coordinates.begin(), op.coordinates.end(), [&](const Coordinate& c) {
@@ -157,9 +158,21 @@ class Verifier {
     }
   }
 
-  /// Blocks that differ along an axis must not write the same elements.
+  /// Blocks that differ along an axis must not write the same elements, but may add to them.
   void store(const Op& op) {
-    stored_.insert(op.tensor);
+    if (const auto [first, fresh] = stored_.emplace(op.tensor, op.accumulation);
+        !fresh && first->second != op.accumulation)
+      fail(fmt::format("another store to {} adds otherwise, or not", f_[op.tensor].name),
+           "let all stores of a program to one output add to it in the same way");
+    const std::vector<AxisId> shared = axes_of_sharing_blocks(op);
+    if (op.accumulation == Accumulation::in_order) turns(op, shared);
+    if (op.accumulation == Accumulation::none && !shared.empty())
+      fail(fmt::format("every position of {} writes the same elements", f_[shared[0]].name),
+           fmt::format("index {} by {}", f_[op.tensor].name, f_[shared[0]].name));
+  }
+
+  /// The parallel axes along which blocks store the same elements.
+  std::vector<AxisId> axes_of_sharing_blocks(const Op& op) {
     std::set<AxisId> seen;
     for (const Coordinate& c : op.coordinates) {
       if (c.axis) seen.insert(c.axis);
@@ -168,10 +181,55 @@ class Verifier {
                     segment_depends_[f_.origin(c.axis)].end());
       if (c.value) seen.insert(depends_[c.value.index].begin(), depends_[c.value.index].end());
     }
+    std::vector<AxisId> shared;
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
       if (is_parallel(AxisId(i)) && !seen.contains(AxisId(i)) && f_.axes[i].extent != Extent(1))
-        fail(fmt::format("every position of {} writes the same elements", f_.axes[i].name),
-             fmt::format("index {} by {}", f_[op.tensor].name, f_.axes[i].name));
+        shared.push_back(AxisId(i));
+    return shared;
+  }
+
+  /// Blocks that add in order are those of one axis of tiles, and note in an element of their own
+  /// how far they have come.
+  void turns(const Op& op, const std::vector<AxisId>& shared) {
+    if (shared.size() != 1 || f_[shared[0]].kind != AxisKind::parallel_tiles)
+      fail(
+          fmt::format("blocks add in the order of one axis of tiles; to an element of {} add those "
+                      "of {}",
+                      f_[op.tensor].name, shared.empty() ? "no axis" : list(shared)),
+          "index it by all other parallel axes, or add in any order");
+    if (f_[shared[0]].ragged)
+      fail(fmt::format("{} is ragged: a block beyond its segment ends without its turn",
+                       f_[shared[0]].name),
+           "add in any order");
+    const bool walks = std::ranges::any_of(op.coordinates, [&](const Coordinate& c) {
+      return c.axis && f_[c.axis].kind == AxisKind::tiles;
+    });
+    if (!walks)
+      fail(fmt::format("{} is indexed by no axis of a loop", f_[op.tensor].name),
+           "blocks pass their turn on tile by tile, in a loop over what they add to");
+    std::vector<Extent> wanted;
+    for (const Axis& axis : f_.axes)
+      if (axis.kind == AxisKind::parallel || axis.kind == AxisKind::parallel_tiles)
+        wanted.push_back(axis.extent);
+    if (!op.turns || op.turns.index >= f_.tensors.size())
+      fail("it names no tensor of turns", "write it behind \"in order of\"");
+    const Tensor& notes = f_[op.turns];
+    if (!notes.output || notes.dtype != DType::i32 || notes.dims != wanted) {
+      std::string dims;
+      for (const Extent& dim : wanted) dims += (dims.empty() ? "" : ", ") + dim.text();
+      fail(fmt::format("{} does not hold a turn for each block", notes.name),
+           fmt::format("declare it as output {}: i32 [{}]", notes.name, dims));
+    }
+    if (const auto [first, fresh] = stored_.emplace(op.turns, Accumulation::in_order);
+        !fresh && first->second != Accumulation::in_order)
+      fail(fmt::format("{} is stored by itself as well", notes.name),
+           "let a kernel in front of this one store zeros there");
+  }
+
+  std::string list(const std::vector<AxisId>& axes) const {
+    std::string text;
+    for (const AxisId axis : axes) text += (text.empty() ? "" : " and ") + f_[axis].name;
+    return text;
   }
 
   static bool is_pure(const Op& op) {
@@ -395,8 +453,8 @@ class Verifier {
   std::vector<bool> defined_;
   std::set<ValueId> ever_defined_;
   std::set<AxisId> loops_;
-  std::set<AxisId> entered_;  // axes at a tile that an op in front has entered
-  std::set<TensorId> stored_;
+  std::set<AxisId> entered_;                 // axes at a tile that an op in front has entered
+  std::map<TensorId, Accumulation> stored_;  // outputs, and how stores add to them
   std::set<AxisId> placed_;
   std::map<AxisId, std::set<AxisId>>
       segment_depends_;                    // the parallel axes that decide an axis's part

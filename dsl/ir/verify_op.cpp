@@ -32,6 +32,8 @@ class OpVerifier {
       fail("only a tanh is precise", "leave \"precise\" out");
     if (op_.unordered && op_.code != OpCode::loop)
       fail("only a loop has rounds to order", "leave \"unordered\" out");
+    if (op_.accumulation != Accumulation::none && op_.code != OpCode::store)
+      fail("only a store adds to a tensor", "leave \"adding\" out");
     const bool holds = op_.code == OpCode::loop || op_.code == OpCode::scan_tiles ||
                        op_.code == OpCode::tile_loop || is_plain(op_.code) ||
                        op_.code == OpCode::role || op_.code == OpCode::issue;
@@ -56,7 +58,8 @@ class OpVerifier {
   /// The things an op names exist.
   void named() {
     const OpKind kind = kind_of(op_.code);
-    const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store ||
+    const bool turn = op_.code == OpCode::wait_turn || op_.code == OpCode::release_turn;
+    const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store || turn ||
                           op_.code == OpCode::gather || op_.code == OpCode::dimension ||
                           (op_.code == OpCode::issue && !issues_scalar());
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
@@ -102,6 +105,11 @@ class OpVerifier {
       case OpCode::store:
         results(0);
         check_store(f_, op_);
+        break;
+      case OpCode::wait_turn:
+      case OpCode::release_turn:
+        operands(1);
+        results(0);
         break;
       case OpCode::segment:
         segment();
@@ -201,6 +209,8 @@ class OpVerifier {
         fits_buffer(f_[op_.results[0]].type.axes);
         break;
       case OpCode::barrier:
+      case OpCode::wait_for_kernels:
+      case OpCode::launch_dependents:
       case OpCode::init_mbarriers:
       case OpCode::enter_cluster:
       case OpCode::cluster_wait:

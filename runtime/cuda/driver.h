@@ -15,6 +15,28 @@ using CudaStream = struct CudaStreamTag*;  ///< null: the default stream
 using CudaEvent = struct CudaEventTag*;
 using CudaAddress = unsigned long long;
 
+/// One of the driver's attributes of a launch, and its value.
+struct LaunchAttribute {
+  /// The kernel may start beside the end of the one in front of it on the stream.
+  static constexpr int programmatic_stream_serialization = 6;
+
+  int id = 0;
+  int padding = 0;
+  union {
+    int allowed;
+    char bytes[64];
+  } value{};
+};
+
+/// What cuLaunchKernelEx takes.
+struct LaunchConfiguration {
+  unsigned grid[3], block[3];
+  unsigned shared_bytes;
+  CudaStream stream;
+  const LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+
 class Driver {
  public:
   /// The driver, with at least one GPU behind it. Throws DeviceError that tells what is missing and

@@ -24,6 +24,7 @@ Block::Block(Cluster& cluster, int rank, int threads, int registers, int shared_
       shared_(shared_bytes, clocks_),
       banks_(threads / lanes),
       warps_(static_cast<std::size_t>(threads / lanes)),
+      waited_(static_cast<std::size_t>(threads)),
       copies_(static_cast<std::size_t>(threads)),
       bulk_(scheduler_.threads(), memory_, shared_, clocks_),
       mbarriers_(scheduler_, shared_, clocks_,
@@ -47,6 +48,9 @@ void Block::prepare(int index, const GridSize& grid) {
   registers_.reset();
   shared_.reset();
   for (AsyncCopies& copies : copies_) copies.reset();
+  waited_.assign(waited_.size(), !memory_.early());
+  known_.clear();
+  awaiting_ = 0;
   for (Warp& warp : warps_) warp.arrived = warp.at_barrier = warp.in_group = warp.left = 0;
   for (const std::unique_ptr<Group>& group : groups_) {
     group->arrived = group->left = 0;
@@ -157,12 +161,58 @@ int Block::uniform(int value, int line) {
   return value;
 }
 
+void Block::check_waited(int line) const {
+  if (waited_[static_cast<std::size_t>(thread_index())]) return;
+  throw Fault{FaultKind::early_access, line,
+              "a tensor is touched while the kernels launched before this one may still run",
+              "wait_for_kernels() in every thread that touches tensors, in front of it"};
+}
+
+void Block::launch_dependents(int line) const {
+  if (waited_[static_cast<std::size_t>(thread_index())]) return;
+  throw Fault{FaultKind::early_access, line,
+              "the next kernel may start while those launched before this one still run, and waits "
+              "for this one alone",
+              "wait_for_kernels() in front of launch_dependents()"};
+}
+
 void Block::read_global(const void* source, int bytes, int line) {
+  check_waited(line);
   memory_.check_read(source, bytes, bytes, index_, line);
 }
 
 void Block::write_global(void* target, int bytes, int line) {
+  check_waited(line);
   memory_.note_write(target, bytes, index_, line);
+}
+
+void Block::add_global(float* target, const float* in, int count, bool in_order, int line) {
+  check_waited(line);
+  memory_.add(target, in, count, index_, in_order ? &known_ : nullptr, line);
+}
+
+void Block::wait_turn(const std::int32_t* turn, int position, int line) {
+  check_waited(line);
+  while (!memory_.turns().reached(turn, position, known_)) {
+    awaited_ = turn;
+    awaited_position_ = position;
+    const std::uint32_t* notes = cluster_.notes_seen();
+    ++awaiting_;
+    scheduler_.block({name_of(Primitive::wait_turn), line, notes, *notes});
+    --awaiting_;
+  }
+}
+
+void Block::release_turn(std::int32_t* turn, int position, int line) {
+  check_waited(line);
+  memory_.note_write(turn, sizeof *turn, index_, line);
+  memory_.turns().pass(turn, position, index_, known_);
+}
+
+std::string Block::describe_turn() const {
+  if (awaiting_ == 0) return {};
+  return fmt::format("; block {} waits until {} is {}, and it is {}", index_,
+                     memory_.describe(awaited_), awaited_position_, *awaited_);
 }
 
 void Block::load_shared(void* out, std::uint32_t address, int bytes, int line) {
@@ -181,6 +231,7 @@ void Block::copy_async(std::uint32_t target, const void* source, int valid_bytes
                 fmt::format("{} valid bytes are asked of a copy of {}", valid_bytes, row_bytes),
                 "0 to 16 bytes; clamp the count"};
   }
+  if (valid_bytes > 0) check_waited(line);
   if (valid_bytes > 0) memory_.check_read(source, valid_bytes, row_bytes, index_, line);
   shared_.begin_copy(target, accessor(line));
   banks_.gather(Primitive::copy_async, line, thread_index(), target, row_bytes);

@@ -44,8 +44,11 @@ class Block {
   void leave();
   void finish() { banks_.flush(); }
   [[nodiscard]] std::string describe_waits() const {
-    return mbarriers_.describe_waits() + named_.describe() + registers_.describe();
+    return mbarriers_.describe_waits() + named_.describe() + registers_.describe() +
+           describe_turn();
   }
+  [[nodiscard]] bool awaits_turn() const { return awaiting_ > 0; }
+  [[nodiscard]] std::string describe_turn() const;
   [[nodiscard]] BankReport banks() const { return banks_.report(); }
 
   /// The block whose thread runs on this OS thread; what the primitives of machine.cpp work on.
@@ -63,8 +66,13 @@ class Block {
   float shuffle_xor(float value, int mask, int line);
   int uniform(int value, int line);
   int claim_tile(int count) { return memory_.claim_tile(count); }
+  void wait_for_kernels() { waited_[static_cast<std::size_t>(thread_index())] = true; }
+  void launch_dependents(int line) const;
   void read_global(const void* source, int bytes, int line);
   void write_global(void* target, int bytes, int line);
+  void add_global(float* target, const float* in, int count, bool in_order, int line);
+  void wait_turn(const std::int32_t* turn, int position, int line);
+  void release_turn(std::int32_t* turn, int position, int line);
   void load_shared(void* out, std::uint32_t address, int bytes, int line);
   void store_shared(std::uint32_t address, const void* in, int bytes, int line);
   void copy_async(std::uint32_t target, const void* source, int valid_bytes, int line);
@@ -111,6 +119,9 @@ class Block {
 
  private:
   static constexpr int lanes = Scheduler::warp_size;
+
+  /// The running thread touches a tensor.
+  void check_waited(int line) const;
 
   /// The collective operation that lanes of a warp are arriving at.
   struct Warp {
@@ -175,6 +186,11 @@ class Block {
   SharedMemory shared_;
   BankCounter banks_;
   std::vector<Warp> warps_;
+  KnownNotes known_;
+  int awaiting_ = 0;                       ///< threads that wait for a note
+  const std::int32_t* awaited_ = nullptr;  ///< the last that one of them waits for
+  int awaited_position_ = 0;
+  std::vector<char> waited_;  ///< by thread: for the kernels launched before this one
   std::vector<AsyncCopies> copies_;
   BulkCopies bulk_;
   Mbarriers mbarriers_;

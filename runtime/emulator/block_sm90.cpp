@@ -37,6 +37,7 @@ void Block::wait_phase(std::uint32_t mbarrier, int parity, int line) {
 
 void Block::load_box(std::uint32_t target, const void* map, std::uint32_t mbarrier, const int* at,
                      int coordinates, int line) {
+  check_waited(line);
   const TensorBox box = box_of(map, target, at, coordinates, accessor(line));
   bulk_.begin_load(box, coordinates, index_);
   mbarriers_.add_box(mbarrier, box);
@@ -44,6 +45,7 @@ void Block::load_box(std::uint32_t target, const void* map, std::uint32_t mbarri
 
 void Block::store_box(const void* map, std::uint32_t source, const int* at, int coordinates,
                       int line) {
+  check_waited(line);
   bulk_.store(box_of(map, source, at, coordinates, accessor(line)), coordinates);
 }
 

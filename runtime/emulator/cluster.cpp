@@ -14,6 +14,8 @@ Cluster::Cluster(int blocks, int threads, int registers, int shared_bytes, Globa
                  std::function<void()> enter, const std::atomic<bool>* stop)
     : threads_(threads),
       enter_(std::move(enter)),
+      memory_(memory),
+      stop_(stop),
       scheduler_(blocks * threads, stop),
       clocks_(blocks * threads),
       barrier_(scheduler_, clocks_) {
@@ -33,7 +35,8 @@ void Cluster::run(int first, const GridSize& grid) {
   // Nothing ever orders all threads of several blocks without a clock.
   if (size() > 1)
     for (const std::unique_ptr<Block>& block : blocks_) block->start_clocks();
-  scheduler_.run([this] { run_thread(); }, [this] { return std::make_exception_ptr(deadlock()); });
+  notes_seen_ = memory_.turns().notes();
+  scheduler_.run([this] { run_thread(); }, [this] { return stuck(); });
   for (const std::unique_ptr<Block>& block : blocks_) block->finish();
 }
 
@@ -46,6 +49,16 @@ void Cluster::run_thread() {
     if (fault.thread < 0) fault.thread = scheduler_.current();
     throw;
   }
+}
+
+/// Nobody here can go on, unless a block elsewhere passes its turn on.
+std::exception_ptr Cluster::stuck() {
+  bool awaits = false;
+  for (const std::unique_ptr<Block>& block : blocks_) awaits = awaits || block->awaits_turn();
+  if (!awaits || !memory_.turns().await(notes_seen_, stop_))
+    return std::make_exception_ptr(deadlock());
+  notes_seen_ = memory_.turns().notes();
+  return nullptr;
 }
 
 Fault Cluster::deadlock() const {

@@ -40,13 +40,20 @@ class Cluster {
   [[nodiscard]] Scheduler& scheduler() { return scheduler_; }
   [[nodiscard]] Clocks& clocks() { return clocks_; }
   [[nodiscard]] ClusterBarrier& barrier() { return barrier_; }
+  /// How many notes blocks had made when its threads last looked; whoever waits for one waits for
+  /// this count to change.
+  [[nodiscard]] const std::uint32_t* notes_seen() const { return &notes_seen_; }
 
  private:
   void run_thread();
+  std::exception_ptr stuck();
   [[nodiscard]] Fault deadlock() const;
 
   int threads_;  ///< of a block
   std::function<void()> enter_;
+  GlobalMemory& memory_;
+  const std::atomic<bool>* stop_;
+  std::uint32_t notes_seen_ = 0;
   Scheduler scheduler_;
   Clocks clocks_;
   ClusterBarrier barrier_;

@@ -95,7 +95,7 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
   check(*source_, parameters.size(), tensors.size(), grid);
   const int clusters = static_cast<int>(grid.count()) / source_->cluster;
   const auto start = std::chrono::steady_clock::now();
-  GlobalMemory memory(source_->tensors, tensors);
+  GlobalMemory memory(source_->tensors, tensors, source_->waits_for_kernels);
   // The caller's bytes may lie anywhere; a parameter block is aligned like its widest member, a
   // tensor map.
   struct alignas(64) Line {
@@ -107,6 +107,7 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
   Progress progress;
   const auto work = [&] {
     int index = 0;
+    memory.turns().enter();
     try {
       const int registers = registers_at_start(source_->threads, source_->min_blocks);
       Cluster cluster(
@@ -126,6 +127,7 @@ EmulationReport EmulatedKernel::run(std::span<const std::byte> parameters, GridS
         progress.error = std::current_exception();
       }
     }
+    memory.turns().leave();
   };
   const int cpus = static_cast<int>(std::thread::hardware_concurrency());
   const int workers = std::min(clusters, options.workers > 0 ? options.workers : std::max(cpus, 1));

@@ -12,6 +12,10 @@ std::string_view name_of(FaultKind kind) {
       return "read of unwritten shared memory";
     case FaultKind::unwritten_output:
       return "read of an unwritten output";
+    case FaultKind::early_access:
+      return "early access";
+    case FaultKind::out_of_turn:
+      return "addition out of turn";
     case FaultKind::out_of_bounds:
       return "out-of-bounds access";
     case FaultKind::misaligned:

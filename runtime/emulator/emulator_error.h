@@ -15,6 +15,8 @@ enum class FaultKind : std::uint8_t {
   in_flight,         ///< a byte that an asynchronous copy may still write
   uninitialized,     ///< a read of shared memory that this block has not written
   unwritten_output,  ///< a read of an output element that this block has not written
+  early_access,      ///< of a tensor, while the kernels launched before may still run
+  out_of_turn,       ///< an addition to what another block adds to as well, in no order
   out_of_bounds,
   misaligned,
   read_only,         ///< a write to an input

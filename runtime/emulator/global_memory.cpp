@@ -8,7 +8,8 @@
 namespace flashcore {
 
 GlobalMemory::GlobalMemory(std::span<const TensorArgument> arguments,
-                           std::span<const TensorView> tensors) {
+                           std::span<const TensorView> tensors, bool early)
+    : early_(early) {
   for (std::size_t t = 0; t < tensors.size(); ++t)
     regions_.push_back(region_of(arguments[t], tensors[t]));
 }
@@ -42,6 +43,7 @@ GlobalMemory::Region GlobalMemory::region_of(const TensorArgument& argument,
     region.writer =
         std::make_unique<std::atomic<std::uint32_t>[]>(static_cast<std::size_t>(region.span));
     region.rewritten = std::make_unique<std::atomic<std::int64_t>>(0);
+    region.noted = std::make_unique<std::map<std::int64_t, std::uint32_t>>();
   }
   return region;
 }
@@ -176,6 +178,44 @@ void GlobalMemory::note_write(const void* target, int bytes, int alignment, int 
                  static_cast<std::uint32_t>(block) + 1, std::memory_order_relaxed) != 0;
   }
   if (again > 0) hit.region->rewritten->fetch_add(again, std::memory_order_relaxed);
+}
+
+void GlobalMemory::add(float* target, const float* values, int count, int block,
+                       const KnownNotes* known, int line) {
+  const int bytes = count * static_cast<int>(sizeof(float));
+  const std::lock_guard lock(adding_);
+  const Hit hit = find(target, bytes, bytes, line, true);
+  const auto notes_of = [&](std::uint32_t who) {
+    return known && who < known->size() ? (*known)[who] : 0;
+  };
+  const auto self = static_cast<std::uint32_t>(block);
+  for (std::int64_t i = 0; i < hit.count; ++i) {
+    const std::int64_t element = hit.offset + i;
+    std::atomic<std::uint32_t>& writer = hit.region->writer[static_cast<std::size_t>(element)];
+    const std::uint32_t before = writer.load();
+    if (known && before != 0 && before != self + 1 &&
+        notes_of(before - 1) <= (*hit.region->noted)[element])
+      throw Fault{
+          FaultKind::out_of_turn, line,
+          fmt::format("{} is added to behind block {}, which has not passed its turn on, or "
+                      "this block has not waited for that",
+                      hit.region->describe(element), before - 1),
+          "wait_turn() in front of additions in order, and behind them a barrier of their "
+          "threads and release_turn()"};
+    writer = self + 1;
+    if (known) (*hit.region->noted)[element] = notes_of(self);
+    target[i] += values[i];
+  }
+}
+
+std::string GlobalMemory::describe(const void* element) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(element);
+  for (const Region& region : regions_) {
+    const auto distance = static_cast<std::int64_t>(address - region.base);
+    const std::int64_t offset = distance / region.element_bytes;
+    if (distance >= 0 && region.contains_all(offset, 1)) return region.describe(offset);
+  }
+  return "?";
 }
 
 int GlobalMemory::claim_tile(int count) {

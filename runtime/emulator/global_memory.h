@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +15,7 @@
 
 #include "codegen/kernel_source.h"
 #include "runtime/emulator/emulator_error.h"
+#include "runtime/emulator/turns.h"
 #include "runtime/tensor.h"
 
 namespace flashcore {
@@ -28,7 +31,11 @@ struct OutputCoverage {
 /// Shared by all blocks of a run; safe from several OS threads.
 class GlobalMemory {
  public:
-  GlobalMemory(std::span<const TensorArgument> arguments, std::span<const TensorView> tensors);
+  /// With `early` the launch may start beside the end of the one in front of it.
+  GlobalMemory(std::span<const TensorArgument> arguments, std::span<const TensorView> tensors,
+               bool early = false);
+
+  [[nodiscard]] bool early() const { return early_; }
 
   /// Throws a Fault unless the address is a multiple of `alignment` and all bytes are valid
   /// elements of one tensor. An element of an output may be read by the block that wrote it.
@@ -38,6 +45,14 @@ class GlobalMemory {
   void note_write(const void* target, int bytes, int block, int line) {
     note_write(target, bytes, bytes, block, line);
   }
+
+  /// Adds to elements of an output. With `known`, which holds what block `block` knows of the notes of
+  /// others, another block's earlier addition has to be behind a note that it knows.
+  void add(float* target, const float* values, int count, int block, const KnownNotes* known,
+           int line);
+  Turns& turns() { return turns_; }
+  /// An element of a tensor, as messages write it.
+  [[nodiscard]] std::string describe(const void* element) const;
 
   /// The next number of the launch's tile counter, which is 0 again after `count` of them.
   int claim_tile(int count);
@@ -61,6 +76,8 @@ class GlobalMemory {
     std::vector<Dimension> dims;                           ///< by stride, largest first
     std::unique_ptr<std::atomic<std::uint32_t>[]> writer;  ///< of outputs: block + 1, or 0
     std::unique_ptr<std::atomic<std::int64_t>> rewritten;
+    /// Where something was added: how many notes the writer had made before.
+    std::unique_ptr<std::map<std::int64_t, std::uint32_t>> noted;
 
     /// How many elements from `offset` on, along the innermost dimension, are valid.
     [[nodiscard]] std::int64_t run(std::int64_t offset, std::size_t from = 0) const;
@@ -79,6 +96,9 @@ class GlobalMemory {
   [[nodiscard]] std::string explain(std::uintptr_t address, int bytes) const;
 
   std::vector<Region> regions_;
+  bool early_;
+  std::mutex adding_;
+  Turns turns_;
   std::atomic<int> claimed_ = 0;
 };
 

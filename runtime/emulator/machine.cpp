@@ -14,10 +14,20 @@ const FlashcoreMachine& emulated_machine() {
                         int line) { return Block::current().shuffle_xor(value, mask, line); },
       .uniform = [](int value, int line) { return Block::current().uniform(value, line); },
       .claim_tile = [](int count) { return Block::current().claim_tile(count); },
+      .wait_for_kernels = [] { Block::current().wait_for_kernels(); },
+      .launch_dependents = [](int line) { Block::current().launch_dependents(line); },
       .read_global = [](const void* source, int bytes,
                         int line) { Block::current().read_global(source, bytes, line); },
       .write_global = [](void* target, int bytes,
                          int line) { Block::current().write_global(target, bytes, line); },
+      .add_global =
+          [](float* target, const float* in, int count, int in_order, int line) {
+            Block::current().add_global(target, in, count, in_order != 0, line);
+          },
+      .wait_turn = [](const int* turn, int position,
+                      int line) { Block::current().wait_turn(turn, position, line); },
+      .release_turn = [](int* turn, int position,
+                         int line) { Block::current().release_turn(turn, position, line); },
       .load_shared = [](void* out, unsigned address, int bytes,
                         int line) { Block::current().load_shared(out, address, bytes, line); },
       .store_shared = [](unsigned address, const void* in, int bytes,

@@ -29,9 +29,10 @@ enum class Primitive : std::uint8_t {
   shrink_registers,
   grow_registers,
   uniform,
+  wait_turn,
 };
 
-constexpr int primitive_count = 23;
+constexpr int primitive_count = 24;
 
 constexpr const char* name_of(Primitive primitive) {
   switch (primitive) {
@@ -81,6 +82,8 @@ constexpr const char* name_of(Primitive primitive) {
       return "grow_registers";
     case Primitive::uniform:
       return "uniform";
+    case Primitive::wait_turn:
+      return "wait_turn";
   }
   return "?";
 }

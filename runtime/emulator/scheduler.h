@@ -38,7 +38,8 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   /// Runs `body` once as each thread, to the end. The first exception of a thread ends all of them
-  /// and is thrown here. `stuck` makes the exception for the case that every thread left waits.
+  /// and is thrown here. `stuck` makes the exception for the case that every thread left waits,
+  /// or none if some may go on.
   void run(const std::function<void()>& body, const std::function<std::exception_ptr()>& stuck);
 
   /// Inside a thread: returns when the wait is over.

@@ -11,6 +11,19 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
+/// What the array holds, to which stores add.
+void take_contents(ReferenceOutput& output, const TensorView& view) {
+  if (!view.data) return;
+  for (std::size_t i = 0; i < output.values.size(); ++i) {
+    auto rest = static_cast<std::int64_t>(i), at = std::int64_t{0};
+    for (std::size_t dim = output.shape.size(); dim-- > 0;) {
+      at += rest % output.shape[dim] * view.strides[dim];
+      rest /= output.shape[dim];
+    }
+    output.values[i] = read_element(view.dtype, view.data, at);
+  }
+}
+
 ReferenceOutput unwritten(const ir::Tensor& tensor, const TensorView& view) {
   ReferenceOutput output{tensor.name, {view.shape.begin(), view.shape.begin() + view.rank}, {}};
   std::int64_t elements = 1;
@@ -52,9 +65,12 @@ Memory::Memory(const Function& f, const Binding& arrays, const std::vector<AxisS
                const std::vector<TileValue>& values)
     : f_(f), arrays_(arrays), axes_(axes), values_(values) {
   for (const Buffer& buffer : f.buffers) slots_.emplace_back(buffer.stages);
-  for (std::size_t i = 0; i < f.tensors.size(); ++i)
+  for (std::size_t i = 0; i < f.tensors.size(); ++i) {
     outputs_.push_back(f.tensors[i].output ? unwritten(f.tensors[i], arrays[TensorId(i)])
                                            : ReferenceOutput{});
+    if (f.tensors[i].output && f.adds_to(TensorId(i)))
+      take_contents(outputs_.back(), arrays[TensorId(i)]);
+  }
 }
 
 std::int64_t Memory::integer(ValueId value) const {
@@ -120,7 +136,8 @@ void Memory::store(const Op& op) {
   for (std::size_t i = strides.size(); i-- > 1;) strides[i - 1] = strides[i] * output.shape[i];
   const TileValue& value = values_[op.operands[0].index];
   window(op, strides, -1).for_each([&](std::int64_t element, std::int64_t at) {
-    output.values[at] = value.data[element];
+    double& there = output.values[at];
+    there = value.data[element] + (op.accumulation == Accumulation::none ? 0 : there);
   });
 }
 

@@ -39,7 +39,7 @@ struct ReferenceOutput {
 };
 
 /// Evaluates a verified function. `tensors` are all of the program's, in its order and in memory of
-/// the host; of outputs only the shape matters. Throws DeviceError for arrays that do not fit the
+/// the host; of outputs only the shape matters, unless stores add to them. Throws DeviceError for arrays that do not fit the
 /// program.
 std::vector<ReferenceOutput> evaluate(const ir::Function& f, std::span<const TensorView> tensors,
                                       std::span<const ScalarValue> scalars,

@@ -15,6 +15,7 @@
 #include "dsl/variants.h"
 #include "templates/attention.h"
 #include "tests/codegen/support/programs.h"
+#include "tests/support/column_sums.h"
 
 namespace flashcore {
 namespace {
@@ -281,6 +282,11 @@ const Golden kernels[] = {
     {"elementwise",
      [] {
        return generate(elementwise(128), schedule_of({{"rows", 64}}, 4), find_target("sm_80"));
+     }},
+    {"additions_in_order",
+     [] {
+       const Program add_rows = test::column_sums(true).kernels()[2];
+       return generate(add_rows, test::column_sums_schedule(add_rows), find_target("sm_90"));
      }},
     {"integers",
      [] {

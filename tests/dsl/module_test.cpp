@@ -6,6 +6,7 @@
 
 #include "dsl/error.h"
 #include "dsl/launch_number.h"
+#include "tests/support/column_sums.h"
 #include "tests/support/split_sum.h"
 
 namespace flashcore {
@@ -108,6 +109,36 @@ TEST(Module, KernelsThatDoNotFitAreRefused) {
             }),
             "the module m: a writes y, which b has read; kernels run in the order in which they "
             "were added; add the one that writes first");
+}
+
+TEST(Module, KernelsKnowWhetherOthersAreLaunchedBeforeAndBehind) {
+  const Module module = test::column_sums(false);
+  std::vector<std::string> lines;
+  for (const Program& kernel : module.kernels())
+    lines.push_back(kernel.text().substr(0, kernel.text().find("\naxis")));
+  EXPECT_THAT(lines, ElementsAre("program no_sums_yet\nlaunched before",
+                                 "program add_rows\nlaunched behind before",
+                                 "program take_sums\nlaunched behind"));
+  EXPECT_EQ(Module::parse(module.text()).text(), module.text());
+  ModuleBuilder alone("alone");
+  alone.kernel(module.kernels()[0]);
+  EXPECT_THAT(alone.finish().text(), testing::Not(HasSubstr("launched")));
+}
+
+TEST(Module, KernelsAddToWorkspacesThatOthersHaveWritten) {
+  EXPECT_EQ(refusal([](ModuleBuilder& m) {
+              m.workspace("sums");
+              m.kernel(test::add_rows(false));
+              m.kernel(test::take_sums());
+            }),
+            "the module m: add_rows adds to the workspace sums, which no kernel in front of it "
+            "writes; store zeros there in a kernel in front");
+  EXPECT_EQ(refusal([](ModuleBuilder& m) {
+              m.kernel(test::zeros("zeros", "sums", DType::f32, "N"));
+              m.kernel(test::add_rows(false));
+            }),
+            "the module m: add_rows adds to sums, which is no workspace; have a kernel behind it "
+            "load the sums and store them to an output");
 }
 
 TEST(Module, WorkspacesAreWrittenBeforeTheyAreRead) {

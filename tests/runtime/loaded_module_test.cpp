@@ -61,6 +61,25 @@ TEST_F(LoadedModuleTest, LaunchesItsKernelsInOrderOnTheStream) {
   EXPECT_EQ(pointer(second, 1), reinterpret_cast<void*>(0x20000));
 }
 
+TEST_F(LoadedModuleTest, LaterKernelsMayStartBesideTheEndOfEarlierOnes) {
+  for (const char* target : {"sm_80", "sm_90"}) {
+    fake_cuda().launches.clear();
+    const Module sums = test::sum_rows();
+    std::vector<std::shared_ptr<const CompiledKernel>> kernels;
+    for (std::size_t i = 0; i < 2; ++i)
+      kernels.push_back(
+          compiled(generate(sums.kernels()[i], test::sum_rows_schedule(i), find_target(target)),
+                   target, target + std::to_string(i)));
+    const int device = target == std::string("sm_80") ? test::ampere : test::hopper;
+    std::array<TensorView, 2> views = arrays(5, 100);
+    for (TensorView& view : views) view.device = device;
+    LoadedModule(sums, kernels).launch(views, {}, workspace);
+    ASSERT_EQ(fake_cuda().launches.size(), 2U);
+    EXPECT_FALSE(fake_cuda().launches[0].early) << target;
+    EXPECT_EQ(fake_cuda().launches[1].early, device == test::hopper) << target;
+  }
+}
+
 TEST_F(LoadedModuleTest, LaunchesNothingWhereTheWorkspaceIsTooSmall) {
   EXPECT_EQ(module.workspace_bytes(arrays(5, 100), {}), 256U);
   workspace.bytes = 255;

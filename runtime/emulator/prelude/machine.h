@@ -17,9 +17,17 @@ struct FlashcoreMachine {
   // How many tiles the blocks of the launch have taken before, of so many.
   int (*claim_tile)(int count);
 
+  void (*wait_for_kernels)();
+  void (*launch_dependents)(int line);
+
   // Check an access; the caller then does it.
   void (*read_global)(const void* source, int bytes, int line);
   void (*write_global)(void* target, int bytes, int line);
+
+  // Add to elements of an output, `in_order` of the blocks' turns; notes of how far a block has come.
+  void (*add_global)(float* target, const float* in, int count, int in_order, int line);
+  void (*wait_turn)(const int* turn, int position, int line);
+  void (*release_turn)(int* turn, int position, int line);
 
   void (*load_shared)(void* out, unsigned address, int bytes, int line);
   void (*store_shared)(unsigned address, const void* in, int bytes, int line);

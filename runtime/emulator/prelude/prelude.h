@@ -2,9 +2,11 @@
 // is plain C++ (types, the layout of shared tiles), it is that file.
 #pragma once
 
+#include "accumulate.h"
 #include "cluster.h"
 #include "convert.h"
 #include "cp_async.h"
+#include "dependent_launch.h"
 #include "functions.h"
 #include "gather.h"
 #include "language.h"

@@ -112,15 +112,32 @@ void each_field(GridAxis& it, const std::string& at, const Visit& visit) {
 }
 void each_field(KernelSource& it, const Visit& visit) {
   auto& [name, entry, prelude, body, tensors, scalars, extents, tensor_maps, parameters,
-         parameter_bytes, grid, cluster, flat_grid, persistent, threads, shared_bytes, min_blocks,
-         split_registers, register_budget] = it;
+         parameter_bytes, grid, cluster, flat_grid, persistent, waits_for_kernels, threads,
+         shared_bytes, min_blocks, split_registers, register_budget] = it;
   each_named("source", visit,
-             {"name", "entry", "prelude", "body", "tensors", "scalars", "extents", "tensor_maps",
-              "parameters", "parameter_bytes", "grid", "cluster", "flat_grid", "persistent",
-              "threads", "shared_bytes", "min_blocks", "split_registers", "register_budget"},
+             {"name",
+              "entry",
+              "prelude",
+              "body",
+              "tensors",
+              "scalars",
+              "extents",
+              "tensor_maps",
+              "parameters",
+              "parameter_bytes",
+              "grid",
+              "cluster",
+              "flat_grid",
+              "persistent",
+              "waits_for_kernels",
+              "threads",
+              "shared_bytes",
+              "min_blocks",
+              "split_registers",
+              "register_budget"},
              name, entry, prelude, body, tensors, scalars, extents, tensor_maps, parameters,
-             parameter_bytes, grid, cluster, flat_grid, persistent, threads, shared_bytes,
-             min_blocks, split_registers, register_budget);
+             parameter_bytes, grid, cluster, flat_grid, persistent, waits_for_kernels, threads,
+             shared_bytes, min_blocks, split_registers, register_budget);
 }
 
 // A kernel that has something in every list.

@@ -18,6 +18,7 @@ struct FakeLaunch {
   unsigned blocks = 0, rows_of_blocks = 0, threads = 0, shared_bytes = 0;
   void* stream = nullptr;
   std::vector<std::byte> parameters;
+  bool early = false;  ///< it may start beside the end of the kernel in front of it
 };
 
 /// What cuTensorMapEncodeTiled was told, in place of what it would have made of it.

@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 
+#include "runtime/cuda/driver.h"
 #include "tests/runtime/support/fake_cuda.h"
 
 using flashcore::test::FakeCuda;
@@ -179,6 +180,18 @@ FAKE(cuLaunchKernel, void* function, unsigned x, unsigned y, unsigned z, unsigne
                               .stream = stream,
                               .parameters = {bytes, bytes + state().parameter_bytes}});
   return 0;
+}
+FAKE(cuLaunchKernelEx, const flashcore::LaunchConfiguration* c, void* function, void** parameters,
+     void** extra) {
+  const std::size_t before = state().launches.size();
+  const int result =
+      cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
+                     c->block[2], c->shared_bytes, c->stream, parameters, extra);
+  for (unsigned i = 0; i < c->attribute_count; ++i)
+    if (c->attributes[i].id == flashcore::LaunchAttribute::programmatic_stream_serialization &&
+        state().launches.size() > before)
+      state().launches.back().early = c->attributes[i].value.allowed != 0;
+  return result;
 }
 FAKE(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* address,
      const std::uint64_t* extents, const std::uint64_t* strides, const std::uint32_t* box,
