@@ -1,0 +1,222 @@
+// Attention's gradients by five products of scores: blocks of keys, which add their shares of dQ up
+// in a workspace. Not what ships, which computes seven products and is faster; but all of it is the
+// public language, and no other program has products on Hopper whose left operand the block computes
+// and reads transposed.
+#include <cmath>
+#include <random>
+#include <regex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "dsl/flashcore.h"
+#include "runtime/emulator/emulated_module.h"
+#include "runtime/reference/evaluate_module.h"
+#include "runtime/reference/formats.h"
+#include "tests/support/column_sums.h"
+
+namespace flashcore {
+namespace {
+
+constexpr int dim = 64;
+constexpr float log2e = 1.44269504F;
+
+struct Sums {
+  Tile dk, dv;
+};
+
+/// dk and dv of a tile of keys; of dq what these keys add to it.
+Program gradients(bool is_causal, bool in_order) {
+  ProgramBuilder b("gradients");
+  const Extent H("H"), Sq("Sq"), Sk("Sk");
+  const Axis head = b.parallel("head", H), cols = b.parallel_tiles("cols", Sk),
+             rows = b.tiles("rows", Sq), d = b.whole("d", dim);
+  const Tensor q = b.input("q", DType::bf16, {H, Sq, dim}),
+               k = b.input("k", DType::bf16, {H, Sk, dim}),
+               v = b.input("v", DType::bf16, {H, Sk, dim}),
+               dout = b.input("dout", DType::bf16, {H, Sq, dim}),
+               lse = b.input("lse_log2", DType::f32, {H, Sq}),
+               delta = b.input("delta", DType::f32, {H, Sq});
+  const Tensor dq_sums = b.output("dq_sums", DType::f32, {H, Sq, dim});
+  const Tensor turns = in_order ? b.output("turns", DType::i32, {H, Sk}) : Tensor();
+  const Tensor dk = b.output("dk", DType::f32, {H, Sk, dim}),
+               dv = b.output("dv", DType::f32, {H, Sk, dim});
+  const Tile key = load(k(head, cols, d)).named("key"),
+             value = load(v(head, cols, d)).named("value");
+  const Sums last =
+      b.loop(rows, Sums{b.fill({cols, d}, 0), b.fill({cols, d}, 0)}, [&](const Sums& s) {
+        const Tile query = load(q(head, rows, d)).named("query"),
+                   out = load(dout(head, rows, d)).named("dout");
+        Tile scores = dot(key, transpose(query)) * log2e;
+        if (is_causal) scores = where(index(rows) >= index(cols), scores, -infinity);
+        const Tile probs = exp2(scores - load(lse(head, rows))).named("probs");
+        const Tile dprobs = dot(value, transpose(out)).named("dprobs");
+        const Tile dscores = cast(probs * (dprobs - load(delta(head, rows))), DType::bf16);
+        const Tile dq = dot(transpose(dscores), key).named("dq");
+        const Tile dv_sum = s.dv + dot(cast(probs, DType::bf16), out);
+        const Tile dk_sum = s.dk + dot(dscores, query);
+        if (in_order)
+          accumulate(dq_sums(head, rows, d), dq, turns);
+        else
+          accumulate(dq_sums(head, rows, d), dq);
+        return Sums{dk_sum, dv_sum};
+      });
+  store(dk(head, cols, d), last.dk);
+  store(dv(head, cols, d), last.dv);
+  return b.finish();
+}
+
+Program zeros(const char* name, const char* output, DType dtype, const char* length, bool wide) {
+  ProgramBuilder b(name);
+  const Extent H("H"), L(length);
+  const Axis head = b.parallel("head", H), along = b.parallel_tiles("along", L);
+  if (wide) {
+    const Axis d = b.whole("d", dim);
+    store(b.output(output, dtype, {H, L, dim})(head, along, d), b.fill({along, d}, 0));
+  } else {
+    store(b.output(output, dtype, {H, L})(head, along), cast(b.fill({along}, 0), dtype));
+  }
+  return b.finish();
+}
+
+Program take_dq() {
+  ProgramBuilder b("take_dq");
+  const Extent H("H"), Sq("Sq");
+  const Axis head = b.parallel("head", H), along = b.parallel_tiles("along", Sq),
+             d = b.whole("d", dim);
+  const Tensor sums = b.input("dq_sums", DType::f32, {H, Sq, dim});
+  const Tensor dq = b.output("dq", DType::f32, {H, Sq, dim});
+  store(dq(head, along, d), load(sums(head, along, d)));
+  return b.finish();
+}
+
+Module five_products(bool is_causal, bool in_order) {
+  ModuleBuilder m("five_products");
+  m.workspace("dq_sums");
+  m.kernel(zeros("no_dq", "dq_sums", DType::f32, "Sq", true));
+  if (in_order) {
+    m.workspace("turns");
+    m.kernel(zeros("no_turns", "turns", DType::i32, "Sk", false));
+  }
+  m.kernel(gradients(is_causal, in_order));
+  m.kernel(take_dq());
+  return m.finish();
+}
+
+Schedule schedule_of(const Program& kernel, bool is_causal) {
+  if (kernel.name() != "gradients") return {.tiles = {{"along", 32}}};
+  Schedule s{.tiles = {{"rows", 128}, {"cols", 128}}, .warps_m = 8};
+  s.instruction = Instruction::wgmma;
+  s.copy = CopyInstruction::tma;
+  s.descending = false;
+  s.last_tiles_first = is_causal;
+  return s;
+}
+
+/// Tensors of one size, by the order of the module's arguments.
+struct Arrays {
+  Arrays(const Module& module, std::int64_t rows, std::int64_t cols) {
+    std::mt19937 random(1);
+    std::normal_distribution<double> normal;
+    for (const ir::Tensor& tensor : module.tensors()) {
+      std::vector<std::int64_t> shape;
+      std::int64_t count = 1;
+      for (const Extent& extent : tensor.dims) {
+        shape.push_back(extent.is_static()    ? extent.value
+                        : extent.name == "Sq" ? rows
+                        : extent.name == "Sk" ? cols
+                                              : 2);
+        count *= shape.back();
+      }
+      std::vector<std::byte>& bytes =
+          memory.emplace_back(static_cast<std::size_t>(count * size_of(tensor.dtype)));
+      TensorView view{.data = bytes.data(),
+                      .dtype = tensor.dtype,
+                      .rank = static_cast<int>(shape.size()),
+                      .device = cpu_device};
+      std::int64_t stride = 1;
+      for (std::size_t dim = shape.size(); dim-- > 0; stride *= shape[dim]) {
+        view.shape[dim] = shape[dim];
+        view.strides[dim] = stride;
+      }
+      views.push_back(view);
+      // Weights of about 1 / cols.
+      const double shift = tensor.name == "lse_log2" ? std::log2(cols) : 0,
+                   spread = shift ? 0 : 0.3;
+      for (std::int64_t i = 0; i < count; ++i)
+        write_element(tensor.dtype, bytes.data(), i,
+                      tensor.output ? NAN : shift + spread * normal(random));
+    }
+  }
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<TensorView> views;
+};
+
+EmulatedModule emulated(const Module& module, bool is_causal, const std::string& from = {},
+                        std::size_t which = 0) {
+  std::vector<std::shared_ptr<const KernelSource>> sources;
+  for (const Program& kernel : module.kernels()) {
+    KernelSource source = generate(kernel, schedule_of(kernel, is_causal), find_target("sm_90a"));
+    if (kernel.name() == "gradients" && !from.empty()) {
+      std::size_t at = source.body.find(from);
+      for (std::size_t i = 0; i < which && at != std::string::npos; ++i)
+        at = source.body.find(from, at + 1);
+      EXPECT_NE(at, std::string::npos) << "the kernel has no " << from << " of number " << which;
+      if (at != std::string::npos) source.body.erase(at, from.size());
+    }
+    sources.push_back(std::make_shared<const KernelSource>(std::move(source)));
+  }
+  return EmulatedModule::build(module, sources);
+}
+
+TEST(FiveProducts, AreWhatTheReferenceComputes) {
+  for (const bool is_causal : {false, true})
+    for (const bool in_order : {false, true}) {
+      const Module module = five_products(is_causal, in_order);
+      const EmulatedModule kernels = emulated(module, is_causal);
+      for (const auto& [rows, cols] : {std::pair{200, 300}, {130, 7}, {256, 256}}) {
+        Arrays arrays(module, rows, cols);
+        const std::vector<ReferenceOutput> expected =
+            evaluate(module, arrays.views, {}, emulated_multiprocessors);
+        (void)kernels.run(arrays.views, {});
+        for (const ReferenceOutput& output : expected) {
+          std::size_t which = 0;
+          while (module.tensors()[which].name != output.name) ++which;
+          double largest = 0, off = 0;
+          for (std::size_t i = 0; i < output.values.size(); ++i) {
+            const double got =
+                read_element(DType::f32, arrays.views[which].data, static_cast<std::int64_t>(i));
+            largest = std::max(largest, std::abs(output.values[i]));
+            off = std::isnan(got) ? INFINITY : std::max(off, std::abs(got - output.values[i]));
+          }
+          EXPECT_LT(off, 0.01 * largest) << output.name << " " << rows << "x" << cols << is_causal;
+        }
+      }
+    }
+}
+
+TEST(FiveProducts, EveryMeetingOfTheWarpgroupsIsNeeded) {
+  const Module module = five_products(false, true);
+  const Program& kernel = module.kernels()[2];
+  const std::string body = generate(kernel, schedule_of(kernel, false), find_target("sm_90a")).body;
+  const std::string meets = "fc::meet(9, 256);", fences = "fc::fence_async();";
+  const auto count = [&](const std::string& text) {
+    std::size_t found = 0;
+    for (std::size_t at = body.find(text); at != std::string::npos; at = body.find(text, at + 1))
+      ++found;
+    return found;
+  };
+  // Behind what is written for the products of all; and before the turn is passed on, which is also
+  // before it is written again.
+  ASSERT_EQ(count(meets), 2U);
+  ASSERT_EQ(count(fences), 1U);
+  for (const auto& [text, which] : {std::pair{meets, 0}, {meets, 1}, {fences, 0}}) {
+    const EmulatedModule kernels = emulated(module, false, text, static_cast<std::size_t>(which));
+    Arrays arrays(module, 384, 384);
+    EXPECT_THROW((void)kernels.run(arrays.views, {}), EmulatorError) << text << which;
+  }
+}
+
+}  // namespace
+}  // namespace flashcore
