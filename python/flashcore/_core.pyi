@@ -161,9 +161,15 @@ def quick_call(
     numbers: tuple[float, ...],
     scale: float,
     value_dim: int,
-    decoding: DecodeChooser | None,
+    splits: SplitModules | None,
     make_output: Callable[[Any], Any],
 ) -> Callable[[Any, Any, Any, Any, float | None, Any], Any]: ...
+
+class SplitModules:
+    def __init__(self, json: str, target: str) -> None: ...
+    def add(
+        self, blocks: tuple[str, int, bool], module: ModuleKernels, order: list[int]
+    ) -> None: ...
 
 class DecodeChooser:
     def __init__(self, json: str, target: str) -> None: ...

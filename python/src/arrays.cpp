@@ -24,9 +24,11 @@ struct ArrayType {
   PyObject* is_recording = nullptr;  ///< torch's function: whether gradients are, of a tensor of it
   PyObject* is_neg = nullptr;        ///< torch's method; nobody else negates lazily
   /// Of torch's own two types only, torch's functions: how many modes watch what is computed, and
-  /// what makes another tensor.
+  /// what makes another tensor; and its dtype of bytes.
   PyObject* modes = nullptr;
   PyObject* empty_like = nullptr;
+  PyObject* new_empty = nullptr;
+  PyObject* byte = nullptr;
   bool is_special = false;  ///< another type of torch's
 };
 
@@ -41,6 +43,8 @@ ArrayType describe(py::handle type) {
     if (type.is(tensor) || type.is(torch.attr("nn").attr("Parameter"))) {
       entry.modes = py::object(torch.attr("_C").attr("_len_torch_dispatch_stack")).release().ptr();
       entry.empty_like = py::object(torch.attr("empty_like")).release().ptr();
+      entry.new_empty = py::object(type.attr("new_empty")).release().ptr();
+      entry.byte = py::object(torch.attr("uint8")).release().ptr();
     } else {
       entry.is_special =
           PyType_IsSubtype(entry.type, reinterpret_cast<PyTypeObject*>(tensor.ptr()));
@@ -244,6 +248,19 @@ py::object ArrayReader::empty_like(py::handle array) {
   if (function == nullptr) return {};
   PyObject* const self = array.ptr();
   auto made = py::reinterpret_steal<py::object>(PyObject_Vectorcall(function, &self, 1, nullptr));
+  if (!made) throw py::error_already_set();
+  return made;
+}
+
+bool ArrayReader::makes_bytes(py::handle array) { return type_of(array).new_empty != nullptr; }
+
+py::object ArrayReader::bytes_beside(py::handle array, std::size_t bytes) {
+  const ArrayType& type = type_of(array);
+  static PyObject* const names = py::make_tuple("dtype").release().ptr();
+  const py::int_ count(bytes);
+  PyObject* const arguments[] = {array.ptr(), count.ptr(), type.byte};
+  auto made =
+      py::reinterpret_steal<py::object>(PyObject_Vectorcall(type.new_empty, arguments, 2, names));
   if (!made) throw py::error_already_set();
   return made;
 }

@@ -35,8 +35,11 @@ class ArrayReader {
   /// The same of an array that nobody has done anything with yet.
   bool read_new(pybind11::handle array, TensorView& view);
 
-  /// What torch.empty_like gives, of plain tensors; null of other arrays.
+  /// What torch.empty_like gives, of plain tensors; null of other arrays. And a tensor of so many
+  /// bytes on the same device, where there can be one.
   static pybind11::object empty_like(pybind11::handle array);
+  static bool makes_bytes(pybind11::handle array);
+  static pybind11::object bytes_beside(pybind11::handle array, std::size_t bytes);
 
   /// Throws DeviceError if the caller's choice is no stream.
   void check_stream() const;

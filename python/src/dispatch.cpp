@@ -55,16 +55,16 @@ void bind_dispatch(py::module_& m) {
   m.def(
       "quick_call",
       [](const py::object& dispatch, const py::tuple& arrays, const py::tuple& numbers, float scale,
-         std::int64_t value_dim, const py::object& decoding, const py::function& make_output) {
+         std::int64_t value_dim, const py::object& splits, const py::function& make_output) {
         return QuickCall::function(QuickCall(dispatch, {.arrays = arrays,
                                                         .numbers = numbers,
                                                         .scale = scale,
                                                         .value_dim = value_dim,
-                                                        .decoding = decoding,
+                                                        .splits = splits,
                                                         .make_output = make_output}));
       },
       py::arg("dispatch"), py::arg("arrays"), py::arg("numbers"), py::arg("scale"),
-      py::arg("value_dim"), py::arg("decoding"), py::arg("make_output"));
+      py::arg("value_dim"), py::arg("splits"), py::arg("make_output"));
 }
 
 }  // namespace flashcore::python

@@ -27,38 +27,43 @@ JitModule::JitModule(const Module& module, std::vector<py::object> kernels)
   }
 }
 
-ModulePlan::Bound JitModule::bind(const LaunchArguments& arguments) const {
-  const int multiprocessors = arguments.on_gpu()
-                                  ? multiprocessors_of(Driver::get(), arguments.tensors()[0].device)
-                                  : emulated_multiprocessors;
-  return plan_.bind(arguments.tensors(), arguments.scalars(), multiprocessors);
+ModulePlan::Bound JitModule::bind(std::span<const TensorView> tensors,
+                                  std::span<const ScalarValue> scalars) const {
+  const bool on_gpu = !tensors.empty() && tensors[0].device >= 0;
+  const int multiprocessors =
+      on_gpu ? multiprocessors_of(Driver::get(), tensors[0].device) : emulated_multiprocessors;
+  return plan_.bind(tensors, scalars, multiprocessors);
+}
+
+void JitModule::run(const ModulePlan::Bound& bound, std::span<const TensorView> tensors,
+                    std::span<const ScalarValue> scalars, void* workspace, CudaStream stream) {
+  const py::gil_scoped_release release;
+  plan_.run(bound, tensors, scalars, workspace,
+            [&](std::size_t kernel, std::span<const TensorView> its_tensors,
+                std::span<const ScalarValue> its_scalars) {
+              kernels_[kernel].kernel->launch(its_tensors, its_scalars, stream);
+            });
 }
 
 void JitModule::launch(const py::tuple& arrays, const py::tuple& scalars, py::handle stream,
                        const py::function& allocate) {
   const LaunchArguments arguments(signature(), arrays, scalars, stream);
-  const ModulePlan::Bound bound = bind(arguments);
-  py::object memory;
-  void* workspace = nullptr;
   ArrayReader reader(stream);
-  if (bound.workspace_bytes > 0) {
-    // Frameworks align arrays in CPU memory less than workspaces have to be.
-    constexpr std::size_t step = ModulePlan::workspace_alignment;
-    memory = allocate(bound.workspace_bytes + step);
-    const auto address =
-        reinterpret_cast<std::uintptr_t>(reader.read(memory, "workspace", 0, /*output=*/true).data);
-    workspace = reinterpret_cast<void*>((address + step - 1) / step * step);
-  }
-  const py::gil_scoped_release release;
-  plan_.run(bound, arguments.tensors(), arguments.scalars(), workspace,
-            [&](std::size_t kernel, std::span<const TensorView> its_tensors,
-                std::span<const ScalarValue> its_scalars) {
-              kernels_[kernel].kernel->launch(its_tensors, its_scalars, arguments.stream());
-            });
+  launch_views(arguments.tensors(), arguments.scalars(), arguments.stream(),
+               [&](std::size_t bytes) {
+                 // Frameworks align arrays in CPU memory less than workspaces have to be.
+                 constexpr std::size_t step = ModulePlan::workspace_alignment;
+                 py::object memory = allocate(bytes + step);
+                 const auto address = reinterpret_cast<std::uintptr_t>(
+                     reader.read(memory, "workspace", 0, /*output=*/true).data);
+                 return std::pair(std::move(memory),
+                                  reinterpret_cast<void*>((address + step - 1) / step * step));
+               });
 }
 
 py::dict JitModule::numbers(const py::tuple& arrays, const py::tuple& scalars) const {
-  const ModulePlan::Bound bound = bind(LaunchArguments(signature(), arrays, scalars, py::none()));
+  const LaunchArguments arguments(signature(), arrays, scalars, py::none());
+  const ModulePlan::Bound bound = bind(arguments.tensors(), arguments.scalars());
   py::dict values;
   const std::span<const LaunchNumber> numbers = plan_.module().numbers();
   for (std::size_t i = 0; i < numbers.size(); ++i)

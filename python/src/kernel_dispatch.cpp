@@ -81,7 +81,7 @@ void KernelDispatch::launch(const py::tuple& arrays, const py::tuple& scalars, p
 }
 
 bool KernelDispatch::launches(std::span<const TensorView> tensors) const {
-  return fit_.holds(tensors, -1) && !(chooses_ && tensors[0].device >= 0 && asks_for_winners());
+  return fits(tensors) && !(chooses_ && tensors[0].device >= 0 && asks_for_winners());
 }
 
 void KernelDispatch::launch(std::span<const TensorView> tensors,

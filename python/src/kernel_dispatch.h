@@ -39,6 +39,10 @@ class KernelDispatch {
   /// Needs the GIL, and releases it.
   bool try_launch(const pybind11::tuple& arrays, const pybind11::tuple& scalars,
                   pybind11::handle stream, std::int64_t longest);
+  /// Whether these have the shapes that they must have.
+  [[nodiscard]] bool fits(std::span<const TensorView> tensors) const {
+    return fit_.holds(tensors, -1);
+  }
   /// Whether these need no more than a launch.
   [[nodiscard]] bool launches(std::span<const TensorView> tensors) const;
   /// Needs the GIL, and releases it. Throws LayoutError for a tensor that can be addressed in a copy

@@ -39,7 +39,7 @@ QuickCall::QuickCall(py::object dispatch, Fixed fixed)
       dispatch_(owner_.cast<KernelDispatch*>()),
       fixed_(std::move(fixed)),
       heads_first_(dispatch_->spec().layout == TensorLayout::bhsd) {
-  if (!fixed_.decoding.is_none()) decoding_ = fixed_.decoding.cast<const DecodeChooser*>();
+  if (!fixed_.splits.is_none()) splits_ = fixed_.splits.cast<const SplitModules*>();
 }
 
 py::object QuickCall::function(QuickCall call) {
@@ -74,7 +74,10 @@ py::object QuickCall::call(PyObject* const* arguments) {
     if (!reader.read_plainly(arguments[i], view)) return py::none();
   }
   const TensorView& view = tensors.span()[0];
-  if (splits(view, tensors.span()[1])) return py::none();
+  const std::optional<DecodeBlocks> blocks = blocks_of(view, tensors.span()[1]);
+  const SplitModules::Entry* const split = blocks ? splits_->find(*blocks) : nullptr;
+  // What is queued on a stream of the caller's has its workspaces allocated there.
+  if (blocks && !(split && stream.is_none() && ArrayReader::makes_bytes(q))) return py::none();
   const bool is_given = !out.is_none();
   const py::object output =
       is_given ? py::reinterpret_borrow<py::object>(out) : output_for(q, view);
@@ -84,14 +87,19 @@ py::object QuickCall::call(PyObject* const* arguments) {
   for (const py::handle array : fixed_.arrays) {
     if (!reader.read_plainly(array, tensors.push({}))) return py::none();
   }
-  if (!dispatch_->launches(tensors.span())) return py::none();
+  if (!(split ? dispatch_->fits(tensors.span()) : dispatch_->launches(tensors.span())))
+    return py::none();
   Inline<ScalarValue, LaunchArguments::max_scalars> scalars;
   scalars.push(*scale);
   const KernelSource& source = dispatch_->source();
   for (std::size_t i = 0; i < fixed_.numbers.size(); ++i)
     scalars.push(scalar_of(fixed_.numbers[i], source.scalars[i + 1]));
   check_outputs_apart(source, tensors.span());
-  dispatch_->launch(tensors.span(), scalars.span(), reader.stream());
+  if (split) {
+    launch_split(*split, q, tensors.span(), scalars.span(), reader.stream());
+  } else {
+    dispatch_->launch(tensors.span(), scalars.span(), reader.stream());
+  }
   return output;
 }
 
@@ -110,15 +118,36 @@ py::object QuickCall::output_for(py::handle q, const TensorView& view) const {
   return fixed_.make_output(q);
 }
 
-bool QuickCall::splits(const TensorView& q, const TensorView& k) const {
-  if (!decoding_ || q.device < 0 || q.rank != 4 || k.rank != 4) return false;
+std::optional<DecodeBlocks> QuickCall::blocks_of(const TensorView& q, const TensorView& k) const {
+  if (splits_ == nullptr || q.device < 0 || q.rank != 4 || k.rank != 4) return std::nullopt;
   const int rows = heads_first_ ? 2 : 1, heads = 3 - rows;
-  return decoding_->pays({.batch = q.shape[0],
-                          .heads = q.shape[heads],
-                          .kv_heads = k.shape[heads],
-                          .q_len = q.shape[rows],
-                          .kv_len = k.shape[rows]},
-                         multiprocessors_of(Driver::get(), q.device));
+  if (k.shape[rows] < least_keys_split) return std::nullopt;
+  const DecodeCall call{.batch = q.shape[0],
+                        .heads = q.shape[heads],
+                        .kv_heads = k.shape[heads],
+                        .q_len = q.shape[rows],
+                        .kv_len = k.shape[rows]};
+  const int multiprocessors = multiprocessors_of(Driver::get(), q.device);
+  const DecodeChooser& chooser = splits_->chooser();
+  if (!chooser.pays(call, multiprocessors)) return std::nullopt;
+  return chooser.blocks(call, multiprocessors);
+}
+
+void QuickCall::launch_split(const SplitModules::Entry& entry, py::handle q,
+                             std::span<const TensorView> tensors,
+                             std::span<const ScalarValue> scalars, CudaStream stream) const {
+  Tensors own;
+  for (const std::size_t at : entry.order) own.push(tensors[at]);
+  entry.module->launch_views(own.span(), scalars, stream, [&](std::size_t bytes) {
+    constexpr std::size_t step = ModulePlan::workspace_alignment;
+    py::object memory = ArrayReader::bytes_beside(q, bytes + step);
+    TensorView view;
+    if (!ArrayReader(py::none()).read_new(memory, view))
+      throw InternalError("a tensor without memory");
+    const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+    return std::pair(std::move(memory),
+                     reinterpret_cast<void*>((address + step - 1) / step * step));
+  });
 }
 
 }  // namespace flashcore::python

@@ -4,14 +4,15 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include <pybind11/pybind11.h>
 
 #include "python/src/arrays.h"
 #include "python/src/kernel_dispatch.h"
 #include "python/src/launch_arguments.h"
+#include "python/src/split_modules.h"
 #include "runtime/tensor.h"
-#include "templates/decode_choice.h"
 
 namespace flashcore::python {
 
@@ -22,7 +23,7 @@ class QuickCall {
     pybind11::tuple arrays, numbers;  ///< that expressions captured
     float scale = 1;                  ///< unless a call gives another
     std::int64_t value_dim = 0;       ///< of the output, whose elements are of q's type
-    pybind11::object decoding;        ///< the DecodeChooser, or None where keys are never split
+    pybind11::object splits;          ///< the SplitModules, or None where keys are never split
     pybind11::function make_output;   ///< beside q
   };
 
@@ -42,11 +43,16 @@ class QuickCall {
   pybind11::object call(PyObject* const* arguments);
   std::optional<float> scale_of(PyObject* scale) const;
   pybind11::object output_for(pybind11::handle q, const TensorView& view) const;
-  bool splits(const TensorView& q, const TensorView& k) const;
+  /// How the keys of a call are split, if they are.
+  [[nodiscard]] std::optional<DecodeBlocks> blocks_of(const TensorView& q,
+                                                      const TensorView& k) const;
+  void launch_split(const SplitModules::Entry& entry, pybind11::handle q,
+                    std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+                    CudaStream stream) const;
 
   pybind11::object owner_;
   KernelDispatch* dispatch_;
-  const DecodeChooser* decoding_ = nullptr;
+  const SplitModules* splits_ = nullptr;
   Fixed fixed_;
   bool heads_first_;
 };

@@ -5,6 +5,7 @@
 #include "dsl/error.h"
 #include "dsl/json.h"
 #include "python/src/module.h"
+#include "python/src/split_modules.h"
 #include "runtime/cuda/device.h"
 #include "runtime/log.h"
 #include "templates/attention.h"
@@ -84,16 +85,6 @@ void bind_specs(py::module_& m) {
   m.def("decodes", [](const std::string& json, const std::string& target) {
     return can_decode(attention_spec_from_json(json), find_target(target));
   });
-  using Blocks = std::tuple<std::string, int, bool>;
-  static constexpr std::pair<DecodeRows, const char*> rows_by_name[] = {
-      {DecodeRows::packed, "packed"},
-      {DecodeRows::packed_in_registers, "packed_in_registers"},
-      {DecodeRows::of_head, "of_head"}};
-  const auto as_blocks = [](const DecodeBlocks& blocks) {
-    for (const auto& [rows, name] : rows_by_name)
-      if (rows == blocks.rows) return Blocks(name, blocks.row_tile, blocks.combines_tiles);
-    return Blocks();
-  };
   const auto own_multiprocessors = [] {
     const Driver& driver = Driver::get();
     return multiprocessors_of(driver, current_device(driver));
@@ -105,24 +96,23 @@ void bind_specs(py::module_& m) {
       .def("choose",
            [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
                std::int64_t kv_heads, std::int64_t q_len,
-               std::int64_t kv_len) -> std::optional<Blocks> {
+               std::int64_t kv_len) -> std::optional<NamedBlocks> {
              const DecodeCall call{batch, heads, kv_heads, q_len, kv_len};
              const std::int64_t multiprocessors = own_multiprocessors();
              if (!chooser.pays(call, multiprocessors)) return std::nullopt;
-             return as_blocks(chooser.blocks(call, multiprocessors));
+             return named(chooser.blocks(call, multiprocessors));
            })
       .def("blocks",
            [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
                std::int64_t kv_heads, std::int64_t q_len, std::int64_t kv_len,
                std::int64_t multiprocessors) {
-             return as_blocks(
-                 chooser.blocks({batch, heads, kv_heads, q_len, kv_len}, multiprocessors));
+             return named(chooser.blocks({batch, heads, kv_heads, q_len, kv_len}, multiprocessors));
            })
       .def("reachable",
            [=](const DecodeChooser& chooser, std::int64_t least_rows, std::int64_t most_rows) {
-             std::vector<Blocks> found;
+             std::vector<NamedBlocks> found;
              for (const DecodeBlocks& blocks : chooser.reachable(least_rows, most_rows))
-               found.push_back(as_blocks(blocks));
+               found.push_back(named(blocks));
              return found;
            })
       .def("microseconds", [](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
@@ -132,21 +122,26 @@ void bind_specs(py::module_& m) {
         return std::pair(chooser.split_microseconds(call, multiprocessors),
                          chooser.whole_microseconds(call, multiprocessors));
       });
+  py::class_<SplitModules>(m, "SplitModules")
+      .def(py::init([](const std::string& json, const std::string& target) {
+        return SplitModules(DecodeChooser(attention_spec_from_json(json), find_target(target)));
+      }))
+      .def("add", &SplitModules::add, py::arg("blocks"), py::arg("module"), py::arg("order"));
   m.def("most_decode_rows", [] { return most_decode_rows; });
   m.def("least_keys_split", [] { return least_keys_split; });
   m.def(
       "attention_decode",
-      [](const std::string& json, int page_size, const std::string& target, const Blocks& blocks) {
-        const auto& [name, row_tile, combines_tiles] = blocks;
-        DecodeSpec spec{.attention = attention_spec_from_json(json),
-                        .page_size = page_size,
-                        .combines_tiles = combines_tiles};
-        for (const auto& [rows, own] : rows_by_name)
-          if (own == name) spec.rows = rows;
+      [](const std::string& json, int page_size, const std::string& target,
+         const NamedBlocks& blocks) {
+        const DecodeBlocks own = blocks_named(blocks);
+        const DecodeSpec spec{.attention = attention_spec_from_json(json),
+                              .page_size = page_size,
+                              .rows = own.rows,
+                              .combines_tiles = own.combines_tiles};
         const std::vector<std::vector<Schedule>> schedules{
-            attention_decode_split_schedules(spec, find_target(target), row_tile),
+            attention_decode_split_schedules(spec, find_target(target), own.row_tile),
             attention_decode_combine_schedules(spec, find_target(target))};
-        Module module = attention_decode(spec, row_tile);
+        Module module = attention_decode(spec, own.row_tile);
         return std::pair(std::move(module), texts_of(schedules));
       },
       py::arg("json"), py::arg("page_size"), py::arg("target"), py::arg("blocks"),

@@ -239,3 +239,17 @@ def test_compiling_during_capture_is_refused():
     assert refused is not None
     assert "compiling during the capture" in refused.why
     assert "prepare(" in refused.fix
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_a_split_call_finds_its_kernels_without_python(layout):
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, heads=8, kv_heads=2, layout=layout))
+    kernel.prepare(lengths=(1, 4096), q_lengths=(1, 4), batch=2, heads=8, lse=False)
+    _, k, v = qkv(8, 2, length=4000, layout=layout)
+    for rows in (1, 3):
+        q = qkv(8, 2, length=rows, layout=layout)[0]
+        assert kernel._decoding.choose(q, k) is not None
+        first = kernel(q, k, v)
+        again = kernel._quick(q, k, v, None, None, None)
+        assert torch.equal(first, again)
+        assert_close(host(again), None, *map(host, (q, k, v)), layout=layout)

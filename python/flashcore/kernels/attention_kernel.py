@@ -225,9 +225,9 @@ class AttentionKernel(WithGradients, Kernel):
         if self._needs_lengths or self._given is None:
             return None
         arrays, numbers = self._given
-        chooser = self._decoding.chooser if self._decoding else None
+        splits = self._decoding.splits if self._decoding else None
         return _core.quick_call(
-            core, arrays, numbers, self._scale, self._value_dim, chooser,
+            core, arrays, numbers, self._scale, self._value_dim, splits,
             lambda q: output_like(q, self._value_dim, self._spec.dtype),
         )  # fmt: skip
 

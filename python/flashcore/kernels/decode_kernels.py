@@ -37,6 +37,8 @@ class DecodeKernels:
         self._beside = [*(name for name, asked in beside.items() if asked), *captured]
         self._group = (spec.heads or 1) // (spec.kv_heads or spec.heads or 1)
         self._built: dict[tuple[Blocks, bool], Ordered] = {}
+        # Where calls without the log-sum-exp find them without Python.
+        self.splits: _core.SplitModules | None = None
 
     def find(self, blocks: Blocks, with_lse: bool) -> Ordered | None:
         """None where they are not built yet."""
@@ -57,6 +59,8 @@ class DecodeKernels:
             names = ["q", "k", "v", "o", *(["lse"] if with_lse else []), *self._beside]
             found = kernels, [names.index(tensor[0]) for tensor in kernels.tensors]
             self._built[blocks, with_lse] = found
+            if self.splits is not None and not with_lse:
+                self.splits.add(blocks, kernels._core, found[1])
         return found
 
     def packed_blocks(self, q_len: int) -> Blocks:
