@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from ..arguments import described
-from ..arrays import empty
+from ..arrays import empty, full
 from ..errors import DeviceError
 from ..pytorch.tensors import is_watched
 
@@ -16,6 +17,11 @@ class CalledByName:
 
     # With `tensors`, `scalars` and `name`.
     _core: Any
+
+    @cached_property
+    def _summed(self) -> frozenset[str]:
+        """The outputs that the kernel adds to, so that they start as zeros."""
+        return frozenset()
 
     def _arguments(
         self, given: Mapping[str, Any], tensors: Sequence[Any]
@@ -47,7 +53,9 @@ class CalledByName:
         for name, dtype, _, dims in tensors:
             if name not in arrays:
                 shape = [self._size(name, dim, extents) for dim in dims]
-                arrays[name] = empty(next(iter(arrays.values())), shape, dtype)
+                like = next(iter(arrays.values()))
+                zeros = name in self._summed
+                arrays[name] = full(like, shape, dtype, 0) if zeros else empty(like, shape, dtype)
                 made.append(arrays[name])
         return tuple(arrays[tensor[0]] for tensor in tensors), scalars, made
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import cached_property
 from typing import Any
 
 from ..pytorch import seam as torch_seam
@@ -13,8 +15,9 @@ class ProgramKernel(CalledByName, Kernel):
     """Called with the program's arguments by name.
 
     Arrays in CPU memory run in the emulator, arrays on a GPU run there. Outputs that are not given
-    are allocated beside the inputs and returned: one array, or a tuple in the program's order. A
-    kernel with probes returns that and a dictionary of what they saw.
+    are allocated beside the inputs and returned: one array, or a tuple in the program's order.
+    Those that the program adds to start as zeros; where they are given, it adds to what they hold.
+    A kernel with probes returns that and a dictionary of what they saw.
     """
 
     def __call__(self, *, stream: Any = None, **arguments: Any) -> Any:
@@ -24,6 +27,12 @@ class ProgramKernel(CalledByName, Kernel):
         self._launch(every + probes, scalars, stream)
         result = returned(made)
         return (result, dict(zip(self._probe, probes, strict=True))) if self._probe else result
+
+    @cached_property
+    def _summed(self) -> frozenset[str]:
+        adding = re.compile(r"^ *store (\w+)\[.* adding(?: in order of (\w+))?$", re.MULTILINE)
+        found = adding.findall(self._program.text)
+        return frozenset(name for names in found for name in names if name)
 
 
 torch_seam.instead_of(ProgramKernel.__call__, torch_seam.program)
