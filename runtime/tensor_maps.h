@@ -1,5 +1,5 @@
 // The tensor maps among a kernel's parameters: what the copy engine has to know of the tensors of a
-// launch. The driver takes a microsecond to encode one, so a thread keeps the last it made.
+// launch. The driver takes up to a microsecond to encode one, so a thread keeps the last.
 #pragma once
 
 #include <array>
