@@ -24,6 +24,7 @@ enum class EnvironmentVariable : std::uint8_t {
   remote_mode,
   remote_signer,
   schedules,
+  cost_model,
   cxx,
   log,
 };

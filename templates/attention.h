@@ -2,11 +2,11 @@
 // schedules it ships with.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "dsl/flashcore.h"
+#include "templates/attention_problem.h"
 
 namespace flashcore {
 
@@ -15,28 +15,9 @@ namespace flashcore {
 /// Throws SpecError with every reason of check(spec).
 Program attention_forward(const AttentionSpec& spec);
 
-/// The size of the problem that a launch computes, as far as it is known. The kernels of a spec
-/// compute problems of any size, but short sequences, and few of them, are faster with other
-/// schedules than long ones.
-struct AttentionProblem {
-  std::int64_t batch = 0, heads = 0;  ///< of the queries
-  std::int64_t q_len = 0,
-               kv_len = 0;  ///< the longest sequence's, of packed ones the mean; 0: not known
-};
-
-/// From the least to the most.
-struct LengthRange {
-  std::int64_t least = 1, most = 1;
-};
-
-/// All problems whose numbers lie in these ranges.
-struct AttentionProblems {
-  LengthRange batch, heads, q_len, kv_len;
-};
-
 /// The shipped schedule for a spec and a target: the winner of a search (attention_winners.h), if
-/// there is one; otherwise tile sizes that were measured for head_dim 64, 128 and 256, and that
-/// follow from the same rules for other head dims.
+/// there is one; otherwise, on Hopper, the one that the cost model (cost_model.h) takes to be the
+/// fastest for the problem on the GPU that it was measured on.
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
                             const AttentionProblem& problem = {});
 

@@ -1,15 +1,14 @@
 // Schedules that ship for attention_forward: on wgmma, on mma.sync, and on opaque blocks where
 // there is neither. docs/performance.md says what was measured and what was tried besides.
 #include <algorithm>
-#include <optional>
+#include <utility>
 
-#include "templates/attention.h"
-#include "templates/attention_winners.h"
-#include "templates/chosen_schedules.h"
 #include "templates/families.h"
 #include "templates/float_schedules.h"
-#include "templates/hopper_schedules.h"
+#include "templates/hopper_candidates.h"
 #include "templates/register_demand.h"
+#include "templates/schedule_chooser.h"
+#include "templates/schedule_lists.h"
 #include "templates/split_schedules.h"
 #include "templates/wide_schedules.h"
 
@@ -109,53 +108,11 @@ Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
   return s;
 }
 
-/// By rule, where no search has found a better one.
-Schedule ruled_schedule(const AttentionSpec& spec, const Target& target,
-                        ProblemQuestions& problem) {
-  if (target.wgmma) return hopper_schedule(spec, problem);
-  return target.mma_m16n8k16 ? warp_schedule(spec, target) : block_schedule(spec, target);
-}
-
-std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& target,
-                                      ProblemQuestions& problem) {
+/// On products of one warp each, or opaque blocks: the best, then fewer keys a tile.
+std::vector<Schedule> schedules_of_warps(const AttentionSpec& spec, const Target& target) {
   if (is_wide(spec) && target.mma_m16n8k16) return wide_schedules(spec, target);
-  std::vector<Schedule> schedules{ruled_schedule(spec, target, problem)};
-  if (target.wgmma) {
-    // Every block on its own, fewer keys a tile, then one block a multiprocessor with small tiles,
-    // and then no warpgroups at all.
-    Schedule alone = schedules.front();
-    if (alone.cluster_splits > 1) {
-      alone.cluster_splits = alone.blocks_per_processor = 1;
-      schedules.push_back(alone);
-    }
-    if (alone.positions_per_block > 1) {
-      alone.positions_per_block = alone.outer_stages = 1;
-      schedules.push_back(alone);
-    }
-    for (const int fewer : {16, 32}) {
-      Schedule fewer_keys = alone;
-      fewer_keys.tiles["cols"] = std::max(16, fewer_keys.tiles["cols"] - fewer);
-      schedules.push_back(std::move(fewer_keys));
-    }
-    Schedule smaller = alone;
-    smaller.tiles["rows"] = 128;
-    smaller.tiles["cols"] = std::min(64, smaller.tiles["cols"]);
-    smaller.warps_m = 8;
-    smaller.producer = true;
-    smaller.blocks_per_processor = 1;
-    smaller.persistent = smaller.ping_pong = false;
-    smaller.outer_stages = 1;
-    smaller.staged_stores = true;
-    smaller.grid_order = GridOrder::tiles_first;
-    smaller.tile_scheduler = PersistentScheduler::serpentine;
-    schedules.push_back(std::move(smaller));
-    Target older = target;
-    older.wgmma = older.tma = false;
-    KnownProblem nothing({});
-    for (Schedule& other : ruled_schedules(spec, older, nothing))
-      schedules.push_back(std::move(other));
-    return schedules;
-  }
+  std::vector<Schedule> schedules{target.mma_m16n8k16 ? warp_schedule(spec, target)
+                                                      : block_schedule(spec, target)};
   for (int cols : {64, 32}) {
     Schedule smaller = schedules.front();
     if (smaller.tiles["cols"] <= cols) continue;
@@ -176,18 +133,62 @@ std::vector<Schedule> ruled_schedules(const AttentionSpec& spec, const Target& t
   return schedules;
 }
 
+/// The schedule, then every block on its own, fewer keys a tile, one block a multiprocessor with
+/// small tiles, and no warpgroups at all.
+std::vector<Schedule> with_safer(const Schedule& schedule, const AttentionSpec& spec,
+                                 const Target& target) {
+  std::vector<Schedule> schedules{schedule};
+  Schedule alone = schedule;
+  if (alone.cluster_splits > 1) {
+    alone.cluster_splits = alone.blocks_per_processor = 1;
+    schedules.push_back(alone);
+  }
+  if (alone.positions_per_block > 1) {
+    alone.positions_per_block = alone.outer_stages = 1;
+    schedules.push_back(alone);
+  }
+  for (const int fewer : {16, 32}) {
+    Schedule fewer_keys = alone;
+    fewer_keys.tiles["cols"] = std::max(16, fewer_keys.tiles["cols"] - fewer);
+    schedules.push_back(std::move(fewer_keys));
+  }
+  Schedule smaller = alone;
+  smaller.tiles["rows"] = 128;
+  smaller.tiles["cols"] = std::min(64, smaller.tiles["cols"]);
+  smaller.warps_m = 8;
+  smaller.producer = true;
+  smaller.blocks_per_processor = 1;
+  smaller.persistent = smaller.ping_pong = false;
+  smaller.outer_stages = 1;
+  smaller.staged_stores = true;
+  smaller.grid_order = GridOrder::tiles_first;
+  smaller.tile_scheduler = PersistentScheduler::serpentine;
+  schedules.push_back(std::move(smaller));
+  Target older = target;
+  older.wgmma = older.tma = false;
+  for (Schedule& other : schedules_of_warps(spec, older)) schedules.push_back(std::move(other));
+  return schedules;
+}
+
 }  // namespace
 
-std::vector<Schedule> chosen_schedules(const AttentionSpec& spec, const Target& target,
-                                       ProblemQuestions& problem, ProblemQuestions& fixed) {
-  std::vector<Schedule> schedules = spec.splits_products() ? split_schedules(spec, target)
-                                    : spec.dtype == DType::f32
-                                        ? float_schedules(spec, target)
-                                        : ruled_schedules(spec, target, problem);
-  leave_out_crowded(schedules, spec, target);
-  if (std::optional<Schedule> winner = winning_schedule(spec, target, fixed))
-    schedules.insert(schedules.begin(), std::move(*winner));
-  return schedules;
+std::vector<std::vector<Schedule>> schedule_lists(const AttentionSpec& spec, const Target& target,
+                                                  const MaskTraits& mask,
+                                                  const ScoreTraits& score) {
+  std::vector<std::vector<Schedule>> lists;
+  const bool warpgroups = target.wgmma && spec.dtype != DType::f32 && !is_wide(spec);
+  if (spec.splits_products()) {
+    lists.push_back(split_schedules(spec, target));
+  } else if (spec.dtype == DType::f32) {
+    lists.push_back(float_schedules(spec, target));
+  } else if (warpgroups) {
+    for (const Schedule& candidate : hopper_candidates(spec, mask, score))
+      lists.push_back(with_safer(candidate, spec, target));
+  } else {
+    lists.push_back(schedules_of_warps(spec, target));
+  }
+  for (std::vector<Schedule>& list : lists) leave_out_crowded(list, spec, target);
+  return lists;
 }
 
 Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
@@ -197,30 +198,18 @@ Schedule attention_schedule(const AttentionSpec& spec, const Target& target,
 
 std::vector<Schedule> attention_schedules(const AttentionSpec& spec, const Target& target,
                                           const AttentionProblem& problem) {
-  KnownProblem known(problem), fixed(as_fixed_by(spec, problem));
-  return chosen_schedules(spec, target, known, fixed);
+  const ScheduleChooser chooser(spec, target);
+  return chooser.schedules(chooser.choose(problem));
 }
 
 std::vector<std::vector<Schedule>> reachable_schedules(const AttentionSpec& spec,
                                                        const Target& target,
                                                        const AttentionProblems& problems,
                                                        std::string_view winners) {
-  const WinnerFinder measured = winners.empty()
-                                    ? [](ProblemQuestions&) { return std::optional<Schedule>(); }
-                                    : winners_of(winners, spec, target);
+  const ScheduleChooser chooser(spec, target, winners);
   std::vector<std::vector<Schedule>> reachable;
-  const auto add = [&](std::vector<Schedule> schedules, ProblemQuestions& problem) {
-    if (std::optional<Schedule> winner = measured(problem))
-      schedules.insert(schedules.begin(), std::move(*winner));
-    if (std::find(reachable.begin(), reachable.end(), schedules) == reachable.end())
-      reachable.push_back(std::move(schedules));
-  };
-  KnownProblem nothing(as_fixed_by(spec, AttentionProblem{}));
-  add(attention_schedules(spec, target), nothing);
-  ProblemExploration open(as_fixed_by(spec, problems));
-  do {
-    add(chosen_schedules(spec, target, open, open), open);
-  } while (open.next());
+  for (const std::size_t number : chooser.choose_all(problems))
+    reachable.push_back(chooser.schedules(number));
   return reachable;
 }
 

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cctype>
 #include <cstdint>
-#include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,17 +16,6 @@ namespace flashcore {
 namespace {
 
 using Json = nlohmann::ordered_json;
-/// What an entry says of the problems that it is for. A length is the power of two that theirs does
-/// not exceed.
-struct Winner {
-  std::optional<std::int64_t> q_len, kv_len;
-  std::string blocks;
-  Schedule schedule;
-};
-struct Winners {
-  std::map<std::string, std::vector<Winner>> by_kind;  ///< by the fields that ask for no problem
-  std::vector<std::string> unusable;                   ///< why an entry is left aside
-};
 
 constexpr bool keep_numbers = true;
 
@@ -81,26 +69,30 @@ Json length_class(std::int64_t length) {
   return std::bit_ceil(static_cast<std::uint64_t>(length));
 }
 
-constexpr int multiprocessors = 132;
 constexpr int block_rows = 128;
 
+std::int64_t blocks_of(const AttentionProblem& problem) {
+  return problem.batch * problem.heads * ((problem.q_len + block_rows - 1) / block_rows);
+}
+
 /// How full the last wave of blocks of 128 rows is matters most if there are few waves.
-std::string_view block_class(ProblemQuestions& problem) {
-  if (!problem.knows_rows() || problem.blocks_below(block_rows, 1)) return "many";
-  if (problem.blocks_below(block_rows, multiprocessors)) return "few";
-  return problem.blocks_below(block_rows, 4. * multiprocessors) ? "some" : "many";
+std::string_view block_class(const AttentionProblem& problem, int multiprocessors) {
+  const std::int64_t blocks = problem.q_len > 0 ? blocks_of(problem) : 0;
+  if (blocks == 0) return "many";
+  if (blocks < multiprocessors) return "few";
+  return blocks < std::int64_t{4} * multiprocessors ? "some" : "many";
 }
 
 /// The fields of a key in their order, with the values of plain full attention.
 Json plain_key() {
-  return {{"target", ""},      {"head_dim", 0},   {"head_dim_v", nullptr}, {"mask", "full"},
-          {"score", ""},       {"sink", ""},      {"lengths", "open"},     {"q_len", nullptr},
-          {"kv_len", nullptr}, {"blocks", "many"}};
+  return {{"target", ""},     {"head_dim", 0},     {"head_dim_v", nullptr}, {"mask", "full"},
+          {"score", ""},      {"sink", ""},        {"lengths", "open"},     {"heads", nullptr},
+          {"q_len", nullptr}, {"kv_len", nullptr}, {"blocks", "many"}};
 }
 
 /// A key that says nothing of the problem.
 Json without_problem(Json key) {
-  for (const char* field : {"q_len", "kv_len", "blocks"}) key[field] = nullptr;
+  for (const char* field : {"heads", "q_len", "kv_len", "blocks"}) key[field] = nullptr;
   return key;
 }
 
@@ -117,13 +109,14 @@ Json kind_of(const AttentionSpec& spec, const Target& target) {
   return without_problem(std::move(key));
 }
 
-Json key_of(const AttentionSpec& spec, const Target& target, const AttentionProblem& given) {
+Json key_of(const AttentionSpec& spec, const Target& target, int multiprocessors,
+            const AttentionProblem& given) {
   const AttentionProblem problem = as_fixed_by(spec, given);
-  KnownProblem questions(problem);
   Json key = kind_of(spec, target);
+  key["heads"] = length_class(problem.batch * problem.heads);
   key["q_len"] = length_class(problem.q_len);
   key["kv_len"] = length_class(problem.kv_len);
-  key["blocks"] = block_class(questions);
+  key["blocks"] = block_class(problem, multiprocessors);
   return key;
 }
 
@@ -141,35 +134,31 @@ std::optional<std::int64_t> length_of(const Json& field) {
   return field.is_number_integer() ? std::optional(field.get<std::int64_t>()) : std::nullopt;
 }
 
-void add(Winners& winners, Json key, Schedule schedule) {
-  Winner winner{.q_len = length_of(key["q_len"]),
-                .kv_len = length_of(key["kv_len"]),
-                .blocks = key["blocks"].is_string() ? key["blocks"].get<std::string>() : "",
-                .schedule = std::move(schedule)};
-  std::vector<Winner>& alike = winners.by_kind[without_problem(std::move(key)).dump()];
-  const auto is_same = [&](const Winner& other) {
-    return other.q_len == winner.q_len && other.kv_len == winner.kv_len &&
-           other.blocks == winner.blocks;
-  };
-  std::erase_if(alike, is_same);
-  alike.push_back(std::move(winner));
-}
+/// An entry of a table with all fields of its key, and its schedule.
+struct Winner {
+  Json key;
+  Schedule schedule;
+};
+struct Table {
+  std::vector<Winner> winners;        ///< the last of those with equal keys
+  std::vector<std::string> unusable;  ///< why an entry is left aside
+};
 
-Winners read_table(std::string_view text) {
+Table read_table(std::string_view text) {
   if (too_deep_for_json(text))
     refuse(fmt::format("its brackets nest more than {} deep", deepest_json));
-  const Json table = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!table.is_array()) refuse("it is not a JSON array");
-  Winners winners;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const Json& entry = table[i];
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_array()) refuse("it is not a JSON array");
+  Table table;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const Json& entry = json[i];
     const auto missing = [&](const char* field) {
       return !entry.is_object() || !entry.contains(field);
     };
     constexpr std::array needed{"target", "head_dim", "schedule"};
     if (const auto lacks = std::find_if(needed.begin(), needed.end(), missing);
         lacks != needed.end()) {
-      winners.unusable.push_back(fmt::format("entry {} has no {}", i, *lacks));
+      table.unusable.push_back(fmt::format("entry {} has no {}", i, *lacks));
       continue;
     }
     Json key = plain_key();
@@ -178,81 +167,110 @@ Winners read_table(std::string_view text) {
     if (entry.contains("products")) key["products"] = entry["products"];
     if (key["head_dim_v"].is_null()) key["head_dim_v"] = key["head_dim"];
     try {
-      add(winners, std::move(key), schedule_from_json(entry["schedule"].dump()));
+      Schedule schedule = schedule_from_json(entry["schedule"].dump());
+      std::erase_if(table.winners, [&](const Winner& other) { return other.key == key; });
+      table.winners.push_back({std::move(key), std::move(schedule)});
     } catch (const ScheduleError& error) {
       const Complaint& c = error.complaint();
-      winners.unusable.push_back(fmt::format("entry {}: {}: {}", i, c.what, c.why));
+      table.unusable.push_back(fmt::format("entry {}: {}: {}", i, c.what, c.why));
     }
   }
-  return winners;
+  return table;
 }
 
-std::optional<Schedule> find(const Winners& winners, const AttentionSpec& spec,
-                             const Target& target, ProblemQuestions& problem) {
-  // A call that has to choose among kernels comes here: no keys where there is nothing to find.
-  if (winners.by_kind.empty()) return std::nullopt;
-  const auto alike = winners.by_kind.find(kind_of(spec, target).dump());
-  if (alike == winners.by_kind.end()) return std::nullopt;
-  const std::string_view blocks = block_class(problem);
-  const auto in_class = [](std::int64_t length, auto up_to) {
-    return length > 0 && std::has_single_bit(static_cast<std::uint64_t>(length)) && up_to(length) &&
-           !up_to(length / 2);
-  };
-  // The closest first, as in winner_keys.
-  for (const bool any_keys : {false, true})
-    for (const bool any_rows : {false, true})
-      for (const Winner& winner : alike->second) {
-        if (winner.kv_len.has_value() == any_keys || winner.q_len.has_value() == any_rows ||
-            winner.blocks != blocks)
-          continue;
-        const auto rows = [&](std::int64_t length) { return problem.rows_up_to(length); };
-        const auto keys = [&](std::int64_t length) { return problem.keys_up_to(length); };
-        if ((any_rows || in_class(*winner.q_len, rows)) &&
-            (any_keys || in_class(*winner.kv_len, keys)))
-          return winner.schedule;
-      }
-  return std::nullopt;
+/// Whether the power of two that such lengths do not exceed may be this one.
+bool in_class(std::int64_t power, const LengthRange& lengths) {
+  return power > 0 && std::has_single_bit(static_cast<std::uint64_t>(power)) &&
+         lengths.least <= power && lengths.most > power / 2;
+}
+bool in_class(std::int64_t power, std::int64_t length) {
+  return length > 0 && in_class(power, LengthRange{length, length});
 }
 
 }  // namespace
 
+struct WinnersReader {
+  static Winners read(const Table& table, const AttentionSpec& spec, const Target& target,
+                      int multiprocessors) {
+    Winners winners(multiprocessors);
+    const Json kind = kind_of(spec, target);
+    for (const Winner& winner : table.winners)
+      if (without_problem(winner.key) == kind)
+        winners.entries_.push_back({.heads = length_of(winner.key["heads"]),
+                                    .q_len = length_of(winner.key["q_len"]),
+                                    .kv_len = length_of(winner.key["kv_len"]),
+                                    .blocks = winner.key["blocks"].is_string()
+                                                  ? winner.key["blocks"].get<std::string>()
+                                                  : "",
+                                    .schedule = winner.schedule});
+    return winners;
+  }
+};
+
 std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& target,
-                                     const AttentionProblem& problem) {
-  const Json closest = key_of(spec, target, problem);
+                                     int multiprocessors, const AttentionProblem& problem) {
+  const Json closest = key_of(spec, target, multiprocessors, problem);
   std::vector<std::string> keys;
   for (const bool any_keys : {false, true})
-    for (const bool any_rows : {false, true}) {
-      Json key = closest;
-      if (any_rows) key["q_len"] = nullptr;
-      if (any_keys) key["kv_len"] = nullptr;
-      std::string text = key.dump();
-      if (std::find(keys.begin(), keys.end(), text) == keys.end()) keys.push_back(std::move(text));
-    }
+    for (const bool any_rows : {false, true})
+      for (const bool any_heads : {false, true}) {
+        Json key = closest;
+        if (any_heads) key["heads"] = nullptr;
+        if (any_rows) key["q_len"] = nullptr;
+        if (any_keys) key["kv_len"] = nullptr;
+        std::string text = key.dump();
+        if (std::find(keys.begin(), keys.end(), text) == keys.end())
+          keys.push_back(std::move(text));
+      }
   return keys;
 }
 
-std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
-                                         const AttentionProblem& problem, std::string_view table) {
-  KnownProblem questions(as_fixed_by(spec, problem));
-  return find(read_table(table), spec, target, questions);
+Winners Winners::of(std::string_view table, const AttentionSpec& spec, const Target& target,
+                    int multiprocessors) {
+  if (table.empty()) return Winners(multiprocessors);
+  return WinnersReader::read(read_table(table), spec, target, multiprocessors);
 }
 
-std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
-                                         ProblemQuestions& problem) {
-  static const Winners winners = read_table(shipped_winners().front().text);
-  return find(winners, spec, target, problem);
+Winners Winners::shipped(const AttentionSpec& spec, const Target& target, int multiprocessors) {
+  static const Table table = read_table(shipped_winners().front().text);
+  return WinnersReader::read(table, spec, target, multiprocessors);
 }
 
-std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
-                                         const AttentionProblem& problem) {
-  KnownProblem questions(as_fixed_by(spec, problem));
-  return winning_schedule(spec, target, questions);
-}
-
-WinnerFinder winners_of(std::string_view table, const AttentionSpec& spec, const Target& target) {
-  return [winners = read_table(table), spec, &target](ProblemQuestions& problem) {
-    return find(winners, spec, target, problem);
+std::optional<std::size_t> Winners::find(const AttentionProblem& problem) const {
+  if (entries_.empty()) return std::nullopt;
+  const std::string_view blocks = block_class(problem, multiprocessors_);
+  const auto fits = [](const std::optional<std::int64_t>& power, std::int64_t length) {
+    return !power || in_class(*power, length);
   };
+  std::optional<std::size_t> closest;
+  int most = -1;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& e = entries_[i];
+    if (e.blocks != blocks || !fits(e.heads, problem.batch * problem.heads) ||
+        !fits(e.q_len, problem.q_len) || !fits(e.kv_len, problem.kv_len))
+      continue;
+    // In the order of winner_keys.
+    const int closeness = (e.kv_len ? 4 : 0) + (e.q_len ? 2 : 0) + (e.heads ? 1 : 0);
+    if (closeness > most) most = closeness, closest = i;
+  }
+  return closest;
+}
+
+AttentionProblem Winners::largest_problem(std::size_t entry) const {
+  const Entry& e = entries_.at(entry);
+  return {.batch = e.heads ? 1 : 0,
+          .heads = e.heads.value_or(0),
+          .q_len = e.q_len.value_or(0),
+          .kv_len = e.kv_len.value_or(0)};
+}
+
+bool Winners::may_find(std::size_t entry, const AttentionProblems& problems) const {
+  const Entry& e = entries_.at(entry);
+  const LengthRange heads{problems.batch.least * problems.heads.least,
+                          problems.batch.most * problems.heads.most};
+  return (!e.heads || in_class(*e.heads, heads)) &&
+         (!e.q_len || in_class(*e.q_len, problems.q_len)) &&
+         (!e.kv_len || in_class(*e.kv_len, problems.kv_len));
 }
 
 std::vector<std::string> unusable_winners(std::string_view table) {

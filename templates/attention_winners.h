@@ -3,7 +3,7 @@
 // changes no code.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "templates/attention.h"
-#include "templates/problem_questions.h"
 
 namespace flashcore {
 
@@ -27,28 +26,48 @@ std::span<const WinnersFile> shipped_winners();
 /// The keys under which a table may hold a schedule for the spec and the problem, the closest
 /// first, as JSON objects: target, head_dim, head_dim_v; mask ("full", "causal", or the
 /// expression); score and sink (the expression with # for its numbers, which cost the same whatever
-/// they are, or ""); lengths ("open", "padded" or "packed"); q_len and kv_len: the power of two
-/// that the length does not exceed, or null for any; and blocks of 128 rows: "few", fewer than
+/// they are, or ""); lengths ("open", "padded" or "packed"); heads, those of all sequences, q_len and
+/// kv_len: the power of two that the number does not exceed, or null for any; and blocks of 128 rows: "few", fewer than
 /// multiprocessors, "some", up to four rounds of them, or "many". Captured tensors are called t0,
 /// t1, ... there. Dtype and layout of a batch make no difference.
 std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& target,
-                                     const AttentionProblem& problem = {});
+                                     int multiprocessors, const AttentionProblem& problem = {});
 
-/// The schedule that the table holds for the spec and the problem, if there is one. A field of a
-/// key that an entry leaves out is that of plain full attention of any length. An entry that cannot
-/// be used is left aside. Throws ScheduleError for a table that cannot be read.
-std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
-                                         const AttentionProblem& problem, std::string_view table);
+/// The entries of a table that are for a spec and a target.
+class Winners {
+ public:
+  /// Of an empty text none. An entry that cannot be used is left aside, and a field of a key that an entry leaves out is
+  /// that of plain full attention of any length. Throws ScheduleError for a table that cannot be
+  /// read.
+  static Winners of(std::string_view table, const AttentionSpec& spec, const Target& target,
+                    int multiprocessors);
+  /// Those of the table that ships.
+  static Winners shipped(const AttentionSpec& spec, const Target& target, int multiprocessors);
 
-/// The same of the table that ships.
-std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
-                                         const AttentionProblem& problem);
+  [[nodiscard]] std::size_t size() const { return entries_.size(); }
+  [[nodiscard]] const Schedule& schedule(std::size_t entry) const {
+    return entries_[entry].schedule;
+  }
+  /// The entry for the problem, the closest one.
+  [[nodiscard]] std::optional<std::size_t> find(const AttentionProblem& problem) const;
+  /// The largest problem that the entry is for, 0 where any number is meant.
+  [[nodiscard]] AttentionProblem largest_problem(std::size_t entry) const;
+  /// Whether some problem of the range may find the entry.
+  [[nodiscard]] bool may_find(std::size_t entry, const AttentionProblems& problems) const;
 
-/// The same for a problem of which no more is known than the answers to questions.
-std::optional<Schedule> winning_schedule(const AttentionSpec& spec, const Target& target,
-                                         ProblemQuestions& problem);
-using WinnerFinder = std::function<std::optional<Schedule>(ProblemQuestions& problem)>;
-WinnerFinder winners_of(std::string_view table, const AttentionSpec& spec, const Target& target);
+ private:
+  explicit Winners(int multiprocessors) : multiprocessors_(multiprocessors) {}
+
+  struct Entry {
+    std::optional<std::int64_t> heads, q_len, kv_len;  ///< powers of two
+    std::string blocks;
+    Schedule schedule;
+  };
+  std::vector<Entry> entries_;
+  int multiprocessors_;
+
+  friend struct WinnersReader;
+};
 
 /// Why entries of the table cannot be used, a sentence each. Throws ScheduleError likewise.
 std::vector<std::string> unusable_winners(std::string_view table);

@@ -1,149 +1,92 @@
 #include "templates/schedule_chooser.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <deque>
-#include <optional>
-#include <utility>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
-#include "templates/chosen_schedules.h"
-#include "templates/problem_questions.h"
+#include "templates/schedule_lists.h"
 
 namespace flashcore {
 namespace {
 
-struct Question {
-  enum class Kind : std::uint8_t {
-    knows_rows,
-    keys_up_to,
-    keys_from,
-    rows_up_to,
-    heads_are_even,
-    blocks_below,
-    most_rows_up_to,
-  };
-  Kind kind = Kind::knows_rows;
-  bool of_winners = false;  ///< asked of the problem as the spec fixes it
-  std::int64_t length = 0;
-  double count = 0;
-  std::array<int, 5> numbers{};
-};
-
-bool ask(ProblemQuestions& problem, const Question& question) {
-  const auto& n = question.numbers;
-  switch (question.kind) {
-    case Question::Kind::knows_rows:
-      return problem.knows_rows();
-    case Question::Kind::keys_up_to:
-      return problem.keys_up_to(question.length);
-    case Question::Kind::keys_from:
-      return problem.keys_from(question.length);
-    case Question::Kind::rows_up_to:
-      return problem.rows_up_to(question.length);
-    case Question::Kind::heads_are_even:
-      return problem.heads_are_even();
-    case Question::Kind::blocks_below:
-      return problem.blocks_below(n[0], question.count);
-    case Question::Kind::most_rows_up_to:
-      return problem.most_rows_up_to(n[0], n[1], n[2], n[3], n[4]);
-  }
-  return false;
+/// What tells a schedule from the other candidates of its spec.
+std::string in_words(const Schedule& s) {
+  std::string text = fmt::format("{} x {}", s.tiles.at("rows"), s.tiles.at("cols"));
+  if (s.ping_pong) text += ", ping-pong";
+  if (!s.producer) text += ", no producer";
+  if (s.blocks_per_processor > 1)
+    text += fmt::format(", {} blocks a multiprocessor", s.blocks_per_processor);
+  if (s.cluster_splits > 1) text += fmt::format(", keys split over {} blocks", s.cluster_splits);
+  if (s.positions_per_block > 1) text += fmt::format(", {} heads a block", s.positions_per_block);
+  if (s.persistent)
+    text += fmt::format(", persistent, {} scheduler, {}", name_of(s.tile_scheduler),
+                        name_of(s.grid_order));
+  return text;
 }
 
-struct Answered {
-  Question question;
-  bool answer = false;
-};
+/// Where a size is not known: enough for many waves of long blocks.
+AttentionProblem assumed(const AttentionProblem& problem) {
+  const auto known = [](std::int64_t number, std::int64_t otherwise) {
+    return number > 0 ? number : otherwise;
+  };
+  return {.batch = known(problem.batch, 8),
+          .heads = known(problem.heads, 16),
+          .q_len = known(problem.q_len, 4096),
+          .kv_len = known(problem.kv_len, known(problem.q_len, 4096))};
+}
 
-/// Answers for a problem, and writes down what it is asked.
-class Interview : public ProblemQuestions {
- public:
-  Interview(ProblemQuestions& problem, bool of_winners, std::vector<Answered>& answered)
-      : problem_(problem), of_winners_(of_winners), answered_(answered) {}
+/// Problems of every kind: few heads and many, short sequences and long ones, more keys than query
+/// rows.
+std::vector<AttentionProblem> sample_problems(const AttentionSpec& spec) {
+  std::vector<AttentionProblem> problems;
+  for (const std::int64_t heads : {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024})
+    for (const std::int64_t q_len : {1, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 16384})
+      for (const std::int64_t keys : {1, 4, 16})
+        problems.push_back(as_fixed_by(
+            spec,
+            AttentionProblem{.batch = 1, .heads = heads, .q_len = q_len, .kv_len = q_len * keys}));
+  return problems;
+}
 
-  bool knows_rows() override { return note({.kind = Question::Kind::knows_rows}); }
-  bool keys_up_to(std::int64_t length) override {
-    return note({.kind = Question::Kind::keys_up_to, .length = length});
+/// As few candidates as leave no sampled problem far from its best one: each of them is a kernel to
+/// compile. `times` are those of a problem for all candidates. The result is sorted.
+std::vector<std::size_t> pick_portfolio(const std::vector<std::vector<double>>& times) {
+  constexpr double mean_loss = 0.004, most_loss = 0.05;
+  std::vector<std::size_t> picked;
+  std::vector<double> best, so_far(times.size(), std::numeric_limits<double>::infinity());
+  for (const std::vector<double>& of_problem : times) best.push_back(std::ranges::min(of_problem));
+  const auto loss_with = [&](std::size_t candidate) {
+    double sum = 0, most = 0;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const double loss = std::min(times[i][candidate], so_far[i]) / best[i] - 1;
+      sum += std::min(loss, 1.0);
+      most = std::max(most, loss);
+    }
+    return std::pair(sum / static_cast<double>(times.size()), most);
+  };
+  for (std::pair loss(1.0, 1.0); loss.first > mean_loss || loss.second > most_loss;) {
+    std::size_t next = 0;
+    std::pair least(std::numeric_limits<double>::infinity(), 0.0);
+    for (std::size_t c = 0; c < times.front().size(); ++c)
+      if (const std::pair with = loss_with(c); with.first < least.first) least = with, next = c;
+    if (!picked.empty() && least.first >= loss.first) break;
+    loss = least;
+    picked.push_back(next);
+    for (std::size_t i = 0; i < times.size(); ++i) so_far[i] = std::min(so_far[i], times[i][next]);
   }
-  bool keys_from(std::int64_t length) override {
-    return note({.kind = Question::Kind::keys_from, .length = length});
-  }
-  bool rows_up_to(std::int64_t length) override {
-    return note({.kind = Question::Kind::rows_up_to, .length = length});
-  }
-  bool heads_are_even() override { return note({.kind = Question::Kind::heads_are_even}); }
-  bool blocks_below(int rows, double count) override {
-    return note({.kind = Question::Kind::blocks_below, .count = count, .numbers = {rows}});
-  }
-  bool most_rows_up_to(int a, int a_rows, int b, int b_rows, int multiprocessors) override {
-    return note({.kind = Question::Kind::most_rows_up_to,
-                 .numbers = {a, a_rows, b, b_rows, multiprocessors}});
-  }
-
- private:
-  bool note(Question question) {
-    question.of_winners = of_winners_;
-    answered_.push_back({question, ask(problem_, question)});
-    return answered_.back().answer;
-  }
-
-  ProblemQuestions& problem_;
-  const bool of_winners_;
-  std::vector<Answered>& answered_;
-};
+  std::ranges::sort(picked);
+  return picked;
+}
 
 }  // namespace
 
-/// Readers take no lock: a node is whole before it hangs in the tree, and stays.
-class ScheduleChooser::Tree {
- public:
-  /// The number that was added for these answers, if any was.
-  std::size_t find(KnownProblem& problem, KnownProblem& fixed) const {
-    const Branch* at = &root_;
-    while (const Node* node = at->node.load(std::memory_order_acquire)) {
-      const bool answer = ask(node->question.of_winners ? fixed : problem, node->question);
-      at = &node->branches[answer ? 1 : 0];
-    }
-    return at->number.load(std::memory_order_acquire);
-  }
-
-  void add(const std::vector<Answered>& answered, std::size_t number) {
-    Branch* at = &root_;
-    for (const Answered& step : answered) {
-      Node* node = at->node.load(std::memory_order_relaxed);
-      if (node == nullptr) {
-        node = &nodes_.emplace_back();
-        node->question = step.question;
-        at->node.store(node, std::memory_order_release);
-      }
-      at = &node->branches[step.answer ? 1 : 0];
-    }
-    at->number.store(number, std::memory_order_release);
-  }
-
- private:
-  struct Node;
-  struct Branch {
-    std::atomic<Node*> node = nullptr;  ///< what is asked next
-    std::atomic<std::size_t> number = unknown;
-  };
-  struct Node {
-    Question question;
-    std::array<Branch, 2> branches;
-  };
-
-  Branch root_;
-  std::deque<Node> nodes_;
-};
-
-ScheduleChooser::ScheduleChooser(AttentionSpec spec, const Target& target, std::string_view winners)
+ScheduleChooser::ScheduleChooser(AttentionSpec spec, const Target& target, std::string_view winners,
+                                 std::optional<CostModel> model)
     : spec_(std::move(spec)),
-      target_(target),
-      winners_(winners.empty() ? WinnerFinder() : winners_of(winners, spec_, target)),
-      tree_(std::make_unique<Tree>()) {
+      model_(model ? std::move(model) : CostModel::find(target.name)),
+      mask_(spec_) {
   const AttentionProblem fixed = as_fixed_by(spec_, AttentionProblem{});
   const std::array<std::int64_t, 4> numbers{fixed.batch, fixed.heads, fixed.q_len, fixed.kv_len};
   const std::array<const char*, 4> names{"B", "H", spec_.packed() ? "Tq" : "Sq",
@@ -152,9 +95,107 @@ ScheduleChooser::ScheduleChooser(AttentionSpec spec, const Target& target, std::
     places_[i] = numbers[i] > 0 ? -1 : static_cast<int>(extents_.size());
     if (numbers[i] <= 0) extents_.emplace_back(names[i]);
   }
+  add_candidates(target);
+  add_table(Winners::of(winners, spec_, target, multiprocessors(model_)));
+  add_table(Winners::shipped(spec_, target, multiprocessors(model_)));
 }
 
-ScheduleChooser::~ScheduleChooser() = default;
+void ScheduleChooser::add_candidates(const Target& target) {
+  const ScoreTraits score = traits_of_score(spec_);
+  const std::vector<std::vector<Schedule>> lists = schedule_lists(spec_, target, mask_, score);
+  if (lists.size() == 1 || !model_) {
+    lists_.push_back(lists.front());
+    return;
+  }
+  std::vector<CostedSchedule> costed;
+  for (const std::vector<Schedule>& list : lists) {
+    const FamilyCosts* costs = model_->family(cost_family(list.front(), !mask_.is_full()));
+    costed.emplace_back(spec_, list.front(), mask_, score, *model_, costs);
+  }
+  std::vector<std::vector<double>> times;
+  for (const AttentionProblem& problem : sample_problems(spec_)) {
+    std::vector<double>& row = times.emplace_back();
+    for (const CostedSchedule& cost : costed)
+      row.push_back(cost.time_us(problem, mask_.visible_keys(problem, cost.tile_rows())));
+  }
+  for (const std::size_t picked : pick_portfolio(times))
+    candidates_.push_back({number_of(lists[picked]), costed[picked]});
+}
+
+void ScheduleChooser::add_table(Winners winners) {
+  Table& table = tables_.emplace_back(Table{std::move(winners), {}});
+  for (std::size_t i = 0; i < table.winners.size(); ++i) {
+    const std::vector<Schedule>& others =
+        lists_.at(find_fastest(as_fixed_by(spec_, table.winners.largest_problem(i))));
+    std::vector<Schedule> list{table.winners.schedule(i)};
+    list.insert(list.end(), others.begin(), others.end());
+    table.lists.push_back(number_of(std::move(list)));
+  }
+}
+
+std::size_t ScheduleChooser::number_of(std::vector<Schedule> list) {
+  const auto known = std::ranges::find(lists_, list);
+  if (known != lists_.end()) return static_cast<std::size_t>(known - lists_.begin());
+  lists_.push_back(std::move(list));
+  return lists_.size() - 1;
+}
+
+std::optional<std::size_t> ScheduleChooser::find_winner(const AttentionProblem& problem) const {
+  for (const Table& table : tables_)
+    if (const auto entry = table.winners.find(problem)) return table.lists[*entry];
+  return std::nullopt;
+}
+
+std::size_t ScheduleChooser::find_fastest(const AttentionProblem& given) const {
+  if (candidates_.empty()) return 0;
+  const AttentionProblem problem = assumed(given);
+  std::size_t fastest = candidates_.front().list;
+  double least = std::numeric_limits<double>::infinity();
+  int rows = 0;
+  VisibleKeys visible;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.cost.tile_rows() != rows) {
+      rows = candidate.cost.tile_rows();
+      visible = mask_.visible_keys(problem, rows);
+    }
+    const double us = candidate.cost.time_us(problem, visible);
+    // A smaller gain is none: predictions are not that exact, and the earlier candidates do well
+    // for more problems.
+    constexpr double gain = 0.01;
+    if (us < (1 - gain) * least) least = us, fastest = candidate.list;
+  }
+  return fastest;
+}
+
+std::size_t ScheduleChooser::choose(const AttentionProblem& given) const {
+  const AttentionProblem problem = as_fixed_by(spec_, given);
+  return find_winner(problem).value_or(find_fastest(problem));
+}
+
+std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& given) const {
+  const AttentionProblems problems = as_fixed_by(spec_, given);
+  std::vector<std::size_t> numbers{choose(AttentionProblem{})};
+  const auto add = [&](std::size_t number) {
+    if (std::ranges::find(numbers, number) == numbers.end()) numbers.push_back(number);
+  };
+  constexpr double most_enumerated = 2048;
+  const auto count = [](const LengthRange& r) { return static_cast<double>(r.most - r.least + 1); };
+  if (count(problems.batch) * count(problems.heads) * count(problems.q_len) *
+          count(problems.kv_len) <=
+      most_enumerated) {
+    for (std::int64_t b = problems.batch.least; b <= problems.batch.most; ++b)
+      for (std::int64_t h = problems.heads.least; h <= problems.heads.most; ++h)
+        for (std::int64_t q = problems.q_len.least; q <= problems.q_len.most; ++q)
+          for (std::int64_t k = problems.kv_len.least; k <= problems.kv_len.most; ++k)
+            add(choose(AttentionProblem{b, h, q, k}));
+    return numbers;
+  }
+  for (const Candidate& candidate : candidates_) add(candidate.list);
+  for (const Table& table : tables_)
+    for (std::size_t i = 0; i < table.winners.size(); ++i)
+      if (table.winners.may_find(i, problems)) add(table.lists[i]);
+  return numbers;
+}
 
 AttentionProblem ScheduleChooser::problem_of(std::span<const std::int64_t> lengths) const {
   const AttentionProblem fixed = as_fixed_by(spec_, AttentionProblem{});
@@ -181,57 +222,27 @@ std::string ScheduleChooser::preparation(std::span<const std::int64_t> lengths) 
   return fmt::format("kernel.prepare(lengths={}, q_lengths={})", problem.kv_len, problem.q_len);
 }
 
-std::size_t ScheduleChooser::find(std::span<const std::int64_t> lengths) const {
-  const AttentionProblem problem = problem_of(lengths);
-  KnownProblem known(problem), fixed(as_fixed_by(spec_, problem));
-  return tree_->find(known, fixed);
-}
-
-std::size_t ScheduleChooser::choose(const AttentionProblem& problem) {
-  KnownProblem known(problem), fixed(as_fixed_by(spec_, problem));
-  const std::size_t found = tree_->find(known, fixed);
-  if (found != unknown) return found;
-  const std::lock_guard lock(mutex_);
-  return rule(known, fixed);
-}
-
-std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& problems) {
-  std::vector<std::size_t> numbers{choose(AttentionProblem{})};
-  ProblemExploration open(as_fixed_by(spec_, problems));
-  const std::lock_guard lock(mutex_);
-  do {
-    const std::size_t number = rule(open, open);
-    if (std::ranges::find(numbers, number) == numbers.end()) numbers.push_back(number);
-  } while (open.next());
-  return numbers;
-}
-
-// Under the lock.
-std::size_t ScheduleChooser::rule(ProblemQuestions& problem, ProblemQuestions& fixed) {
-  std::vector<Answered> answered;
-  Interview of_rules(problem, /*of_winners=*/false, answered);
-  Interview of_winners(fixed, /*of_winners=*/true, answered);
-  std::vector<Schedule> list = chosen_schedules(spec_, target_, of_rules, of_winners);
-  if (winners_) {
-    if (std::optional<Schedule> winner = winners_(of_winners))
-      list.insert(list.begin(), std::move(*winner));
+std::string ScheduleChooser::explain(const AttentionProblem& given) const {
+  const AttentionProblem problem = assumed(as_fixed_by(spec_, given));
+  std::string text = fmt::format("schedules for batch {}, {} heads, {} query rows and {} keys",
+                                 problem.batch, problem.heads, problem.q_len, problem.kv_len);
+  const auto winner = find_winner(as_fixed_by(spec_, given));
+  if (candidates_.empty()) return text + ": one for all problems\n";
+  text += fmt::format(", predicted for {} with coefficients of {}:\n", model_->gpu().name,
+                      model_->measured_on());
+  if (winner)
+    text += fmt::format("  {}: won a measured search\n", in_words(lists_[*winner].front()));
+  std::vector<std::pair<double, std::string>> lines;
+  for (const Candidate& candidate : candidates_) {
+    const VisibleKeys visible = mask_.visible_keys(problem, candidate.cost.tile_rows());
+    const double us = candidate.cost.time_us(problem, visible);
+    lines.emplace_back(
+        us, fmt::format("  {}: {:.1f} us, {}\n", in_words(lists_[candidate.list].front()), us,
+                        candidate.cost.describe(problem, visible)));
   }
-  ++times_ruled_;
-  const auto known_list = std::find(lists_.begin(), lists_.end(), list);
-  const auto number = static_cast<std::size_t>(known_list - lists_.begin());
-  if (known_list == lists_.end()) lists_.push_back(std::move(list));
-  tree_->add(answered, number);
-  return number;
-}
-
-std::vector<Schedule> ScheduleChooser::schedules(std::size_t number) const {
-  const std::lock_guard lock(mutex_);
-  return lists_.at(number);
-}
-
-std::size_t ScheduleChooser::times_ruled() const {
-  const std::lock_guard lock(mutex_);
-  return times_ruled_;
+  std::ranges::stable_sort(lines, {}, [](const auto& line) { return line.first; });
+  for (const auto& line : lines) text += line.second;
+  return text;
 }
 
 }  // namespace flashcore

@@ -1,75 +1,96 @@
-// Chooses among the schedules of a spec, problem by problem, in a tenth of a microsecond.
-//
-// The rules learn about a problem by asking questions (problem_questions.h), so their questions and
-// the schedules that follow from the answers are a decision tree. The chooser builds the tree as
-// problems come, or for a range of problems ahead of them: a problem with the same answers as an
-// earlier one gets the earlier one's list of schedules, without a lock.
+// Chooses among the schedules of a spec, problem by problem: the winner of a measured search, if
+// there is one for the problem, or else the one that the cost model predicts to be the fastest.
+// Both are arithmetic on the lengths, without a lock, at every launch.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <memory>
-#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dsl/schedule_choice.h"
 #include "templates/attention.h"
 #include "templates/attention_winners.h"
+#include "templates/cost_model.h"
 
 namespace flashcore {
 
-/// Thread-safe.
+/// Immutable, and so thread-safe.
 class ScheduleChooser final : public ScheduleChoice {
  public:
   /// `winners` is a further table of winners (attention_winners.h), which takes precedence over the
-  /// shipped one. Throws ScheduleError if it cannot be read.
-  ScheduleChooser(AttentionSpec spec, const Target& target, std::string_view winners = {});
-  ~ScheduleChooser() override;
+  /// shipped one; `model` is that of the GPU, by default of the one that was measured first for the
+  /// target. Throws ScheduleError if the table cannot be read.
+  ScheduleChooser(AttentionSpec spec, const Target& target, std::string_view winners = {},
+                  std::optional<CostModel> model = std::nullopt);
+
+  /// Those of the model's GPU; without a model, of the GPUs that the shipped table was measured on.
+  static int multiprocessors(const std::optional<CostModel>& model) {
+    return model ? model->gpu().multiprocessors : 132;
+  }
 
   /// Those of batch, heads and lengths that the spec leaves open, by the names that its tensors have
   /// them under (attention_tensors.h).
   [[nodiscard]] const std::vector<std::string>& extents() const override { return extents_; }
-  std::size_t choose(std::span<const std::int64_t> lengths) override {
+  std::size_t choose(std::span<const std::int64_t> lengths) override { return find(lengths); }
+  [[nodiscard]] std::size_t find(std::span<const std::int64_t> lengths) const override {
     return choose(problem_of(lengths));
   }
-  [[nodiscard]] std::size_t find(std::span<const std::int64_t> lengths) const override;
   /// What a launch with these lengths computes: of packed sequences the mean lengths, as how long
   /// each is only the GPU knows.
   [[nodiscard]] AttentionProblem problem_of(std::span<const std::int64_t> lengths) const;
 
-  /// The number of the list that attention_schedules returns for the problem, with the winner of
-  /// the table in front if it has one. Equal lists have one number.
-  std::size_t choose(const AttentionProblem& problem);
+  /// The number of the list for the problem: the winner of a table, followed by the others if there
+  /// is one. Equal lists have one number.
+  [[nodiscard]] std::size_t choose(const AttentionProblem& problem) const;
+
+  /// The same by the cost model alone.
+  [[nodiscard]] std::size_t find_fastest(const AttentionProblem& problem) const;
 
   /// The number of every list that a problem of the range may get; the first is that for a problem
-  /// of unknown size. No problem of the range needs the rules afterwards.
-  std::vector<std::size_t> choose_all(const AttentionProblems& problems);
+  /// of unknown size.
+  [[nodiscard]] std::vector<std::size_t> choose_all(const AttentionProblems& problems) const;
 
-  [[nodiscard]] std::vector<Schedule> schedules(std::size_t number) const override;
+  [[nodiscard]] std::vector<Schedule> schedules(std::size_t number) const override {
+    return lists_.at(number);
+  }
   [[nodiscard]] std::string describe(std::span<const std::int64_t> lengths) const override;
   [[nodiscard]] std::string preparation(std::span<const std::int64_t> lengths) const override;
 
-  /// How often the rules had to be run.
-  [[nodiscard]] std::size_t times_ruled() const;
+  /// Why the problem gets its schedule: the times that the cost model predicts for it and for the
+  /// others, a line each.
+  [[nodiscard]] std::string explain(const AttentionProblem& problem) const;
 
  private:
-  class Tree;
+  struct Candidate {
+    std::size_t list;
+    CostedSchedule cost;
+  };
+  struct Table {
+    Winners winners;
+    std::vector<std::size_t> lists;  ///< by the entry
+  };
 
-  std::size_t rule(ProblemQuestions& problem, ProblemQuestions& fixed);
+  void add_candidates(const Target& target);
+  void add_table(Winners winners);
+  std::size_t number_of(std::vector<Schedule> list);
+  [[nodiscard]] std::optional<std::size_t> find_winner(const AttentionProblem& problem) const;
+  /// Microseconds, in the order of candidates_.
+  [[nodiscard]] std::vector<double> predict_times(const AttentionProblem& problem) const;
 
   const AttentionSpec spec_;
-  const Target& target_;
-  const WinnerFinder winners_;
+  const std::optional<CostModel> model_;
+  const MaskTraits mask_;
   std::vector<std::string> extents_;
   /// Where batch, heads, q_len and kv_len stand among the extents; -1: the spec fixes it.
   std::array<int, 4> places_{};
-  mutable std::mutex mutex_;
-  std::unique_ptr<Tree> tree_;
   std::vector<std::vector<Schedule>> lists_;
-  std::size_t times_ruled_ = 0;
+  std::vector<Candidate> candidates_;
+  std::vector<Table> tables_;
 };
 
 }  // namespace flashcore

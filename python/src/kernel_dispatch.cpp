@@ -4,6 +4,7 @@
 
 #include "dsl/error.h"
 #include "dsl/json.h"
+#include "python/src/gpu_model.h"
 #include "python/src/launch_arguments.h"
 #include "runtime/compile_mode.h"
 #include "runtime/launch_errors.h"
@@ -43,9 +44,9 @@ Dispatcher::Build build_like(const std::shared_ptr<JitKernel>& home) {
 std::unique_ptr<ScheduleChooser> chooser_by(const AttentionSpec& spec, const Target& target,
                                             const std::string& winners) {
   try {
-    return std::make_unique<ScheduleChooser>(spec, target, winners);
+    return std::make_unique<ScheduleChooser>(spec, target, winners, cost_model_of(target));
   } catch (const ScheduleError&) {  // a table that is left aside
-    return std::make_unique<ScheduleChooser>(spec, target);
+    return std::make_unique<ScheduleChooser>(spec, target, "", cost_model_of(target));
   }
 }
 

@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, m) {
   flashcore::python::bind_errors(m);
   flashcore::python::bind_expressions(m);
   flashcore::python::bind_specs(m);
+  flashcore::python::bind_cost_model(m);
   flashcore::python::bind_programs(m);
   flashcore::python::bind_kernels(m);
   flashcore::python::bind_modules(m);

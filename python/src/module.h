@@ -8,6 +8,7 @@ namespace flashcore::python {
 void bind_errors(pybind11::module_& m);
 void bind_expressions(pybind11::module_& m);
 void bind_specs(pybind11::module_& m);
+void bind_cost_model(pybind11::module_& m);
 void bind_programs(pybind11::module_& m);
 void bind_kernels(pybind11::module_& m);
 void bind_modules(pybind11::module_& m);

@@ -2,9 +2,9 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
-#include "dsl/target.h"
 #include "python/src/arrays.h"
 #include "python/src/emulation_watch.h"
+#include "python/src/gpu_model.h"
 #include "python/src/module.h"
 #include "runtime/background.h"
 #include "runtime/cache/cache.h"
@@ -20,13 +20,6 @@ namespace flashcore::python {
 namespace {
 
 namespace py = pybind11;
-
-std::optional<std::string> gpu_target() {
-  if (!gpu_is_available()) return std::nullopt;
-  const Driver& driver = Driver::get();
-  const DeviceInfo device = device_info(driver, current_device(driver));
-  return std::string(target_for_device(device.major, device.minor).name);
-}
 
 /// A function of Python's that is called from any thread, also from those that work without the
 /// GIL.
@@ -67,10 +60,7 @@ void set_event_function(std::optional<EventFunction> hook) {
 
 /// The file of tuned schedules; none where the user wants none, or has no home.
 std::optional<std::string> schedules_file() {
-  if (const auto named = value_of(EnvironmentVariable::schedules))
-    return *named == "off" ? std::nullopt : named;
-  const std::string directory = cache_directory_path();
-  return directory.empty() ? std::nullopt : std::optional(directory + "/schedules.json");
+  return file_of(EnvironmentVariable::schedules, "schedules.json");
 }
 
 }  // namespace
@@ -111,6 +101,9 @@ void bind_process(py::module_& m) {
       "Of the compiler in use; CompileError without one.");
   m.def("schedules_file", &schedules_file,
         "Where schedules that autotune found are kept, or None.");
+  m.def(
+      "cost_model_file", [] { return file_of(EnvironmentVariable::cost_model, "cost_model.json"); },
+      "Where coefficients that were measured for GPUs are kept, or None.");
   m.def("cache_directory_path", &cache_directory_path,
         "Of compiled kernels; empty where there is no home.");
   m.def(

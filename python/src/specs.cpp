@@ -4,6 +4,7 @@
 #include "codegen/why_not.h"
 #include "dsl/error.h"
 #include "dsl/json.h"
+#include "python/src/gpu_model.h"
 #include "python/src/module.h"
 #include "python/src/split_modules.h"
 #include "runtime/cuda/device.h"
@@ -72,12 +73,12 @@ void bind_specs(py::module_& m) {
       "attention_schedules",
       [](const std::string& json, const std::string& target, std::int64_t batch, std::int64_t heads,
          std::int64_t q_len, std::int64_t kv_len) {
+        const ScheduleChooser chooser =
+            chooser_of(attention_spec_from_json(json), find_target(target));
         std::vector<std::string> schedules;
         for (const Schedule& schedule :
-             attention_schedules(attention_spec_from_json(json), find_target(target),
-                                 {batch, heads, q_len, kv_len})) {
+             chooser.schedules(chooser.choose(AttentionProblem{batch, heads, q_len, kv_len})))
           schedules.push_back(to_json(schedule));
-        }
         return schedules;
       },
       py::arg("json"), py::arg("target"), py::arg("batch") = 0, py::arg("heads") = 0,
@@ -167,12 +168,13 @@ void bind_specs(py::module_& m) {
           return LengthRange{ranges.at(i).first, ranges.at(i).second};
         };
         std::vector<std::vector<std::string>> texts;
-        for (const std::vector<Schedule>& schedules : reachable_schedules(
-                 attention_spec_from_json(json), find_target(target),
-                 {.batch = range(0), .heads = range(1), .q_len = range(2), .kv_len = range(3)},
-                 winners)) {
+        const ScheduleChooser chooser =
+            chooser_of(attention_spec_from_json(json), find_target(target), winners);
+        for (const std::size_t number : chooser.choose_all(
+                 {.batch = range(0), .heads = range(1), .q_len = range(2), .kv_len = range(3)})) {
           std::vector<std::string>& list = texts.emplace_back();
-          for (const Schedule& schedule : schedules) list.push_back(to_json(schedule));
+          for (const Schedule& schedule : chooser.schedules(number))
+            list.push_back(to_json(schedule));
         }
         return texts;
       },
@@ -181,7 +183,8 @@ void bind_specs(py::module_& m) {
       "winner_keys",
       [](const std::string& json, const std::string& target, std::int64_t batch, std::int64_t heads,
          std::int64_t q_len, std::int64_t kv_len) {
-        return winner_keys(attention_spec_from_json(json), find_target(target),
+        const Target& of = find_target(target);
+        return winner_keys(attention_spec_from_json(json), of, multiprocessors_for_tables(of),
                            {batch, heads, q_len, kv_len});
       },
       py::arg("json"), py::arg("target"), py::arg("batch") = 0, py::arg("heads") = 0,
@@ -193,11 +196,12 @@ void bind_specs(py::module_& m) {
          std::int64_t q_len, std::int64_t kv_len) -> std::optional<std::string> {
         const AttentionSpec spec = attention_spec_from_json(json);
         const Target& target = find_target(target_name);
-        const AttentionProblem problem{batch, heads, q_len, kv_len};
-        const std::optional<Schedule> found = table
-                                                  ? winning_schedule(spec, target, problem, *table)
-                                                  : winning_schedule(spec, target, problem);
-        return found ? std::optional(to_json(*found)) : std::nullopt;
+        const int processors = multiprocessors_for_tables(target);
+        const Winners winners = table ? Winners::of(*table, spec, target, processors)
+                                      : Winners::shipped(spec, target, processors);
+        const auto found =
+            winners.find(as_fixed_by(spec, AttentionProblem{batch, heads, q_len, kv_len}));
+        return found ? std::optional(to_json(winners.schedule(*found))) : std::nullopt;
       },
       py::arg("spec"), py::arg("target"), py::arg("table").none(true) = py::none(),
       py::arg("batch") = 0, py::arg("heads") = 0, py::arg("q_len") = 0, py::arg("kv_len") = 0);

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   fuzz::try_to([&] {
     AttentionSpec spec;
     spec.head_dim = 64;
-    (void)winning_schedule(spec, find_target("sm_90a"), {}, table);
+    (void)Winners::of(table, spec, find_target("sm_90a"), 132).find({});
   });
   return 0;
 }

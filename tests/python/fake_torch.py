@@ -11,6 +11,9 @@ import numpy as np
 
 
 class Tensor(np.ndarray):
+    def new_empty(self, size, dtype):
+        return tensor(np.empty(size, dtype))
+
     def cuda(self):
         return self
 
@@ -100,6 +103,7 @@ def module(capability=(8, 0), available=True, l2_bytes=1 << 20):
     torch.float32, torch.get_float32_matmul_precision = np.dtype(np.float32), lambda: "highest"
     torch.int8, torch.int16, torch.int32 = map(np.dtype, (np.int8, np.int16, np.int32))
     torch.from_numpy = tensor
+    torch.uint8, torch.empty_like = np.dtype(np.uint8), lambda like: tensor(np.empty_like(like))
     torch.empty = lambda size, dtype, device: tensor(np.empty(size, dtype))
     torch.full = lambda size, value, dtype, device: tensor(np.full(size, value), dtype)
     torch.arange = lambda end, dtype, device: tensor(np.arange(end), dtype)

@@ -261,8 +261,8 @@ def test_the_table_that_ships():
             schedule = fc.Schedule.from_json(json.dumps(entry["schedule"]))
             assert spec.why_not(entry["target"], schedule) == []
             lengths = (entry["q_len"] or 0, entry["kv_len"] or 0)
-            heads = {"few": 1, "some": 200 * 128 // (lengths[0] or 128), "many": 10000}
-            problem = (1, heads[entry["blocks"]], *lengths)
+            blocks = {"few": 1, "some": 200 * 128 // (lengths[0] or 128), "many": 10000}
+            problem = (1, entry["heads"] or blocks[entry["blocks"]], *lengths)
             built_in = _core.winning_schedule(spec.to_json(), entry["target"], None, *problem)
             assert fc.Schedule.from_json(built_in) == schedule
 

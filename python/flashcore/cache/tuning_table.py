@@ -23,14 +23,15 @@ from ..specs.spec import AttentionSpec
 from . import private_files
 
 _FIELDS = (
-    "target", "head_dim", "head_dim_v", "mask", "score", "sink", "lengths", "q_len", "kv_len",
-    "blocks",
+    "target", "head_dim", "head_dim_v", "mask", "score", "sink", "lengths", "heads", "q_len",
+    "kv_len", "blocks",
 )  # fmt: skip
 _PLAIN = {
     "mask": "full",
     "score": "",
     "sink": "",
     "lengths": "open",
+    "heads": None,
     "q_len": None,
     "kv_len": None,
     "blocks": "many",

@@ -17,6 +17,7 @@ from .. import __version__
 from .bench import bench
 from .bundle import bundle
 from .cache import cache
+from .calibrate import calibrate
 from .compile import compile_specs
 from .doctor import doctor
 from .output import INTERRUPTED, Commands
@@ -34,7 +35,7 @@ def flashcore() -> None:
     """
 
 
-for command in (doctor, compile_specs, show, cache, bundle, tune, bench):
+for command in (doctor, compile_specs, show, cache, bundle, tune, calibrate, bench):
     flashcore.add_command(command)
 
 

@@ -28,7 +28,7 @@ from .index_check import check_indices
 from .kernel import Kernel
 from .launches import Launches
 from .lengths import lengths
-from .schedule_choice import Dispatch, not_compiled, problem_of, schedules_for
+from .schedule_choice import Dispatch, explain_choice, not_compiled, problem_of, schedules_for
 from .shapes import Fitting
 
 Array = TypeVar("Array")
@@ -146,14 +146,34 @@ class AttentionKernel(WithGradients, Kernel):
         return self._spec
 
     def with_probes(self, probe: Sequence[str]) -> AttentionKernel:
-        """The same kernel under the same schedules, and what a call returns besides."""
+        """The same kernel under the first of its schedules that has room for what a call returns
+        besides."""
         if not probe:
             return self
-        kernel = AttentionKernel(self._spec, self._schedule, self._target, probe)
+        for schedule in (self._schedule, *self._safer):
+            try:
+                kernel = AttentionKernel(self._spec, schedule, self._target, probe)
+                break
+            except ScheduleError:
+                if schedule is (self._safer or (self._schedule,))[-1]:
+                    raise
         kernel.compile()
         kernel._tuned = self._tuned
         kernel._chooses = self._chooses
         return kernel
+
+    def explain(
+        self,
+        *,
+        batch: int | None = None,
+        heads: int | None = None,
+        q_len: int | None = None,
+        kv_len: int | None = None,
+    ) -> str:
+        """What code generation derived from the masks. With a size given, also why a call of that
+        size gets its schedule: the microseconds that are predicted for it and for the others."""
+        sizes = {"batch": batch, "heads": heads, "q_len": q_len, "kv_len": kv_len}
+        return super().explain() + explain_choice(self._spec, self._target, sizes)
 
     @property
     def is_optimised(self) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ..arguments import whole
 from ..cache import tuning_table
 from ..cache.tuning_table import ANY, Problem
 from ..errors import DeviceError
@@ -24,6 +26,20 @@ def schedules_for(
     texts = _core.attention_schedules(spec.to_json(), target, *problem)
     winner = tuning_table.winner_for(spec, target, problem) if tuned else None
     return texts if winner is None else [winner.to_json(), *texts]
+
+
+def explain_choice(spec: AttentionSpec, target: str, sizes: Mapping[str, int | None]) -> str:
+    """Why a call of these sizes gets its schedule; empty if none is given."""
+    given = {
+        name: whole(name, size, "a number, as 16")
+        for name, size in sizes.items()
+        if size is not None
+    }
+    if not given:
+        return ""
+    q_len = given.get("q_len", given.get("kv_len", 0))
+    problem = given.get("batch", 0), given.get("heads", 0), q_len, given.get("kv_len", q_len)
+    return _core.explain_choice(spec.to_json(), target, problem)
 
 
 class Dispatch:
@@ -75,4 +91,4 @@ def not_compiled(kernel: str, problem: Problem) -> DeviceError:
     )
 
 
-__all__ = ["Dispatch", "not_compiled", "problem_of", "schedules_for"]
+__all__ = ["Dispatch", "explain_choice", "not_compiled", "problem_of", "schedules_for"]

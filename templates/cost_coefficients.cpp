@@ -1,0 +1,130 @@
+// Reads tables of coefficients, the shipped one and users' own.
+#include <array>
+#include <cmath>
+#include <string>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "dsl/error.h"
+#include "dsl/json.h"
+#include "templates/cost_model.h"
+
+namespace flashcore {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void refuse(std::string why) {
+  throw ScheduleError({.what = "cannot read a table of cost coefficients",
+                       .why = std::move(why),
+                       .fix = "remove it, or measure a new one: flashcore calibrate",
+                       .where = {}});
+}
+
+double number_of(const Json& object, std::string_view field, const std::string& where) {
+  const auto found = object.find(std::string(field));
+  if (found == object.end() || !found->is_number())
+    refuse(fmt::format("{} has no number {}", where, field));
+  const double number = found->get<double>();
+  if (!std::isfinite(number) || number < 0)
+    refuse(fmt::format("{} of {} is {}, where a number from 0 on is meant", field, where, number));
+  return number;
+}
+
+FamilyCosts family_from(const Json& object, const std::string& where) {
+  if (!object.is_object()) refuse(where + " is no object");
+  std::vector<double> numbers;
+  for (const std::string_view name : FamilyCosts::names())
+    numbers.push_back(number_of(object, name, where));
+  const auto columns = object.find("columns_us");
+  if (columns == object.end() || !columns->is_object()) refuse(where + " has no columns_us");
+  for (const int dim : FamilyCosts::measured_dims)
+    numbers.push_back(number_of(*columns, std::to_string(dim), where + " columns_us"));
+  return FamilyCosts::from(numbers);
+}
+
+Json parsed(std::string_view text) {
+  if (too_deep_for_json(text))
+    refuse(fmt::format("its brackets nest more than {} deep", deepest_json));
+  Json table = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!table.is_array()) refuse("it is not a JSON array");
+  for (const Json& entry : table) {
+    const bool named = entry.is_object() && entry.contains("target") &&
+                       entry["target"].is_string() && entry.contains("gpu") &&
+                       entry["gpu"].is_string();
+    if (!named) refuse("an entry names no target and gpu");
+  }
+  return table;
+}
+
+}  // namespace
+
+std::span<const std::string_view> FamilyCosts::names() {
+  static constexpr std::array<std::string_view, 12> all{
+      "launch_us",   "block_us",     "block_dim_us", "iteration_us", "neighbour", "block_neighbour",
+      "static_tail", "grouped_tail", "spread_tail",  "draw_us",      "split_us",  "split_dim_us"};
+  return all;
+}
+
+FamilyCosts FamilyCosts::from(std::span<const double> n) {
+  if (n.size() != names().size() + std::size(measured_dims))
+    throw InternalError("coefficients of a family that are too few or too many");
+  return {.launch_us = n[0],
+          .block_us = n[1],
+          .block_dim_us = n[2],
+          .iteration_us = n[3],
+          .neighbour = n[4],
+          .block_neighbour = n[5],
+          .static_tail = n[6],
+          .grouped_tail = n[7],
+          .spread_tail = n[8],
+          .draw_us = n[9],
+          .split_us = n[10],
+          .split_dim_us = n[11],
+          .columns_us = {n.begin() + static_cast<std::ptrdiff_t>(names().size()), n.end()}};
+}
+
+const FamilyCosts* CostModel::family(const std::string& name) const {
+  const auto found = families_.find(name);
+  return found == families_.end() ? nullptr : &found->second;
+}
+
+std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts& gpu,
+                                         std::string_view table) {
+  const Json mine = table.empty() ? Json::array() : parsed(table);
+  static const Json shipped = parsed(shipped_costs().front().text);
+  const Json* chosen = nullptr;
+  const auto look = [&](const Json& entries, bool any_gpu) {
+    for (const Json& entry : entries) {
+      const bool fits = entry["target"].get<std::string>() == target &&
+                        (any_gpu || entry["gpu"].get<std::string>() == gpu.name);
+      if (fits && chosen == nullptr) chosen = &entry;
+    }
+  };
+  look(mine, /*any_gpu=*/false);
+  look(shipped, /*any_gpu=*/false);
+  look(shipped, /*any_gpu=*/true);
+  if (chosen == nullptr) return std::nullopt;
+  const Json& entry = *chosen;
+  CostModel model;
+  model.measured_on_ = entry["gpu"].get<std::string>();
+  const std::string where = "the entry of " + model.measured_on_;
+  model.gpu_ = gpu;
+  if (gpu.multiprocessors == 0)
+    model.gpu_ = {.name = model.measured_on_,
+                  .multiprocessors = static_cast<int>(number_of(entry, "multiprocessors", where)),
+                  .l2_bytes = static_cast<std::int64_t>(number_of(entry, "l2_bytes", where))};
+  model.bytes_per_us_ = number_of(entry, "bytes_per_us", where);
+  model.cluster_share_ = number_of(entry, "cluster_share", where);
+  model.scan_us_ = number_of(entry, "scan_us", where);
+  model.score_operation_us_ = number_of(entry, "score_operation_us", where);
+  if (model.bytes_per_us_ == 0) refuse("bytes_per_us of " + where + " is 0");
+  if (!entry.contains("families") || !entry["families"].is_object())
+    refuse(where + " has no families");
+  for (const auto& [name, family] : entry["families"].items())
+    model.families_[name] = family_from(family, where + ", " + name);
+  return model;
+}
+
+}  // namespace flashcore

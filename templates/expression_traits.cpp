@@ -1,0 +1,166 @@
+#include "templates/expression_traits.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "dsl/ir/affine.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+/// The conditions of the operations that hide scores, that is, of a `where` that replaces them by
+/// minus infinity.
+std::vector<ValueId> conditions_of_mask(const Function& f) {
+  const AxisId cols = f.find_axis("cols");
+  std::vector<ValueId> conditions;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.code != OpCode::where || !f[op.results[0]].type.has(cols)) return;
+    const Op* otherwise = f.definition(op.operands[2]);
+    if (otherwise && otherwise->code == OpCode::constant && otherwise->number == -infinity)
+      conditions.push_back(op.operands[0]);
+  });
+  return conditions;
+}
+
+/// Calls `visit` for every operation that a value is computed by.
+template <class Visit>
+void for_each_source(const Function& f, ValueId value, std::set<ValueId>& seen,
+                     const Visit& visit) {
+  if (!seen.insert(value).second) return;
+  const Op* op = f.definition(value);
+  if (op == nullptr || op->code == OpCode::loop) return;
+  visit(*op);
+  for (const ValueId operand : op->operands) for_each_source(f, operand, seen, visit);
+}
+
+/// Of a spec that can have no program, that of the nearest one that can: what is wrong with it is
+/// said elsewhere.
+Program program_of(const AttentionSpec& spec) {
+  return attention_forward(check(spec).empty() ? spec : nearest_valid(spec));
+}
+
+/// Operations for each score.
+int operations_for_scores(const Function& f) {
+  const AxisId rows = f.find_axis("rows"), cols = f.find_axis("cols");
+  // A lookup waits for memory. A tanh is a polynomial, of which much is hidden behind products.
+  static const std::map<OpCode, int> weights{
+      {OpCode::constant, 0}, {OpCode::gather, 8}, {OpCode::tanh, 2}};
+  int operations = 0;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.results.size() != 1) return;
+    const TileType& type = f[op.results[0]].type;
+    if (!type.has(rows) || !type.has(cols)) return;
+    const auto found = weights.find(op.code);
+    operations += found == weights.end() ? 1 : found->second;
+  });
+  return operations;
+}
+
+}  // namespace
+
+ScoreTraits traits_of_score(AttentionSpec spec) {
+  ScoreTraits traits;
+  if (spec.score.text.empty()) return traits;
+  spec.mask = full();  // which may look things up itself
+  const Program program = program_of(spec);
+  const Function& f = program.function();
+  const AxisId cols = f.find_axis("cols");
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.results.size() != 1 || !f[op.results[0]].type.has(cols)) return;
+    traits.looks_up = traits.looks_up || op.code == OpCode::gather;
+    traits.softcap = traits.softcap || op.code == OpCode::tanh;
+  });
+  AttentionSpec plain = spec;
+  plain.score = {};
+  plain.sink = {};
+  spec.sink = {};
+  const Program with_score = program_of(spec), without = program_of(plain);
+  traits.operations = std::max(
+      0, operations_for_scores(with_score.function()) - operations_for_scores(without.function()));
+  return traits;
+}
+
+MaskTraits::MaskTraits(const AttentionSpec& spec) : is_full_(spec.mask.is_full()) {
+  // A score may hide keys as well.
+  const Program program = program_of(spec);
+  const Function& f = program.function();
+  const AxisId rows = f.find_axis("rows"), cols = f.find_axis("cols"), head = f.find_axis("head");
+  for (const ValueId mask : conditions_of_mask(f)) {
+    std::set<ValueId> seen;
+    for_each_source(f, mask, seen, [&](const Op& op) {
+      looks_up_ = looks_up_ || op.code == OpCode::gather;
+      several_ = several_ || op.code == OpCode::logical_and;
+      by_head_ = by_head_ || (op.code == OpCode::index && op.axis == head);
+      divides_ = divides_ || op.code == OpCode::div;
+    });
+    const AffineCondition condition = affine_condition(f, mask);
+    bounds_loop_ = bounds_loop_ && condition.complete;
+    for (const AffineForm& form : condition.terms) {
+      Condition& term = conditions_.emplace_back();
+      term.constant = static_cast<double>(form.constant);
+      const auto add = [&](AxisId axis, double coefficient) {
+        if (axis == cols) {
+          term.key += coefficient;
+        } else if (axis == rows) {
+          term.row += coefficient;
+        } else {
+          counts_ = false;
+        }
+      };
+      for (const auto& [axis, factor] : form.positions) add(axis, static_cast<double>(factor));
+      for (const auto& [quotient, factor] : form.quotients)
+        add(quotient.first, static_cast<double>(factor) / static_cast<double>(quotient.second));
+      for (const auto& [scalar, factor] : form.scalars) {
+        const Op* op = f.definition(scalar);
+        const bool is_length = op && op->code == OpCode::extent;
+        if (is_length && op->axis == rows) {
+          term.q_len += static_cast<double>(factor);
+        } else if (is_length && op->axis == cols) {
+          term.kv_len += static_cast<double>(factor);
+        } else {
+          counts_ = false;
+        }
+      }
+      bounds_loop_ = bounds_loop_ && form.positions.count(cols) > 0;
+    }
+  }
+}
+
+VisibleKeys MaskTraits::visible_keys(const AttentionProblem& problem, int tile_rows) const {
+  const auto keys = static_cast<double>(problem.kv_len);
+  if (is_full_) return {{keys}, 1};
+  if (!bounds_loop_ || !counts_) {
+    const double mean = keys / (looks_up_ ? 8 : 2);
+    return {{1.25 * mean, mean, 0.75 * mean}, 3};
+  }
+  const auto length = static_cast<double>(problem.q_len);
+  // The first and the last key of a row, before they are cut to those that there are.
+  const auto first_and_last = [&](double row) {
+    double first = 0, last = keys;
+    for (const Condition& c : conditions_) {
+      const double rest = c.row * row + c.q_len * length + c.kv_len * keys + c.constant;
+      if (c.key > 0) first = std::max(first, -rest / c.key);
+      if (c.key < 0) last = std::min(last, rest / -c.key + 1);
+    }
+    return std::pair(first, last);
+  };
+  const std::int64_t tiles = std::max<std::int64_t>(1, (problem.q_len + tile_rows - 1) / tile_rows);
+  VisibleKeys visible;
+  visible.samples = static_cast<int>(std::min<std::int64_t>(tiles, VisibleKeys::most_samples));
+  for (int i = 0; i < visible.samples; ++i) {
+    const std::int64_t tile = visible.samples > 1 ? i * (tiles - 1) / (visible.samples - 1) : 0;
+    const auto row = static_cast<double>(tile * tile_rows);
+    const auto [a, b] = first_and_last(row);
+    const auto [c, d] = first_and_last(std::min(row + tile_rows, length) - 1);
+    visible.keys[static_cast<std::size_t>(i)] =
+        std::clamp(std::max(b, d) - std::min(a, c), 0.0, keys);
+  }
+  std::sort(visible.keys.begin(), visible.keys.begin() + visible.samples, std::greater<>());
+  return visible;
+}
+
+}  // namespace flashcore

@@ -1,0 +1,62 @@
+// What the expressions of a spec ask of a kernel, found in the program that they become: how many
+// operations they take for each score, what they look up, and which keys a row sees.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "templates/attention.h"
+#include "templates/attention_problem.h"
+
+namespace flashcore {
+
+/// How many keys blocks of query rows visit: those of some blocks of a head, evenly spread over its
+/// rows, the most first.
+struct VisibleKeys {
+  static constexpr int most_samples = 9;
+  std::array<double, most_samples> keys{};
+  int samples = 0;
+
+  [[nodiscard]] double most() const { return keys[0]; }
+  [[nodiscard]] double least() const { return keys[static_cast<std::size_t>(samples - 1)]; }
+};
+
+/// What the score expression computes for every key; terms that a row has in common do not count.
+struct ScoreTraits {
+  bool looks_up = false;  ///< an element of an array, as an additive bias does and ALiBi does not
+  bool softcap = false;   ///< a tanh
+  int operations = 0;     ///< of a score, beside those of plain attention
+};
+
+class MaskTraits {
+ public:
+  explicit MaskTraits(const AttentionSpec& spec);
+
+  /// The mask is a conjunction of conditions that are linear in the positions and depend on the
+  /// key: such a mask bounds the loop. For any other mask a block scans the tiles first.
+  [[nodiscard]] bool bounds_loop() const { return bounds_loop_; }
+  [[nodiscard]] bool looks_up() const { return looks_up_; }  ///< elements of arrays
+  [[nodiscard]] bool by_head() const { return by_head_; }    ///< each head visits other tiles
+  [[nodiscard]] bool several() const { return several_; }    ///< conditions that all hold
+  [[nodiscard]] bool divides() const { return divides_; }    ///< positions, as chunks do
+  [[nodiscard]] bool is_full() const { return is_full_; }
+
+  /// Where a mask does not bound the loop, rows are taken to see half of the keys, or an eighth
+  /// where the mask looks something up, as documents do.
+  [[nodiscard]] VisibleKeys visible_keys(const AttentionProblem& problem, int tile_rows) const;
+
+ private:
+  /// key * col + row * position + q_len * Sq + kv_len * Sk + constant >= 0 for a visible key.
+  struct Condition {
+    double key = 0, row = 0, q_len = 0, kv_len = 0, constant = 0;
+  };
+
+  std::vector<Condition> conditions_;
+  bool is_full_ = true, bounds_loop_ = true, counts_ = true;
+  bool looks_up_ = false, by_head_ = false, several_ = false, divides_ = false;
+};
+
+ScoreTraits traits_of_score(AttentionSpec spec);
+
+}  // namespace flashcore

@@ -1,0 +1,301 @@
+// What differs between the candidates of a spec is what the cost model weighs up. The rest follows
+// from the spec, as measured on an H200: docs/performance_hopper.md has the figures, and what was
+// tried besides.
+#include "templates/hopper_candidates.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace flashcore {
+namespace {
+
+constexpr int shared_bytes = 227 * 1024 - 256;  // of a block, less what rings' barriers take
+
+int padded(int dim) { return (dim + 15) / 16 * 16; }
+
+/// What the candidates of a spec have in common.
+struct Traits {
+  const AttentionSpec& spec;
+  const MaskTraits& mask;
+  const ScoreTraits& score;
+  int d = padded(spec.head_dim), dv = padded(spec.value_dim());
+  int widest = std::max(d, dv);
+  bool masked = !mask.is_full();
+  bool plain = spec.score.text.empty();
+  /// A score computed from positions, as ALiBi is: its terms for a row take registers.
+  bool leaning = !plain && !score.softcap && !score.looks_up;
+  /// Exponentials of softcapped scores span more than f16 holds, so the maximum is needed too.
+  bool softcap_with_maximum = score.softcap && spec.dtype == DType::f16;
+  bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
+  /// A persistent block would have to find its segments, and scan its tiles, for every output tile.
+  bool may_persist = !ragged && mask.bounds_loop();
+  /// Blocks scan for the tiles that they have to visit.
+  bool scanned = masked && !mask.bounds_loop();
+  /// A row sees some tiles of many: small tiles visit fewer keys in vain.
+  bool few_tiles_a_row = masked && (mask.looks_up() || mask.several());
+  /// A score computed from positions within sequences needs the segments of both.
+  bool in_sequences = leaning && ragged;
+};
+
+/// Slots of a ring begin at multiples of 1024 bytes. Blocks of a cluster that split a loop exchange
+/// their partial outputs, in f32.
+int tile_bytes(const Traits& traits, const Schedule& s) {
+  const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
+  const auto slot = [&](int dim) { return (2 * cols * dim + 1023) / 1024 * 1024; };
+  const int given = s.cluster_splits == 1 ? 0 : 4 * rows * (traits.dv + 8) + 3 * 1024;
+  return s.outer_stages * 2 * rows * traits.d + s.stages * (slot(traits.d) + slot(traits.dv)) +
+         given;
+}
+
+Schedule tiles(const Traits& traits, int rows, int cols) {
+  Schedule s;
+  s.instruction = Instruction::wgmma;
+  s.copy = CopyInstruction::tma;
+  s.tiles = {{"rows", rows}, {"cols", cols}};
+  s.warps_m = rows / 16;
+  s.last_tiles_first = traits.masked;
+  return s;
+}
+
+/// Two slots for the query, where there is room, so that the next one is loaded ahead.
+void fetch_ahead(const Traits& traits, Schedule& s) {
+  const int scan = traits.scanned ? 2 * 1024 : 0;
+  const int room = (shared_bytes + 1024) / s.blocks_per_processor - 1024 - scan;
+  const int output = s.staged_stores ? 2 * s.tiles["rows"] * traits.dv : 0;
+  s.outer_stages = 2;
+  const bool fits = tile_bytes(traits, s) <= room,
+             fits_beside = tile_bytes(traits, s) + output <= room;
+  // Without a buffer of its own the output is staged in the query's slot, and the load of the next
+  // query waits for the store. Several blocks on a multiprocessor overlap anyway, and are better
+  // off with less shared memory.
+  if (!fits || (!fits_beside && s.blocks_per_processor > 1))
+    s.outer_stages = 1;
+  else if (!fits_beside)
+    s.staged_stores = false;
+}
+
+/// The tiles of 128 rows or 192. Whether the last key tile of a full mask is peeled, so that the
+/// loop over the others tests nothing: worth it if sequences differ in length, and for other specs
+/// where ptxas then makes better code of the loop. With a softcap it takes too long to compile for
+/// the gain, except with a maximum.
+bool peels_full_tiles(const Traits& traits) {
+  if (traits.masked || traits.score.looks_up) return false;
+  if (traits.ragged) return traits.plain && traits.widest != 144;
+  if (traits.widest == 128) return !traits.score.softcap || traits.softcap_with_maximum;
+  return (traits.widest == 160 || traits.widest == 192 || traits.widest == 224) &&
+         !traits.score.softcap;
+}
+
+/// Key columns of tiles of 128 rows: as many as registers hold beside what expressions need, and
+/// above a head_dim of 128 as two stages of keys and values leave room for.
+int columns_of_two_warpgroups(const Traits& traits) {
+  const bool looked_up = traits.mask.looks_up();
+  if (traits.widest <= 64) return 128;
+  if (traits.widest <= 112) {
+    if (looked_up && traits.leaning) return 96;
+    if (traits.softcap_with_maximum && !(traits.masked && traits.mask.bounds_loop()))
+      return traits.widest <= 96 ? 112 : 96;
+    return 128;
+  }
+  if (traits.widest <= 128) {
+    if (looked_up && traits.leaning) return 96;
+    const bool crowded = traits.masked ? traits.scanned : traits.ragged;
+    return traits.softcap_with_maximum && crowded ? 112 : 128;
+  }
+  const int both = traits.d + traits.dv;
+  int cols = both > 2 * 192 ? 80 : both > 2 * 160 ? 112 : 128;
+  if (traits.softcap_with_maximum || (traits.leaning && (looked_up || traits.mask.divides())) ||
+      (traits.score.looks_up && traits.widest < 192))
+    cols -= 16;
+  if ((traits.softcap_with_maximum && traits.widest > 144) ||
+      (traits.score.looks_up && traits.mask.several()))
+    cols = std::min(cols, 96);
+  // A scan together with a score expression takes more than a second to compile in large tiles.
+  // Fewer keys are no slower then, except for prefixes up to 160 columns.
+  const bool looks_twice = traits.scanned && (traits.score.softcap || traits.score.looks_up);
+  if (looks_twice && (looked_up || traits.widest > 160))
+    cols = std::min(cols, traits.widest > 192 && traits.score.softcap ? 64 : 96);
+  // With an LSE 192 columns are as fast with 96 keys for all masks.
+  if (traits.score.softcap && traits.spec.lse && traits.widest > 160) cols = std::min(cols, 96);
+  return cols;
+}
+
+/// Those of tiles of 192 rows, where registers hold them and the score expression.
+std::optional<int> columns_of_three_warpgroups(const Traits& traits) {
+  if (traits.widest > 128) return std::nullopt;
+  if (traits.widest <= 64) {
+    if (traits.softcap_with_maximum) return std::nullopt;
+    // With an LSE the rounding errors of a softcapped row's weights are summed up separately.
+    const bool two_sums = traits.score.softcap && traits.spec.lse && traits.mask.bounds_loop();
+    return traits.in_sequences ? 96 : two_sums ? 112 : 128;
+  }
+  if (traits.widest <= 112) {
+    const bool room =
+        traits.masked ? traits.widest <= 96 && !traits.scanned && !traits.score.softcap
+                      : !traits.score.softcap || !(traits.softcap_with_maximum || traits.spec.lse);
+    if (!room || traits.few_tiles_a_row || traits.score.looks_up) return std::nullopt;
+    return traits.widest > 96 || traits.in_sequences ? 80 : traits.widest > 80 ? 96 : 112;
+  }
+  return traits.plain && traits.may_persist ? std::optional(80) : std::nullopt;
+}
+
+/// A block of two or three warpgroups that a multiprocessor has to itself.
+Schedule large(const Traits& traits, int rows, int cols) {
+  Schedule s = tiles(traits, rows, cols);
+  s.persistent = traits.may_persist;
+  s.peel_masks = peels_full_tiles(traits);
+  if (traits.widest > 128) {
+    s.rescale_before_product = !traits.masked;
+    s.staged_stores = !traits.masked && !traits.may_persist;
+    s.descending = !traits.masked;
+    return s;
+  }
+  if (traits.widest > 112 && s.peel_masks) s.staged_stores = false;
+  if (s.persistent) fetch_ahead(traits, s);
+  if (!traits.masked) {
+    // Worth 1 to 2 % with ping-pong and two slots for the query, and a loss with peeled masks.
+    s.sums_by_products = s.persistent && traits.widest <= 64 &&
+                         (traits.plain || (traits.score.softcap && !traits.softcap_with_maximum));
+    return s;
+  }
+  if (traits.widest <= 64) {
+    s.sums_by_products = s.persistent && traits.score.softcap && !traits.softcap_with_maximum;
+    if (traits.leaning && traits.mask.divides()) s.staged_stores = false;
+  }
+  if (!s.persistent) {
+    if (traits.widest > 64 && traits.scanned && !traits.ragged) s.staged_stores = false;
+    return s;
+  }
+  // The tiles that the mask cuts come last, in a peeled loop; with a softcap they come first.
+  s.peel_masks = traits.plain;
+  s.descending =
+      traits.widest <= 64 ? !traits.plain && !traits.score.softcap : traits.score.softcap;
+  if (traits.plain || traits.widest > 64) s.staged_stores = false;
+  if (traits.plain && traits.widest <= 64) s.lazy_scaling = rows == 192;
+  return s;
+}
+
+/// Lookups take long between two products, as do the exponentials of few columns or a softcap: in
+/// ping-pong one warpgroup computes while the other multiplies. Both ways are candidates where
+/// nothing but the softmax comes between the products.
+std::vector<bool> ways_of_issuing(const Traits& traits) {
+  const bool looks_up = traits.score.looks_up || traits.mask.looks_up();
+  if (traits.plain && traits.may_persist) return {false, true};
+  if (traits.widest <= 64) return {!traits.ragged};
+  if (traits.widest <= 112) return {true};
+  if (traits.widest <= 128) return {!traits.ragged && looks_up};
+  if (traits.score.looks_up || (traits.softcap_with_maximum && traits.widest < 176)) return {false};
+  return {traits.score.softcap || (traits.widest < 192 && !traits.ragged)};
+}
+
+/// One after the other in a fixed order; or the next that is free, with as many heads at a time as
+/// L2 has room for; or of all heads, so that the longest tiles of all come first.
+void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Schedule>& to) {
+  to.push_back(s);
+  if (!s.persistent) return;
+  Schedule dynamic = s;
+  dynamic.tile_scheduler = PersistentScheduler::dynamic;
+  dynamic.grid_order = GridOrder::grouped;
+  to.push_back(dynamic);
+  if (!traits.masked) return;
+  dynamic.grid_order = GridOrder::tiles_last;
+  to.push_back(dynamic);
+}
+
+/// Blocks that scan for their tiles: blocks with the same rows of all heads are neighbours, and a
+/// block may have two heads, for which it scans once. A softcap leaves no registers for this, nor
+/// do lookups with three blocks on a multiprocessor.
+void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) {
+  if (!traits.scanned || traits.ragged) {
+    to.push_back(std::move(s));
+    return;
+  }
+  s.grid_order = GridOrder::tiles_last;
+  to.push_back(s);
+  if (traits.score.softcap || (traits.score.looks_up && s.blocks_per_processor == 3) ||
+      traits.mask.by_head())
+    return;
+  s.positions_per_block = 2;
+  fetch_ahead(traits, s);
+  to.push_back(std::move(s));
+}
+
+void add_large(const Traits& traits, std::vector<Schedule>& to) {
+  const auto add = [&](int rows, int cols) {
+    for (const bool ping_pong : ways_of_issuing(traits)) {
+      Schedule s = large(traits, rows, cols);
+      s.ping_pong = ping_pong;
+      while (tile_bytes(traits, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
+      if (s.persistent)
+        add_with_schedulers(traits, s, to);
+      else
+        add_with_scan(traits, s, to);
+    }
+  };
+  const int cols = columns_of_two_warpgroups(traits);
+  add(128, cols);
+  if (traits.widest > 128 && cols > 64) add(128, 64);
+  if (const auto three = columns_of_three_warpgroups(traits)) add(192, *three);
+}
+
+/// Small blocks, of which several share a multiprocessor or, where there are few, several have
+/// their own: a warpgroup multiplies while another computes its softmax.
+void add_small(const Traits& traits, std::vector<Schedule>& to) {
+  const auto add = [&](int cols, int blocks, int splits) {
+    Schedule s = tiles(traits, 64, cols);
+    s.reduction_chains = 2;
+    s.blocks_per_processor = blocks;
+    s.cluster_splits = splits;
+    s.staged_stores = cols == 64 && blocks > 1 && (!traits.scanned || traits.ragged);
+    if (blocks * (tile_bytes(traits, s) + 2048) > shared_bytes) return;
+    add_with_scan(traits, s, to);
+  };
+  add(64, 1, 1);
+  if (traits.dv <= 128) add(128, 1, 1);
+  if (traits.widest <= 128) add(64, traits.widest <= 64 ? 3 : 2, 1);
+  if (traits.widest <= 64) add(128, 2, 1);
+  // Measured for masks that bound the loop.
+  if (!traits.may_persist) return;
+  for (const int splits : {2, 4}) {
+    add(64, 1, splits);
+    if (traits.dv <= 128) add(128, 1, splits);
+  }
+  if (traits.widest <= 64) add(128, 2, 2);
+}
+
+/// Small blocks in which a thread of the only warpgroup issues the loads: for kernels that compute
+/// nothing between products but the softmax and masks that bound the loop. Kernels with lookups are
+/// faster with a producer.
+void add_alone(const Traits& traits, std::vector<Schedule>& to) {
+  if (!traits.plain || traits.scanned || traits.widest > 128) return;
+  Schedule s = tiles(traits, 64, 64);
+  s.producer = false;
+  s.blocks_per_processor = 3;
+  s.reduction_chains = 2;
+  // If sequences differ in length, the masked and unmasked ranges of a window are short, and a loop
+  // for each of them does not pay.
+  if (traits.masked && !(traits.ragged && traits.few_tiles_a_row)) {
+    s.peel_masks = s.rescale_before_product = s.lazy_scaling = true;
+    s.descending = false;
+  }
+  if (traits.widest > 64) s.stages = 1;
+  to.push_back(std::move(s));
+}
+
+}  // namespace
+
+std::vector<Schedule> hopper_candidates(const AttentionSpec& spec, const MaskTraits& mask,
+                                        const ScoreTraits& score) {
+  const Traits traits{spec, mask, score};
+  std::vector<Schedule> candidates;
+  const bool only_small =
+      traits.few_tiles_a_row && traits.widest <= 128 &&
+      (traits.widest <= 64 || (mask.looks_up() && (mask.several() || traits.ragged ||
+                                                   (!traits.plain && !traits.leaning))));
+  if (!only_small) add_large(traits, candidates);
+  add_small(traits, candidates);
+  add_alone(traits, candidates);
+  return candidates;
+}
+
+}  // namespace flashcore

@@ -1,0 +1,130 @@
+"""The coefficients of the cost model: found again from times that a model made, and put to use."""
+
+import json
+import random
+
+import pytest
+
+import flashcore as fc
+from flashcore import _core
+from flashcore.tuning import cost_model as costs
+
+TARGET = "sm_90a"
+GPU = ("Made-up GPU", 132, 50 << 20)
+CAUSAL = fc.AttentionSpec(head_dim=128, mask=fc.causal())
+
+
+def made_up(scale=1.0):
+    """A table of one GPU whose kernels take `scale` times as long as those of the first that
+    ships."""
+    found = shipped()
+    families = {
+        name: {
+            key: {dim: scale * us for dim, us in value.items()}
+            if key == "columns_us"
+            else value * (scale if key.endswith("_us") else 1)
+            for key, value in family.items()
+        }
+        for name, family in found["families"].items()
+    }
+    return found | {"gpu": GPU[0], "families": families}
+
+
+def shipped():
+    text = (fc_root() / "templates" / "cost_coefficients.json").read_text()
+    return json.loads(text)[0]
+
+
+def fc_root():
+    from pathlib import Path
+
+    return Path(__file__).resolve().parents[2]
+
+
+def numbers(family):
+    names = _core.cost_names()
+    return [*(family[name] for name in names), *family["columns_us"].values()]
+
+
+def predicted(entry, spec, schedule, problem):
+    masked = spec.expressions[0].text != "true"
+    probe = _core.CostProbe(*GPU[1:])
+    probe.add(spec.to_json(), schedule, problem)
+    family = entry["families"][_core.cost_family(schedule, masked)]
+    return probe.times(numbers(family), entry["bytes_per_us"], entry["cluster_share"])[0]
+
+
+def measurements(entry, problems=8):
+    rng = random.Random(3)
+    found = costs.Measurements(*GPU[:1], TARGET, *GPU[1:], 1980.0, {"gpu": GPU[0]})
+    for spec in costs.measured_specs():
+        schedules = _core.candidate_schedules(spec.to_json())
+        for _ in range(problems):
+            problem = costs.draw_problem(rng, spec)
+            times = {s: predicted(entry, spec, s, problem) for s in schedules}
+            found.rows.append((spec.to_json(), problem, times))
+    return found
+
+
+def test_a_fit_predicts_the_times_that_it_was_made_of():
+    found = measurements(made_up(scale=1.7))
+    entry, error = costs.fit(found, shipped()["bytes_per_us"])
+    assert error < 0.03
+    table = json.dumps([entry])
+    losses = [loss for loss, *_ in costs.losses(found, table)]
+    assert sum(losses) / len(losses) < 1.02
+    assert set(entry["families"]) == set(shipped()["families"])
+
+
+def test_measurements_are_kept(tmp_path):
+    found = measurements(made_up(), problems=1)
+    found.save(tmp_path / "times.json")
+    again = costs.Measurements.load(tmp_path / "times.json")
+    assert again.gpu == found.gpu
+    assert [times for *_, times in again.rows] == [times for *_, times in found.rows]
+
+
+def test_a_table_is_for_the_gpu_that_it_names(tmp_path):
+    slow_splits = made_up()
+    for name, family in slow_splits["families"].items():
+        if name.endswith("/split"):
+            family["launch_us"] = 1e6
+    costs.write(tmp_path / "model.json", slow_splits)
+    text = (tmp_path / "model.json").read_text()
+    problem = 1, 4, 64, 4096
+
+    def splits(gpu):
+        chosen = _core.choose_with(CAUSAL.to_json(), TARGET, problem, text, gpu)
+        return fc.Schedule.from_json(chosen).cluster_splits
+
+    assert splits(GPU) == 1
+    assert splits(("Another GPU", *GPU[1:])) > 1
+    costs.write(tmp_path / "model.json", made_up())
+    assert len(json.loads((tmp_path / "model.json").read_text())) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{}", "it is not a JSON array"),
+        ("[3]", "an entry names no target and gpu"),
+        (json.dumps([{"gpu": GPU[0], "target": TARGET}]), "has no number bytes_per_us"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(text, why):
+    with pytest.raises(fc.ScheduleError, match=why) as caught:
+        _core.choose_with(CAUSAL.to_json(), TARGET, (1, 1, 1, 1), text, GPU)
+    assert "flashcore calibrate" in str(caught.value)
+
+
+def test_explain_says_what_is_predicted():
+    kernel = fc.jit(CAUSAL, target=TARGET)
+    assert "predicted" not in kernel.explain()
+    text = kernel.explain(batch=1, heads=32, q_len=512, kv_len=65536)
+    _, title, *lines = text[text.index("schedules for") - 1 :].split("\n")
+    assert title.startswith("schedules for batch 1, 32 heads, 512 query rows and 65536 keys")
+    times = [float(line.split(" us")[0].rpartition(" ")[2]) for line in lines if " us" in line]
+    assert len(times) > 3
+    assert times == sorted(times)
+    with pytest.raises(fc.Error, match="q_len"):
+        kernel.explain(q_len="long")

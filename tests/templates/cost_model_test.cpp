@@ -1,0 +1,99 @@
+// What the cost model reads off a mask, and how it weighs waves.
+#include "templates/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include "codegen/why_not.h"
+#include "dsl/error.h"
+#include "dsl/json.h"
+#include "dsl/variants.h"
+#include "templates/hopper_candidates.h"
+
+namespace flashcore {
+namespace {
+
+AttentionSpec spec_of(int head_dim, const Mask& mask) {
+  AttentionSpec spec;
+  spec.head_dim = head_dim;
+  spec.mask = mask;
+  return spec;
+}
+
+TEST(MaskTraits, SayWhichKeysBlocksVisit) {
+  const AttentionProblem problem{.batch = 1, .heads = 1, .q_len = 1024, .kv_len = 1024};
+  const auto visible = [&](const Mask& mask, const AttentionProblem& of) {
+    return MaskTraits(spec_of(64, mask)).visible_keys(of, 128);
+  };
+  EXPECT_EQ(visible(full(), problem).least(), 1024);
+  const VisibleKeys triangle = visible(causal(), problem);
+  EXPECT_EQ(triangle.samples, 8) << "one for each block";
+  EXPECT_EQ(triangle.most(), 1024);
+  EXPECT_EQ(triangle.least(), 128);
+  EXPECT_EQ(visible(causal(), {1, 1, 512, 65536}).least(), 65536 - 512 + 128) << "a chunk";
+  EXPECT_EQ(visible(causal(Align::top_left), {1, 1, 512, 65536}).most(), 512);
+  EXPECT_EQ(visible(sliding_window(100, 0), problem).most(), 128 + 100);
+  const Mask ids = documents({"ids", DType::i32, 2});
+  EXPECT_LT(visible(ids, problem).most(), 512) << "nothing is known; documents are short";
+}
+
+TEST(MaskTraits, AreThoseOfTheProgramAndNotOfTheText) {
+  const auto traits = [](const Mask& mask) { return MaskTraits(spec_of(64, mask)); };
+  EXPECT_TRUE(traits(causal()).bounds_loop());
+  EXPECT_FALSE(traits(causal()).several());
+  EXPECT_TRUE(traits(sliding_window(100, 0)).several());
+  EXPECT_FALSE(traits(prefix(40) | causal()).bounds_loop());
+  EXPECT_TRUE(traits(chunked(500)).divides());
+  EXPECT_TRUE(traits(documents({"ids", DType::i32, 2})).looks_up());
+  EXPECT_TRUE(traits(Mask("kv_idx <= q_idx + h")).by_head());
+  EXPECT_FALSE(traits(Mask("kv_idx <= q_idx + (h - h) * 0")).is_full());
+}
+
+double time_of(const AttentionSpec& spec, const Schedule& schedule, const CostModel& model,
+               const AttentionProblem& problem) {
+  const MaskTraits mask(spec);
+  const FamilyCosts* costs = model.family(cost_family(schedule, !mask.is_full()));
+  const CostedSchedule costed(spec, schedule, mask, traits_of_score(spec), model, costs);
+  return costed.time_us(problem, mask.visible_keys(problem, costed.tile_rows()));
+}
+
+TEST(CostModel, CountsWaves) {
+  const CostModel model = *CostModel::find("sm_90a", {"a GPU", 100, 50 << 20});
+  EXPECT_EQ(model.gpu().multiprocessors, 100);
+  EXPECT_NE(model.measured_on(), "a GPU");
+  const AttentionSpec spec = spec_of(128, full());
+  Schedule schedule;
+  schedule.tiles = {{"rows", 128}, {"cols", 128}};
+  schedule.warps_m = 8;
+  schedule.persistent = true;
+  const auto blocks = [&](std::int64_t count) {
+    return time_of(spec, schedule, model,
+                   {.batch = 1, .heads = 1, .q_len = 128 * count, .kv_len = 8192});
+  };
+  EXPECT_NEAR(blocks(1), blocks(100), 0.1) << "one wave";
+  EXPECT_GT(blocks(101), 1.9 * blocks(100)) << "two";
+  EXPECT_NEAR(blocks(101), blocks(200), 0.1);
+}
+
+TEST(CostModel, IsThereForHopperAlone) {
+  EXPECT_TRUE(CostModel::find("sm_90a"));
+  EXPECT_FALSE(CostModel::find("sm_80"));
+}
+
+TEST(HopperCandidates, FitEveryHeadDim) {
+  const Target& target = find_target("sm_90a");
+  const Captured ids{"ids", DType::i32, 2};
+  for (const int head_dim : {8, 64, 96, 128, 144, 192, 256})
+    for (const Mask& mask : {full(), causal(), sliding_window(100, 0), prefix(40) | causal(),
+                             documents(ids) & causal()}) {
+      const AttentionSpec spec = spec_of(head_dim, mask);
+      const std::vector<Schedule> candidates =
+          hopper_candidates(spec, MaskTraits(spec), traits_of_score(spec));
+      EXPECT_GE(candidates.size(), 2U);
+      for (const Schedule& candidate : candidates)
+        EXPECT_EQ(why_not(attention_forward(spec), candidate, target), std::vector<std::string>{})
+            << head_dim << ", " << mask.text << " with " << to_json(candidate);
+    }
+}
+
+}  // namespace
+}  // namespace flashcore
