@@ -61,9 +61,18 @@ Json parsed(std::string_view text) {
 }  // namespace
 
 std::span<const std::string_view> FamilyCosts::names() {
-  static constexpr std::array<std::string_view, 12> all{
-      "launch_us",   "block_us",     "block_dim_us", "iteration_us", "neighbour", "block_neighbour",
-      "static_tail", "grouped_tail", "spread_tail",  "draw_us",      "split_us",  "split_dim_us"};
+  static constexpr std::array<std::string_view, 12> all{"launch_us",
+                                                        "block_us",
+                                                        "block_dim_us",
+                                                        "iteration_us",
+                                                        "iteration_contention",
+                                                        "block_contention",
+                                                        "tiles_first_tail",
+                                                        "grouped_tail",
+                                                        "tiles_last_tail",
+                                                        "dynamic_us",
+                                                        "split_us",
+                                                        "split_dim_us"};
   return all;
 }
 
@@ -74,12 +83,12 @@ FamilyCosts FamilyCosts::from(std::span<const double> n) {
           .block_us = n[1],
           .block_dim_us = n[2],
           .iteration_us = n[3],
-          .neighbour = n[4],
-          .block_neighbour = n[5],
-          .static_tail = n[6],
+          .iteration_contention = n[4],
+          .block_contention = n[5],
+          .tiles_first_tail = n[6],
           .grouped_tail = n[7],
-          .spread_tail = n[8],
-          .draw_us = n[9],
+          .tiles_last_tail = n[8],
+          .dynamic_us = n[9],
           .split_us = n[10],
           .split_dim_us = n[11],
           .columns_us = {n.begin() + static_cast<std::ptrdiff_t>(names().size()), n.end()}};

@@ -41,8 +41,8 @@ int residents(const AttentionSpec& spec, const Schedule& s) {
 }
 
 double tail_of(const FamilyCosts& costs, const Schedule& s) {
-  if (s.grid_order == GridOrder::tiles_last) return costs.spread_tail;
-  return s.grid_order == GridOrder::grouped ? costs.grouped_tail : costs.static_tail;
+  if (s.grid_order == GridOrder::tiles_last) return costs.tiles_last_tail;
+  return s.grid_order == GridOrder::grouped ? costs.grouped_tail : costs.tiles_first_tail;
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ std::string cost_family(const Schedule& s, bool masked) {
   if (s.tiles.at("rows") > 64)
     kind = s.ping_pong ? "/ping_pong" : "";
   else
-    kind = s.cluster_splits > 1 ? "/split" : s.producer ? "" : "/alone";
+    kind = s.cluster_splits > 1 ? "/split" : s.producer ? "" : "/no_producer";
   return fmt::format("{}/{}{}", masked ? "masked" : "full", s.tiles.at("rows"), kind);
 }
 
@@ -88,7 +88,6 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
       splits_(s.cluster_splits),
       positions_(s.positions_per_block),
       residents_(residents(spec, s)),
-      multiprocessors_(model.gpu().multiprocessors),
       l2_bytes_(static_cast<double>(model.gpu().l2_bytes)),
       bytes_per_us_(model.bytes_per_us()),
       order_(s.grid_order),
@@ -98,20 +97,22 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   if (!is_known_) return;
   const int d = padded(spec.head_dim, 16), dv = padded(spec.value_dim(), 16);
   const double dim = (d + dv) / 2.0, dims = dim / 128, columns = cols_ / 128.0;
-  row_bytes_ = key_bytes_ = size_of(spec.dtype) * (d + dv);
+  row_bytes_ = size_of(spec.dtype) * (d + dv);
   if (spec.heads && spec.kv_heads) heads_of_key_ = static_cast<double>(spec.heads) / spec.kv_heads;
-  slots_ = std::floor(multiprocessors_ * residents_ * (splits_ > 2 ? model.cluster_share() : 1));
+  slots_ = std::floor(model.gpu().multiprocessors * residents_ *
+                      (splits_ > 2 ? model.cluster_share() : 1));
   launch_us_ = costs->launch_us;
   scan_us_ = mask.bounds_loop() ? 0 : model.scan_us();
   block_us_ = costs->block_us + costs->block_dim_us * dims;
-  if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic) block_us_ += costs->draw_us;
+  if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic)
+    block_us_ += costs->dynamic_us;
   if (splits_ > 1) block_us_ += costs->split_us * splits_ / 2 + costs->split_dim_us * dims;
-  neighbour_ = costs->neighbour;
+  iteration_contention_ = costs->iteration_contention;
   // All blocks of a multiprocessor share the units that compute the operations of scores.
-  const double shared = residents_ / (1 + neighbour_ * (residents_ - 1));
+  const double shared = residents_ / (1 + iteration_contention_ * (residents_ - 1));
   iteration_us_ = costs->iteration_us + columns_us(*costs, dim) * columns +
                   model.score_operation_us() * score.operations * columns * rows_ / 128 * shared;
-  block_neighbour_ = costs->block_neighbour;
+  block_contention_ = costs->block_contention;
   tail_ = tail_of(*costs, s);
 }
 
@@ -136,8 +137,8 @@ CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem,
 double CostedSchedule::block_us(double iterations, double residents) const {
   // The next query of a block is loaded while it finishes with the last one.
   const double block = scan_us_ + block_us_ * (positions_ + 1) / 2;
-  return block * (1 + block_neighbour_ * (residents - 1)) +
-         iterations * iteration_us_ * (1 + neighbour_ * (residents - 1));
+  return block * (1 + block_contention_ * (residents - 1)) +
+         iterations * iteration_us_ * (1 + iteration_contention_ * (residents - 1));
 }
 
 double CostedSchedule::heads_side_by_side(const AttentionProblem& problem, double heads) const {
@@ -145,7 +146,7 @@ double CostedSchedule::heads_side_by_side(const AttentionProblem& problem, doubl
   if (order_ == GridOrder::tiles_last) return heads;
   // As schedule_tiles makes its groups.
   const double room = std::exp2(std::floor(std::log2(l2_bytes_)));
-  const double bytes = key_bytes_ * static_cast<double>(problem.kv_len) * key_reach_;
+  const double bytes = row_bytes_ * static_cast<double>(problem.kv_len) * key_reach_;
   return std::clamp(std::floor(room / bytes), 1.0, heads);
 }
 
@@ -156,7 +157,7 @@ double CostedSchedule::uneven_us(const Load& load) const {
   if (load.blocks <= slots_) return longest;
   const double mean = block_us(load.mean, residents_), work = load.blocks * mean / slots_;
   double us = std::max(longest, work + tail_ * mean / positions_);
-  // At the end a block has fewer neighbours.
+  // At the end fewer blocks are left on a multiprocessor.
   const double few = (residents_ + 1) / 2.0;
   // Of the n * slots + 1 longest blocks, n + 1 share a slot.
   for (const double n : {1.0, std::floor((load.blocks - 1) / slots_)}) {
@@ -176,7 +177,7 @@ double CostedSchedule::uneven_us(const Load& load) const {
 /// Blocks that run at the same time and read the same keys find them in L2.
 double CostedSchedule::memory_us(const AttentionProblem& problem, const Load& load) const {
   const double queries = row_bytes_ * static_cast<double>(problem.q_len) * load.heads;
-  const double keys = key_bytes_ * static_cast<double>(problem.kv_len) * load.heads / heads_of_key_;
+  const double keys = row_bytes_ * static_cast<double>(problem.kv_len) * load.heads / heads_of_key_;
   double together = std::min(load.tiles, slots_);
   if (order_ != GridOrder::tiles_first) {
     constexpr double usable = 0.7;  // of L2, beside what streams through it

@@ -35,19 +35,19 @@ struct GpuFacts {
   std::int64_t l2_bytes = 0;
 };
 
-/// The coefficients of one family of schedules. Times are in microseconds; those "of 128" are for
-/// 128 elements of head_dim, or for 128 key columns.
+/// The coefficients of one family of schedules. Times are in microseconds.
 struct FamilyCosts {
   double launch_us = 0;     ///< of a kernel
   double block_us = 0;      ///< of an output tile, beside its loop over keys
   double block_dim_us = 0;  ///< the same for each 128 of head_dim
   double iteration_us = 0;  ///< of a key tile, however wide
-  /// How much longer the iterations of a block take for each other block on its multiprocessor, and
-  /// what the block does beside them.
-  double neighbour = 0, block_neighbour = 0;
-  /// What is idle at the end where blocks differ in length, in blocks of mean length.
-  double static_tail = 0, grouped_tail = 0, spread_tail = 0;
-  double draw_us = 0;       ///< of an output tile that the dynamic scheduler hands out
+  /// By what share the iterations of a block take longer for each other block on its
+  /// multiprocessor, and by what share the rest of the block does.
+  double iteration_contention = 0, block_contention = 0;
+  /// How long multiprocessors idle at the end where blocks differ in length, in blocks of mean
+  /// length, by the order of the grid.
+  double tiles_first_tail = 0, grouped_tail = 0, tiles_last_tail = 0;
+  double dynamic_us = 0;    ///< of an output tile that the dynamic scheduler hands out
   double split_us = 0;      ///< of combining what the blocks of a cluster found, for each two
   double split_dim_us = 0;  ///< the same for each 128 of head_dim
   /// Of 128 key columns, at the head dims of `measured_dims`; between them it is interpolated.
@@ -131,15 +131,15 @@ class CostedSchedule {
   int rows_ = 0, cols_ = 0, splits_ = 1, positions_ = 1;
   int residents_ = 1;  ///< blocks on a multiprocessor at once
   double slots_ = 0;   ///< blocks on the GPU at once
-  double multiprocessors_ = 0, l2_bytes_ = 0, bytes_per_us_ = 0;
-  double row_bytes_ = 0,
-         key_bytes_ = 0;  ///< of a query row with its output, of a key with its value
+  double l2_bytes_ = 0, bytes_per_us_ = 0;
+  double row_bytes_ = 0;  ///< of a query row with its output, and of a key with its value
   double heads_of_key_ = 1;
   GridOrder order_ = GridOrder::tiles_first;
   bool is_static_ = false;  ///< the scheduler
-  double key_reach_ = 1;    ///< how many tiles of keys blocks of a group drift apart
+  /// How far apart in the keys the blocks of a group of heads may be, as schedule_tiles reckons it.
+  double key_reach_ = 1;
   double launch_us_ = 0, scan_us_ = 0, block_us_ = 0, iteration_us_ = 0, tail_ = 0;
-  double neighbour_ = 0, block_neighbour_ = 0;
+  double iteration_contention_ = 0, block_contention_ = 0;
   bool is_known_ = false;
 };
 

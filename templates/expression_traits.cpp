@@ -66,21 +66,19 @@ ScoreTraits traits_of_score(AttentionSpec spec) {
   ScoreTraits traits;
   if (spec.score.text.empty()) return traits;
   spec.mask = full();  // which may look things up itself
-  const Program program = program_of(spec);
-  const Function& f = program.function();
+  spec.sink = {};
+  AttentionSpec plain = spec;
+  plain.score = {};
+  const Program with_score = program_of(spec), without = program_of(plain);
+  const Function& f = with_score.function();
   const AxisId cols = f.find_axis("cols");
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.results.size() != 1 || !f[op.results[0]].type.has(cols)) return;
     traits.looks_up = traits.looks_up || op.code == OpCode::gather;
     traits.softcap = traits.softcap || op.code == OpCode::tanh;
   });
-  AttentionSpec plain = spec;
-  plain.score = {};
-  plain.sink = {};
-  spec.sink = {};
-  const Program with_score = program_of(spec), without = program_of(plain);
-  traits.operations = std::max(
-      0, operations_for_scores(with_score.function()) - operations_for_scores(without.function()));
+  traits.operations =
+      std::max(0, operations_for_scores(f) - operations_for_scores(without.function()));
   return traits;
 }
 

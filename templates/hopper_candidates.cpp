@@ -23,7 +23,7 @@ struct Traits {
   bool masked = !mask.is_full();
   bool plain = spec.score.text.empty();
   /// A score computed from positions, as ALiBi is: its terms for a row take registers.
-  bool leaning = !plain && !score.softcap && !score.looks_up;
+  bool by_position = !plain && !score.softcap && !score.looks_up;
   /// Exponentials of softcapped scores span more than f16 holds, so the maximum is needed too.
   bool softcap_with_maximum = score.softcap && spec.dtype == DType::f16;
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
@@ -34,7 +34,7 @@ struct Traits {
   /// A row sees some tiles of many: small tiles visit fewer keys in vain.
   bool few_tiles_a_row = masked && (mask.looks_up() || mask.several());
   /// A score computed from positions within sequences needs the segments of both.
-  bool in_sequences = leaning && ragged;
+  bool in_sequences = by_position && ragged;
 };
 
 /// Slots of a ring begin at multiples of 1024 bytes. Blocks of a cluster that split a loop exchange
@@ -74,7 +74,7 @@ void fetch_ahead(const Traits& traits, Schedule& s) {
     s.staged_stores = false;
 }
 
-/// The tiles of 128 rows or 192. Whether the last key tile of a full mask is peeled, so that the
+/// For tiles of 128 and 192 query rows: whether the last key tile of a full mask is peeled, so that the
 /// loop over the others tests nothing: worth it if sequences differ in length, and for other specs
 /// where ptxas then makes better code of the loop. With a softcap it takes too long to compile for
 /// the gain, except with a maximum.
@@ -92,19 +92,19 @@ int columns_of_two_warpgroups(const Traits& traits) {
   const bool looked_up = traits.mask.looks_up();
   if (traits.widest <= 64) return 128;
   if (traits.widest <= 112) {
-    if (looked_up && traits.leaning) return 96;
+    if (looked_up && traits.by_position) return 96;
     if (traits.softcap_with_maximum && !(traits.masked && traits.mask.bounds_loop()))
       return traits.widest <= 96 ? 112 : 96;
     return 128;
   }
   if (traits.widest <= 128) {
-    if (looked_up && traits.leaning) return 96;
+    if (looked_up && traits.by_position) return 96;
     const bool crowded = traits.masked ? traits.scanned : traits.ragged;
     return traits.softcap_with_maximum && crowded ? 112 : 128;
   }
   const int both = traits.d + traits.dv;
   int cols = both > 2 * 192 ? 80 : both > 2 * 160 ? 112 : 128;
-  if (traits.softcap_with_maximum || (traits.leaning && (looked_up || traits.mask.divides())) ||
+  if (traits.softcap_with_maximum || (traits.by_position && (looked_up || traits.mask.divides())) ||
       (traits.score.looks_up && traits.widest < 192))
     cols -= 16;
   if ((traits.softcap_with_maximum && traits.widest > 144) ||
@@ -160,7 +160,7 @@ Schedule large(const Traits& traits, int rows, int cols) {
   }
   if (traits.widest <= 64) {
     s.sums_by_products = s.persistent && traits.score.softcap && !traits.softcap_with_maximum;
-    if (traits.leaning && traits.mask.divides()) s.staged_stores = false;
+    if (traits.by_position && traits.mask.divides()) s.staged_stores = false;
   }
   if (!s.persistent) {
     if (traits.widest > 64 && traits.scanned && !traits.ragged) s.staged_stores = false;
@@ -266,7 +266,7 @@ void add_small(const Traits& traits, std::vector<Schedule>& to) {
 /// Small blocks in which a thread of the only warpgroup issues the loads: for kernels that compute
 /// nothing between products but the softmax and masks that bound the loop. Kernels with lookups are
 /// faster with a producer.
-void add_alone(const Traits& traits, std::vector<Schedule>& to) {
+void add_without_producer(const Traits& traits, std::vector<Schedule>& to) {
   if (!traits.plain || traits.scanned || traits.widest > 128) return;
   Schedule s = tiles(traits, 64, 64);
   s.producer = false;
@@ -291,10 +291,10 @@ std::vector<Schedule> hopper_candidates(const AttentionSpec& spec, const MaskTra
   const bool only_small =
       traits.few_tiles_a_row && traits.widest <= 128 &&
       (traits.widest <= 64 || (mask.looks_up() && (mask.several() || traits.ragged ||
-                                                   (!traits.plain && !traits.leaning))));
+                                                   (!traits.plain && !traits.by_position))));
   if (!only_small) add_large(traits, candidates);
   add_small(traits, candidates);
-  add_alone(traits, candidates);
+  add_without_producer(traits, candidates);
   return candidates;
 }
 

@@ -60,6 +60,7 @@ std::vector<std::size_t> pick_portfolio(const std::vector<std::vector<double>>& 
   const auto loss_with = [&](std::size_t candidate) {
     double sum = 0, most = 0;
     for (std::size_t i = 0; i < times.size(); ++i) {
+      if (std::isinf(best[i])) continue;  // a problem that no candidate has a time for
       const double loss = std::min(times[i][candidate], so_far[i]) / best[i] - 1;
       sum += std::min(loss, 1.0);
       most = std::max(most, loss);
@@ -169,7 +170,8 @@ std::size_t ScheduleChooser::find_fastest(const AttentionProblem& given) const {
 
 std::size_t ScheduleChooser::choose(const AttentionProblem& given) const {
   const AttentionProblem problem = as_fixed_by(spec_, given);
-  return find_winner(problem).value_or(find_fastest(problem));
+  const auto winner = find_winner(problem);
+  return winner ? *winner : find_fastest(problem);
 }
 
 std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& given) const {
@@ -195,6 +197,26 @@ std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& gi
     for (std::size_t i = 0; i < table.winners.size(); ++i)
       if (table.winners.may_find(i, problems)) add(table.lists[i]);
   return numbers;
+}
+
+// Of two lengths with one hash the second gets the list of the first: a kernel that computes any
+// lengths, if not the fastest.
+std::size_t ScheduleChooser::find(std::span<const std::int64_t> lengths) const {
+  constexpr std::uint64_t number_bits = 8, odd = 0x9e3779b97f4a7c15;
+  std::uint64_t hash = odd;
+  for (const std::int64_t length : lengths) {
+    hash = (hash ^ static_cast<std::uint64_t>(length)) * odd;
+    hash ^= hash >> 32;
+  }
+  std::atomic<std::uint64_t>& slot = found_[hash % found_.size()];
+  const std::uint64_t tag = hash >> number_bits << number_bits;
+  const std::uint64_t known = slot.load(std::memory_order_relaxed);
+  // A number is kept as one more than it is: 0 is an empty slot.
+  const std::uint64_t kept = known & ((1 << number_bits) - 1);
+  if (kept != 0 && known - kept == tag) return kept - 1;
+  const std::size_t number = choose(problem_of(lengths));
+  if (number + 1 < 1 << number_bits) slot.store(tag | (number + 1), std::memory_order_relaxed);
+  return number;
 }
 
 AttentionProblem ScheduleChooser::problem_of(std::span<const std::int64_t> lengths) const {

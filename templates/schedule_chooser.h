@@ -1,9 +1,11 @@
 // Chooses among the schedules of a spec, problem by problem: the winner of a measured search, if
 // there is one for the problem, or else the one that the cost model predicts to be the fastest.
-// Both are arithmetic on the lengths, without a lock, at every launch.
+// Both are arithmetic on the lengths, without a lock; what was chosen for the lengths of earlier
+// launches is remembered.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -19,7 +21,7 @@
 
 namespace flashcore {
 
-/// Immutable, and so thread-safe.
+/// Thread-safe: a choice depends on the problem alone, whatever was chosen before.
 class ScheduleChooser final : public ScheduleChoice {
  public:
   /// `winners` is a further table of winners (attention_winners.h), which takes precedence over the
@@ -37,9 +39,7 @@ class ScheduleChooser final : public ScheduleChoice {
   /// them under (attention_tensors.h).
   [[nodiscard]] const std::vector<std::string>& extents() const override { return extents_; }
   std::size_t choose(std::span<const std::int64_t> lengths) override { return find(lengths); }
-  [[nodiscard]] std::size_t find(std::span<const std::int64_t> lengths) const override {
-    return choose(problem_of(lengths));
-  }
+  [[nodiscard]] std::size_t find(std::span<const std::int64_t> lengths) const override;
   /// What a launch with these lengths computes: of packed sequences the mean lengths, as how long
   /// each is only the GPU knows.
   [[nodiscard]] AttentionProblem problem_of(std::span<const std::int64_t> lengths) const;
@@ -91,6 +91,8 @@ class ScheduleChooser final : public ScheduleChoice {
   std::vector<std::vector<Schedule>> lists_;
   std::vector<Candidate> candidates_;
   std::vector<Table> tables_;
+  /// The numbers of lists that launches found, with the upper bits of a hash of their lengths.
+  mutable std::array<std::atomic<std::uint64_t>, 512> found_{};
 };
 
 }  // namespace flashcore

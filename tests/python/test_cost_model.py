@@ -2,13 +2,16 @@
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
 import flashcore as fc
 from flashcore import _core
+from flashcore.cli import main
 from flashcore.tuning import cost_model as costs
 
+ROOT = Path(__file__).resolve().parents[2]
 TARGET = "sm_90a"
 GPU = ("Made-up GPU", 132, 50 << 20)
 CAUSAL = fc.AttentionSpec(head_dim=128, mask=fc.causal())
@@ -31,14 +34,8 @@ def made_up(scale=1.0):
 
 
 def shipped():
-    text = (fc_root() / "templates" / "cost_coefficients.json").read_text()
+    text = (ROOT / "templates" / "cost_coefficients.json").read_text()
     return json.loads(text)[0]
-
-
-def fc_root():
-    from pathlib import Path
-
-    return Path(__file__).resolve().parents[2]
 
 
 def numbers(family):
@@ -101,6 +98,22 @@ def test_a_table_is_for_the_gpu_that_it_names(tmp_path):
     assert splits(("Another GPU", *GPU[1:])) > 1
     costs.write(tmp_path / "model.json", made_up())
     assert len(json.loads((tmp_path / "model.json").read_text())) == 1
+
+
+def test_the_command_writes_what_measurements_say(tmp_path, capsys):
+    found = measurements(made_up(), problems=4)
+    found.machine["bytes_per_us"] = str(shipped()["bytes_per_us"])
+    found.save(tmp_path / "times.json")
+    files = [
+        "--measurements",
+        str(tmp_path / "times.json"),
+        "--write",
+        str(tmp_path / "model.json"),
+    ]
+    assert main(["calibrate", *files]) == 0
+    assert f"{GPU[0]}, 48 problems" in capsys.readouterr().out
+    (entry,) = json.loads((tmp_path / "model.json").read_text())
+    assert entry["gpu"] == GPU[0]
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,19 @@ TEST(ScheduleChooser, ChoosesWhatAttentionSchedulesSays) {
   }
 }
 
+TEST(ScheduleChooser, FindsWhatItChoosesAlsoAtASecondLaunch) {
+  Draw draw(6);
+  const ScheduleChooser chooser({.head_dim = 64, .mask = causal()}, find_target("sm_90a"));
+  std::vector<std::array<std::int64_t, 4>> launches;
+  for (int i = 0; i < 2000; ++i)
+    launches.push_back(
+        {draw.length(1, 64), draw.length(1, 64), draw.length(1, 1 << 15), draw.length(1, 1 << 15)});
+  for (int round = 0; round < 2; ++round)
+    for (const auto& [batch, heads, q_len, kv_len] : launches)
+      ASSERT_EQ(chooser.find(std::array{batch, heads, q_len, kv_len}),
+                chooser.choose(AttentionProblem{batch, heads, q_len, kv_len}));
+}
+
 // Each list is a kernel to compile before a range of problems is served.
 TEST(ScheduleChooser, HasFewListsForAllProblems) {
   const AttentionProblems all{{1, 1 << 16}, {1, 1 << 16}, {1, 1 << 20}, {1, 1 << 20}};

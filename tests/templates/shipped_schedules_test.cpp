@@ -263,7 +263,7 @@ TEST(ShippedSchedules, HaveTilesThatFillTheWaves) {
 }
 
 // Where waves are few, tiles of a causal mask are not dealt out in advance.
-TEST(ShippedSchedules, DrawTilesWhereWavesAreFew) {
+TEST(ShippedSchedules, HaveADynamicSchedulerWhereWavesAreFew) {
   const Target& target = find_target("sm_90a");
   const auto order = [&](int head_dim, int batch, int heads, int length, const Mask& mask) {
     AttentionSpec spec;

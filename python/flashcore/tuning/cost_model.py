@@ -293,7 +293,7 @@ def fit(found: Measurements, bytes_per_us: float) -> tuple[dict[str, Any], float
             numbers = np.abs(numbers)
             times = family.probe.times(list(numbers), bytes_per_us, _CLUSTER_SHARE)
             columns = numbers[len(names) :]
-            # What nothing was measured of stays small, or like its neighbours.
+            # What nothing was measured of stays small, or like its iteration_contentions.
             small = 0.003 * numbers[: len(names)]
             smooth = 0.01 * np.diff(columns) / columns.mean()
             return np.concatenate([(np.log(times) - measured) * weights, smooth, small])
