@@ -27,7 +27,7 @@ from typing import Any
 from build_worker import Case
 from contest import MODEL_WIDTH, TOLERANCE
 from gpu_timing import machine, require_gpu
-from hopper import FA3_LENGTHS, MASKS, SMALL, TOKENS, VARIANT_DIMS, VARIANT_LENGTHS, VARIANTS
+from hopper import LENGTHS, MASKS, SMALL, TOKENS, VARIANT_DIMS, VARIANT_LENGTHS, VARIANTS
 from options import numbers, words
 from report import mean_and_least
 
@@ -55,7 +55,7 @@ def of_tokens(kind: str, size: int, dtype: str, length: int, head_dim: int) -> C
 def cases_of(section: str, dims: list[int]) -> list[Case]:
     found: list[Case] = []
     if section == "forward":
-        every = itertools.product(["bf16", "fp16"], [64, 128, 256], MASKS, FA3_LENGTHS)
+        every = itertools.product(["bf16", "fp16"], [64, 128, 256], MASKS, LENGTHS)
         found = [of_tokens(mask, 0, dtype, length, dim) for dtype, dim, mask, length in every]
     elif section == "small":
         found = [Case(mask, 0, "bf16", *shape) for shape in SMALL for mask in MASKS]

@@ -68,8 +68,26 @@ def off_by(given: Any, expected: Any) -> float:
     return error if math.isfinite(error) else math.inf
 
 
+def peer_runs(
+    torch: Any, row: Row, inputs: list[list[Any]], peers: list[str], fa3: Any
+) -> dict[str, Callable[[int], Any]]:
+    """FlashAttention-3 (fa3_peer.py) among them where it is there and has such a kernel."""
+    causal = row.mask == "causal"
+    runs = {name: peer_run(torch, name, inputs, causal) for name in peers}
+    if fa3 and fa3.takes(row.dtype, row.head_dim):
+        each = [fa3.forward(*arrays, causal) for arrays in inputs]
+        runs["fa3"] = lambda index: each[index]()
+    return runs
+
+
 def measure(
-    torch: Any, timer: Timer, kernel: Any, row: Row, peers: list[str], budget_ms: float
+    torch: Any,
+    timer: Timer,
+    kernel: Any,
+    row: Row,
+    peers: list[str],
+    budget_ms: float,
+    fa3: Any = None,
 ) -> list[str]:
     """Fills the row in; returns what went wrong."""
     shape = (row.batch, row.heads, row.length, row.head_dim)
@@ -83,8 +101,7 @@ def measure(
 
     kernel(*inputs[0], out=out)
     runs = {"ours": lambda index: kernel(*inputs[index], out=out)}
-    for name in peers:
-        run = peer_run(torch, name, inputs, row.mask == "causal")
+    for name, run in peer_runs(torch, row, inputs, peers, fa3).items():
         try:
             expected = run(0)
         except RuntimeError as error:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from contest import PEERS, build_kernels, measure, row_of, spec_of
+from fa3_peer import find_fa3
 from flex_peer import Variant, pair, variant
 from gpu_timing import Timer, machine, require_gpu
 from options import numbers, words
@@ -35,20 +36,7 @@ TOKENS = 16384
 PRODUCT = 8192  # rows and columns of the matrices that a forward pass is held against
 COLUMNS = ["cudnn", "flash", "fa3", "best"]
 
-# FlashAttention-3 is not part of torch, so its speed is estimated: cuDNN's in this run times the
-# ratio of the two. FlashAttention-3 built from source, CUDA 13.0, ratio to cuDNN 9.19 on one H200,
-# 2026-11-21; forward, bf16, 16k tokens, 2048 / head_dim heads, median of three interleaved rounds.
-# fp16 is taken to be alike.
-FA3_LENGTHS = [512, 1024, 2048, 4096, 8192, 16384]
-FA3_TO_CUDNN = {
-    (64, "full"): [0.86, 0.89, 1.06, 1.07, 1.14, 1.14],
-    (64, "causal"): [0.86, 0.91, 1.08, 1.09, 1.14, 1.15],
-    (128, "full"): [1.01, 1.06, 1.08, 1.08, 1.09, 1.09],
-    (128, "causal"): [0.96, 1.11, 1.20, 1.19, 1.18, 1.17],
-    (256, "full"): [1.02, 1.11, 1.09, 1.07, 1.09, 1.07],
-    (256, "causal"): [0.99, 1.08, 1.13, 1.17, 1.21, 1.19],
-}
-
+LENGTHS = [512, 1024, 2048, 4096, 8192, 16384]
 SMALL = [  # batch, heads, length, head_dim
     (1, 8, 256, 64),
     (1, 8, 512, 64),
@@ -109,13 +97,6 @@ class Results:
     @property
     def product(self) -> float:
         return statistics.median(self.products) if self.products else math.nan
-
-
-def estimate_fa3(row: Row) -> None:
-    """Puts FlashAttention-3 beside cuDNN, where the ratio is known."""
-    ratios = FA3_TO_CUDNN.get((row.head_dim, row.mask))
-    if ratios and row.length in FA3_LENGTHS and "cudnn" in row.peers:
-        row.peers["fa3"] = row.peers["cudnn"] * ratios[FA3_LENGTHS.index(row.length)]
 
 
 def figure(value: float | None, digits: int = 2) -> str:
@@ -218,6 +199,7 @@ class Run:
     def __init__(self, fc: Any, torch: Any, options: argparse.Namespace):
         self.fc, self.torch, self.options = fc, torch, options
         self.timer = Timer(torch)
+        self.fa3 = find_fa3(torch)
         self.results = Results(machine(torch))
         self.budget_ms = 120.0 if options.quick else 400.0
         self.kernels: dict[Any, Any] = {}
@@ -299,7 +281,6 @@ class Run:
                 row = row_of(*key, length, TOKENS)
                 name = f"forward {' '.join(map(str, key))} {length}"
                 self.attempt(name, lambda key=key, row=row: self.contest(key, row))
-                estimate_fa3(row)
                 results.forward.append(row)
                 print(line.format(*forward_cells(row, results.product)), flush=True)
                 self.save()
@@ -307,7 +288,9 @@ class Run:
 
     def contest(self, key: Any, row: Row) -> list[str]:
         kernel = self.kernel(key)
-        return measure(self.torch, self.timer, kernel, row, list(PEERS), self.budget_ms)
+        return measure(
+            self.torch, self.timer, kernel, row, list(PEERS), self.budget_ms, fa3=self.fa3
+        )
 
     def small(self) -> None:
         line = "{:>18} {:>7} {:>9} {:>10} {:>21} {:>12}"
@@ -361,7 +344,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--only", type=words, default=SECTIONS, help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--dims", type=numbers, default=[64, 128, 256])
-    parser.add_argument("--lengths", type=numbers, default=FA3_LENGTHS, help="not of small")
+    parser.add_argument("--lengths", type=numbers, default=LENGTHS, help="not of small")
     parser.add_argument("--dtypes", type=words, default=["bf16", "fp16"], help="of forward")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--seed", type=int, default=1)

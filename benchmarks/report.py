@@ -11,7 +11,7 @@ from pathlib import Path
 TITLES = {
     "flash": "FlashAttention 2",
     "cudnn": "cuDNN",
-    "fa3": "FA3 (estimated)",
+    "fa3": "FlashAttention 3",
     "best": "best peer",  # the fastest of a row's peers
 }
 BEGIN, END = "<!-- benchmark:begin -->", "<!-- benchmark:end -->"

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import compare_builds  # noqa: E402
 import hopper  # noqa: E402
-from contest import row_of  # noqa: E402
+from contest import peer_runs, row_of  # noqa: E402
+from fa3_peer import find_fa3  # noqa: E402
 from gpu_timing import GRAPH_CALLS, Timer  # noqa: E402
 from report import BEGIN, END, Row, cells, summary, write_markdown  # noqa: E402
 
@@ -140,16 +142,31 @@ def test_inputs_exceed_the_cache_or_differ_in_every_call_of_a_graph() -> None:
     assert timer.sets(1 << 20) == GRAPH_CALLS
 
 
-def test_flash_attention_3_is_estimated_where_its_ratio_is_known() -> None:
-    row = Row("bf16", 128, "causal", 2048, 600.0, peers={"cudnn": 500.0, "flash": 300.0})
-    hopper.estimate_fa3(row)
-    assert row.peers["fa3"] == 600.0
-    for other in (Row("bf16", 128, "full", 100, 1.0, {"cudnn": 1.0}),
-                  Row("bf16", 96, "full", 512, 1.0, {"cudnn": 1.0}),
-                  Row("bf16", 128, "full", 512, 1.0, {"flash": 1.0})):  # fmt: skip
-        hopper.estimate_fa3(other)
-        assert "fa3" not in other.peers
-    assert all(len(ratios) == len(hopper.FA3_LENGTHS) for ratios in hopper.FA3_TO_CUDNN.values())
+class FakeFa3:
+    def takes(self, dtype: str, head_dim: int) -> bool:
+        return dtype == "bf16" and head_dim == 128
+
+    def forward(self, q: str, k: str, v: str, causal: bool) -> Callable[[], str]:
+        return lambda: f"{q}{k}{v} {causal}"
+
+
+def test_flash_attention_3_is_among_the_peers_where_it_is_there_and_has_the_kernel() -> None:
+    row = Row("bf16", 128, "causal", 2048, math.nan)
+    inputs = [["q", "k", "v"], ["x", "y", "z"]]
+    found = peer_runs(None, row, inputs, [], FakeFa3())
+    assert [found["fa3"](index) for index in (0, 1)] == ["qkv True", "xyz True"]
+    assert not peer_runs(None, row, inputs, [], None)
+    assert not peer_runs(None, Row("fp16", 128, "full", 64, math.nan), inputs, [], FakeFa3())
+
+
+def test_a_folder_without_flash_attention_3_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLASHCORE_FA3", str(tmp_path))
+    with pytest.raises(SystemExit, match=f"{tmp_path}: that folder has no fa3.py"):
+        find_fa3(None)
+    (tmp_path / "fa3.py").write_text("def load(path): return path")
+    assert find_fa3(None).takes("bf16", 256)
 
 
 def test_the_page_of_the_hopper_benchmark() -> None:
