@@ -27,6 +27,14 @@ bool holds(const Range& range, std::string_view name) {
   return std::find(range.begin(), range.end(), name) != range.end();
 }
 
+/// Whether blocks note there whose turn it is to add.
+bool keeps_turns_in(const ir::Function& f, ir::TensorId tensor) {
+  bool keeps = false;
+  for_each_op(f, f.body,
+              [&](const ir::Op& op, ir::BlockId) { keeps = keeps || op.turns == tensor; });
+  return keeps;
+}
+
 /// What a module is checked for once all its parts are there.
 class Fit {
  public:
@@ -47,9 +55,11 @@ class Fit {
  private:
   struct Seen {
     const Program* first = nullptr;
-    const Program* writer = nullptr;
+    const Program* writer = nullptr;  ///< the last one, which may add
+    const Program* loader = nullptr;  ///< the first one
+    const Program* waiter = nullptr;  ///< whose blocks note their turns there
     const ir::Tensor* tensor = nullptr;
-    bool read = false;
+    bool read = false;  ///< loaded, or added to
   };
 
   [[noreturn]] void refuse(std::string why, std::string fix) const {
@@ -73,12 +83,9 @@ class Fit {
       refuse(fmt::format("{} is {} in {} and {} in {}", tensor.name, shown(*seen.tensor),
                          seen.first->name(), shown(tensor), kernel.name()),
              "tensors of one name are one tensor; declare both alike, or rename one");
-    const auto at = static_cast<std::size_t>(&tensor - kernel.function().tensors.data());
-    const bool adds = tensor.output && kernel.function().adds_to(ir::TensorId(at));
-    if (adds && !is_workspace)
-      refuse(fmt::format("{} adds to {}, which is no workspace", kernel.name(), tensor.name),
-             "have a kernel behind it load the sums and store them to an output");
-    if (adds && seen.writer == nullptr)
+    const ir::TensorId id(static_cast<std::size_t>(&tensor - kernel.function().tensors.data()));
+    const bool adds = tensor.output && kernel.function().adds_to(id);
+    if (adds && is_workspace && seen.writer == nullptr)
       refuse(fmt::format("{} adds to the workspace {}, which no kernel in front of it writes",
                          kernel.name(), tensor.name),
              "store zeros there in a kernel in front");
@@ -86,9 +93,13 @@ class Fit {
       refuse(
           fmt::format("{} and {} both write {}", seen.writer->name(), kernel.name(), tensor.name),
           "the later one would overwrite the earlier; write a tensor in one kernel");
-    if (tensor.output && seen.read)
+    if (tensor.output && seen.waiter != nullptr)
+      refuse(fmt::format("{} and {} both note their turns in {}", seen.waiter->name(),
+                         kernel.name(), tensor.name),
+             "the later one would not find zeros there; each needs turns of its own");
+    if (tensor.output && seen.loader != nullptr)
       refuse(fmt::format("{} writes {}, which {} has read", kernel.name(), tensor.name,
-                         seen.first->name()),
+                         seen.loader->name()),
              "kernels run in the order in which they were added; add the one that writes first");
     if (!tensor.output && is_workspace && seen.writer == nullptr)
       refuse(fmt::format("{} reads the workspace {}, which no kernel in front of it writes",
@@ -96,6 +107,8 @@ class Fit {
              "what a workspace holds before a kernel writes it is undefined");
     if (seen.tensor == nullptr) seen.first = &kernel, seen.tensor = &tensor;
     if (tensor.output) seen.writer = &kernel;
+    if (!tensor.output && seen.loader == nullptr) seen.loader = &kernel;
+    if (keeps_turns_in(kernel.function(), id)) seen.waiter = &kernel;
     seen.read |= !tensor.output || adds;
   }
 
@@ -188,6 +201,15 @@ std::vector<ir::Parameter> Module::parameters() const {
         known->positive |= scalar.positive;
     }
   return found;
+}
+
+bool Module::adds_to(std::string_view tensor) const {
+  for (const Program& kernel : kernels_) {
+    const ir::Function& f = kernel.function();
+    for (std::size_t i = 0; i < f.tensors.size(); ++i)
+      if (f.tensors[i].output && f.tensors[i].name == tensor) return f.adds_to(ir::TensorId(i));
+  }
+  return false;
 }
 
 std::vector<std::string> Module::known_numbers(std::size_t count) const {

@@ -42,6 +42,9 @@ class Module {
   /// argument that one kernel writes is an output, also where another reads it.
   [[nodiscard]] std::vector<ir::Tensor> tensors() const;
   [[nodiscard]] std::vector<ir::Parameter> parameters() const;
+  /// Whether a launch adds to what an output holds: no kernel stores anything there in front of the
+  /// first that adds. It then has to hold what the sums begin with, or zeros for turns.
+  [[nodiscard]] bool adds_to(std::string_view tensor) const;
   /// What the text of a number may name, where `count` numbers stand before it: extents of arguments,
   /// i32 scalars, `multiprocessors`, those numbers.
   [[nodiscard]] std::vector<std::string> known_numbers(std::size_t count) const;

@@ -36,7 +36,8 @@ class LoadedModule {
   [[nodiscard]] std::size_t workspace_bytes(std::span<const TensorView> tensors,
                                             std::span<const ScalarValue> scalars) const;
 
-  /// Tensors and scalars in the order of plan().signature(). Launches every kernel on the stream;
+  /// Tensors and scalars in the order of plan().signature(). Outputs of which plan().module() says
+  /// that a launch adds to them hold what it adds to. Launches every kernel on the stream;
   /// nothing is launched where an argument is refused or the workspace is too small (DeviceError
   /// with the bytes that are wanted). Can be captured into a graph, which then holds the workspace.
   void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,

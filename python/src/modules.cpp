@@ -20,6 +20,13 @@ Module make_module(const std::string& name, const std::vector<const Program*>& k
   return builder.finish();
 }
 
+std::vector<std::string> outputs_added_to(const Module& module) {
+  std::vector<std::string> names;
+  for (const ir::Tensor& tensor : module.tensors())
+    if (module.adds_to(tensor.name)) names.push_back(tensor.name);
+  return names;
+}
+
 }  // namespace
 
 void bind_modules(py::module_& m) {
@@ -39,6 +46,7 @@ void bind_modules(py::module_& m) {
                                return std::vector<std::string>(module.workspaces().begin(),
                                                                module.workspaces().end());
                              })
+      .def_property_readonly("added_to", &outputs_added_to)
       .def_property_readonly("numbers", [](const Module& module) {
         py::dict numbers;
         for (const LaunchNumber& number : module.numbers())

@@ -21,6 +21,15 @@ std::vector<std::string> tiled_axes(const Program& program) {
   return names;
 }
 
+/// The outputs that a launch adds to, or notes turns in.
+std::vector<std::string> outputs_added_to(const Program& program) {
+  const ir::Function& f = program.function();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < f.tensors.size(); ++i)
+    if (f.tensors[i].output && f.adds_to(ir::TensorId(i))) names.push_back(f.tensors[i].name);
+  return names;
+}
+
 using Places = std::vector<std::pair<std::string, int>>;
 
 /// The program of a text whose ops were written elsewhere, at these places in their order.
@@ -47,7 +56,8 @@ void bind_programs(py::module_& m) {
             return with_probes(program, names);
           },
           py::arg("names"))
-      .def_property_readonly("tiled_axes", &tiled_axes);
+      .def_property_readonly("tiled_axes", &tiled_axes)
+      .def_property_readonly("added_to", &outputs_added_to);
 }
 
 }  // namespace flashcore::python

@@ -1,5 +1,6 @@
 #include "runtime/reference/evaluate_module.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <string>
@@ -9,6 +10,11 @@
 
 namespace flashcore {
 namespace {
+
+template <class List>
+auto find_named(List& list, const std::string& name) {
+  return std::ranges::find_if(list, [&](const auto& one) { return one.name == name; });
+}
 
 /// Everything that kernels find by name.
 class Names {
@@ -36,7 +42,7 @@ class Names {
     std::vector<TensorView> views;
     for (const ir::Tensor& tensor : kernel.tensors) {
       if (module_.is_workspace(tensor.name) && !tensors_.contains(tensor.name))
-        add_workspace(tensor);
+        tensors_.emplace(tensor.name, unwritten(tensor, shape_of(tensor)));
       if (const auto found = tensors_.find(tensor.name); found != tensors_.end())
         views.push_back(found->second);
     }
@@ -51,13 +57,13 @@ class Names {
     return values;
   }
 
-  /// What a kernel has computed, where another may read it.
-  void keep(const ReferenceOutput& output) {
-    const auto found = tensors_.find(output.name);
-    if (found == tensors_.end() || !module_.is_workspace(output.name)) return;
+  /// What a kernel has computed, where another may read it or add to it: never in the caller's
+  /// memory.
+  void keep(const ir::Tensor& tensor, const ReferenceOutput& output) {
+    const TensorView view = unwritten(tensor, output.shape);
     for (std::size_t i = 0; i < output.values.size(); ++i)
-      write_element(found->second.dtype, found->second.data, static_cast<std::int64_t>(i),
-                    output.values[i]);
+      write_element(view.dtype, view.data, static_cast<std::int64_t>(i), output.values[i]);
+    tensors_.insert_or_assign(tensor.name, view);
   }
 
  private:
@@ -71,20 +77,25 @@ class Names {
     scalars_.emplace(number.name, static_cast<std::int32_t>(value));
   }
 
-  void add_workspace(const ir::Tensor& tensor) {
-    TensorView view{.dtype = tensor.dtype, .rank = static_cast<int>(tensor.dims.size())};
+  std::vector<std::int64_t> shape_of(const ir::Tensor& tensor) const {
+    std::vector<std::int64_t> shape;
+    for (const Extent& extent : tensor.dims)
+      shape.push_back(extent.is_static() ? extent.value : lengths_.at(extent.name) + extent.plus);
+    return shape;
+  }
+
+  /// Memory of its own for a tensor.
+  TensorView unwritten(const ir::Tensor& tensor, const std::vector<std::int64_t>& shape) {
+    TensorView view{.dtype = tensor.dtype, .rank = static_cast<int>(shape.size())};
     std::int64_t stride = 1;
-    for (int dim = view.rank - 1; dim >= 0; --dim) {
-      const auto at = static_cast<std::size_t>(dim);
-      const Extent& extent = tensor.dims[at];
-      view.shape[at] = extent.is_static() ? extent.value : lengths_.at(extent.name) + extent.plus;
-      view.strides[at] = stride;
-      stride *= view.shape[at];
+    for (std::size_t dim = shape.size(); dim-- > 0; stride *= shape[dim]) {
+      view.shape[dim] = shape[dim];
+      view.strides[dim] = stride;
     }
     std::vector<std::uint64_t>& memory = memory_.emplace_back(
         static_cast<std::size_t>(stride * size_of(tensor.dtype) / 8 + 1), ~std::uint64_t{0});
     view.data = memory.data();
-    tensors_.emplace(tensor.name, view);
+    return view;
   }
 
   const Module& module_;
@@ -102,11 +113,16 @@ std::vector<ReferenceOutput> evaluate(const Module& module, std::span<const Tens
   Names names(module, tensors, scalars, multiprocessors);
   std::vector<ReferenceOutput> outputs;
   for (const Program& kernel : module.kernels()) {
-    const std::vector<TensorView> its_tensors = names.tensors_of(kernel.function());
-    const std::vector<ScalarValue> its_scalars = names.scalars_of(kernel.function());
-    for (ReferenceOutput& output : evaluate(kernel.function(), its_tensors, its_scalars, options)) {
-      names.keep(output);
-      if (!module.is_workspace(output.name)) outputs.push_back(std::move(output));
+    const ir::Function& f = kernel.function();
+    const std::vector<TensorView> its_tensors = names.tensors_of(f);
+    const std::vector<ScalarValue> its_scalars = names.scalars_of(f);
+    for (ReferenceOutput& output : evaluate(f, its_tensors, its_scalars, options)) {
+      names.keep(*find_named(f.tensors, output.name), output);
+      if (module.is_workspace(output.name)) continue;
+      if (const auto before = find_named(outputs, output.name); before != outputs.end())
+        *before = std::move(output);  // one to which this kernel has added
+      else
+        outputs.push_back(std::move(output));
     }
   }
   return outputs;

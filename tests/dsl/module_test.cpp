@@ -133,12 +133,44 @@ TEST(Module, KernelsAddToWorkspacesThatOthersHaveWritten) {
             }),
             "the module m: add_rows adds to the workspace sums, which no kernel in front of it "
             "writes; store zeros there in a kernel in front");
+}
+
+TEST(Module, KernelsAddToOutputsOfCallers) {
+  const auto added_to = [](const Module& module) {
+    std::vector<std::string> names;
+    for (const ir::Tensor& tensor : module.tensors())
+      if (module.adds_to(tensor.name)) names.push_back(tensor.name);
+    return names;
+  };
+  ModuleBuilder to_given("to_given");
+  to_given.kernel(test::add_rows(true));
+  to_given.kernel(test::take_sums());
+  EXPECT_THAT(added_to(to_given.finish()), ElementsAre("sums", "turns"));
+  ModuleBuilder to_stored("to_stored");
+  to_stored.kernel(test::zeros("zeros", "sums", DType::f32, "N"));
+  to_stored.kernel(test::add_rows(false));
+  EXPECT_THAT(added_to(to_stored.finish()), ElementsAre());
+}
+
+TEST(Module, SeveralKernelsAddToOneTensor) {
   EXPECT_EQ(refusal([](ModuleBuilder& m) {
-              m.kernel(test::zeros("zeros", "sums", DType::f32, "N"));
               m.kernel(test::add_rows(false));
+              m.kernel(test::add_rows(false, true, "add_lower_rows"));
             }),
-            "the module m: add_rows adds to sums, which is no workspace; have a kernel behind it "
-            "load the sums and store them to an output");
+            "none");
+  EXPECT_EQ(refusal([](ModuleBuilder& m) {
+              m.kernel(test::add_rows(true));
+              m.kernel(test::add_rows(true, true, "add_lower_rows"));
+            }),
+            "the module m: add_rows and add_lower_rows both note their turns in turns; the later "
+            "one would not find zeros there; each needs turns of its own");
+  EXPECT_EQ(refusal([](ModuleBuilder& m) {
+              m.kernel(test::add_rows(false));
+              m.kernel(test::take_sums());
+              m.kernel(test::add_rows(false, true, "add_lower_rows"));
+            }),
+            "the module m: add_lower_rows writes sums, which take_sums has read; kernels run in "
+            "the order in which they were added; add the one that writes first");
 }
 
 TEST(Module, WorkspacesAreWrittenBeforeTheyAreRead) {

@@ -147,6 +147,52 @@ def test_modules_that_do_not_fit():
         fc.jit(module(), probe="x")
 
 
+ADD_ROWS = """program add_rows
+axis rows: parallel_tiles R
+axis cols: tiles N
+input x: f32 [R, N]
+output sums: f32 [N]
+output turns: i32 [R]
+{
+  loop cols {
+    tile %tile : i32
+    %x = load x[rows, cols] : f32[rows, cols]
+    %sum = reduce_sum %x along rows : f32[cols]
+    store sums[cols], %sum adding in order of turns
+    yield
+  }
+}
+"""
+DOUBLE = """program double
+axis cols: parallel_tiles N
+input sums: f32 [N]
+output twice: f32 [N]
+{
+  %sums = load sums[cols] : f32[cols]
+  %twice = add %sums, %sums : f32[cols]
+  store twice[cols], %twice
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_outputs_that_a_module_adds_to(target):
+    schedules = {
+        "add_rows": fc.Schedule(tiles={"rows": 16, "cols": 32}, warps_m=1),
+        "double": fc.Schedule(tiles={"cols": 32}, warps_m=1),
+    }
+    module = fc.Module("add_and_double", [fc.Program(ADD_ROWS), fc.Program(DOUBLE)])
+    kernel = fc.jit(module, target, schedule=schedules)
+    x = np.random.default_rng(0).standard_normal((50, 40)).astype(np.float32)
+    expected = x.sum(axis=0)
+    sums, turns, twice = kernel(x=x)  # those that the call makes start as zeros
+    np.testing.assert_allclose(sums, expected, atol=1e-5)
+    np.testing.assert_allclose(twice, 2 * expected, atol=1e-5)
+    twice = kernel(x=x, sums=sums, turns=np.zeros_like(turns))  # to what is given it adds
+    np.testing.assert_allclose(sums, 2 * expected, atol=1e-5)
+    np.testing.assert_allclose(twice, 4 * expected, atol=1e-5)
+
+
 def test_libraries_offer_modules(tmp_path):
     source = tmp_path / "sums.cpp"
     source.write_text(

@@ -18,8 +18,9 @@ inline Program zeros(const std::string& name, const std::string& output, DType d
 
 /// sums[j] += the sum of x[i, j] over the rows i of a block. Below the diagonal alone, the columns
 /// that a block visits depend on its rows.
-inline Program add_rows(bool in_order, bool below_diagonal = false) {
-  ProgramBuilder b("add_rows");
+inline Program add_rows(bool in_order, bool below_diagonal = false,
+                        const std::string& name = "add_rows") {
+  ProgramBuilder b(name);
   const Extent R("R"), N("N");
   const Axis rows = b.parallel_tiles("rows", R), cols = b.tiles("cols", N);
   const Tensor x = b.input("x", DType::f32, {R, N});
@@ -60,8 +61,18 @@ inline Module column_sums(bool in_order, bool below_diagonal = false) {
   return m.finish();
 }
 
+/// The same added to an output of the caller's, by two kernels: y[j] += the sum of x[:, j], and that
+/// of what lies below the diagonal.
+inline Module column_sums_added(bool in_order) {
+  ModuleBuilder m("column_sums_added");
+  m.kernel(add_rows(in_order));
+  m.kernel(add_rows(false, true, "add_lower_rows"));
+  return m.finish();
+}
+
 inline Schedule column_sums_schedule(const Program& kernel) {
-  if (kernel.name() == "add_rows") return {.tiles = {{"rows", 16}, {"cols", 32}}, .warps_m = 2};
+  if (kernel.name().starts_with("add_"))
+    return {.tiles = {{"rows", 16}, {"cols", 32}}, .warps_m = 2};
   return {.tiles = {{kernel.name() == "take_sums" ? "cols" : "along", 32}}, .warps_m = 1};
 }
 

@@ -10,6 +10,7 @@ from ..arguments import described
 from ..arrays import empty, full
 from ..errors import DeviceError
 from ..pytorch.tensors import is_watched
+from .copies import on_stream
 
 
 class CalledByName:
@@ -20,14 +21,14 @@ class CalledByName:
 
     @cached_property
     def _summed(self) -> frozenset[str]:
-        """The outputs that the kernel adds to, so that they start as zeros."""
+        """The outputs that a launch adds to: those that a call makes start as zeros."""
         return frozenset()
 
     def _arguments(
-        self, given: Mapping[str, Any], tensors: Sequence[Any]
+        self, given: Mapping[str, Any], tensors: Sequence[Any], stream: Any = None
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], list[Any]]:
         """Arrays and scalars in the program's order, and of the arrays those made here: outputs
-        that are not given."""
+        that are not given, of which zeros are written on the stream of the launch."""
         arguments = dict(given)
         scalars = tuple(self._take(arguments, name) for name, _, _ in self._core.scalars)
         extents: dict[str, int] = {}
@@ -54,8 +55,11 @@ class CalledByName:
             if name not in arrays:
                 shape = [self._size(name, dim, extents) for dim in dims]
                 like = next(iter(arrays.values()))
-                zeros = name in self._summed
-                arrays[name] = full(like, shape, dtype, 0) if zeros else empty(like, shape, dtype)
+                if name in self._summed:
+                    with on_stream(like, stream):
+                        arrays[name] = full(like, shape, dtype, 0)
+                else:
+                    arrays[name] = empty(like, shape, dtype)
                 made.append(arrays[name])
         return tuple(arrays[tensor[0]] for tensor in tensors), scalars, made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from .. import _core
@@ -24,8 +25,9 @@ class ModuleKernel(CalledByName):
 
     Arrays in CPU memory run in the emulator, arrays on a GPU run there. Outputs that are not given
     are allocated beside the inputs and returned: one array, or a tuple in the module's order.
-    Workspaces are allocated by every call, in the arrays' framework; a CUDA graph that captures one
-    keeps them.
+    Those that the module adds to, without a kernel in front that stores there, start as zeros;
+    where they are given, it adds to what they hold. Workspaces are allocated by every call, in the
+    arrays' framework; a CUDA graph that captures one keeps them.
     """
 
     _core: _core.ModuleKernels
@@ -49,9 +51,13 @@ class ModuleKernel(CalledByName):
         return cls(module, kernels, target)
 
     def __call__(self, *, stream: Any = None, **arguments: Any) -> Any:
-        arrays, scalars, made = self._arguments(arguments, self.tensors)
+        arrays, scalars, made = self._arguments(arguments, self.tensors, stream)
         self.launch(arrays, scalars, stream)
         return returned(made)
+
+    @cached_property
+    def _summed(self) -> frozenset[str]:
+        return frozenset(self._module._core.added_to)
 
     def launch(self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any) -> None:
         """A call with all arrays and scalars, outputs included, in the order of `tensors` and of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +21,7 @@ class ProgramKernel(CalledByName, Kernel):
 
     def __call__(self, *, stream: Any = None, **arguments: Any) -> Any:
         tensors = self._core.tensors[: len(self._core.tensors) - len(self._probe)]
-        every, scalars, made = self._arguments(arguments, tensors)
+        every, scalars, made = self._arguments(arguments, tensors, stream)
         probes = self._probe_arrays(every, stream) if self._probe else ()
         self._launch(every + probes, scalars, stream)
         result = returned(made)
@@ -30,9 +29,7 @@ class ProgramKernel(CalledByName, Kernel):
 
     @cached_property
     def _summed(self) -> frozenset[str]:
-        adding = re.compile(r"^ *store (\w+)\[.* adding(?: in order of (\w+))?$", re.MULTILINE)
-        found = adding.findall(self._program.text)
-        return frozenset(name for names in found for name in names if name)
+        return frozenset(self._program._core.added_to)
 
 
 torch_seam.instead_of(ProgramKernel.__call__, torch_seam.program)

@@ -74,6 +74,27 @@ TEST(Accumulation, AddsWhatTheReferenceDoes) {
         }
 }
 
+TEST(Accumulation, AddsToOutputsOfTheCaller) {
+  for (const char* target : {"sm_80", "sm_90a"})
+    for (const bool in_order : {false, true}) {
+      const Module module = test::column_sums_added(in_order);
+      const EmulatedModule kernels = emulated(module, target);
+      Arrays arrays(100, 70);
+      std::iota(arrays.y.begin(), arrays.y.end(), 1.F);
+      std::vector<std::int32_t> turns(100);
+      arrays.views.push_back(TensorView::dense(turns.data(), DType::i32, {100}, cpu_device));
+      if (!in_order) arrays.views.pop_back();
+      const std::vector<ReferenceOutput> expected =
+          evaluate(module, arrays.views, {}, emulated_multiprocessors);
+      EXPECT_EQ(arrays.y[69], 70) << "the reference writes no memory of the caller";
+      (void)kernels.run(arrays.views, {});
+      const auto sums = std::ranges::find(expected, "sums", &ReferenceOutput::name);
+      ASSERT_NE(sums, expected.end());
+      for (std::size_t i = 0; i < arrays.y.size(); ++i)
+        EXPECT_NEAR(arrays.y[i], sums->values[i], 1e-4) << target << " column " << i;
+    }
+}
+
 TEST(Accumulation, InOrderIsTheSameInEveryRun) {
   const EmulatedModule kernels = emulated(test::column_sums(true), "sm_90");
   std::vector<float> first;
