@@ -89,6 +89,7 @@ class KernelPrinter : TileMover {
 
   // print_turns.cpp: additions in the order of blocks
   void print_turn(const ir::Op& op);
+  std::string end_of_blocks(ir::AxisId axis) const;
 
   // print_dot.cpp
   void print_dot(const ir::Op& op);

@@ -6,6 +6,15 @@ namespace flashcore {
 
 using namespace ir;
 
+/// Blocks from there on are not launched, or end without a turn: they are beyond the segment of a
+/// ragged axis.
+std::string KernelPrinter::end_of_blocks(AxisId axis) const {
+  const int longest = scalar_named(f_[axis].longest);
+  if (longest < 0) return extent(axis);
+  return fmt::format("fc::min({}, p.{})", extent(axis),
+                     fields_.scalar(static_cast<std::size_t>(longest)));
+}
+
 void KernelPrinter::print_turn(const Op& op) {
   const std::string pointer = source_pointer(op);
   const Axis& blocks = f_[op.axis];
@@ -23,8 +32,9 @@ void KernelPrinter::print_turn(const Op& op) {
     return;
   }
   if (blocks.descending)
-    out_.line("if ({0} + {1} < {2}) fc::wait_turn({3}, {4});", first, blocks.tile, extent(op.axis),
-              note_of(fmt::format("{} + {}", first, blocks.tile)), position);
+    out_.line("if ({0} + {1} < {2}) fc::wait_turn({3}, {4});", first, blocks.tile,
+              end_of_blocks(op.axis), note_of(fmt::format("{} + {}", first, blocks.tile)),
+              position);
   else
     out_.line("if ({0} > 0) fc::wait_turn({1}, {2});", first,
               note_of(fmt::format("{} - {}", first, blocks.tile)), position);

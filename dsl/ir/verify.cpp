@@ -197,10 +197,6 @@ class Verifier {
                       "of {}",
                       f_[op.tensor].name, shared.empty() ? "no axis" : list(shared)),
           "index it by all other parallel axes, or add in any order");
-    if (f_[shared[0]].ragged)
-      fail(fmt::format("{} is ragged: a block beyond its segment ends without its turn",
-                       f_[shared[0]].name),
-           "add in any order");
     const bool walks = std::ranges::any_of(op.coordinates, [&](const Coordinate& c) {
       return c.axis && f_[c.axis].kind == AxisKind::tiles;
     });
