@@ -175,6 +175,43 @@ typedef struct fc_field {
 FC_API size_t fc_kernel_field_count(const fc_kernel* kernel);
 FC_API fc_status fc_kernel_field(const fc_kernel* kernel, size_t index, fc_field* field);
 
+/* --- schedules chosen at launch --------------------------------------------------------------- */
+
+/* Attention for a spec, every launch under the schedule that is predicted to be the fastest for its
+ * batch, heads and lengths. Thread-safe. Where the kernel that a launch wants is not compiled yet,
+ * another one serves, and that one is compiled in the background for later launches; the first launch
+ * of all waits. */
+typedef struct fc_dispatcher fc_dispatcher;
+FC_API fc_status fc_dispatcher_from_spec(const char* spec, const char* target,
+                                         fc_dispatcher** dispatcher);
+/* The same of the kernels that the bundle has, and no others: no code generation, no compiler. */
+FC_API fc_status fc_dispatcher_from_bundle(const fc_bundle* bundle, const char* spec,
+                                           const char* target, fc_dispatcher** dispatcher);
+FC_API void fc_dispatcher_free(fc_dispatcher* dispatcher);
+
+typedef struct fc_range {
+  int64_t least, most;
+} fc_range;
+/* Launches with these sizes: batch and heads of the queries, rows of the queries and of the keys. */
+typedef struct fc_problems {
+  fc_range batch, heads, q_len, kv_len;
+} fc_problems;
+/* Makes every kernel that such launches may want, and loads it for a GPU unless that is FC_CPU: they
+ * wait for nothing then, and can be captured into a graph. */
+FC_API fc_status fc_dispatcher_prepare(fc_dispatcher* dispatcher, const fc_problems* problems,
+                                       int32_t device);
+
+/* As fc_kernel_launch. */
+FC_API fc_status fc_dispatcher_launch(fc_dispatcher* dispatcher, const fc_tensor* tensors,
+                                      size_t tensor_count, const fc_scalar* scalars,
+                                      size_t scalar_count, void* stream);
+
+/* The kernel that a launch with such tensors wants, of which the shapes count: for its source, its
+ * machine code and its arguments, which all of them have in common. It is the dispatcher's, and not
+ * to be freed. */
+FC_API fc_status fc_dispatcher_kernel(fc_dispatcher* dispatcher, const fc_tensor* tensors,
+                                      size_t tensor_count, fc_kernel** kernel);
+
 /* --- bundles ---------------------------------------------------------------------------------- */
 
 /* Checks the manifest, its signature, and who may have written the file. */

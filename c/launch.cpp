@@ -1,7 +1,7 @@
 // Launches of the C interface.
-#include <array>
 #include <cstring>
 
+#include "c/arguments.h"
 #include "c/guard.h"
 #include "c/objects.h"
 #include "dsl/error.h"
@@ -11,58 +11,6 @@ using namespace flashcore;
 static_assert(FC_POINTER == int(ParameterField::Kind::pointer) &&
               FC_TENSOR_MAP == int(ParameterField::Kind::tensor_map) &&
               FC_TILE_COUNTER == int(ParameterField::Kind::tile_counter));
-
-namespace {
-
-DType dtype_of(std::int32_t dtype, const char* what) {
-  if (dtype < FC_F16 || dtype > FC_I1)
-    throw SpecError({.what = fmt::format("the dtype of {}", what),
-                     .why = fmt::format("{} is none of fc_dtype", dtype),
-                     .fix = "FC_F16, FC_BF16, ...",
-                     .where = {}});
-  return static_cast<DType>(dtype);
-}
-
-/// The arguments of a launch as the runtime takes them.
-struct Arguments {
-  std::vector<TensorView> tensors;
-  std::vector<ScalarValue> scalars;
-
-  Arguments(const fc_tensor* given, size_t tensor_count, const fc_scalar* numbers,
-            size_t scalar_count) {
-    for (size_t i = 0; i < tensor_count; ++i) {
-      const fc_tensor& t = given[i];
-      if (t.rank < 0 || t.rank > FC_MAX_RANK)
-        throw SpecError({.what = fmt::format("the rank of tensor {}", i),
-                         .why = fmt::format("it is {}", t.rank),
-                         .fix = fmt::format("a number of dimensions up to {}", FC_MAX_RANK),
-                         .where = {}});
-      if (t.device < FC_CPU)
-        throw SpecError({.what = fmt::format("the device of tensor {}", i),
-                         .why = fmt::format("it is {}", t.device),
-                         .fix = "the ordinal of a GPU, or FC_CPU",
-                         .where = {}});
-      TensorView view{.data = t.data,
-                      .dtype = dtype_of(t.dtype, fmt::format("tensor {}", i).c_str()),
-                      .rank = t.rank,
-                      .device = t.device};
-      std::copy_n(t.shape, max_rank, view.shape.begin());
-      std::copy_n(t.strides, max_rank, view.strides.begin());
-      tensors.push_back(view);
-    }
-    for (size_t i = 0; i < scalar_count; ++i) {
-      if (numbers[i].dtype != FC_F32 && numbers[i].dtype != FC_I32)
-        throw SpecError({.what = fmt::format("the dtype of scalar {}", i),
-                         .why = fmt::format("it is {}", numbers[i].dtype),
-                         .fix = "FC_F32 or FC_I32",
-                         .where = {}});
-      scalars.push_back(numbers[i].dtype == FC_F32 ? ScalarValue(numbers[i].value.f32)
-                                                   : ScalarValue(numbers[i].value.i32));
-    }
-  }
-};
-
-}  // namespace
 
 void fc_kernel::emulate(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars) {
   if (!program_)
@@ -93,7 +41,7 @@ fc_status fc_kernel_launch(fc_kernel* kernel, const fc_tensor* tensors, size_t t
   if (tensors == nullptr && tensor_count > 0) return c::refuse_null(__func__, "tensors");
   if (scalars == nullptr && scalar_count > 0) return c::refuse_null(__func__, "scalars");
   return c::guarded([&] {
-    const Arguments given(tensors, tensor_count, scalars, scalar_count);
+    const c::Arguments given({tensors, tensor_count}, {scalars, scalar_count});
     if (!given.tensors.empty() && given.tensors[0].device >= 0) {
       kernel->loaded().launch(given.tensors, given.scalars, static_cast<CudaStream>(stream));
     } else {
@@ -126,7 +74,7 @@ fc_status fc_kernel_bind(const fc_kernel* kernel, const fc_tensor* tensors, size
            .why = "it has tensor maps, or blocks that take their tiles from a counter",
            .fix = "fc_kernel_launch, or a kernel for sm_80",
            .where = {}});
-    const Arguments given(tensors, tensor_count, scalars, scalar_count);
+    const c::Arguments given({tensors, tensor_count}, {scalars, scalar_count});
     ParameterBlock block;
     const LaunchPlan::Bound bound = plan.bind(given.tensors, given.scalars, block);
     std::memcpy(parameters, block.bytes, bytes);

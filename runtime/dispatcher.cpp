@@ -105,17 +105,26 @@ std::span<const std::int64_t> Dispatcher::lengths_of(const Chosen& chosen,
   return std::span(lengths).first(chosen.places.size());
 }
 
+std::size_t Dispatcher::number_of(const Chosen& chosen, std::span<const std::int64_t> lengths) {
+  const std::size_t number = chosen.choice->find(lengths);
+  if (number != ScheduleChoice::unknown) [[likely]]
+    return number;
+  const NoFork whole;
+  return chosen.choice->choose(lengths);
+}
+
+std::size_t Dispatcher::list_for(std::span<const TensorView> tensors) const {
+  const Chosen& now = chosen();
+  Lengths memory;
+  return number_of(now, lengths_of(now, tensors, memory));
+}
+
 void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
                         CudaStream stream) {
   Chosen& now = chosen();
   Lengths memory;
   const std::span<const std::int64_t> lengths = lengths_of(now, tensors, memory);
-  std::size_t number = now.choice->find(lengths);
-  if (number == ScheduleChoice::unknown) [[unlikely]] {
-    const NoFork whole;
-    number = now.choice->choose(lengths);
-  }
-  KernelsAtHand::List& list = now.list(number, *kernels_);
+  KernelsAtHand::List& list = now.list(number_of(now, lengths), *kernels_);
   Launchable* kernel = list.in_place.load(std::memory_order_acquire);
   if (kernel == nullptr) [[unlikely]] {
     const int device = tensors.empty() ? cpu_device : tensors[0].device;

@@ -65,6 +65,9 @@ class Dispatcher {
   void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
               CudaStream stream = nullptr);
 
+  /// The number of the list that a launch with these tensors wants, by choice().
+  [[nodiscard]] std::size_t list_for(std::span<const TensorView> tensors) const;
+
   /// Builds the kernel under the first of the schedules that fits, as for a launch whose list this
   /// is, and loads it on a device unless that is -1: such launches wait for nothing then. Throws what
   /// building it throws.
@@ -97,6 +100,7 @@ class Dispatcher {
   static std::span<const std::int64_t> lengths_of(const Chosen& chosen,
                                                   std::span<const TensorView> tensors,
                                                   Lengths& lengths);
+  static std::size_t number_of(const Chosen& chosen, std::span<const std::int64_t> lengths);
   [[noreturn]] void refuse_capture(std::span<const std::int64_t> lengths) const;
   [[nodiscard]] Chosen& chosen() const { return *chosen_.load(std::memory_order_acquire); }
 

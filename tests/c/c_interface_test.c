@@ -1,5 +1,6 @@
 /* The C interface as a C program uses it: attention from a spec in the emulator, the layout of its
- * parameters, a bundle, and what is refused. The first argument is a bundle of kernels for sm_80.
+ * parameters, schedules that launches choose, bundles, and what is refused. The arguments are a
+ * bundle of kernels for sm_80, and one of what launches of some lengths want on sm_90a.
  */
 #include <math.h>
 #include <stdio.h>
@@ -34,38 +35,24 @@ static float from_half_bits(uint16_t half) {
   return x;
 }
 
-static fc_tensor view(uint16_t* data) {
+static fc_tensor view_of(void* data, int64_t length, int32_t device) {
   fc_tensor t;
   memset(&t, 0, sizeof t);
   t.data = data;
   t.dtype = FC_BF16;
   t.rank = 4;
-  t.device = FC_CPU;
-  const int64_t shape[4] = {1, HEADS, LENGTH, DIM};
-  const int64_t strides[4] = {COUNT, LENGTH * DIM, DIM, 1};
+  t.device = device;
+  const int64_t shape[4] = {1, HEADS, length, DIM};
+  const int64_t strides[4] = {HEADS * length * DIM, length * DIM, DIM, 1};
   memcpy(t.shape, shape, sizeof shape);
   memcpy(t.strides, strides, sizeof strides);
   return t;
 }
 
-static void computes_attention(void) {
-  fc_kernel* kernel = NULL;
-  CHECK(fc_kernel_from_spec("{\"head_dim\": 32}", "sm_80", NULL, &kernel) == FC_OK);
-  if (kernel == NULL) return;
-  CHECK(strcmp(fc_kernel_name(kernel), "attention_forward") == 0);
-  CHECK(strcmp(fc_kernel_target(kernel), "sm_80") == 0);
-  CHECK(strstr(fc_kernel_source(kernel), "__global__") != NULL);
-  CHECK(fc_kernel_tensor_count(kernel) == 4);
-  CHECK(fc_kernel_scalar_count(kernel) == 1);
-  fc_tensor_info info;
-  CHECK(fc_kernel_tensor(kernel, 3, &info) == FC_OK);
-  CHECK(strcmp(info.name, "o") == 0 && info.output && info.dtype == FC_BF16 && info.rank == 4);
-  CHECK(info.size[3] == DIM && info.extent[3] == NULL && info.size[2] == -1);
-  CHECK(strcmp(info.extent[2], "Sq") == 0);
-  fc_scalar_info number;
-  CHECK(fc_kernel_scalar(kernel, 0, &number) == FC_OK);
-  CHECK(strcmp(number.name, "scale") == 0 && number.dtype == FC_F32 && number.positive);
+static fc_tensor view(uint16_t* data) { return view_of(data, LENGTH, FC_CPU); }
 
+/* q, k, v and the output, one behind the other. */
+static uint16_t* make_arrays(void) {
   uint16_t* q = malloc(4 * COUNT * sizeof *q);
   uint16_t *k = q + COUNT, *v = k + COUNT, *out = v + COUNT;
   for (int i = 0; i < COUNT; ++i) {
@@ -74,11 +61,12 @@ static void computes_attention(void) {
     v[i] = to_half_bits((float)(i * 3 % 17 - 8) / 8);
     out[i] = 0x7fc0;
   }
-  const fc_tensor tensors[4] = {view(q), view(k), view(v), view(out)};
-  fc_scalar scale;
-  scale.dtype = FC_F32;
-  scale.value.f32 = 0.25f;
-  CHECK(fc_kernel_launch(kernel, tensors, 4, &scale, 1, NULL) == FC_OK);
+  return q;
+}
+
+/* Of attention with a scale of 0.25. */
+static double worst_error(const uint16_t* q) {
+  const uint16_t *k = q + COUNT, *v = k + COUNT, *out = v + COUNT;
   double worst = 0;
   for (int h = 0; h < HEADS; ++h) {
     for (int i = 0; i < LENGTH; ++i) {
@@ -99,7 +87,35 @@ static void computes_attention(void) {
       }
     }
   }
-  CHECK(worst < 0.01);
+  return worst;
+}
+
+static void computes_attention(void) {
+  fc_kernel* kernel = NULL;
+  CHECK(fc_kernel_from_spec("{\"head_dim\": 32}", "sm_80", NULL, &kernel) == FC_OK);
+  if (kernel == NULL) return;
+  CHECK(strcmp(fc_kernel_name(kernel), "attention_forward") == 0);
+  CHECK(strcmp(fc_kernel_target(kernel), "sm_80") == 0);
+  CHECK(strstr(fc_kernel_source(kernel), "__global__") != NULL);
+  CHECK(fc_kernel_tensor_count(kernel) == 4);
+  CHECK(fc_kernel_scalar_count(kernel) == 1);
+  fc_tensor_info info;
+  CHECK(fc_kernel_tensor(kernel, 3, &info) == FC_OK);
+  CHECK(strcmp(info.name, "o") == 0 && info.output && info.dtype == FC_BF16 && info.rank == 4);
+  CHECK(info.size[3] == DIM && info.extent[3] == NULL && info.size[2] == -1);
+  CHECK(strcmp(info.extent[2], "Sq") == 0);
+  fc_scalar_info number;
+  CHECK(fc_kernel_scalar(kernel, 0, &number) == FC_OK);
+  CHECK(strcmp(number.name, "scale") == 0 && number.dtype == FC_F32 && number.positive);
+
+  uint16_t* q = make_arrays();
+  uint16_t *k = q + COUNT, *v = k + COUNT, *out = v + COUNT;
+  const fc_tensor tensors[4] = {view(q), view(k), view(v), view(out)};
+  fc_scalar scale;
+  scale.dtype = FC_F32;
+  scale.value.f32 = 0.25f;
+  CHECK(fc_kernel_launch(kernel, tensors, 4, &scale, 1, NULL) == FC_OK);
+  CHECK(worst_error(q) < 0.01);
 
   /* The parameters, for who launches by other means. */
   unsigned char parameters[4096];
@@ -202,12 +218,99 @@ static void reads_a_bundle(const char* path) {
   fc_kernel_free(kernel);
 }
 
+/* The kernel that a launch of so many rows wants. */
+static fc_kernel* kernel_for(fc_dispatcher* dispatcher, int64_t length) {
+  const fc_tensor one = view_of(NULL, length, FC_CPU), tensors[4] = {one, one, one, one};
+  fc_kernel* kernel = NULL;
+  CHECK(fc_dispatcher_kernel(dispatcher, tensors, 4, &kernel) == FC_OK);
+  return kernel;
+}
+
+static void chooses_schedules(void) {
+  fc_dispatcher* dispatcher = NULL;
+  CHECK(fc_dispatcher_from_spec("{\"head_dim\": 32}", "sm_90a", &dispatcher) == FC_OK);
+  if (dispatcher == NULL) return;
+  fc_kernel *few = kernel_for(dispatcher, LENGTH), *many = kernel_for(dispatcher, 4096);
+  CHECK(few == kernel_for(dispatcher, LENGTH) && few != many);
+  CHECK(strcmp(fc_kernel_source(few), fc_kernel_source(many)) != 0);
+  CHECK(fc_kernel_tensor_count(few) == 4 && fc_kernel_scalar_count(few) == 1);
+
+  uint16_t* q = make_arrays();
+  const fc_tensor tensors[4] = {view(q), view(q + COUNT), view(q + 2 * COUNT), view(q + 3 * COUNT)};
+  fc_scalar scale;
+  scale.dtype = FC_F32;
+  scale.value.f32 = 0.25f;
+  CHECK(fc_dispatcher_launch(dispatcher, tensors, 4, &scale, 1, NULL) == FC_OK);
+  CHECK(worst_error(q) < 0.01);
+  CHECK(fc_dispatcher_launch(dispatcher, tensors, 3, &scale, 1, NULL) == FC_SPEC_ERROR);
+  CHECK(fc_dispatcher_launch(dispatcher, NULL, 4, &scale, 1, NULL) == FC_ARGUMENT_ERROR);
+  CHECK(fc_dispatcher_launch(NULL, tensors, 4, &scale, 1, NULL) == FC_ARGUMENT_ERROR);
+  free(q);
+
+  /* Compiling is forbidden here. */
+  fc_problems problems = {{1, 1}, {2, 2}, {1, 4096}, {1, 4096}};
+  CHECK(fc_dispatcher_prepare(dispatcher, &problems, FC_CPU) == FC_COMPILE_ERROR);
+  problems.q_len.least = 0;
+  CHECK(fc_dispatcher_prepare(dispatcher, &problems, FC_CPU) == FC_SPEC_ERROR);
+  CHECK(strstr(fc_last_error()->what, "q_len") != NULL);
+  CHECK(fc_dispatcher_prepare(dispatcher, NULL, FC_CPU) == FC_ARGUMENT_ERROR);
+  fc_dispatcher_free(dispatcher);
+  fc_dispatcher_free(NULL);
+  CHECK(fc_dispatcher_from_spec("{", "sm_90a", &dispatcher) == FC_SPEC_ERROR);
+}
+
+/* On the GPU of number 2, a Hopper of the driver that only records launches. */
+static void chooses_among_a_bundle(const char* path) {
+  fc_bundle* bundle = NULL;
+  CHECK(fc_bundle_open(path, &bundle) == FC_OK);
+  if (bundle == NULL) return;
+  fc_dispatcher* dispatcher = NULL;
+  CHECK(fc_dispatcher_from_bundle(bundle, "{\"head_dim\": 32}", "sm_90a", &dispatcher) == FC_OK);
+  fc_bundle_free(bundle); /* the dispatcher keeps what it needs */
+  if (dispatcher == NULL) return;
+  static const int64_t lengths[2] = {LENGTH, 4096};
+  for (int i = 0; i < 2; ++i) {
+    const int64_t length = lengths[i];
+    const fc_problems problems = {{1, 1}, {2, 2}, {length, length}, {length, length}};
+    CHECK(fc_dispatcher_prepare(dispatcher, &problems, 2) == FC_OK);
+    const fc_tensor one = view_of((void*)0x10000, length, 2), tensors[4] = {one, one, one, one};
+    fc_scalar scale;
+    scale.dtype = FC_F32;
+    scale.value.f32 = 0.25f;
+    CHECK(fc_dispatcher_launch(dispatcher, tensors, 4, &scale, 1, NULL) == FC_OK);
+  }
+  const void* cubins[2] = {NULL, NULL};
+  size_t size = 0;
+  CHECK(fc_kernel_cubin(kernel_for(dispatcher, LENGTH), &cubins[0], &size) == FC_OK);
+  CHECK(fc_kernel_cubin(kernel_for(dispatcher, 4096), &cubins[1], &size) == FC_OK);
+  CHECK(cubins[0] != cubins[1]);
+
+  uint16_t data[COUNT] = {0};
+  const fc_tensor tensors[4] = {view(data), view(data), view(data), view(data)};
+  fc_scalar scale;
+  scale.dtype = FC_F32;
+  scale.value.f32 = 1;
+  CHECK(fc_dispatcher_launch(dispatcher, tensors, 4, &scale, 1, NULL) == FC_DEVICE_ERROR);
+  CHECK(strstr(fc_last_error()->why, "not run on the host") != NULL);
+  fc_dispatcher_free(dispatcher);
+
+  CHECK(fc_bundle_open(path, &bundle) == FC_OK);
+  CHECK(fc_dispatcher_from_bundle(bundle, "{\"head_dim\": 64}", "sm_90a", &dispatcher) == FC_OK);
+  const fc_problems any = {{1, 1}, {2, 2}, {1, 64}, {1, 64}};
+  CHECK(fc_dispatcher_prepare(dispatcher, &any, FC_CPU) == FC_COMPILE_ERROR);
+  CHECK(strstr(fc_last_error()->why, "the bundle has none") != NULL);
+  fc_dispatcher_free(dispatcher);
+  fc_bundle_free(bundle);
+}
+
 int main(int count, char** arguments) {
   CHECK(fc_abi_version() == FC_ABI_VERSION);
   CHECK(fc_last_error()->status == FC_OK);
   setenv("FLASHCORE_COMPILE", "forbid", 1);
   computes_attention();
   refuses_what_cannot_be();
+  chooses_schedules();
+  if (count > 2) chooses_among_a_bundle(arguments[2]);
   if (count > 1) reads_a_bundle(arguments[1]);
   printf("flashcore %s: %d failures\n", fc_version(), failures);
   return failures != 0;
