@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/analysis/box_positions.h"
 #include "codegen/analysis/position_axis.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_split.h"
@@ -112,16 +113,23 @@ bool feeds_product(const Function& f, ValueId value) {
   });
 }
 
-/// The copy engine takes boxes of a tensor, whose rows lie at one distance.
+/// The copy engine takes boxes of a tensor.
 void computed_rows(const ScheduleCheck& check) {
   if (check.schedule.copy != CopyInstruction::tma) return;
-  for (const Op& op : check.f.ops)
-    if (op.code == OpCode::load && has_computed_positions(check.f, op) &&
-        feeds_product(check.f, op.results[0]))
+  for (const Op& op : check.f.ops) {
+    if (op.code != OpCode::load || !has_computed_positions(check.f, op) ||
+        !feeds_product(check.f, op.results[0]))
+      continue;
+    const Axis& rows = check.f[check.f.origin(check.f[op.results[0]].type.axes[0])];
+    const auto tile = check.schedule.tiles.find(rows.name);
+    if (tile == check.schedule.tiles.end()) continue;
+    if (const std::string why = why_no_box(check.f, op, tile->second); !why.empty())
       return check.refuse(
-          fmt::format("copy tma of {} at computed positions", check.f[op.tensor].name),
-          "the copy engine takes tiles whose rows lie at one distance",
-          "instruction = mma_m16n8k16 and copy = cp_async, which copies row by row");
+          fmt::format("copy tma of {} at computed positions", check.f[op.tensor].name), why,
+          fmt::format("a tile along {} that divides what the positions are divided by, or "
+                      "instruction = mma_m16n8k16 and copy = cp_async, which copies row by row",
+                      rows.name));
+  }
 }
 
 void budgets_by_default(Schedule& s) { s.producer_registers = s.consumer_registers = 0; }

@@ -165,11 +165,16 @@ Program attention_decode_split(const DecodeSpec& given) {
   Tile first, end = kv_len, all = kv_len;
   if (const KeyRange visible(spec); visible.bounded()) {
     std::tie(first, end) = visible.range(q_len, kv_len);
+    if (page_size) first = first / keys_of_splits * keys_of_splits;
     all = end - first;
   }
   const Tile share = ((all + (rounds - 1)) / rounds * keys_of_splits).named("share");
   const Tile skipped = index(split) * share;
-  const Tile begin = minimum(first.owner() ? first + skipped : skipped, end).named("split_begin");
+  Tile begin = first.owner() ? first + skipped : skipped;
+  // Where keys lie in pages, every split begins with a whole tile, and one behind the last key ends
+  // before: so a tile lies in one page if that has a whole number of tiles.
+  if (!page_size) begin = minimum(begin, end);
+  begin = begin.named("split_begin");
   const Tile split_end = minimum(begin + share, end);
   if (spec.packed())
     b.segment(cols, own_keys.begin + begin, own_keys.begin + split_end);

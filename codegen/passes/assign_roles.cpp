@@ -4,7 +4,8 @@
 //   segments, scans and what they need    stay in front: every warp does them, once
 //   init_mbarriers ; barrier              before anyone fills a ring or waits for it
 //   role producer  { if %first { what its loads need: scalars, loops without carried values,
-//                                and acquire ; issue in the place of every load } }
+//                                and acquire ; issue in the place of every load, with a region
+//                                that looks its positions up where they are computed } }
 //   role consumers { everything else, with wait where a load's tile is first used }
 //
 // Its channel is a ring, a queue: the n-th wait gets what the n-th issue brings. One that is told
@@ -27,6 +28,7 @@
 #include "codegen/analysis/position_axis.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/copy_ops.h"
+#include "codegen/passes/issued_positions.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
@@ -126,7 +128,7 @@ class RoleAssignment {
       if (op.code == OpCode::loop) {
         read.insert(op.operands.begin(), op.operands.begin() + op.bounds);
         for_each_op(f_, op.body, [&](const Op& inner, BlockId) {
-          if (in_shared(inner)) note_all(inner);
+          if (in_shared(inner)) note_positions(inner, op.body, read);
         });
       } else {
         note_all(op);
@@ -134,6 +136,24 @@ class RoleAssignment {
       }
     }
     return found;
+  }
+
+  /// What the op reads, and what that is made of in the loop around it.
+  void note_positions(const Op& op, BlockId loop, std::set<ValueId>& read) const {
+    for_each_use(op, [&](const ValueId& v) {
+      const Op* made_by = f_.definition(v);
+      if (read.insert(v).second && made_by && made_in(loop, v))
+        note_positions(*made_by, loop, read);
+    });
+  }
+
+  /// Whether a region makes the value, or is given it.
+  [[nodiscard]] bool made_in(BlockId block, ValueId value) const {
+    const auto holds = [](const auto& list, auto one) {
+      return std::ranges::find(list, one) != list.end();
+    };
+    const OpId id = f_[value].definition;
+    return id ? holds(f_[block].ops, id) : holds(f_[block].arguments, value);
   }
 
   /// A ring for every load: `stages` slots in loops.
@@ -161,7 +181,7 @@ class RoleAssignment {
   void produce(OpId id, BlockId target) {
     if (!needed_.count(id)) return;
     const Op op = f_[id];
-    if (in_shared(op)) return append_load(op, target);
+    if (in_shared(op)) return append_load(op, {}, target);
     if (op.code != OpCode::loop) {
       const OpId taken = schedule_.producer ? copier_.copy(id) : id;
       f_[target].ops.push_back(taken);
@@ -181,9 +201,7 @@ class RoleAssignment {
         throw SpecError({fmt::format("a loop over {} inside another loop", f_[load.axis].name),
                          "products in nested loops cannot be pipelined",
                          "make the outer axis a parallel one", load.where});
-      if (!in_shared(load)) continue;
-      refuse_inner_positions(op, load);
-      append_load(load, loop.body);
+      if (in_shared(load)) append_load(load, op.body, loop.body);
     }
     append(Op{.code = OpCode::yield}, loop.body);
     append(std::move(loop), target);
@@ -197,23 +215,15 @@ class RoleAssignment {
     f_[block].ops = std::move(ops);
   }
 
-  void refuse_inner_positions(const Op& loop, const Op& load) const {
-    for (const Coordinate& c : load.coordinates)
-      for (OpId id : f_[loop.body].ops)
-        for (ValueId result : f_[id].results)
-          if (c.value && result == c.value)
-            throw SpecError(
-                {fmt::format("load of {} at a position computed in the loop", f_[load.tensor].name),
-                 "copies are issued iterations ahead, when that position is not known yet",
-                 "compute it from parallel axes and scalars outside the loop", load.where});
-  }
-
-  void append_load(const Op& load, BlockId target) {
+  /// `loop` is the region around the load, if that is a loop's.
+  void append_load(const Op& load, BlockId loop, BlockId target) {
     Op issue{.code = OpCode::issue, .where = load.where, .tensor = load.tensor};
     issue.buffer = load.buffer;
-    issue.coordinates = load.coordinates;
-    for (Coordinate& c : issue.coordinates)
-      if (c.value) c.value = copier_.renamed(c.value);
+    issue_box(f_, issue, load, [&](ValueId value) { return loop && made_in(loop, value); });
+    const auto rename = [&](ValueId& v) { v = copier_.renamed(v); };
+    for_each_use(issue, rename);
+    if (issue.body)
+      for (const OpId id : f_[issue.body].ops) for_each_use(f_[id], rename);
     // Who reads the channel itself knows when a slot is empty.
     if (schedule_.producer) append({.code = OpCode::acquire, .buffer = load.buffer}, target);
     append(std::move(issue), target);
@@ -259,10 +269,13 @@ class RoleAssignment {
       if (op.code == OpCode::loop) consume(op.body, op.axis);
       if (!in_shared(op)) continue;
       const AxisId rows = f_[op.results[0]].type.axes[0];
-      if (f_[rows].ragged && sums_rows_beyond_axis(f_, op.results[0])) {
+      const bool may_exceed =
+          f_[rows].ragged || (has_computed_positions(f_, op) && may_end_in_tile(rows));
+      if (may_exceed && sums_rows_beyond_axis(f_, op.results[0])) {
         if (rows != axis)
           throw SpecError(
-              {fmt::format("a product that sums over the ragged axis {} outside a loop over it",
+              {fmt::format("a product that sums over {}, which ends inside a tile, outside a loop "
+                           "over it",
                            f_[rows].name),
                "copies of whole tiles include rows beyond the axis, and only loops clear them",
                "loop over the axis, or copy = cp_async", op.where});
@@ -283,6 +296,12 @@ class RoleAssignment {
       sunk.push_back(id);
     }
     ops = std::move(sunk);
+  }
+
+  [[nodiscard]] bool may_end_in_tile(AxisId axis) const {
+    const Extent& extent = f_[axis].extent;
+    const int tile = f_[axis].tile;
+    return f_[axis].may_overrun() && (extent.times % tile != 0 || extent.plus % tile != 0);
   }
 
   /// Whether an op or its region reads a value, other than to look at it transposed.

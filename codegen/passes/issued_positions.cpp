@@ -11,10 +11,25 @@
 //     ...
 //     yield %page, %row
 //   }
+//
+// A copy by the copy engine is a box of rows that follow each other in one dimension, and in all
+// others have one position. Its region computes the position of the first row, in scalars, where
+// `tile_begin cols` is the place of the index; `by` without an axis is a position of all rows:
+//
+//   issue k[by, %head, by cols, d] in key {
+//     %0 = tile_begin cols
+//     ...
+//     yield %page, %row
+//   }
 #include "codegen/passes/issued_positions.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
 
 #include <fmt/format.h>
 
+#include "codegen/analysis/box_positions.h"
 #include "codegen/passes/copy_ops.h"
 #include "dsl/error.h"
 
@@ -60,7 +75,80 @@ class PositionCopier {
   OpCopier copier_;
 };
 
+/// What computes the positions of a tile's first row, for a load in a loop or outside.
+class FirstRowCopier {
+ public:
+  FirstRowCopier(Function& f, const Op& load, BlockId region,
+                 const std::function<bool(ValueId)>& made_inside)
+      : f_(f), load_(load), region_(region), made_inside_(made_inside) {}
+
+  ValueId copy(ValueId value) {
+    if (const auto known = copies_.find(value); known != copies_.end()) return known->second;
+    if (f_[value].type.is_scalar() && !made_inside_(value)) return value;
+    const OpId id = f_[value].definition;
+    if (!id || !is_position(f_[id])) refuse(id);
+    Op op = f_[id];
+    for_each_use(op, [&](ValueId& used) { used = copy(used); });
+    if (op.code == OpCode::index && !f_[value].type.is_scalar()) op.code = OpCode::tile_begin;
+    op.results.clear();
+    const OpId copied = f_.add_op(std::move(op), {{f_[value].type.dtype, {}}});
+    f_[region_].ops.push_back(copied);
+    const ValueId result = f_[copied].results[0];
+    f_[result].name = f_[value].name;
+    f_[result].layout.space = Space::uniform;
+    return copies_[value] = result;
+  }
+
+ private:
+  /// What one thread can compute ahead: nothing that a loop carries, and no tile.
+  bool is_position(const Op& op) const {
+    return kind_of(op.code) == OpKind::source || kind_of(op.code) == OpKind::elementwise ||
+           (op.code == OpCode::load && f_[op.results[0]].type.is_scalar());
+  }
+  [[noreturn]] void refuse(OpId id) const {
+    throw SpecError(
+        {fmt::format("load of {} at positions that {} makes", f_[load_.tensor].name,
+                     id ? std::string(name_of(f_[id].code)) : "an iteration"),
+         "the copy engine is asked iterations ahead, when these positions are not known "
+         "yet",
+         "compute them from index(axis), scalars, gathers and loads of scalars", load_.where});
+  }
+
+  Function& f_;
+  const Op& load_;
+  BlockId region_;
+  const std::function<bool(ValueId)>& made_inside_;
+  std::map<ValueId, ValueId> copies_;
+};
+
 }  // namespace
+
+void issue_box(Function& f, Op& issue, const Op& load,
+               const std::function<bool(ValueId)>& made_inside) {
+  issue.coordinates = load.coordinates;
+  const auto is_made_here = [&](const Coordinate& c) {
+    return is_computed(f, c) || (c.value && made_inside(c.value));
+  };
+  if (std::ranges::none_of(load.coordinates, is_made_here)) return;
+  const AxisId rows = f[load.results[0]].type.axes[0];
+  if (const std::string why = why_no_box(f, load, f[rows].tile); !why.empty())
+    throw SpecError({fmt::format("copy tma of {} at computed positions", f[load.tensor].name), why,
+                     "copy = cp_async, which copies row by row", load.where});
+  issue.body = f.add_block();
+  FirstRowCopier copier(f, load, issue.body, made_inside);
+  NumberRuns runs(f, f.origin(rows), f[rows].tile);
+  Op yield{.code = OpCode::yield};
+  for (Coordinate& c : issue.coordinates) {
+    if (!is_made_here(c)) continue;
+    const bool follows = is_computed(f, c) && runs.of(c.value)->step == 1;
+    const ValueId first = copier.copy(c.value);
+    if (f[first].name.empty()) f[first].name = "position";
+    yield.operands.push_back(first);
+    c = {.axis = follows ? rows : AxisId(), .value = {}, .computed = true};
+  }
+  const OpId last = f.add_op(std::move(yield), {});
+  f[issue.body].ops.push_back(last);
+}
 
 void issue_positions(Function& f, Op& issue, const Op& load,
                      const std::function<bool(ValueId)>& made_inside) {

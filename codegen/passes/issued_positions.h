@@ -14,4 +14,9 @@ namespace flashcore {
 void issue_positions(ir::Function& f, ir::Op& issue, const ir::Op& load,
                      const std::function<bool(ir::ValueId)>& made_inside);
 
+/// The same for the copy engine, which takes a box: the region computes where its first row lies, and
+/// the scalar positions that are made in the loop. Throws SpecError where the rows lie in no box.
+void issue_box(ir::Function& f, ir::Op& issue, const ir::Op& load,
+               const std::function<bool(ir::ValueId)>& made_inside);
+
 }  // namespace flashcore

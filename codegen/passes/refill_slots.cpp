@@ -111,6 +111,7 @@ class Refills {
     Builder inside(f_, f_.add_block());
     inside.append({.code = OpCode::enter, .operands = {tile}, .axis = loop_.axis}, {});
     Op fill = f_[fills_[ring]];
+    if (fill.body) fill.body = OpCopier(f_).copy_region(fill.body);
     if (slot) fill.operands = {slot};
     inside.append(std::move(fill), {});
     inside.append({.code = OpCode::yield}, {});

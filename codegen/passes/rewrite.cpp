@@ -166,7 +166,9 @@ bool has_effect(const Function& f, const Op& op) {
       if (op.code == OpCode::yield || op.code == OpCode::scan_tiles) return true;
       bool effect = false;
       const auto look = [&](const Op& inner, BlockId) {
-        effect = effect || (inner.code != OpCode::yield && !inner.body && has_effect(f, inner));
+        // What stands in a region of control is looked at by itself.
+        const bool holds_others = kind_of(inner.code) == OpKind::control && inner.body;
+        effect = effect || (inner.code != OpCode::yield && !holds_others && has_effect(f, inner));
       };
       for (const BlockId region : {op.body, op.otherwise})
         if (region) for_each_op(f, region, look);

@@ -68,7 +68,7 @@ std::vector<const Op*> KernelPrinter::copied_together(BlockId block, std::size_t
   std::vector<const Op*> copies;
   for (std::size_t i = first; i < f_[block].ops.size(); ++i) {
     const Op& op = f_[f_[block].ops[i]];
-    if (op.code != OpCode::issue || !op.body) break;
+    if (op.code != OpCode::issue || !op.body || is_bulk_copy(op)) break;
     if (!copies.empty() && op.operands != copies[0]->operands) break;
     copies.push_back(&op);
   }

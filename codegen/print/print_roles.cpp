@@ -25,6 +25,14 @@ std::size_t row_dimension(const Op& access) {
   throw InternalError("a tile without rows");
 }
 
+/// What the region of an issue yields for a computed coordinate.
+ValueId first_of_box(const Function& f, const Op& issue, std::size_t dim) {
+  const auto before = issue.coordinates.begin();
+  const auto number = std::count_if(before, before + static_cast<std::ptrdiff_t>(dim),
+                                    [](const Coordinate& c) { return c.computed; });
+  return f[f[issue.body].ops.back()].operands[static_cast<std::size_t>(number)];
+}
+
 }  // namespace
 
 // ---- tensor maps
@@ -81,11 +89,13 @@ std::string KernelPrinter::box_coordinates(const Op& op, const std::string& row,
   const std::size_t row_dim = row_dimension(op);
   for (std::size_t d = op.coordinates.size(); d-- > 0;) {
     const Coordinate& c = op.coordinates[d];
-    std::string at = c.value ? scalar(c.value) : begin(c.axis);
+    std::string at = c.computed ? scalar(first_of_box(f_, op, d))
+                     : c.value  ? scalar(c.value)
+                                : begin(c.axis);
     const auto plus = [&](const std::string& term) {
       if (term != "0" && !term.empty()) at = at == "0" ? term : fmt::format("{} + {}", at, term);
     };
-    if (c.axis) plus(segments_[f_.origin(c.axis).index].first);
+    if (c.axis && !c.computed) plus(segments_[f_.origin(c.axis).index].first);
     if (d == row_dim) plus(row);
     if (d + 1 == op.coordinates.size()) plus(column);
     text += (text.empty() ? "" : ", ") + at;
@@ -221,6 +231,7 @@ void KernelPrinter::print_boxes(const Op& op) {
   const std::string slot = op.operands.empty() ? ring.slot : scalar(op.operands[0]);
   const std::string full = in_slot(ring.full, slot), target = chunk_base(buffer, slot);
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
+  if (op.body) print_block(op.body);
   out_.line("fc::arrive_expect_tx({}, {});", full, buffer.slot_bytes());
   for (const ChunkLoop& loop : chunk_loops(buffer))
     for (int panel = 0; panel < loop.panels; ++panel) {

@@ -188,11 +188,12 @@ class Parser {
       if (op.code == OpCode::gather && in_.take("wrap"))
         op.wraps |= static_cast<std::uint8_t>(1U << op.coordinates.size());
       c.computed = op.code == OpCode::issue && in_.take("by");
+      const bool of_all_rows = c.computed && (in_.at(",") || in_.at("]"));
       if (!c.computed && in_.at(Token::Kind::value))
         c.value = use();
       else if (op.code == OpCode::gather)
         in_.expected("a value, such as %row");
-      else
+      else if (!of_all_rows)
         c.axis = names_.axis();
       op.coordinates.push_back(c);
     }

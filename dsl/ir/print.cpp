@@ -165,7 +165,10 @@ class Printer {
       std::string coordinates;
       for (const Coordinate& c : op.coordinates) {
         if (!coordinates.empty()) coordinates += ", ";
-        coordinates += (c.computed ? "by " : "") + (c.axis ? f_[c.axis].name : name(c.value));
+        const std::string where = c.axis    ? f_[c.axis].name
+                                  : c.value ? name(c.value)
+                                            : std::string();
+        coordinates += !c.computed ? where : where.empty() ? "by" : "by " + where;
       }
       item(fmt::format("{}[{}]", f_[op.tensor].name, coordinates));
     }

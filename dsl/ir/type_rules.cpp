@@ -275,7 +275,7 @@ std::vector<AxisId> accessed_axes(const Function& f, const Op& op) {
                   "name the axis, or reduce and cast the index");
     const AxisId along = axis_of(f, c);
     if (!along) {
-      if (!c.value)
+      if (!c.value && !c.computed)
         rule.refuse(what, fmt::format("dimension {} has no index", i),
                     "give it an axis or an i32 scalar");
       continue;

@@ -66,7 +66,7 @@ class Verifier {
         fail("a nest only computes elements and reduces them", "move it out of the nest");
       if (parent == OpCode::scan_tiles && !last && !is_pure(*op_) && op_->code != OpCode::nest)
         fail("a scan only evaluates conditions on positions", "move it in front of the scan");
-      if (parent == OpCode::issue && !last && !is_pure(*op_))
+      if (parent == OpCode::issue && !last && !is_pure(*op_) && !loads_scalar(*op_))
         fail("an issue only computes positions", "move it in front of the issue");
       one(ops[i]);
     }
@@ -231,6 +231,9 @@ class Verifier {
   static bool is_pure(const Op& op) {
     return kind_of(op.code) == OpKind::source || kind_of(op.code) == OpKind::elementwise;
   }
+  [[nodiscard]] bool loads_scalar(const Op& op) const {
+    return op.code == OpCode::load && op.results.size() == 1 && f_[op.results[0]].type.is_scalar();
+  }
 
   [[noreturn]] void another_name(AxisId alias, std::string_view what) const {
     const std::string& name = f_[f_[alias].alias_of].name;
@@ -316,6 +319,8 @@ class Verifier {
   void computed_positions(OpId id) {
     const Op& op = *op_;
     std::vector<bool> outside = defined_;
+    // The copy engine asks for the first row of a box, threads for all rows.
+    const bool bulk = f_[op.buffer].transport == Transport::tma;
     std::vector<AxisId> along;
     for (const Coordinate& c : op.coordinates)
       if (c.computed) along.push_back(c.axis);
@@ -329,9 +334,11 @@ class Verifier {
     if (op_->operands.size() != along.size())
       fail(fmt::format("it yields {} positions, the issue takes {}", op_->operands.size(),
                        along.size()),
-           "yield a tile of i32 for each coordinate with \"by\", in the order of dimensions");
+           fmt::format("yield {} for each coordinate with \"by\", in the order of dimensions",
+                       bulk ? "an i32 scalar" : "a tile of i32"));
     for (std::size_t i = 0; i < along.size(); ++i)
-      if (const TileType wanted{DType::i32, {along[i]}}; f_[op_->operands[i]].type != wanted)
+      if (const TileType wanted{DType::i32, bulk ? std::vector<AxisId>{} : std::vector{along[i]}};
+          f_[op_->operands[i]].type != wanted)
         fail(fmt::format("{} is {} and should be {}", name(op_->operands[i]),
                          describe(f_, f_[op_->operands[i]].type), describe(f_, wanted)),
              "compute it from positions along the axis");

@@ -294,8 +294,12 @@ class OpVerifier {
   /// An issue computes positions itself: those of the tile that it copies.
   void computed_positions() const {
     bool computed = false;
+    const bool bulk = f_[op_.buffer].transport == Transport::tma;
     for (const Coordinate& c : op_.coordinates) {
       computed = computed || c.computed;
+      if (c.computed && !c.axis && !bulk)
+        fail("threads copy rows to which one scalar position is computed",
+             "compute the position in front of the loop");
       if (is_computed(f_, c) && !c.computed)
         fail(fmt::format("{} holds positions in the current tile", name(c.value)),
              "compute them in the region of the issue, and name their axis behind \"by\"");
@@ -303,9 +307,6 @@ class OpVerifier {
     if (computed != static_cast<bool>(op_.body))
       fail(computed ? "it has computed positions and no region" : "its region computes nothing",
            "name the axis of each computed coordinate behind \"by\", and yield its positions");
-    if (computed && f_[op_.buffer].transport == Transport::tma)
-      fail("the copy engine takes tiles whose rows lie at one distance",
-           "declare the channel by cp_async");
   }
 
   void bulk_copy() {

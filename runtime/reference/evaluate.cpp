@@ -274,6 +274,7 @@ class Evaluation {
         queues_[op.buffer.index].push_back(operand(op, 0));
         break;
       case Transport::tma:
+        if (op.body) block(op.body);
         queues_[op.buffer.index].push_back(memory_.load(op));
         break;
       default:

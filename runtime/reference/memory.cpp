@@ -98,8 +98,9 @@ Memory::Window Memory::window(const Op& op, const std::vector<std::int64_t>& str
     const Coordinate& c = op.coordinates[i];
     const std::int64_t length = arrays_[op.tensor].shape[i];
     const AxisId along = axis_of(f_, c);
+    const ValueId positions = c.computed ? f_[f_[op.body].ops.back()].operands[yielded++] : c.value;
     if (!along) {
-      const std::int64_t at = integer(c.value);
+      const std::int64_t at = integer(positions);
       w.outside = w.outside || at < 0 || at >= length;
       w.offset += at * strides[i];
       continue;
@@ -107,12 +108,12 @@ Memory::Window Memory::window(const Op& op, const std::vector<std::int64_t>& str
     AxisState axis = axes_[f_.origin(along).index];
     if (tile >= 0 && f_[along].kind == AxisKind::tiles) axis.current = tile;
     Side& side = side_along(w, along, axis);
-    const ValueId positions = c.computed ? f_[f_[op.body].ops.back()].operands[yielded++] : c.value;
     if (!positions) w.offset += axis.first * strides[i];
+    const bool follow = !positions || f_[positions].type.is_scalar();  // what the first row's is
+    const std::int64_t first = positions && follow ? integer(positions) : axis.begin();
     for (std::size_t k = 0; k < side.size(); ++k) {
-      const std::int64_t at = positions
-                                  ? static_cast<std::int64_t>(values_[positions.index].data[k])
-                                  : axis.begin() + static_cast<std::int64_t>(k);
+      const std::int64_t at = follow ? first + static_cast<std::int64_t>(k)
+                                     : static_cast<std::int64_t>(values_[positions.index].data[k]);
       const bool inside = !positions || (at >= 0 && at < length);
       side[k] = side[k] && inside ? std::optional(*side[k] + at * strides[i]) : std::nullopt;
     }

@@ -222,6 +222,49 @@ TEST(Programs, RowsOverTwoDimensionsAndColumnsThroughPages) {
         }
 }
 
+TEST(Programs, PagesOfWholeTilesComeByTheCopyEngine) {
+  for (const auto& [page_size, dim] : {std::pair{32, 64}, {96, 128}})
+    for (const bool producer : {true, false})
+      for (const bool persistent : {false, true}) {
+        if (persistent && !producer) continue;
+        Schedule schedule = schedule_of({{"rows", 64}, {"cols", 32}}, 4);
+        schedule.instruction = Instruction::wgmma;
+        schedule.copy = CopyInstruction::tma;
+        schedule.producer = producer;
+        schedule.persistent = persistent;
+        // A page beyond the last is one of zeros.
+        expect_right(
+            paged_products(page_size, dim, true), schedule,
+            {{.extents = {{"B", 2}, {"M", 50}, {"P", 6}, {"N", 5}}, .spread = {{"pages", 8}}},
+             {.extents = {{"B", 1}, {"M", 1}, {"P", 1}, {"N", 1}}, .spread = {{"pages", 1}}},
+             {.extents = {{"B", 1}, {"M", 5}, {"P", 3}, {"N", 0}}}});
+      }
+}
+
+TEST(Programs, RowsThatLieInNoBoxAreRefused) {
+  const auto refusal = [](int page_size, bool left_in_registers) -> std::string {
+    Schedule schedule = schedule_of({{"rows", 64}, {"cols", 32}}, 4);
+    schedule.instruction = Instruction::wgmma;
+    schedule.copy = CopyInstruction::tma;
+    try {
+      (void)generate(paged_products(page_size, 64, left_in_registers), schedule,
+                     find_target("sm_90a"));
+    } catch (const ScheduleError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(refusal(64, true), "none");
+  EXPECT_EQ(
+      refusal(48, true),
+      "copy tma of k at computed positions\n"
+      "  why: in dimension 0 of k, the 32 rows of a tile along cols are not known to have one "
+      "position, or positions that follow each other\n"
+      "  try: a tile along cols that divides what the positions are divided by, or instruction "
+      "= mma_m16n8k16 and copy = cp_async, which copies row by row");
+  EXPECT_NE(refusal(64, false).find("copy tma of q at computed positions"), std::string::npos);
+}
+
 TEST(Programs, ColumnsUpToAQuotientAreTheTilesOfALoop) {
   const std::string text = explain(
       paged_products(4, 64), schedule_of({{"rows", 16}, {"cols", 32}}, 1), find_target("sm_80"));

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "codegen/why_not.h"
 #include "dsl/error.h"
 #include "dsl/expression.h"
 #include "dsl/launch_number.h"
@@ -75,6 +76,44 @@ TEST(AttentionDecode, IsRightThroughPages) {
                                      .splits = 3,
                                      .kv_lens = {300, 0, 1, 157},
                                      .visible = is_causal});
+  }
+}
+
+// Pages of whole tiles come by the copy engine, whose producer looks them up; others row by row.
+TEST(AttentionDecode, IsRightThroughPagesInTilesOfManyRows) {
+  AttentionSpec spec = grouped(64, 2, 1);
+  spec.kv_lens = true;
+  spec.mask = causal();
+  DecodeRun problem{.batch = 3,
+                    .q_len = 70,
+                    .kv_len = 300,
+                    .splits = 2,
+                    .kv_lens = {300, 0, 157},
+                    .visible = is_causal};
+  expect_right({spec, 16, DecodeRows::of_head}, problem);
+  expect_right({spec, 64, DecodeRows::of_head}, problem);
+  expect_right({spec, 256, DecodeRows::packed_in_registers}, problem);
+  // Splits begin at the first key of a window, rounded to whole tiles.
+  spec.mask = Mask("kv_idx <= q_idx + kv_len - q_len & kv_idx > q_idx + kv_len - q_len - 90");
+  problem.visible = [](const Site& s) {
+    const int at = s.q_idx + s.kv_len - s.q_len;
+    return s.kv_idx <= at && s.kv_idx > at - 90;
+  };
+  expect_right({spec, 64, DecodeRows::packed_in_registers}, problem);
+}
+
+TEST(AttentionDecode, PagesOfWholeTilesComeByTheCopyEngine) {
+  AttentionSpec spec = grouped(128, 32, 8);
+  spec.kv_lens = true;
+  const Target& target = find_target("sm_90a");
+  for (const auto& [page_size, by_engine] :
+       {std::pair{256, true}, {64, true}, {48, false}, {1, false}}) {
+    const DecodeSpec decode{spec, page_size, DecodeRows::of_head};
+    const Program program = attention_decode_split(decode);
+    bool any = false;
+    for (const Schedule& schedule : attention_decode_split_schedules(decode, target, 64))
+      any |= schedule.copy == CopyInstruction::tma && why_not(program, schedule, target).empty();
+    EXPECT_EQ(any, by_engine) << page_size;
   }
 }
 

@@ -245,7 +245,7 @@ Program gather() {
   return b.finish();
 }
 
-Program paged_products(int page_size, int dim) {
+Program paged_products(int page_size, int dim, bool left_in_registers) {
   constexpr int heads = 3;
   ProgramBuilder b("paged_products");
   const Axis batch = b.parallel("batch", named("B"));
@@ -256,7 +256,8 @@ Program paged_products(int page_size, int dim) {
   const Tensor pages = b.gathered_input("pages", DType::i32, {named("B"), named("N")});
   const Tensor s = b.output("s", DType::f32, {named("B"), heads, named("M")});
   const Tile head = index(rows) % heads, at = index(rows) / heads;
-  const Tile left = load(q(batch, head, at, d));
+  Tile left = load(q(batch, head, at, d));
+  if (left_in_registers) left = cast(cast(left, DType::f32), DType::bf16);
   const Tile sum = b.loop(cols, b.fill({rows}, 0), [&](const Tile& so_far) {
     const Tile page = gather(pages, {index(batch), index(cols) / page_size});
     const Tile right = load(k(page, index(cols) % page_size, d));

@@ -1,0 +1,130 @@
+#include "codegen/analysis/box_positions.h"
+
+#include <cstdlib>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+constexpr std::int64_t most = std::int64_t{1} << 31;
+
+/// Of two numbers of which these are divisors a divisor of the product; any will do where it would
+/// become too large.
+std::int64_t divisor_of_product(std::int64_t a, std::int64_t b) {
+  return a != 0 && b > most / a ? a : a * b;
+}
+
+std::optional<NumberRun> scaled(const NumberRun& run, std::int64_t factor, std::int64_t multiple) {
+  if (std::abs(run.step) > most || std::abs(factor) > most) return std::nullopt;
+  return NumberRun{run.step * factor, multiple};
+}
+
+}  // namespace
+
+std::optional<NumberRun> NumberRuns::of(ValueId value) {
+  if (const auto found = known_.find(value); found != known_.end()) return found->second;
+  return known_[value] = derive(value);
+}
+
+std::optional<NumberRun> NumberRuns::derive(ValueId value) {
+  const Op* op = f_.definition(value);
+  const bool scalar = f_[value].type.is_scalar();
+  const std::optional<NumberRun> unknown = scalar ? std::optional(NumberRun{}) : std::nullopt;
+  if (!op || op->body) return unknown;
+  std::vector<NumberRun> runs;
+  for (const ValueId operand : op->operands) {
+    const std::optional<NumberRun> run = of(operand);
+    if (!run) return unknown;
+    runs.push_back(*run);
+  }
+  const auto together = [&](std::size_t a, std::size_t b) {
+    return std::gcd(runs[a].multiple, runs[b].multiple);
+  };
+  switch (op->code) {
+    case OpCode::constant:
+      return NumberRun{0, std::abs(static_cast<std::int64_t>(op->number))};
+    case OpCode::tile_begin:
+      return NumberRun{0, f_.origin(op->axis) == axis_ ? tile_ : 1};
+    case OpCode::index:
+      if (scalar) return unknown;
+      return f_.origin(op->axis) == axis_ ? std::optional(NumberRun{1, tile_}) : std::nullopt;
+    case OpCode::neg:
+      return NumberRun{-runs[0].step, runs[0].multiple};
+    case OpCode::add:
+      return NumberRun{runs[0].step + runs[1].step, together(0, 1)};
+    case OpCode::sub:
+      return NumberRun{runs[0].step - runs[1].step, together(0, 1)};
+    case OpCode::mul: {
+      const double *a = constant_of(f_, op->operands[0]), *b = constant_of(f_, op->operands[1]);
+      const std::int64_t multiple = divisor_of_product(runs[0].multiple, runs[1].multiple);
+      if (b) return scaled(runs[0], static_cast<std::int64_t>(*b), multiple);
+      if (a) return scaled(runs[1], static_cast<std::int64_t>(*a), multiple);
+      if (runs[0].step || runs[1].step) return unknown;
+      return NumberRun{0, multiple};
+    }
+    case OpCode::div:
+    case OpCode::mod:
+      return divide(*op);
+    default:
+      break;
+  }
+  for (const NumberRun& run : runs)
+    if (run.step) return unknown;
+  if (op->code == OpCode::min || op->code == OpCode::max) return NumberRun{0, together(0, 1)};
+  if (op->code == OpCode::where) return NumberRun{0, together(1, 2)};
+  return scalar || kind_of(op->code) == OpKind::elementwise ? std::optional(NumberRun{})
+                                                            : std::nullopt;
+}
+
+/// Of a quotient by a constant, or what it leaves: all elements have one quotient where the first
+/// one's remainder leaves room for the others.
+std::optional<NumberRun> NumberRuns::divide(const Op& op) {
+  const bool scalar = f_[op.results[0]].type.is_scalar();
+  const NumberRun a = *of(op.operands[0]);
+  const double* by = constant_of(f_, op.operands[1]);
+  const std::int64_t k = by ? static_cast<std::int64_t>(*by) : 0;
+  if (k <= 0) return scalar ? std::optional(NumberRun{}) : std::nullopt;
+  const std::int64_t room = std::gcd(a.multiple, k);
+  if (a.step < 0 || (tile_ - 1) * a.step >= room) return std::nullopt;
+  if (op.code == OpCode::mod) return NumberRun{a.step, room};
+  return NumberRun{0, a.multiple % k == 0 ? a.multiple / k : 1};
+}
+
+std::string why_no_box(const Function& f, const Op& load, std::int64_t tile) {
+  const std::vector<AxisId>& axes = f[load.results[0]].type.axes;
+  const std::string& tensor = f[load.tensor].name;
+  NumberRuns runs(f, f.origin(axes[0]), tile);
+  int dimensions = 0;
+  for (std::size_t d = 0; d < load.coordinates.size(); ++d) {
+    const Coordinate& c = load.coordinates[d];
+    const AxisId along = axis_of(f, c);
+    if (!is_computed(f, c)) {
+      dimensions += along == axes[0];
+      continue;
+    }
+    if (along != axes[0])
+      return fmt::format("the positions along {} of a row of {} are computed", f[along].name,
+                         tensor);
+    const std::optional<NumberRun> run = runs.of(c.value);
+    if (!run || (run->step != 0 && run->step != 1))
+      return fmt::format(
+          "in dimension {} of {}, the {} rows of a tile along {} are not known to have one "
+          "position, "
+          "or positions that follow each other",
+          d, tensor, tile, f[along].name);
+    dimensions += run->step == 1;
+  }
+  if (dimensions == 1) return "";
+  return fmt::format("the rows of a tile along {} follow each other in {} dimensions of {}",
+                     f[axes[0]].name, dimensions, tensor);
+}
+
+}  // namespace flashcore
