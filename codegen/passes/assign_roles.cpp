@@ -263,28 +263,25 @@ class RoleAssignment {
   /// Loads become waits; in a loop, which is over `axis`, each stands in front of the first product
   /// that reads it.
   void consume(BlockId block, AxisId axis) {
-    std::vector<OpId>& ops = f_[block].ops;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      Op& op = f_[ops[i]];
-      if (op.code == OpCode::loop) consume(op.body, op.axis);
-      if (!in_shared(op)) continue;
-      const AxisId rows = f_[op.results[0]].type.axes[0];
-      const bool may_exceed =
-          f_[rows].ragged || (has_computed_positions(f_, op) && may_end_in_tile(rows));
-      if (may_exceed && sums_rows_beyond_axis(f_, op.results[0])) {
-        if (rows != axis)
-          throw SpecError(
-              {fmt::format("a product that sums over {}, which ends inside a tile, outside a loop "
-                           "over it",
-                           f_[rows].name),
-               "copies of whole tiles include rows beyond the axis, and only loops clear them",
-               "loop over the axis, or copy = cp_async", op.where});
-        op.operands = {f_[block].arguments[0]};
+    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+      const OpId id = f_[block].ops[i];
+      if (const Op op = f_[id]; op.code == OpCode::loop) consume(op.body, op.axis);
+      if (!in_shared(f_[id])) continue;
+      ValueId tile;
+      if (const AxisId rows = f_[f_[id].results[0]].type.axes[0]; must_clear(f_[id], rows)) {
+        if (rows == axis)
+          tile = f_[block].arguments[0];
+        else
+          i += insert_before(f_, block, i, f_[id].where,
+                             [&](Builder& b) { tile = number_of_tile(b, rows); });
       }
-      op.code = OpCode::wait;
-      op.tensor = {};
-      op.coordinates.clear();
+      Op& wait = f_[id];
+      if (tile) wait.operands = {tile};
+      wait.code = OpCode::wait;
+      wait.tensor = {};
+      wait.coordinates.clear();
     }
+    const std::vector<OpId> ops = f_[block].ops;
     std::vector<OpId> sunk;
     for (OpId id : ops) {
       if (f_[id].code == OpCode::wait) continue;
@@ -295,7 +292,20 @@ class RoleAssignment {
           sunk.push_back(wait);
       sunk.push_back(id);
     }
-    ops = std::move(sunk);
+    f_[block].ops = std::move(sunk);
+  }
+
+  /// Whether a load brings rows that lie beyond the axis, and these come into a sum.
+  [[nodiscard]] bool must_clear(const Op& load, AxisId rows) const {
+    const bool may_exceed =
+        f_[rows].ragged || (has_computed_positions(f_, load) && may_end_in_tile(rows));
+    return may_exceed && sums_rows_beyond_axis(f_, load.results[0]);
+  }
+
+  /// Of the tile of an axis that the block is at.
+  ValueId number_of_tile(Builder& b, AxisId axis) {
+    const ValueId length = b.constant(f_[axis].tile, DType::i32);
+    return as_uniform(f_, b.elementwise(OpCode::quotient, {b.tile_begin(axis), length}));
   }
 
   [[nodiscard]] bool may_end_in_tile(AxisId axis) const {

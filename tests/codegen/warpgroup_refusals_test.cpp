@@ -386,31 +386,6 @@ TEST(WarpgroupRefusals, PingPongOfOneWarpgroup) {
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
 }
 
-TEST(WarpgroupRefusals, SumsOverRowsThatNoLoopClears) {
-  const Schedule schedule = warpgroups(64, 64);
-  const Refusal outside = refusal<SpecError>([&] {
-    ProgramBuilder b("refused");
-    const Axis part = b.parallel("part", named("P")), k = b.whole("k", 64);
-    const Axis rows = b.parallel_tiles("rows", named("R")),
-               cols = b.parallel_tiles("cols", named("C"));
-    const Tensor ends = b.input("ends", DType::i32, {named("P")});
-    const Tensor x = b.input("x", DType::bf16, {named("R"), 64}),
-                 y = b.input("y", DType::bf16, {named("C"), 64});
-    const Tensor o = b.output("o", DType::f32, {named("P"), named("R"), named("C")});
-    b.segment(cols, b.constant(0, DType::i32), load(ends(part)));
-    const Tile keys = load(y(cols, k));
-    const Tile products = dot(load(x(rows, k)), transpose(keys));
-    const Tile sums = dot(cast(products, DType::bf16), keys);
-    store(o(part, rows, cols), products * reduce_sum(sums, k));
-    generate(b.finish(), schedule, find_target("sm_90a"));
-  });
-  EXPECT_TRUE(outside.own_line);
-  EXPECT_EQ(outside.words,
-            "a product that sums over the ragged axis cols outside a loop over it\n"
-            "  why: copies of whole tiles include rows beyond the axis, and only loops clear them\n"
-            "  try: loop over the axis, or copy = cp_async");
-}
-
 TEST(WarpgroupRefusals, WhatTheCopyEngineAndWarpgroupsCannotRead) {
   const auto on_hopper = [](const std::function<Program()>& program) {
     Schedule schedule = tiles({{"m", 64}, {"n", 64}});

@@ -2,10 +2,13 @@
 // in a workspace. Not what ships, which computes seven products and is faster; but all of it is the
 // public language, and no other program has products on Hopper whose left operand the block computes
 // and reads transposed.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
-#include <regex>
+#include <span>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,10 +29,12 @@ struct Sums {
   Tile dk, dv;
 };
 
-/// dk and dv of a tile of keys; of dq what these keys add to it.
-Program gradients(bool is_causal, bool in_order) {
+/// dk and dv of a tile of keys; of dq what these keys add to it. Of packed sequences all of it within
+/// each.
+Program gradients(bool is_causal, bool in_order, bool packed = false) {
   ProgramBuilder b("gradients");
-  const Extent H("H"), Sq("Sq"), Sk("Sk");
+  const Extent B("B"), H("H"), Sq("Sq"), Sk("Sk");
+  const Axis sequence = packed ? b.parallel("sequence", B) : Axis();
   const Axis head = b.parallel("head", H), cols = b.parallel_tiles("cols", Sk),
              rows = b.tiles("rows", Sq), d = b.whole("d", dim);
   const Tensor q = b.input("q", DType::bf16, {H, Sq, dim}),
@@ -39,9 +44,17 @@ Program gradients(bool is_causal, bool in_order) {
                lse = b.input("lse_log2", DType::f32, {H, Sq}),
                delta = b.input("delta", DType::f32, {H, Sq});
   const Tensor dq_sums = b.output("dq_sums", DType::f32, {H, Sq, dim});
-  const Tensor turns = in_order ? b.output("turns", DType::i32, {H, Sk}) : Tensor();
+  const std::vector<Extent> blocks = packed ? std::vector{B, H, Sk} : std::vector{H, Sk};
+  const Tensor turns = in_order ? b.output("turns", DType::i32, blocks) : Tensor();
   const Tensor dk = b.output("dk", DType::f32, {H, Sk, dim}),
                dv = b.output("dv", DType::f32, {H, Sk, dim});
+  if (packed) {
+    const Tensor starts_q = b.input("starts_q", DType::i32, {B + 1}),
+                 starts_k = b.input("starts_k", DType::i32, {B + 1});
+    const Tile at = index(sequence);
+    b.segment(cols, load(starts_k(at)), load(starts_k(at + 1)));
+    b.segment(rows, load(starts_q(at)), load(starts_q(at + 1)));
+  }
   const Tile key = load(k(head, cols, d)).named("key"),
              value = load(v(head, cols, d)).named("value");
   const Sums last =
@@ -116,7 +129,7 @@ Schedule schedule_of(const Program& kernel, bool is_causal) {
 
 /// Tensors of one size, by the order of the module's arguments.
 struct Arrays {
-  Arrays(const Module& module, std::int64_t rows, std::int64_t cols) {
+  Arrays(const Module& module, std::int64_t rows, std::int64_t cols, std::size_t sequences = 1) {
     std::mt19937 random(1);
     std::normal_distribution<double> normal;
     for (const ir::Tensor& tensor : module.tensors()) {
@@ -126,6 +139,7 @@ struct Arrays {
         shape.push_back(extent.is_static()    ? extent.value
                         : extent.name == "Sq" ? rows
                         : extent.name == "Sk" ? cols
+                        : extent.name == "B"  ? static_cast<std::int64_t>(sequences) + extent.plus
                                               : 2);
         count *= shape.back();
       }
@@ -170,6 +184,31 @@ EmulatedModule emulated(const Module& module, bool is_causal, const std::string&
   return EmulatedModule::build(module, sources);
 }
 
+std::size_t place_of(const Module& module, const std::string& name) {
+  const std::vector<ir::Tensor> tensors = module.tensors();
+  return static_cast<std::size_t>(std::ranges::find(tensors, name, &ir::Tensor::name) -
+                                  tensors.begin());
+}
+
+void expect_what_the_reference_computes(const Module& module, const EmulatedModule& kernels,
+                                        const Arrays& arrays) {
+  const std::vector<ReferenceOutput> expected =
+      evaluate(module, arrays.views, {}, emulated_multiprocessors);
+  (void)kernels.run(arrays.views, {});
+  for (const ReferenceOutput& output : expected) {
+    if (output.name == "turns") continue;
+    const std::size_t which = place_of(module, output.name);
+    double largest = 0, off = 0;
+    for (std::size_t i = 0; i < output.values.size(); ++i) {
+      const double got =
+          read_element(DType::f32, arrays.views[which].data, static_cast<std::int64_t>(i));
+      largest = std::max(largest, std::abs(output.values[i]));
+      off = std::isnan(got) ? INFINITY : std::max(off, std::abs(got - output.values[i]));
+    }
+    EXPECT_LT(off, 0.01 * largest) << output.name;
+  }
+}
+
 TEST(FiveProducts, AreWhatTheReferenceComputes) {
   for (const bool is_causal : {false, true})
     for (const bool in_order : {false, true}) {
@@ -177,23 +216,56 @@ TEST(FiveProducts, AreWhatTheReferenceComputes) {
       const EmulatedModule kernels = emulated(module, is_causal);
       for (const auto& [rows, cols] : {std::pair{200, 300}, {130, 7}, {256, 256}}) {
         Arrays arrays(module, rows, cols);
-        const std::vector<ReferenceOutput> expected =
-            evaluate(module, arrays.views, {}, emulated_multiprocessors);
-        (void)kernels.run(arrays.views, {});
-        for (const ReferenceOutput& output : expected) {
-          std::size_t which = 0;
-          while (module.tensors()[which].name != output.name) ++which;
-          double largest = 0, off = 0;
-          for (std::size_t i = 0; i < output.values.size(); ++i) {
-            const double got =
-                read_element(DType::f32, arrays.views[which].data, static_cast<std::int64_t>(i));
-            largest = std::max(largest, std::abs(output.values[i]));
-            off = std::isnan(got) ? INFINITY : std::max(off, std::abs(got - output.values[i]));
-          }
-          EXPECT_LT(off, 0.01 * largest) << output.name << " " << rows << "x" << cols << is_causal;
-        }
+        SCOPED_TRACE(fmt::format("{} x {}, causal {}", rows, cols, is_causal));
+        expect_what_the_reference_computes(module, kernels, arrays);
       }
     }
+}
+
+Module of_packed_sequences(bool is_causal) {
+  ModuleBuilder builder("packed");
+  builder.kernel(gradients(is_causal, true, true));
+  return builder.finish();
+}
+
+/// Sequences of several tiles, of one, of no rows and of no keys. Nobody sees the keys of the second,
+/// which are NaN; they lie in a tile of the first one.
+Arrays packed_arrays(const Module& module) {
+  const std::vector<std::int32_t> starts_q{0, 200, 200, 330, 394, 397},
+      starts_k{0, 300, 340, 347, 347, 476};
+  Arrays arrays(module, starts_q.back(), starts_k.back(), starts_q.size() - 1);
+  for (std::size_t i = 0; i < module.tensors().size(); ++i) {
+    const std::string& name = module.tensors()[i].name;
+    const std::span<std::byte> bytes = arrays.memory[i];
+    if (name == "starts_q") std::memcpy(bytes.data(), starts_q.data(), bytes.size());
+    if (name == "starts_k") std::memcpy(bytes.data(), starts_k.data(), bytes.size());
+    if (name == "dq_sums" || name == "turns") std::ranges::fill(bytes, std::byte{0});
+    if (name == "k" || name == "v")
+      for (int head = 0; head < 2; ++head)
+        for (int at = starts_k[1] * dim; at < starts_k[2] * dim; ++at)
+          write_element(DType::bf16, bytes.data(), head * starts_k.back() * dim + at, NAN);
+  }
+  return arrays;
+}
+
+TEST(FiveProducts, OfPackedSequencesAddInTheOrderOfEach) {
+  for (const bool is_causal : {false, true}) {
+    const Module module = of_packed_sequences(is_causal);
+    const EmulatedModule kernels = emulated(module, is_causal);
+    const std::size_t dq = place_of(module, "dq_sums");
+    Arrays first = packed_arrays(module), second = packed_arrays(module);
+    expect_what_the_reference_computes(module, kernels, first);
+    (void)kernels.run(second.views, {});
+    EXPECT_EQ(first.memory[dq], second.memory[dq]);
+  }
+}
+
+TEST(FiveProducts, KeysOfOtherSequencesAreClearedFromATile) {
+  const Module module = of_packed_sequences(false);
+  Arrays arrays = packed_arrays(module);
+  (void)emulated(module, false, "fc::store_shared<4>(key + at, zeros);").run(arrays.views, {});
+  EXPECT_TRUE(
+      std::isnan(read_element(DType::f32, arrays.views[place_of(module, "dq_sums")].data, 0)));
 }
 
 TEST(FiveProducts, EveryMeetingOfTheWarpgroupsIsNeeded) {
