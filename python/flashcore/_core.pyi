@@ -1,8 +1,9 @@
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 Tensor: TypeAlias = tuple[str, str, int, bool]
 Expression: TypeAlias = tuple[str, list[Tensor]]
+_Class = TypeVar("_Class", bound=type)
 
 __version__: str
 
@@ -168,6 +169,11 @@ def quick_call(
     splits: SplitModules | None,
     make_output: Callable[[Any], Any],
 ) -> Callable[[Any, Any, Any, Any, float | None, Any], Any]: ...
+
+class QuickCallable:
+    _quick: Callable[[Any, Any, Any, Any, float | None, Any], Any] | None
+
+def calls_quickly(type: _Class) -> _Class: ...
 
 class SplitModules:
     def __init__(self, json: str, target: str) -> None: ...

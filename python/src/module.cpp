@@ -1,5 +1,7 @@
 #include "python/src/module.h"
 
+#include "python/src/quick_callable.h"
+
 PYBIND11_MODULE(_core, m) {
   m.attr("__version__") = FLASHCORE_VERSION;
   m.doc() = "The C++ side of flashcore. Private: use the package.";
@@ -11,6 +13,7 @@ PYBIND11_MODULE(_core, m) {
   flashcore::python::bind_kernels(m);
   flashcore::python::bind_modules(m);
   flashcore::python::bind_dispatch(m);
+  flashcore::python::bind_quick_callable(m);
   flashcore::python::bind_bundles(m);
   flashcore::python::bind_host_libraries(m);
   flashcore::python::bind_remote_store(m);

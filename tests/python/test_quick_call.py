@@ -1,5 +1,8 @@
 """Calls that need nothing but a launch go past Python; all others are left to it."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -103,3 +106,83 @@ def test_specs_whose_calls_need_more_have_none(spec):
     kernel = fc.jit(spec)
     kernel._dispatch(False)
     assert kernel._quick is None
+
+
+NOTHING = {"captured": None, "cu_seqlens_q": None, "max_q_len": None, "kv_lens": None}
+
+
+@pytest.fixture
+def noted(arrays):
+    """A kernel, and what its calls hand to what goes past Python."""
+    kernel, calls = made(fc.AttentionSpec(head_dim=64, dtype="f16"), arrays), []
+
+    def note(*arguments):
+        calls.append(arguments)
+        return "past Python"
+
+    kernel._quick = note
+    return kernel, calls
+
+
+def test_calls_that_ask_for_no_more_go_past_python(arrays, noted):
+    (kernel, calls), (q, k, v, out) = noted, arrays
+    assert kernel(q, k, v) == "past Python"
+    assert kernel(q, k, v, stream=7, out=out, scale=0.5) == "past Python"
+    assert kernel(*arrays[:3], **NOTHING, return_lse=False, checked=False) == "past Python"
+    assert kernel(q, k, v, checked=None) == "past Python"
+    none = (None, None, None)
+    assert calls == [(q, k, v, *none), (q, k, v, out, 0.5, 7), (q, k, v, *none), (q, k, v, *none)]
+
+
+def test_calls_that_ask_for_more_are_pythons(arrays, noted):
+    (kernel, calls), (q, k, v, out) = noted, arrays
+    assert kernel(q, k, v=v, out=out) is out
+    assert kernel(q, k, v, out=out, checked=True) is out
+    with pytest.raises(TypeError, match="unexpected keyword argument 'scales'"):
+        kernel(q, k, v, scales=None)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'v'"):
+        kernel(q, k)
+    with pytest.raises(fc.SpecError, match="return_lse"):
+        kernel(q, k, v, out=out, return_lse=None)
+    assert type(kernel).__call__(kernel, q, k, v, out=out) is out
+    assert not calls
+
+
+def test_python_does_what_is_left_to_it(arrays, noted):
+    (kernel, _), (q, k, v, out) = noted, arrays
+    for nobody in (None, lambda *arguments: None):
+        kernel._quick = nobody
+        assert kernel(q, k, v, out=out) is out
+    del kernel._quick
+    assert kernel._quick is None
+    assert kernel(q, k, v, out=out) is out
+
+
+def test_an_error_past_python_is_the_calls(arrays, noted):
+    kernel, _ = noted
+
+    def fail(*arguments):
+        raise ValueError("a full queue")
+
+    kernel._quick = fail
+    with pytest.raises(ValueError, match="a full queue"):
+        kernel(*arrays[:3])
+
+
+def test_a_class_below_calls_as_it_says(arrays, noted):
+    class Own(type(noted[0])):
+        def __call__(self, *arguments):
+            return "its own"
+
+    kernel = Own.shipped(fc.AttentionSpec(head_dim=64, dtype="f16"), "sm_80", compiled=False)
+    kernel._quick = lambda *arguments: "past Python"
+    assert kernel(*arrays[:3]) == "its own"
+
+
+def test_a_kernel_that_nobody_has_is_gone(arrays):
+    kernel = made(fc.AttentionSpec(head_dim=64, dtype="f16"), arrays)
+    assert kernel._quick is not None
+    seen = weakref.ref(kernel)
+    del kernel
+    gc.collect()
+    assert seen() is None

@@ -38,7 +38,8 @@ _dispatching = threading.Lock()
 _living: weakref.WeakValueDictionary[str, AttentionKernel] = weakref.WeakValueDictionary()
 
 
-class AttentionKernel(WithGradients, Kernel):
+@_core.calls_quickly
+class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
     """Attention for one spec, called with q, k and v."""
 
     _position_names = {
@@ -80,8 +81,6 @@ class AttentionKernel(WithGradients, Kernel):
         # need no more; and by their core the kernels that calls have come to.
         self._dispatches: list[Dispatch | None] = [None, None]
         self._plain_dispatches: list[_core.KernelDispatch | None] = [None, None]
-        # A call that needs nothing but a launch, and no log-sum-exp.
-        self._quick: Callable[..., Any] | None = None
         self._variants: dict[_core.Kernel, AttentionKernel] = {}
 
     @classmethod
@@ -242,13 +241,15 @@ class AttentionKernel(WithGradients, Kernel):
         return dispatch
 
     def _quick_call(self, core: _core.KernelDispatch) -> Callable[..., Any] | None:
-        if self._needs_lengths or self._given is None:
+        """What does without Python a call that needs nothing but a launch, and no log-sum-exp."""
+        if self._checked or self._needs_lengths or self._given is None:
             return None
         arrays, numbers = self._given
         splits = self._decoding.splits if self._decoding else None
+        width, dtype = self._value_dim, self._spec.dtype
         return _core.quick_call(
-            core, arrays, numbers, self._scale, self._value_dim, splits,
-            lambda q: output_like(q, self._value_dim, self._spec.dtype),
+            core, arrays, numbers, self._scale, width, splits,
+            lambda q: output_like(q, width, dtype),
         )  # fmt: skip
 
     def _home(self, with_lse: bool) -> AttentionKernel:
@@ -389,17 +390,6 @@ class AttentionKernel(WithGradients, Kernel):
         on the host before the launch, and slow. None: as :func:`jit` was told.
         """
         try:
-            quick = self._quick
-            if (
-                quick is not None
-                and return_lse is False
-                and captured is cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens
-                and captured is checked is None
-                and not self._checked
-            ):
-                output = quick(q, k, v, out, scale, stream)
-                if output is not None:
-                    return output
             if type(q) is not numpy.ndarray and is_watched(q):
                 return torch_seam.kernel(
                     self, q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream,
@@ -451,6 +441,8 @@ class AttentionKernel(WithGradients, Kernel):
             decoding = self._decoding
             sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
             if decoding is not None and (blocks := decoding.choose(q, k, sequences)) is not None:
+                if not with_lse and self._dispatches[with_lse] is None:
+                    self._dispatch(with_lse)  # so that the next call may go past Python
                 self._fitting.check(q, k, arrays, sequences, max_q_len)
                 if decoding.launch(blocks, every, scalars, stream, with_lse):
                     return (out, lse) if return_lse else out
