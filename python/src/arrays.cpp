@@ -17,12 +17,15 @@ namespace {
 
 namespace py = pybind11;
 
+constexpr auto dtypes = static_cast<std::size_t>(DType::i1) + 1;
+
 // What the type of an array offers; looked up once a type.
 struct ArrayType {
   PyTypeObject* type = nullptr;
   const dlpack::ExchangeApi* api = nullptr;
   PyObject* is_recording = nullptr;  ///< torch's function: whether gradients are, of a tensor of it
   PyObject* is_neg = nullptr;        ///< torch's method; nobody else negates lazily
+  std::array<bool, dtypes> may_be_neg{};  ///< by the dtype, whether the method may say so
   /// Of torch's own two types only, torch's functions: how many modes watch what is computed, and
   /// what makes another tensor; and its dtype of bytes.
   PyObject* modes = nullptr;
@@ -31,6 +34,18 @@ struct ArrayType {
   PyObject* byte = nullptr;
   bool is_special = false;  ///< another type of torch's
 };
+
+// What torch negates lazily is the imaginary part of conjugated numbers, so no tensor of a dtype that
+// it has no complex numbers of: bfloat16. To ask a tensor takes twice as long as to read it.
+bool has_imaginary_parts(const py::object& torch, const char* name) {
+  const py::object dtype = py::getattr(torch, name, py::none());
+  if (!py::hasattr(dtype, "to_complex")) return true;
+  try {
+    return dtype.attr("to_complex")().attr("to_real")().is(dtype);
+  } catch (const py::error_already_set&) {
+    return false;
+  }
+}
 
 ArrayType describe(py::handle type) {
   ArrayType entry{.type = reinterpret_cast<PyTypeObject*>(type.ptr())};
@@ -50,7 +65,14 @@ ArrayType describe(py::handle type) {
           PyType_IsSubtype(entry.type, reinterpret_cast<PyTypeObject*>(tensor.ptr()));
     }
   }
-  if (py::hasattr(type, "is_neg")) entry.is_neg = py::object(type.attr("is_neg")).release().ptr();
+  if (py::hasattr(type, "is_neg") && modules.contains("torch")) {
+    entry.is_neg = py::object(type.attr("is_neg")).release().ptr();
+    for (const auto& [dtype, name] :
+         {std::pair(DType::f16, "float16"), std::pair(DType::bf16, "bfloat16"),
+          std::pair(DType::f32, "float32"), std::pair(DType::f64, "float64")})
+      entry.may_be_neg[static_cast<std::size_t>(dtype)] =
+          has_imaginary_parts(modules["torch"], name);
+  }
   if (!py::hasattr(type, "__dlpack_c_exchange_api__")) return entry;
   const py::object capsule = type.attr("__dlpack_c_exchange_api__");
   const auto* api = static_cast<const dlpack::ExchangeApi*>(
@@ -99,31 +121,38 @@ DType dtype_of(const dlpack::DataType& type, const char* name) {
   refuse_dtype(name, fmt::format("of DLPack's code {} with {} bits", type.code, type.bits));
 }
 
-TensorView view_of(const dlpack::Tensor& tensor, const char* name) {
-  check_rank(name, tensor.rank);
-  TensorView view{.data = static_cast<char*>(tensor.data) + tensor.byte_offset,
-                  .rank = tensor.rank};
-  switch (tensor.device.type) {
+int device_of(const dlpack::Device& device, const char* name) {
+  switch (device.type) {
     case dlpack::cpu:
     case dlpack::cuda_host:
-      view.device = cpu_device;
-      break;
+      return cpu_device;
     case dlpack::cuda:
     case dlpack::cuda_managed:
-      view.device = tensor.device.id;
-      break;
+      return device.id;
     default:
-      refuse_array(name, fmt::format("it lies on a device of DLPack's type {}", tensor.device.type),
+      refuse_array(name, fmt::format("it lies on a device of DLPack's type {}", device.type),
                    "kernels take arrays in CPU memory and on CUDA devices");
   }
-  const dlpack::DataType type = tensor.dtype;
-  view.dtype = dtype_of(type, name);
+}
+
+// In place: a call has four of them.
+void read_tensor(const dlpack::Tensor& tensor, const char* name, TensorView& view) {
+  check_rank(name, tensor.rank);
+  view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  view.dtype = dtype_of(tensor.dtype, name);
+  view.rank = tensor.rank;
+  view.device = device_of(tensor.device, name);
   std::int64_t dense = 1;
   for (int dim = tensor.rank - 1; dim >= 0; --dim) {
     view.shape[dim] = tensor.shape[dim];
     view.strides[dim] = tensor.strides != nullptr ? tensor.strides[dim] : dense;
     dense *= tensor.shape[dim];
   }
+}
+
+TensorView view_of(const dlpack::Tensor& tensor, const char* name) {
+  TensorView view;
+  read_tensor(tensor, name, view);
   return view;
 }
 
@@ -315,7 +344,8 @@ bool ArrayReader::read_plainly(py::handle array, TensorView& view) {
   const ArrayType& type = type_of(array);
   if (type.is_recording != nullptr && is_recording(type.is_recording) && requires_gradient(array))
     return false;
-  return !is_negated_lazily(array, type) && read_new(array, view);
+  return read_new(array, view) &&
+         !(type.may_be_neg[static_cast<std::size_t>(view.dtype)] && is_negated_lazily(array, type));
 }
 
 bool ArrayReader::read_new(py::handle array, TensorView& view) {
@@ -327,7 +357,7 @@ bool ArrayReader::read_new(py::handle array, TensorView& view) {
     return false;
   }
   try {
-    view = view_of(tensor, "");
+    read_tensor(tensor, "", view);
   } catch (const Error&) {
     return false;
   }
