@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "dsl/error.h"
+#include "python/src/kept_workspace.h"
 #include "runtime/cuda/device.h"
 #include "runtime/launch_errors.h"
 #include "runtime/overlap.h"
@@ -138,15 +138,10 @@ void QuickCall::launch_split(const SplitModules::Entry& entry, py::handle q,
                              std::span<const ScalarValue> scalars, CudaStream stream) const {
   Tensors own;
   for (const std::size_t at : entry.order) own.push(tensors[at]);
+  std::optional<KeptWorkspace> workspace;
   entry.module->launch_views(own.span(), scalars, stream, [&](std::size_t bytes) {
-    constexpr std::size_t step = ModulePlan::workspace_alignment;
-    py::object memory = ArrayReader::bytes_beside(q, bytes + step);
-    TensorView view;
-    if (!ArrayReader(py::none()).read_new(memory, view))
-      throw InternalError("a tensor without memory");
-    const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-    return std::pair(std::move(memory),
-                     reinterpret_cast<void*>((address + step - 1) / step * step));
+    workspace.emplace(q, tensors[0].device, stream, bytes);
+    return std::pair(py::object(), workspace->data());
   });
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/cuda/driver.h"
 
+#include <atomic>
 #include <mutex>
 #include <type_traits>
 
@@ -35,7 +36,8 @@ std::string library_name() {
 
 const Driver& Driver::get() {
   static std::mutex mutex;
-  static const Driver* instance = nullptr;
+  static std::atomic<const Driver*> instance = nullptr;
+  if (const Driver* const opened = instance.load(std::memory_order_acquire)) return *opened;
   const HookDeferral messages_after_the_lock;
   const NoFork whole;
   const std::lock_guard lock(mutex);

@@ -96,12 +96,13 @@ def _borrow(wrapped, out):
 
 
 streams_asked_for: list[tuple[int, int]] = []
+answered_streams: list[int | None] = [None]  # the last is the current one
 
 
 @_Stream
 def _current_stream(device_type, device_id, out):
     streams_asked_for.append((device_type, device_id))
-    out[0] = None
+    out[0] = answered_streams[-1]
     return 0
 
 

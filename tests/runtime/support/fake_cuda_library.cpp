@@ -67,6 +67,12 @@ FAKE(flashcore_fake_cuda_grid, unsigned* blocks, unsigned* rows_of_blocks) {
   *rows_of_blocks = state().launches.back().rows_of_blocks;
   return 0;
 }
+// And what the driver says of captures.
+FAKE(flashcore_fake_cuda_capture, int status) {
+  const std::lock_guard lock(mutex);
+  state().capture_status = status;
+  return 0;
+}
 FAKE(cuInit, unsigned) {
   ENTER(cuInit)
   return 0;

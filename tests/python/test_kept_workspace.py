@@ -1,0 +1,99 @@
+"""What lies between the kernels of a call stays for the next one on its stream.
+
+A driver without a GPU stands in. That results are right: tests/python/test_gpu.py."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flashcore as fc
+
+DRIVER = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
+pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the C++ tests are not built")
+
+SETUP = """
+import ctypes, os, sys
+import numpy as np
+import fake_framework, fake_torch
+import flashcore as fc
+
+driver = ctypes.CDLL(os.environ["FLASHCORE_LIBCUDA"])
+allocated = []
+
+class Tensor(fake_framework.OnHopper):
+    is_cuda = True
+
+    def new_empty(self, size, dtype):
+        shape = size if isinstance(size, tuple) else (size,)
+        allocated.append(shape[0])
+        return Tensor(*shape, dtype=np.uint8)
+
+torch = fake_torch.module()
+torch.Tensor = Tensor
+torch.cuda.is_current_stream_capturing = lambda: False
+sys.modules["torch"] = torch
+kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16"), target="sm_90a")
+
+def call(keys=4096, heads=1):
+    q, k, v, out = (Tensor(1, heads, n, 64) for n in (1, keys, keys, 1))
+    assert kernel(q, k, v, out=out) is out
+
+def allocates(*arguments, **more):
+    before = len(allocated)
+    call(*arguments, **more)
+    return [size >> 20 for size in allocated[before:]]
+
+call()  # which makes the kernels, by Python
+call()
+allocated.clear()
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(program):
+        environment = os.environ | {
+            "FLASHCORE_LIBCUDA": str(DRIVER),
+            "FLASHCORE_CACHE_DIR": str(tmp_path),
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", SETUP + program], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_calls_on_a_stream_share_one_piece_of_memory(run):
+    assert run("""
+print(allocates(), allocates(keys=1024), allocates(heads=2))
+fake_framework.answered_streams.append(64)
+print(allocates(), allocates())
+fake_framework.answered_streams.append(None)
+print(allocates())
+""") == ["[] [] []", "[16] []", "[]"]
+
+
+def test_a_captured_call_has_memory_of_its_own(run):
+    assert run("""
+driver.flashcore_fake_cuda_capture(1)
+print(allocates(), allocates())
+driver.flashcore_fake_cuda_capture(0)
+print(allocates())
+""") == ["[0] [0]", "[]"]
+
+
+def test_one_more_stream_than_are_kept_takes_the_memory_of_the_first(run):
+    assert run("""
+for stream in range(64, 64 + 8 * 64, 64):
+    fake_framework.answered_streams.append(stream)
+    call()
+print(len(allocated), allocates())
+fake_framework.answered_streams.append(None)
+print(allocates())
+""") == ["8 []", "[16]"]
