@@ -136,10 +136,13 @@ void LaunchPlan::plan_fields() {
         below(source_->scalars.size());
         scalars_.push_back(packed);
         break;
-      case ParameterField::Kind::tensor_map:
+      case ParameterField::Kind::tensor_map: {
         below(source_->tensor_maps.size());
-        signatures_[source_->tensor_maps[field.index].tensor].mapped = true;
+        Signature& mapped = signatures_[source_->tensor_maps[field.index].tensor];
+        mapped.map_stride_limit =
+            static_cast<std::uint64_t>(TensorMaps::stride_limit / size_of(mapped.dtype));
         break;
+      }
       case ParameterField::Kind::tile_counter:
         tile_counter_ = field.offset;
         break;
@@ -201,8 +204,8 @@ void LaunchPlan::check_tensor(const Signature& signature, int index,
         refusal.repeated_output(index, dim);
       if (stride > expected.stride_limit || stride < -expected.stride_limit) [[unlikely]]
         refusal.far_stride(index, dim);
-      if (signature.mapped &&
-          (stride < 0 || stride >= TensorMaps::stride_limit / size_of(view.dtype))) [[unlikely]]
+      if (signature.map_stride_limit != 0 &&
+          static_cast<std::uint64_t>(stride) >= signature.map_stride_limit) [[unlikely]]
         refusal.map_stride(index, dim);
     }
   }

@@ -83,12 +83,13 @@ class LaunchPlan {
   struct Signature {
     DType dtype = DType::f32;
     bool output = false;
-    bool mapped = false;  ///< the copy engine moves boxes of it
     std::int8_t rank = 0;
     std::uint16_t first_dimension = 0;
     std::uint32_t address_mask =
         0;  // bits of an address, and of a stride in elements, that are zero
     std::uint32_t stride_mask = 0;
+    /// Strides are below where the copy engine moves boxes of it, in elements; else 0.
+    std::uint64_t map_stride_limit = 0;
   };
   struct Field {
     std::int16_t offset = 0;

@@ -38,29 +38,32 @@ struct alignas(TensorMaps::alignment) Encoded {
 };
 
 // A tensor as a map sees it: dense dimension first, strides in bytes. All that a map is made from,
-// so that equal geometries under equal boxes have equal maps. No padding, to be compared as bytes.
+// so that equal geometries under equal boxes have equal maps. No padding, to be compared as bytes;
+// not cleared by itself, as a launch would clear room for all maps that a kernel may have.
 struct Geometry {
-  std::uint64_t address = 0;
-  std::array<std::uint64_t, max_rank> strides{};
-  std::array<std::uint32_t, max_rank> extents{};
-  std::array<std::uint32_t, max_rank> box{};
-  std::uint32_t rank = 0;
-  std::uint32_t type = 0;
+  std::uint64_t address;
+  std::array<std::uint64_t, max_rank> strides;
+  std::array<std::uint32_t, max_rank> extents;
+  std::array<std::uint32_t, max_rank> box;
+  std::uint32_t rank;
+  std::uint32_t type;
 };
 static_assert(std::has_unique_object_representations_v<Geometry>);
 
-Geometry geometry_of(const TensorView& view, std::array<std::uint32_t, max_rank> box) {
-  Geometry geometry{
-      .address = reinterpret_cast<std::uintptr_t>(view.data),
-      .box = box,
-      .rank = static_cast<std::uint32_t>(view.rank),
-      .type = static_cast<std::uint32_t>(view.dtype == DType::bf16 ? type_bf16 : type_f16)};
+Geometry geometry_of(const TensorView& view, const std::array<std::uint32_t, max_rank>& box) {
+  Geometry geometry;
+  geometry.address = reinterpret_cast<std::uintptr_t>(view.data);
+  geometry.box = box;
+  geometry.rank = static_cast<std::uint32_t>(view.rank);
+  geometry.type = static_cast<std::uint32_t>(view.dtype == DType::bf16 ? type_bf16 : type_f16);
   const auto element = static_cast<std::uint64_t>(size_of(view.dtype));
-  for (int dim = view.rank - 1, i = 0; dim >= 0; --dim, ++i) {
-    geometry.extents[i] = static_cast<std::uint32_t>(view.shape[dim]);
+  for (int i = 0; i < max_rank; ++i) {
+    const int dim = view.rank - 1 - i;
+    geometry.extents[i] = dim < 0 ? 0 : static_cast<std::uint32_t>(view.shape[dim]);
     // Nothing is ever a step away along a dimension of one element, whatever the caller's view
     // says; a map still wants a stride that is well formed.
-    geometry.strides[i] = i == 0 ? element
+    geometry.strides[i] = dim < 0  ? 0
+                          : i == 0 ? element
                           : view.shape[dim] > 1
                               ? static_cast<std::uint64_t>(view.strides[dim]) * element
                               : TensorMaps::tensor_alignment;
@@ -91,32 +94,45 @@ class LastMaps {
  public:
   template <class Encode>
   const Encoded& find_or_make(const Geometry& geometry, const Encode& encode) {
+    const std::uint64_t hash = hash_of(geometry);
     Set& set = sets_[set_of(geometry)];
-    for (const Entry& entry : set.entries) {
-      if (std::memcmp(&entry.geometry, &geometry, sizeof geometry) == 0) return entry.map;
+    for (unsigned way = 0; way < ways; ++way) {
+      const Entry& entry = set.entries[way];
+      if (set.hashes[way] == hash && std::memcmp(&entry.geometry, &geometry, sizeof geometry) == 0)
+        return entry.map;
     }
-    Entry& oldest = set.entries[set.next++ % ways];
-    oldest.geometry = {};  // of nobody, should the next line throw
-    encode(oldest.map);
-    oldest.geometry = geometry;
-    return oldest.map;
+    const unsigned oldest = set.next++ % ways;
+    Entry& entry = set.entries[oldest];
+    entry.geometry.rank = 0;  // of nobody, should the next line throw
+    encode(entry.map);
+    entry.geometry = geometry;
+    set.hashes[oldest] = hash;
+    return entry.map;
   }
 
  private:
   static constexpr int set_bits = 4;
   static constexpr unsigned ways = 4;
+  static constexpr std::uint64_t odd = 0x9e3779b97f4a7c15ULL;
   struct Entry {
     Encoded map{};
-    Geometry geometry;
+    Geometry geometry{};
   };
   struct Set {
-    Entry entries[ways];
+    std::uint64_t hashes[ways]{};  ///< most entries are those of other lengths: they stay unread
     unsigned next = 0;
+    Entry entries[ways];
   };
 
   // The tensors of a launch differ in their addresses; lengths that alternate at one share a set.
   static std::size_t set_of(const Geometry& geometry) {
-    return (geometry.address + geometry.box[1]) * 0x9e3779b97f4a7c15ULL >> (64 - set_bits);
+    return (geometry.address + geometry.box[1]) * odd >> (64 - set_bits);
+  }
+  static std::uint64_t hash_of(const Geometry& geometry) {
+    std::uint64_t hash = geometry.address;
+    for (std::size_t i = 1; i < max_rank; ++i)
+      hash = (hash ^ geometry.extents[i]) * odd + geometry.strides[i];
+    return hash;
   }
 
   Set sets_[1 << set_bits];
@@ -193,12 +209,13 @@ void TensorMaps::encode(const Driver& driver, const KernelSource& source,
                         std::span<const TensorView> tensors, CudaAddress zeros,
                         std::byte* parameters) const {
   std::array<Geometry, most_maps> geometries;
+  LastMaps& last = last_maps;
   for (std::size_t i = 0; i < maps_.size(); ++i) {
     const Map& map = maps_[i];
     Geometry& geometry = geometries[i] = geometry_of(tensors[map.tensor], map.box);
     if (is_empty(geometry)) [[unlikely]]
       become_one_element(geometry, zeros);
-    const Encoded& encoded = last_maps.find_or_make(geometry, [&](Encoded& made) {
+    const Encoded& encoded = last.find_or_make(geometry, [&](Encoded& made) {
       // The keys and the values of a new length differ in their addresses, and an address alone is
       // told to the driver in no time.
       for (std::size_t other = 0; other < i; ++other) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -112,8 +113,10 @@ class CostedSchedule {
 
   [[nodiscard]] int tile_rows() const { return rows_; }
   /// Microseconds; `visible` is that of blocks of tile_rows() rows. Infinite where the schedule
-  /// cannot compute the problem, or nothing is known of it.
-  [[nodiscard]] double time_us(const AttentionProblem& problem, const VisibleKeys& visible) const;
+  /// cannot compute the problem, or nothing is known of it. A time of more than `enough` may be given
+  /// as a smaller one that is not less than that.
+  [[nodiscard]] double time_us(const AttentionProblem& problem, const VisibleKeys& visible,
+                               double enough = std::numeric_limits<double>::infinity()) const;
   /// The same in words: how many blocks, waves, iterations.
   [[nodiscard]] std::string describe(const AttentionProblem& problem,
                                      const VisibleKeys& visible) const;

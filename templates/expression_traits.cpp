@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 
 #include "dsl/ir/affine.h"
 
@@ -150,14 +151,17 @@ VisibleKeys MaskTraits::visible_keys(const AttentionProblem& problem, int tile_r
   VisibleKeys visible;
   visible.samples = static_cast<int>(std::min<std::int64_t>(tiles, VisibleKeys::most_samples));
   for (int i = 0; i < visible.samples; ++i) {
-    const std::int64_t tile = visible.samples > 1 ? i * (tiles - 1) / (visible.samples - 1) : 0;
+    constexpr std::int64_t last = VisibleKeys::most_samples - 1;
+    const std::int64_t tile = tiles > last ? i * (tiles - 1) / last : i;
     const auto row = static_cast<double>(tile * tile_rows);
     const auto [a, b] = first_and_last(row);
     const auto [c, d] = first_and_last(std::min(row + tile_rows, length) - 1);
     visible.keys[static_cast<std::size_t>(i)] =
         std::clamp(std::max(b, d) - std::min(a, c), 0.0, keys);
   }
-  std::sort(visible.keys.begin(), visible.keys.begin() + visible.samples, std::greater<>());
+  const std::span keys_by_row(visible.keys.data(), static_cast<std::size_t>(visible.samples));
+  std::ranges::reverse(keys_by_row);  // mostly in order then: the last rows see the most keys
+  std::ranges::sort(keys_by_row, std::greater<>());
   return visible;
 }
 

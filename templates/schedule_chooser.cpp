@@ -159,10 +159,10 @@ std::size_t ScheduleChooser::find_fastest(const AttentionProblem& given) const {
       rows = candidate.cost.tile_rows();
       visible = mask_.visible_keys(problem, rows);
     }
-    const double us = candidate.cost.time_us(problem, visible);
     // A smaller gain is none: predictions are not that exact, and the earlier candidates do well
     // for more problems.
     constexpr double gain = 0.01;
+    const double us = candidate.cost.time_us(problem, visible, (1 - gain) * least);
     if (us < (1 - gain) * least) least = us, fastest = candidate.list;
   }
   return fastest;
