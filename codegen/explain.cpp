@@ -99,70 +99,25 @@ class LoopExplanation {
   std::string text_;
 };
 
-/// What of a schedule's numerics takes effect: how the kernel rounds in another way than a plain
-/// evaluation does.
-class NumericsExplanation {
- public:
-  explicit NumericsExplanation(const Schedule& schedule) : schedule_(schedule) {}
-
-  void note(std::string_view pass, const Function& f) {
-    const int maxima = count(f, OpCode::reduce_max), products = count(f, OpCode::dot);
-    if (pass == "fix_maximum" && maxima < maxima_)
-      add("the softmax subtracts a constant instead of the maximum of a row (fixed_maximum)");
-    if (pass == "sum_by_products" && products > products_)
-      add("a product sums up the softmax weights, rounded as it takes them (sums_by_products)");
-    if (pass == "exchange_partials" && schedule_.cluster_splits > 1)
-      add(fmt::format("the partial sums of {} blocks are combined (cluster_splits)",
-                      schedule_.cluster_splits));
-    if (pass == "exchange_partials" && exchanges_sums(f))
-      add(fmt::format("the partial sums of {} warps are combined (warps_n)", schedule_.warps_n));
-    maxima_ = maxima;
-    products_ = products;
-  }
-  [[nodiscard]] const std::string& text() const { return text_; }
-
- private:
-  static int count(const Function& f, OpCode code) {
-    int found = 0;
-    for_each_op(f, f.body, [&](const Op& op, BlockId) { found += op.code == code ? 1 : 0; });
-    return found;
-  }
-
-  /// Whether sums of several warps meet in shared memory.
-  [[nodiscard]] bool exchanges_sums(const Function& f) const {
-    bool any = false;
-    for_each_op(f, f.body, [&](const Op& op, BlockId) {
-      any = any || (op.code == OpCode::combine_partials && op.reduction == OpCode::reduce_sum &&
-                    f[op.operands[0]].layout.space == Space::shared);
-    });
-    return any && schedule_.warps_n > 1;
-  }
-
-  void add(const std::string& line) { text_ += "numerics: " + line + "\n"; }
-
-  const Schedule& schedule_;
-  int maxima_ = 0, products_ = 0;
-  std::string text_;
-};
-
 }  // namespace
 
 std::string explain(const Program& program, const Schedule& schedule, const Target& target,
                     const PositionNames& names) {
   Function before, after;
-  NumericsExplanation numerics(schedule);
-  (void)generate(program, schedule, target, [&](std::string_view pass, const Function& f) {
+  PassNotes notes;
+  const auto observe = [&](std::string_view pass, const Function& f) {
     if (pass == "mask_tails") before = f;
     if (pass == "bound_masks") after = f;
-    numerics.note(pass, f);
-  });
+  };
+  (void)generate(program, schedule, target, observe, &notes);
   // Bounding adds regions of scans and no loops.
   const std::vector<OpId> loops = loops_of(before), bounded = loops_of(after);
   std::string text;
   for (std::size_t i = 0; i < loops.size(); ++i)
     text += LoopExplanation(before, before[loops[i]], after[bounded[i]], schedule, names).text();
   if (text.empty()) text = "no loops\n";
-  return text + numerics.text();
+  for (const std::string& note : notes) text += note + "\n";
+  return text;
 }
 
 }  // namespace flashcore

@@ -11,8 +11,8 @@
 namespace flashcore {
 
 /// For every loop: its tiles, what each part of its masks does for it, which tiles are visited and
-/// which of them are masked. Then what of the schedule's numerics takes effect, a line each. Throws
-/// what generate() throws.
+/// which of them are masked. Then, a line each, what of the schedule's numerics takes effect, and
+/// what it asks for that the kernel does without, with the reason. Throws what generate() throws.
 std::string explain(const Program& program, const Schedule& schedule, const Target& target,
                     const PositionNames& names = {});
 

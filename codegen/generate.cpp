@@ -7,8 +7,8 @@
 namespace flashcore {
 
 KernelSource generate(const Program& program, const Schedule& schedule, const Target& target,
-                      const PassObserver& observer) {
-  const ir::Function f = lower(program, schedule, target, observer);
+                      const PassObserver& observer, PassNotes* notes) {
+  const ir::Function f = lower(program, schedule, target, observer, notes);
   KernelSource source = KernelPrinter(f, schedule).print();
   source.prelude = prelude_for(source.body);
   return source;

@@ -16,7 +16,7 @@ namespace flashcore {
 /// Lowers the program and prints it. The same arguments give the same bytes. Throws ScheduleError
 /// where the schedule does not fit the program or the target.
 KernelSource generate(const Program& program, const Schedule& schedule, const Target& target,
-                      const PassObserver& observer = {});
+                      const PassObserver& observer = {}, PassNotes* notes = nullptr);
 
 /// Of the sources of this library and of the language: while it stays, the same arguments give the
 /// same code.

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "codegen/pass.h"
 #include "dsl/error.h"
 #include "dsl/ir/verify.h"
 
@@ -12,10 +11,10 @@ namespace flashcore {
 namespace {
 
 ir::Function run_passes(const Program& program, const Schedule& schedule, const Target& target,
-                        const PassObserver& observer) {
+                        const PassObserver& observer, PassNotes* notes = nullptr) {
   ir::Function f = program.function();
   if (observer) observer("built", f);
-  const PassContext context{schedule, target};
+  const PassContext context{schedule, target, notes};
   for (const Pass& pass : pipeline()) {
     pass.run(f, context);
     ir::verify_after(f, pass.name);
@@ -54,9 +53,9 @@ std::string fitting_alternatives(const Program& program, const Schedule& schedul
 }  // namespace
 
 ir::Function lower(const Program& program, const Schedule& schedule, const Target& target,
-                   const PassObserver& observer) {
+                   const PassObserver& observer, PassNotes* notes) {
   try {
-    return run_passes(program, schedule, target, observer);
+    return run_passes(program, schedule, target, observer, notes);
   } catch (const ScheduleError& error) {
     Complaint complaint = error.complaint();
     if (!complaint.fix.empty()) throw;

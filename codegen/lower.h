@@ -4,6 +4,7 @@
 #include <functional>
 #include <string_view>
 
+#include "codegen/pass.h"
 #include "dsl/program.h"
 #include "dsl/schedule.h"
 #include "dsl/target.h"
@@ -14,8 +15,8 @@ namespace flashcore {
 using PassObserver = std::function<void(std::string_view pass, const ir::Function&)>;
 
 /// The program after every pass, verified after each. Throws ScheduleError where the schedule does
-/// not fit the program or the target, with what would fit.
+/// not fit the program or the target, with what would fit. Adds to `notes` what explain() tells.
 ir::Function lower(const Program& program, const Schedule& schedule, const Target& target,
-                   const PassObserver& observer = {});
+                   const PassObserver& observer = {}, PassNotes* notes = nullptr);
 
 }  // namespace flashcore

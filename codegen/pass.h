@@ -2,7 +2,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "dsl/ir/function.h"
 #include "dsl/schedule.h"
@@ -10,9 +12,18 @@
 
 namespace flashcore {
 
+/// What explain() tells of a schedule, a line each.
+using PassNotes = std::vector<std::string>;
+
 struct PassContext {
   const Schedule& schedule;
   const Target& target;
+  PassNotes* notes = nullptr;  ///< none where nobody asks
+
+  /// Says that the kernel rounds in another way than a plain evaluation does.
+  void note_numerics(const std::string& how) const;
+  /// Says that the kernel does without something that the schedule asks for.
+  void note_refusal(const std::string& asked, const std::string& why) const;
 };
 
 struct Pass {

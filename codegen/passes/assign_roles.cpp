@@ -334,7 +334,13 @@ class RoleAssignment {
 }  // namespace
 
 void assign_roles(Function& f, const PassContext& context) {
-  if (context.schedule.copy == CopyInstruction::tma) RoleAssignment(f, context.schedule).run();
+  if (context.schedule.copy != CopyInstruction::tma) return;
+  RoleAssignment(f, context.schedule).run();
+  if (context.schedule.keep_operands)
+    context.note_refusal(
+        "keep_operands = true",
+        fmt::format("products of {} read what the copy engine brings where it lies",
+                    name_of(context.schedule.instruction)));
 }
 
 }  // namespace flashcore

@@ -47,7 +47,8 @@ AxisLayout holders(const AxisLayout& layout, bool lanes) {
 
 class Exchanger {
  public:
-  Exchanger(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+  Exchanger(Function& f, const PassContext& context)
+      : f_(f), context_(context), schedule_(context.schedule) {}
 
   void run() {
     for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
@@ -133,6 +134,9 @@ class Exchanger {
   /// Combines the partials of the warps to `whole`.
   void meet(Builder& b, ValueId partial, ValueId whole, AxisId axis, OpCode reduction,
             const AxisLayout& partials) {
+    if (reduction == OpCode::reduce_sum && schedule_.warps_n > 1)
+      context_.note_numerics(
+          fmt::format("the partial sums of {} warps are combined (warps_n)", schedule_.warps_n));
     const TileType type = f_[partial].type;
     const bool tile = type.axes.size() == 2;
     const int rows = tile ? f_[type.axes[0]].tile : 1, columns = f_[type.axes.back()].tile;
@@ -152,6 +156,8 @@ class Exchanger {
   }
 
   void cluster_sync() {
+    context_.note_numerics(fmt::format(
+        "the partial sums of {} blocks are combined (cluster_splits)", schedule_.cluster_splits));
     const BlockId region = f_.add_block(), giving = f_.add_block();
     const auto is_cluster_read = [&](OpId id) { return f_[id].code == OpCode::cluster_read; };
     auto& ops = f_[f_.body].ops;
@@ -203,13 +209,12 @@ class Exchanger {
   }
 
   Function& f_;
+  const PassContext& context_;
   const Schedule& schedule_;
 };
 
 }  // namespace
 
-void exchange_partials(Function& f, const PassContext& context) {
-  Exchanger(f, context.schedule).run();
-}
+void exchange_partials(Function& f, const PassContext& context) { Exchanger(f, context).run(); }
 
 }  // namespace flashcore

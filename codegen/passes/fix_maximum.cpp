@@ -39,7 +39,7 @@ constexpr Reach wide{-120, 44}, narrow{-14, 14};
 
 class MaximumFixing {
  public:
-  explicit MaximumFixing(Function& f) : f_(f) {}
+  MaximumFixing(Function& f, const PassContext& context) : f_(f), context_(context) {}
 
   void run() {
     for (std::size_t at = 0; at < f_[f_.body].ops.size(); ++at) {
@@ -48,6 +48,8 @@ class MaximumFixing {
       for (std::size_t i = 0; i < carried.size(); ++i)
         if (const auto reference = reference_for(at, carried, i)) {
           replace(at, carried, i, *reference);
+          context_.note_numerics(
+              "the softmax subtracts a constant instead of the maximum of a row (fixed_maximum)");
           break;
         }
     }
@@ -174,12 +176,13 @@ class MaximumFixing {
   }
 
   Function& f_;
+  const PassContext& context_;
 };
 
 }  // namespace
 
 void fix_maximum(Function& f, const PassContext& context) {
-  if (context.schedule.fixed_maximum) MaximumFixing(f).run();
+  if (context.schedule.fixed_maximum) MaximumFixing(f, context).run();
 }
 
 }  // namespace flashcore

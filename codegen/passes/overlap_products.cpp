@@ -19,7 +19,10 @@
 // that do not need each other are in flight together.
 #include <algorithm>
 #include <map>
+#include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "codegen/passes/passes.h"
 #include "codegen/passes/products_in_flight.h"
@@ -32,7 +35,8 @@ using namespace ir;
 
 class Overlap {
  public:
-  Overlap(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+  Overlap(Function& f, const PassContext& context)
+      : f_(f), context_(context), schedule_(context.schedule) {}
 
   void run() {
     for (OpId role : roles_of(f_)) {
@@ -44,6 +48,7 @@ class Overlap {
       open_and_close_ping_pong(f_[role].body);
     }
     remove_dead_ops(f_);
+    note_refusals();
   }
 
  private:
@@ -60,7 +65,9 @@ class Overlap {
           find_product_stages(f_, loop,
                               {.rescale_before_product = schedule_.rescale_before_product,
                                .hold_slots = !fills_itself_});
-      if (!stages.refusal.empty()) stages = single_product_stage(f_, loop);
+      const std::string across_iterations = stages.refusal;
+      if (!across_iterations.empty()) stages = single_product_stage(f_, loop);
+      note_overlap(loop, across_iterations, stages);
       if (stages.refusal.empty())
         pipeline_loop(f_, schedule_, id, op, stages);
       else
@@ -78,6 +85,38 @@ class Overlap {
     const auto& ops = f_[body].ops;
     return schedule_.overlap_products &&
            std::ranges::count_if(ops, [&](OpId id) { return is_asynchronous_product(f_[id]); }) > 1;
+  }
+
+  // What explain() tells.
+
+  void note_overlap(const Op& loop, const std::string& across_iterations,
+                    const ProductStages& stages) {
+    overlaps_ = overlaps_ || stages.refusal.empty();
+    rescales_ = rescales_ ||
+                (stages.refusal.empty() && std::ranges::any_of(f_[loop.body].ops, [&](OpId id) {
+                   return scales_sum(f_, loop, id);
+                 }));
+    if (across_iterations.empty()) return;
+    const std::string what =
+        fmt::format("overlap_products = true in the loop over {}", f_[loop.axis].name);
+    if (stages.refusal.empty())
+      context_.note_refusal(what + ", from iteration to iteration", across_iterations);
+    else
+      context_.note_refusal(what, across_iterations == stages.refusal
+                                      ? stages.refusal
+                                      : across_iterations + ", and " + stages.refusal);
+  }
+
+  void note_refusals() const {
+    const std::string in_flight = schedule_.overlap_products
+                                      ? "no loop has products in flight together"
+                                      : "overlap_products = false";
+    if (schedule_.ping_pong && !overlaps_) context_.note_refusal("ping_pong = true", in_flight);
+    const std::string sums =
+        overlaps_ ? "no loop with products in flight rescales a sum" : in_flight;
+    if (schedule_.rescale_before_product && !rescales_)
+      context_.note_refusal("rescale_before_product = true", sums);
+    if (schedule_.lazy_scaling && !rescales_) context_.note_refusal("lazy_scaling = true", sums);
   }
 
   void open_and_close_ping_pong(BlockId region) {
@@ -107,8 +146,11 @@ class Overlap {
   }
 
   Function& f_;
+  const PassContext& context_;
   const Schedule& schedule_;
   bool fills_itself_ = false;  // a role refills a slot where it releases one
+  bool overlaps_ = false;      // some loop has products in flight together,
+  bool rescales_ = false;      // and one of these a sum that is rescaled
 };
 
 }  // namespace
@@ -133,7 +175,13 @@ void overlap_products(Function& f, const PassContext& context) {
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     asynchronous = asynchronous || is_asynchronous_product(op);
   });
-  if (asynchronous) Overlap(f, context.schedule).run();
+  if (asynchronous) return Overlap(f, context).run();
+  const Schedule& schedule = context.schedule;
+  const std::string why = fmt::format("warps wait for each product of {} where they issue it",
+                                      name_of(schedule.instruction));
+  if (schedule.ping_pong) context.note_refusal("ping_pong = true", why);
+  if (schedule.rescale_before_product) context.note_refusal("rescale_before_product = true", why);
+  if (schedule.lazy_scaling) context.note_refusal("lazy_scaling = true", why);
 }
 
 }  // namespace flashcore

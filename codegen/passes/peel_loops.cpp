@@ -10,6 +10,8 @@
 #include <optional>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "codegen/analysis/tile_guard.h"
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/passes.h"
@@ -186,14 +188,19 @@ std::optional<GuardedRange> guarded_tiles(const Function& f, const Op& loop) {
 }
 
 /// From the inside out: the parts of a loop are copies of its finished body.
-void peel_block(Function& f, BlockId block) {
+void peel_block(Function& f, BlockId block, const PassContext& context) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
     if (f[id].code != OpCode::scan_tiles)
       for (const BlockId region : {f[id].body, f[id].otherwise})
-        if (region) peel_block(f, region);
+        if (region) peel_block(f, region, context);
     const Op op = f[id];
-    if (op.code != OpCode::loop || op.buffer) continue;
+    if (op.code != OpCode::loop) continue;
+    if (op.buffer) {
+      context.note_refusal(fmt::format("peel_masks = true in the loop over {}", f[op.axis].name),
+                           "tiles that a scan finds to be full need not be neighbours");
+      continue;
+    }
     if (const auto full = guarded_tiles(f, op)) {
       const std::size_t before = f[block].ops.size();
       Peeling(f, op, *full).run(block, i);
@@ -205,7 +212,7 @@ void peel_block(Function& f, BlockId block) {
 }  // namespace
 
 void peel_loops(Function& f, const PassContext& context) {
-  if (context.schedule.peel_masks) peel_block(f, f.body);
+  if (context.schedule.peel_masks) peel_block(f, f.body, context);
   remove_dead_ops(f);
 }
 

@@ -7,6 +7,8 @@
 // of the next such operand waits for the store, because the slot is released behind it.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "codegen/analysis/ring_barriers.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -19,7 +21,7 @@ using namespace ir;
 class StoreStaging {
  public:
   StoreStaging(Function& f, const PassContext& context)
-      : f_(f), schedule_(context.schedule), target_(context.target) {}
+      : f_(f), context_(context), schedule_(context.schedule), target_(context.target) {}
 
   /// `next_tiles`: the block has other tiles behind what is computed there.
   void run(BlockId block, bool next_tiles = false) {
@@ -63,7 +65,12 @@ class StoreStaging {
     if (by_engine()) {
       const bool room = has_room(buffer);
       if (!next_tiles || !room) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
-      if (!buffer.over && !room) return 0;  // its lanes hold chunks of it as well
+      if (!buffer.over && !room) {  // its lanes hold chunks of it as well
+        context_.note_refusal(
+            fmt::format("staged_stores = true for {}", f_[store.tensor].name),
+            fmt::format("shared memory has no room for {} bytes more", buffer.bytes()));
+        return 0;
+      }
     }
     const BufferId over = buffer.over;
     const BufferId staging = f_.add_buffer(std::move(buffer));
@@ -150,6 +157,7 @@ class StoreStaging {
   }
 
   Function& f_;
+  const PassContext& context_;
   const Schedule& schedule_;
   const Target& target_;
 };

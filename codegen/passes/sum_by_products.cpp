@@ -11,6 +11,7 @@
 // output is left as it is: there the rounding would show.
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "codegen/passes/passes.h"
@@ -23,7 +24,7 @@ using namespace ir;
 
 class SumRewriter {
  public:
-  explicit SumRewriter(Function& f) : f_(f) {}
+  SumRewriter(Function& f, const PassContext& context) : f_(f), context_(context) {}
 
   void run() {
     for (std::size_t at = 0; at < f_[f_.body].ops.size(); ++at) {
@@ -31,10 +32,19 @@ class SumRewriter {
       if (f_[id].code != OpCode::loop) continue;
       for (std::size_t i = 0; i < f_[id].results.size(); ++i)
         if (const std::optional<Sum> sum = find_sum(f_[id], i)) {
+          if (reaches_f32_output(f_, f_[id].results[i])) {
+            why_not_ =
+                "the sum decides what an f32 output holds, and its rounding would show there";
+            continue;
+          }
           at += replace(at, i, *sum);
+          why_not_.clear();
+          context_.note_numerics(
+              "a product sums up the softmax weights, rounded as it takes them (sums_by_products)");
           break;
         }
     }
+    if (!why_not_.empty()) context_.note_refusal("sums_by_products = true", why_not_);
     remove_dead_ops(f_);
   }
 
@@ -53,7 +63,7 @@ class SumRewriter {
     // What a probe looks at stays; what is merely probed beside it does not matter.
     const std::vector<int> uses = count_uses(f_);
     if (!start || *start != 0 || !next || uses[carried.index] != 1 ||
-        uses[next->results[0].index] != 1 || reaches_f32_output(f_, loop.results[i]))
+        uses[next->results[0].index] != 1)
       return std::nullopt;
     Sum sum;
     ValueId added;
@@ -137,12 +147,14 @@ class SumRewriter {
   }
 
   Function& f_;
+  const PassContext& context_;
+  std::string why_not_ = "no loop sums up what a product takes as its left operand";
 };
 
 }  // namespace
 
 void sum_by_products(Function& f, const PassContext& context) {
-  if (context.schedule.sums_by_products) SumRewriter(f).run();
+  if (context.schedule.sums_by_products) SumRewriter(f, context).run();
 }
 
 }  // namespace flashcore

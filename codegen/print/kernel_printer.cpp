@@ -25,26 +25,30 @@ KernelSource KernelPrinter::print() {
 
   collect_arguments();
   collect_tensor_maps();
-  lay_out_parameters();
+  fields_ = Fields(f_, source_);
+  print_kernel();
+  const std::string kernel = out_.take();
+  lay_out_parameters(kernel);
   print_parameters();
   out_.blank();
+  source_.body = out_.take() + kernel;
+  return std::move(source_);
+}
+
+void KernelPrinter::print_kernel() {
   const std::string cluster =
       source_.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", source_.cluster) : "";
   out_.line("extern \"C\" __global__ void {}__launch_bounds__({}, {})", cluster, source_.threads,
             source_.min_blocks);
-  {
-    auto kernel = out_.block("{}(const __grid_constant__ Parameters p)", source_.entry);
-    print_grid();
-    // All lanes of a warp have one number; that the compiler knows it keeps addresses out of their
-    // registers.
-    out_.line("const int thread = fc::thread_index(), lane = thread % 32, warp = {};",
-              has_roles() ? "fc::uniform(thread / 32)" : "thread / 32");
-    if (!f_.buffers.empty()) out_.line("const fc::u32 shared = fc::shared_base();");
-    declare_lane_offsets();
-    print_block(f_.body);
-  }
-  source_.body = out_.take();
-  return std::move(source_);
+  auto kernel = out_.block("{}(const __grid_constant__ Parameters p)", source_.entry);
+  print_grid();
+  // All lanes of a warp have one number; that the compiler knows it keeps addresses out of their
+  // registers.
+  out_.line("const int thread = fc::thread_index(), lane = thread % 32, warp = {};",
+            has_roles() ? "fc::uniform(thread / 32)" : "thread / 32");
+  if (!f_.buffers.empty()) out_.line("const fc::u32 shared = fc::shared_base();");
+  declare_lane_offsets();
+  print_block(f_.body);
 }
 
 void KernelPrinter::print_block(BlockId block) {

@@ -26,6 +26,7 @@ class KernelPrinter : TileMover {
   void print_divide(const ir::Op& op);
 
   // kernel_printer.cpp: blocks, scalars, loops
+  void print_kernel();
   void print_block(ir::BlockId block);
   void print_op(const ir::Op& op);
   [[nodiscard]] std::vector<const ir::Op*> copied_together(ir::BlockId block,

@@ -21,14 +21,14 @@ std::string wish_of(const std::vector<TensorMapArgument>& maps, std::size_t map,
 
 }  // namespace
 
-Fields::Fields(const ir::Function& f, const KernelSource& source) {
+Fields::Fields(const ir::Function& f, const KernelSource& source) : extent_names_(source.extents) {
   Names names;
-  names.unique("tile_counter");
+  tile_counter_ = names.unique("tile_counter");
   // The author's own names come first: those made of them give way.
   for (const ir::Tensor& tensor : f.tensors) tensors_.push_back(names.unique(tensor.name));
   for (const ir::Parameter& parameter : f.parameters)
     scalars_.push_back(names.unique(parameter.name));
-  for (const std::string& extent : source.extents) extents_[extent] = names.unique(extent);
+  for (const std::string& extent : source.extents) extents_.push_back(names.unique(extent));
   for (const ir::Tensor& tensor : f.tensors) {
     std::vector<std::string>& strides = strides_.emplace_back();
     for (std::size_t d = 0; d < tensor.dims.size(); ++d)
@@ -36,6 +36,30 @@ Fields::Fields(const ir::Function& f, const KernelSource& source) {
   }
   for (std::size_t m = 0; m < source.tensor_maps.size(); ++m)
     maps_.push_back(names.unique(wish_of(source.tensor_maps, m, f)));
+}
+
+const std::string& Fields::extent(const std::string& name) const {
+  const auto at = std::find(extent_names_.begin(), extent_names_.end(), name);
+  return extents_[static_cast<std::size_t>(at - extent_names_.begin())];
+}
+
+const std::string& Fields::name_of(const ParameterField& field) const {
+  const auto at = static_cast<std::size_t>(field.index);
+  switch (field.kind) {
+    case ParameterField::Kind::pointer:
+      return tensors_[at];
+    case ParameterField::Kind::stride:
+      return strides_[at][static_cast<std::size_t>(field.dim)];
+    case ParameterField::Kind::extent:
+      return extents_[at];
+    case ParameterField::Kind::scalar:
+      return scalars_[at];
+    case ParameterField::Kind::tensor_map:
+      return maps_[at];
+    case ParameterField::Kind::tile_counter:
+      break;
+  }
+  return tile_counter_;
 }
 
 }  // namespace flashcore

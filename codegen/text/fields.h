@@ -2,7 +2,6 @@
 // arguments wherever those can be names of fields, one beside the other.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -21,14 +20,16 @@ class Fields {
   const std::string& stride(ir::TensorId tensor, std::size_t dim) const {
     return strides_[tensor.index][dim];
   }
-  const std::string& extent(const std::string& name) const { return extents_.at(name); }
+  const std::string& extent(const std::string& name) const;
   const std::string& scalar(std::size_t parameter) const { return scalars_[parameter]; }
   const std::string& map(std::size_t map) const { return maps_[map]; }
+  const std::string& name_of(const ParameterField& field) const;
 
  private:
-  std::vector<std::string> tensors_, scalars_, maps_;
+  std::vector<std::string> tensors_, scalars_, extents_, maps_;
   std::vector<std::vector<std::string>> strides_;
-  std::map<std::string, std::string> extents_;
+  std::vector<std::string> extent_names_;  ///< the author's
+  std::string tile_counter_;
 };
 
 }  // namespace flashcore

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,7 @@ class KernelText {
 
   // parameters.cpp: the parameter block, and the position of a block in the grid
   void collect_arguments();
-  void lay_out_parameters();
+  void lay_out_parameters(std::string_view kernel);
   void print_parameters();
   void print_grid();
   void collect_grid();
@@ -99,7 +100,6 @@ class KernelText {
   Names names_ = names_of_body();
   Fields fields_;
 
-  bool claims_tiles_ = false;     ///< from a counter
   const ir::Op* role_ = nullptr;  ///< the one being printed
   ir::BlockId work_;              ///< where it works
   std::string cluster_rank_;      ///< which block of its cluster this is

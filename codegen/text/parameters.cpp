@@ -1,6 +1,8 @@
 // The kernel's one parameter, a struct in constant memory, and how blocks are numbered.
 #include <algorithm>
+#include <cctype>
 #include <limits>
+#include <utility>
 
 #include "codegen/layout/register_split.h"
 #include "codegen/text/kernel_text.h"
@@ -42,6 +44,21 @@ std::size_t stride_count(const Tensor& tensor) {
   return tensor.dims.size() - (tensor.has_last_stride() || tensor.dims.empty() ? 0 : 1);
 }
 
+/// Whether the text reads `p.name`.
+bool names_field(std::string_view text, const std::string& name) {
+  const auto in_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  const std::string reference = "p." + name;
+  for (std::size_t at = text.find(reference); at != std::string_view::npos;
+       at = text.find(reference, at + 1)) {
+    const std::size_t end = at + reference.size();
+    if ((at == 0 || !in_name(text[at - 1])) && (end == text.size() || !in_name(text[end])))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void KernelText::collect_arguments() {
@@ -56,8 +73,8 @@ void KernelText::collect_arguments() {
     for (int end : {buffer.offset + buffer.bytes(), buffer.full + 8 * buffer.stages,
                     buffer.empty + 8 * buffer.stages})
       source_.shared_bytes = std::max(source_.shared_bytes, end);
-  claims_tiles_ = has_tile_loop(TileScheduler::dynamic);
-  source_.persistent = claims_tiles_ || has_tile_loop(TileScheduler::serpentine);
+  source_.persistent =
+      has_tile_loop(TileScheduler::dynamic) || has_tile_loop(TileScheduler::serpentine);
   source_.flat_grid = f_.flat_grid;
   for (const OpId id : f_[f_.body].ops)
     source_.waits_for_kernels |= f_[id].code == OpCode::wait_for_kernels;
@@ -82,29 +99,27 @@ void KernelText::collect_arguments() {
     for (const Extent& dim : tensor.dims) add_extent(dim);
 }
 
-/// Behind all that is known of tensors, and of the maps of their tiles.
-void KernelText::lay_out_parameters() {
-  fields_ = Fields(f_, source_);
-
+/// Those that the text of a kernel names, behind all that is known of tensors and of their maps.
+void KernelText::lay_out_parameters(std::string_view kernel) {
   int offset = 0;
-  const auto add = [&](ParameterField::Kind kind, int index, int dim, int bytes) {
-    offset = (offset + bytes - 1) / bytes * bytes;
-    source_.parameters.push_back({kind, index, dim, offset});
-    offset += bytes;
+  const auto add = [&](ParameterField::Kind kind, std::size_t index, std::size_t dim, int bytes) {
+    ParameterField field{kind, static_cast<int>(index), static_cast<int>(dim)};
+    if (!names_field(kernel, fields_.name_of(field))) return;
+    field.offset = (offset + bytes - 1) / bytes * bytes;
+    offset = field.offset + bytes;
+    source_.parameters.push_back(field);
   };
-  for (int m = 0; m < static_cast<int>(source_.tensor_maps.size()); ++m)
+  for (std::size_t m = 0; m < source_.tensor_maps.size(); ++m)
     add(ParameterField::Kind::tensor_map, m, 0, 128);
-  for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
-    add(ParameterField::Kind::pointer, t, 0, 8);
-  for (int t = 0; t < static_cast<int>(f_.tensors.size()); ++t)
-    for (int d = 0; d < static_cast<int>(stride_count(f_.tensors[static_cast<std::size_t>(t)]));
-         ++d)
+  for (std::size_t t = 0; t < f_.tensors.size(); ++t) add(ParameterField::Kind::pointer, t, 0, 8);
+  for (std::size_t t = 0; t < f_.tensors.size(); ++t)
+    for (std::size_t d = 0; d < stride_count(f_.tensors[t]); ++d)
       add(ParameterField::Kind::stride, t, d, 8);
-  for (int i = 0; i < static_cast<int>(source_.extents.size()); ++i)
+  for (std::size_t i = 0; i < source_.extents.size(); ++i)
     add(ParameterField::Kind::extent, i, 0, 4);
-  for (int i = 0; i < static_cast<int>(source_.scalars.size()); ++i)
+  for (std::size_t i = 0; i < source_.scalars.size(); ++i)
     add(ParameterField::Kind::scalar, i, 0, 4);
-  if (claims_tiles_) add(ParameterField::Kind::tile_counter, 0, 0, 4);
+  add(ParameterField::Kind::tile_counter, 0, 0, 4);
   const int alignment = source_.tensor_maps.empty() ? 8 : 64;
   source_.parameter_bytes = (offset + alignment - 1) / alignment * alignment;
 }
@@ -118,24 +133,36 @@ int KernelText::scalar_named(const std::string& name) const {
 void KernelText::print_parameters() {
   out_.line("struct Parameters {{");
   Writer::Scope scope(out_, "};");
-  for (std::size_t m = 0; m < source_.tensor_maps.size(); ++m) {
-    const TensorMapArgument& map = source_.tensor_maps[m];
-    out_.line("fc::tensor_map {};  // of {} x {}", fields_.map(m), map.rows, map.width);
+  std::string strides;  // of one tensor, on one line
+  for (std::size_t i = 0; i < source_.parameters.size(); ++i) {
+    const ParameterField& field = source_.parameters[i];
+    const auto at = static_cast<std::size_t>(field.index);
+    const std::string& name = fields_.name_of(field);
+    switch (field.kind) {
+      case ParameterField::Kind::tensor_map:
+        out_.line("fc::tensor_map {};  // of {} x {}", name, source_.tensor_maps[at].rows,
+                  source_.tensor_maps[at].width);
+        break;
+      case ParameterField::Kind::pointer:
+        out_.line("{}{}* {};", f_.tensors[at].output ? "" : "const ",
+                  device_type(f_.tensors[at].dtype), name);
+        break;
+      case ParameterField::Kind::stride: {
+        strides += (strides.empty() ? "" : ", ") + name;
+        const ParameterField* next =
+            i + 1 < source_.parameters.size() ? &source_.parameters[i + 1] : nullptr;
+        if (next && next->kind == field.kind && next->index == field.index) break;
+        out_.line("fc::i64 {};  // elements", std::exchange(strides, {}));
+        break;
+      }
+      case ParameterField::Kind::scalar:
+        out_.line("{} {};", device_type(f_.parameters[at].dtype), name);
+        break;
+      case ParameterField::Kind::extent:
+      case ParameterField::Kind::tile_counter:
+        out_.line("int {};", name);
+    }
   }
-  for (std::size_t t = 0; t < f_.tensors.size(); ++t)
-    out_.line("{}{}* {};", f_.tensors[t].output ? "" : "const ", device_type(f_.tensors[t].dtype),
-              fields_.tensor(TensorId(t)));
-  for (std::size_t t = 0; t < f_.tensors.size(); ++t) {
-    if (stride_count(f_.tensors[t]) == 0) continue;
-    std::string fields;
-    for (std::size_t d = 0; d < stride_count(f_.tensors[t]); ++d)
-      fields += (d ? ", " : "") + fields_.stride(TensorId(t), d);
-    out_.line("fc::i64 {};  // elements", fields);
-  }
-  for (const std::string& extent : source_.extents) out_.line("int {};", fields_.extent(extent));
-  for (std::size_t i = 0; i < f_.parameters.size(); ++i)
-    out_.line("{} {};", device_type(f_.parameters[i].dtype), fields_.scalar(i));
-  if (claims_tiles_) out_.line("int tile_counter;");
 }
 
 std::string KernelText::stride(TensorId tensor, std::size_t dim) const {

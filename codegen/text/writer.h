@@ -86,7 +86,7 @@ class Writer {
     return unrolled(name, 0, count, braces);
   }
 
-  [[nodiscard]] std::string take() { return std::move(text_); }
+  [[nodiscard]] std::string take() { return std::exchange(text_, {}); }
 
  private:
   std::string text_;

@@ -35,13 +35,16 @@ TEST(Explain, OtherMasksAreScanned) {
   const Program mixed = masked_maximum([](const Positions& p) {
     return p.col <= p.row && (p.row / 50 == p.col / 50 || !(abs(p.row - p.col) % 3 > 1));
   });
-  EXPECT_EQ(explained(mixed, true, false),
-            "loop over cols: tiles of 32, from the first to the last\n"
-            "  bounded: cols <= rows\n"
-            "  scanned: rows // 50 == cols // 50 | ~(abs(rows - cols) % 3 > 1)\n"
-            "  bounded: cols <= length(cols) - 1\n"
-            "  empty tiles are not visited: they change nothing\n"
-            "  full tiles run without the mask, after one test a tile\n");
+  EXPECT_EQ(
+      explained(mixed, true, false),
+      "loop over cols: tiles of 32, from the first to the last\n"
+      "  bounded: cols <= rows\n"
+      "  scanned: rows // 50 == cols // 50 | ~(abs(rows - cols) % 3 > 1)\n"
+      "  bounded: cols <= length(cols) - 1\n"
+      "  empty tiles are not visited: they change nothing\n"
+      "  full tiles run without the mask, after one test a tile\n"
+      "not taken: peel_masks = true in the loop over cols: tiles that a scan finds to be full "
+      "need not be neighbours\n");
 }
 
 TEST(Explain, AnOrderThatIsKept) {
@@ -147,6 +150,82 @@ TEST(Explain, NumericsOfHopper) {
   EXPECT_EQ(numerics({.head_dim = 64}, schedule, "sm_90a"),
             "numerics: a product sums up the softmax weights, rounded as it takes them "
             "(sums_by_products)\n");
+}
+
+std::string refusals(const Program& program, const Schedule& schedule, const char* target) {
+  const std::string text = explain(program, schedule, find_target(target));
+  const std::size_t at = text.find("not taken: ");
+  return at == std::string::npos ? "" : text.substr(at);
+}
+std::string refusals(const AttentionSpec& spec, const Schedule& schedule, const char* target) {
+  return refusals(attention_forward(spec), schedule, target);
+}
+
+/// Both products of an iteration read the same tile, so that the second, beside the next
+/// iteration, would hold its slot.
+Program one_tile_twice() {
+  ProgramBuilder b("one_tile_twice");
+  const Extent m("M"), n("N");
+  const Axis rows = b.parallel_tiles("rows", m), cols = b.tiles("cols", n), d = b.whole("d", 64);
+  const Tensor q = b.input("q", DType::bf16, {m, 64}), k = b.input("k", DType::bf16, {n, 64}),
+               out = b.output("out", DType::f32, {m, 64});
+  const Tile query = load(q(rows, d));
+  const Tile sum = b.loop(cols, b.fill({rows, d}, 0), [&](const Tile& before) {
+    const Tile keys = load(k(cols, d));
+    return before + dot(cast(tanh(dot(query, transpose(keys))), DType::bf16), keys);
+  });
+  store(out(rows, d), sum);
+  return b.finish();
+}
+
+TEST(Explain, WhatNeedsProductsInFlight) {
+  Schedule schedule;
+  schedule.tiles = {{"rows", 64}, {"cols", 64}};
+  schedule.ping_pong = schedule.lazy_scaling = true;
+  const std::string why = "warps wait for each product of mma_m16n8k16 where they issue it\n";
+  EXPECT_EQ(refusals(AttentionSpec{.head_dim = 64}, schedule, "sm_80"),
+            "not taken: ping_pong = true: " + why + "not taken: lazy_scaling = true: " + why);
+}
+
+TEST(Explain, WhyProductsDoNotOverlap) {
+  Schedule schedule;
+  schedule.tiles = {{"rows", 128}, {"cols", 64}};
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.warps_m = 8;
+  schedule.ping_pong = schedule.lazy_scaling = true;
+  EXPECT_EQ(refusals(AttentionSpec{.head_dim = 64}, schedule, "sm_90a"), "");
+  EXPECT_EQ(refusals(one_tile_twice(), schedule, "sm_90a"),
+            "not taken: overlap_products = true in the loop over cols: 2 iterations hold a slot of "
+            "k, which needs another to be filled and has 2, and every product needs the one in "
+            "front of it\n"
+            "not taken: ping_pong = true: no loop has products in flight together\n"
+            "not taken: lazy_scaling = true: no loop has products in flight together\n");
+  schedule.overlap_products = false;
+  EXPECT_EQ(refusals(AttentionSpec{.head_dim = 64}, schedule, "sm_90a"),
+            "not taken: ping_pong = true: overlap_products = false\n"
+            "not taken: lazy_scaling = true: overlap_products = false\n");
+  schedule = {.tiles = {{"rows", 128}, {"cols", 64}}, .warps_m = 8};
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.rescale_before_product = true;
+  EXPECT_EQ(refusals(AttentionSpec{.head_dim = 64, .score = softcap(30)}, schedule, "sm_90a"),
+            "not taken: rescale_before_product = true: no loop with products in flight rescales a "
+            "sum\n");
+}
+
+TEST(Explain, WhatElseIsNotTaken) {
+  Schedule schedule;
+  schedule.tiles = {{"rows", 128}, {"cols", 64}};
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.warps_m = 8;
+  schedule.keep_operands = schedule.sums_by_products = true;
+  EXPECT_EQ(refusals(AttentionSpec{.head_dim = 64, .lse = true}, schedule, "sm_90a"),
+            "not taken: sums_by_products = true: the sum decides what an f32 output holds, and its "
+            "rounding would show there\n"
+            "not taken: keep_operands = true: products of wgmma read what the copy engine brings "
+            "where it lies\n");
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -320,6 +322,30 @@ TEST_P(GoldenKernels, AreTheSameBytes) {
   std::ostringstream expected;
   expected << std::ifstream(path, std::ios::binary).rdbuf();
   EXPECT_EQ(text, expected.str()) << "FLASHCORE_UPDATE=1 writes " << path.filename();
+}
+
+/// A launch fills in no field that the kernel does not read.
+TEST_P(GoldenKernels, ReadAllTheirParameters) {
+  const std::string text = GetParam().make().body;
+  const std::size_t end = text.find("};");
+  std::istringstream lines(text.substr(0, end));
+  std::string line;
+  int fields = 0;
+  while (std::getline(lines, line)) {
+    const std::size_t semicolon = line.find(';');
+    if (semicolon == std::string::npos) continue;
+    // "  const float* x;", or several of one type: "  fc::i64 x_stride_0, x_stride_1;"
+    std::istringstream words(line.substr(0, semicolon));
+    for (std::string word, type; words >> word;) {
+      if (word == "const" || std::exchange(type, word).empty()) continue;
+      if (word.back() == ',') word.pop_back();
+      EXPECT_TRUE(std::regex_search(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(),
+                                    std::regex("\\bp\\." + word + "\\b")))
+          << word;
+      ++fields;
+    }
+  }
+  EXPECT_GT(fields, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernel, GoldenKernels, testing::ValuesIn(kernels),

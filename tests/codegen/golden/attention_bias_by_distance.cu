@@ -9,8 +9,6 @@ struct Parameters {
   fc::i64 v_stride_0, v_stride_1, v_stride_2;  // elements
   fc::i64 o_stride_0, o_stride_1, o_stride_2;  // elements
   fc::i64 table_stride_0, table_stride_1;  // elements
-  int B;
-  int H;
   int Sq;
   int Sk;
   int table_n0;

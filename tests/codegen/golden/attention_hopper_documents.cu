@@ -7,18 +7,8 @@ struct Parameters {
   fc::tensor_map v_tiles_64x16;  // of 64 x 16
   fc::tensor_map o_tiles;  // of 64 x 64
   fc::tensor_map o_tiles_64x16;  // of 64 x 16
-  const fc::bf16* q;
-  const fc::bf16* k;
-  const fc::bf16* v;
-  fc::bf16* o;
   const int* doc;
-  fc::i64 q_stride_0, q_stride_1, q_stride_2;  // elements
-  fc::i64 k_stride_0, k_stride_1, k_stride_2;  // elements
-  fc::i64 v_stride_0, v_stride_1, v_stride_2;  // elements
-  fc::i64 o_stride_0, o_stride_1, o_stride_2;  // elements
   fc::i64 doc_stride_0, doc_stride_1;  // elements
-  int B;
-  int H;
   int Sq;
   int Sk;
   int doc_n0;

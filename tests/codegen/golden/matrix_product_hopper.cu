@@ -2,12 +2,6 @@ struct Parameters {
   fc::tensor_map b_tiles;  // of 128 x 64
   fc::tensor_map a_tiles;  // of 128 x 64
   fc::tensor_map c_tiles;  // of 64 x 64
-  const fc::bf16* a;
-  const fc::bf16* b;
-  fc::bf16* c;
-  fc::i64 a_stride_0;  // elements
-  fc::i64 b_stride_0;  // elements
-  fc::i64 c_stride_0;  // elements
   int M;
   int N;
   int K;

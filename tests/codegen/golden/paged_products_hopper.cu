@@ -1,17 +1,14 @@
 struct Parameters {
   fc::tensor_map k_tiles;  // of 32 x 64
   const fc::bf16* q;
-  const fc::bf16* k;
   const int* pages;
   float* s;
   fc::i64 q_stride_0, q_stride_1, q_stride_2;  // elements
-  fc::i64 k_stride_0, k_stride_1;  // elements
   fc::i64 pages_stride_0, pages_stride_1;  // elements
   fc::i64 s_stride_0, s_stride_1;  // elements
   int B;
   int M;
   int N;
-  int P;
 };
 
 extern "C" __global__ void __launch_bounds__(256, 1)

@@ -2,11 +2,7 @@ struct Parameters {
   fc::tensor_map b_tiles;  // of 64 x 64
   fc::tensor_map b_tiles_64x16;  // of 64 x 16
   fc::tensor_map a_tiles;  // of 64 x 64
-  const fc::f16* a;
-  const fc::f16* b;
   float* c;
-  fc::i64 a_stride_0;  // elements
-  fc::i64 b_stride_0;  // elements
   fc::i64 c_stride_0;  // elements
   int M;
   int N;
