@@ -12,12 +12,17 @@
 
 namespace flashcore {
 
+/// A change of a schedule, and its words, if there are any.
+struct Mending {
+  std::string words;
+  std::function<void(Schedule&)> change;
+};
+
 /// A reason and, where there is an obvious one, the change after which it no longer holds. why_not
 /// makes that change to see what else stands in the way.
 struct Reason {
   Complaint complaint;
-  std::function<void(Schedule&)> mend = {};
-  std::string mended = {};  ///< the change in words
+  Mending mending = {};
 };
 
 /// Every reason that can be told from the three alone, in the order of the rules.

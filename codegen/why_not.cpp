@@ -102,8 +102,8 @@ class Search {
   std::vector<std::string> run() {
     for (Reason& reason : check_schedule(program_.function(), {schedule_, target_})) {
       reasons_.push_back(reason.complaint);
-      if (reason.mend) reason.mend(schedule_);
-      if (!reason.mended.empty()) taken_.push_back(reason.mended);
+      if (reason.mending.change) reason.mending.change(schedule_);
+      if (!reason.mending.words.empty()) taken_.push_back(reason.mending.words);
       known_.insert(kind_of(reason.complaint));
     }
     // What no change mends, such as an instruction that the target lacks, does not stop the passes.

@@ -41,7 +41,7 @@ bool may_skip(const Function& f, const Op& loop, const Op& mask) {
   analysis.assume(mask.results[0], Fact::of(*neutral));
   for (const ValueId value : added)
     if (analysis.evaluate(value).number != 0.) return false;
-  const Op& yield = f[f[loop.body].ops.back()];
+  const Op& yield = last_of(f, loop.body);
   for (std::size_t i = 0; i < yield.operands.size(); ++i) {
     const ValueId carried = f[loop.body].arguments[i + 1];
     if (!(analysis.evaluate(yield.operands[i]) == Fact::same_as(carried))) return false;

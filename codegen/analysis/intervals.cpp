@@ -1,7 +1,6 @@
 #include "codegen/analysis/intervals.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "codegen/passes/rewrite.h"
 
@@ -23,213 +22,10 @@ IntervalAnalysis::IntervalAnalysis(Builder& outside, Builder& inside, const Op& 
   });
 }
 
-// ---- expressions
-
-bool IntervalAnalysis::is_pure(ValueId value) {
-  const auto found = pure_.find(value);
-  if (found != pure_.end()) return found->second;
-  const Op* op = f_.definition(value);
-  bool pure = origins_[value.index] != Origin::iteration;
-  for (AxisId axis : f_[value].type.axes) pure = pure && (axis == axis_ || axis == rows_);
-  // A scalar that does not change in the loop may come from anywhere.
-  const bool scalar = f_[value].type.is_scalar();
-  if (op && kind_of(op->code) == OpKind::elementwise) {
-    const std::vector<ValueId> operands = op->operands;
-    for (ValueId operand : operands) pure = pure && is_pure(operand);
-  } else if (op && kind_of(op->code) == OpKind::source) {
-    pure = pure && !(op->code == OpCode::tile_begin && f_.origin(op->axis) == axis_);
-  } else {
-    pure = pure && scalar && !(op && kind_of(op->code) == OpKind::control);
-  }
-  return pure_[value] = pure;
-}
-
-bool IntervalAnalysis::has_rows(ValueId value) const { return rows_ && f_[value].type.has(rows_); }
-
-bool IntervalAnalysis::rows_only(ValueId value) const {
-  return has_rows(value) && f_[value].type.axes.size() == 1;
-}
-
-bool IntervalAnalysis::is_positive_scalar(ValueId value) const {
-  const double* constant = constant_of(f_, value);
-  return constant ? *constant > 0 : f_[value].type.is_scalar() && is_positive(f_, value);
-}
-
-/// Numbers made of integers are no NaN; what is loaded or passed may be one.
-bool IntervalAnalysis::may_be_nan(ValueId value) {
-  const auto found = may_be_nan_.find(value);
-  if (found != may_be_nan_.end()) return found->second;
-  return may_be_nan_[value] = derive_may_be_nan(value);
-}
-
-bool IntervalAnalysis::derive_may_be_nan(ValueId value) {
-  if (f_[value].type.dtype == DType::i32) return false;
-  const Op* op = f_.definition(value);
-  if (!op) return true;
-  if (op->code == OpCode::constant) return !std::isfinite(op->number);
-  if (op->code == OpCode::cast) return may_be_nan(op->operands[0]);
-  switch (op->code) {
-    case OpCode::neg:
-    case OpCode::abs:
-    case OpCode::add:
-    case OpCode::sub:
-    case OpCode::mul:
-    case OpCode::min:
-    case OpCode::max:
-    case OpCode::fma:
-      return std::any_of(op->operands.begin(), op->operands.end(),
-                         [&](ValueId operand) { return may_be_nan(operand); });
-    case OpCode::where:
-      return may_be_nan(op->operands[1]) || may_be_nan(op->operands[2]);
-    case OpCode::div:
-      return may_be_nan(op->operands[0]) || !is_positive_scalar(op->operands[1]);
-    default:
-      return true;
-  }
-}
-
-std::optional<int> IntervalAnalysis::slope(ValueId value) {
-  const auto found = slopes_.find(value);
-  if (found != slopes_.end()) return found->second;
-  const std::optional<int> result = derive_slope(value);
-  slopes_[value] = result;
-  return result;
-}
-
-std::optional<int> IntervalAnalysis::derive_slope(ValueId value) {
-  if (!has_rows(value)) return 0;
-  const Op* found = f_.definition(value);
-  if (!found) return std::nullopt;
-  const Op op = *found;
-  if (f_[value].type.dtype == DType::i32)
-    if (const auto form = affine_form(f_, value); form && form->quotients.empty()) {
-      const auto rows = form->positions.find(rows_);
-      const std::int64_t factor = rows == form->positions.end() ? 0 : rows->second;
-      return factor > 0 ? 1 : factor < 0 ? -1 : 0;
-    }
-  const auto of = [&](std::size_t i) { return slope(op.operands[i]); };
-  const auto negated = [](std::optional<int> a) { return a ? std::optional(-*a) : a; };
-  const auto together = [](std::optional<int> a, std::optional<int> b) -> std::optional<int> {
-    if (!a || !b || *a * *b < 0) return std::nullopt;
-    return *a ? a : b;
-  };
-  const auto scaled = [&](std::size_t value_at, std::size_t factor_at) -> std::optional<int> {
-    const ValueId factor = op.operands[factor_at];
-    if (is_positive_scalar(factor)) return of(value_at);
-    const double* constant = constant_of(f_, factor);
-    return constant && *constant < 0 ? negated(of(value_at)) : std::nullopt;
-  };
-  switch (op.code) {
-    case OpCode::constant:
-      return 0;
-    case OpCode::index:
-      return 1;
-    case OpCode::cast:
-      return of(0);
-    case OpCode::neg:
-      return negated(of(0));
-    case OpCode::add:
-    case OpCode::min:
-    case OpCode::max:
-      return together(of(0), of(1));
-    case OpCode::sub:
-      return together(of(0), negated(of(1)));
-    case OpCode::mul: {
-      const auto right = scaled(0, 1);
-      return right ? right : scaled(1, 0);
-    }
-    case OpCode::div:
-      if (!is_positive_scalar(op.operands[1])) return std::nullopt;
-      return of(0);
-    case OpCode::fma: {
-      const auto right = scaled(0, 1);
-      return together(right ? right : scaled(1, 0), of(2));
-    }
-    default:
-      return std::nullopt;
-  }
-}
-
-// ---- building
-
-Builder& IntervalAnalysis::builder_for(const std::vector<ValueId>& operands) {
-  for (ValueId operand : operands)
-    if (f_[operand].type.has(axis_)) return inside_;
-  return outside_;
-}
-
-ValueId IntervalAnalysis::elementwise(OpCode code, std::vector<ValueId> operands) {
-  Builder& b = builder_for(operands);
-  return b.elementwise(code, std::move(operands));
-}
-
-ValueId IntervalAnalysis::number(double value, DType dtype) {
-  ValueId& known = numbers_[{value, dtype}];
-  if (!known) known = outside_.constant(value, dtype);
-  return known;
-}
-
-ValueId IntervalAnalysis::first_row() {
-  if (!first_row_) first_row_ = outside_.tile_begin(rows_);
-  return first_row_;
-}
-
-/// The last position of the block's tile that exists.
-ValueId IntervalAnalysis::last_row() {
-  if (last_row_) return last_row_;
-  const ValueId end = outside_.add(first_row(), number(f_[rows_].tile, DType::i32));
-  return last_row_ = outside_.sub(outside_.elementwise(OpCode::min, {end, outside_.extent(rows_)}),
-                                  number(1, DType::i32));
-}
-
-/// The expression once more, at the first or the last row or with every row that does not exist
-/// replaced by the last one.
-ValueId IntervalAnalysis::copy(ValueId value, Rows rows) {
-  if (f_[value].type.is_scalar() && origins_[value.index] == Origin::outside) return value;
-  const auto found = copies_.find({value, rows});
-  if (found != copies_.end()) return found->second;
-  const Op op = *f_.definition(value);
-  ValueId result;
-  if (op.code == OpCode::constant) {
-    result = number(op.number, f_[value].type.dtype);
-  } else if (op.code == OpCode::index && op.axis == axis_) {
-    result = inside_.index(axis_);
-  } else if (op.code == OpCode::index) {
-    result = rows == Rows::first ? first_row()
-             : rows == Rows::last
-                 ? last_row()
-                 : outside_.elementwise(OpCode::min, {outside_.index(rows_), last_row()});
-  } else {
-    Op copied{.code = op.code,
-              .where = op.where,
-              .axis = op.axis,
-              .tensor = op.tensor,
-              .wraps = op.wraps,
-              .parameter = op.parameter};
-    TileType type{f_[value].type.dtype, {}};
-    for (ValueId operand : op.operands) copied.operands.push_back(copy(operand, rows));
-    for (ValueId operand : copied.operands)
-      for (AxisId axis : f_[operand].type.axes)
-        if (!type.has(axis)) type.axes.push_back(axis);
-    std::sort(type.axes.begin(), type.axes.end());
-    Builder& b = builder_for(copied.operands);
-    result = f_[b.append(std::move(copied), {type})].results[0];
-  }
-  return copies_[{value, rows}] = result;
-}
-
-ValueId IntervalAnalysis::materialize(const Known& condition) {
-  return condition.always ? number(*condition.always ? 1 : 0, DType::i1) : condition.value;
-}
-
 // ---- numbers
 
 IntervalAnalysis::Range IntervalAnalysis::range(ValueId value) {
-  const auto found = ranges_.find(value);
-  if (found != ranges_.end()) return found->second;
-  const Range result = derive(value);
-  ranges_[value] = result;
-  return result;
+  return remembered(ranges_, value, [&] { return derive(value); });
 }
 
 IntervalAnalysis::Range IntervalAnalysis::derive(ValueId value) {
@@ -371,6 +167,10 @@ std::optional<IntervalAnalysis::Range> IntervalAnalysis::affine_range(const Affi
 
 // ---- conditions
 
+ValueId IntervalAnalysis::materialize(const Known& condition) {
+  return condition.always ? number(*condition.always ? 1 : 0, DType::i1) : condition.value;
+}
+
 Known IntervalAnalysis::both(const Known& a, const Known& b) {
   if (a.is(false) || b.is(false)) return Known::of(false);
   if (a.always) return b;
@@ -391,11 +191,7 @@ Known IntervalAnalysis::invert(const Known& a) {
 }
 
 Truth IntervalAnalysis::condition(ValueId value) {
-  const auto found = conditions_.find(value);
-  if (found != conditions_.end()) return found->second;
-  const Truth result = derive_condition(value);
-  conditions_[value] = result;
-  return result;
+  return remembered(conditions_, value, [&] { return derive_condition(value); });
 }
 
 Truth IntervalAnalysis::derive_condition(ValueId value) {

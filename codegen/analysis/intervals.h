@@ -55,6 +55,13 @@ class IntervalAnalysis {
     [[nodiscard]] bool known() const { return static_cast<bool>(low); }
     [[nodiscard]] bool is_point() const { return low == high; }
   };
+  /// What a map knows of a value, derived when it is first asked for.
+  template <class Map, class Derive>
+  static typename Map::mapped_type remembered(Map& map, ir::ValueId value, const Derive& derive) {
+    const auto found = map.find(value);
+    return found != map.end() ? found->second : (map[value] = derive());
+  }
+
   /// What stands for the position of a row in a copy of an expression.
   enum class Rows { first, last, each };
 

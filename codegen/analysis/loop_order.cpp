@@ -4,6 +4,7 @@
 #include <set>
 
 #include "codegen/analysis/rescaled_sums.h"
+#include "codegen/analysis/visit.h"
 
 namespace flashcore {
 
@@ -17,13 +18,9 @@ bool order_matters(const Function& f, const Op& loop) {
   std::set<ValueId> depends(arguments.begin() + 1, arguments.end());
   bool matters = false;
   for_each_op(f, loop.body, [&](const Op& op, BlockId) {
-    bool reads = false;
-    for_each_use(op, [&](const ValueId& v) { reads = reads || depends.contains(v); });
+    const bool reads = any_use(op, [&](ValueId v) { return depends.contains(v); });
     if (reads) depends.insert(op.results.begin(), op.results.end());
-    if (op.body) {
-      const auto& inner = f[op.body].arguments;
-      if (reads) depends.insert(inner.begin(), inner.end());
-    }
+    if (reads && op.body) depends.insert(f[op.body].arguments.begin(), f[op.body].arguments.end());
     // Probes show what an iteration has, in whatever order.
     if (op.code != OpCode::store || f[op.tensor].unwritten) return;
     const bool own = std::ranges::any_of(

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/analysis/visit.h"
+
 namespace flashcore {
 
 using namespace ir;
@@ -18,9 +20,7 @@ bool asks_for_position(const Function& f, const Op& op, AxisId axis) {
            std::any_of(one.coordinates.begin(), one.coordinates.end(),
                        [&](const Coordinate& c) { return c.axis == axis; });
   };
-  bool any = asks(op);
-  if (op.body) for_each_op(f, op.body, [&](const Op& inner, BlockId) { any = any || asks(inner); });
-  return any;
+  return any_op_of(f, op, asks);
 }
 
 }  // namespace flashcore

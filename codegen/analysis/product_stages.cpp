@@ -23,7 +23,7 @@ class StageSearch {
         loop_(loop),
         rules_(rules),
         arguments_(f[loop.body].arguments),
-        yielded_(f[f[loop.body].ops.back()].operands) {
+        yielded_(last_of(f, loop.body).operands) {
     for (OpId id : f[loop.body].ops)
       if (f[id].code != OpCode::yield && !is_fixed(f[id])) ops_.push_back(id);
   }
@@ -285,7 +285,7 @@ bool scales_sum(const Function& f, const Op& loop, OpId id) {
   const Op& dot = f[readers[0]];
   if (dot.code != OpCode::dot || dot.operands.size() != 3 || dot.operands[2] != op.results[0])
     return false;
-  const auto& yielded = f[f[loop.body].ops.back()].operands;
+  const auto& yielded = last_of(f, loop.body).operands;
   const auto at = std::ranges::find(yielded, dot.results[0]);
   if (at == yielded.end()) return false;
   const ValueId sum = f[loop.body].arguments[static_cast<std::size_t>(at - yielded.begin()) + 1];

@@ -41,8 +41,7 @@ class Analysis {
     return std::ranges::all_of(ops, [&](OpId id) {
       if (!probes_.empty() && probes_[id.index]) return true;
       const Op& op = f_[id];
-      bool changes = false;
-      for_each_use(op, [&](const ValueId& v) { changes = changes || !same(v); });
+      const bool changes = any_use(op, [&](ValueId v) { return !same(v); });
       if (op.body) return !changes && holds(f_[op.body].ops);
       if (op.results.size() != 1) return !changes;
       const Known known = changes ? derive(op) : Change{};
@@ -167,10 +166,7 @@ class Analysis {
     return std::nullopt;
   }
 
-  [[nodiscard]] bool is(ValueId value, double number) const {
-    const double* known = constant_of(f_, value);
-    return known && *known == number;
-  }
+  [[nodiscard]] bool is(ValueId value, double number) const { return is_number(f_, value, number); }
 
   const Function& f_;
   const bool base_two_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ranges>
 
+#include "codegen/analysis/visit.h"
+
 namespace flashcore {
 
 using namespace ir;
@@ -93,7 +95,7 @@ class Liveness {
         before.insert(live.begin(), live.end());
         continue;
       }
-      hand_over(f_[f_[region].ops.back()].operands, 0, op.results);
+      hand_over(last_of(f_, region).operands, 0, op.results);
       before.merge(walk(region, live));
     }
     live = std::move(before);
@@ -106,7 +108,7 @@ class Liveness {
                                        arguments.end());
     if (op.code == OpCode::loop) {
       hand_over(op.operands, static_cast<std::size_t>(op.bounds), carried);
-      hand_over(f_[f_[op.body].ops.back()].operands, 0, carried);
+      hand_over(last_of(f_, op.body).operands, 0, carried);
     }
     for (int time = 0; time < 2; ++time) {
       Live start = walk(op.body, live);

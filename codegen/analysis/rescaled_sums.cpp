@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/analysis/visit.h"
+
 namespace flashcore {
 namespace {
 
@@ -20,7 +22,7 @@ using Terms = std::vector<Term>;
 class Analysis {
  public:
   Analysis(const Function& f, const Op& loop)
-      : f_(f), arguments_(f[loop.body].arguments), next_(f[f[loop.body].ops.back()].operands) {}
+      : f_(f), arguments_(f[loop.body].arguments), next_(last_of(f, loop.body).operands) {}
 
   CarriedValues run() {
     CarriedValues found(next_.size());
@@ -215,10 +217,10 @@ class Analysis {
   /// Whether a value of the region depends on what the loop carries.
   [[nodiscard]] bool varies(ValueId value) {
     if (const auto known = varies_.find(value); known != varies_.end()) return known->second;
-    bool any = std::find(arguments_.begin() + 1, arguments_.end(), value) != arguments_.end();
-    if (const Op* op = f_.definition(value); op && !any)
-      for_each_use(*op, [&](const ValueId& v) { any = any || varies(v); });
-    return varies_[value] = any;
+    const Op* op = f_.definition(value);
+    const bool carried =
+        std::find(arguments_.begin() + 1, arguments_.end(), value) != arguments_.end();
+    return varies_[value] = carried || (op && any_use(*op, [&](ValueId v) { return varies(v); }));
   }
 
   const Function& f_;

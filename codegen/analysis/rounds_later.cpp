@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "codegen/analysis/visit.h"
+
 namespace flashcore {
 
 using namespace ir;
 
 bool rounds_later(const Function& f, const Op& nest, ValueId value) {
   if (!is_half(f[value].type.dtype)) return false;
-  const Op& yield = f[f[nest.body].ops.back()];
+  const Op& yield = last_of(f, nest.body);
   ValueId result;
   for (std::size_t i = 0; i < yield.operands.size(); ++i)
     if (yield.operands[i] == value) result = nest.results[i];

@@ -39,6 +39,14 @@ BufferId buffer_of(const Function& f, ValueId value) {
              : BufferId{};
 }
 
+bool overlap(const Buffer& a, const Buffer& b) {
+  return a.offset < b.offset + b.bytes() && b.offset < a.offset + a.bytes();
+}
+
+bool same_panels(const Buffer& a, const Buffer& b) {
+  return a.columns == b.columns || (a.columns % 64 == 0 && b.columns % 64 == 0);
+}
+
 SharedUse shared_use(const Function& f, const Op& op) {
   SharedUse use;
   switch (op.code) {

@@ -23,4 +23,10 @@ struct SharedUse {
 /// What the op itself touches; a loop's region is not looked into.
 SharedUse shared_use(const ir::Function& f, const ir::Op& op);
 
+/// Whether two buffers, which have addresses, have some byte in common.
+bool overlap(const ir::Buffer& a, const ir::Buffer& b);
+
+/// Whether the rows of two 16-bit tiles are cut into panels alike, as far as both go.
+bool same_panels(const ir::Buffer& a, const ir::Buffer& b);
+
 }  // namespace flashcore

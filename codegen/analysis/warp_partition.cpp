@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/instructions/instruction.h"
+#include "codegen/passes/rewrite.h"
 
 namespace flashcore {
 
@@ -44,13 +45,7 @@ OperandRoot operand_root(const Function& f, ValueId operand) {
 
 BlockId block_of(const Function& f, ValueId value) {
   for (std::size_t b = 0; b < f.blocks.size(); ++b) {
-    const Block& block = f.blocks[b];
-    const auto makes = [&](OpId id) {
-      const auto& results = f[id].results;
-      return std::find(results.begin(), results.end(), value) != results.end();
-    };
-    if (std::find(block.arguments.begin(), block.arguments.end(), value) != block.arguments.end() ||
-        std::any_of(block.ops.begin(), block.ops.end(), makes))
+    if (std::ranges::count(f.blocks[b].arguments, value) || made_in(f, BlockId(b), value))
       return BlockId(b);
   }
   return {};
@@ -59,12 +54,8 @@ BlockId block_of(const Function& f, ValueId value) {
 bool is_cast_read_elsewhere(const Function& f, ValueId value) {
   const Op* made_by = f.definition(value);
   if (!made_by || made_by->code != OpCode::cast) return false;
-  bool elsewhere = false;
-  for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    for (std::size_t i = 0; i < op.operands.size(); ++i)
-      if (op.operands[i] == value) elsewhere = elsewhere || op.code != OpCode::dot || i != 0;
-  });
-  return elsewhere;
+  return !all_readers(f, f.body, value,
+                      [](const Op& op, std::size_t k) { return op.code == OpCode::dot && k == 0; });
 }
 
 bool goes_through_shared(const Function& f, const Op& dot, std::size_t k,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"
-#include "codegen/passes/first_iteration.h"
+#include "codegen/passes/loop_tiles.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -47,21 +47,14 @@ class FirstIteration {
     Op rest = loop_;
     rest.operands = bounds_behind_first(f_, body_, loop_, tile_.tile);
     rest.bounds = 2;
-    append(std::move(rest));
+    append_op(f_, body_, std::move(rest));
   }
   OpId finish() {
-    append(Op{.code = OpCode::yield});
-    Op any{.code = OpCode::if_, .operands = {tile_.exists}};
-    any.body = body_;
-    return f_.add_op(std::move(any), {});
+    append_op(f_, body_, {.code = OpCode::yield});
+    return f_.add_op({.code = OpCode::if_, .operands = {tile_.exists}, .body = body_}, {});
   }
 
  private:
-  void append(Op op) {
-    const OpId id = f_.add_op(std::move(op), {});
-    f_[body_].ops.push_back(id);
-  }
-
   Function& f_;
   const Op loop_;
   const FirstTile tile_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/analysis/register_interference.h"
+#include "codegen/analysis/visit.h"
 #include "codegen/passes/passes.h"
 
 namespace flashcore {
@@ -52,13 +53,13 @@ class ArrayAssignment {
       case OpCode::if_:
         for (std::size_t i = 0; i < op.results.size(); ++i)
           for (const BlockId region : {op.otherwise, op.body})
-            try_to_unite(op.results[i], f_[f_[region].ops.back()].operands[i]);
+            try_to_unite(op.results[i], last_of(f_, region).operands[i]);
         break;
       case OpCode::loop:
         for (std::size_t i = 0; i < op.results.size(); ++i) {
           const ValueId argument = f_[op.body].arguments[i + 1];
-          try_to_unite(argument, op.operands[static_cast<std::size_t>(op.bounds) + i]);
-          try_to_unite(argument, f_[f_[op.body].ops.back()].operands[i]);
+          try_to_unite(argument, initial_of(op, i));
+          try_to_unite(argument, last_of(f_, op.body).operands[i]);
         }
         break;
       default:
@@ -68,7 +69,7 @@ class ArrayAssignment {
 
   /// An element may take the place of one that nothing reads any more.
   void join_operands(const Op& nest) {
-    const auto& yielded = f_[f_[nest.body].ops.back()].operands;
+    const auto& yielded = last_of(f_, nest.body).operands;
     for (std::size_t i = 0; i < yielded.size(); ++i)
       if (const Op* made_by = f_.definition(yielded[i]);
           kind_of(made_by->code) == OpKind::elementwise)
@@ -122,8 +123,7 @@ class ArrayAssignment {
           continue;
         }
         for (ValueId result : op.results) note(result);
-        for (const BlockId region : {op.body, op.otherwise}) {
-          if (!region) continue;
+        for (const BlockId region : Regions(op)) {
           for (ValueId argument : f_[region].arguments) note(argument);
           self(self, region);
         }
@@ -135,7 +135,7 @@ class ArrayAssignment {
   /// What a nest yields is made in the array of its result, one element after the other.
   template <class Note>
   void nest(const Op& op, const Note& note) {
-    const auto& yielded = f_[f_[op.body].ops.back()].operands;
+    const auto& yielded = last_of(f_, op.body).operands;
     for (std::size_t i = 0; i < op.results.size(); ++i) {
       note(op.results[i]);
       f_[yielded[i]].array = f_[op.results[i]].array;

@@ -27,6 +27,7 @@
 #include "codegen/analysis/beyond_axis.h"
 #include "codegen/analysis/position_axis.h"
 #include "codegen/layout/register_split.h"
+#include "codegen/passes/channels.h"
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/issued_positions.h"
 #include "codegen/passes/passes.h"
@@ -72,9 +73,9 @@ class RoleAssignment {
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
     f_[f_.body].ops = front;
-    append({.code = OpCode::init_mbarriers}, f_.body);
-    if (schedule_.cluster_splits > 1) append({.code = OpCode::enter_cluster}, f_.body);
-    append({.code = OpCode::barrier}, f_.body);
+    append_op(f_, f_.body, {.code = OpCode::init_mbarriers});
+    if (schedule_.cluster_splits > 1) append_op(f_, f_.body, {.code = OpCode::enter_cluster});
+    append_op(f_, f_.body, {.code = OpCode::barrier});
     const int warps = schedule_.consumer_threads() / 32;
     const RegisterSplit split = register_split(schedule_);
     if (schedule_.producer)
@@ -104,10 +105,7 @@ class RoleAssignment {
     return op.code == OpCode::load && f_[op.results[0]].layout.space == Space::shared;
   }
   [[nodiscard]] bool fills(const Op& op) const {
-    bool any = in_shared(op);
-    if (op.body)
-      for_each_op(f_, op.body, [&](const Op& inner, BlockId) { any = any || in_shared(inner); });
-    return any;
+    return any_op_of(f_, op, [&](const Op& inner) { return in_shared(inner); });
   }
 
   /// The ops among `ops` that `wanted` picks, and those that make what these read: for a loop its
@@ -142,18 +140,9 @@ class RoleAssignment {
   void note_positions(const Op& op, BlockId loop, std::set<ValueId>& read) const {
     for_each_use(op, [&](const ValueId& v) {
       const Op* made_by = f_.definition(v);
-      if (read.insert(v).second && made_by && made_in(loop, v))
+      if (read.insert(v).second && made_by && made_in(f_, loop, v))
         note_positions(*made_by, loop, read);
     });
-  }
-
-  /// Whether a region makes the value, or is given it.
-  [[nodiscard]] bool made_in(BlockId block, ValueId value) const {
-    const auto holds = [](const auto& list, auto one) {
-      return std::ranges::find(list, one) != list.end();
-    };
-    const OpId id = f_[value].definition;
-    return id ? holds(f_[block].ops, id) : holds(f_[block].arguments, value);
   }
 
   /// A ring for every load: `stages` slots in loops.
@@ -162,18 +151,9 @@ class RoleAssignment {
       const Op op = f_[id];
       if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages);
       if (!in_shared(op)) continue;
-      const TileType& type = f_[op.results[0]].type;
-      if (type.axes.size() != 2)
-        throw SpecError({fmt::format("a product of a vector of {}", f_[op.tensor].name),
-                         "an operand of a product has two axes", "load a tile with two axes",
-                         op.where});
-      std::string name = f_[op.results[0]].name;
-      if (name.empty()) name = f_[op.tensor].name;
-      Buffer ring{unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile,
-                  f_[type.axes[1]].tile, stages};
+      Buffer ring = channel_for(f_, op, Transport::tma, stages);
       const int stride = whole_periods(ring.slot_bytes());
       if (stages > 1 && stride != ring.slot_bytes()) ring.stride = stride;
-      ring.transport = Transport::tma;
       f_[id].buffer = f_.add_buffer(std::move(ring));
     }
   }
@@ -197,14 +177,11 @@ class RoleAssignment {
     f_[tile].layout.space = Space::uniform;
     for (OpId inner : std::vector(f_[op.body].ops)) {
       const Op load = f_[inner];
-      if (load.code == OpCode::loop && fills(load))
-        throw SpecError({fmt::format("a loop over {} inside another loop", f_[load.axis].name),
-                         "products in nested loops cannot be pipelined",
-                         "make the outer axis a parallel one", load.where});
+      if (load.code == OpCode::loop && fills(load)) refuse_inner_loop(f_, load);
       if (in_shared(load)) append_load(load, op.body, loop.body);
     }
-    append(Op{.code = OpCode::yield}, loop.body);
-    append(std::move(loop), target);
+    append_op(f_, loop.body, {.code = OpCode::yield});
+    append_op(f_, target, std::move(loop));
   }
 
   /// Puts ops, some of them the block's own, in front of all others.
@@ -219,45 +196,41 @@ class RoleAssignment {
   void append_load(const Op& load, BlockId loop, BlockId target) {
     Op issue{.code = OpCode::issue, .where = load.where, .tensor = load.tensor};
     issue.buffer = load.buffer;
-    issue_box(f_, issue, load, [&](ValueId value) { return loop && made_in(loop, value); });
+    issue_box(f_, issue, load, [&](ValueId value) {
+      return loop &&
+             (made_in(f_, loop, value) || std::ranges::count(f_[loop].arguments, value) > 0);
+    });
     const auto rename = [&](ValueId& v) { v = copier_.renamed(v); };
     for_each_use(issue, rename);
     if (issue.body)
       for (const OpId id : f_[issue.body].ops) for_each_use(f_[id], rename);
     // Who reads the channel itself knows when a slot is empty.
-    if (schedule_.producer) append({.code = OpCode::acquire, .buffer = load.buffer}, target);
-    append(std::move(issue), target);
-  }
-
-  void append(Op op, BlockId target) {
-    const OpId id = f_.add_op(std::move(op), {});
-    f_[target].ops.push_back(id);
+    if (schedule_.producer) append_op(f_, target, {.code = OpCode::acquire, .buffer = load.buffer});
+    append_op(f_, target, std::move(issue));
   }
 
   void append_role(const std::string& name, BlockId body, int first_warp, int warps,
                    int registers) {
     if (schedule_.cluster_splits > 1 && !holds(f_, body, OpCode::cluster_wait))
-      append({.code = OpCode::cluster_wait}, body);
-    Op role{.code = OpCode::role, .body = body, .name = name, .first_warp = first_warp};
-    role.warps = warps;
-    role.registers = registers;
-    if (registers)
-      role.registers_at_start =
-          registers_at_start(schedule_.threads(), schedule_.blocks_per_processor);
-    append(std::move(role), f_.body);
+      append_op(f_, body, {.code = OpCode::cluster_wait});
+    const int at_start = registers_at_start(schedule_.threads(), schedule_.blocks_per_processor);
+    append_op(f_, f_.body,
+              {.code = OpCode::role,
+               .body = body,
+               .name = name,
+               .first_warp = first_warp,
+               .warps = warps,
+               .registers = registers,
+               .registers_at_start = registers ? at_start : 0});
   }
 
   /// A block in which one thread of a role does this work.
   BlockId by_first_thread(BlockId work) {
-    append({.code = OpCode::yield}, work);
-    const BlockId body = f_.add_block();
-    Builder b(f_, body);
-    const ValueId first =
-        f_[b.append({.code = OpCode::first_thread}, {{DType::i1, {}}})].results[0];
-    Op chosen{.code = OpCode::if_, .operands = {first}};
-    chosen.body = work;
-    b.append(std::move(chosen), {});
-    return body;
+    append_op(f_, work, {.code = OpCode::yield});
+    Builder b(f_, f_.add_block());
+    const ValueId first = make(b, {.code = OpCode::first_thread}, {DType::i1, {}});
+    b.append({.code = OpCode::if_, .operands = {first}, .body = work}, {});
+    return b.block();
   }
 
   /// Loads become waits; in a loop, which is over `axis`, each stands in front of the first product
@@ -288,7 +261,7 @@ class RoleAssignment {
       for (OpId wait : ops)
         if (f_[wait].code == OpCode::wait &&
             std::find(sunk.begin(), sunk.end(), wait) == sunk.end() &&
-            uses(f_[id], f_[wait].results[0]))
+            any_op_of(f_, f_[id], [&](const Op& op) { return reads(op, f_[wait].results[0]); }))
           sunk.push_back(wait);
       sunk.push_back(id);
     }
@@ -312,17 +285,6 @@ class RoleAssignment {
     const Extent& extent = f_[axis].extent;
     const int tile = f_[axis].tile;
     return f_[axis].may_overrun() && (extent.times % tile != 0 || extent.plus % tile != 0);
-  }
-
-  /// Whether an op or its region reads a value, other than to look at it transposed.
-  [[nodiscard]] bool uses(const Op& op, ValueId value) const {
-    bool read = false;
-    const auto look = [&](const Op& at) {
-      for_each_use(at, [&](const ValueId& v) { read = read || v == value; });
-    };
-    look(op);
-    if (op.body) for_each_op(f_, op.body, [&](const Op& inner, BlockId) { look(inner); });
-    return read;
   }
 
   Function& f_;

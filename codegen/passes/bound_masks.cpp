@@ -20,8 +20,6 @@
 #include <set>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "codegen/analysis/intervals.h"
 #include "codegen/analysis/loop_masks.h"
 #include "codegen/passes/passes.h"
@@ -152,11 +150,7 @@ BufferId tile_set_for(Function& f, const Axis& axis) {
   const std::int64_t tiles =
       axis.extent.is_static() ? (axis.extent.value + axis.tile - 1) / axis.tile : most_words * 8;
   const auto words = static_cast<int>(std::clamp<std::int64_t>((tiles + 7) / 8, 1, most_words));
-  std::string name = axis.name + "_tiles";
-  const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };
-  for (int n = 2; std::any_of(f.buffers.begin(), f.buffers.end(), taken); ++n)
-    name = fmt::format("{}_tiles_{}", axis.name, n);
-  return f.add_buffer({name, DType::i32, 1, words, 1});
+  return f.add_buffer({unused_buffer_name(f, axis.name + "_tiles"), DType::i32, 1, words, 1});
 }
 
 /// The first mask that may skip tiles and does not follow from bounds.
@@ -213,12 +207,14 @@ BufferId build_scan(Function& f, Builder& b, BlockId region, const Op& loop,
   }
   const std::vector<ValueId> found{intervals.materialize(maybe), intervals.materialize(surely)};
   inside.append({.code = OpCode::yield, .operands = found}, {});
-  Op scan{.code = OpCode::scan_tiles, .operands = {begin, end}, .axis = loop.axis};
-  scan.bounds = 2;
-  scan.body = region;
-  scan.buffer = tile_set_for(f, axis);
-  const BufferId tiles = scan.buffer;
-  b.append(std::move(scan), {});
+  const BufferId tiles = tile_set_for(f, axis);
+  b.append({.code = OpCode::scan_tiles,
+            .operands = {begin, end},
+            .axis = loop.axis,
+            .buffer = tiles,
+            .body = region,
+            .bounds = 2},
+           {});
   return tiles;
 }
 
@@ -227,11 +223,9 @@ BufferId build_scan(Function& f, Builder& b, BlockId region, const Op& loop,
 ValueId build_guard(Builder& b, const Op& loop, const std::vector<ValueId>& bounds) {
   Function& f = b.function();
   const ValueId tile = f[loop.body].arguments[0];
-  if (loop.buffer) {
-    Op full{.code = OpCode::tile_is_full, .operands = {tile}};
-    full.buffer = loop.buffer;
-    return f[b.append(std::move(full), {{DType::i1, {}}})].results[0];
-  }
+  if (loop.buffer)
+    return make(b, {.code = OpCode::tile_is_full, .operands = {tile}, .buffer = loop.buffer},
+                {DType::i1, {}});
   ValueId low, high;
   if (bounds[1] != bounds[0]) low = b.elementwise(OpCode::ge, {tile, bounds[1]});
   if (bounds[2] != bounds[3]) high = b.elementwise(OpCode::lt, {tile, bounds[2]});

@@ -35,8 +35,7 @@ class LookupChecks {
       if (f_[id].code == OpCode::nest)
         i += check(block, id);
       else
-        for (const BlockId region : {f_[id].body, f_[id].otherwise})
-          if (region) visit(region);
+        for (const BlockId region : Regions(f_[id])) visit(region);
     }
   }
 
@@ -89,9 +88,8 @@ class LookupChecks {
   /// A region that consists of a nest.
   BlockId region(OpId nest) {
     const BlockId block = f_.add_block();
-    const OpId yield(f_.ops.size());
-    f_.ops.push_back({.code = OpCode::yield, .operands = f_[nest].results});
-    f_[block].ops = {nest, yield};
+    f_[block].ops = {nest};
+    append_op(f_, block, {.code = OpCode::yield, .operands = f_[nest].results});
     return block;
   }
 
@@ -138,10 +136,7 @@ class LookupChecks {
       const ValueId one = as_uniform(f_, b.elementwise(code, {x, y}));
       test = test ? as_uniform(f_, b.elementwise(OpCode::logical_and, {test, one})) : one;
     };
-    const OpId dimension = b.append(
-        {.code = OpCode::dimension, .tensor = gather.tensor, .number = static_cast<double>(d)},
-        {{DType::i32, {}}});
-    const ValueId length = f_[dimension].results[0];
+    const ValueId length = b.dimension(gather.tensor, static_cast<int>(d));
     Index range = f_[index].type.is_scalar() ? Index{index, index, {}} : build_range(b, index);
     ValueId low = range.low, high = range.high;
     if (gather.wraps >> d & 1) {

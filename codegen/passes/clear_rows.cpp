@@ -29,17 +29,14 @@ std::size_t clear_behind(Function& f, BlockId block, std::size_t position) {
     Builder inside(f, f.add_block());
     inside.append({.code = OpCode::clear_rows, .operands = {tile, left}}, {});
     inside.append({.code = OpCode::yield}, {});
-    Op chosen{.code = OpCode::if_, .operands = {beyond}};
-    chosen.body = inside.block();
-    b.append(std::move(chosen), {});
+    b.append({.code = OpCode::if_, .operands = {beyond}, .body = inside.block()}, {});
   });
 }
 
 void clear_in(Function& f, BlockId block) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const Op op = f[f[block].ops[i]];
-    for (const BlockId region : {op.body, op.otherwise})
-      if (region) clear_in(f, region);
+    for (const BlockId region : Regions(op)) clear_in(f, region);
     if (op.code == OpCode::wait && !op.operands.empty()) i += clear_behind(f, block, i);
   }
 }

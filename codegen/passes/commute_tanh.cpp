@@ -127,10 +127,7 @@ class Commutation {
   }
 
   void rename(OpId id, ValueId from, ValueId to, bool probes) {
-    if (of_probe(id) == probes)
-      for_each_use(f_[id], [&](ValueId& v) {
-        if (v == from) v = to;
-      });
+    if (of_probe(id) == probes) replace_use(f_[id], from, to);
     if (f_[id].body)
       for (OpId inside : std::vector(f_[f_[id].body].ops)) rename(inside, from, to, probes);
   }

@@ -29,23 +29,16 @@ class Deferral {
   /// The reduce_sum that `next = carried * anything + sum` or `next = carried + sum` adds; two
   /// where a mask's guard chooses; or none.
   std::vector<Op*> added_sums(ValueId next, ValueId carried) {
-    const Op* op = f_.definition(next);
-    if (!op || uses_[carried.index] != 1) return {};
-    ValueId sum;
-    if (op->code == OpCode::fma && (op->operands[0] == carried || op->operands[1] == carried))
-      sum = op->operands[2];
-    else if (op->code == OpCode::add && op->operands[0] == carried)
-      sum = op->operands[1];
-    else if (op->code == OpCode::add && op->operands[1] == carried)
-      sum = op->operands[0];
-    if (!sum) return {};
+    const std::optional<CarriedSum> carries = carried_sum(f_, next, carried);
+    if (!carries || uses_[carried.index] != 1) return {};
+    const ValueId sum = carries->added;
     std::vector<ValueId> sums{sum};
     if (const Op* chosen = f_.definition(sum);
         chosen && guard_of(f_, *chosen) && uses_[sum.index] == 1)
       sums = {chosen->operands[1], chosen->operands[2]};
     std::vector<Op*> found;
     for (ValueId made : sums) {
-      if (const double* number = constant_of(f_, made); number && *number == 0) continue;
+      if (is_number(f_, made, 0)) continue;
       Op* reduction = f_.definition(made);
       if (!reduction || reduction->code != OpCode::reduce_sum || uses_[made.index] != 1) return {};
       found.push_back(reduction);
@@ -82,10 +75,8 @@ class Deferral {
     const Op loop = f_[f_[block].ops[position]];
     uses_ = count_uses_without_probes(f_);
     for (std::size_t i = 0; i < loop.results.size(); ++i) {
-      const double* start =
-          constant_of(f_, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
-      if (!start || *start != 0) continue;                 // every partial would count it
-      if (f_[loop.results[i]].type.is_scalar()) continue;  // all threads have the whole of it
+      if (!is_number(f_, initial_of(loop, i), 0)) continue;  // every partial would count it
+      if (f_[loop.results[i]].type.is_scalar()) continue;    // all threads have the whole of it
       const ValueId carried = f_[loop.body].arguments[i + 1];
       const ValueId next = yield_of(f_, loop).operands[i];
       if (uses_[next.index] != 1) continue;
@@ -108,9 +99,7 @@ class Deferral {
     const ValueId total = f_.add_value(f_[partials].type, f_[partials].name);
     replace_uses(f_, partials, total);
     insert_before(f_, block, position, where, [&](Builder& b) {
-      const ValueId made = b.combine_partials(partials, axis, OpCode::reduce_sum);
-      f_[total].definition = f_[made].definition;
-      f_.definition(made)->results[0] = total;
+      take_place(f_, total, b.combine_partials(partials, axis, OpCode::reduce_sum));
     });
   }
 
@@ -124,15 +113,12 @@ class Deferral {
           !cuts_sum(f_, dot, schedule_))
         continue;
       f_[id].scope = ReductionScope::warp;
-      const ValueId sum = dot.results[0], product = f_.add_value(f_[sum].type, "product");
-      f_[id].results[0] = product;
-      f_[product].definition = id;
+      const ValueId sum = dot.results[0], product = replace_result(f_, id, "product");
       f_[id].operands.resize(2);
       i += insert_before(f_, block, i + 1, dot.where, [&](Builder& b) {
         ValueId made = b.combine_partials(product, inner_axis(dot), OpCode::reduce_sum);
         if (dot.operands.size() == 3) made = b.add(dot.operands[2], made);
-        f_[sum].definition = f_[made].definition;
-        f_.definition(made)->results[0] = sum;
+        take_place(f_, sum, made);
       });
     }
   }

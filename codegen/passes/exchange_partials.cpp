@@ -80,7 +80,7 @@ class Exchanger {
     if (same && op->scope != ReductionScope::block) return op;
     if (op->code == OpCode::loop) {
       for (std::size_t i = 0; i < op->results.size(); ++i)
-        if (op->results[i] == value) return maker(f_[f_[op->body].ops.back()].operands[i], combine);
+        if (op->results[i] == value) return maker(last_of(f_, op->body).operands[i], combine);
     }
     if (kind_of(op->code) != OpKind::elementwise) return nullptr;
     for (ValueId operand : op->operands)
@@ -92,10 +92,7 @@ class Exchanger {
     const AxisLayout layout = layout_along(reduction.operands[0], reduction.axis);
     if (layout.warps == 1 || f_[reduction.results[0]].type.is_scalar()) return 0;
     const OpId id = f_[block].ops[position];
-    const ValueId whole = reduction.results[0], partial = f_.add_value(f_[whole].type, "partial");
-    f_[partial].layout = f_[whole].layout;
-    f_[partial].definition = id;
-    f_[id].results[0] = partial;
+    const ValueId whole = reduction.results[0], partial = replace_result(f_, id, "partial");
     f_[id].scope = ReductionScope::warp;
     return insert_before(f_, block, position + 1, reduction.where, [&](Builder& b) {
       meet(b, partial, whole, reduction.axis, reduction.code, holders(layout, false));
@@ -115,10 +112,7 @@ class Exchanger {
     const ValueId whole = combine.results[0];
     ValueId partial = combine.operands[0];
     if (in_lanes) {
-      partial = f_.add_value(f_[whole].type, "partial");
-      f_[partial].layout = f_[whole].layout;
-      f_[partial].definition = id;
-      f_[id].results[0] = partial;
+      partial = replace_result(f_, id, "partial");
       f_[id].partials.warps = f_[id].partials.warp_divisor = 1;
     }
     const std::size_t added =
@@ -143,16 +137,18 @@ class Exchanger {
     const BufferId buffer =
         f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, rows, columns,
                        partials.warps, tile ? shared_pitch(columns) : columns});
-    Op convert{.code = OpCode::convert, .operands = {partial}, .axis = axis};
-    convert.buffer = buffer;
-    convert.partials = partials;
-    const ValueId slots = f_[b.append(std::move(convert), {type})].results[0];
+    const ValueId slots = make(b,
+                               {.code = OpCode::convert,
+                                .operands = {partial},
+                                .axis = axis,
+                                .buffer = buffer,
+                                .partials = partials},
+                               type);
     f_[slots].layout.space = Space::shared;
     f_[slots].name = "partials";
     const ValueId made = b.combine_partials(slots, axis, reduction);
     f_.definition(made)->partials = partials;
-    f_[whole].definition = f_[made].definition;
-    f_.definition(made)->results[0] = whole;
+    take_place(f_, whole, made);
   }
 
   void cluster_sync() {
@@ -175,13 +171,9 @@ class Exchanger {
     }
     b.append({.code = OpCode::cluster_sync}, {});
     const ValueId mine =
-        f_[b.append({.code = OpCode::owns_rows, .blocks = schedule_.cluster_splits},
-                    {{DType::i1, {}}})]
-            .results[0];
-    f_[region].ops.push_back(f_.add_op({.code = OpCode::yield}, {}));
-    Op combine{.code = OpCode::if_, .operands = {mine}};
-    combine.body = region;
-    b.append(std::move(combine), {});
+        make(b, {.code = OpCode::owns_rows, .blocks = schedule_.cluster_splits}, {DType::i1, {}});
+    append_op(f_, region, {.code = OpCode::yield});
+    b.append({.code = OpCode::if_, .operands = {mine}, .body = region}, {});
     ops.insert(ops.end(), f_[giving].ops.begin(), f_[giving].ops.end());
   }
 
@@ -199,10 +191,12 @@ class Exchanger {
     const int rows = layout.axes[0].length() / warps * ((warps + blocks - 1) / blocks);
     const bool tile = type.axes.size() == 2;
     const int columns = tile ? f_[type.axes[1]].tile : rows;
-    Op convert{.code = OpCode::convert, .operands = {value}, .blocks = blocks};
-    convert.buffer = f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, tile ? rows : 1,
-                                    columns, blocks, tile ? shared_pitch(columns) : columns});
-    const ValueId slots = f_[b.append(std::move(convert), {type})].results[0];
+    const BufferId buffer =
+        f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, tile ? rows : 1, columns,
+                       blocks, tile ? shared_pitch(columns) : columns});
+    const ValueId slots =
+        make(b, {.code = OpCode::convert, .operands = {value}, .buffer = buffer, .blocks = blocks},
+             type);
     f_[slots].layout.space = Space::shared;
     f_[slots].name = f_[value].name.empty() ? "given" : f_[value].name + "_given";
     return slots;

@@ -52,8 +52,7 @@ class TanhExpansion {
   void visit(BlockId block, Surroundings around) {
     for (OpId id : std::vector(f_[block].ops)) {
       const Op op = f_[id];
-      for (const BlockId region : {op.body, op.otherwise})
-        if (region) visit(region, surroundings(block, op));
+      for (const BlockId region : Regions(op)) visit(region, surroundings(block, op));
     }
     for (const TanhChain& chain : tanh_chains(f_, block, guards_)) expand(block, chain, around);
   }
@@ -154,9 +153,7 @@ class TanhExpansion {
   /// The tests stand where the scores are there, the choice where the chain has stood.
   void place(BlockId block, BlockId scalars, BlockId choices, Op choice) {
     const TanhChain& chain = *chain_;
-    const auto made_here = [&](ValueId value) {
-      return value && std::ranges::count(f_[block].ops, f_[value].definition) > 0;
-    };
+    const auto made_here = [&](ValueId value) { return value && made_in(f_, block, value); };
     auto& ops = f_[block].ops;
     choice.results = {chain.value};
     if (chain.sum) choice.results.push_back(f_[chain.sum].results[0]);
@@ -188,8 +185,7 @@ class TanhExpansion {
 
   ValueId within(Builder& b, ValueId tile, ValueId limit) {
     return as_uniform(
-        f_, f_[b.append({.code = OpCode::all_within, .operands = {tile, limit}}, {{DType::i1, {}}})]
-                .results[0]);
+        f_, make(b, {.code = OpCode::all_within, .operands = {tile, limit}}, {DType::i1, {}}));
   }
 
   // ---- branches
@@ -213,9 +209,8 @@ class TanhExpansion {
 
   std::vector<ValueId> choose(Builder& b, ValueId condition, const Branch& holds,
                               const Branch& otherwise) {
-    Op op = choose_op(b, condition, holds, otherwise);
-    const std::vector<ValueId> like = f_[f_[op.body].ops.back()].operands;
-    return append_like(b, std::move(op), like);
+    const Op op = choose_op(b, condition, holds, otherwise);
+    return append_like(f_, b.block(), op, last_of(f_, op.body).operands);
   }
 
   /// The mask with all that it alone reads; its guard is still there for guard_masks.

@@ -64,14 +64,13 @@ class MaximumFixing {
     if (!carried[i] || carried[i]->extreme != OpCode::max) return std::nullopt;
     // What it starts with takes part in the maximum, and sums that do not start at zero are
     // relative to that.
-    if (!constant_of(f_, initial(loop, i)) || !is_reference_free(f_, position, carried, i))
+    if (!constant_of(f_, initial_of(loop, i)) || !is_reference_free(f_, position, carried, i))
       return std::nullopt;
     const CarriedValue* sum = nullptr;
     for (std::size_t k = 0; k < carried.size(); ++k) {
       if (!carried[k]->factor || carried[k]->follows != i) continue;
       sum = &*carried[k];
-      const double* start = constant_of(f_, initial(loop, k));
-      if (!start || *start != 0) return std::nullopt;
+      if (!is_number(f_, initial_of(loop, k), 0)) return std::nullopt;
     }
     const ValueId next = yield_of(f_, loop).operands[i], before = f_[loop.body].arguments[i + 1];
     const Op& grown = *f_.definition(next);
@@ -88,53 +87,42 @@ class MaximumFixing {
     return keeps_reach(loop, i, sum->factor, reference) ? std::optional(reference) : std::nullopt;
   }
 
-  [[nodiscard]] ValueId initial(const Op& loop, std::size_t i) const {
-    return loop.operands[static_cast<std::size_t>(loop.bounds) + i];
-  }
-
   /// The exponentials, inside the loop and behind it, of what depends on its maximum `i`.
-  [[nodiscard]] std::vector<OpId> exponentials_of(const Op& loop, std::size_t i) const {
+  [[nodiscard]] std::vector<const Op*> exponentials_of(const Op& loop, std::size_t i) const {
     std::set<ValueId> depends{yield_of(f_, loop).operands[i], f_[loop.body].arguments[i + 1],
                               loop.results[i]};
-    std::vector<OpId> found;
-    const auto visit = [&](const auto& self, BlockId block) -> void {
-      for (OpId id : f_[block].ops) {
-        const Op& op = f_[id];
-        bool reads = false;
-        for_each_use(op, [&](const ValueId& v) { reads = reads || depends.count(v) > 0; });
-        const bool exponential = op.code == OpCode::exp || op.code == OpCode::exp2;
-        if (reads && exponential) found.push_back(id);
-        if (reads && !exponential && !op.body) depends.insert(op.results.begin(), op.results.end());
-        if (op.body) self(self, op.body);
-      }
-    };
-    visit(visit, f_.body);
+    std::vector<const Op*> found;
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      if (!any_use(op, [&](ValueId v) { return depends.count(v) > 0; })) return;
+      if (op.code == OpCode::exp || op.code == OpCode::exp2)
+        found.push_back(&op);
+      else if (!op.body)
+        depends.insert(op.results.begin(), op.results.end());
+    });
     return found;
   }
 
   /// That of the narrowest type that they are rounded to.
-  [[nodiscard]] Reach reach_of(const std::vector<OpId>& exponentials) const {
-    bool half = false;
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      if (op.code != OpCode::cast || f_[op.results[0]].type.dtype != DType::f16) return;
-      for (OpId id : exponentials) half = half || op.operands[0] == f_[id].results[0];
-    });
-    return half ? narrow : wide;
+  [[nodiscard]] Reach reach_of(const std::vector<const Op*>& exponentials) const {
+    const auto narrows = [&](const Op& op) {
+      return op.code == OpCode::cast && f_[op.results[0]].type.dtype == DType::f16 &&
+             std::ranges::count(exponentials, f_.definition(op.operands[0]));
+    };
+    return any_op(f_, f_.body, narrows) ? narrow : wide;
   }
 
   /// Whether all exponentials but the factor, which will be one, stay in reach.
   [[nodiscard]] bool keeps_reach(const Op& loop, std::size_t i, ValueId factor,
                                  double reference) const {
-    const std::vector<OpId> exponentials = exponentials_of(loop, i);
+    const std::vector<const Op*> exponentials = exponentials_of(loop, i);
     const Reach reach = reach_of(exponentials);
     ValueBounds bounds(f_);
     for (ValueId maximum : {yield_of(f_, loop).operands[i], loop.results[i]})
       bounds.assume(maximum, {reference, reference, false});
-    return std::ranges::all_of(exponentials, [&](OpId id) {
-      const Op& op = f_[id];
-      if (op.results[0] == factor) return true;
-      const Bounds exponent = bounds.of(op.operands[0]);
-      const double unit = op.code == OpCode::exp2 ? 1 : std::numbers::log2e, rounding = 1e-3;
+    return std::ranges::all_of(exponentials, [&](const Op* op) {
+      if (op->results[0] == factor) return true;
+      const Bounds exponent = bounds.of(op->operands[0]);
+      const double unit = op->code == OpCode::exp2 ? 1 : std::numbers::log2e, rounding = 1e-3;
       return exponent.finite() && exponent.high * unit <= reach.most + rounding &&
              exponent.low * unit >= reach.least - rounding;
     });

@@ -120,8 +120,7 @@ class Fusion {
       const ValueId value = f_[op].results[0];
       const auto readers = readers_of(f_, block, value);
       if (std::ranges::all_of(readers, in_nest)) continue;
-      const ValueId local = add_value_like(f_, value);
-      f_[op].results[0] = local;
+      const ValueId local = replace_result(f_, op, f_[value].name);
       f_[value].definition = id;
       inside.emplace_back(value, local);
       nest.results.push_back(value);
@@ -132,9 +131,7 @@ class Fusion {
         for (const auto& [value, local] : inside)
           if (operand == value) operand = local;
     f_[nest.body].ops = ops;
-    const OpId last(f_.ops.size());
-    f_.ops.push_back(std::move(yield));
-    f_[nest.body].ops.push_back(last);
+    append_op(f_, nest.body, std::move(yield));
     f_[id] = std::move(nest);
     fused.push_back(id);
   }

@@ -42,8 +42,7 @@ class MaskGuarding {
     const std::map<ValueId, ValueId> outer = std::exchange(opposites_, {});
     for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
       const OpId id = f_[block].ops[i];
-      for (const BlockId region : {f_[id].body, f_[id].otherwise})
-        if (region) visit(region);
+      for (const BlockId region : Regions(f_[id])) visit(region);
       if (guards_.of(f_[id])) i = guard(block, id);
     }
     opposites_ = outer;
@@ -108,7 +107,7 @@ class MaskGuarding {
       found.operands.push_back(value);
       choice.results.push_back(add_value_like(f_, value));
       append(choice.otherwise, {.code = OpCode::undefined, .results = {add_value_like(f_, value)}});
-      nothing.operands.push_back(f_[f_[choice.otherwise].ops.back()].results[0]);
+      nothing.operands.push_back(last_of(f_, choice.otherwise).results[0]);
     }
     append(choice.body, std::move(found));
     append(choice.otherwise, std::move(nothing));

@@ -5,6 +5,7 @@
 // through shared memory stays in registers, because the layout of the accumulator, packed in pairs,
 // is the layout of the left operand. A conversion joins no nodes: its two sides have layouts of
 // their own.
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
+#include "codegen/passes/place_loads.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
 
@@ -27,9 +29,8 @@ class LayoutInference {
   LayoutInference(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
 
   void run() {
-    split_mixed_loads();
-    copy_bare_sources();
-    place_loads();
+    copy_bare_sources(f_);
+    place_loads(f_);
     parents_.resize(f_.values.size() * 2);
     std::iota(parents_.begin(), parents_.end(), 0u);
     anchors_.resize(parents_.size());
@@ -53,86 +54,6 @@ class LayoutInference {
   static bool is_source(const Function& f, ValueId value) {
     const Op* op = f.definition(value);
     return op && kind_of(op->code) == OpKind::source;
-  }
-
-  // ---- loads: shared memory for products, registers for everything else
-
-  /// Who reads a value, seen through transposes.
-  struct Uses {
-    bool any = false;  ///< some product reads it
-    bool only = true;  ///< nothing else does
-  };
-  [[nodiscard]] Uses product_uses(ValueId value) const {
-    Uses uses;
-    collect_uses(value, uses);
-    return uses;
-  }
-  void collect_uses(ValueId value, Uses& uses) const {
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      for (std::size_t i = 0; i < op.operands.size(); ++i) {
-        if (op.operands[i] != value) continue;
-        if (op.code == OpCode::transpose) {
-          collect_uses(op.results[0], uses);
-        } else if (op.code == OpCode::dot && i < 2) {
-          uses.any = true;
-        } else {
-          uses.only = false;
-        }
-      }
-    });
-  }
-
-  /// A load that feeds a product and something else becomes two.
-  void split_mixed_loads() {
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
-      const BlockId block(b);
-      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-        const Op op = f_[f_[block].ops[i]];
-        if (op.code != OpCode::load) continue;
-        const Uses uses = product_uses(op.results[0]);
-        if (!uses.any || uses.only) continue;
-        ValueId copy;
-        insert_before(f_, block, i, op.where,
-                      [&](Builder& builder) { copy = builder.load(op.tensor, op.coordinates); });
-        f_[copy].name = f_[op.results[0]].name;
-        for_each_op(f_, f_.body, [&](Op& user, BlockId) {
-          const std::size_t first = user.code == OpCode::dot ? 2 : 0;
-          if (user.code == OpCode::transpose) return;
-          for (std::size_t k = first; k < user.operands.size(); ++k)
-            if (user.operands[k] == op.results[0]) user.operands[k] = copy;
-        });
-        ++i;
-      }
-    }
-  }
-
-  /// Positions and constants take the layout of who reads them; a reduction and a store have none to
-  /// give.
-  void copy_bare_sources() {
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
-      const BlockId block(b);
-      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-        const OpId id = f_[block].ops[i];
-        if (kind_of(f_[id].code) != OpKind::reduction && f_[id].code != OpCode::store) continue;
-        if (!is_source(f_, f_[id].operands[0]) || f_[f_[id].operands[0]].type.is_scalar()) continue;
-        const ValueId source = f_[id].operands[0];
-        i += insert_before(f_, block, i, f_[id].where, [&](Builder& builder) {
-          const ValueId copy = builder.elementwise(OpCode::max, {source, source});
-          f_[id].operands[0] = copy;
-        });
-      }
-    }
-  }
-
-  void place_loads() {
-    for_each_op(f_, f_.body, [&](Op& op, BlockId) {
-      if (op.code == OpCode::load) {
-        const Uses uses = product_uses(op.results[0]);
-        if (uses.any && uses.only) f_[op.results[0]].layout.space = Space::shared;
-      } else if (op.code == OpCode::transpose) {
-        f_[op.results[0]].layout.space = f_[op.operands[0]].layout.space;
-      }
-    });
   }
 
   [[nodiscard]] bool in_shared(ValueId value) const {
@@ -180,7 +101,7 @@ class LayoutInference {
           const Op& yield = yield_of(f_, op);
           for (std::size_t i = 0; i < op.results.size(); ++i) {
             const ValueId argument = f_[op.body].arguments[i + 1];
-            join_values(op.operands[static_cast<std::size_t>(op.bounds) + i], argument);
+            join_values(initial_of(op, i), argument);
             join_values(yield.operands[i], argument);
             join_values(op.results[i], argument);
           }
@@ -378,17 +299,10 @@ class LayoutInference {
 
   /// A computed 16-bit tile that only products read, as their left operand.
   [[nodiscard]] bool is_left_operand(ValueId value) const {
-    if (!is_half(f_[value].type.dtype)) return false;
-    bool any = false, all = true;
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      for (std::size_t i = 0; i < op.operands.size(); ++i)
-        if (op.operands[i] == value) {
-          const bool left = op.code == OpCode::dot && i == 0;
-          any = any || left;
-          all = all && left;
-        }
-    });
-    return any && all;
+    const auto takes = [](const Op& op, std::size_t k) { return op.code == OpCode::dot && k == 0; };
+    const auto reads = [&](const Op& op) { return std::ranges::count(op.operands, value) > 0; };
+    return is_half(f_[value].type.dtype) && any_op(f_, f_.body, reads) &&
+           all_readers(f_, f_.body, value, takes);
   }
 
   void check_reduction(const Op& op) const {

@@ -118,13 +118,8 @@ class BarrierPlacer {
 
   template <class Test>
   [[nodiscard]] bool any(BufferId buffer, Test test) const {
-    const Buffer& b = f_[buffer];
-    for (std::size_t i = 0; i < state_.size(); ++i) {
-      const Buffer& other = f_.buffers[i];
-      if (b.offset < other.offset + other.bytes() && other.offset < b.offset + b.bytes() &&
-          test(state_[i]))
-        return true;
-    }
+    for (std::size_t i = 0; i < state_.size(); ++i)
+      if (overlap(f_[buffer], f_.buffers[i]) && test(state_[i])) return true;
     return false;
   }
 

@@ -31,6 +31,7 @@
 
 #include "codegen/analysis/box_positions.h"
 #include "codegen/passes/copy_ops.h"
+#include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -146,8 +147,7 @@ void issue_box(Function& f, Op& issue, const Op& load,
     yield.operands.push_back(first);
     c = {.axis = follows ? rows : AxisId(), .value = {}, .computed = true};
   }
-  const OpId last = f.add_op(std::move(yield), {});
-  f[issue.body].ops.push_back(last);
+  append_op(f, issue.body, std::move(yield));
 }
 
 void issue_positions(Function& f, Op& issue, const Op& load,
@@ -162,8 +162,7 @@ void issue_positions(Function& f, Op& issue, const Op& load,
     yield.operands.push_back(copier.copy(c.value));
     c = {.axis = axis_of(f, c), .value = {}, .computed = true};
   }
-  const OpId last = f.add_op(std::move(yield), {});
-  f[issue.body].ops.push_back(last);
+  append_op(f, issue.body, std::move(yield));
 }
 
 }  // namespace flashcore

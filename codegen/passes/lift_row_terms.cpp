@@ -209,9 +209,7 @@ class RowTermLifting {
       ValueId whole;
       insert_before(f_, block, position_of(f_, block, reader), where,
                     [&](Builder& b) { whole = b.add(score, row); });
-      for_each_use(f_[reader], [&](ValueId& v) {
-        if (v == score) v = whole;
-      });
+      replace_use(f_[reader], score, whole);
     }
   }
 
@@ -222,10 +220,7 @@ class RowTermLifting {
     insert_before(f_, block, position_of(f_, block, reduction) + 1, f_[reduction].where,
                   [&](Builder& b) { sum = b.add(result, row); });
     std::swap(f_[sum].name, f_[result].name);
-    for (OpId reader : readers)
-      for_each_use(f_[reader], [&](ValueId& v) {
-        if (v == result) v = sum;
-      });
+    for (OpId reader : readers) replace_use(f_[reader], result, sum);
   }
 
   void add_to_operand(BlockId block, OpId reader, std::size_t operand, ValueId score, ValueId row) {

@@ -41,8 +41,7 @@ std::optional<double> neutral_for(const Function& f, const Op& op, AxisId axis) 
 bool is_mask(const Function& f, ValueId value, double neutral) {
   const Op* op = f.definition(value);
   if (!op || op->code != OpCode::where || f[value].type.dtype != DType::f32) return false;
-  const double* hidden = constant_of(f, op->operands[2]);
-  return hidden && *hidden == neutral;
+  return is_number(f, op->operands[2], neutral);
 }
 
 /// The position behind the op of the block that makes the value, or `otherwise`.
@@ -80,9 +79,7 @@ ValueId mask_value(Function& f, BlockId block, std::size_t position, ValueId val
 void replace_uses_from(Function& f, BlockId block, std::size_t position, ValueId from, ValueId to) {
   for (std::size_t i = position; i < f[block].ops.size(); ++i) {
     Op& op = f[f[block].ops[i]];
-    for_each_use(op, [&](ValueId& v) {
-      if (v == from) v = to;
-    });
+    replace_use(op, from, to);
     if (op.body) replace_uses_from(f, op.body, 0, from, to);
   }
 }

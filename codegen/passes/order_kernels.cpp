@@ -10,6 +10,7 @@
 // those in front of it have ended.
 #include <algorithm>
 
+#include "codegen/analysis/visit.h"
 #include "codegen/passes/passes.h"
 
 namespace flashcore {
@@ -29,9 +30,8 @@ void order_kernels(Function& f, const PassContext& context) {
   std::vector<OpId>& ops = f[f.body].ops;
   const auto first = std::ranges::find_if(ops, [&](OpId id) {
     bool touches = touches_tensor(f[id]);
-    for (const BlockId region : {f[id].body, f[id].otherwise})
-      if (region)
-        for_each_op(f, region, [&](const Op& op, BlockId) { touches |= touches_tensor(op); });
+    for (const BlockId region : Regions(f[id]))
+      for_each_op(f, region, [&](const Op& op, BlockId) { touches |= touches_tensor(op); });
     return touches;
   });
   std::vector<OpId> placed;

@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "codegen/analysis/visit.h"
+
 namespace flashcore {
 
 using namespace ir;
@@ -47,7 +49,7 @@ class StepOrder {
 
   void find_edges(OpId id) {
     const auto& arguments = f_[loop_.body].arguments;
-    const auto& yielded = f_[f_[loop_.body].ops.back()].operands;
+    const auto& yielded = last_of(f_, loop_.body).operands;
     for_each_use(f_[id], [&](const ValueId& v) {
       const OpId made_by = f_[v].definition;
       if (made_by && is_present(made_by) && stage_of(made_by) == stage_of(id))

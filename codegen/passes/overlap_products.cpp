@@ -156,26 +156,12 @@ class Overlap {
 }  // namespace
 
 OpId wait_products(Function& f, const std::vector<ValueId>& sums, int pending) {
-  Op op{.code = OpCode::wait_products};
-  op.pending = pending;
-  const OpId id(f.ops.size());
-  for (ValueId sum : sums) {
-    const ValueId waited = f.add_value(f[sum].type, f[sum].name);
-    f[waited].layout = f[sum].layout;
-    f[waited].definition = id;
-    op.operands.push_back(sum);
-    op.results.push_back(waited);
-  }
-  f.ops.push_back(std::move(op));
-  return id;
+  return add_op_like(f, {.code = OpCode::wait_products, .operands = sums, .pending = pending},
+                     sums);
 }
 
 void overlap_products(Function& f, const PassContext& context) {
-  bool asynchronous = false;
-  for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    asynchronous = asynchronous || is_asynchronous_product(op);
-  });
-  if (asynchronous) return Overlap(f, context).run();
+  if (any_op(f, f.body, is_asynchronous_product)) return Overlap(f, context).run();
   const Schedule& schedule = context.schedule;
   const std::string why = fmt::format("warps wait for each product of {} where they issue it",
                                       name_of(schedule.instruction));

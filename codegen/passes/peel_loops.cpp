@@ -192,8 +192,7 @@ void peel_block(Function& f, BlockId block, const PassContext& context) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
     if (f[id].code != OpCode::scan_tiles)
-      for (const BlockId region : {f[id].body, f[id].otherwise})
-        if (region) peel_block(f, region, context);
+      for (const BlockId region : Regions(f[id])) peel_block(f, region, context);
     const Op op = f[id];
     if (op.code != OpCode::loop) continue;
     if (op.buffer) {

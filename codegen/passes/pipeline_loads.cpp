@@ -27,14 +27,15 @@
 #include <algorithm>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include "codegen/analysis/load_legs.h"
+#include "codegen/analysis/product_stages.h"
 #include "codegen/instructions/instruction.h"
-#include "codegen/layout/register_layouts.h"
+#include "codegen/passes/channels.h"
 #include "codegen/passes/issued_positions.h"
+#include "codegen/passes/keep_operands.h"
+#include "codegen/passes/loop_tiles.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
-#include "dsl/error.h"
 
 namespace flashcore {
 namespace {
@@ -76,43 +77,33 @@ class Pipeliner {
     return f_[value].layout.space == Space::shared;
   }
 
-  /// A product that reads a tile, seen through transposes.
-  [[nodiscard]] const Op* product_of(ValueId value) const {
+  /// A product that reads a tile.
+  [[nodiscard]] const Op* product_of(ValueId tile) const {
     const Op* found = nullptr;
     for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      for (std::size_t i = 0; i < op.operands.size() && !found; ++i) {
-        if (op.operands[i] != value) continue;
-        if (op.code == OpCode::transpose) found = product_of(op.results[0]);
-        if (op.code == OpCode::dot && i < 2) found = &op;
-      }
+      if (op.code == OpCode::dot &&
+          (viewed(f_, op.operands[0]) == tile || viewed(f_, op.operands[1]) == tile))
+        found = &op;
     });
     return found;
   }
 
   BufferId buffer_for(const Op& load, int stages) {
-    const TileType& type = f_[load.results[0]].type;
-    std::string name = f_[load.results[0]].name;
-    if (name.empty()) name = f_[load.tensor].name;
-    if (type.axes.size() != 2)
-      throw SpecError({fmt::format("a product of a vector of {}", f_[load.tensor].name),
-                       "an operand of a product has two axes", "load a tile with two axes",
-                       load.where});
-    const int columns = f_[type.axes[1]].tile;
-    const Op* product = product_of(load.results[0]);
-    const int pitch = product ? instruction_of(*product).pitch(columns) : 0;
-    // Two loops may load the same tensor; each has a buffer of its own.
-    Buffer channel{
-        unused_buffer_name(f_, name), type.dtype, f_[type.axes[0]].tile, columns, stages, pitch};
-    channel.transport = asynchronous() ? Transport::cp_async : Transport::vector;
+    Buffer channel =
+        channel_for(f_, load, asynchronous() ? Transport::cp_async : Transport::vector, stages);
+    if (const Op* product = product_of(load.results[0]))
+      channel.pitch = instruction_of(*product).pitch(channel.columns);
     return f_.add_buffer(std::move(channel));
   }
 
   /// Copies into the only slot of a buffer, or into `slot` when `tile` of the loop's axis exists.
   void append_copy(Builder& b, const RingLoad& load, const std::vector<ValueId>& operands) {
-    Op copy{.code = OpCode::issue, .operands = operands, .tensor = load.load.tensor};
-    copy.buffer = load.buffer;
+    Op copy{.code = OpCode::issue,
+            .operands = operands,
+            .tensor = load.load.tensor,
+            .buffer = load.buffer};
     issue_positions(f_, copy, load.load,
-                    [&](ValueId value) { return load.loop && made_in(load.loop, value); });
+                    [&](ValueId value) { return load.loop && made_in(f_, load.loop, value); });
     b.at(load.load.where).append(std::move(copy), {});
   }
 
@@ -158,10 +149,7 @@ class Pipeliner {
     if (asynchronous()) b.append({.code = OpCode::commit}, {});
   }
   void append_wait(Builder& b, int pending) const {
-    if (!asynchronous()) return;
-    Op wait{.code = OpCode::wait};
-    wait.pending = pending;
-    b.append(std::move(wait), {});
+    if (asynchronous()) b.append({.code = OpCode::wait, .pending = pending}, {});
   }
 
   // ---- loops
@@ -170,39 +158,18 @@ class Pipeliner {
     std::vector<RingLoad> loads;
     for (OpId id : f_[loop.body].ops) {
       const Op& op = f_[id];
-      if (op.code == OpCode::loop) refuse_nested(op);
+      if (op.code == OpCode::loop && any_op(f_, op.body, [&](const Op& inner) {
+            return inner.code == OpCode::load && in_shared(inner.results[0]);
+          }))
+        refuse_inner_loop(f_, op);
       if (op.code != OpCode::load || !in_shared(op.results[0])) continue;
       for (const Coordinate& c : op.coordinates)
-        if (c.value && !is_computed(f_, c) && made_inside(loop, c.value))
-          throw SpecError(
-              {fmt::format("load of {} at a position computed in the loop", f_[op.tensor].name),
-               "copies are issued iterations ahead, when that position is not known yet",
-               "compute it from parallel axes and scalars outside the loop", op.where});
+        if (c.value && !is_computed(f_, c) && made_in(f_, loop.body, c.value))
+          refuse_position_of_iteration(f_, op);
       const Op load = op;
       loads.push_back({load.results[0], load, buffer_for(load, schedule_.stages), loop.body});
     }
     return loads;
-  }
-
-  void refuse_nested(const Op& loop) const {
-    bool loads = false;
-    for_each_op(f_, loop.body, [&](const Op& op, BlockId) {
-      loads = loads || (op.code == OpCode::load && in_shared(op.results[0]));
-    });
-    if (loads)
-      throw SpecError({fmt::format("a loop over {} inside another loop", f_[loop.axis].name),
-                       "products in nested loops cannot be pipelined",
-                       "make the outer axis a parallel one", loop.where});
-  }
-
-  [[nodiscard]] bool made_inside(const Op& loop, ValueId value) const {
-    return made_in(loop.body, value);
-  }
-  [[nodiscard]] bool made_in(BlockId block, ValueId value) const {
-    for (OpId id : f_[block].ops)
-      for (ValueId result : f_[id].results)
-        if (result == value) return true;
-    return false;
   }
 
   /// The loop being pipelined: its bounds, as values known before it.
@@ -210,24 +177,23 @@ class Pipeliner {
     OpId id;
     Op loop;
     std::vector<RingLoad> loads;
-    ValueId begin, end;
+    LoopTiles tiles;
   };
 
   /// Returns the position of the last op it placed.
   std::size_t pipeline_loop(std::size_t position) {
-    LoopPlan plan{f_[f_.body].ops[position], f_[f_[f_.body].ops[position]], {}, {}, {}};
+    LoopPlan plan{f_[f_.body].ops[position], f_[f_[f_.body].ops[position]], {}, {}};
     plan.loads = collect_loads(plan.loop);
     const Op& loop = plan.loop;
-    if (plan.loads.empty()) return position + wait_before_inner_products(loop, position);
+    if (plan.loads.empty())  // it may still hold products of tiles loaded before it
+      return position + (holds(f_, loop.body, OpCode::dot) ? wait_before(position) : 0);
     // Copies ahead share their group; without them a loop of no iterations would commit nothing at
     // all.
     const bool one_group =
-        !schedule_.keep_operands && (schedule_.stages > 1 || relays(order_legs(plan)));
+        !schedule_.keep_operands && (schedule_.stages > 1 || relays(legs_of(plan)));
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
       if (uncommitted_ && !one_group) append_commit(b);
-      plan.begin = loop.bounds ? loop.operands[0] : b.constant(0, DType::i32);
-      plan.end = loop.bounds ? loop.operands[static_cast<std::size_t>(loop.bounds) - 1]
-                             : b.tile_count(loop.axis);
+      plan.tiles = LoopTiles(b, loop);
       mark_uniform(b);
     });
     uncommitted_ = false;
@@ -244,19 +210,19 @@ class Pipeliner {
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
       for (int s = 0; s < ahead; ++s) {
         const ValueId tile = tile_after_start(b, plan, s), slot = b.constant(s, DType::i32);
-        append_group(b, plan.loads, {tile, slot, exists(b, plan, tile)});
+        append_group(b, plan.loads, {tile, slot, plan.tiles.exists(b, tile)});
       }
       slot_start = b.constant(0, DType::i32);
       mark_uniform(b);
     });
-    if (schedule_.keep_operands) position += keep_left_operands(loop, position, ahead);
+    position += keep_operands(loop, position, ahead);
 
     const ValueId slot = add_carried(f_, plan.id, slot_start, "slot");
     f_[slot].layout.space = Space::uniform;
     insert_before(f_, loop.body, 0, loop.where, [&](Builder& b) {
       append_wait(b, ahead - 1);
       const ValueId next = tile_ahead(b, plan, ahead), freed = previous_slot(b, slot);
-      append_group(b, plan.loads, {next, freed, exists(b, plan, next)});
+      append_group(b, plan.loads, {next, freed, plan.tiles.exists(b, next)});
       mark_uniform(b);
     });
     for (const RingLoad& load : plan.loads)
@@ -270,26 +236,20 @@ class Pipeliner {
     return position;
   }
 
-  /// Loads that are first used at the same op.
-  struct Leg {
-    std::size_t first_use, last_use;
-    std::vector<RingLoad> loads;
-  };
-
   std::size_t relay(const LoopPlan& plan, std::size_t position) {
     const Op& loop = plan.loop;
-    const std::vector<Leg> legs = order_legs(plan);
+    const std::vector<LoadLeg> legs = legs_of(plan);
     const bool relaying = relays(legs);
     ValueId slot;
     position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
       slot = b.constant(0, DType::i32);
       if (relaying) {
         const ValueId first = tile_after_start(b, plan, 0);
-        append_group(b, legs.front().loads, {first, slot, exists(b, plan, first)});
+        append_group(b, of_leg(plan, legs.front()), {first, slot, plan.tiles.exists(b, first)});
       }
       mark_uniform(b);
     });
-    if (schedule_.keep_operands) position += keep_left_operands(loop, position, relaying ? 1 : 0);
+    position += keep_operands(loop, position, relaying ? 1 : 0);
 
     const ValueId tile = f_[loop.body].arguments[0];
     if (!relaying) {
@@ -302,10 +262,10 @@ class Pipeliner {
       insert_before(f_, loop.body, legs[leg].first_use, loop.where, [&](Builder& b) {
         append_wait(b, 0);
         if (leg + 1 < legs.size()) {
-          append_group(b, legs[leg + 1].loads, {tile, slot});
+          append_group(b, of_leg(plan, legs[leg + 1]), {tile, slot});
         } else {
           const ValueId next = tile_ahead(b, plan, 1);
-          append_group(b, legs.front().loads, {next, slot, exists(b, plan, next)});
+          append_group(b, of_leg(plan, legs.front()), {next, slot, plan.tiles.exists(b, next)});
         }
         mark_uniform(b);
       });
@@ -315,42 +275,15 @@ class Pipeliner {
     return position;
   }
 
-  /// The next tile starts while the last leg's products run, so the first leg's must be over by
-  /// then.
-  static bool relays(const std::vector<Leg>& legs) {
-    return legs.size() > 1 && legs.front().last_use < legs.back().first_use;
+  [[nodiscard]] std::vector<LoadLeg> legs_of(const LoopPlan& plan) const {
+    std::vector<ValueId> tiles;
+    for (const RingLoad& load : plan.loads) tiles.push_back(load.value);
+    return load_legs(f_, plan.loop, tiles);
   }
-
-  [[nodiscard]] std::vector<Leg> order_legs(const LoopPlan& plan) const {
-    std::vector<Leg> legs;
-    const auto& ops = f_[plan.loop.body].ops;
-    for (const RingLoad& load : plan.loads) {
-      std::size_t first = ops.size(), last = 0;
-      for (std::size_t i = 0; i < ops.size(); ++i) {
-        const Op& op = f_[ops[i]];
-        if (op.code != OpCode::dot) continue;
-        for (ValueId operand : {op.operands[0], op.operands[1]}) {
-          while (const Op* made_by = f_.definition(operand)) {
-            if (made_by->code != OpCode::transpose) break;
-            operand = made_by->operands[0];
-          }
-          if (operand != load.value) continue;
-          first = std::min(first, i);
-          last = i;
-        }
-      }
-      const auto same = std::find_if(legs.begin(), legs.end(),
-                                     [&](const Leg& leg) { return leg.first_use == first; });
-      if (same == legs.end()) {
-        legs.push_back({first, last, {load}});
-      } else {
-        same->loads.push_back(load);
-        same->last_use = std::max(same->last_use, last);
-      }
-    }
-    std::sort(legs.begin(), legs.end(),
-              [](const Leg& a, const Leg& b) { return a.first_use < b.first_use; });
-    return legs;
+  static std::vector<RingLoad> of_leg(const LoopPlan& plan, const LoadLeg& leg) {
+    std::vector<RingLoad> loads;
+    for (const std::size_t load : leg.loads) loads.push_back(plan.loads[load]);
+    return loads;
   }
 
   void append_group(Builder& b, const std::vector<RingLoad>& loads,
@@ -361,45 +294,29 @@ class Pipeliner {
 
   /// The tile of iteration `n`, and the one `n` iterations after the current one.
   static ValueId tile_after_start(Builder& b, const LoopPlan& plan, int n) {
-    if (plan.loop.buffer)
-      return scanned(b, plan,
-                     plan.loop.descending ? plan.end : b.sub(plan.begin, b.constant(1, DType::i32)),
+    const LoopTiles& tiles = plan.tiles;
+    if (tiles.scan)
+      return scanned(b, tiles,
+                     tiles.descending ? tiles.end : b.sub(tiles.begin, b.constant(1, DType::i32)),
                      n + 1);
-    return plan.loop.descending ? b.sub(plan.end, b.constant(n + 1, DType::i32))
-                                : b.add(plan.begin, b.constant(n, DType::i32));
+    return tiles.descending ? b.sub(tiles.end, b.constant(n + 1, DType::i32))
+                            : b.add(tiles.begin, b.constant(n, DType::i32));
   }
   ValueId tile_ahead(Builder& b, const LoopPlan& plan, int n) {
-    const Op& loop = plan.loop;
-    const ValueId tile = f_[loop.body].arguments[0];
-    if (loop.buffer) return scanned(b, plan, tile, n);
+    const ValueId tile = f_[plan.loop.body].arguments[0];
+    if (plan.tiles.scan) return scanned(b, plan.tiles, tile, n);
     const ValueId distance = b.constant(n, DType::i32);
-    const ValueId next = loop.descending ? b.sub(tile, distance) : b.add(tile, distance);
+    const ValueId next = plan.tiles.descending ? b.sub(tile, distance) : b.add(tile, distance);
     f_[next].name = "next_tile";
     return next;
   }
   /// The tile that a loop over what a scan found visits `n` iterations after `tile`.
-  static ValueId scanned(Builder& b, const LoopPlan& plan, ValueId tile, int n) {
+  static ValueId scanned(Builder& b, const LoopTiles& tiles, ValueId tile, int n) {
     for (int step = 0; step < n; ++step) {
-      Op next{.code = OpCode::next_tile,
-              .operands = {tile, plan.loop.descending ? plan.begin : plan.end}};
-      next.buffer = plan.loop.buffer;
-      next.descending = plan.loop.descending;
-      tile = b.function()[b.append(std::move(next), {{DType::i32, {}}})].results[0];
+      tile = tiles.scanned_behind(b, tile);
       b.function()[tile].name = "next_tile";
     }
     return tile;
-  }
-  static ValueId exists(Builder& b, const LoopPlan& plan, ValueId tile) {
-    return plan.loop.descending ? b.elementwise(OpCode::ge, {tile, plan.begin})
-                                : b.elementwise(OpCode::lt, {tile, plan.end});
-  }
-
-  /// A loop that copies nothing may still hold products of tiles loaded before it.
-  std::size_t wait_before_inner_products(const Op& loop, std::size_t position) {
-    bool products = false;
-    for_each_op(f_, loop.body,
-                [&](const Op& op, BlockId) { products = products || op.code == OpCode::dot; });
-    return products ? wait_before(position) : 0;
   }
 
   ValueId previous_slot(Builder& b, ValueId slot) const {
@@ -426,35 +343,13 @@ class Pipeliner {
   }
 
   /// Left operands loaded before the loop move into registers once their copies have completed.
-  std::size_t keep_left_operands(const Op& loop, std::size_t position, int pending) {
-    std::vector<ValueId> kept;
-    for (OpId id : f_[loop.body].ops) {
-      const Op& op = f_[id];
-      if (op.code != OpCode::dot || !in_shared(op.operands[0]) || made_inside(loop, op.operands[0]))
-        continue;
-      if (std::find(kept.begin(), kept.end(), op.operands[0]) == kept.end())
-        kept.push_back(op.operands[0]);
-    }
+  std::size_t keep_operands(const Op& loop, std::size_t position, int pending) {
+    if (!schedule_.keep_operands) return 0;
+    const std::vector<ValueId> kept = left_operands_of_loop(f_, loop);
     if (kept.empty()) return 0;
     return insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
       append_wait(b, pending);
-      for (ValueId operand : kept) {
-        const ValueId copy =
-            f_[b.append({.code = OpCode::convert, .operands = {operand}}, {f_[operand].type})]
-                .results[0];
-        f_[copy].name = f_[operand].name;
-        f_[copy].layout.space = Space::operand;
-        for (OpId id : f_[loop.body].ops) {
-          Op& op = f_[id];
-          if (op.code == OpCode::dot && op.operands[0] == operand) {
-            op.operands[0] = copy;
-            f_.definition(copy)->instruction = op.instruction;
-            f_[copy].layout.axes = {
-                f_[op.results[0]].layout.axes[0],
-                spread(instruction_of(op).left_terms, f_[f_[operand].type.axes[1]].tile, 1, 1)};
-          }
-        }
-      }
+      for (ValueId operand : kept) keep_left_operand(b, loop, operand);
     });
   }
 

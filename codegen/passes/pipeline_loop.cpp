@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"
-#include "codegen/passes/first_iteration.h"
+#include "codegen/passes/loop_tiles.h"
 #include "codegen/passes/order_step.h"
 #include "codegen/passes/products_in_flight.h"
 #include "codegen/passes/rewrite.h"
@@ -99,9 +99,11 @@ class Pipeline {
     }
     FirstTile tile;
     append_built(target, [&](Builder& b) { tile = first_tile_of(b, rest); });
-    Op any{.code = OpCode::if_, .operands = {tile.exists}, .where = loop_.where};
-    any.body = f_.add_block();
-    any.otherwise = f_.add_block();
+    const Op any{.code = OpCode::if_,
+                 .operands = {tile.exists},
+                 .where = loop_.where,
+                 .body = f_.add_block(),
+                 .otherwise = f_.add_block()};
     append_built(any.body, [&](Builder& b) { enter_tile(b, rest, tile.tile); });
     Flight filled{next_iteration(flight, tile.tile)};
     for (const Iteration& iteration : flight) filled.push_back(iteration);
@@ -110,10 +112,10 @@ class Pipeline {
     others.operands = bounds_behind_first(f_, any.body, rest, tile.tile);
     others.bounds = 2;
     const std::vector<ValueId> values = fill(any.body, others, std::move(filled));
-    append(any.body, {.code = OpCode::yield, .operands = values});
+    append_op(f_, any.body, {.code = OpCode::yield, .operands = values});
     const std::vector<ValueId> otherwise = drain(any.otherwise, std::move(flight));
-    append(any.otherwise, {.code = OpCode::yield, .operands = otherwise});
-    return append_like(target, std::move(any), loop_.results);
+    append_op(f_, any.otherwise, {.code = OpCode::yield, .operands = otherwise});
+    return append_like(f_, target, any, loop_.results);
   }
 
   /// The loop whose every iteration is a step of all stages.
@@ -122,7 +124,6 @@ class Pipeline {
     loop.operands.resize(static_cast<std::size_t>(rest.bounds));
     for (const Crossing& c : crossing_) loop.operands.push_back(handed(c, flight));
     loop.body = f_.add_block();
-    loop.results.clear();
     const ValueId tile = add_argument(loop.body, arguments_[0]);
     Flight inside(static_cast<std::size_t>(stages_.count), Iteration(f_));
     inside[0].rename(arguments_[0], tile);
@@ -134,8 +135,8 @@ class Pipeline {
     take_step(loop.body, 0, inside, true);
     Op yield{.code = OpCode::yield};
     for (const Crossing& c : crossing_) yield.operands.push_back(handed(c, inside));
-    append(loop.body, std::move(yield));
-    const std::vector<ValueId> results = append_like(target, std::move(loop), values);
+    append_op(f_, loop.body, std::move(yield));
+    const std::vector<ValueId> results = append_like(f_, target, std::move(loop), values);
     Flight left(static_cast<std::size_t>(std::max(1, stages_.count - 1)), Iteration(f_));
     for (std::size_t k = 0; k < crossing_.size(); ++k) {
       const auto [stage, value] = crossing_[k];
@@ -186,10 +187,10 @@ class Pipeline {
     for (const StepOp& step : order_step(f_, loop_, stages_, first, last, turns)) {
       switch (step.kind) {
         case StepOp::Kind::ping_pong_wait:
-          append(target, {.code = OpCode::ping_pong_wait});
+          append_op(f_, target, {.code = OpCode::ping_pong_wait});
           break;
         case StepOp::Kind::ping_pong_arrive:
-          append(target, {.code = OpCode::ping_pong_arrive});
+          append_op(f_, target, {.code = OpCode::ping_pong_arrive});
           break;
         case StepOp::Kind::op:
           move_to(target, step.ops[0],
@@ -250,32 +251,11 @@ class Pipeline {
            1;
   }
 
-  void append(BlockId target, Op op) {
-    const OpId id = f_.add_op(std::move(op), {});
-    f_[target].ops.push_back(id);
-  }
   void append_built(BlockId target, const std::function<void(Builder&)>& build) {
     insert_before(f_, target, f_[target].ops.size(), loop_.where, build);
   }
-  /// Appends an op whose results are like other values.
-  std::vector<ValueId> append_like(BlockId target, Op op, const std::vector<ValueId>& values) {
-    const OpId id(f_.ops.size());
-    for (ValueId value : values) {
-      op.results.push_back(add_like(value));
-      f_[op.results.back()].definition = id;
-    }
-    f_.ops.push_back(op);
-    f_[target].ops.push_back(id);
-    return op.results;
-  }
-  ValueId add_like(ValueId value) {
-    const Value like = f_[value];
-    const ValueId made = f_.add_value(like.type, like.name);
-    f_[made].layout = like.layout;
-    return made;
-  }
   ValueId add_argument(BlockId block, ValueId value) {
-    f_[block].arguments.push_back(add_like(value));
+    f_[block].arguments.push_back(add_value_like(f_, value));
     return f_[block].arguments.back();
   }
 

@@ -14,6 +14,7 @@
 
 #include "codegen/analysis/ring_barriers.h"
 #include "codegen/analysis/shared_use.h"
+#include "codegen/analysis/visit.h"
 #include "codegen/passes/passes.h"
 #include "dsl/error.h"
 
@@ -75,9 +76,8 @@ class Lives {
       }
     ++now_;
     in_role_ = in_role_ || op.code == OpCode::role;
-    for (const BlockId region : {op.body, op.otherwise})
-      if (region)
-        for (OpId inner : f_[region].ops) walk(f_[inner], region, whole);
+    for (const BlockId region : Regions(op))
+      for (OpId inner : f_[region].ops) walk(f_[inner], region, whole);
     in_role_ = in_role_ && op.code != OpCode::role;
   }
 
@@ -94,8 +94,7 @@ class Lives {
 
 /// Whether each row of one tile has the address of the same row of another, if both begin at one.
 bool rows_coincide(const Buffer& a, const Buffer& b) {
-  const bool same_panels = a.columns == b.columns || (a.columns % 64 == 0 && b.columns % 64 == 0);
-  return a.dtype == b.dtype && a.rows == b.rows && same_panels;
+  return a.dtype == b.dtype && a.rows == b.rows && same_panels(a, b);
 }
 
 }  // namespace
@@ -122,8 +121,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
         const bool shared_out =
             lives.by_warpgroups[i] && lives.by_warpgroups[other] && !rows_coincide(buffer, taken);
         if (!lives.exact[i].overlaps(lives.exact[other]) && !shared_out) continue;
-        if (buffer.offset < taken.offset + taken.bytes() &&
-            taken.offset < buffer.offset + buffer.bytes()) {
+        if (overlap(buffer, taken)) {
           buffer.offset = whole_periods(taken.offset + taken.bytes());
           moved = true;
         }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"
+#include "codegen/passes/loop_tiles.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/ir/builder.h"
@@ -30,7 +31,7 @@ namespace {
 
 using namespace ir;
 
-const TileType integer{DType::i32, {}}, condition{DType::i1, {}};
+const TileType integer{DType::i32, {}};
 
 /// What happens to the rings of one loop of fills.
 class Refills {
@@ -60,35 +61,30 @@ class Refills {
   using States = std::vector<State>;
 
   void fill_all_slots(Builder& b, States& states) {
-    begin_ = loop_.bounds ? loop_.operands[0] : b.constant(0, DType::i32);
-    end_ = loop_.bounds ? loop_.operands[1] : b.tile_count(loop_.axis);
-    ValueId start = end_;
-    if (!loop_.descending) start = b.sub(begin_, b.constant(1, DType::i32));
+    tiles_ = LoopTiles(b, loop_);
+    ValueId start = tiles_.end;
+    if (!loop_.descending) start = b.sub(tiles_.begin, b.constant(1, DType::i32));
     const std::vector<ValueId> starts(fills_.size(), start);
     const int stages = f_[f_[fills_[0]].buffer].stages;
     Builder issuing(f_, f_.add_block());
-    std::vector<ValueId> next = starts;
-    if (stages == 1)
-      next = fill_each(issuing, starts, {});
-    else
-      next = fill_slots_of_all(issuing, starts, stages);
+    const std::vector<ValueId> next =
+        stages == 1 ? fill_each(issuing, starts, {}) : fill_slots_of_all(issuing, starts, stages);
     issuing.append({.code = OpCode::yield, .operands = next}, {});
-    Op chosen{.code = OpCode::if_, .operands = {first_}};
-    chosen.body = issuing.block();
-    chosen.otherwise = region_of_yield(starts);
-    const OpId made = b.append(std::move(chosen), std::vector<TileType>(fills_.size(), integer));
+    const OpId made = b.append({.code = OpCode::if_,
+                                .operands = {first_},
+                                .body = issuing.block(),
+                                .otherwise = region_of_yield(starts)},
+                               std::vector<TileType>(fills_.size(), integer));
     for (std::size_t i = 0; i < fills_.size(); ++i) states[i].next = named(f_[made].results[i], i);
   }
 
   std::vector<ValueId> fill_slots_of_all(Builder& b, const std::vector<ValueId>& starts,
                                          int stages) {
     const ValueId none = b.constant(0, DType::i32), all = b.constant(stages, DType::i32);
-    Op each{.code = OpCode::loop, .operands = {none, all}};
-    each.bounds = 2;
-    each.body = f_.add_block();
-    const ValueId slot = f_.add_argument(each.body, integer, "slot");
-    const BlockId body = each.body;
-    const OpId id = b.append(std::move(each), {});
+    const BlockId body = f_.add_block();
+    const ValueId slot = f_.add_argument(body, integer, "slot");
+    const OpId id =
+        b.append({.code = OpCode::loop, .operands = {none, all}, .body = body, .bounds = 2}, {});
     std::vector<ValueId> tiles;
     for (std::size_t i = 0; i < starts.size(); ++i)
       tiles.push_back(add_carried(f_, id, starts[i], name_of_next(i)));
@@ -102,22 +98,20 @@ class Refills {
   std::vector<ValueId> fill_each(Builder& b, std::vector<ValueId> tiles, ValueId slot) {
     for (std::size_t i = 0; i < tiles.size(); ++i) {
       tiles[i] = named(tile_behind(b, tiles[i]), i);
-      append_load(b, i, exists(b, tiles[i]), tiles[i], slot);
+      append_load(b, i, tiles_.exists(b, tiles[i]), tiles[i], slot);
     }
     return tiles;
   }
 
   void append_load(Builder& b, std::size_t ring, ValueId when, ValueId tile, ValueId slot) {
     Builder inside(f_, f_.add_block());
-    inside.append({.code = OpCode::enter, .operands = {tile}, .axis = loop_.axis}, {});
+    enter_tile(inside, loop_, tile);
     Op fill = f_[fills_[ring]];
     if (fill.body) fill.body = OpCopier(f_).copy_region(fill.body);
     if (slot) fill.operands = {slot};
     inside.append(std::move(fill), {});
     inside.append({.code = OpCode::yield}, {});
-    Op chosen{.code = OpCode::if_, .operands = {when}};
-    chosen.body = inside.block();
-    b.append(std::move(chosen), {});
+    b.append({.code = OpCode::if_, .operands = {when}, .body = inside.block()}, {});
   }
 
   // From release to release. `behind` are the rings that are released behind the block as well.
@@ -159,11 +153,14 @@ class Refills {
     return insert_before(f_, block, position, loop_.where, [&](Builder& b) {
       Builder inside(f_, f_.add_block());
       inside.append({.code = OpCode::yield, .operands = {tile_behind(inside, state.next)}}, {});
-      Op chosen{.code = OpCode::if_, .operands = {first_}};
-      chosen.body = inside.block();
-      chosen.otherwise = region_of_yield({state.next});
-      state.next = named(f_[b.append(std::move(chosen), {integer})].results[0], ring);
-      state.fills = b.elementwise(OpCode::logical_and, {first_, exists(b, state.next)});
+      const ValueId next = make(b,
+                                {.code = OpCode::if_,
+                                 .operands = {first_},
+                                 .body = inside.block(),
+                                 .otherwise = region_of_yield({state.next})},
+                                integer);
+      state.next = named(next, ring);
+      state.fills = b.elementwise(OpCode::logical_and, {first_, tiles_.exists(b, state.next)});
       state.awaited = false;
     });
   }
@@ -197,11 +194,11 @@ class Refills {
     if (released.empty()) return;
     if (!f_[id].otherwise) f_[id].otherwise = region_of_yield({});
     const States before = states;
-    for (const BlockId region : {f_[id].body, f_[id].otherwise}) {
+    for (const BlockId region : Regions(f_[id])) {
       States inside = before;
       walk(region, 0, inside, needed);
       for (std::size_t ring : released)
-        if (needed.count(ring)) f_[f_[region].ops.back()].operands.push_back(inside[ring].next);
+        if (needed.count(ring)) last_of(f_, region).operands.push_back(inside[ring].next);
     }
     for (std::size_t ring : released) {
       if (!needed.count(ring)) continue;
@@ -213,12 +210,11 @@ class Refills {
   }
 
   void note_released(OpId id, std::set<std::size_t>& rings) const {
-    const auto note = [&](const Op& op, BlockId = {}) {
-      if (op.code == OpCode::release && ring_of(op) < fills_.size()) rings.insert(ring_of(op));
-    };
-    note(f_[id]);
-    for (const BlockId region : {f_[id].body, f_[id].otherwise})
-      if (region) for_each_op(f_, region, note);
+    for (std::size_t ring = 0; ring < fills_.size(); ++ring)
+      if (any_op_of(f_, f_[id], [&](const Op& op) {
+            return op.code == OpCode::release && ring_of(op) == ring;
+          }))
+        rings.insert(ring);
   }
 
   [[nodiscard]] std::size_t ring_of(const Op& op) const {
@@ -233,17 +229,9 @@ class Refills {
     if (!loop_.buffer)
       return b.elementwise(loop_.descending ? OpCode::sub : OpCode::add,
                            {tile, b.constant(1, DType::i32)});
-    Op next{.code = OpCode::next_tile, .operands = {tile, loop_.descending ? begin_ : end_}};
-    next.buffer = loop_.buffer;
-    next.descending = loop_.descending;
-    const ValueId behind = f_[b.append(std::move(next), {integer})].results[0];
+    const ValueId behind = tiles_.scanned_behind(b, tile);
     f_[behind].name = "next_tile";
     return behind;
-  }
-
-  ValueId exists(Builder& b, ValueId tile) const {
-    return loop_.descending ? b.elementwise(OpCode::ge, {tile, begin_})
-                            : b.elementwise(OpCode::lt, {tile, end_});
   }
 
   BlockId region_of_yield(const std::vector<ValueId>& values) {
@@ -264,14 +252,14 @@ class Refills {
   const Op loop_;
   const ValueId first_;
   std::vector<OpId> fills_;
-  ValueId begin_, end_;
+  LoopTiles tiles_;
 };
 
 /// Lets the first thread do what a role would do with all: each fill, and each loop of fills.
 void refill(Function& f, BlockId work) {
   ValueId first;
   insert_before(f, work, 0, {}, [&](Builder& b) {
-    first = f[b.append({.code = OpCode::first_thread}, {condition})].results[0];
+    first = make(b, {.code = OpCode::first_thread}, {DType::i1, {}});
   });
   for (std::size_t i = 0; i < f[work].ops.size(); ++i) {
     const OpId id = f[work].ops[i];
@@ -279,9 +267,8 @@ void refill(Function& f, BlockId work) {
       Builder inside(f, f.add_block());
       f[inside.block()].ops.push_back(id);
       inside.append({.code = OpCode::yield}, {});
-      Op chosen{.code = OpCode::if_, .operands = {first}};
-      chosen.body = inside.block();
-      f[work].ops[i] = f.add_op(std::move(chosen), {});
+      f[work].ops[i] =
+          f.add_op({.code = OpCode::if_, .operands = {first}, .body = inside.block()}, {});
     } else if (f[id].code == OpCode::loop && f[f[f[id].body].ops[0]].code == OpCode::issue) {
       Refills(f, id, first).run(work, i);
     }

@@ -21,14 +21,10 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
   std::optional<std::size_t> last;
   for (std::size_t k = first; k < f[block].ops.size(); ++k) {
     const Op& user = f[f[block].ops[k]];
-    bool uses = false;
-    const auto look = [&](const Op& at, BlockId = {}) {
-      for_each_use(at, [&](const ValueId& v) { uses = uses || reads.count(v) > 0; });
+    const auto uses = [&](const Op& op) {
+      return any_use(op, [&](ValueId v) { return reads.count(v) > 0; });
     };
-    look(user);
-    for (const BlockId region : {user.body, user.otherwise})
-      if (region) for_each_op(f, region, look);
-    if (!uses) continue;
+    if (!any_op_of(f, user, uses)) continue;
     last = k;
     // A view, or a product in flight, reads on under another name.
     if (user.code == OpCode::transpose || user.issued) reads.insert(user.results[0]);
@@ -39,16 +35,10 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
 }
 
 void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring) {
-  Op release{.code = OpCode::release};
-  release.buffer = ring;
-  const OpId id = f.add_op(std::move(release), {});
+  const OpId id = f.add_op({.code = OpCode::release, .buffer = ring}, {});
   auto& ops = f[block].ops;
   ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), id);
 }
-
-}  // namespace
-
-namespace {
 
 /// Releases the slot of a tile; one that a loop or the next iteration is handed, they release.
 void release_slot_of(Function& f, BlockId block, std::size_t first, ValueId tile, BufferId ring,
@@ -61,7 +51,7 @@ void release_slot_of(Function& f, BlockId block, std::size_t first, ValueId tile
     return;
   // The next tile's operand is then loaded during the last product and the epilogue.
   if (has_next_tiles && reader.code == OpCode::if_ && f[ring].stages == 1) {
-    for (const BlockId region : {reader.body, reader.otherwise}) {
+    for (const BlockId region : Regions(reader)) {
       const auto inside = last_reader(f, region, 0, reads);
       insert_release(f, region, inside ? *inside + 1 : 0, ring);
     }
@@ -85,8 +75,8 @@ void release_slots(Function& f, BlockId block, bool has_next_tiles) {
       release_slot_of(f, block, 0, argument, ring, has_next_tiles);
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const Op op = f[f[block].ops[i]];
-    for (const BlockId region : {op.body, op.otherwise})
-      if (region) release_slots(f, region, has_next_tiles || op.code == OpCode::tile_loop);
+    for (const BlockId region : Regions(op))
+      release_slots(f, region, has_next_tiles || op.code == OpCode::tile_loop);
     if (op.code == OpCode::wait && f[op.results[0]].type.is_scalar()) {
       insert_release(f, block, i + 1, op.buffer);  // every thread has read it then
       continue;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -27,25 +29,17 @@ std::vector<bool> ops_of_probes(const Function& f) {
   std::vector<bool> observes(f.ops.size(), false);
   std::vector<int> unobserved = count_uses(f);
   // Ops stand after what they read, so that from the last to the first every reader is known.
-  std::vector<OpId> ops;
-  const auto list = [&](const auto& self, BlockId block) -> void {
-    for (OpId id : f[block].ops) {
-      ops.push_back(id);
-      for (const BlockId region : {f[id].body, f[id].otherwise})
-        if (region) self(self, region);
-    }
-  };
-  list(list, f.body);
+  std::vector<const Op*> ops;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) { ops.push_back(&op); });
   const std::vector<int> uses = unobserved;
-  for (auto id = ops.rbegin(); id != ops.rend(); ++id) {
-    const Op& op = f[*id];
-    const OpKind kind = kind_of(op.code);
-    bool only = op.code == OpCode::store && f[op.tensor].unwritten;
+  for (const Op* op : ops | std::views::reverse) {
+    const OpKind kind = kind_of(op->code);
+    bool only = op->code == OpCode::store && f[op->tensor].unwritten;
     if (kind == OpKind::source || kind == OpKind::elementwise)
-      only = uses[op.results[0].index] > 0 && unobserved[op.results[0].index] == 0;
+      only = uses[op->results[0].index] > 0 && unobserved[op->results[0].index] == 0;
     if (!only) continue;
-    observes[id->index] = true;
-    for_each_use(op, [&](const ValueId& v) { --unobserved[v.index]; });
+    observes[static_cast<std::size_t>(op - f.ops.data())] = true;
+    for_each_use(*op, [&](const ValueId& v) { --unobserved[v.index]; });
   }
   return observes;
 }
@@ -63,21 +57,24 @@ bool reaches_f32_output(const Function& f, ValueId value) {
   std::vector<bool> reached(f.values.size());
   reached[value.index] = true;
   bool shows = false;
-  const auto walk = [&](const auto& self, BlockId block) -> void {
-    for (OpId id : f[block].ops) {
-      if (!observes.empty() && observes[id.index]) continue;
-      const Op& op = f[id];
-      bool reads = false;
-      for_each_use(op, [&](const ValueId& v) { reads = reads || reached[v.index]; });
-      for (ValueId result : op.results)
-        if (reads) reached[result.index] = true;
-      shows = shows || (reads && op.code == OpCode::store && f[op.tensor].dtype == DType::f32);
-      for (const BlockId region : {op.body, op.otherwise})
-        if (region) self(self, region);
-    }
-  };
-  walk(walk, f.body);
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (!observes.empty() && observes[static_cast<std::size_t>(&op - f.ops.data())]) return;
+    if (!any_use(op, [&](ValueId v) { return reached[v.index]; })) return;
+    for (ValueId result : op.results) reached[result.index] = true;
+    shows = shows || (op.code == OpCode::store && f[op.tensor].dtype == DType::f32);
+  });
   return shows;
+}
+
+std::optional<CarriedSum> carried_sum(const Function& f, ValueId next, ValueId carried) {
+  const Op* op = f.definition(next);
+  if (!op || (op->code != OpCode::fma && op->code != OpCode::add)) return std::nullopt;
+  for (const std::size_t k : {0, 1})
+    if (op->operands[k] == carried) {
+      const ValueId other = op->operands[1 - k];
+      return op->code == OpCode::fma ? CarriedSum{other, op->operands[2]} : CarriedSum{{}, other};
+    }
+  return std::nullopt;
 }
 
 ValueId on_full_tiles(const Function& f, ValueId value) {
@@ -87,16 +84,9 @@ ValueId on_full_tiles(const Function& f, ValueId value) {
 
 std::vector<OpId> readers_of(const Function& f, BlockId block, ValueId value) {
   std::vector<OpId> found;
-  for (OpId id : f[block].ops) {
-    bool reads = false;
-    const auto look = [&](const Op& op, BlockId = {}) {
-      for_each_use(op, [&](const ValueId& v) { reads = reads || v == value; });
-    };
-    look(f[id]);
-    for (const BlockId region : {f[id].body, f[id].otherwise})
-      if (region) for_each_op(f, region, look);
-    if (reads) found.push_back(id);
-  }
+  std::ranges::copy_if(f[block].ops, std::back_inserter(found), [&](OpId id) {
+    return any_op_of(f, f[id], [&](const Op& op) { return reads(op, value); });
+  });
   return found;
 }
 
@@ -108,9 +98,7 @@ std::vector<OpId> roles_of(const Function& f) {
 }
 
 bool holds(const Function& f, BlockId block, OpCode code) {
-  bool any = false;
-  for_each_op(f, block, [&](const Op& op, BlockId) { any = any || op.code == code; });
-  return any;
+  return any_op(f, block, [&](const Op& op) { return op.code == code; });
 }
 
 BlockId work_of(const Function& f, const Op& role) {
@@ -132,12 +120,32 @@ std::size_t position_of(const Function& f, BlockId block, OpId op) {
   return static_cast<std::size_t>(std::find(ops.begin(), ops.end(), op) - ops.begin());
 }
 
-void replace_uses(Function& f, ValueId from, ValueId to) {
-  for_each_op(f, f.body, [&](Op& op, BlockId) {
-    for_each_use(op, [&](ValueId& v) {
-      if (v == from) v = to;
-    });
+bool made_in(const Function& f, BlockId block, ValueId value) {
+  return std::ranges::count(f[block].ops, f[value].definition) > 0;
+}
+
+void replace_use(Op& op, ValueId from, ValueId to) {
+  for_each_use(op, [&](ValueId& v) {
+    if (v == from) v = to;
   });
+}
+
+void replace_uses(Function& f, ValueId from, ValueId to) {
+  for_each_op(f, f.body, [&](Op& op, BlockId) { replace_use(op, from, to); });
+}
+
+ValueId replace_result(Function& f, OpId op, std::string name) {
+  const ValueId added = add_value_like(f, f[op].results[0]);
+  f[added].name = std::move(name);
+  f[added].definition = op;
+  f[op].results[0] = added;
+  return added;
+}
+
+void take_place(Function& f, ValueId value, ValueId of) {
+  const OpId made_by = f[of].definition;
+  f[value].definition = made_by;
+  std::ranges::replace(f[made_by].results, of, value);
 }
 
 std::size_t insert_before(Function& f, BlockId block, std::size_t position, const Location& where,
@@ -162,18 +170,13 @@ bool has_effect(const Function& f, const Op& op) {
     case OpKind::memory:
       return op.code != OpCode::load && op.code != OpCode::read_slot &&
              op.code != OpCode::tile_is_full;
-    case OpKind::control: {
+    case OpKind::control:
       if (op.code == OpCode::yield || op.code == OpCode::scan_tiles) return true;
-      bool effect = false;
-      const auto look = [&](const Op& inner, BlockId) {
+      return any_op_of(f, op, [&](const Op& inner) {
         // What stands in a region of control is looked at by itself.
         const bool holds_others = kind_of(inner.code) == OpKind::control && inner.body;
-        effect = effect || (inner.code != OpCode::yield && !holds_others && has_effect(f, inner));
-      };
-      for (const BlockId region : {op.body, op.otherwise})
-        if (region) for_each_op(f, region, look);
-      return effect;
-    }
+        return inner.code != OpCode::yield && !holds_others && has_effect(f, inner);
+      });
     default:
       return false;
   }
@@ -189,8 +192,7 @@ bool sweep(Function& f, BlockId block, const std::vector<int>& uses) {
   });
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const Op op = f[f[block].ops[i]];
-    for (const BlockId region : {op.body, op.otherwise})
-      if (region) changed = sweep(f, region, uses) || changed;
+    for (const BlockId region : Regions(op)) changed = sweep(f, region, uses) || changed;
   }
   return changed;
 }
@@ -208,14 +210,42 @@ ValueId as_uniform(Function& f, ValueId scalar) {
   return scalar;
 }
 
+ValueId make(Builder& b, Op op, TileType type) {
+  return b.function()[b.append(std::move(op), {std::move(type)})].results[0];
+}
+
+OpId append_op(Function& f, BlockId block, Op op) {
+  const OpId id = f.add_op(std::move(op), {});
+  f[block].ops.push_back(id);
+  return id;
+}
+
 ValueId add_value_like(Function& f, ValueId value) {
   const ValueId added(f.values.size());
   f.values.push_back(Value(f[value]));
+  f[added].definition = {};
   return added;
 }
 
+OpId add_op_like(Function& f, Op op, const std::vector<ValueId>& like) {
+  const OpId id(f.ops.size());
+  op.results.clear();
+  for (ValueId value : like) {
+    op.results.push_back(add_value_like(f, value));
+    f[op.results.back()].definition = id;
+  }
+  f.ops.push_back(std::move(op));
+  return id;
+}
+
+std::vector<ValueId> append_like(Function& f, BlockId block, Op op,
+                                 const std::vector<ValueId>& like) {
+  f[block].ops.push_back(add_op_like(f, std::move(op), like));
+  return f[f[block].ops.back()].results;
+}
+
 Op& yield_of(Function& f, const Op& loop) {
-  Op& last = f[f[loop.body].ops.back()];
+  Op& last = last_of(f, loop.body);
   if (last.code != OpCode::yield) throw InternalError("a loop's region does not end in a yield");
   return last;
 }
@@ -249,9 +279,8 @@ ValueId move_to_shared(Builder& b, Function& f, ValueId value, const char* other
   const std::string name = f[value].name.empty() ? otherwise : f[value].name;
   const BufferId buffer = f.add_buffer({unused_buffer_name(f, name + "_tile"), type.dtype,
                                         f[type.axes[0]].tile, f[type.axes[1]].tile, 1, pitch});
-  Op convert{.code = OpCode::convert, .operands = {value}};
-  convert.buffer = buffer;
-  const ValueId shared = f[b.append(std::move(convert), {type})].results[0];
+  const ValueId shared =
+      make(b, {.code = OpCode::convert, .operands = {value}, .buffer = buffer}, type);
   f[shared].name = name + "_shared";
   f[shared].layout.space = Space::shared;
   return shared;
@@ -270,10 +299,12 @@ const double* constant_of(const Function& f, ValueId value) {
   return op && op->code == OpCode::constant ? &op->number : nullptr;
 }
 
-bool is_minus_infinity(const Function& f, ValueId value) {
-  const double* number = constant_of(f, value);
-  return number && std::isinf(*number) && *number < 0;
+bool is_number(const Function& f, ValueId value, double number) {
+  const double* known = constant_of(f, value);
+  return known && *known == number;
 }
+
+bool is_minus_infinity(const Function& f, ValueId value) { return is_number(f, value, -INFINITY); }
 
 bool is_positive(const Function& f, ValueId value) {
   const Op* op = f.definition(value);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "codegen/analysis/visit.h"
 #include "dsl/ir/builder.h"
 #include "dsl/ir/function.h"
 
@@ -24,6 +26,14 @@ std::vector<int> count_uses_without_probes(const ir::Function& f);
 /// Whether a value decides what some f32 output holds; probes are none.
 bool reaches_f32_output(const ir::Function& f, ir::ValueId value);
 
+/// `carried * factor + added` as an fma, or `carried + added` without a factor.
+struct CarriedSum {
+  ir::ValueId factor, added;
+};
+
+/// What a loop makes of a value that it carries, if that is such a sum.
+std::optional<CarriedSum> carried_sum(const ir::Function& f, ir::ValueId next, ir::ValueId carried);
+
 /// What a value is on tiles that no mask cuts.
 ir::ValueId on_full_tiles(const ir::Function& f, ir::ValueId value);
 
@@ -42,8 +52,19 @@ ir::BlockId work_of(const ir::Function& f, const ir::Op& role);
 /// Where an op stands in its block.
 std::size_t position_of(const ir::Function& f, ir::BlockId block, ir::OpId op);
 
-/// Makes every live op read `to` where it read `from`.
+/// Whether an op of the block makes the value.
+bool made_in(const ir::Function& f, ir::BlockId block, ir::ValueId value);
+
+/// Makes an op, or every live op, read `to` where it read `from`.
+void replace_use(ir::Op& op, ir::ValueId from, ir::ValueId to);
 void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
+
+/// Gives an op with one result a new one of the same type and layout; nothing makes the old one
+/// until it takes the place of another.
+ir::ValueId replace_result(ir::Function& f, ir::OpId op, std::string name);
+
+/// Has the op that makes a value make another one instead.
+void take_place(ir::Function& f, ir::ValueId value, ir::ValueId of);
 
 /// Builds ops in a scratch block and then places them in a block before the op at `position`.
 /// Returns how many were placed.
@@ -69,8 +90,21 @@ ir::ValueId move_to_shared(ir::Builder& b, ir::Function& f, ir::ValueId value,
 /// Says that a scalar is the same in all threads, unless it is a source, of which that is known.
 ir::ValueId as_uniform(ir::Function& f, ir::ValueId scalar);
 
+/// Appends an op as it is, with one result, which it returns.
+ir::ValueId make(ir::Builder& b, ir::Op op, ir::TileType type);
+
+/// Adds an op at the end of a block.
+ir::OpId append_op(ir::Function& f, ir::BlockId block, ir::Op op);
+
 /// Adds a value of the same type, layout and name.
 ir::ValueId add_value_like(ir::Function& f, ir::ValueId value);
+
+/// Adds an op, to no block, with a result like each of these values.
+ir::OpId add_op_like(ir::Function& f, ir::Op op, const std::vector<ir::ValueId>& like);
+
+/// Adds such an op to a block; returns its results.
+std::vector<ir::ValueId> append_like(ir::Function& f, ir::BlockId block, ir::Op op,
+                                     const std::vector<ir::ValueId>& like);
 
 /// A name for a buffer that no other has.
 std::string unused_buffer_name(const ir::Function& f, const std::string& wanted);
@@ -80,6 +114,9 @@ ir::Op& yield_of(ir::Function& f, const ir::Op& loop);
 
 /// The number a value is known to be, if it is a constant.
 const double* constant_of(const ir::Function& f, ir::ValueId value);
+
+/// Whether a value is known to be this number.
+bool is_number(const ir::Function& f, ir::ValueId value, double number);
 
 /// Whether a value is the constant minus infinity, which masks put in the place of what they hide.
 bool is_minus_infinity(const ir::Function& f, ir::ValueId value);

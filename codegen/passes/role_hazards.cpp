@@ -160,8 +160,7 @@ class RoleHazards {
 
   void walk_condition(const Op& op, State& state) {
     const State before = state;
-    for (const BlockId region : {op.body, op.otherwise}) {
-      if (!region) continue;
+    for (const BlockId region : Regions(op)) {
       State inside = before;
       walk(region, inside);
       for (std::size_t b = 0; b < inside.uses.size(); ++b) {
@@ -243,13 +242,8 @@ class RoleHazards {
 
   template <class Test>
   [[nodiscard]] bool any(BufferId buffer, const State& state, Test test) const {
-    const Buffer& b = f_[buffer];
-    for (std::size_t i = 0; i < state.uses.size(); ++i) {
-      const Buffer& other = f_.buffers[i];
-      if (b.offset < other.offset + other.bytes() && other.offset < b.offset + b.bytes() &&
-          test(state.uses[i]))
-        return true;
-    }
+    for (std::size_t i = 0; i < state.uses.size(); ++i)
+      if (overlap(f_[buffer], f_.buffers[i]) && test(state.uses[i])) return true;
     return false;
   }
 

@@ -75,13 +75,13 @@ class WeightRounding {
 
   /// Of l' = l + sum p, where p is exponentials and the left operand of o' = o + p v.
   [[nodiscard]] std::optional<Sum> find_sum(const Op& loop, std::size_t i) const {
-    const double* start = constant_of(f_, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
     const ValueId carried = f_[loop.body].arguments[i + 1];
-    const Op* next = f_.definition(yield_of(f_, loop).operands[i]);
+    const auto carries = carried_sum(f_, yield_of(f_, loop).operands[i], carried);
     const std::vector<int> uses = count_uses_without_probes(f_);
-    if (!start || *start != 0 || !next || next->code != OpCode::add || uses[carried.index] != 1)
+    if (!is_number(f_, initial_of(loop, i), 0) || !carries || carries->factor ||
+        uses[carried.index] != 1)
       return std::nullopt;
-    const ValueId total = next->operands[next->operands[0] == carried ? 1 : 0];
+    const ValueId total = carries->added;
     const Op* reduction = f_.definition(total);
     if (!reduction || reduction->code != OpCode::reduce_sum || uses[total.index] != 1)
       return std::nullopt;

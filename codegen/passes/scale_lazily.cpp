@@ -21,27 +21,16 @@ ValueId append_lazy_scaling(Function& f, BlockId target, OpId scaling) {
   Op choice{.code = OpCode::if_, .where = op.where};
   choice.body = f.add_block();
   choice.otherwise = f.add_block();
-  const auto yield = [&](BlockId block, ValueId value) {
-    const OpId id = f.add_op({.code = OpCode::yield, .operands = {value}}, {});
-    f[block].ops.push_back(id);
-  };
-  yield(choice.body, op.operands[1 - k]);
+  append_op(f, choice.body, {.code = OpCode::yield, .operands = {op.operands[1 - k]}});
   f[choice.otherwise].ops.push_back(scaling);
-  yield(choice.otherwise, scaled);
+  append_op(f, choice.otherwise, {.code = OpCode::yield, .operands = {scaled}});
   insert_before(f, target, f[target].ops.size(), op.where, [&](Builder& b) {
     const ValueId one = b.elementwise(OpCode::eq, {factor, b.constant(1, DType::f32)});
     f[one].layout = f[factor].layout;
-    const OpId all = b.append({.code = OpCode::all_lanes, .operands = {one}}, {{DType::i1, {}}});
-    choice.operands = {f[all].results[0]};
+    choice.operands = {make(b, {.code = OpCode::all_lanes, .operands = {one}}, {DType::i1, {}})};
     f[choice.operands[0]].layout.space = Space::uniform;
   });
-  const TileType type = f[scaled].type;
-  const OpId id = f.add_op(std::move(choice), {type});
-  f[target].ops.push_back(id);
-  const ValueId result = f[id].results[0];
-  f[result].name = f[scaled].name;
-  f[result].layout = f[scaled].layout;
-  return result;
+  return append_like(f, target, std::move(choice), {scaled})[0];
 }
 
 }  // namespace flashcore

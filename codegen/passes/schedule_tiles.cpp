@@ -139,11 +139,12 @@ class TileScheduling {
                     const std::string& name) {
     const BlockId region = f_.add_block();
     f_[f_.add_argument(region, scalar, name)].layout.space = Space::uniform;
-    Op loop{.code = OpCode::tile_loop, .operands = bounds};
-    loop.bounds = static_cast<int>(bounds.size());
-    loop.scheduler = scheduler;
-    loop.body = region;
-    b.append(std::move(loop), {});
+    b.append({.code = OpCode::tile_loop,
+              .operands = bounds,
+              .body = region,
+              .bounds = static_cast<int>(bounds.size()),
+              .scheduler = scheduler},
+             {});
     return region;
   }
 
@@ -151,8 +152,7 @@ class TileScheduling {
   ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, BufferId numbers) {
     Op get{.code = OpCode::wait, .buffer = numbers};
     Op claim{.code = OpCode::claim_tile, .operands = {tile, end}};
-    const OpId made = b.append(draws ? claim : get, {scalar});
-    const ValueId next = named(uniform(f_[made].results[0]), "next_tile");
+    const ValueId next = named(uniform(make(b, draws ? claim : get, scalar)), "next_tile");
     if (draws) {
       b.append({.code = OpCode::acquire, .buffer = numbers}, {});
       b.append({.code = OpCode::issue, .operands = {next}, .buffer = numbers}, {});
@@ -225,8 +225,7 @@ class TileScheduling {
     const ValueId odd = binary(b, OpCode::mod, which, number(b, 2));
     ValueId backwards = binary(b, OpCode::ne, odd, number(b, 0));
     if (is_dynamic()) {
-      const ValueId counter =
-          f_[b.append({.code = OpCode::has_counter}, {{DType::i1, {}}})].results[0];
+      const ValueId counter = make(b, {.code = OpCode::has_counter}, {DType::i1, {}});
       const ValueId in_waves = uniform(b.elementwise(OpCode::logical_not, {counter}));
       backwards = binary(b, OpCode::logical_and, in_waves, backwards);
     }

@@ -75,24 +75,19 @@ class LayoutSeparator {
 
   [[nodiscard]] bool can_start_sum(ValueId value) const {
     const Op* op = f_.definition(value);
-    if (op && op->code == OpCode::constant) return op->number == 0;
-    return stays_in_sums(value);
+    return op && op->code == OpCode::constant ? op->number == 0 : stays_in_sums(value);
   }
 
   /// A carried value that every iteration hands to a product as its third operand, and nothing else
   /// reads.
   [[nodiscard]] bool accumulates(const Op& loop, std::size_t i) const {
     const ValueId argument = f_[loop.body].arguments[i + 1];
-    const Op& yield = f_[f_[loop.body].ops.back()];
-    const Op* next = f_.definition(yield.operands[i]);
+    const Op* next = f_.definition(last_of(f_, loop.body).operands[i]);
     if (!next || next->code != OpCode::dot || next->operands.size() != 3) return false;
-    if (!can_start_sum(loop.operands[static_cast<std::size_t>(loop.bounds) + i])) return false;
-    bool only = true;
-    for_each_op(f_, loop.body, [&](const Op& op, BlockId) {
-      for (std::size_t k = 0; k < op.operands.size(); ++k)
-        if (op.operands[k] == argument) only = only && op.code == OpCode::dot && k == 2;
+    if (!can_start_sum(initial_of(loop, i))) return false;
+    return all_readers(f_, loop.body, argument, [](const Op& op, std::size_t k) {
+      return op.code == OpCode::dot && k == 2;
     });
-    return only;
   }
 
   void split_sum(BlockId block, std::size_t position) {
@@ -101,14 +96,9 @@ class LayoutSeparator {
     const ValueId sum = f_[id].results[0], start = f_[id].operands[2];
     f_[id].operands.pop_back();
     // The sum keeps its name; what the product alone is gets a new value.
-    const ValueId product = f_.add_value(f_[sum].type, "product");
-    f_[product].definition = id;
-    f_[id].results[0] = product;
-    insert_before(f_, block, position + 1, f_[id].where, [&](Builder& b) {
-      const ValueId made = b.add(start, product);
-      f_[sum].definition = f_[made].definition;
-      f_.definition(made)->results[0] = sum;
-    });
+    const ValueId product = replace_result(f_, id, "product");
+    insert_before(f_, block, position + 1, f_[id].where,
+                  [&](Builder& b) { take_place(f_, sum, b.add(start, product)); });
   }
 
   /// A computed operand goes to shared memory in front of the product.
@@ -149,8 +139,7 @@ class LayoutSeparator {
       const TileType type = f_[value].type;
       const ValueId shared =
           move_to_shared(b, f_, value, "product", shared_pitch(f_[type.axes[1]].tile));
-      const ValueId rows =
-          f_[b.append({.code = OpCode::convert, .operands = {shared}}, {type})].results[0];
+      const ValueId rows = make(b, {.code = OpCode::convert, .operands = {shared}}, type);
       f_[rows].name = f_[value].name;
       for (const auto& [id, k] : readers) f_[id].operands[k] = rows;
     });

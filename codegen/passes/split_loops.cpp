@@ -87,8 +87,7 @@ class LoopSplit {
   }
 
   ValueId rank(Builder& b) const {
-    return f_[b.append({.code = OpCode::cluster_rank, .blocks = blocks_}, {{DType::i32, {}}})]
-        .results[0];
+    return make(b, {.code = OpCode::cluster_rank, .blocks = blocks_}, {DType::i32, {}});
   }
 
   /// Otherwise every block would add the initial value of a sum.
@@ -96,8 +95,7 @@ class LoopSplit {
     for (std::size_t i = 0; i < f_[loop_].results.size(); ++i) {
       const std::size_t operand = static_cast<std::size_t>(f_[loop_].bounds) + i;
       const ValueId start = f_[loop_].operands[operand];
-      const double* number = constant_of(f_, start);
-      if (carried[i]->is_extreme() || (number && *number == 0)) continue;
+      if (carried[i]->is_extreme() || is_number(f_, start, 0)) continue;
       insert(position_of(f_, f_.body, loop_), [&](Builder& b) {
         const ValueId first = b.elementwise(OpCode::eq, {rank(b), b.constant(0, DType::i32)});
         const ValueId zero = b.constant(0, f_[start].type.dtype, f_[start].type.axes);
@@ -144,9 +142,7 @@ class LoopSplit {
 
   ValueId cluster_read(Builder& b, ValueId value, int block) const {
     const ValueId theirs =
-        f_[b.append({.code = OpCode::cluster_read, .operands = {value}, .rank = block},
-                    {f_[value].type})]
-            .results[0];
+        make(b, {.code = OpCode::cluster_read, .operands = {value}, .rank = block}, f_[value].type);
     f_[theirs].name = f_[value].name;
     return theirs;
   }
@@ -166,8 +162,7 @@ class LoopSplit {
         if (!carried[i]->is_extreme()) made[i] = sum(b, ends, made, i, *carried[i]);
     });
     for (std::size_t i = 0; i < ends.size(); ++i) {
-      f_[totals[i]].definition = f_[made[i]].definition;
-      f_.definition(made[i])->results[0] = totals[i];
+      take_place(f_, totals[i], made[i]);
       replace_uses(f_, made[i], totals[i]);
     }
   }
@@ -209,13 +204,10 @@ class LoopSplit {
   /// A value of the loop's region, made anew behind the loop.
   ValueId rebuild(Builder& b, OpCopier& copier, ValueId value) const {
     if (const ValueId renamed = copier.renamed(value); renamed != value) return renamed;
-    const Op* op = f_.definition(value);
-    const auto& ops = f_[f_[loop_].body].ops;
-    const auto inside =
-        std::find_if(ops.begin(), ops.end(), [&](OpId id) { return op == &f_[id]; });
-    if (!op || inside == ops.end()) return value;
-    for (ValueId operand : std::vector(op->operands)) rebuild(b, copier, operand);
-    const OpId copied = copier.copy(*inside);
+    if (!made_in(f_, f_[loop_].body, value)) return value;
+    const OpId made_by = f_[value].definition;
+    for (ValueId operand : std::vector(f_[made_by].operands)) rebuild(b, copier, operand);
+    const OpId copied = copier.copy(made_by);
     f_[b.block()].ops.push_back(copied);
     return f_[copied].results[0];
   }

@@ -99,8 +99,7 @@ class PositionSplitting {
   }
 
   ValueId part(Builder& b, OpCode code) {
-    const ValueId value =
-        f_[b.append({.code = code, .axis = last_axis()}, {{DType::i32, {last_axis()}}})].results[0];
+    const ValueId value = make(b, {.code = code, .axis = last_axis()}, {DType::i32, {last_axis()}});
     f_[value].layout = {Space::registers, {shape_.layout.axes.back()}};
     return value;
   }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "codegen/analysis/ring_barriers.h"
+#include "codegen/analysis/shared_use.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -77,9 +78,8 @@ class StoreStaging {
     ValueId staged;
     const std::size_t placed = insert_before(f_, block, position, store.where, [&](Builder& b) {
       if (by_engine()) b.append({.code = OpCode::drain_stores}, {});
-      Op convert{.code = OpCode::convert, .operands = {store.operands[0]}};
-      convert.buffer = staging;
-      staged = f_[b.append(std::move(convert), {type})].results[0];
+      staged = make(
+          b, {.code = OpCode::convert, .operands = {store.operands[0]}, .buffer = staging}, type);
     });
     f_[staged].layout.space = Space::shared;
     f_[staged].name = f_[store.tensor].name + "_staged";
@@ -91,7 +91,7 @@ class StoreStaging {
   /// At the end of a role whose stores may still read shared memory.
   void drain(BlockId region) {
     if (holds(f_, region, OpCode::drain_stores))
-      f_[region].ops.push_back(f_.add_op({.code = OpCode::drain_stores}, {}));
+      append_op(f_, region, {.code = OpCode::drain_stores});
   }
 
   [[nodiscard]] bool has_room(const Buffer& wanted) const {
@@ -110,11 +110,9 @@ class StoreStaging {
       const Op& op = f_[f_[block].ops[i]];
       if (op.code != OpCode::wait || f_[op.buffer].holds_scalars()) continue;
       const Buffer& buffer = f_[op.buffer];
-      const bool same_panels = buffer.columns == wanted.columns ||
-                               (buffer.columns % 64 == 0 && wanted.columns % 64 == 0);
       const bool taken = std::any_of(f_.buffers.begin(), f_.buffers.end(),
                                      [&](const Buffer& other) { return other.over == op.buffer; });
-      if (f_[op.results[0]].type.axes[0] == rows && same_panels && !taken &&
+      if (f_[op.results[0]].type.axes[0] == rows && same_panels(buffer, wanted) && !taken &&
           !released_early(block, op.buffer) && buffer.slot_bytes() >= wanted.slot_bytes() &&
           read_by_rows(op.results[0]))
         return op.buffer;
@@ -132,12 +130,9 @@ class StoreStaging {
 
   /// Only as the left operand of products: then each warpgroup reads its own rows.
   [[nodiscard]] bool read_by_rows(ValueId value) const {
-    bool only = true;
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      for (std::size_t i = 0; i < op.operands.size(); ++i)
-        if (op.operands[i] == value) only = only && op.code == OpCode::dot && i == 0;
+    return all_readers(f_, f_.body, value, [](const Op& op, std::size_t k) {
+      return op.code == OpCode::dot && k == 0;
     });
-    return only;
   }
 
   void release_behind(BlockId block, std::size_t store, BufferId ring) {

@@ -9,7 +9,6 @@
 // `ones` is a tile of eight columns of ones in shared memory. The sum is then that of the rounded
 // p, and out is divided by exactly the weights that it was computed with. A sum that reaches an f32
 // output is left as it is: there the rounding would show.
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,30 +55,17 @@ class SumRewriter {
   };
 
   [[nodiscard]] std::optional<Sum> find_sum(const Op& loop, std::size_t i) const {
-    const double* start = constant_of(f_, loop.operands[static_cast<std::size_t>(loop.bounds) + i]);
     const ValueId carried = f_[loop.body].arguments[i + 1];
-    const Op& yield = f_[f_[loop.body].ops.back()];
-    const Op* next = f_.definition(yield.operands[i]);
+    const ValueId next = last_of(f_, loop.body).operands[i];
+    const std::optional<CarriedSum> carries = carried_sum(f_, next, carried);
     // What a probe looks at stays; what is merely probed beside it does not matter.
     const std::vector<int> uses = count_uses(f_);
-    if (!start || *start != 0 || !next || uses[carried.index] != 1 ||
-        uses[next->results[0].index] != 1)
+    if (!is_number(f_, initial_of(loop, i), 0) || !carries || uses[carried.index] != 1 ||
+        uses[next.index] != 1)
       return std::nullopt;
-    Sum sum;
-    ValueId added;
-    if (next->code == OpCode::fma &&
-        (next->operands[0] == carried || next->operands[1] == carried)) {
-      sum.factor = next->operands[next->operands[0] == carried ? 1 : 0];
-      added = next->operands[2];
-    } else if (next->code == OpCode::add &&
-               (next->operands[0] == carried || next->operands[1] == carried)) {
-      added = next->operands[next->operands[0] == carried ? 1 : 0];
-    } else {
-      return std::nullopt;
-    }
-    const ValueId total = on_full_tiles(f_, added);
+    const ValueId total = on_full_tiles(f_, carries->added);
     const Op* reduction = f_.definition(total);
-    if (!reduction || reduction->code != OpCode::reduce_sum || uses[added.index] != 1 ||
+    if (!reduction || reduction->code != OpCode::reduce_sum || uses[carries->added.index] != 1 ||
         uses[total.index] != 1)
       return std::nullopt;
     for (OpId id : f_[loop.body].ops) {
@@ -88,11 +74,8 @@ class SumRewriter {
       const Op* cast = f_.definition(dot.operands[0]);
       if (cast && cast->code == OpCode::cast && cast->operands[0] == reduction->operands[0] &&
           is_half(f_[dot.operands[0]].type.dtype) &&
-          f_[dot.operands[0]].type.axes[1] == reduction->axis) {
-        sum.rounded = dot.operands[0];
-        sum.product = id;
-        return sum;
-      }
+          f_[dot.operands[0]].type.axes[1] == reduction->axis)
+        return Sum{dot.operands[0], carries->factor, id};
     }
     return std::nullopt;
   }
@@ -114,9 +97,8 @@ class SumRewriter {
     const Location where = f_[loop].where;
     const std::size_t before = insert_before(f_, f_.body, position, where, [&](Builder& b) {
       const ValueId one = b.constant(1, dtype, {ones, terms});
-      Op convert{.code = OpCode::convert, .operands = {one}};
-      convert.buffer = buffer;
-      tile = f_[b.append(std::move(convert), {{dtype, {ones, terms}}})].results[0];
+      tile = make(b, {.code = OpCode::convert, .operands = {one}, .buffer = buffer},
+                  {dtype, {ones, terms}});
       start = b.constant(0, DType::f32, {type.axes[0], ones});
     });
     f_[tile].name = "ones";
@@ -125,10 +107,7 @@ class SumRewriter {
     const ValueId carried = add_carried(f_, loop, start, label.empty() ? "sums" : label + "s");
     const BlockId body = f_[loop].body;
     ValueId next;
-    const auto& ops = f_[body].ops;
-    const auto at =
-        static_cast<std::size_t>(std::find(ops.begin(), ops.end(), sum.product) - ops.begin());
-    insert_before(f_, body, at, where, [&](Builder& b) {
+    insert_before(f_, body, position_of(f_, body, sum.product), where, [&](Builder& b) {
       const ValueId view = b.transpose(tile);
       f_[view].layout.space = Space::shared;
       const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;

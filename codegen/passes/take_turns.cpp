@@ -44,8 +44,7 @@ class Turns {
     for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
       const Op op = f_[f_[block].ops[i]];
       if (op.code == OpCode::role || op.code == OpCode::tile_loop || op.code == OpCode::if_) {
-        for (const BlockId region : {op.body, op.otherwise})
-          if (region) start(region);
+        for (const BlockId region : Regions(op)) start(region);
         continue;
       }
       if (op.code != OpCode::loop) continue;
@@ -61,8 +60,7 @@ class Turns {
   void take(BlockId block) {
     for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
       const Op op = f_[f_[block].ops[i]];
-      for (const BlockId region : {op.body, op.otherwise})
-        if (region) take(region);
+      for (const BlockId region : Regions(op)) take(region);
       if (!adds_in_order(op)) continue;
       ValueId end;
       i += insert_before(f_, block, i, op.where, [&](Builder& b) {

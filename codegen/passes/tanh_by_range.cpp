@@ -8,27 +8,14 @@ namespace flashcore {
 
 using namespace ir;
 
-std::vector<ValueId> append_like(Builder& b, Op op, const std::vector<ValueId>& like) {
-  Function& f = b.function();
-  std::vector<TileType> types;
-  for (ValueId value : like) types.push_back(f[value].type);
-  const std::vector<ValueId> results = f[b.append(std::move(op), types)].results;
-  for (std::size_t i = 0; i < like.size(); ++i) {
-    f[results[i]].layout = f[like[i]].layout;
-    f[results[i]].name = f[like[i]].name;
-  }
-  return results;
-}
-
 TanhByRange::TanhByRange(Builder& b, const TanhChain& chain, int fence)
     : f_(b.function()), chain_(chain), fence_(fence), like_(f_[chain.value]) {
   const auto number = [&](double x) { return b.constant(x, DType::f32); };
   const auto mul = [&](ValueId x, ValueId y) { return as_uniform(f_, b.mul(x, y)); };
   l_ = chain_.times ? chain_.times : number(1);
   const ValueId factor = chain_.factor ? chain_.factor : number(1);
-  const ValueId k = as_uniform(
-      f_, f_[b.append({.code = OpCode::in_place, .operands = {factor}}, {{DType::f32, {}}})]
-              .results[0]);
+  const ValueId k =
+      as_uniform(f_, make(b, {.code = OpCode::in_place, .operands = {factor}}, {DType::f32, {}}));
   square_ = mul(k, k);
   const ValueId cube = mul(square_, k);
   const auto scaled = [&](ValueId x) { return chain_.times ? mul(x, l_) : x; };
@@ -48,20 +35,20 @@ TanhByRange::TanhByRange(Builder& b, const TanhChain& chain, int fence)
 /// A nest with the chain on `x`. What a mask may hide counts as a product takes it.
 std::vector<ValueId> TanhByRange::build_nest(Builder& outer, ValueId x, Arguments arguments,
                                              bool hides) const {
-  Op nest{.code = OpCode::nest};
+  Op nest{.code = OpCode::nest, .where = f_[f_[chain_.value].definition].where};
   // Results of the special function unit are waited for together, but not those of all elements:
   // that would want more registers than there are.
   if (arguments == Arguments::any) nest.fence = fence_;
   nest.body = f_.add_block();
   Builder b(f_, nest.body);
-  b.at(f_[f_[chain_.value].definition].where);
+  b.at(nest.where);
   ValueId value = build_tanh(b, x, arguments);
   if (chain_.raised) value = element(b, OpCode::exp2, {value});
   std::vector<ValueId> made{value};
   if (chain_.sum) build_sums(b, made, hides);
   b.append({.code = OpCode::yield, .operands = made}, {});
   f_[value].name = like_.name;
-  return append_like(outer, std::move(nest), made);
+  return append_like(f_, outer.block(), std::move(nest), made);
 }
 
 void TanhByRange::build_sums(Builder& b, std::vector<ValueId>& made, bool hides) const {
@@ -80,13 +67,8 @@ void TanhByRange::build_sums(Builder& b, std::vector<ValueId>& made, bool hides)
 
 ValueId TanhByRange::reduce(Builder& b, ValueId value) const {
   Op sum = f_[chain_.sum];
-  const Value like = f_[sum.results[0]];
   sum.operands = {value};
-  sum.results.clear();
-  const ValueId result = f_[b.append(std::move(sum), {like.type})].results[0];
-  f_[result].layout = like.layout;
-  f_[result].name = like.name;
-  return result;
+  return append_like(f_, b.block(), std::move(sum), f_[chain_.sum].results)[0];
 }
 
 ValueId TanhByRange::like_element(ValueId value) const {

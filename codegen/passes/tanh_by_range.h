@@ -46,8 +46,4 @@ class TanhByRange {
   ir::ValueId exponent_, twice_, l_;  ///< for any x: l - 2 l / (exp2(exponent x) + 1), twice = -2 l
 };
 
-/// Appends an op whose results are like values that there are.
-std::vector<ir::ValueId> append_like(ir::Builder& b, ir::Op op,
-                                     const std::vector<ir::ValueId>& like);
-
 }  // namespace flashcore

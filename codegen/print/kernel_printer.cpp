@@ -2,6 +2,7 @@
 #include "codegen/print/kernel_printer.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "codegen/analysis/shared_use.h"
@@ -80,162 +81,85 @@ std::vector<const Op*> KernelPrinter::copied_together(BlockId block, std::size_t
 }
 
 void KernelPrinter::print_op(const Op& op) {
-  switch (op.code) {
-    case OpCode::dot:
-      print_dot(op);
-      break;
-    case OpCode::convert:
-      print_convert(op);
-      break;
-    case OpCode::combine_partials:
-      print_combination(op);
-      break;
-    case OpCode::cluster_read:
-      print_from_shared(op);
-      break;
-    case OpCode::cluster_wait:
-      out_.line("fc::wait_cluster();");
-      break;
-    case OpCode::cluster_sync:
-      out_.line("fc::arrive_at_cluster();");
-      out_.line("fc::wait_cluster();");
-      break;
-    case OpCode::wait_for_kernels:
-      out_.line("fc::wait_for_kernels();");
-      break;
-    case OpCode::wait_turn:
-    case OpCode::release_turn:
-      print_turn(op);
-      break;
-    case OpCode::launch_dependents:
-      out_.line("fc::launch_dependents();");
-      break;
-    case OpCode::enter_cluster:
-      out_.line("fc::enter_cluster();");
-      break;
-    case OpCode::segment:
-      print_segment(op);
-      break;
-    case OpCode::load:
-      print_load(op);
-      break;
-    case OpCode::store:
-      print_store(op);
-      break;
-    case OpCode::acquire:
-      print_acquire(op);
-      break;
-    case OpCode::issue:
-      print_issue(op);
-      break;
-    case OpCode::commit:
-      print_commit(op);
-      break;
-    case OpCode::wait:
-      print_wait(op);
-      break;
-    case OpCode::release:
-      print_release(op);
-      break;
-    case OpCode::read_slot: {
-      const Buffer& buffer = f_[op.buffer];
-      const std::string name = names_.unique(label(op.results[0]));
-      storage_[op.results[0].index] = name;
-      out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, scalar(op.operands[0])));
-      break;
+  static constexpr std::pair<OpCode, std::string_view> statements[] = {
+      {OpCode::barrier, "fc::barrier();"},
+      {OpCode::cluster_sync, "fc::arrive_at_cluster();"},
+      {OpCode::cluster_sync, "fc::wait_cluster();"},
+      {OpCode::cluster_wait, "fc::wait_cluster();"},
+      {OpCode::drain_stores, "if (thread % 128 == 0) fc::wait_stores_read<0>();"},
+      {OpCode::enter_cluster, "fc::enter_cluster();"},
+      {OpCode::fence_async, "fc::fence_async();"},
+      {OpCode::launch_dependents, "fc::launch_dependents();"},
+      {OpCode::wait_for_kernels, "fc::wait_for_kernels();"}};
+  static constexpr std::pair<OpCode, void (KernelPrinter::*)(const Op&)> functions[] = {
+      {OpCode::acquire, &KernelPrinter::print_acquire},
+      {OpCode::all_lanes, &KernelPrinter::print_vote},
+      {OpCode::all_within, &KernelPrinter::print_bound},
+      {OpCode::claim_tile, &KernelPrinter::print_draw},
+      {OpCode::clear_rows, &KernelPrinter::print_clearing},
+      {OpCode::cluster_read, &KernelPrinter::print_from_shared},
+      {OpCode::combine_partials, &KernelPrinter::print_combination},
+      {OpCode::commit, &KernelPrinter::print_commit},
+      {OpCode::convert, &KernelPrinter::print_convert},
+      {OpCode::divide, &KernelPrinter::print_divide},
+      {OpCode::dot, &KernelPrinter::print_dot},
+      {OpCode::enter, &KernelPrinter::print_enter},
+      {OpCode::if_, &KernelPrinter::print_if},
+      {OpCode::in_place, &KernelPrinter::print_in_place},
+      {OpCode::init_mbarriers, &KernelPrinter::print_ring_barriers},
+      {OpCode::issue, &KernelPrinter::print_issue},
+      {OpCode::load, &KernelPrinter::print_load},
+      {OpCode::loop, &KernelPrinter::print_loop},
+      {OpCode::meet_role, &KernelPrinter::print_meeting},
+      {OpCode::meet_warpgroup, &KernelPrinter::print_meeting},
+      {OpCode::nest, &KernelPrinter::print_nest},
+      {OpCode::next_tile, &KernelPrinter::print_next_tile},
+      {OpCode::ping_pong_arrive, &KernelPrinter::print_ping_pong},
+      {OpCode::ping_pong_close, &KernelPrinter::print_ping_pong},
+      {OpCode::ping_pong_open, &KernelPrinter::print_ping_pong},
+      {OpCode::ping_pong_wait, &KernelPrinter::print_ping_pong},
+      {OpCode::read_slot, &KernelPrinter::print_slot},
+      {OpCode::reduce_max, &KernelPrinter::print_reduction},
+      {OpCode::reduce_min, &KernelPrinter::print_reduction},
+      {OpCode::reduce_sum, &KernelPrinter::print_reduction},
+      {OpCode::release, &KernelPrinter::print_release},
+      {OpCode::release_turn, &KernelPrinter::print_turn},
+      {OpCode::role, &KernelPrinter::print_role},
+      {OpCode::scan_tiles, &KernelPrinter::print_scan},
+      {OpCode::segment, &KernelPrinter::print_segment},
+      {OpCode::store, &KernelPrinter::print_store},
+      {OpCode::tile_is_full, &KernelPrinter::print_full_tile},
+      {OpCode::tile_loop, &KernelPrinter::print_tile_loop},
+      {OpCode::wait, &KernelPrinter::print_wait},
+      {OpCode::wait_products, &KernelPrinter::print_wait_products},
+      {OpCode::wait_turn, &KernelPrinter::print_turn}};
+
+  if (kind_of(op.code) == OpKind::elementwise)
+    return f_[op.results[0]].layout.space == Space::operand ? print_pack(op) : print_scalar(op);
+  // Sources and views have no text of their own, and a yield that of its region's op.
+  bool printed = kind_of(op.code) == OpKind::source || op.code == OpCode::transpose ||
+                 op.code == OpCode::yield;
+  for (const auto& [code, text] : statements)
+    if (code == op.code) {
+      out_.line("{}", text);
+      printed = true;
     }
-    case OpCode::transpose:
-      break;
-    case OpCode::init_mbarriers:
-      print_ring_barriers();
-      break;
-    case OpCode::role:
-      print_role(op);
-      break;
-    case OpCode::wait_products:
-      print_wait_products(op);
-      break;
-    case OpCode::ping_pong_open:
-    case OpCode::ping_pong_close:
-    case OpCode::ping_pong_wait:
-    case OpCode::ping_pong_arrive:
-      print_ping_pong(op);
-      break;
-    case OpCode::clear_rows:
-      print_clearing(op);
-      break;
-    case OpCode::fence_async:
-      out_.line("fc::fence_async();");
-      break;
-    case OpCode::meet_warpgroup:
-      out_.line("fc::meet({} + warp / 4, 128);", op.barrier);
-      break;
-    case OpCode::meet_role:
-      out_.line("fc::meet({}, {});", op.barrier, role_->warps * 32);
-      break;
-    case OpCode::drain_stores:
-      print_drain();
-      break;
-    case OpCode::barrier:
-      out_.line("fc::barrier();");
-      break;
-    case OpCode::if_:
-      print_if(op);
-      break;
-    case OpCode::all_lanes:
-      print_vote(op);
-      break;
-    case OpCode::all_within:
-      print_bound(op);
-      break;
-    case OpCode::in_place:
-      storage_[op.results[0].index] = names_.unique(f_[op.results[0]].name);
-      out_.line("const float {} = fc::in_place({});", storage_[op.results[0].index],
-                scalar(op.operands[0]));
-      break;
-    case OpCode::nest:
-      print_nest(op);
-      break;
-    case OpCode::loop:
-      print_loop(op);
-      break;
-    case OpCode::scan_tiles:
-      print_scan(op);
-      break;
-    case OpCode::tile_loop:
-      print_tile_loop(op);
-      break;
-    case OpCode::enter:
-      print_enter(op);
-      break;
-    case OpCode::divide:
-      print_divide(op);
-      break;
-    case OpCode::claim_tile:
-      print_draw(op);
-      break;
-    case OpCode::next_tile:
-      print_next_tile(op);
-      break;
-    case OpCode::tile_is_full:
-      storage_[op.results[0].index] = names_.unique("full");
-      out_.line("const bool {} = !{};", storage_[op.results[0].index],
-                tile_set_call("tile_is_masked", op, scalar(op.operands[0])));
-      break;
-    case OpCode::yield:
-      break;  // print_loop places it
-    case OpCode::reduce_max:
-    case OpCode::reduce_min:
-    case OpCode::reduce_sum:
-      print_reduction(op);
-      break;
-    default:
-      if (kind_of(op.code) == OpKind::source) break;
-      if (f_[op.results[0]].layout.space == Space::operand)
-        print_pack(op);
-      else
-        print_scalar(op);
-  }
+  for (const auto& [code, print] : functions)
+    if (code == op.code) {
+      (this->*print)(op);
+      printed = true;
+    }
+  if (!printed) throw InternalError(fmt::format("{} has no text", name_of(op.code)));
+}
+
+void KernelPrinter::print_slot(const Op& op) {
+  const std::string name = storage_[op.results[0].index] = names_.unique(label(op.results[0]));
+  out_.line("const fc::u32 {} = {};", name, chunk_base(f_[op.buffer], scalar(op.operands[0])));
+}
+
+void KernelPrinter::print_in_place(const Op& op) {
+  const std::string name = storage_[op.results[0].index] = names_.unique(f_[op.results[0]].name);
+  out_.line("const float {} = fc::in_place({});", name, scalar(op.operands[0]));
 }
 
 void KernelPrinter::print_scalar(const Op& op) {

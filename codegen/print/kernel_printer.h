@@ -31,6 +31,8 @@ class KernelPrinter : TileMover {
   void print_op(const ir::Op& op);
   [[nodiscard]] std::vector<const ir::Op*> copied_together(ir::BlockId block,
                                                            std::size_t first) const;
+  void print_slot(const ir::Op& op);
+  void print_in_place(const ir::Op& op);
   void print_scalar(const ir::Op& op);
   void print_store(const ir::Op& op);
   void print_convert(const ir::Op& op);
@@ -84,6 +86,7 @@ class KernelPrinter : TileMover {
   // print_scan.cpp: which tiles a loop visits
   void print_scan(const ir::Op& op);
   void print_next_tile(const ir::Op& op);
+  void print_full_tile(const ir::Op& op);
   std::string tile_behind(const ir::Op& loop, const std::string& tile);
   std::string tile_set_call(std::string_view function, const ir::Op& op,
                             const std::string& arguments) const;
@@ -104,7 +107,7 @@ class KernelPrinter : TileMover {
   std::string map_of(const ir::Op& op, int rows, int width) const;
   std::string box_coordinates(const ir::Op& op, const std::string& row, const std::string& column);
   [[nodiscard]] bool has_roles() const;
-  void print_ring_barriers();
+  void print_ring_barriers(const ir::Op& op);
   void declare_ring_places();
   void print_role(const ir::Op& op);
   static std::string in_slot(const std::string& barrier, const std::string& slot);
@@ -118,7 +121,7 @@ class KernelPrinter : TileMover {
   void print_release(const ir::Op& op);
   void print_wait_products(const ir::Op& op);
   void print_ping_pong(const ir::Op& op);
-  void print_drain();
+  void print_meeting(const ir::Op& op);
   void print_bulk_store(const ir::Op& op);
 };
 

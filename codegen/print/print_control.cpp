@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "codegen/analysis/visit.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
@@ -10,7 +11,7 @@ using namespace ir;
 
 /// Gives carried value i of a loop its variable, with what it starts from.
 void KernelPrinter::start_carried(const Op& loop, std::size_t i) {
-  const ValueId start = loop.operands[static_cast<std::size_t>(loop.bounds) + i];
+  const ValueId start = initial_of(loop, i);
   const ValueId argument = f_[loop.body].arguments[i + 1];
   std::string& name = storage_[argument.index];
   if (f_[argument].type.is_scalar()) {
@@ -75,7 +76,7 @@ void KernelPrinter::print_loop(const Op& loop) {
   const auto outer_begins = begins_;
   if (loop.axis && needs_position(loop.body, loop.axis)) print_position(loop.axis, name);
   print_block(loop.body);
-  print_yield(loop, f_[f_[loop.body].ops.back()]);
+  print_yield(loop, last_of(f_, loop.body));
   begins_ = outer_begins;
 }
 
@@ -211,7 +212,7 @@ void KernelPrinter::start_results(const Op& op) {
 
 /// What a region yields becomes the results.
 void KernelPrinter::print_results(const Op& op, BlockId region) {
-  const std::vector<ValueId>& yielded = f_[f_[region].ops.back()].operands;
+  const std::vector<ValueId>& yielded = last_of(f_, region).operands;
   for (std::size_t i = 0; i < yielded.size(); ++i) {
     const ValueId result = op.results[i];
     if (uses_[result.index] == 0) continue;
@@ -225,7 +226,7 @@ void KernelPrinter::print_results(const Op& op, BlockId region) {
 /// Whether a region computes something, or yields what is not a result already.
 bool KernelPrinter::does_something(const Op& op, BlockId region) const {
   if (!region) return false;
-  const std::vector<ValueId>& yielded = f_[f_[region].ops.back()].operands;
+  const std::vector<ValueId>& yielded = last_of(f_, region).operands;
   const auto sources = [&](OpId id) { return kind_of(f_[id].code) == OpKind::source; };
   for (std::size_t i = 0; i < yielded.size(); ++i) {
     const Op* made_by = f_.definition(yielded[i]);

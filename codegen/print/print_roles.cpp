@@ -111,7 +111,7 @@ bool KernelPrinter::has_roles() const {
 }
 
 /// Who waits for what, made ready by one thread.
-void KernelPrinter::print_ring_barriers() {
+void KernelPrinter::print_ring_barriers(const Op&) {
   std::vector<BufferId> rings;
   for (std::size_t i = 0; i < f_.buffers.size(); ++i)
     if (f_.buffers[i].full) rings.emplace_back(i);
@@ -327,11 +327,15 @@ void KernelPrinter::print_ping_pong(const Op& op) {
     out_.line("fc::signal({} + (warp / 4 + 1) % {}, {});", op.barrier, groups, two);
 }
 
-// ---- stores
-
-void KernelPrinter::print_drain() {
-  out_.line("if (thread % {} == 0) fc::wait_stores_read<0>();", group_threads);
+/// The warps of a warpgroup, or of the role.
+void KernelPrinter::print_meeting(const Op& op) {
+  if (op.code == OpCode::meet_warpgroup)
+    out_.line("fc::meet({} + warp / 4, 128);", op.barrier);
+  else
+    out_.line("fc::meet({}, {});", op.barrier, role_->warps * 32);
 }
+
+// ---- stores
 
 /// Each warpgroup hands its 64 rows to the copy engine.
 void KernelPrinter::print_bulk_store(const Op& op) {

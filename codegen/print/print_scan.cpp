@@ -37,7 +37,7 @@ void KernelPrinter::print_scan(const Op& op) {
     storage_[f_[region].arguments[0].index] = fmt::format("({} * {} + n)", group, batch);
     begins_[op.axis.index] = begin;
     print_block(region);
-    const std::vector<ValueId> conditions = f_[f_[region].ops.back()].operands;
+    const std::vector<ValueId> conditions = last_of(f_, region).operands;
     Writer::Scopes scopes;
     Cursor cursor;
     for (ValueId condition : conditions)
@@ -61,6 +61,12 @@ void KernelPrinter::print_next_tile(const Op& op) {
   name = names_.unique(f_[op.results[0]].name);
   out_.line("const int {} = {};", name,
             tile_set_call(op.descending ? "tile_before" : "tile_after", op, arguments));
+}
+
+void KernelPrinter::print_full_tile(const Op& op) {
+  const std::string name = storage_[op.results[0].index] = names_.unique("full");
+  out_.line("const bool {} = !{};", name,
+            tile_set_call("tile_is_masked", op, scalar(op.operands[0])));
 }
 
 /// The tile that a loop comes to behind another.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "codegen/analysis/visit.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
@@ -37,7 +38,7 @@ void KernelPrinter::print_tile_loop(const Op& loop) {
       break;
   }
   print_block(loop.body);
-  const Op& yield = f_[f_[loop.body].ops.back()];
+  const Op& yield = last_of(f_, loop.body);
   if (!yield.operands.empty() && scalar(yield.operands[0]) != name)
     out_.line("{} = {};", name, scalar(yield.operands[0]));
   begins_ = begins;

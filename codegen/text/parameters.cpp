@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "codegen/analysis/visit.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/text/kernel_text.h"
 
@@ -236,11 +237,9 @@ void KernelText::print_grid() {
 }
 
 bool KernelText::has_tile_loop(TileScheduler scheduler) const {
-  bool any = false;
-  for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-    any = any || (op.code == OpCode::tile_loop && op.scheduler == scheduler);
+  return any_op(f_, f_.body, [&](const Op& op) {
+    return op.code == OpCode::tile_loop && op.scheduler == scheduler;
   });
-  return any;
 }
 
 void KernelText::print_cluster_rank() {

@@ -12,7 +12,7 @@ namespace {
 
 /// The axis of the rows of a tile that is copied.
 AxisId rows_of(const Function& f, const Op& issue) {
-  return f[f[f[issue.body].ops.back()].operands[0]].type.axes[0];
+  return f[last_of(f, issue.body).operands[0]].type.axes[0];
 }
 
 /// Whether a position is known to be in [0, length): what a remainder leaves.
@@ -61,7 +61,7 @@ std::vector<std::string> TileMover::position_texts(const Op& issue, const std::s
 }
 
 void TileMover::locate_rows(const Op& issue) {
-  const auto& yielded = f_[f_[issue.body].ops.back()].operands;
+  const auto& yielded = last_of(f_, issue.body).operands;
   for (const ChunkLoop& loop : chunk_loops(f_[issue.buffer])) {
     const ThreadRows of_thread = thread_rows(f_[issue.buffer], loop);
     const std::vector<std::string> texts = position_texts(issue, row_position(issue, of_thread));
@@ -101,7 +101,7 @@ TileMover::RowPlace TileMover::place_of_row(const Op& issue, const ThreadRows& o
     if (c.axis != rows) continue;
     std::string where = at;
     if (c.computed) {
-      const ValueId value = f_[f_[issue.body].ops.back()].operands[yielded];
+      const ValueId value = last_of(f_, issue.body).operands[yielded];
       where = fmt::format("{}[{}]", row_positions_.at(key_of(texts[yielded++], of_thread.rounds)),
                           of_thread.rounds > 1 ? "i" : "0");
       const Extent& length = f_[issue.tensor].dims[d];

@@ -1,4 +1,5 @@
-// A loop whose first iteration comes apart:
+// The tiles that a loop visits, as numbers in front of it and inside; and a loop whose first
+// iteration comes apart:
 //
 //   %first = the first tile ; %any = whether there is one
 //   if %any { enter %first ; ... ; loop over the other tiles }
@@ -10,6 +11,21 @@
 #include "dsl/ir/function.h"
 
 namespace flashcore {
+
+struct LoopTiles {
+  ir::ValueId begin, end;
+  ir::BufferId scan;  ///< which of them it visits; none: all
+  bool descending = false;
+
+  LoopTiles() = default;
+  /// Of a loop that stands where the builder does, or behind.
+  LoopTiles(ir::Builder& b, const ir::Op& loop);
+
+  /// The tile that the loop visits behind another, of those that a scan found.
+  ir::ValueId scanned_behind(ir::Builder& b, ir::ValueId tile) const;
+  /// Whether the loop has not come to its end with a tile.
+  ir::ValueId exists(ir::Builder& b, ir::ValueId tile) const;
+};
 
 struct FirstTile {
   ir::ValueId tile;    ///< its number

@@ -1,0 +1,74 @@
+// Short ways to look through a program: the regions of an op, what it reads, whether some op is of a
+// kind.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+/// The op that ends a region.
+inline ir::Op& last_of(ir::Function& f, ir::BlockId region) { return f[f[region].ops.back()]; }
+inline const ir::Op& last_of(const ir::Function& f, ir::BlockId region) {
+  return f[f[region].ops.back()];
+}
+
+/// What carried value i of a loop starts from.
+inline ir::ValueId initial_of(const ir::Op& loop, std::size_t i) {
+  return loop.operands[static_cast<std::size_t>(loop.bounds) + i];
+}
+
+/// The regions that an op has, for a loop over them. They stay the same while it changes.
+class Regions {
+ public:
+  explicit Regions(const ir::Op& op) {
+    for (const ir::BlockId region : {op.body, op.otherwise})
+      if (region) regions_[count_++] = region;
+  }
+  [[nodiscard]] const ir::BlockId* begin() const { return regions_.data(); }
+  [[nodiscard]] const ir::BlockId* end() const { return regions_.data() + count_; }
+
+ private:
+  std::array<ir::BlockId, 2> regions_;
+  std::size_t count_ = 0;
+};
+
+/// Whether `test(ValueId)` holds for something the op reads.
+template <class Test>
+bool any_use(const ir::Op& op, Test&& test) {
+  bool any = false;
+  ir::for_each_use(op, [&](const ir::ValueId& value) { any = any || test(value); });
+  return any;
+}
+inline bool reads(const ir::Op& op, ir::ValueId value) {
+  return any_use(op, [&](ir::ValueId used) { return used == value; });
+}
+
+/// Whether `test(const Op&)` holds for some op of a block or of a region in it.
+template <class Test>
+bool any_op(const ir::Function& f, ir::BlockId block, Test&& test) {
+  bool any = false;
+  ir::for_each_op(f, block, [&](const ir::Op& op, ir::BlockId) { any = any || test(op); });
+  return any;
+}
+/// Whether `test(const Op&)` holds for an op or for some op of its regions.
+template <class Test>
+bool any_op_of(const ir::Function& f, const ir::Op& op, Test&& test) {
+  bool any = test(op);
+  for (const ir::BlockId region : Regions(op)) any = any || any_op(f, region, test);
+  return any;
+}
+
+/// Whether `test(op, k)` holds for every op of a block or inside it whose operand k is the value.
+template <class Test>
+bool all_readers(const ir::Function& f, ir::BlockId block, ir::ValueId value, Test&& test) {
+  return !any_op(f, block, [&](const ir::Op& op) {
+    for (std::size_t k = 0; k < op.operands.size(); ++k)
+      if (op.operands[k] == value && !test(op, k)) return true;
+    return false;
+  });
+}
+
+}  // namespace flashcore

@@ -1,0 +1,19 @@
+// Channels of loads, which bring operands of products to shared memory ahead of the iteration that
+// uses them.
+#pragma once
+
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+/// A channel, which is still to be added, with `stages` slots for the tile of a load.
+ir::Buffer channel_for(const ir::Function& f, const ir::Op& load, ir::Transport transport,
+                       int stages);
+
+/// A load whose position an iteration computes cannot be issued ahead of it.
+[[noreturn]] void refuse_position_of_iteration(const ir::Function& f, const ir::Op& load);
+
+/// Nor can those of a loop that stands inside another one.
+[[noreturn]] void refuse_inner_loop(const ir::Function& f, const ir::Op& loop);
+
+}  // namespace flashcore

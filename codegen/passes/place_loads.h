@@ -1,0 +1,16 @@
+// The first steps of infer_layouts: which memory space a loaded tile is brought to.
+#pragma once
+
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+/// Brings operands of products to shared memory, and everything else to registers. A load that feeds
+/// a product and something else becomes two.
+void place_loads(ir::Function& f);
+
+/// Positions and constants take the layout of who reads them. A reduction and a store have none to
+/// give: what they read becomes a tile of its own.
+void copy_bare_sources(ir::Function& f);
+
+}  // namespace flashcore

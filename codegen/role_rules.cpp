@@ -1,0 +1,231 @@
+#include <algorithm>
+
+#include "codegen/analysis/box_positions.h"
+#include "codegen/analysis/position_axis.h"
+#include "codegen/instructions/instruction.h"
+#include "codegen/layout/register_split.h"
+#include "codegen/schedule_rules.h"
+
+namespace flashcore::schedule_rules {
+
+using namespace ir;
+
+namespace {
+
+/// Whether a product reads the value, perhaps transposed.
+bool feeds_product(const Function& f, ValueId value) {
+  return std::ranges::any_of(f.ops, [&](const Op& op) {
+    if (op.code == OpCode::transpose && op.operands[0] == value)
+      return feeds_product(f, op.results[0]);
+    return op.code == OpCode::dot && (op.operands[0] == value || op.operands[1] == value);
+  });
+}
+
+}  // namespace
+
+/// The copy engine brings tiles to warpgroups of their own, which read them there.
+void warpgroups(const ScheduleCheck& check) {
+  const Schedule& s = check.schedule;
+  const TensorInstruction& products = describe(check.schedule.instruction);
+  const std::string name(name_of(products.name));
+  const bool copies = s.copy == CopyInstruction::tma;
+  if (copies && !check.target.tma)
+    check.refuse(fmt::format("copy tma on {}", check.target.name), "the target does not have it",
+                 "copy = cp_async, or target sm_90a");
+  if (products.by_copy_engine != copies)
+    check.refuse(copies ? "copy tma without instruction = wgmma"
+                        : fmt::format("instruction {} without copy = tma", name),
+                 "wgmma reads tiles from shared memory, where only the copy engine puts them",
+                 "both or neither", {"instruction = wgmma and copy = tma", [](Schedule& other) {
+                                       other.instruction = Instruction::wgmma;
+                                       other.copy = CopyInstruction::tma;
+                                     }});
+  if (!products.by_copy_engine) return;
+  if (s.softmax == Softmax::shared)
+    check.refuse(
+        fmt::format("instruction {} with softmax = shared", name),
+        "its accumulators are in registers with a known layout",
+        Mending{"softmax = registers", [](Schedule& o) { o.softmax = Softmax::registers; }});
+  if (s.warps_n != 1 || s.warps_m % products.warps != 0 || s.warps_m < products.warps ||
+      s.warps_m > products.most_warps)
+    check.refuse(
+        fmt::format("instruction {} with {} x {} warps", name, s.warps_m, s.warps_n),
+        "the rows are divided among one to three warpgroups of four warps",
+        Mending{"warps_m = 8 and warps_n = 1", [](Schedule& o) { o.warps_m = 8, o.warps_n = 1; }});
+}
+
+/// The copy engine takes boxes of a tensor.
+void computed_rows(const ScheduleCheck& check) {
+  if (check.schedule.copy != CopyInstruction::tma) return;
+  for (const Op& op : check.f.ops) {
+    if (op.code != OpCode::load || !has_computed_positions(check.f, op) ||
+        !feeds_product(check.f, op.results[0]))
+      continue;
+    const Axis& rows = check.f[check.f.origin(check.f[op.results[0]].type.axes[0])];
+    const auto tile = check.schedule.tiles.find(rows.name);
+    if (tile == check.schedule.tiles.end()) continue;
+    if (const std::string why = why_no_box(check.f, op, tile->second); !why.empty())
+      return check.refuse(
+          fmt::format("copy tma of {} at computed positions", check.f[op.tensor].name), why,
+          fmt::format("a tile along {} that divides what the positions are divided by, or "
+                      "instruction = mma_m16n8k16 and copy = cp_async, which copies row by row",
+                      rows.name));
+  }
+}
+
+void register_budgets(const ScheduleCheck& check) {
+  const Schedule& s = check.schedule;
+  const Mending by_default{"producer_registers = 0 and consumer_registers = 0",
+                           [](Schedule& o) { o.producer_registers = o.consumer_registers = 0; }};
+  if (s.copy != CopyInstruction::tma || !s.producer) {
+    if (s.producer_registers || s.consumer_registers)
+      check.refuse(
+          fmt::format("{} with {}", s.producer ? "copy other than tma" : "producer = false",
+                      s.consumer_registers
+                          ? fmt::format("consumer_registers = {}", s.consumer_registers)
+                          : fmt::format("producer_registers = {}", s.producer_registers)),
+          "all threads of the block have the same role, and equally many registers", "0 for both",
+          by_default);
+    return;
+  }
+  if (s.consumer_threads() % 128 != 0 || s.consumer_threads() < 128) return;
+  const auto fits = [](int registers) {
+    return registers == 0 || (registers >= 24 && registers <= 240 && registers % 8 == 0);
+  };
+  const RegisterSplit split = register_split(s);
+  // A warpgroup waits for what it takes until others have given it back: for more, for ever.
+  const int start = registers_at_start(s.threads(), s.blocks_per_processor);
+  const int used = registers_of_block(s, split), all = s.threads() * start;
+  if (fits(s.producer_registers) && fits(s.consumer_registers) &&
+      split.producer <= split.consumer && used <= all)
+    return;
+  check.refuse(
+      fmt::format("{} registers for a thread of the producer and {} for one of the consumers",
+                  split.producer, split.consumer),
+      fmt::format("each is a multiple of 8 from 24 to 240, the producer's is the lesser, and they "
+                  "divide the {} that {} threads start with, {} each, not {}",
+                  all, s.threads(), start, used),
+      "0 for both, which divides the registers that there are", by_default);
+}
+
+/// Without a producer one warpgroup computes and copies: its own waits say that a slot is free.
+void no_producer(const ScheduleCheck& check) {
+  const Schedule& s = check.schedule;
+  if (s.producer) return;
+  const auto refuse = [&](const std::string& what, std::string why, std::string fix) {
+    check.refuse("producer = false " + what, std::move(why), std::move(fix),
+                 set("producer", &Schedule::producer, true));
+  };
+  if (s.copy != CopyInstruction::tma)
+    return refuse("without copy = tma", "only with copy = tma does a block have a producer",
+                  "producer = true");
+  if (s.warps_m != 4)
+    refuse(
+        fmt::format("with warps_m = {}", s.warps_m),
+        "a warpgroup waits for its own products to have read a slot, and not for those of another",
+        "warps_m = 4, or producer = true");
+  if (s.persistent)
+    refuse("with persistent = true",
+           "the producer is what issues the next tile's loads during a store",
+           "persistent = false, or producer = true");
+}
+
+void ping_pong(const ScheduleCheck& check) {
+  const Schedule& s = check.schedule;
+  if (!s.ping_pong || !describe(check.schedule.instruction).asynchronous ||
+      s.consumer_threads() != 128)
+    return;
+  check.refuse("ping_pong = true with one warpgroup", "ping-pong needs a second warpgroup",
+               set("ping_pong", &Schedule::ping_pong, false));
+}
+
+void outer_stages(const ScheduleCheck& check) {
+  const Schedule& s = check.schedule;
+  if (s.outer_stages == 1 || (s.outer_stages == 2 && s.has_next_tiles())) return;
+  check.refuse(
+      fmt::format("outer_stages = {}{}", s.outer_stages,
+                  s.has_next_tiles() ? "" : " without persistent = true"),
+      "a tile loaded outside loops has one slot, or two in a block that computes several tiles",
+      "1", set("outer_stages", &Schedule::outer_stages, 1));
+}
+
+void sums_by_products(const ScheduleCheck& check) {
+  if (check.schedule.sums_by_products && describe(check.schedule.instruction).column_step > 8)
+    check.refuse("sums_by_products = true without instruction = wgmma",
+                 "its tile of ones is eight columns, as only wgmma takes",
+                 set("sums_by_products", &Schedule::sums_by_products, false));
+}
+
+void tile_scheduler(const ScheduleCheck& check) {
+  if (check.schedule.tile_scheduler == PersistentScheduler::dynamic && !check.schedule.persistent)
+    check.refuse("tile_scheduler = dynamic without persistent = true",
+                 "a block that computes one tile needs no tile scheduler",
+                 Mending{"tile_scheduler = serpentine",
+                         [](Schedule& o) { o.tile_scheduler = PersistentScheduler::serpentine; }});
+}
+
+void persistence(const ScheduleCheck& check) {
+  if (!check.schedule.persistent) {
+    if (check.schedule.grid_order == GridOrder::grouped)
+      check.refuse(
+          "grid_order = grouped without persistent = true",
+          "the hardware orders blocks by their three grid axes only", "tiles_first or tiles_last",
+          {"grid_order = tiles_first", [](Schedule& o) { o.grid_order = GridOrder::tiles_first; }});
+    return;
+  }
+  const Mending not_persistent = set("persistent", &Schedule::persistent, false);
+  if (check.schedule.copy != CopyInstruction::tma)
+    check.refuse("persistent = true without copy = tma",
+                 "only the copy engine can load the next tile during the epilogue", not_persistent);
+  for (const Axis& axis : check.f.axes)
+    if (axis.ragged)
+      check.refuse("persistent = true with a ragged axis",
+                   fmt::format("a block places {} once", axis.name), not_persistent);
+}
+
+void positions(const ScheduleCheck& check) {
+  const Schedule& s = check.schedule;
+  if (s.positions_per_block == 1) return;
+  const auto refuse = [&](const std::string& beside, std::string why,
+                          std::string fix = "positions_per_block = 1") {
+    check.refuse(fmt::format("positions_per_block = {}{}", s.positions_per_block, beside),
+                 std::move(why), std::move(fix),
+                 set("positions_per_block", &Schedule::positions_per_block, 1));
+  };
+  if (s.positions_per_block < 1)
+    return refuse("", "a block computes at least one position", "1 or more");
+  if (!last_position_axis(check.f))
+    return refuse("", "the program has no parallel axis of single positions");
+  if (s.copy != CopyInstruction::tma || !s.producer)
+    refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",
+           "the producer is what issues the next position's loads during a store");
+  if (s.persistent)
+    refuse(" with persistent = true", "a persistent block computes all positions anyway");
+  if (s.cluster_splits > 1)
+    refuse(fmt::format(" with cluster_splits = {}", s.cluster_splits),
+           "the blocks that split a loop have the same tile of rows, and all run at the same time");
+}
+
+void cluster_splits(const ScheduleCheck& check) {
+  const Schedule& s = check.schedule;
+  const int blocks = s.cluster_splits;
+  if (blocks == 1) return;
+  const auto refuse = [&](const std::string& beside, std::string why,
+                          std::string fix = "cluster_splits = 1") {
+    check.refuse(fmt::format("cluster_splits = {}{}", blocks, beside), std::move(why),
+                 std::move(fix), set("cluster_splits", &Schedule::cluster_splits, 1));
+  };
+  if (blocks != 2 && blocks != 4 && blocks != 8)
+    return refuse("", "a loop is split over 2, 4 or 8 blocks of a cluster", "1, 2, 4 or 8");
+  if (s.copy != CopyInstruction::tma)
+    refuse(" without copy = tma", "only targets with copy = tma have clusters of blocks");
+  if (s.persistent)
+    refuse(" with persistent = true",
+           "the blocks that split a loop have the same tile of rows, and all run at the same time");
+  if (std::ranges::any_of(check.f.tensors,
+                          [](const Tensor& tensor) { return tensor.unwritten.has_value(); }))
+    refuse(" with probes",
+           "no block has a value of the loop before all blocks have combined their partials");
+}
+
+}  // namespace flashcore::schedule_rules

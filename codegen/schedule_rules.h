@@ -1,0 +1,51 @@
+// Rules that several files hold; schedule_checks.cpp lists all of them in order.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "codegen/schedule_checks.h"
+
+namespace flashcore::schedule_rules {
+
+/// "producer = true"
+template <class Value>
+Mending set(const char* name, Value Schedule::*field, Value value) {
+  return {fmt::format("{} = {}", name, value), [=](Schedule& s) { s.*field = value; }};
+}
+
+/// What a rule sees, and where it puts its reasons.
+struct ScheduleCheck {
+  const ir::Function& f;
+  const Schedule& schedule;
+  const Target& target;
+  std::vector<Reason>& reasons;
+
+  /// `fix` says what would work, where that is more than the change, or no change is known.
+  void refuse(std::string what, std::string why, std::string fix, Mending mending = {}) const {
+    reasons.push_back({{std::move(what), std::move(why), std::move(fix), {}}, std::move(mending)});
+  }
+  void refuse(std::string what, std::string why, Mending mending) const {
+    std::string fix = mending.words;
+    refuse(std::move(what), std::move(why), std::move(fix), std::move(mending));
+  }
+};
+
+// role_rules.cpp: what the copy engine, the roles of warpgroups, and blocks of several tiles need
+void warpgroups(const ScheduleCheck& check);
+void computed_rows(const ScheduleCheck& check);
+void register_budgets(const ScheduleCheck& check);
+void no_producer(const ScheduleCheck& check);
+void ping_pong(const ScheduleCheck& check);
+void outer_stages(const ScheduleCheck& check);
+void sums_by_products(const ScheduleCheck& check);
+void tile_scheduler(const ScheduleCheck& check);
+void persistence(const ScheduleCheck& check);
+void positions(const ScheduleCheck& check);
+void cluster_splits(const ScheduleCheck& check);
+
+}  // namespace flashcore::schedule_rules
