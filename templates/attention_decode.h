@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dsl/flashcore.h"
+#include "templates/cost_coefficients.h"
 
 namespace flashcore {
 
@@ -69,8 +70,9 @@ std::vector<Schedule> attention_decode_combine_schedules(const DecodeSpec& spec,
 
 /// Both in one launch, which computes the number of splits: arguments q, k, v, o, lse if the spec asks
 /// for it, page_table with pages, lengths, and what the expressions capture. `row_tile` is that of
-/// the split program's schedule.
-Module attention_decode(const DecodeSpec& spec, int row_tile);
+/// the split program's schedule; `model` has what their number goes by.
+Module attention_decode(const DecodeSpec& spec, int row_tile,
+                        const CostModel& model = CostModel::first());
 
 /// Rows of the largest tile of packed rows that are copied to shared memory.
 constexpr int most_decode_rows = 64;

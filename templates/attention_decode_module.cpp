@@ -5,9 +5,9 @@
 
 namespace flashcore {
 
-Module attention_decode(const DecodeSpec& spec, int row_tile) {
+Module attention_decode(const DecodeSpec& spec, int row_tile, const CostModel& model) {
   ModuleBuilder m("attention_decode");
-  m.number("splits", decode_splits_text(spec, row_tile));
+  m.number("splits", decode_splits_text(spec, row_tile, model));
   for (const char* workspace : {"partial", "partial_max", "partial_sum"}) m.workspace(workspace);
   if (spec.attention.packed() && spec.packs_heads())
     m.number("most_packed_rows", fmt::format("max_q_len * {}", spec.attention.group()));

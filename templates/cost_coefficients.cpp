@@ -1,5 +1,7 @@
 // Reads tables of coefficients, the shipped one and users' own.
-#include <array>
+#include "templates/cost_coefficients.h"
+
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -8,7 +10,6 @@
 
 #include "dsl/error.h"
 #include "dsl/json.h"
-#include "templates/cost_model.h"
 
 namespace flashcore {
 namespace {
@@ -44,6 +45,21 @@ FamilyCosts family_from(const Json& object, const std::string& where) {
   return FamilyCosts::from(numbers);
 }
 
+DecodeCosts decoding_from(const Json& object, const std::string& where) {
+  if (!object.is_object()) refuse(where + " is no object");
+  std::vector<double> numbers;
+  for (const std::string_view name : DecodeCosts::names())
+    numbers.push_back(number_of(object, name, where));
+  return DecodeCosts::from(numbers);
+}
+
+/// The objects of a field by their names.
+const Json& named_objects(const Json& entry, const char* field, const std::string& where) {
+  if (!entry.contains(field) || !entry[field].is_object())
+    refuse(fmt::format("{} has no {}", where, field));
+  return entry[field];
+}
+
 Json parsed(std::string_view text) {
   if (too_deep_for_json(text))
     refuse(fmt::format("its brackets nest more than {} deep", deepest_json));
@@ -61,18 +77,11 @@ Json parsed(std::string_view text) {
 }  // namespace
 
 std::span<const std::string_view> FamilyCosts::names() {
-  static constexpr std::array<std::string_view, 12> all{"launch_us",
-                                                        "block_us",
-                                                        "block_dim_us",
-                                                        "iteration_us",
-                                                        "iteration_contention",
-                                                        "block_contention",
-                                                        "tiles_first_tail",
-                                                        "grouped_tail",
-                                                        "tiles_last_tail",
-                                                        "dynamic_us",
-                                                        "split_us",
-                                                        "split_dim_us"};
+  static constexpr std::string_view all[]{
+      "launch_us",        "block_us",         "block_dim_us", "row_share",
+      "fill_share",       "l2_share",         "iteration_us", "iteration_contention",
+      "block_contention", "tiles_first_tail", "grouped_tail", "tiles_last_tail",
+      "dynamic_us",       "split_us",         "split_dim_us"};
   return all;
 }
 
@@ -82,16 +91,58 @@ FamilyCosts FamilyCosts::from(std::span<const double> n) {
   return {.launch_us = n[0],
           .block_us = n[1],
           .block_dim_us = n[2],
-          .iteration_us = n[3],
-          .iteration_contention = n[4],
-          .block_contention = n[5],
-          .tiles_first_tail = n[6],
-          .grouped_tail = n[7],
-          .tiles_last_tail = n[8],
-          .dynamic_us = n[9],
-          .split_us = n[10],
-          .split_dim_us = n[11],
+          .row_share = std::min(n[3], 1.0),
+          .fill_share = n[4],
+          .l2_share = n[5],
+          .iteration_us = n[6],
+          .iteration_contention = n[7],
+          .block_contention = n[8],
+          .tiles_first_tail = n[9],
+          .grouped_tail = n[10],
+          .tiles_last_tail = n[11],
+          .dynamic_us = n[12],
+          .split_us = n[13],
+          .split_dim_us = n[14],
           .columns_us = {n.begin() + static_cast<std::ptrdiff_t>(names().size()), n.end()}};
+}
+
+std::span<const std::string_view> DecodeCosts::names() {
+  static constexpr std::string_view all[]{"launch_us",      "block_us",   "columns_us",
+                                          "columns_dim_us", "lone_share", "split_us",
+                                          "partial_us",     "row_us",     "tiled_row_us"};
+  return all;
+}
+
+std::span<const std::string_view> DecodeCosts::families() {
+  static constexpr std::string_view all[]{"packed/16",  "packed/32",   "packed/64",
+                                          "of_head/64", "of_head/128", "packed_in_registers/128"};
+  return all;
+}
+
+DecodeCosts DecodeCosts::from(std::span<const double> n) {
+  if (n.size() != names().size())
+    throw InternalError("coefficients of decoding that are too few or too many");
+  return {.launch_us = n[0],
+          .block_us = n[1],
+          .columns_us = n[2],
+          .columns_dim_us = n[3],
+          .lone_share = n[4],
+          .split_us = n[5],
+          .partial_us = n[6],
+          .row_us = n[7],
+          .tiled_row_us = n[8]};
+}
+
+const CostModel& CostModel::first() {
+  static const CostModel model =
+      *find(parsed(shipped_costs().front().text).front()["target"].get<std::string>());
+  return model;
+}
+
+const DecodeCosts& CostModel::decoding(const std::string& name) const {
+  const auto found = decoding_.find(name);
+  if (found == decoding_.end()) throw InternalError("no coefficients of decoding for " + name);
+  return found->second;
 }
 
 const FamilyCosts* CostModel::family(const std::string& name) const {
@@ -124,15 +175,19 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
     model.gpu_ = {.name = model.measured_on_,
                   .multiprocessors = static_cast<int>(number_of(entry, "multiprocessors", where)),
                   .l2_bytes = static_cast<std::int64_t>(number_of(entry, "l2_bytes", where))};
-  model.bytes_per_us_ = number_of(entry, "bytes_per_us", where);
-  model.cluster_share_ = number_of(entry, "cluster_share", where);
-  model.scan_us_ = number_of(entry, "scan_us", where);
-  model.score_operation_us_ = number_of(entry, "score_operation_us", where);
-  if (model.bytes_per_us_ == 0) refuse("bytes_per_us of " + where + " is 0");
-  if (!entry.contains("families") || !entry["families"].is_object())
-    refuse(where + " has no families");
-  for (const auto& [name, family] : entry["families"].items())
+  model.costs_ = {.bytes_per_us = number_of(entry, "bytes_per_us", where),
+                  .cluster_share = number_of(entry, "cluster_share", where),
+                  .scan_us = number_of(entry, "scan_us", where),
+                  .score_operation_us = number_of(entry, "score_operation_us", where)};
+  if (model.costs_.bytes_per_us == 0) refuse("bytes_per_us of " + where + " is 0");
+  for (const auto& [name, family] : named_objects(entry, "families", where).items())
     model.families_[name] = family_from(family, where + ", " + name);
+  const Json& decoding = named_objects(entry, "decoding", where);
+  for (const std::string_view family : DecodeCosts::families()) {
+    const std::string name(family), place = where + ", decoding " + name;
+    if (!decoding.contains(name)) refuse(place + " is missing");
+    model.decoding_[name] = decoding_from(decoding[name], place);
+  }
   return model;
 }
 

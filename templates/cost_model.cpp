@@ -65,10 +65,12 @@ std::string cost_family(const Schedule& s, bool masked) {
 
 /// What a kernel does for a problem.
 struct CostedSchedule::Load {
-  double tiles = 0;         ///< of query rows, of a head
-  double heads = 0;         ///< of all sequences
-  double side_by_side = 1;  ///< of these heads, those that the scheduler goes through together
-  double blocks = 0;        ///< of the grid, or output tiles of persistent blocks
+  double tiles = 0;              ///< of query rows, of a head
+  double heads = 0;              ///< of all sequences
+  double side_by_side = 1;       ///< of these heads, those that the scheduler goes through together
+  double blocks = 0;             ///< of the grid, or output tiles of persistent blocks
+  double block_us = 0;           ///< of one of them, beside its iterations
+  double queries = 0, keys = 0;  ///< bytes of query rows with the output, of keys with values
   /// Iterations of some blocks of a head, the most first, and in the mean.
   std::array<double, VisibleKeys::most_samples> iterations;
   int samples = 1;
@@ -85,6 +87,14 @@ struct CostedSchedule::Load {
     return iterations[std::min(static_cast<std::size_t>(at),
                                static_cast<std::size_t>(samples - 1))];
   }
+  /// Of a block of the head, the longest first.
+  [[nodiscard]] double of_tile(double tile) const {
+    const double at = tiles > 1 ? tile * (samples - 1) / (tiles - 1) : 0;
+    const auto before = static_cast<std::size_t>(at);
+    if (before + 1 >= static_cast<std::size_t>(samples)) return iterations[before];
+    const double part = at - static_cast<double>(before);
+    return iterations[before] * (1 - part) + iterations[before + 1] * part;
+  }
 };
 
 CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, const MaskTraits& mask,
@@ -96,7 +106,7 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
       positions_(s.positions_per_block),
       residents_(residents(spec, s)),
       l2_bytes_(static_cast<double>(model.gpu().l2_bytes)),
-      bytes_per_us_(model.bytes_per_us()),
+      bytes_per_us_(model.costs().bytes_per_us),
       order_(s.grid_order),
       is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine),
       key_reach_(s.outer_stages == 1 ? 2 : 1),
@@ -107,18 +117,23 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   row_bytes_ = size_of(spec.dtype) * (d + dv);
   if (spec.heads && spec.kv_heads) heads_of_key_ = static_cast<double>(spec.heads) / spec.kv_heads;
   slots_ = std::floor(model.gpu().multiprocessors * residents_ *
-                      (splits_ > 2 ? model.cluster_share() : 1));
+                      (splits_ > 2 ? model.costs().cluster_share : 1));
   launch_us_ = costs->launch_us;
-  scan_us_ = mask.bounds_loop() ? 0 : model.scan_us();
-  block_us_ = costs->block_us + costs->block_dim_us * dims;
+  scan_us_ = mask.bounds_loop() ? 0 : model.costs().scan_us;
+  fill_share_ = costs->fill_share;
+  constexpr double least_share = 0.01;  // where nothing was measured of it
+  held_bytes_ = std::max(least_share, costs->l2_share) * l2_bytes_;
+  rows_us_ = costs->block_dim_us * dims * costs->row_share;
+  block_us_ = costs->block_us + costs->block_dim_us * dims * (1 - costs->row_share);
   if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic)
     block_us_ += costs->dynamic_us;
   if (splits_ > 1) block_us_ += costs->split_us * splits_ / 2 + costs->split_dim_us * dims;
   iteration_contention_ = costs->iteration_contention;
   // All blocks of a multiprocessor share the units that compute the operations of scores.
   const double shared = residents_ / (1 + iteration_contention_ * (residents_ - 1));
-  iteration_us_ = costs->iteration_us + columns_us(*costs, dim) * columns +
-                  model.score_operation_us() * score.operations * columns * rows_ / 128 * shared;
+  iteration_us_ =
+      costs->iteration_us + columns_us(*costs, dim) * columns +
+      model.costs().score_operation_us * score.operations * columns * rows_ / 128 * shared;
   block_contention_ = costs->block_contention;
   tail_ = tail_of(*costs, s);
 }
@@ -130,6 +145,11 @@ CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem,
   load.heads = static_cast<double>(problem.batch * problem.heads);
   load.blocks = load.tiles * load.heads * splits_ / positions_;
   load.side_by_side = heads_side_by_side(problem, load.heads);
+  const double rows = static_cast<double>(problem.q_len) / (load.tiles * rows_);
+  // The next query of a block is loaded while it finishes with the last one.
+  load.block_us = scan_us_ + (block_us_ + rows_us_ * rows) * (positions_ + 1) / 2;
+  load.queries = row_bytes_ * static_cast<double>(problem.q_len) * load.heads;
+  load.keys = row_bytes_ * static_cast<double>(problem.kv_len) * load.heads / heads_of_key_;
   load.samples = visible.samples;
   const double share_of_key = 1.0 / cols_, share_of_tile = 1.0 / splits_;
   double keys = 0;
@@ -145,10 +165,8 @@ CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem,
   return load;
 }
 
-double CostedSchedule::block_us(double iterations, double residents) const {
-  // The next query of a block is loaded while it finishes with the last one.
-  const double block = scan_us_ + block_us_ * (positions_ + 1) / 2;
-  return block * (1 + block_contention_ * (residents - 1)) +
+double CostedSchedule::block_us(const Load& load, double iterations, double residents) const {
+  return load.block_us * (1 + block_contention_ * (residents - 1)) +
          iterations * iteration_us_ * (1 + iteration_contention_ * (residents - 1));
 }
 
@@ -162,41 +180,72 @@ double CostedSchedule::heads_side_by_side(const AttentionProblem& problem, doubl
 }
 
 double CostedSchedule::uneven_us(const Load& load) const {
-  const double crowd = std::clamp(std::ceil(load.blocks * residents_ / slots_), 1.0,
-                                  static_cast<double>(residents_));
-  const double longest = block_us(load.most(), crowd);
-  if (load.blocks <= slots_) return longest;
-  const double mean = block_us(load.mean, residents_), work = load.blocks * mean / slots_;
-  double us = std::max(longest, work + tail_ * mean / positions_);
+  if (is_static_) return static_us(load);
+  const double mean = block_us(load, load.mean, residents_), work = load.blocks * mean / slots_;
+  double us = std::max(block_us(load, load.most(), residents_), work + tail_ * mean / positions_);
   // At the end fewer blocks are left on a multiprocessor.
   const double few = (residents_ + 1) / 2.0;
   // Of the n * slots + 1 longest blocks, n + 1 share a slot.
   for (const double n : {1.0, std::floor((load.blocks - 1) / slots_)}) {
     const double longer = std::floor(n * slots_ * positions_ / splits_ / load.heads);
     const double iterations = load.behind(longer);
-    us = std::max(us, n * block_us(iterations, residents_) + block_us(iterations, few));
+    us = std::max(us, n * block_us(load, iterations, residents_) + block_us(load, iterations, few));
   }
-  if (!is_static_) {
-    // The last heads begin with their longest blocks when the others are done.
-    const double rounds = std::ceil(load.heads / load.side_by_side) - 1;
-    const double before = rounds * load.side_by_side / load.heads;
-    us = std::max(us, work * before + block_us(load.most(), few));
-  }
-  return us;
+  // The last heads begin with their longest blocks when all blocks of the others have begun, of which
+  // those that still run are half done.
+  const double rounds = std::ceil(load.heads / load.side_by_side) - 1;
+  const double before = rounds * load.side_by_side / load.heads * load.blocks;
+  const double begin = before > slots_ ? (before / slots_ - 0.5) * mean : 0;
+  return std::max(us, begin + block_us(load, load.most(), few));
 }
 
-/// Blocks that run at the same time and read the same keys find them in L2.
-double CostedSchedule::memory_us(const AttentionProblem& problem, const Load& load) const {
-  const double queries = row_bytes_ * static_cast<double>(problem.q_len) * load.heads;
-  const double keys = row_bytes_ * static_cast<double>(problem.kv_len) * load.heads / heads_of_key_;
-  double together = std::min(load.tiles, slots_);
-  if (order_ != GridOrder::tiles_first) {
-    constexpr double usable = 0.7;  // of L2, beside what streams through it
-    const bool spread = order_ == GridOrder::tiles_last && keys > usable * l2_bytes_;
-    together = spread ? std::max(1.0, slots_ / load.heads) : load.tiles;
+/// Wave after wave, every other one backwards: some multiprocessors get more than others, by how
+/// their number and that of a head's tiles divide. Summed up for a sample of multiprocessors, and for
+/// the last waves, in front of which all have the mean.
+double CostedSchedule::static_us(const Load& load) const {
+  constexpr int lookups = 128, least_sampled = 4, most_sampled = 16;
+  const auto blocks = static_cast<std::int64_t>(load.blocks);
+  const auto slots = static_cast<std::int64_t>(slots_);
+  const auto tiles = static_cast<std::int64_t>(load.tiles);
+  const std::int64_t waves = (blocks + slots - 1) / slots;
+  const std::int64_t sampled =
+      std::clamp<std::int64_t>(lookups / waves, least_sampled, most_sampled);
+  const std::int64_t first = std::max<std::int64_t>(0, waves - lookups / sampled);
+  double most = 0;
+  for (std::int64_t i = 0; i < sampled; ++i) {
+    const std::int64_t place = i * (slots - 1) / (sampled - 1);
+    std::int64_t count = first, wave_tile = first * slots % tiles;
+    double iterations = static_cast<double>(first) * load.mean;
+    for (std::int64_t wave = first; wave < waves; ++wave) {
+      const std::int64_t in_wave = wave % 2 == 0 ? place : slots - 1 - place;
+      if (wave * slots + in_wave < blocks) {
+        iterations += load.of_tile(static_cast<double>(
+            static_cast<std::uint32_t>(wave_tile + in_wave) % static_cast<std::uint32_t>(tiles)));
+        ++count;
+      }
+      wave_tile = (wave_tile + slots) % tiles;
+    }
+    const double us = static_cast<double>(count) * block_us(load, 0, residents_) +
+                      block_us(load, iterations, residents_) - block_us(load, 0, residents_);
+    most = std::max(most, us);
   }
-  const double passes = std::max(1.0, load.tiles / std::min(load.tiles, together) * load.share);
-  return (queries + keys * passes) / bytes_per_us_;
+  return most;
+}
+
+/// Blocks that run at the same time and read the same keys find them in L2. Where heads go side by
+/// side, the next tile of a head finds them there if what all read in between leaves room.
+double CostedSchedule::memory_us(const AttentionProblem& problem, const Load& load) const {
+  double together = std::min(load.tiles, slots_), missed = 1;
+  if (order_ != GridOrder::tiles_first) {
+    together = std::max(1.0, std::min(load.tiles, slots_ / load.side_by_side));
+    const double between =
+        load.side_by_side * row_bytes_ *
+        (static_cast<double>(problem.kv_len) / heads_of_key_ +
+         std::min(static_cast<double>(rows_), static_cast<double>(problem.q_len)));
+    missed = std::clamp(between / held_bytes_ - 1, 0.0, 1.0);
+  }
+  const double passes = 1 + std::max(0.0, load.tiles / together * load.share - 1) * missed;
+  return (load.queries + load.keys * passes) / bytes_per_us_;
 }
 
 double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKeys& visible,
@@ -207,18 +256,26 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
   constexpr double least_waves = 5;
   if (positions_ > 1 && load.blocks < least_waves * slots_)
     return std::numeric_limits<double>::infinity();
+  // Nothing is computed before the first query and key tiles are there.
+  const double first_keys =
+      std::min(1.0, static_cast<double>(cols_) * splits_ / static_cast<double>(problem.kv_len));
+  const double filled =
+      (load.queries + load.keys * first_keys) / bytes_per_us_ * std::min(1.0, slots_ / load.blocks);
+  const double before = launch_us_ + fill_share_ * filled, memory = memory_us(problem, load);
+  if (before + memory >= enough) return before + memory;
   double us = 0;
   if (load.is_even()) {
     const double waves = std::floor(load.blocks / slots_), rest = load.blocks - waves * slots_;
-    us = waves * block_us(load.most(), residents_);
-    if (rest > 0) us += block_us(load.most(), std::ceil(rest * residents_ / slots_));
+    us = waves * block_us(load, load.most(), residents_);
+    if (rest > 0) us += block_us(load, load.most(), std::ceil(rest * residents_ / slots_));
+  } else if (load.blocks <= slots_) {
+    us = block_us(load, load.most(), std::ceil(load.blocks * residents_ / slots_));
   } else {
     us = uneven_us(load);
   }
   // Memory and multiprocessors hold each other up where both take long.
-  const double memory = memory_us(problem, load);
-  if (const double least = launch_us_ + std::max(us, memory); least >= enough) return least;
-  return launch_us_ + std::sqrt(std::sqrt(us * us * us * us + memory * memory * memory * memory));
+  if (const double least = before + std::max(us, memory); least >= enough) return least;
+  return before + std::sqrt(std::sqrt(us * us * us * us + memory * memory * memory * memory));
 }
 
 std::string CostedSchedule::describe(const AttentionProblem& problem,

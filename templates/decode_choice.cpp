@@ -1,120 +1,112 @@
 #include "templates/decode_choice.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
 
 namespace flashcore {
 namespace {
 
-// Measured on an H200 at head_dim 64 and 128, in keys that one block reads.
-constexpr double keys_of_combining = 200;  ///< the program that combines splits, in keys
-constexpr double free_rows = 4;            ///< so many query rows of a tile are multiplied for free
-constexpr double row_cost = 1.3 / 64;      ///< every other query row, in reads of all keys
-
-/// From so many rows of a multiprocessor on, the second program has tiles of rows.
-constexpr std::int64_t rows_combined_alone = 24;
-
 /// Predictions are off by some percent, and what is gained by less is not worth a second program.
-constexpr double least_gain = 1.1;
+constexpr double least_gain = 1.05;
 
 /// So many waves of whole tiles leave little idle: nothing more is asked.
 constexpr std::int64_t full_waves = 4;
 
-// Both programs beside what the model counts, with their launches and the first bytes from memory,
-// and forward attention likewise.
-constexpr double of_head_microseconds = 9.5, of_half_tile_microseconds = 10,
-                 in_registers_microseconds = 11.5, whole_kernel_microseconds = 6.5;
-
-// Forward attention in tiles of 64 rows, in what a key costs in tiles of 128: alone on a
-// multiprocessor, and with narrow heads two of them there, whose keys a cluster of two blocks shares
-// where there is room.
-constexpr double half_rows = 0.76, narrow_half_rows = 0.53, narrow_in_clusters = 0.36;
-
-/// Tiles of many rows. The query of wider heads leaves too few registers, and that of one head needs
-/// none.
-constexpr DecodeBlocks many_rows[] = {{.rows = DecodeRows::of_head, .row_tile = 64},
-                                      {.rows = DecodeRows::of_head, .row_tile = 128},
-                                      {.rows = DecodeRows::packed_in_registers, .row_tile = 128}};
-
-double fixed_microseconds(const DecodeBlocks& blocks) {
-  if (blocks.rows == DecodeRows::packed_in_registers) return in_registers_microseconds;
-  return blocks.row_tile <= 64 ? of_half_tile_microseconds : of_head_microseconds;
-}
-
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+const char* name_of(DecodeRows rows) {
+  if (rows == DecodeRows::packed) return "packed";
+  return rows == DecodeRows::of_head ? "of one head" : "packed in registers";
+}
 
 }  // namespace
 
-DecodeChooser::DecodeChooser(const AttentionSpec& spec, const Target& target)
+DecodeChooser::DecodeChooser(const AttentionSpec& spec, const Target& target,
+                             std::optional<CostModel> model)
     : spec_(spec),
+      target_(target),
+      model_(model ? std::move(model) : CostModel::find(target.name)),
       wgmma_(target.wgmma),
-      widest_(std::max(spec.head_dim, spec.value_dim())),
-      range_(spec) {}
+      range_(spec) {
+  const auto add = [&](DecodeRows rows, int row_tile, bool combines_tiles) {
+    const DecodeBlocks blocks{rows, row_tile, combines_tiles};
+    ways_.push_back({blocks, split_costs(spec_, blocks, /*page_size=*/0,
+                                         model_ ? *model_ : CostModel::first())});
+  };
+  for (const int tile : {16, 32, most_decode_rows}) add(DecodeRows::packed, tile, spec_.packed());
+  if (!wgmma_) return;
+  const int widest = std::max(spec.head_dim, spec.value_dim());
+  for (const bool combines_tiles : {false, true}) {
+    if (spec_.packed() && !combines_tiles) continue;
+    for (const int tile : {64, 128}) add(DecodeRows::of_head, tile, combines_tiles);
+    // The query of wider heads leaves too few registers, and that of one head needs none.
+    if (spec_.group() > 1 && widest <= 128)
+      add(DecodeRows::packed_in_registers, 128, combines_tiles);
+  }
+}
 
 bool DecodeChooser::is_copied(std::int64_t q_len) const {
   const int group = spec_.group();
   return !wgmma_ || q_len * group <= (group > 1 ? most_decode_rows : most_decode_rows / 2);
 }
 
-std::span<const DecodeBlocks> DecodeChooser::ways() const {
-  const bool in_registers = spec_.group() > 1 && widest_ <= 128;
-  return {many_rows, in_registers ? std::size_t{3} : std::size_t{2}};
+bool DecodeChooser::can_have(const Way& way, std::int64_t q_len) const {
+  if (way.blocks.rows != DecodeRows::packed) return !is_copied(q_len);
+  if (!is_copied(q_len)) return false;
+  const std::int64_t rows = q_len * spec_.group();
+  return way.blocks.row_tile == (rows <= 16 ? 16 : rows <= 32 ? 32 : most_decode_rows);
 }
 
-DecodeProblem DecodeChooser::problem_of(const DecodeCall& call, const DecodeBlocks& blocks,
-                                        std::int64_t multiprocessors) const {
+DecodeProblem decode_problem(const AttentionSpec& spec, std::int64_t keys, const DecodeCall& call,
+                             const DecodeBlocks& blocks, std::int64_t multiprocessors) {
   const bool packs = blocks.rows != DecodeRows::of_head;
   return {.batch = call.batch,
           .heads = packs ? call.kv_heads : call.heads,
-          .row_tiles = up(call.q_len * (packs ? spec_.group() : 1), blocks.row_tile),
-          .keys = range_.count(call.q_len, call.kv_len),
+          .row_tiles = up(call.q_len * (packs ? spec.group() : 1), blocks.row_tile),
+          .keys = keys,
+          .rows = call.batch * call.heads * call.q_len,
           .multiprocessors = std::max<std::int64_t>(1, multiprocessors)};
+}
+
+DecodeChooser::Estimate DecodeChooser::estimate(const DecodeCall& call, std::int64_t keys,
+                                                std::size_t at,
+                                                std::int64_t multiprocessors) const {
+  const Way& way = ways_[at];
+  const DecodeProblem problem = decode_problem(spec_, keys, call, way.blocks, multiprocessors);
+  const std::int64_t splits = decode_splits(problem, way.costs);
+  return {at, splits, to_microseconds(cost_of_splits(problem, way.costs, splits))};
 }
 
 DecodeChooser::Estimate DecodeChooser::best(const DecodeCall& call,
                                             std::int64_t multiprocessors) const {
-  const auto estimate = [&](const DecodeBlocks& blocks) {
-    const DecodeProblem problem = problem_of(call, blocks, multiprocessors);
-    const SplitCosts costs = split_costs(spec_, blocks);
-    const std::int64_t cost = cost_of_splits(problem, costs, decode_splits(problem, costs));
-    return Estimate{blocks,
-                    static_cast<double>(cost) * costs.microseconds + fixed_microseconds(blocks)};
-  };
-  if (is_copied(call.q_len)) {
-    const std::int64_t rows = call.q_len * spec_.group();
-    const int tile = rows <= 16 ? 16 : rows <= 32 ? 32 : most_decode_rows;
-    return estimate({DecodeRows::packed, tile, spec_.packed()});
-  }
-  const bool combines_tiles =
-      spec_.packed() || call.batch * call.heads * call.q_len >
-                            rows_combined_alone * std::max<std::int64_t>(1, multiprocessors);
-  Estimate least;
-  for (DecodeBlocks way : ways()) {
-    way.combines_tiles = combines_tiles;
-    const Estimate found = estimate(way);
-    if (!least.microseconds || found.microseconds < least.microseconds) least = found;
+  Estimate least{.microseconds = std::numeric_limits<double>::infinity()};
+  const std::int64_t keys = range_.count(call.q_len, call.kv_len);
+  for (std::size_t i = 0; i < ways_.size(); ++i) {
+    if (!can_have(ways_[i], call.q_len)) continue;
+    const Estimate found = estimate(call, keys, i, multiprocessors);
+    if (found.microseconds < least.microseconds) least = found;
   }
   return least;
 }
 
 DecodeBlocks DecodeChooser::blocks(const DecodeCall& call, std::int64_t multiprocessors) const {
-  return best(call, multiprocessors).blocks;
+  return ways_[best(call, multiprocessors).way].blocks;
 }
 
 std::vector<DecodeBlocks> DecodeChooser::reachable(std::int64_t least_rows,
                                                    std::int64_t most_rows) const {
   std::vector<DecodeBlocks> found;
-  std::int64_t q_len = least_rows;
-  for (; q_len <= most_rows && q_len <= most_decode_rows && is_copied(q_len); ++q_len) {
-    const DecodeBlocks blocks = best({.q_len = q_len}, 1).blocks;
-    if (std::find(found.begin(), found.end(), blocks) == found.end()) found.push_back(blocks);
+  for (const Way& way : ways_) {
+    // Calls of more rows than a packed tile has can have the same.
+    const std::int64_t last = std::min<std::int64_t>(most_rows, most_decode_rows + 1);
+    bool can = false;
+    for (std::int64_t q_len = std::min(least_rows, last); q_len <= last && !can; ++q_len)
+      can = can_have(way, q_len);
+    if (can) found.push_back(way.blocks);
   }
-  if (q_len > most_rows || !wgmma_) return found;
-  for (DecodeBlocks way : ways())
-    for (const bool tiles : {false, true}) {
-      if (spec_.packed() && !tiles) continue;
-      way.combines_tiles = tiles;
-      found.push_back(way);
-    }
   return found;
 }
 
@@ -123,45 +115,71 @@ double DecodeChooser::split_microseconds(const DecodeCall& call,
   return best(call, multiprocessors).microseconds;
 }
 
-double DecodeChooser::whole_microseconds(const DecodeCall& call,
-                                         std::int64_t multiprocessors) const {
-  const DecodeBlocks tiles{.rows = DecodeRows::of_head, .row_tile = 128};
-  DecodeProblem problem = problem_of(call, tiles, multiprocessors);
-  SplitCosts costs = split_costs(spec_, tiles);
-  costs.split = costs.split_share = 0;
-  const double large = static_cast<double>(cost_of_splits(problem, costs, 1));
-  problem.row_tiles = up(call.q_len, 64);
-  const std::int64_t blocks = problem.batch * problem.heads * problem.row_tiles;
-  double half = half_rows;
-  if (widest_ <= 64 && blocks <= problem.multiprocessors)
-    half = 2 * blocks <= problem.multiprocessors ? narrow_in_clusters : narrow_half_rows;
-  costs.key = costs.lone_key =
-      static_cast<std::int64_t>(half * static_cast<double>(costs.key) + 0.5);
-  const double small = static_cast<double>(cost_of_splits(problem, costs, 1));
-  return std::min(large, small) * costs.microseconds + whole_kernel_microseconds;
+const ScheduleChooser& DecodeChooser::whole() const {
+  std::call_once(asked_, [&] {
+    whole_ = std::make_unique<const ScheduleChooser>(spec_, target_, "", model_);
+  });
+  return *whole_;
 }
 
-bool DecodeChooser::pays(const DecodeCall& call, std::int64_t multiprocessors) const {
-  if (call.kv_len < least_keys_split) return false;
-  const std::int64_t keys = range_.count(call.q_len, call.kv_len);
-  if (keys < least_keys_split) return false;
-  if (wgmma_ && !is_copied(call.q_len)) {
-    const std::int64_t tiles = call.batch * call.heads * (call.q_len / 128);
-    return tiles < full_waves * multiprocessors &&
-           least_gain * split_microseconds(call, multiprocessors) <
-               whole_microseconds(call, multiprocessors);
+double DecodeChooser::whole_microseconds(const DecodeCall& call,
+                                         std::int64_t multiprocessors) const {
+  if (model_) return whole().predict_us({call.batch, call.heads, call.q_len, call.kv_len});
+  // Nothing was measured for the target: one block for each head and tile of rows, which copies its
+  // keys as those of packed rows do, and the launch of one program.
+  const CostModel& model = CostModel::first();
+  const DecodeBlocks rows{.rows = DecodeRows::packed, .row_tile = most_decode_rows};
+  DecodeProblem problem =
+      decode_problem(spec_, range_.count(call.q_len, call.kv_len), call, rows, multiprocessors);
+  problem.heads = call.heads;
+  problem.row_tiles = up(call.q_len, rows.row_tile);
+  SplitCosts costs = split_costs(spec_, {}, /*page_size=*/0, model);
+  costs.launch /= 2;
+  costs.split = costs.partial = costs.row = 0;
+  return to_microseconds(cost_of_splits(problem, costs, 1));
+}
+
+bool DecodeChooser::is_considered(const DecodeCall& call, std::int64_t multiprocessors) const {
+  if (call.kv_len < least_keys_split || range_.count(call.q_len, call.kv_len) < least_keys_split)
+    return false;
+  if (!wgmma_ && spec_.group() * call.q_len > most_decode_rows) return false;
+  return call.batch * call.heads * (call.q_len / 128) < full_waves * multiprocessors;
+}
+
+bool DecodeChooser::pays(const DecodeCall& call, const Estimate& split,
+                         std::int64_t multiprocessors) const {
+  return least_gain * split.microseconds < whole_microseconds(call, multiprocessors);
+}
+
+std::optional<DecodeBlocks> DecodeChooser::choose(const DecodeCall& call,
+                                                  std::int64_t multiprocessors) const {
+  if (call.kv_len < least_keys_split) return std::nullopt;
+  const std::array lengths{call.batch, call.heads,  call.kv_heads,
+                           call.q_len, call.kv_len, multiprocessors};
+  // One more than the place of the blocks; 0: keys are left whole.
+  const std::size_t number = remembered_.find(lengths, [&]() -> std::size_t {
+    if (!is_considered(call, multiprocessors)) return 0;
+    const Estimate split = best(call, multiprocessors);
+    return pays(call, split, multiprocessors) ? split.way + 1 : 0;
+  });
+  return number == 0 ? std::nullopt : std::optional(ways_[number - 1].blocks);
+}
+
+std::string DecodeChooser::explain(const DecodeCall& call, std::int64_t multiprocessors) const {
+  if (!is_considered(call, multiprocessors)) return "";
+  const bool splits = pays(call, best(call, multiprocessors), multiprocessors);
+  std::string text = fmt::format("keys are {}, whole {:.1f} us:\n", splits ? "split" : "left whole",
+                                 whole_microseconds(call, multiprocessors));
+  for (std::size_t i = 0; i < ways_.size(); ++i) {
+    const DecodeBlocks& blocks = ways_[i].blocks;
+    if (!can_have(ways_[i], call.q_len)) continue;
+    const Estimate found =
+        estimate(call, range_.count(call.q_len, call.kv_len), i, multiprocessors);
+    text += fmt::format("  {} splits, {} rows {}{}: {:.1f} us\n", found.splits, blocks.row_tile,
+                        name_of(blocks.rows), blocks.combines_tiles ? ", combined in tiles" : "",
+                        found.microseconds);
   }
-  const std::int64_t rows = spec_.group() * call.q_len;
-  if (rows > most_decode_rows) return false;
-  // By the keys that the busiest multiprocessor reads in either way, of which a few query rows cost
-  // nothing, more rows cost products of mma.sync, and the second program as much as some keys.
-  const std::int64_t waves =
-      up(call.batch * call.heads, std::max<std::int64_t>(1, multiprocessors));
-  const double whole = static_cast<double>(waves * keys);
-  const double shared = static_cast<double>(call.batch * call.kv_heads * keys) /
-                        static_cast<double>(std::max<std::int64_t>(1, multiprocessors));
-  const double products = 1 + row_cost * std::max(0.0, static_cast<double>(rows) - free_rows);
-  return shared * products + keys_of_combining < whole;
+  return text;
 }
 
 }  // namespace flashcore

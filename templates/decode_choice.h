@@ -1,12 +1,18 @@
-// Which calls have their keys split, and what a block of theirs computes.
+// Which calls have their keys split, and what a block of theirs computes: what is predicted to take
+// least, the kernel that leaves keys whole included.
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "templates/decode_splits.h"
 #include "templates/key_range.h"
+#include "templates/remembered_choices.h"
+#include "templates/schedule_chooser.h"
 
 namespace flashcore {
 
@@ -17,42 +23,70 @@ struct DecodeCall {
   std::int64_t batch = 1, heads = 1, kv_heads = 1, q_len = 1, kv_len = 1;
 };
 
-/// For calls of one spec on one target, which can_decode.
+/// What decides how many splits are best for a call with these blocks, of which some row sees so many
+/// keys (KeyRange).
+DecodeProblem decode_problem(const AttentionSpec& spec, std::int64_t keys, const DecodeCall& call,
+                             const DecodeBlocks& blocks, std::int64_t multiprocessors);
+
+/// For calls of one spec on one target, which can_decode. Thread-safe: a choice depends on the call
+/// alone.
 class DecodeChooser {
  public:
-  DecodeChooser(const AttentionSpec& spec, const Target& target);
+  /// `model` is that of the GPU, by default of the one that was measured first for the target.
+  DecodeChooser(const AttentionSpec& spec, const Target& target,
+                std::optional<CostModel> model = std::nullopt);
 
-  /// The blocks that a call would have: those with which it takes least.
+  /// The blocks of a call; none where it is faster with its keys whole. Remembers what it chose.
+  [[nodiscard]] std::optional<DecodeBlocks> choose(const DecodeCall& call,
+                                                   std::int64_t multiprocessors) const;
+  /// The blocks that a call would have if its keys were split.
   [[nodiscard]] DecodeBlocks blocks(const DecodeCall& call, std::int64_t multiprocessors) const;
   /// All that calls of so many query rows can have.
   [[nodiscard]] std::vector<DecodeBlocks> reachable(std::int64_t least_rows,
                                                     std::int64_t most_rows) const;
 
-  /// How long a call takes with its keys split, and as one block for each head and tile of rows.
+  /// How long a call takes with its keys split, and with its keys whole.
   [[nodiscard]] double split_microseconds(const DecodeCall& call,
                                           std::int64_t multiprocessors) const;
   [[nodiscard]] double whole_microseconds(const DecodeCall& call,
                                           std::int64_t multiprocessors) const;
-  /// Whether a call is faster with its keys split.
-  [[nodiscard]] bool pays(const DecodeCall& call, std::int64_t multiprocessors) const;
+  /// Why, a line for each way to split; empty for a call whose keys are too few, or whose tiles are
+  /// too many.
+  [[nodiscard]] std::string explain(const DecodeCall& call, std::int64_t multiprocessors) const;
 
  private:
-  struct Estimate {
+  /// Blocks that a call can have, and what they cost.
+  struct Way {
     DecodeBlocks blocks;
+    SplitCosts costs;
+  };
+  struct Estimate {
+    std::size_t way = 0;  ///< its place among ways_
+    std::int64_t splits = 1;
     double microseconds = 0;
   };
   /// For so many rows, in tiles that are packed and copied to shared memory; else by wgmma.
   [[nodiscard]] bool is_copied(std::int64_t q_len) const;
-  /// The ways to have tiles of many rows.
-  [[nodiscard]] std::span<const DecodeBlocks> ways() const;
+  [[nodiscard]] bool can_have(const Way& way, std::int64_t q_len) const;
+  [[nodiscard]] Estimate estimate(const DecodeCall& call, std::int64_t keys, std::size_t way,
+                                  std::int64_t multiprocessors) const;
   [[nodiscard]] Estimate best(const DecodeCall& call, std::int64_t multiprocessors) const;
-  [[nodiscard]] DecodeProblem problem_of(const DecodeCall& call, const DecodeBlocks& blocks,
-                                         std::int64_t multiprocessors) const;
+  /// Whether a split may pay at all.
+  [[nodiscard]] bool is_considered(const DecodeCall& call, std::int64_t multiprocessors) const;
+  [[nodiscard]] bool pays(const DecodeCall& call, const Estimate& split,
+                          std::int64_t multiprocessors) const;
+  /// The choice among schedules that leave keys whole, made when it is first asked.
+  [[nodiscard]] const ScheduleChooser& whole() const;
 
   AttentionSpec spec_;
+  const Target& target_;
+  std::optional<CostModel> model_;
   bool wgmma_;
-  int widest_;
   KeyRange range_;
+  std::vector<Way> ways_;  ///< that any call can have
+  mutable std::once_flag asked_;
+  mutable std::unique_ptr<const ScheduleChooser> whole_;
+  RememberedChoices remembered_;
 };
 
 }  // namespace flashcore

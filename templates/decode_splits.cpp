@@ -11,13 +11,7 @@
 namespace flashcore {
 namespace {
 
-constexpr int waves_tried[] = {1, 2, 3, 4, 6, 8};
-
-/// Measured on an H200 with a head_dim of 128, as everything below: bytes of keys and values that a
-/// multiprocessor gets of the memory's bandwidth in a nanosecond.
-constexpr double bytes_a_nanosecond = 33;
-/// And what all of them read and write of partial results, most of which stays in L2.
-constexpr double partial_bytes_a_nanosecond = 4400;
+constexpr int waves_tried[] = {1, 2, 3};
 
 int padded(int dim) { return (dim + 15) / 16 * 16; }
 
@@ -27,46 +21,40 @@ std::string extent_or(std::optional<int> length, const char* name) {
   return length ? std::to_string(*length) : name;
 }
 
-/// Copies of rows wait for the memory: the unit is a fifth of what a key takes.
-SplitCosts costs_of_reading(const AttentionSpec& spec, int page_size) {
-  const double key = 2. * (spec.head_dim + spec.value_dim()) / bytes_a_nanosecond;
-  return {.lone_key = page_size ? 6 : 5,
-          .key = 5,
-          .block = 5 * 64,
-          .split = 5,
-          .microseconds = key / 5 / 1000};
-}
+constexpr double picoseconds = 1e6;  // of a microsecond
 
-/// Products of a warpgroup compute longer than their operands are read, unless no other block reads
-/// the same keys. In nanoseconds.
-SplitCosts costs_of_products(const AttentionSpec& spec, const DecodeBlocks& blocks) {
-  const double dim = (padded(spec.head_dim) + padded(spec.value_dim())) / 2.;
-  // Of 128 rows: the products, or the exponentials of narrow heads. A query in registers is loaded
-  // and its rows are stored one by one.
-  const bool in_registers = blocks.rows == DecodeRows::packed_in_registers;
-  const double key = (in_registers ? 1.08 : 1) * std::max(9., 11.6 * dim / 128);
-  const auto whole = [](double x) { return static_cast<std::int64_t>(x + 0.5); };
-  const bool half = blocks.row_tile <= 64;
-  return {
-      .lone_key = whole(half ? 0.92 * key : key),
-      .key = whole(half ? 0.72 * key : key),
-      .read = whole(4 * dim / bytes_a_nanosecond),
-      .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
-      .block = in_registers ? 2500 : 1000,
-      .split = 50,
-      .split_share = whole(blocks.row_tile * (dim + 2) * 8 / partial_bytes_a_nanosecond),
-      .most_waves = 3,
-      .microseconds = 0.001,
-  };
-}
+std::int64_t whole(double us) { return static_cast<std::int64_t>(us * picoseconds + 0.5); }
+
+/// By how much more a block alone on a multiprocessor takes for its keys where it looks up pages, on
+/// an H200; nobody measures it for other GPUs.
+constexpr double paged_share = 0.7;
 
 }  // namespace
 
-SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size) {
-  SplitCosts costs = blocks.rows == DecodeRows::packed ? costs_of_reading(spec, page_size)
-                                                       : costs_of_products(spec, blocks);
-  if (blocks.combines_tiles) costs.most_splits = most_combined_splits(spec, blocks.rows);
-  return costs;
+std::string decode_family(const DecodeBlocks& blocks) {
+  const int tile = blocks.row_tile;
+  if (blocks.rows == DecodeRows::packed_in_registers) return "packed_in_registers/128";
+  if (blocks.rows == DecodeRows::of_head) return tile <= 64 ? "of_head/64" : "of_head/128";
+  return tile <= 16 ? "packed/16" : tile <= 32 ? "packed/32" : "packed/64";
+}
+
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size,
+                       const DecodeCosts& costs, double bytes_per_us) {
+  const int both = padded(spec.head_dim) + padded(spec.value_dim());
+  const double dims = both / 256.;
+  // No key takes nothing: what it takes divides.
+  const double key =
+      std::max(1 / picoseconds, (costs.columns_us + costs.columns_dim_us * dims) / 128);
+  return {.launch = whole(costs.launch_us),
+          .lone_key = whole(key * (1 + costs.lone_share + (page_size ? paged_share : 0))),
+          .key = whole(key),
+          .read = whole(static_cast<double>(size_of(spec.dtype)) * both / bytes_per_us),
+          .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
+          .block = whole(costs.block_us),
+          .split = whole(costs.split_us),
+          .partial = whole(costs.partial_us * blocks.row_tile / 128 * dims),
+          .row = whole(blocks.combines_tiles ? costs.tiled_row_us : costs.row_us),
+          .most_splits = blocks.combines_tiles ? most_combined_splits(spec, blocks.rows) : 1 << 20};
 }
 
 std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
@@ -75,13 +63,15 @@ std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& cost
       std::max<std::int64_t>(1, problem.batch * problem.heads * problem.row_tiles);
   const std::int64_t readers = std::max<std::int64_t>(1, costs.readers * problem.row_tiles);
   const std::int64_t processors = std::max<std::int64_t>(1, problem.multiprocessors);
-  const std::int64_t in_turn = up(blocks * splits, processors);
-  const std::int64_t keys = up(std::max<std::int64_t>(1, up(problem.keys, keys_of_splits)), splits);
-  const std::int64_t read =
-      costs.read * std::min(blocks * splits, processors) / (processors * readers);
-  const std::int64_t key = std::max(in_turn == 1 ? costs.lone_key : costs.key, read);
-  return in_turn * (keys * keys_of_splits * key + costs.block) +
-         splits * (costs.split + blocks * costs.split_share);
+  const std::int64_t turns = up(blocks * splits, processors);
+  const std::int64_t keys =
+      up(std::max<std::int64_t>(1, up(problem.keys, keys_of_splits)), splits) * keys_of_splits;
+  const std::int64_t computed =
+      turns * (keys * (turns == 1 ? costs.lone_key : costs.key) + costs.block);
+  const std::int64_t read = blocks * std::min(keys * splits, problem.keys) * costs.read / readers;
+  const std::int64_t more = std::max(computed, read), less = std::min(computed, read);
+  return costs.launch + more + less * (100 * less / more) / 500 +
+         problem.rows * costs.row / processors + splits * (costs.split + blocks * costs.partial);
 }
 
 std::int64_t decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
@@ -92,7 +82,6 @@ std::int64_t decode_splits(const DecodeProblem& problem, const SplitCosts& costs
   const std::int64_t processors = std::max<std::int64_t>(1, problem.multiprocessors);
   std::int64_t best = 1, least = cost_of_splits(problem, costs, 1);
   for (const int waves : waves_tried) {
-    if (waves > costs.most_waves) break;
     const std::int64_t most = std::clamp<std::int64_t>(waves * processors / blocks, 1, shares);
     const std::int64_t cost = cost_of_splits(problem, costs, most);
     if (cost < least) {
@@ -103,10 +92,10 @@ std::int64_t decode_splits(const DecodeProblem& problem, const SplitCosts& costs
   return best;
 }
 
-std::string decode_splits_text(const DecodeSpec& spec, int row_tile) {
+std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostModel& model) {
   const AttentionSpec& a = spec.attention;
   const SplitCosts costs =
-      split_costs(a, {spec.rows, row_tile, spec.combines_tiles}, spec.page_size);
+      split_costs(a, {spec.rows, row_tile, spec.combines_tiles}, spec.page_size, model);
   const std::string batch = extent_or(a.batch, "B");
   // Of packed sequences, lengths are the mean.
   const auto mean = [&](std::optional<int> length, const char* all) {
@@ -124,27 +113,27 @@ std::string decode_splits_text(const DecodeSpec& spec, int row_tile) {
                   KeyRange(a).count_text(q_len, all_keys), keys_of_splits - 1, keys_of_splits,
                   q_len, spec.packs_heads() ? a.group() : 1, row_tile - 1, row_tile);
   text += fmt::format("blocks = max(1, {} * {} * tiles); ", batch, heads);
-  if (costs.read)
-    text += fmt::format("all = multiprocessors * max(1, {} * tiles); ", costs.readers);
+  text += fmt::format("readers = max(1, {} * tiles); ", costs.readers);
   text += fmt::format("combine = {} + blocks * {}; limit = min(shares, {}); ", costs.split,
-                      costs.split_share, costs.most_splits);
+                      costs.partial, costs.most_splits);
   // best_w and least_w: the best so far, and its cost; of turns_w blocks of each multiprocessor.
   const auto try_splits = [&](int waves, const std::string& splits) {
     text += fmt::format("most_{} = {}; ", waves, splits);
     text += fmt::format("turns_{0} = -(-blocks * most_{0} // multiprocessors); ", waves);
-    std::string key = fmt::format("where(turns_{} == 1, {}, {})", waves, costs.lone_key, costs.key);
-    if (costs.lone_key == costs.key) key = std::to_string(costs.key);
-    if (costs.read)
-      key = fmt::format("max({}, {} * min(blocks * most_{}, multiprocessors) // all)", key,
-                        costs.read, waves);
     text += fmt::format(
-        "cost_{0} = turns_{0} * (-(-shares // most_{0}) * {1} * {2} + {3}) + most_{0} * combine; ",
-        waves, keys_of_splits, key, costs.block);
+        "part_{0} = -(-shares // most_{0}) * {1}; "
+        "computed_{0} = turns_{0} * (part_{0} * where(turns_{0} == 1, {2}, {3}) + {4}); "
+        "read_{0} = blocks * min(part_{0} * most_{0}, keys) * {5} // readers; ",
+        waves, keys_of_splits, costs.lone_key, costs.key, costs.block, costs.read);
+    text += fmt::format(
+        "more_{0} = max(computed_{0}, read_{0}); less_{0} = min(computed_{0}, read_{0}); "
+        "cost_{0} = more_{0} + less_{0} * (100 * less_{0} // more_{0}) // 500 + most_{0} * "
+        "combine; ",
+        waves);
   };
   try_splits(0, "1");
   std::string best = "most_0", least = "cost_0";
   for (const int waves : waves_tried) {
-    if (waves > costs.most_waves) break;
     try_splits(waves, fmt::format("max(1, min(limit, {} * multiprocessors // blocks))", waves));
     text += fmt::format("best_{0} = where(cost_{0} < {1}, most_{0}, {2}); ", waves, least, best);
     text += fmt::format("least_{0} = min(cost_{0}, {1}); ", waves, least);

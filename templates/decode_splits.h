@@ -6,6 +6,7 @@
 #include <string>
 
 #include "templates/attention_decode.h"
+#include "templates/cost_coefficients.h"
 
 namespace flashcore {
 
@@ -15,23 +16,27 @@ struct DecodeProblem {
   std::int64_t heads = 1;      ///< that have blocks of their own: of keys, or of queries
   std::int64_t row_tiles = 1;  ///< tiles of the rows of one of these heads
   std::int64_t keys = 0;       ///< that some row of the longest sequence sees
+  std::int64_t rows = 1;       ///< of all heads of queries
   std::int64_t multiprocessors = 1;
 };
 
-/// What blocks of a split program cost, in whole numbers of one unit of time.
+/// What blocks of a split program cost, in picoseconds: whole numbers, for an expression.
 struct SplitCosts {
+  std::int64_t launch = 0;    ///< both programs, beside what follows
   std::int64_t lone_key = 1;  ///< a key of a block that has a multiprocessor to itself
   std::int64_t key = 1;       ///< any other
-  /// A key that no other block reads, where all multiprocessors read: the least that a key costs.
-  std::int64_t read = 0;
-  std::int64_t readers = 1;      ///< blocks of one tile of rows that read the same keys
-  std::int64_t block = 0;        ///< a block without keys
-  std::int64_t split = 0;        ///< a split in combining
-  std::int64_t split_share = 0;  ///< the same for each block of the first program without splits
+  std::int64_t read = 0;      ///< the bytes of a key from memory
+  std::int64_t readers = 1;   ///< blocks of one tile of rows that read the same keys
+  std::int64_t block = 0;     ///< a block without keys
+  std::int64_t split = 0;     ///< a split in combining
+  std::int64_t partial = 0;   ///< what one block found, written and read again
+  std::int64_t row = 0;       ///< combining a row for each multiprocessor
   std::int64_t most_splits = 1 << 20;
-  int most_waves = 8;       ///< more are not tried
-  double microseconds = 1;  ///< of one unit
 };
+inline double to_microseconds(std::int64_t picoseconds) {
+  return static_cast<double>(picoseconds) / 1e6;
+}
+
 /// The blocks of both programs of a call.
 struct DecodeBlocks {
   DecodeRows rows = DecodeRows::packed;
@@ -39,10 +44,18 @@ struct DecodeBlocks {
   bool combines_tiles = false;
   bool operator==(const DecodeBlocks&) const = default;
 };
-SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size = 0);
+/// The name of their coefficients (DecodeCosts::families).
+std::string decode_family(const DecodeBlocks& blocks);
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size,
+                       const DecodeCosts& costs, double bytes_per_us);
+inline SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks,
+                              int page_size = 0, const CostModel& model = CostModel::first()) {
+  return split_costs(spec, blocks, page_size, model.decoding(decode_family(blocks)),
+                     model.costs().bytes_per_us);
+}
 
-/// What so many splits cost: that of the multiprocessor that ends last, whose blocks share what it
-/// computes and reads in a time, and that of combining.
+/// What so many splits cost: the multiprocessor that ends last or the bytes from memory, which hold
+/// each other up where both take long, and combining.
 std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
                             std::int64_t splits);
 /// The number of splits that costs least.
@@ -51,6 +64,7 @@ std::int64_t decode_splits(const DecodeProblem& problem, const SplitCosts& costs
 /// The same as an expression of named extents and `multiprocessors`, for Module::number: what the
 /// split program leaves open is called B, H, Sq and Sk, and max_pages with pages. `row_tile` is the
 /// schedule's tile of rows.
-std::string decode_splits_text(const DecodeSpec& spec, int row_tile);
+std::string decode_splits_text(const DecodeSpec& spec, int row_tile,
+                               const CostModel& model = CostModel::first());
 
 }  // namespace flashcore

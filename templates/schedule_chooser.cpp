@@ -38,15 +38,18 @@ AttentionProblem assumed(const AttentionProblem& problem) {
 }
 
 /// Problems of every kind: few heads and many, short sequences and long ones, more keys than query
-/// rows.
+/// rows. A spec that has heads gets many by its batch.
 std::vector<AttentionProblem> sample_problems(const AttentionSpec& spec) {
   std::vector<AttentionProblem> problems;
   for (const std::int64_t heads : {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024})
     for (const std::int64_t q_len : {1, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 16384})
       for (const std::int64_t keys : {1, 4, 16})
         problems.push_back(as_fixed_by(
-            spec,
-            AttentionProblem{.batch = 1, .heads = heads, .q_len = q_len, .kv_len = q_len * keys}));
+            spec, AttentionProblem{
+                      .batch = std::max<std::int64_t>(1, spec.heads ? heads / spec.heads : 1),
+                      .heads = heads,
+                      .q_len = q_len,
+                      .kv_len = q_len * keys}));
   return problems;
 }
 
@@ -147,11 +150,11 @@ std::optional<std::size_t> ScheduleChooser::find_winner(const AttentionProblem& 
   return std::nullopt;
 }
 
-std::size_t ScheduleChooser::find_fastest(const AttentionProblem& given) const {
-  if (candidates_.empty()) return 0;
+ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& given) const {
+  Prediction fastest{.list = 0, .us = std::numeric_limits<double>::infinity()};
+  if (candidates_.empty()) return fastest;
+  fastest.list = candidates_.front().list;
   const AttentionProblem problem = assumed(given);
-  std::size_t fastest = candidates_.front().list;
-  double least = std::numeric_limits<double>::infinity();
   int rows = 0;
   VisibleKeys visible;
   for (const Candidate& candidate : candidates_) {
@@ -162,8 +165,8 @@ std::size_t ScheduleChooser::find_fastest(const AttentionProblem& given) const {
     // A smaller gain is none: predictions are not that exact, and the earlier candidates do well
     // for more problems.
     constexpr double gain = 0.01;
-    const double us = candidate.cost.time_us(problem, visible, (1 - gain) * least);
-    if (us < (1 - gain) * least) least = us, fastest = candidate.list;
+    const double us = candidate.cost.time_us(problem, visible, (1 - gain) * fastest.us);
+    if (us < (1 - gain) * fastest.us) fastest = {candidate.list, us};
   }
   return fastest;
 }
@@ -202,21 +205,7 @@ std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& gi
 // Of two lengths with one hash the second gets the list of the first: a kernel that computes any
 // lengths, if not the fastest.
 std::size_t ScheduleChooser::find(std::span<const std::int64_t> lengths) const {
-  constexpr std::uint64_t number_bits = 8, odd = 0x9e3779b97f4a7c15;
-  std::uint64_t hash = odd;
-  for (const std::int64_t length : lengths) {
-    hash = (hash ^ static_cast<std::uint64_t>(length)) * odd;
-    hash ^= hash >> 32;
-  }
-  std::atomic<std::uint64_t>& slot = found_[hash % found_.size()];
-  const std::uint64_t tag = hash >> number_bits << number_bits;
-  const std::uint64_t known = slot.load(std::memory_order_relaxed);
-  // A number is kept as one more than it is: 0 is an empty slot.
-  const std::uint64_t kept = known & ((1 << number_bits) - 1);
-  if (kept != 0 && known - kept == tag) return kept - 1;
-  const std::size_t number = choose(problem_of(lengths));
-  if (number + 1 < 1 << number_bits) slot.store(tag | (number + 1), std::memory_order_relaxed);
-  return number;
+  return remembered_.find(lengths, [&] { return choose(problem_of(lengths)); });
 }
 
 AttentionProblem ScheduleChooser::problem_of(std::span<const std::int64_t> lengths) const {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,6 +17,7 @@
 #include "templates/attention.h"
 #include "templates/attention_winners.h"
 #include "templates/cost_model.h"
+#include "templates/remembered_choices.h"
 
 namespace flashcore {
 
@@ -49,7 +49,14 @@ class ScheduleChooser final : public ScheduleChoice {
   [[nodiscard]] std::size_t choose(const AttentionProblem& problem) const;
 
   /// The same by the cost model alone.
-  [[nodiscard]] std::size_t find_fastest(const AttentionProblem& problem) const;
+  [[nodiscard]] std::size_t find_fastest(const AttentionProblem& problem) const {
+    return predict(problem).list;
+  }
+
+  /// How long that one takes in microseconds, as predicted; infinite without a model.
+  [[nodiscard]] double predict_us(const AttentionProblem& problem) const {
+    return predict(problem).us;
+  }
 
   /// The number of every list that a problem of the range may get; the first is that for a problem
   /// of unknown size.
@@ -79,8 +86,11 @@ class ScheduleChooser final : public ScheduleChoice {
   void add_table(Winners winners);
   std::size_t number_of(std::vector<Schedule> list);
   [[nodiscard]] std::optional<std::size_t> find_winner(const AttentionProblem& problem) const;
-  /// Microseconds, in the order of candidates_.
-  [[nodiscard]] std::vector<double> predict_times(const AttentionProblem& problem) const;
+  struct Prediction {
+    std::size_t list;
+    double us;
+  };
+  [[nodiscard]] Prediction predict(const AttentionProblem& problem) const;
 
   const AttentionSpec spec_;
   const std::optional<CostModel> model_;
@@ -91,8 +101,7 @@ class ScheduleChooser final : public ScheduleChoice {
   std::vector<std::vector<Schedule>> lists_;
   std::vector<Candidate> candidates_;
   std::vector<Table> tables_;
-  /// The numbers of lists that launches found, with the upper bits of a hash of their lengths.
-  mutable std::array<std::atomic<std::uint64_t>, 512> found_{};
+  RememberedChoices remembered_;
 };
 
 }  // namespace flashcore

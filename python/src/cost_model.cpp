@@ -13,6 +13,7 @@
 #include "dsl/json.h"
 #include "python/src/gpu_model.h"
 #include "python/src/module.h"
+#include "python/src/split_modules.h"
 #include "templates/hopper_candidates.h"
 
 namespace flashcore::python {
@@ -37,9 +38,13 @@ class CostProbe {
   }
 
   [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients,
-                                          double bytes_per_us, double cluster_share) const {
+                                          double bytes_per_us, double cluster_share, double scan_us,
+                                          double score_operation_us) const {
     const FamilyCosts costs = FamilyCosts::from(coefficients);
-    const CostModel model(gpu_, bytes_per_us, cluster_share);
+    const CostModel model(gpu_, {.bytes_per_us = bytes_per_us,
+                                 .cluster_share = cluster_share,
+                                 .scan_us = scan_us,
+                                 .score_operation_us = score_operation_us});
     std::vector<double> times;
     for (const Launch& launch : launches_)
       times.push_back(CostedSchedule(launch.spec->spec, launch.schedule, launch.spec->mask,
@@ -75,6 +80,47 @@ class CostProbe {
   std::vector<Launch> launches_;
 };
 
+/// The same of programs with split keys.
+class SplitProbe {
+ public:
+  explicit SplitProbe(int multiprocessors) : multiprocessors_(multiprocessors) {}
+
+  void add(const std::string& spec, const NamedBlocks& blocks, const Numbers& problem,
+           std::int64_t splits) {
+    const auto [batch, heads, q_len, kv_len] = problem;
+    const AttentionSpec read = attention_spec_from_json(spec);
+    const DecodeCall call{batch, heads, read.kv_heads ? read.kv_heads : heads, q_len, kv_len};
+    const DecodeBlocks own = blocks_named(blocks);
+    launches_.push_back(
+        {read, own,
+         decode_problem(read, KeyRange(read).count(q_len, kv_len), call, own, multiprocessors_),
+         splits});
+  }
+
+  [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients,
+                                          double bytes_per_us) const {
+    const DecodeCosts costs = DecodeCosts::from(coefficients);
+    std::vector<double> times;
+    for (const Launch& launch : launches_)
+      times.push_back(to_microseconds(cost_of_splits(
+          launch.problem,
+          split_costs(launch.spec, launch.blocks, /*page_size=*/0, costs, bytes_per_us),
+          launch.splits)));
+    return times;
+  }
+
+ private:
+  struct Launch {
+    AttentionSpec spec;
+    DecodeBlocks blocks;
+    DecodeProblem problem;
+    std::int64_t splits;
+  };
+
+  int multiprocessors_;
+  std::vector<Launch> launches_;
+};
+
 }  // namespace
 
 void bind_cost_model(py::module_& m) {
@@ -82,7 +128,19 @@ void bind_cost_model(py::module_& m) {
       .def(py::init<int, std::int64_t>(), py::arg("multiprocessors"), py::arg("l2_bytes"))
       .def("add", &CostProbe::add, py::arg("spec"), py::arg("schedule"), py::arg("problem"))
       .def("times", &CostProbe::times, py::arg("coefficients"), py::arg("bytes_per_us"),
-           py::arg("cluster_share"), py::call_guard<py::gil_scoped_release>());
+           py::arg("cluster_share"), py::arg("scan_us") = 0, py::arg("score_operation_us") = 0,
+           py::call_guard<py::gil_scoped_release>());
+  py::class_<SplitProbe>(m, "SplitProbe")
+      .def(py::init<int>(), py::arg("multiprocessors"))
+      .def("add", &SplitProbe::add, py::arg("spec"), py::arg("blocks"), py::arg("problem"),
+           py::arg("splits"))
+      .def("times", &SplitProbe::times, py::arg("coefficients"), py::arg("bytes_per_us"));
+  m.def("decode_family",
+        [](const NamedBlocks& blocks) { return decode_family(blocks_named(blocks)); });
+  m.def("decode_cost_names", [] {
+    const auto names = DecodeCosts::names();
+    return std::vector<std::string>(names.begin(), names.end());
+  });
   m.def("cost_family", [](const std::string& schedule, bool masked) {
     return cost_family(schedule_from_json(schedule), masked);
   });
@@ -111,11 +169,38 @@ void bind_cost_model(py::module_& m) {
       py::arg("spec"), py::arg("target"), py::arg("problem"), py::arg("table"), py::arg("gpu"),
       "The schedule that a table of coefficients makes of a problem on a GPU.");
   m.def(
+      "decode_choice_with",
+      [](const std::string& json, const std::string& target,
+         const std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>&
+             call,
+         const std::string& table,
+         const std::tuple<std::string, int, std::int64_t>& gpu) -> std::optional<NamedBlocks> {
+        const auto [name, multiprocessors, l2_bytes] = gpu;
+        const auto [batch, heads, kv_heads, q_len, kv_len] = call;
+        const DecodeChooser chooser(
+            attention_spec_from_json(json), find_target(target),
+            CostModel::find(target, {name, multiprocessors, l2_bytes}, table));
+        const auto blocks =
+            chooser.choose({batch, heads, kv_heads, q_len, kv_len}, multiprocessors);
+        return blocks ? std::optional(named(*blocks)) : std::nullopt;
+      },
+      py::arg("spec"), py::arg("target"), py::arg("call"), py::arg("table"), py::arg("gpu"),
+      "The blocks that a table makes of (batch, heads, kv_heads, q_len, kv_len), if keys are "
+      "split.");
+  m.def(
       "explain_choice",
       [](const std::string& json, const std::string& target, const Numbers& problem) {
         const auto [batch, heads, q_len, kv_len] = problem;
-        return chooser_of(attention_spec_from_json(json), find_target(target))
-            .explain(AttentionProblem{batch, heads, q_len, kv_len});
+        const AttentionSpec spec = attention_spec_from_json(json);
+        const Target& of = find_target(target);
+        std::string text =
+            chooser_of(spec, of).explain(AttentionProblem{batch, heads, q_len, kv_len});
+        const bool known = batch > 0 && heads > 0 && q_len > 0 && kv_len > 0;
+        if (known && can_decode(spec, of))
+          text += DecodeChooser(spec, of, cost_model_of(of))
+                      .explain({batch, heads, spec.kv_heads ? spec.kv_heads : heads, q_len, kv_len},
+                               multiprocessors_for_tables(of));
+        return text;
       },
       py::arg("spec"), py::arg("target"), py::arg("problem"));
   m.def("candidate_schedules", [](const std::string& json) {

@@ -90,18 +90,19 @@ void bind_specs(py::module_& m) {
     const Driver& driver = Driver::get();
     return multiprocessors_of(driver, current_device(driver));
   };
-  py::class_<DecodeChooser>(m, "DecodeChooser")
-      .def(py::init([](const std::string& json, const std::string& target) {
-        return DecodeChooser(attention_spec_from_json(json), find_target(target));
+  py::class_<DecodeChooser, std::shared_ptr<DecodeChooser>>(m, "DecodeChooser")
+      .def(py::init([](const std::string& json, const std::string& name) {
+        const Target& target = find_target(name);
+        return std::make_shared<DecodeChooser>(attention_spec_from_json(json), target,
+                                               cost_model_of(target));
       }))
       .def("choose",
            [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
                std::int64_t kv_heads, std::int64_t q_len,
                std::int64_t kv_len) -> std::optional<NamedBlocks> {
-             const DecodeCall call{batch, heads, kv_heads, q_len, kv_len};
-             const std::int64_t multiprocessors = own_multiprocessors();
-             if (!chooser.pays(call, multiprocessors)) return std::nullopt;
-             return named(chooser.blocks(call, multiprocessors));
+             const auto blocks =
+                 chooser.choose({batch, heads, kv_heads, q_len, kv_len}, own_multiprocessors());
+             return blocks ? std::optional(named(*blocks)) : std::nullopt;
            })
       .def("blocks",
            [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
@@ -124,9 +125,7 @@ void bind_specs(py::module_& m) {
                          chooser.whole_microseconds(call, multiprocessors));
       });
   py::class_<SplitModules>(m, "SplitModules")
-      .def(py::init([](const std::string& json, const std::string& target) {
-        return SplitModules(DecodeChooser(attention_spec_from_json(json), find_target(target)));
-      }))
+      .def(py::init<std::shared_ptr<DecodeChooser>>(), py::arg("chooser"))
       .def("add", &SplitModules::add, py::arg("blocks"), py::arg("module"), py::arg("order"));
   m.def("most_decode_rows", [] { return most_decode_rows; });
   m.def("least_keys_split", [] { return least_keys_split; });
@@ -142,7 +141,8 @@ void bind_specs(py::module_& m) {
         const std::vector<std::vector<Schedule>> schedules{
             attention_decode_split_schedules(spec, find_target(target), own.row_tile),
             attention_decode_combine_schedules(spec, find_target(target))};
-        Module module = attention_decode(spec, own.row_tile);
+        const std::optional<CostModel> model = cost_model_of(find_target(target));
+        Module module = attention_decode(spec, own.row_tile, model ? *model : CostModel::first());
         return std::pair(std::move(module), texts_of(schedules));
       },
       py::arg("json"), py::arg("page_size"), py::arg("target"), py::arg("blocks"),

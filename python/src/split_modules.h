@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -30,15 +31,16 @@ class SplitModules {
     std::vector<std::size_t> order;
   };
 
-  explicit SplitModules(DecodeChooser chooser) : chooser_(std::move(chooser)) {}
+  explicit SplitModules(std::shared_ptr<const DecodeChooser> chooser)
+      : chooser_(std::move(chooser)) {}
 
-  [[nodiscard]] const DecodeChooser& chooser() const { return chooser_; }
+  [[nodiscard]] const DecodeChooser& chooser() const { return *chooser_; }
   void add(const NamedBlocks& blocks, pybind11::object module, std::vector<std::size_t> order);
   /// Null where no call came to it before.
   [[nodiscard]] const Entry* find(const DecodeBlocks& blocks) const;
 
  private:
-  DecodeChooser chooser_;
+  std::shared_ptr<const DecodeChooser> chooser_;
   std::deque<Entry> entries_;
 };
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import compare_builds  # noqa: E402
 import hopper  # noqa: E402
+import schedule_choice  # noqa: E402
 from contest import peer_runs, row_of  # noqa: E402
 from fa3_peer import find_fa3  # noqa: E402
 from gpu_timing import GRAPH_CALLS, Timer  # noqa: E402
@@ -59,6 +62,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
         "launch.py",
         "linear_attention.py",
         "matmul.py",
+        "schedule_choice.py",
         "variants.py",
     ],
 )
@@ -196,6 +200,31 @@ def test_the_page_of_the_hopper_benchmark() -> None:
         assert line in page.splitlines()
     assert len(hopper.markdown(results, every_row=False)) < len(page)
     assert hopper.forward_lines(hopper.Results("here"))[0] == "ours / best peer: no rows"
+
+
+def choice(whole: dict[str, float], chosen: str, **more: Any) -> schedule_choice.Choice:
+    return schedule_choice.Choice(64, True, 0, (1, 2, 3, 4), "", whole, chosen, **more)
+
+
+def test_a_choice_is_held_against_the_best() -> None:
+    good = choice({"a": 10.0, "b": 20.0}, "a")
+    far = choice({"a": 10.0, "b": 12.0}, "b", split={"b": 12.0, "a": 10.0, "16 rows": 6.0},
+                 chosen_call="16 rows")  # fmt: skip
+    assert (good.loss, far.loss, far.split_loss) == (1.0, 1.2, 1.0)
+    lines = schedule_choice.report([good, far])
+    assert "  all: 1.095 in the mean, 1.20 at most, above 1.15: 1 of 2" in lines
+    assert "  groups: no problems" in lines
+    assert "  split: 1.000 in the mean, 1.00 at most, above 1.15: 0 of 1" in lines
+    assert lines[-3] == "causal D64 B1 H2 3 rows, 4 keys: 1.20"
+    assert [line.split()[-1] for line in lines[-2:]] == ["a", "b"]
+
+
+def test_every_second_problem_has_groups() -> None:
+    drawn = schedule_choice.draw(random.Random(0), 48, [64, 128])
+    grouped = [spec for spec, _ in drawn if spec.kv_heads]
+    assert len(grouped) == 24
+    assert all(spec.heads % spec.kv_heads == 0 and spec.heads <= 64 for spec in grouped)
+    assert len({spec.to_json() for spec, _ in drawn}) <= 8  # each has kernels of its own
 
 
 def test_builds_are_compared_over_every_table_once() -> None:

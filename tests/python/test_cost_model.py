@@ -1,6 +1,8 @@
 """The coefficients of the cost model: found again from times that a model made, and put to use."""
 
+import itertools
 import json
+import math
 import random
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import flashcore as fc
 from flashcore import _core
 from flashcore.cli import main
 from flashcore.tuning import cost_model as costs
+from flashcore.tuning import decode_costs, terms
+from flashcore.tuning.measurements import Measurements, draw_problem, measured_specs
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = "sm_90a"
@@ -30,7 +34,12 @@ def made_up(scale=1.0):
         }
         for name, family in found["families"].items()
     }
-    return found | {"gpu": GPU[0], "families": families}
+    decoding = {
+        name: {key: value * (scale if key.endswith("_us") else 1) for key, value in costs.items()}
+        for name, costs in found["decoding"].items()
+    }
+    shared = {name: scale * found[name] for name in ("scan_us", "score_operation_us")}
+    return found | shared | {"gpu": GPU[0], "families": families, "decoding": decoding}
 
 
 def shipped():
@@ -48,35 +57,71 @@ def predicted(entry, spec, schedule, problem):
     probe = _core.CostProbe(*GPU[1:])
     probe.add(spec.to_json(), schedule, problem)
     family = entry["families"][_core.cost_family(schedule, masked)]
-    return probe.times(numbers(family), entry["bytes_per_us"], entry["cluster_share"])[0]
+    shared = (entry[key] for key in ("bytes_per_us", "cluster_share", "scan_us",
+                                     "score_operation_us"))  # fmt: skip
+    return probe.times(numbers(family), *shared)[0]
+
+
+def predicted_split(entry, spec, problem, blocks, splits):
+    probe = _core.SplitProbe(GPU[1])
+    probe.add(spec.to_json(), blocks, problem, splits)
+    costs = entry["decoding"][_core.decode_family(blocks)]
+    return probe.times([costs[name] for name in _core.decode_cost_names()],
+                       entry["bytes_per_us"])[0]  # fmt: skip
 
 
 def measurements(entry, problems=8):
     rng = random.Random(3)
-    found = costs.Measurements(*GPU[:1], TARGET, *GPU[1:], 1980.0, {"gpu": GPU[0]})
-    for spec in costs.measured_specs():
+    found = Measurements(*GPU[:1], TARGET, *GPU[1:], entry["bytes_per_us"], {"gpu": GPU[0]})
+    for spec in measured_specs():
         schedules = _core.candidate_schedules(spec.to_json())
         for _ in range(problems):
-            problem = costs.draw_problem(rng, spec)
+            problem = draw_problem(rng, spec)
             times = {s: predicted(entry, spec, s, problem) for s in schedules}
             found.rows.append((spec.to_json(), problem, times))
+    for pair in (*terms.scan_pairs(), *terms.score_pairs()):
+        for schedule, problem in itertools.product(terms.common_schedules(pair[1]), terms.PROBLEMS):
+            times = (predicted(entry, spec, schedule, problem) for spec in pair)
+            found.added.append((*(spec.to_json() for spec in pair), schedule, problem, *times))
+    for spec in decode_costs.split_specs():
+        for _ in range(4 * problems):
+            problem = decode_costs.draw_split_problem(rng, spec, found)
+            for blocks in decode_costs.blocks_for(spec, TARGET, problem[2]):
+                splits = decode_costs.draw_splits(rng, spec, blocks, problem, GPU[1])
+                us = predicted_split(entry, spec, problem, blocks, splits)
+                found.split.append((spec.to_json(), problem, blocks, splits, us))
     return found
 
 
 def test_a_fit_predicts_the_times_that_it_was_made_of():
     found = measurements(made_up(scale=1.7))
-    entry, error = costs.fit(found, shipped()["bytes_per_us"])
+    entry, error = costs.fit(found)
     assert error < 0.03
     table = json.dumps([entry])
     losses = [loss for loss, *_ in costs.losses(found, table)]
     assert sum(losses) / len(losses) < 1.02
     assert set(entry["families"]) == set(shipped()["families"])
+    assert set(entry["decoding"]) == set(shipped()["decoding"])
+    errors = [
+        abs(math.log(predicted_split(entry, fc.AttentionSpec.from_json(spec), *rest) / us))
+        for spec, *rest, us in found.split
+    ]
+    assert sum(errors) / len(errors) < 0.03
+
+
+def test_terms_are_what_they_were_made_of():
+    entry = made_up(scale=1.7)
+    coefficients = {name: numbers(family) for name, family in entry["families"].items()}
+    found = measurements(entry, problems=0)
+    terms_found = terms.fit_terms(found, coefficients, entry["cluster_share"])
+    assert terms_found == {name: pytest.approx(entry[name], rel=1e-3) for name in terms_found}
+    assert set(terms_found) == {"scan_us", "score_operation_us"}
 
 
 def test_measurements_are_kept(tmp_path):
     found = measurements(made_up(), problems=1)
     found.save(tmp_path / "times.json")
-    again = costs.Measurements.load(tmp_path / "times.json")
+    again = Measurements.load(tmp_path / "times.json")
     assert again.gpu == found.gpu
     assert [times for *_, times in again.rows] == [times for *_, times in found.rows]
 
@@ -102,7 +147,6 @@ def test_a_table_is_for_the_gpu_that_it_names(tmp_path):
 
 def test_the_command_writes_what_measurements_say(tmp_path, capsys):
     found = measurements(made_up(), problems=4)
-    found.machine["bytes_per_us"] = str(shipped()["bytes_per_us"])
     found.save(tmp_path / "times.json")
     files = [
         "--measurements",
@@ -130,14 +174,33 @@ def test_a_table_that_is_none_is_refused(text, why):
     assert "flashcore calibrate" in str(caught.value)
 
 
+def test_a_table_decides_which_calls_are_split():
+    """Of the unsplit kernel and of splits it has the times."""
+    call = 1, 32, 8, 1, 32768
+    spec = fc.AttentionSpec(head_dim=128, heads=32, kv_heads=8).to_json()
+
+    def chosen(slow):
+        entry = made_up()
+        for family in entry[slow].values():
+            family["launch_us"] += 1e4
+        return _core.decode_choice_with(spec, TARGET, call, json.dumps([entry]), GPU)
+
+    assert chosen("families") == ("packed", 16, False)
+    assert chosen("decoding") is None
+
+
 def test_explain_says_what_is_predicted():
     kernel = fc.jit(CAUSAL, target=TARGET)
     assert "predicted" not in kernel.explain()
     text = kernel.explain(batch=1, heads=32, q_len=512, kv_len=65536)
-    _, title, *lines = text[text.index("schedules for") - 1 :].split("\n")
+    whole = text[text.index("schedules for") - 1 : text.index("keys are left whole")]
+    _, title, *lines = whole.split("\n")
     assert title.startswith("schedules for batch 1, 32 heads, 512 query rows and 65536 keys")
     times = [float(line.split(" us")[0].rpartition(" ")[2]) for line in lines if " us" in line]
     assert len(times) > 3
     assert times == sorted(times)
+    splits = kernel.explain(batch=1, heads=8, q_len=256, kv_len=65536)
+    assert "keys are split, whole" in splits
+    assert "splits, 128 rows of one head" in splits
     with pytest.raises(fc.Error, match="q_len"):
         kernel.explain(q_len="long")

@@ -159,6 +159,7 @@ def gpu(monkeypatch):
 
     asked = []
     monkeypatch.setattr(decoding._core, "DecodeChooser", Chooser)
+    monkeypatch.setattr(decoding._core, "SplitModules", lambda chooser: None)
     return asked
 
 

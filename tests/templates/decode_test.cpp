@@ -375,7 +375,8 @@ bool pays(std::int64_t batch, int heads, int kv_heads, std::int64_t q_len, std::
           const Target& target = hopper(), const Mask& mask = causal()) {
   AttentionSpec spec = grouped(128, heads, kv_heads);
   spec.mask = mask;
-  return DecodeChooser(spec, target).pays({batch, heads, kv_heads, q_len, kv_len}, h200);
+  const DecodeChooser chooser(spec, target);
+  return chooser.choose({batch, heads, kv_heads, q_len, kv_len}, h200).has_value();
 }
 
 TEST(SplittingPays, WhereItWasMeasuredFaster) {
@@ -414,10 +415,10 @@ TEST(DecodeChooser, TakesTilesThatTheRowsFill) {
   EXPECT_EQ(blocks(32, 8, 32), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
   EXPECT_EQ(blocks(32, 8, 64), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
   EXPECT_EQ(blocks(32, 8, 128), (DecodeBlocks{Rows::of_head, 128, true}));
-  EXPECT_EQ(blocks(32, 8, 192), (DecodeBlocks{Rows::of_head, 128, true}));
+  EXPECT_EQ(blocks(32, 8, 192), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
   EXPECT_EQ(blocks(8, 1, 128), (DecodeBlocks{Rows::of_head, 128, false}));
   EXPECT_EQ(blocks(32, 32, 32), (DecodeBlocks{Rows::packed, 32, false}));
-  EXPECT_EQ(blocks(32, 32, 64), (DecodeBlocks{Rows::of_head, 64, false}));
+  EXPECT_EQ(blocks(32, 32, 64), (DecodeBlocks{Rows::of_head, 64, true}));
 }
 
 TEST(DecodeChooser, ListsWhatCallsCanHave) {

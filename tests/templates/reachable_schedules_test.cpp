@@ -125,6 +125,22 @@ TEST(ScheduleChooser, FindsWhatItChoosesAlsoAtASecondLaunch) {
 }
 
 // Each list is a kernel to compile before a range of problems is served.
+TEST(ScheduleChooser, HasSchedulesForLargeBatchesOfASpecThatHasHeads) {
+  const Target& target = find_target("sm_90a");
+  for (const int head_dim : {32, 64, 128})
+    for (const Mask& mask : {full(), causal()}) {
+      const ScheduleChooser open({.head_dim = head_dim, .mask = mask}, target);
+      const ScheduleChooser fixed({.head_dim = head_dim, .heads = 8, .kv_heads = 2, .mask = mask},
+                                  target);
+      for (const std::int64_t batch : {1, 25, 42, 64})
+        for (const std::int64_t length : {128, 146, 380, 2048}) {
+          const AttentionProblem problem{batch, 8, length, length};
+          EXPECT_LT(fixed.predict_us(problem), 1.06 * open.predict_us(problem))
+              << head_dim << ", " << mask.text << ", " << batch << ", " << length;
+        }
+    }
+}
+
 TEST(ScheduleChooser, HasFewListsForAllProblems) {
   const AttentionProblems all{{1, 1 << 16}, {1, 1 << 16}, {1, 1 << 20}, {1, 1 << 20}};
   for (const int head_dim : {32, 64, 80, 96, 128, 192, 256})

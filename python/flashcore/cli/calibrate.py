@@ -13,7 +13,7 @@ from ..errors import CacheError
 
 
 @click.command()
-@click.option("--problems", type=click.IntRange(4), default=36, show_default=True,
+@click.option("--problems", type=click.IntRange(4), default=30, show_default=True,
               help="Random problems of each of twelve specs.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--measurements", type=click.Path(dir_okay=False, path_type=Path),
@@ -28,28 +28,25 @@ def calibrate(
     """Measure how long kernels take on this GPU, for the choice among schedules.
 
     Kernels are chosen by a cost model whose coefficients were measured on some GPUs. This measures
-    them on the GPU that is here, in two to four minutes, and writes them where kernels find them
+    them on the GPU that is here, in two minutes, and writes them where kernels find them
     (FLASHCORE_COST_MODEL). It takes PyTorch and SciPy: pip install 'flashcore[tune]'.
     """
     from ..tuning import cost_model as costs
-    from ..tuning.gpu import require_torch
+    from ..tuning.measurements import Measurements
 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
     if measurements is not None and measurements.exists():
-        found = costs.Measurements.load(measurements)
+        found = Measurements.load(measurements)
     else:
-        torch = require_torch(_core.gpu_target() or "sm_90a")
-        bandwidth = costs.measure_bandwidth(torch)
         found = costs.measure(problems, seed, say)
-        found.machine["bytes_per_us"] = f"{bandwidth:.0f}"
         if measurements is not None:
             found.save(measurements)
     if check:
         summarize([loss for loss, *_ in costs.losses(found, None)], found.gpu)
         return
-    entry, error = costs.fit(found, float(found.machine["bytes_per_us"]))
+    entry, error = costs.fit(found)
     named = path or (Path(file) if (file := _core.cost_model_file()) else None)
     if named is None:
         raise CacheError("nowhere to write the coefficients", "there is no directory of kernels",

@@ -29,7 +29,7 @@ class Decoding:
         self._launches = launches
         self._kernels = DecodeKernels(spec, 0, target, captured)
         self.chooser = _core.DecodeChooser(spec.to_json(), target)
-        self.splits = self._kernels.splits = _core.SplitModules(spec.to_json(), target)
+        self.splits = self._kernels.splits = _core.SplitModules(self.chooser)
         self._packed = spec.layout == "thd"
         self._at_rows = 2 if spec.layout == "bhsd" else 1
         self._refused: set[tuple[Blocks, bool]] = set()  # those whose code cannot be had

@@ -1,17 +1,16 @@
 """Schedules on a GPU, by way of PyTorch: compiled, checked, and timed fairly.
 
-A GPU changes its clock with heat and power, so contenders take turns, on a cold L2 cache, and
-medians count. What only a long input shows (a wait that never ends, a wrong turn of a ring) is
-looked for at the timed shapes as well, against the schedule that ships.
+What only a long input shows (a wait that never ends, a wrong turn of a ring) is looked for at the
+timed shapes as well, against the schedule that ships.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,12 @@ from ..kernels.attention_kernel import AttentionKernel
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from .check import Case, captured_arrays, case, for_any_shapes, heads_of, to_numpy
+from .stopwatch import Stopwatch
 
 Shape = tuple[int, int, int]
 """batch, q_len, kv_len"""
 
 MODEL_WIDTH = 2048  # heads * head_dim, where a spec leaves the heads open
-GRAPH_BELOW_US = 50.0  # below, the time between two launches is no longer small beside them
-GRAPH_CALLS = 20
 PATIENCE_S = 20.0  # for a kernel that should take milliseconds
 
 
@@ -90,9 +88,7 @@ class GpuEvaluator:
         self._target = target
         self._captured = {name: self._on_gpu(a) for name, a in captured_arrays(spec).items()}
         self._cases = [self._small(shape, heads, seed) for shape, heads in _small_shapes(spec)]
-        size = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
-        self._l2_bytes = size
-        self._flush = torch.empty(max(4 * size, 64 << 20), dtype=torch.int8, device="cuda")
+        self._watch = Stopwatch(torch, self.wait)
         self._long = [_Long(self, shape, seed) for shape in shapes]
 
     # What _Long asks for.
@@ -106,8 +102,8 @@ class GpuEvaluator:
         return self._torch
 
     @property
-    def l2_bytes(self) -> int:
-        return int(self._l2_bytes)
+    def watch(self) -> Stopwatch:
+        return self._watch
 
     # The evaluator.
 
@@ -132,7 +128,7 @@ class GpuEvaluator:
         return ""
 
     def times(self, kernels: Sequence[AttentionKernel], rounds: int) -> list[list[float]]:
-        per_shape = [long.times(kernels, rounds, self._flush) for long in self._long]
+        per_shape = [long.times(kernels, rounds) for long in self._long]
         return [list(times) for times in zip(*per_shape, strict=True)]
 
     # Arrays and launches.
@@ -195,10 +191,7 @@ class _Long:
                  (batch, kv_len, kv_heads, dims[0]), (batch, kv_len, kv_heads, dims[1]),
                  (batch, q_len, heads, dims[1]))]  # fmt: skip
         set_bytes = (4 if spec.dtype == "f32" else 2) * sum(map(math.prod, sizes))
-        # Calls of a graph walk through inputs that the cache cannot hold together.
-        self._sets = max(2, min(math.ceil(3 * owner.l2_bytes / set_bytes), GRAPH_CALLS))
-        if set_bytes > owner.l2_bytes:
-            self._sets = 1
+        self._sets = owner.watch.sets(set_bytes)
         generator = torch.Generator(device="cuda").manual_seed(seed)
         dtype = _dtype_of(torch, spec)
         self._inputs = [
@@ -261,54 +254,10 @@ class _Long:
             return f"it differs by {worst:.3g} from the schedule that ships, {self._title}"
         return ""
 
-    def times(self, kernels: Sequence[AttentionKernel], rounds: int, flush: Any) -> list[float]:
+    def times(self, kernels: Sequence[AttentionKernel], rounds: int) -> list[float]:
         """The median of each kernel in microseconds."""
-        cuda = self._owner.torch.cuda
-        estimate = self._estimate(kernels[0])
-        in_graphs = self._sets > 1 and estimate < GRAPH_BELOW_US
-        calls = GRAPH_CALLS if in_graphs else 1
-        actions = [self._graph(k) if in_graphs else self._plain(k) for k in kernels]
-        samples: list[list[tuple[Any, Any]]] = [[] for _ in kernels]
-        order = list(range(len(kernels)))
-        for _ in range(rounds + 1):
-            for i in order:
-                start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-                flush.zero_()
-                start.record()
-                actions[i]()
-                stop.record()
-                samples[i].append((start, stop))
-            order.reverse()
-        self._owner.wait(1e-6 * estimate * calls * len(kernels) * (rounds + 1))
-        # The first round is the warm-up.
-        return [
-            1e3 * statistics.median(start.elapsed_time(stop) for start, stop in sample[1:]) / calls
-            for sample in samples
-        ]
-
-    def _plain(self, kernel: AttentionKernel) -> Callable[[], None]:
-        return lambda: self._run(kernel)
-
-    def _estimate(self, kernel: AttentionKernel) -> float:
-        cuda = self._owner.torch.cuda
-        start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-        self._run(kernel)
-        start.record()
-        for _ in range(3):
-            self._run(kernel)
-        stop.record()
-        self._owner.wait()
-        return 1e3 * float(start.elapsed_time(stop)) / 3
-
-    def _graph(self, kernel: AttentionKernel) -> Callable[[], None]:
-        cuda = self._owner.torch.cuda
-        kernel._core.prepare(cuda.current_device())
-        graph = cuda.CUDAGraph()
-        with cuda.graph(graph):
-            for call in range(GRAPH_CALLS):
-                self._run(kernel, call % self._sets)
-        replay: Callable[[], None] = graph.replay
-        return replay
+        runs = [functools.partial(self._run, kernel) for kernel in kernels]
+        return self._owner.watch.times(runs, rounds, self._sets)
 
 
 def _dtype_of(torch: Any, spec: AttentionSpec) -> Any:

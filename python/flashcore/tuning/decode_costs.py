@@ -1,0 +1,163 @@
+"""What kernels with split keys cost: measured, by what a block of theirs computes."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from .. import _core
+from ..cache.tuning_table import Problem
+from ..errors import Error
+from ..kernels.decode_kernels import Blocks, DecodeKernels, Ordered
+from ..kernels.module_kernel import ModuleKernel
+from ..specs.module import Module
+from ..specs.spec import AttentionSpec
+from ..specs.variants import causal
+from .measurements import Contest, Launch, Measurements, Say, is_feasible
+
+WAVES = (0.5, 1, 2, 3)  # of blocks, of which the number of splits follows
+MOST_TILES = 4  # of 128 query rows for each multiprocessor: nothing is idle then
+KEYS_OF_SPLITS = 128  # a split has a multiple of so many
+MOST_TILED_SPLITS = 4  # that a tile of the second program combines
+
+
+def split_specs() -> list[AttentionSpec]:
+    """Attention with and without groups, of narrow and of wide heads."""
+    specs = []
+    for dim in (64, 128, 256):
+        specs.append(AttentionSpec(head_dim=dim, mask=causal()))
+        specs.append(AttentionSpec(head_dim=dim, mask=causal(), heads=32, kv_heads=8))
+    return specs
+
+
+def group_of(spec: AttentionSpec) -> int:
+    return (spec.heads or 1) // (spec.kv_heads or spec.heads or 1)
+
+
+def may_split(spec: AttentionSpec, found: Measurements, problem: Problem) -> bool:
+    """Whether multiprocessors would idle without."""
+    batch, heads, q_len, kv_len = problem
+    tiles = batch * heads * (q_len // 128)
+    return (
+        _core.decodes(spec.to_json(), found.target)
+        and kv_len >= _core.least_keys_split()
+        and tiles <= MOST_TILES * found.multiprocessors
+    )
+
+
+def chosen_blocks(spec: AttentionSpec, target: str, problem: Problem) -> Blocks | None:
+    """Those of a call; None where its keys are left whole."""
+    batch, heads, q_len, kv_len = problem
+    chooser = _core.DecodeChooser(spec.to_json(), target)
+    return chooser.choose(batch, heads, spec.kv_heads or heads, q_len, kv_len)
+
+
+def draw_split_problem(rng: random.Random, spec: AttentionSpec, found: Measurements) -> Problem:
+    """Query rows that may leave multiprocessors idle, every second time one alone."""
+    while True:
+        batch, heads = (round(2 ** rng.uniform(0, 6)) for _ in range(2))
+        heads = spec.heads or heads
+        q_len = round(2 ** rng.uniform(0, 11)) if rng.random() < 2 / 3 else 1
+        problem = batch, heads, q_len, round(2 ** rng.uniform(9, 17))
+        if may_split(spec, found, problem) and is_feasible(spec, problem):
+            return problem
+
+
+def blocks_for(spec: AttentionSpec, target: str, q_len: int) -> list[Blocks]:
+    """All that a call of so many query rows could have."""
+    return _core.DecodeChooser(spec.to_json(), target).reachable(q_len, q_len)
+
+
+def draw_splits(
+    rng: random.Random, spec: AttentionSpec, blocks: Blocks, problem: Problem, multiprocessors: int
+) -> int:
+    """A number of splits near one that fills the multiprocessors."""
+    rows, row_tile, combines_tiles = blocks
+    batch, heads, q_len, kv_len = problem
+    packs = rows != "of_head"
+    own_heads = (spec.kv_heads or heads) if packs else heads
+    tiles = math.ceil(q_len * (group_of(spec) if packs else 1) / row_tile)
+    most = math.ceil(kv_len / KEYS_OF_SPLITS)
+    if combines_tiles:
+        most = min(most, MOST_TILED_SPLITS)
+    wanted = rng.choice(WAVES) * multiprocessors / (batch * own_heads * tiles)
+    return max(1, min(int(wanted), most))
+
+
+def build_splits(
+    wanted: Iterable[tuple[AttentionSpec, Blocks]], target: str, say: Say
+) -> dict[tuple[AttentionSpec, Blocks], Ordered]:
+    """The modules, compiled at once; what does not compile is left out."""
+    pairs = list(dict.fromkeys(wanted))
+
+    def build(spec: AttentionSpec, blocks: Blocks) -> Ordered | None:
+        try:
+            return DecodeKernels(spec, 0, target, ()).built(blocks, False, compiled=True)
+        except Error:
+            return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = list(pool.map(build, *zip(*pairs, strict=True)))
+    say(f"{sum(found is not None for found in built)} of {len(pairs)} modules with split keys")
+    return {pair: found for pair, found in zip(pairs, built, strict=True) if found is not None}
+
+
+def launch_of_splits(built: Ordered, spec: AttentionSpec, splits: int | None = None) -> Launch:
+    """Into so many splits; None: as many as the module chooses."""
+    kernels, order = built
+    if splits is not None:
+        own = kernels.module
+        module = Module(
+            own.name, own.programs, own.workspaces, own.numbers | {"splits": str(splits)}
+        )
+        kernels = ModuleKernel(module, kernels.kernels, kernels.target)
+    scalars = (1 / math.sqrt(spec.head_dim),)
+
+    def launch(arrays: Sequence[object]) -> None:
+        kernels.launch(tuple(arrays[at] for at in order), scalars, None)
+
+    return launch
+
+
+def measure_splits(
+    found: Measurements,
+    contest: Contest,
+    wanted: Sequence[tuple[AttentionSpec, Problem]],
+    rng: random.Random,
+    say: Say,
+) -> None:
+    """Adds times of these problems, under all blocks that they could have."""
+    reachable = [blocks_for(spec, found.target, problem[2]) for spec, problem in wanted]
+    built = build_splits(
+        [(spec, b) for (spec, _), own in zip(wanted, reachable, strict=True) for b in own],
+        found.target, say,
+    )  # fmt: skip
+    for (spec, problem), own in zip(wanted, reachable, strict=True):
+        contenders = [
+            (blocks, draw_splits(rng, spec, blocks, problem, found.multiprocessors))
+            for blocks in own
+            if (spec, blocks) in built
+            for _ in range(2)
+        ]
+        contenders = list(dict.fromkeys(contenders))
+        launches = [launch_of_splits(built[spec, b], spec, splits) for b, splits in contenders]
+        for (blocks, splits), us in zip(
+            contenders, contest.times(launches, spec, problem), strict=True
+        ):
+            if math.isfinite(us):
+                found.split.append((spec.to_json(), problem, blocks, splits, us))
+
+
+__all__ = [
+    "blocks_for",
+    "build_splits",
+    "chosen_blocks",
+    "draw_split_problem",
+    "launch_of_splits",
+    "may_split",
+    "measure_splits",
+    "split_specs",
+]

@@ -1,0 +1,90 @@
+"""Times work on a GPU fairly.
+
+A GPU changes its clock with heat and power, so contenders take turns, every second time in the
+opposite order, on a cold L2 cache, and medians count.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Run = Callable[[int], Any]
+"""Queues one call on the current stream; the argument says which set of inputs to use."""
+
+GRAPH_BELOW_US = 50.0  # below, the time between two launches is no longer small beside them
+GRAPH_CALLS = 20
+LOOKS = 2  # before contenders are timed in earnest
+SPARED_US = 5.0  # of what is hopeless: what the host adds to a first look at a short kernel
+
+
+class Stopwatch:
+    """Holds the buffer that clears the L2 cache."""
+
+    def __init__(self, torch: Any, wait: Callable[[float], None] | None = None):
+        """`wait` waits for what is queued and takes about so many seconds."""
+        self._torch = torch
+        self._wait = wait or (lambda seconds: torch.cuda.synchronize())
+        size = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        self.l2_bytes = int(size)
+        self._flush = torch.empty(max(4 * size, 64 << 20), dtype=torch.int8, device="cuda")
+
+    def sets(self, set_bytes: int) -> int:
+        """How many sets of inputs the calls of a graph have to walk through, so that L2 holds none
+        of them."""
+        if set_bytes > self.l2_bytes:
+            return 1
+        return max(2, min(math.ceil(3 * self.l2_bytes / set_bytes), GRAPH_CALLS))
+
+    def times(
+        self, runs: Sequence[Run], rounds: int, sets: int = 1, hopeless: float = math.inf
+    ) -> list[float]:
+        """The median of each contender in microseconds. Short ones are timed in CUDA graphs whose
+        calls walk through `sets` inputs. Contenders that at a first look take `hopeless` times as
+        long as the best are timed no further: theirs is infinite."""
+        for run in runs:
+            run(0)
+        plain = [functools.partial(run, 0) for run in runs]
+        looks = [self._round(plain, look % 2 == 1, 1e-3) for look in range(LOOKS)]
+        first = [min(look[i] for look in looks) for i in range(len(runs))]
+        best = min(first)
+        kept = [i for i, us in enumerate(first) if us < hopeless * best + SPARED_US]
+        calls = GRAPH_CALLS if sets > 1 and best < GRAPH_BELOW_US else 1
+        actions = [self._graph(runs[i], sets) if calls > 1 else plain[i] for i in kept]
+        expected = 1e-6 * calls * sum(first[i] for i in kept)
+        samples = [self._round(actions, turn % 2 == 1, expected) for turn in range(rounds + 1)]
+        found = [math.inf] * len(runs)
+        # The first round is the warm-up.
+        for at, times in zip(kept, zip(*samples[1:], strict=True), strict=True):
+            found[at] = statistics.median(times) / calls
+        return found
+
+    def _round(
+        self, actions: Sequence[Callable[[], Any]], backwards: bool, seconds: float
+    ) -> list[float]:
+        """Microseconds of each action, done once, of which all together take about `seconds`."""
+        event = self._torch.cuda.Event
+        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in actions]
+        turns = list(zip(actions, pairs, strict=True))
+        for action, (start, stop) in reversed(turns) if backwards else turns:
+            # It also keeps the GPU busy until the host has queued what is timed.
+            self._flush.zero_()
+            start.record()
+            action()
+            stop.record()
+        self._wait(seconds)
+        return [1e3 * start.elapsed_time(stop) for start, stop in pairs]
+
+    def _graph(self, run: Run, sets: int) -> Callable[[], None]:
+        graph = self._torch.cuda.CUDAGraph()
+        with self._torch.cuda.graph(graph):
+            for call in range(GRAPH_CALLS):
+                run(call % sets)
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+
+__all__ = ["GRAPH_CALLS", "Run", "Stopwatch"]

@@ -1,0 +1,121 @@
+// The coefficients of the cost model of attention (cost_model.h), of schedules with keys left whole
+// and of decoding. They were measured, for each GPU and each family of kernels;
+// cost_coefficients.json holds them. They are data, so that a GPU that nobody has measured yet needs
+// no code, but `flashcore calibrate`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace flashcore {
+
+/// What of a GPU the time of a kernel depends on, beside the coefficients.
+struct GpuFacts {
+  std::string name;
+  int multiprocessors = 0;
+  std::int64_t l2_bytes = 0;
+};
+
+/// The coefficients of a GPU that all kernels share.
+struct GpuCosts {
+  double bytes_per_us = 0;        ///< of the memory
+  double cluster_share = 1;       ///< of the multiprocessors, those that clusters of four can use
+  double scan_us = 0;             ///< of a block that looks for the tiles that it has to visit
+  double score_operation_us = 0;  ///< an operation more for each score of 128 x 128
+};
+
+/// The coefficients of one family of schedules. Times are in microseconds.
+struct FamilyCosts {
+  double launch_us = 0;     ///< of a kernel
+  double block_us = 0;      ///< of an output tile, beside its loop over keys
+  double block_dim_us = 0;  ///< the same for each 128 of head_dim
+  double row_share = 0;     ///< of block_dim_us, what rows of the tile beyond the last one save
+  double fill_share = 0;    ///< of the time that memory takes for what the first blocks wait for
+  /// Of L2, what holds keys until the next tile of their heads, where heads go side by side.
+  double l2_share = 0;
+  double iteration_us = 0;  ///< of a key tile, however wide
+  /// By what share the iterations of a block take longer for each other block on its
+  /// multiprocessor, and by what share the rest of the block does.
+  double iteration_contention = 0, block_contention = 0;
+  /// How long multiprocessors idle at the end where blocks differ in length, in blocks of mean
+  /// length, by the order of the grid.
+  double tiles_first_tail = 0, grouped_tail = 0, tiles_last_tail = 0;
+  double dynamic_us = 0;    ///< of an output tile that the dynamic scheduler hands out
+  double split_us = 0;      ///< of combining what the blocks of a cluster found, for each two
+  double split_dim_us = 0;  ///< the same for each 128 of head_dim
+  /// Of 128 key columns, at the head dims of `measured_dims`; between them it is interpolated.
+  std::vector<double> columns_us;
+
+  static constexpr int measured_dims[] = {32, 64, 96, 128, 192, 256};
+  /// In the order of `names`, then columns_us.
+  static FamilyCosts from(std::span<const double> numbers);
+  static std::span<const std::string_view> names();
+};
+
+/// The coefficients of the blocks of decoding that compute tiles of so many rows in one way
+/// (decode_splits.h). Times are in microseconds.
+struct DecodeCosts {
+  double launch_us = 0;       ///< of both programs
+  double block_us = 0;        ///< of a block, beside its keys
+  double columns_us = 0;      ///< of 128 keys, where blocks share their multiprocessor
+  double columns_dim_us = 0;  ///< the same for each 128 of head_dim
+  double lone_share = 0;      ///< how much longer keys take a block alone there, as a share
+  double split_us = 0;        ///< of combining one split more
+  double partial_us = 0;      ///< of what a split found for 128 rows of 128 columns
+  /// Of combining a query row on each multiprocessor, in a block of its own or in a tile of rows.
+  double row_us = 0, tiled_row_us = 0;
+
+  /// In the order of `names`.
+  static DecodeCosts from(std::span<const double> numbers);
+  static std::span<const std::string_view> names();
+  /// What they are measured for: the rows of a block, and how many.
+  static std::span<const std::string_view> families();
+};
+
+/// A table of coefficients as text: a JSON array with an object for each GPU.
+struct CostFile {
+  std::string_view name, text;
+};
+/// cost_coefficients.json, built in.
+std::span<const CostFile> shipped_costs();
+
+class CostModel {
+ public:
+  /// The coefficients for a GPU: those under its name in `table` (the user's, or empty), those that
+  /// ship under its name, or those of the first GPU of the target that ships, with the facts of the
+  /// GPU itself. Without facts, the GPU that was measured. None where the target has none. Throws
+  /// ScheduleError for a table that cannot be read.
+  static std::optional<CostModel> find(std::string_view target, const GpuFacts& gpu = {},
+                                       std::string_view table = {});
+
+  /// Of the GPU that was measured first, for decoding on a target without coefficients of its own.
+  static const CostModel& first();
+
+  /// Without coefficients of families, as a measurement that makes some needs it.
+  CostModel(GpuFacts gpu, const GpuCosts& costs) : gpu_(std::move(gpu)), costs_(costs) {}
+
+  [[nodiscard]] const GpuFacts& gpu() const { return gpu_; }
+  /// The GPU that the coefficients were measured on.
+  [[nodiscard]] const std::string& measured_on() const { return measured_on_; }
+  [[nodiscard]] const FamilyCosts* family(const std::string& name) const;
+  [[nodiscard]] const GpuCosts& costs() const { return costs_; }
+  /// Of blocks of decoding, by their name, such as "of_head/128".
+  [[nodiscard]] const DecodeCosts& decoding(const std::string& name) const;
+
+ private:
+  CostModel() = default;
+
+  GpuFacts gpu_;
+  std::string measured_on_;
+  GpuCosts costs_;
+  std::map<std::string, FamilyCosts> families_;
+  std::map<std::string, DecodeCosts> decoding_;
+};
+
+}  // namespace flashcore
