@@ -9,9 +9,9 @@
 namespace flashcore::c {
 namespace {
 
-DType dtype_of(std::int32_t dtype, const char* what) {
+DType dtype_of(std::int32_t dtype, std::size_t tensor) {
   if (dtype < FC_F16 || dtype > FC_I1)
-    throw SpecError({.what = fmt::format("the dtype of {}", what),
+    throw SpecError({.what = fmt::format("the dtype of tensor {}", tensor),
                      .why = fmt::format("{} is none of fc_dtype", dtype),
                      .fix = "FC_F16, FC_BF16, ...",
                      .where = {}});
@@ -33,10 +33,8 @@ Arguments::Arguments(std::span<const fc_tensor> given, std::span<const fc_scalar
                        .why = fmt::format("it is {}", t.device),
                        .fix = "the ordinal of a GPU, or FC_CPU",
                        .where = {}});
-    TensorView view{.data = t.data,
-                    .dtype = dtype_of(t.dtype, fmt::format("tensor {}", i).c_str()),
-                    .rank = t.rank,
-                    .device = t.device};
+    TensorView view{
+        .data = t.data, .dtype = dtype_of(t.dtype, i), .rank = t.rank, .device = t.device};
     std::copy_n(t.shape, max_rank, view.shape.begin());
     std::copy_n(t.strides, max_rank, view.strides.begin());
     tensors.push_back(view);

@@ -30,7 +30,7 @@ std::optional<CostModel> cost_model_for(const Target& target) {
 LengthRange range_of(const fc_range& range, const char* name) {
   if (range.least < 1 || range.most < range.least)
     throw SpecError({.what = fmt::format("the range {} to {} of {}", range.least, range.most, name),
-                     .why = "it holds no length",
+                     .why = "sizes are 1 or more, and a range ends with its largest",
                      .fix = "from 1 on, the least number first",
                      .where = {}});
   return {range.least, range.most};

@@ -1,4 +1,5 @@
-// Rules that several files hold; schedule_checks.cpp lists all of them in order.
+// The rules that a schedule has to keep. They lie in several files; schedule_checks.cpp lists all of
+// them in order.
 #pragma once
 
 #include <functional>

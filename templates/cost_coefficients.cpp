@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <string>
 
 #include <fmt/format.h>
@@ -15,6 +17,53 @@ namespace flashcore {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// A coefficient in a table, and where it goes.
+template <class Costs>
+struct Field {
+  std::string_view name;
+  double Costs::*value;
+};
+
+constexpr Field<FamilyCosts> family_fields[] = {
+    {"launch_us", &FamilyCosts::launch_us},
+    {"block_us", &FamilyCosts::block_us},
+    {"block_dim_us", &FamilyCosts::block_dim_us},
+    {"row_share", &FamilyCosts::row_share},
+    {"fill_share", &FamilyCosts::fill_share},
+    {"l2_share", &FamilyCosts::l2_share},
+    {"iteration_us", &FamilyCosts::iteration_us},
+    {"iteration_contention", &FamilyCosts::iteration_contention},
+    {"block_contention", &FamilyCosts::block_contention},
+    {"tiles_first_tail", &FamilyCosts::tiles_first_tail},
+    {"grouped_tail", &FamilyCosts::grouped_tail},
+    {"tiles_last_tail", &FamilyCosts::tiles_last_tail},
+    {"dynamic_us", &FamilyCosts::dynamic_us},
+    {"split_us", &FamilyCosts::split_us},
+    {"split_dim_us", &FamilyCosts::split_dim_us},
+};
+
+constexpr Field<DecodeCosts> decode_fields[] = {
+    {"launch_us", &DecodeCosts::launch_us},       {"block_us", &DecodeCosts::block_us},
+    {"columns_us", &DecodeCosts::columns_us},     {"columns_dim_us", &DecodeCosts::columns_dim_us},
+    {"lone_share", &DecodeCosts::lone_share},     {"split_us", &DecodeCosts::split_us},
+    {"partial_us", &DecodeCosts::partial_us},     {"row_us", &DecodeCosts::row_us},
+    {"tiled_row_us", &DecodeCosts::tiled_row_us},
+};
+
+template <class Costs, std::size_t count>
+std::vector<std::string_view> names_of(const Field<Costs> (&fields)[count]) {
+  std::vector<std::string_view> names;
+  for (const Field<Costs>& field : fields) names.push_back(field.name);
+  return names;
+}
+
+template <class Costs, std::size_t count>
+Costs set_fields(const Field<Costs> (&fields)[count], std::span<const double> numbers) {
+  Costs costs;
+  for (std::size_t i = 0; i < count; ++i) costs.*fields[i].value = numbers[i];
+  return costs;
+}
 
 [[noreturn]] void refuse(std::string why) {
   throw ScheduleError({.what = "cannot read a table of cost coefficients",
@@ -60,6 +109,15 @@ const Json& named_objects(const Json& entry, const char* field, const std::strin
   return entry[field];
 }
 
+/// A GPU that nobody has measured may ship with the coefficients of one that is alike.
+std::optional<std::string> measured_gpu(const Json& entry) {
+  const auto measured = entry.find("measured");
+  if (measured == entry.end() || !measured->is_object()) return std::nullopt;
+  const auto gpu = measured->find("gpu");
+  if (gpu == measured->end() || !gpu->is_string()) return std::nullopt;
+  return gpu->get<std::string>();
+}
+
 Json parsed(std::string_view text) {
   if (too_deep_for_json(text))
     refuse(fmt::format("its brackets nest more than {} deep", deepest_json));
@@ -77,39 +135,23 @@ Json parsed(std::string_view text) {
 }  // namespace
 
 std::span<const std::string_view> FamilyCosts::names() {
-  static constexpr std::string_view all[]{
-      "launch_us",        "block_us",         "block_dim_us", "row_share",
-      "fill_share",       "l2_share",         "iteration_us", "iteration_contention",
-      "block_contention", "tiles_first_tail", "grouped_tail", "tiles_last_tail",
-      "dynamic_us",       "split_us",         "split_dim_us"};
+  static const auto all = names_of(family_fields);
   return all;
 }
 
-FamilyCosts FamilyCosts::from(std::span<const double> n) {
-  if (n.size() != names().size() + std::size(measured_dims))
+FamilyCosts FamilyCosts::from(std::span<const double> numbers) {
+  constexpr std::size_t named = std::size(family_fields);
+  if (numbers.size() != named + std::size(measured_dims))
     throw InternalError("coefficients of a family that are too few or too many");
-  return {.launch_us = n[0],
-          .block_us = n[1],
-          .block_dim_us = n[2],
-          .row_share = std::min(n[3], 1.0),
-          .fill_share = n[4],
-          .l2_share = n[5],
-          .iteration_us = n[6],
-          .iteration_contention = n[7],
-          .block_contention = n[8],
-          .tiles_first_tail = n[9],
-          .grouped_tail = n[10],
-          .tiles_last_tail = n[11],
-          .dynamic_us = n[12],
-          .split_us = n[13],
-          .split_dim_us = n[14],
-          .columns_us = {n.begin() + static_cast<std::ptrdiff_t>(names().size()), n.end()}};
+  FamilyCosts costs = set_fields(family_fields, numbers);
+  costs.row_share = std::min(costs.row_share, 1.0);
+  const std::span<const double> columns = numbers.subspan(named);
+  costs.columns_us.assign(columns.begin(), columns.end());
+  return costs;
 }
 
 std::span<const std::string_view> DecodeCosts::names() {
-  static constexpr std::string_view all[]{"launch_us",      "block_us",   "columns_us",
-                                          "columns_dim_us", "lone_share", "split_us",
-                                          "partial_us",     "row_us",     "tiled_row_us"};
+  static const auto all = names_of(decode_fields);
   return all;
 }
 
@@ -119,18 +161,10 @@ std::span<const std::string_view> DecodeCosts::families() {
   return all;
 }
 
-DecodeCosts DecodeCosts::from(std::span<const double> n) {
-  if (n.size() != names().size())
+DecodeCosts DecodeCosts::from(std::span<const double> numbers) {
+  if (numbers.size() != std::size(decode_fields))
     throw InternalError("coefficients of decoding that are too few or too many");
-  return {.launch_us = n[0],
-          .block_us = n[1],
-          .columns_us = n[2],
-          .columns_dim_us = n[3],
-          .lone_share = n[4],
-          .split_us = n[5],
-          .partial_us = n[6],
-          .row_us = n[7],
-          .tiled_row_us = n[8]};
+  return set_fields(decode_fields, numbers);
 }
 
 const CostModel& CostModel::first() {
@@ -168,11 +202,11 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
   if (chosen == nullptr) return std::nullopt;
   const Json& entry = *chosen;
   CostModel model;
-  model.measured_on_ = entry["gpu"].get<std::string>();
-  const std::string where = "the entry of " + model.measured_on_;
+  const std::string name = entry["gpu"].get<std::string>(), where = "the entry of " + name;
+  model.measured_on_ = measured_gpu(entry).value_or(name);
   model.gpu_ = gpu;
   if (gpu.multiprocessors == 0)
-    model.gpu_ = {.name = model.measured_on_,
+    model.gpu_ = {.name = name,
                   .multiprocessors = static_cast<int>(number_of(entry, "multiprocessors", where)),
                   .l2_bytes = static_cast<std::int64_t>(number_of(entry, "l2_bytes", where))};
   model.costs_ = {.bytes_per_us = number_of(entry, "bytes_per_us", where),
@@ -180,13 +214,13 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
                   .scan_us = number_of(entry, "scan_us", where),
                   .score_operation_us = number_of(entry, "score_operation_us", where)};
   if (model.costs_.bytes_per_us == 0) refuse("bytes_per_us of " + where + " is 0");
-  for (const auto& [name, family] : named_objects(entry, "families", where).items())
-    model.families_[name] = family_from(family, where + ", " + name);
+  for (const auto& [kind, family] : named_objects(entry, "families", where).items())
+    model.families_[kind] = family_from(family, where + ", " + kind);
   const Json& decoding = named_objects(entry, "decoding", where);
   for (const std::string_view family : DecodeCosts::families()) {
-    const std::string name(family), place = where + ", decoding " + name;
-    if (!decoding.contains(name)) refuse(place + " is missing");
-    model.decoding_[name] = decoding_from(decoding[name], place);
+    const std::string rows(family), place = where + ", decoding " + rows;
+    if (!decoding.contains(rows)) refuse(place + " is missing");
+    model.decoding_[rows] = decoding_from(decoding[rows], place);
   }
   return model;
 }

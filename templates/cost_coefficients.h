@@ -35,8 +35,8 @@ struct FamilyCosts {
   double launch_us = 0;     ///< of a kernel
   double block_us = 0;      ///< of an output tile, beside its loop over keys
   double block_dim_us = 0;  ///< the same for each 128 of head_dim
-  double row_share = 0;     ///< of block_dim_us, what rows of the tile beyond the last one save
-  double fill_share = 0;    ///< of the time that memory takes for what the first blocks wait for
+  double row_share = 0;   ///< of block_dim_us, what a tile saves whose query rows are not all there
+  double fill_share = 0;  ///< of the time that memory takes for what the first blocks wait for
   /// Of L2, what holds keys until the next tile of their heads, where heads go side by side.
   double l2_share = 0;
   double iteration_us = 0;  ///< of a key tile, however wide
@@ -65,7 +65,7 @@ struct DecodeCosts {
   double block_us = 0;        ///< of a block, beside its keys
   double columns_us = 0;      ///< of 128 keys, where blocks share their multiprocessor
   double columns_dim_us = 0;  ///< the same for each 128 of head_dim
-  double lone_share = 0;      ///< how much longer keys take a block alone there, as a share
+  double lone_share = 0;      ///< by what share keys take longer in a block that shares with none
   double split_us = 0;        ///< of combining one split more
   double partial_us = 0;      ///< of what a split found for 128 rows of 128 columns
   /// Of combining a query row on each multiprocessor, in a block of its own or in a tile of rows.

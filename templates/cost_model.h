@@ -36,8 +36,8 @@ class CostedSchedule {
 
   [[nodiscard]] int tile_rows() const { return rows_; }
   /// Microseconds; `visible` is that of blocks of tile_rows() rows. Infinite where the schedule
-  /// cannot compute the problem, or nothing is known of it. A time of more than `enough` may be given
-  /// as a smaller one that is not less than that.
+  /// cannot compute the problem, or nothing is known of it. Where the time exceeds `enough`, any number
+  /// between the two may be returned: the caller knows of a faster schedule, and needs no more.
   [[nodiscard]] double time_us(const AttentionProblem& problem, const VisibleKeys& visible,
                                double enough = std::numeric_limits<double>::infinity()) const;
   /// The same in words: how many blocks, waves, iterations.

@@ -234,10 +234,10 @@ std::string ScheduleChooser::preparation(std::span<const std::int64_t> lengths) 
 }
 
 std::string ScheduleChooser::explain(const AttentionProblem& given) const {
-  const AttentionProblem problem = assumed(as_fixed_by(spec_, given));
+  const AttentionProblem fixed = as_fixed_by(spec_, given), problem = assumed(fixed);
   std::string text = fmt::format("schedules for batch {}, {} heads, {} query rows and {} keys",
                                  problem.batch, problem.heads, problem.q_len, problem.kv_len);
-  const auto winner = find_winner(as_fixed_by(spec_, given));
+  const auto winner = find_winner(fixed);
   if (candidates_.empty()) return text + ": one for all problems\n";
   text += fmt::format(", predicted for {} with coefficients of {}:\n", model_->gpu().name,
                       model_->measured_on());

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 31;
 
-/// Of two numbers of which these are divisors a divisor of the product; any will do where it would
-/// become too large.
+/// A divisor of the product of two numbers, from a divisor of each. Where the product of the divisors
+/// would become too large, one of them serves.
 std::int64_t divisor_of_product(std::int64_t a, std::int64_t b) {
   return a != 0 && b > most / a ? a : a * b;
 }
@@ -117,8 +117,7 @@ std::string why_no_box(const Function& f, const Op& load, std::int64_t tile) {
     if (!run || (run->step != 0 && run->step != 1))
       return fmt::format(
           "in dimension {} of {}, the {} rows of a tile along {} are not known to have one "
-          "position, "
-          "or positions that follow each other",
+          "position, or positions that follow each other",
           d, tensor, tile, f[along].name);
     dimensions += run->step == 1;
   }

@@ -13,7 +13,7 @@ ir::Buffer channel_for(const ir::Function& f, const ir::Op& load, ir::Transport 
 /// A load whose position an iteration computes cannot be issued ahead of it.
 [[noreturn]] void refuse_position_of_iteration(const ir::Function& f, const ir::Op& load);
 
-/// Nor can those of a loop that stands inside another one.
+/// Loads of a loop that stands inside another loop cannot be issued ahead either.
 [[noreturn]] void refuse_inner_loop(const ir::Function& f, const ir::Op& loop);
 
 }  // namespace flashcore

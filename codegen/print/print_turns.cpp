@@ -6,8 +6,8 @@ namespace flashcore {
 
 using namespace ir;
 
-/// Blocks from there on are not launched, or end without a turn: they are beyond the segment of a
-/// ragged axis.
+/// Where the positions of the blocks that take a turn end. Blocks beyond the longest segment of a
+/// ragged axis are not launched, or end without a turn.
 std::string KernelPrinter::end_of_blocks(AxisId axis) const {
   const int longest = scalar_named(f_[axis].longest);
   if (longest < 0) return extent(axis);

@@ -76,7 +76,7 @@ bool read(PyObject* const* given, std::size_t count, PyObject* keywords, Argumen
   return true;
 }
 
-/// What the class says its objects do when they are called.
+/// Calls the `__call__` of the object's class.
 PyObject* call_in_python(PyObject* self, PyObject* const* given, std::size_t count,
                          PyObject* keywords) {
   static PyObject* const name = PyUnicode_InternFromString("__call__");

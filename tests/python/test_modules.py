@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sample_programs import ADD_ROWS
 
 import flashcore as fc
 
@@ -147,22 +148,6 @@ def test_modules_that_do_not_fit():
         fc.jit(module(), probe="x")
 
 
-ADD_ROWS = """program add_rows
-axis rows: parallel_tiles R
-axis cols: tiles N
-input x: f32 [R, N]
-output sums: f32 [N]
-output turns: i32 [R]
-{
-  loop cols {
-    tile %tile : i32
-    %x = load x[rows, cols] : f32[rows, cols]
-    %sum = reduce_sum %x along rows : f32[cols]
-    store sums[cols], %sum adding in order of turns
-    yield
-  }
-}
-"""
 DOUBLE = """program double
 axis cols: parallel_tiles N
 input sums: f32 [N]

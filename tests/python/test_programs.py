@@ -5,6 +5,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from sample_programs import ADD_ROWS
 
 import flashcore as fc
 
@@ -137,28 +138,9 @@ def test_a_program_may_write_nan(target):
     assert len(kernel.cubin) > 1000
 
 
-ADDING = """
-program add_rows
-axis rows: parallel_tiles R
-axis cols: tiles N
-input x: f32 [R, N]
-output sums: f32 [N]
-output turns: i32 [R]
-{
-  loop cols {
-    tile %tile : i32
-    %x = load x[rows, cols] : f32[rows, cols]
-    %sum = reduce_sum %x along rows : f32[cols]
-    store sums[cols], %sum adding in order of turns
-    yield
-  }
-}
-"""
-
-
 def test_what_a_program_adds_to_starts_as_zeros() -> None:
     schedule = fc.Schedule(tiles={"rows": 16, "cols": 32}, warps_m=1)
-    kernel = fc.jit(fc.Program(ADDING), "sm_80", schedule)
+    kernel = fc.jit(fc.Program(ADD_ROWS), "sm_80", schedule)
     x = np.random.default_rng(0).standard_normal((50, 40)).astype(np.float32)
     sums, turns = kernel(x=x)
     np.testing.assert_allclose(sums, x.sum(axis=0), atol=1e-5)

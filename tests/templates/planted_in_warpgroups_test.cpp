@@ -12,6 +12,14 @@
 namespace flashcore {
 namespace {
 
+Schedule warpgroup_schedule(int rows, int cols) {
+  Schedule schedule;
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.tiles = {{"rows", rows}, {"cols", cols}};
+  return schedule;
+}
+
 /// Producer, consumers and products in flight. Persistent blocks need every wait and every release:
 /// what one tile leaves undone the next one meets. They get more tiles than slots, and in the end
 /// loops that do not run.
@@ -31,10 +39,7 @@ class PlantedInWarpgroups : public testing::TestWithParam<Variant> {
 
  private:
   [[nodiscard]] KernelSource make() const {
-    Schedule schedule;
-    schedule.instruction = Instruction::wgmma;
-    schedule.copy = CopyInstruction::tma;
-    schedule.tiles = {{"rows", 64}, {"cols", 16}};
+    Schedule schedule = warpgroup_schedule(64, 16);
     schedule.persistent = true;
     schedule.descending = false;
     schedule.stages = GetParam().stages;
@@ -43,11 +48,7 @@ class PlantedInWarpgroups : public testing::TestWithParam<Variant> {
   }
 };
 
-TEST_P(PlantedInWarpgroups, TheKernelItselfIsRight) {
-  const Outcome outcome = outcome_of(spec_, source_, many_tiles);
-  EXPECT_FALSE(outcome.fault);
-  EXPECT_EQ(outcome.words, "");
-}
+TEST_P(PlantedInWarpgroups, TheKernelItselfIsRight) { expect_right(spec_, source_, many_tiles); }
 
 /// All but those for the first keys and values of a tile, where these come apart: in loops as short
 /// as these the producer has waited for a later slot before, in the tile before or for the query.
@@ -173,10 +174,7 @@ class PlantedWithoutAProducer : public testing::TestWithParam<Variant> {
 
  private:
   [[nodiscard]] KernelSource make() const {
-    Schedule schedule;
-    schedule.instruction = Instruction::wgmma;
-    schedule.copy = CopyInstruction::tma;
-    schedule.tiles = {{"rows", 64}, {"cols", 16}};
+    Schedule schedule = warpgroup_schedule(64, 16);
     schedule.producer = false;
     schedule.stages = GetParam().stages;
     GetParam().change(schedule);
@@ -185,9 +183,7 @@ class PlantedWithoutAProducer : public testing::TestWithParam<Variant> {
 };
 
 TEST_P(PlantedWithoutAProducer, TheKernelItselfIsRight) {
-  const Outcome outcome = outcome_of(spec_, source_, many_tiles);
-  EXPECT_FALSE(outcome.fault);
-  EXPECT_EQ(outcome.words, "");
+  expect_right(spec_, source_, many_tiles);
   EXPECT_EQ(source_.threads, 128);
 }
 
@@ -243,20 +239,13 @@ class PlantedInPackedTiles : public testing::Test {
     return spec;
   }
   [[nodiscard]] KernelSource make() const {
-    Schedule schedule;
-    schedule.instruction = Instruction::wgmma;
-    schedule.copy = CopyInstruction::tma;
-    schedule.tiles = {{"rows", 128}, {"cols", 64}};
+    Schedule schedule = warpgroup_schedule(128, 64);
     schedule.warps_m = 8;
     return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
   }
 };
 
-TEST_F(PlantedInPackedTiles, TheKernelItselfIsRight) {
-  const Outcome outcome = outcome_of(spec_, source_, launches_);
-  EXPECT_FALSE(outcome.fault);
-  EXPECT_EQ(outcome.words, "");
-}
+TEST_F(PlantedInPackedTiles, TheKernelItselfIsRight) { expect_right(spec_, source_, launches_); }
 
 TEST_F(PlantedInPackedTiles, EveryFenceAndMeetingIsNeeded) {
   const std::vector<FaultKind> kinds = {FaultKind::unfenced, FaultKind::race};
@@ -275,20 +264,13 @@ class PlantedInClusters : public testing::Test {
 
  private:
   [[nodiscard]] KernelSource make() const {
-    Schedule schedule;
-    schedule.instruction = Instruction::wgmma;
-    schedule.copy = CopyInstruction::tma;
-    schedule.tiles = {{"rows", 64}, {"cols", 16}};
+    Schedule schedule = warpgroup_schedule(64, 16);
     schedule.cluster_splits = 2;
     return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
   }
 };
 
-TEST_F(PlantedInClusters, TheKernelItselfIsRight) {
-  const Outcome outcome = outcome_of(spec_, source_, many_tiles);
-  EXPECT_FALSE(outcome.fault);
-  EXPECT_EQ(outcome.words, "");
-}
+TEST_F(PlantedInClusters, TheKernelItselfIsRight) { expect_right(spec_, source_, many_tiles); }
 
 TEST_F(PlantedInClusters, EveryMeetingIsNeeded) {
   const std::vector<FaultKind> kinds = {FaultKind::barrier_mismatch, FaultKind::race,

@@ -30,6 +30,13 @@ int line_at(const std::string& body, std::ptrdiff_t position) {
   return 1 + static_cast<int>(std::count(body.begin(), body.begin() + position, '\n'));
 }
 
+void expect_right(const AttentionSpec& spec, const KernelSource& source,
+                  std::span<const AttentionInputs> runs) {
+  const Outcome outcome = outcome_of(spec, source, runs);
+  EXPECT_FALSE(outcome.fault);
+  EXPECT_EQ(outcome.words, "");
+}
+
 int expect_missed(const AttentionSpec& spec, const KernelSource& source, const std::string& pattern,
                   const std::string& replacement, const std::vector<FaultKind>& kinds,
                   std::span<const AttentionInputs> runs) {

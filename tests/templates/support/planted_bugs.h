@@ -33,6 +33,10 @@ KernelSource replaced(const KernelSource& source, const std::smatch& place,
 /// Counted from 1.
 int line_at(const std::string& body, std::ptrdiff_t position);
 
+/// The kernel as it was generated.
+void expect_right(const AttentionSpec& spec, const KernelSource& source,
+                  std::span<const AttentionInputs> runs);
+
 /// Replaces each match on its own; each kernel has to fail with one of the kinds. A pattern that
 /// matches nothing tests nothing.
 int expect_missed(const AttentionSpec& spec, const KernelSource& source, const std::string& pattern,
