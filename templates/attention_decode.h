@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "dsl/flashcore.h"
-#include "templates/cost_coefficients.h"
+#include "templates/choice/cost_coefficients.h"
 
 namespace flashcore {
 

@@ -1,7 +1,7 @@
 // The programs of decoding as one module.
 #include <fmt/format.h>
 
-#include "templates/decode_splits.h"
+#include "templates/choice/decode_splits.h"
 
 namespace flashcore {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "templates/decode_splits.h"
+#include "templates/choice/decode_splits.h"
+#include "templates/choice/remembered_choices.h"
 #include "templates/key_range.h"
-#include "templates/remembered_choices.h"
 #include "templates/schedule_chooser.h"
 
 namespace flashcore {

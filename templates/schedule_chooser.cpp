@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "templates/schedule_lists.h"
+#include "templates/schedules/schedule_lists.h"
 
 namespace flashcore {
 namespace {

@@ -15,9 +15,9 @@
 
 #include "dsl/schedule_choice.h"
 #include "templates/attention.h"
-#include "templates/attention_winners.h"
-#include "templates/cost_model.h"
-#include "templates/remembered_choices.h"
+#include "templates/choice/attention_winners.h"
+#include "templates/choice/cost_model.h"
+#include "templates/choice/remembered_choices.h"
 
 namespace flashcore {
 

@@ -1,5 +1,5 @@
 // The cost model, for the measurement that finds its coefficients.
-#include "templates/cost_model.h"
+#include "templates/choice/cost_model.h"
 
 #include <map>
 #include <memory>
@@ -14,7 +14,7 @@
 #include "python/src/gpu_model.h"
 #include "python/src/module.h"
 #include "python/src/split_modules.h"
-#include "templates/hopper_candidates.h"
+#include "templates/schedules/hopper_candidates.h"
 
 namespace flashcore::python {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "dsl/target.h"
 #include "runtime/environment.h"
-#include "templates/cost_model.h"
+#include "templates/choice/cost_model.h"
 #include "templates/schedule_chooser.h"
 
 namespace flashcore::python {

@@ -11,7 +11,7 @@
 #include "runtime/log.h"
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
-#include "templates/attention_winners.h"
+#include "templates/choice/attention_winners.h"
 #include "templates/decode_choice.h"
 
 namespace flashcore::python {

@@ -1,5 +1,5 @@
 // A table of winners, as autotune writes it beside the kernels.
-#include "templates/attention_winners.h"
+#include "templates/choice/attention_winners.h"
 #include "tests/fuzz/fuzz_target.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {

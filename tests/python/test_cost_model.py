@@ -43,7 +43,7 @@ def made_up(scale=1.0):
 
 
 def shipped():
-    text = (ROOT / "templates" / "cost_coefficients.json").read_text()
+    text = (ROOT / "templates" / "choice" / "cost_coefficients.json").read_text()
     return json.loads(text)[0]
 
 

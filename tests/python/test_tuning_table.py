@@ -245,8 +245,8 @@ def test_a_broken_table_is_not_written_over(tmp_path):
 
 
 def test_the_table_that_ships():
-    text = (Path(__file__).parents[2] / "templates" / "attention_winners.json").read_text()
-    for entry in json.loads(text):
+    shipped = Path(__file__).parents[2] / "templates/choice/attention_winners.json"
+    for entry in json.loads(shipped.read_text()):
         assert tuning_table._key(entry).items() <= entry.items(), "every field of the key is there"
         assert {"gpu", "date", "shapes"} <= set(entry["measured"])
         masks = {"full": fc.full(), "causal": fc.causal()}

@@ -1,8 +1,8 @@
 """Schedules that won, in a file: what autotune writes and jit reads.
 
-The file is a JSON array; templates/attention_winners.h in the sources says what stands in an entry
-and which one is meant for a spec. A schedule changes speed and never meaning; still, the file that
-is read without being asked for is held to what the folder of kernels is.
+The file is a JSON array; templates/choice/attention_winners.h in the sources says what stands in an
+entry and which one is meant for a spec. A schedule changes speed and never meaning; still, the file
+that is read without being asked for is held to what the folder of kernels is.
 """
 
 from __future__ import annotations

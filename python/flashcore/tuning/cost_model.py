@@ -2,7 +2,7 @@
 
 All schedules among which the model chooses are timed on random problems; the coefficients of each
 family of schedules are those whose predictions come closest to what was measured. See
-templates/cost_model.h and templates/decode_splits.h in the sources.
+templates/choice/cost_model.h and templates/choice/decode_splits.h in the sources.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "templates/attention_backward.h"
-#include "templates/families.h"
+#include "templates/schedules/families.h"
 
 namespace flashcore {
 namespace {

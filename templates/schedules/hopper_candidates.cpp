@@ -1,7 +1,7 @@
 // What differs between the candidates of a spec is what the cost model weighs up. The rest follows
 // from the spec, as measured on an H200: docs/performance_hopper.md has the figures, and what was
 // tried besides.
-#include "templates/hopper_candidates.h"
+#include "templates/schedules/hopper_candidates.h"
 
 #include <algorithm>
 #include <optional>

@@ -8,7 +8,7 @@
 #include "dsl/json.h"
 #include "dsl/variants.h"
 #include "templates/attention.h"
-#include "templates/attention_winners.h"
+#include "templates/choice/attention_winners.h"
 #include "templates/schedule_chooser.h"
 
 namespace flashcore {

@@ -1,5 +1,5 @@
 // What the cost model reads off a mask, and how it weighs waves.
-#include "templates/cost_model.h"
+#include "templates/choice/cost_model.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "dsl/error.h"
 #include "dsl/json.h"
 #include "dsl/variants.h"
-#include "templates/hopper_candidates.h"
+#include "templates/schedules/hopper_candidates.h"
 
 namespace flashcore {
 namespace {

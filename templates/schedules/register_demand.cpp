@@ -1,4 +1,4 @@
-#include "templates/register_demand.h"
+#include "templates/schedules/register_demand.h"
 
 #include <algorithm>
 #include <set>

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "templates/attention_decode.h"
-#include "templates/cost_coefficients.h"
+#include "templates/choice/cost_coefficients.h"
 
 namespace flashcore {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "templates/attention_decode.h"
-#include "templates/families.h"
+#include "templates/schedules/families.h"
 
 namespace flashcore {
 namespace {

@@ -1,5 +1,5 @@
 // Reads tables of coefficients, the shipped one and users' own.
-#include "templates/cost_coefficients.h"
+#include "templates/choice/cost_coefficients.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "templates/expression_traits.h"
+#include "templates/choice/expression_traits.h"
 
 #include <algorithm>
 #include <functional>

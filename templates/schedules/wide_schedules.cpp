@@ -3,7 +3,7 @@
 // that is read from shared memory serves two blocks of 16 rows. The same warps divide the key
 // columns of the scores; row maxima and sums are combined in shared memory, and the probabilities
 // go through it, because every warp multiplies all of them.
-#include "templates/wide_schedules.h"
+#include "templates/schedules/wide_schedules.h"
 
 #include <algorithm>
 

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "templates/families.h"
-#include "templates/float_schedules.h"
-#include "templates/hopper_candidates.h"
-#include "templates/register_demand.h"
 #include "templates/schedule_chooser.h"
-#include "templates/schedule_lists.h"
-#include "templates/split_schedules.h"
-#include "templates/wide_schedules.h"
+#include "templates/schedules/families.h"
+#include "templates/schedules/float_schedules.h"
+#include "templates/schedules/hopper_candidates.h"
+#include "templates/schedules/register_demand.h"
+#include "templates/schedules/schedule_lists.h"
+#include "templates/schedules/split_schedules.h"
+#include "templates/schedules/wide_schedules.h"
 
 namespace flashcore {
 namespace {

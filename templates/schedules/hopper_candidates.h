@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "templates/attention.h"
-#include "templates/expression_traits.h"
+#include "templates/choice/expression_traits.h"
 
 namespace flashcore {
 

@@ -1,4 +1,4 @@
-#include "templates/cost_model.h"
+#include "templates/choice/cost_model.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "templates/attention_winners.h"
+#include "templates/choice/attention_winners.h"
 
 #include <algorithm>
 #include <array>

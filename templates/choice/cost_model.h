@@ -19,8 +19,8 @@
 
 #include "dsl/flashcore.h"
 #include "templates/attention_problem.h"
-#include "templates/cost_coefficients.h"
-#include "templates/expression_traits.h"
+#include "templates/choice/cost_coefficients.h"
+#include "templates/choice/expression_traits.h"
 
 namespace flashcore {
 

@@ -5,7 +5,7 @@
 //
 // Warps of 32 rows read every key and value for two instructions instead of one. Where the output
 // of 16 rows is too wide for one warp, two divide its columns.
-#include "templates/split_schedules.h"
+#include "templates/schedules/split_schedules.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
 // f32 takes twice the shared memory of 16-bit elements, and its products twice the instructions. So
 // tiles are as large as shared memory and registers allow, which a rule counts: it knows no names
 // of targets.
-#include "templates/float_schedules.h"
+#include "templates/schedules/float_schedules.h"
 
 #include <algorithm>
 
-#include "templates/wide_schedules.h"
+#include "templates/schedules/wide_schedules.h"
 
 namespace flashcore {
 namespace {

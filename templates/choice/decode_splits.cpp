@@ -1,6 +1,6 @@
 // For so many waves of blocks, the most splits that fit are the best; the numbers of waves that are
 // tried differ by what a partial last wave costs.
-#include "templates/decode_splits.h"
+#include "templates/choice/decode_splits.h"
 
 #include <algorithm>
 
