@@ -115,7 +115,7 @@ double DecodeChooser::split_microseconds(const DecodeCall& call,
   return best(call, multiprocessors).microseconds;
 }
 
-const ScheduleChooser& DecodeChooser::whole() const {
+const ScheduleChooser& DecodeChooser::own_whole() const {
   std::call_once(asked_, [&] {
     whole_ = std::make_unique<const ScheduleChooser>(spec_, target_, "", model_);
   });
@@ -124,7 +124,14 @@ const ScheduleChooser& DecodeChooser::whole() const {
 
 double DecodeChooser::whole_microseconds(const DecodeCall& call,
                                          std::int64_t multiprocessors) const {
-  if (model_) return whole().predict_us({call.batch, call.heads, call.q_len, call.kv_len});
+  return whole_us(call, multiprocessors, nullptr);
+}
+
+double DecodeChooser::whole_us(const DecodeCall& call, std::int64_t multiprocessors,
+                               const ScheduleChooser* whole) const {
+  if (model_)
+    return (whole ? *whole : own_whole())
+        .predict_us({call.batch, call.heads, call.q_len, call.kv_len});
   // Nothing was measured for the target: one block for each head and tile of rows, which copies its
   // keys as those of packed rows do, and the launch of one program.
   const CostModel& model = CostModel::first();
@@ -147,12 +154,13 @@ bool DecodeChooser::is_considered(const DecodeCall& call, std::int64_t multiproc
 }
 
 bool DecodeChooser::pays(const DecodeCall& call, const Estimate& split,
-                         std::int64_t multiprocessors) const {
-  return least_gain * split.microseconds < whole_microseconds(call, multiprocessors);
+                         std::int64_t multiprocessors, const ScheduleChooser* whole) const {
+  return least_gain * split.microseconds < whole_us(call, multiprocessors, whole);
 }
 
 std::optional<DecodeBlocks> DecodeChooser::choose(const DecodeCall& call,
-                                                  std::int64_t multiprocessors) const {
+                                                  std::int64_t multiprocessors,
+                                                  const ScheduleChooser* whole) const {
   if (call.kv_len < least_keys_split) return std::nullopt;
   const std::array lengths{call.batch, call.heads,  call.kv_heads,
                            call.q_len, call.kv_len, multiprocessors};
@@ -160,14 +168,14 @@ std::optional<DecodeBlocks> DecodeChooser::choose(const DecodeCall& call,
   const std::size_t number = remembered_.find(lengths, [&]() -> std::size_t {
     if (!is_considered(call, multiprocessors)) return 0;
     const Estimate split = best(call, multiprocessors);
-    return pays(call, split, multiprocessors) ? split.way + 1 : 0;
+    return pays(call, split, multiprocessors, whole) ? split.way + 1 : 0;
   });
   return number == 0 ? std::nullopt : std::optional(ways_[number - 1].blocks);
 }
 
 std::string DecodeChooser::explain(const DecodeCall& call, std::int64_t multiprocessors) const {
   if (!is_considered(call, multiprocessors)) return "";
-  const bool splits = pays(call, best(call, multiprocessors), multiprocessors);
+  const bool splits = pays(call, best(call, multiprocessors), multiprocessors, nullptr);
   std::string text = fmt::format("keys are {}, whole {:.1f} us:\n", splits ? "split" : "left whole",
                                  whole_microseconds(call, multiprocessors));
   for (std::size_t i = 0; i < ways_.size(); ++i) {

@@ -37,8 +37,11 @@ class DecodeChooser {
                 std::optional<CostModel> model = std::nullopt);
 
   /// The blocks of a call; none where it is faster with its keys whole. Remembers what it chose.
+  /// `whole` chooses for the launch that follows then, of the same spec on the same GPU: it knows what
+  /// was predicted here. Without it a chooser of its own is asked.
   [[nodiscard]] std::optional<DecodeBlocks> choose(const DecodeCall& call,
-                                                   std::int64_t multiprocessors) const;
+                                                   std::int64_t multiprocessors,
+                                                   const ScheduleChooser* whole = nullptr) const;
   /// The blocks that a call would have if its keys were split.
   [[nodiscard]] DecodeBlocks blocks(const DecodeCall& call, std::int64_t multiprocessors) const;
   /// All that calls of so many query rows can have.
@@ -74,9 +77,11 @@ class DecodeChooser {
   /// Whether a split may pay at all.
   [[nodiscard]] bool is_considered(const DecodeCall& call, std::int64_t multiprocessors) const;
   [[nodiscard]] bool pays(const DecodeCall& call, const Estimate& split,
-                          std::int64_t multiprocessors) const;
+                          std::int64_t multiprocessors, const ScheduleChooser* whole) const;
+  [[nodiscard]] double whole_us(const DecodeCall& call, std::int64_t multiprocessors,
+                                const ScheduleChooser* whole) const;
   /// The choice among schedules that leave keys whole, made when it is first asked.
-  [[nodiscard]] const ScheduleChooser& whole() const;
+  [[nodiscard]] const ScheduleChooser& own_whole() const;
 
   AttentionSpec spec_;
   const Target& target_;

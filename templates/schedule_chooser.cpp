@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "dsl/error.h"
 #include "templates/schedules/schedule_lists.h"
 
 namespace flashcore {
@@ -24,6 +25,10 @@ std::string in_words(const Schedule& s) {
     text += fmt::format(", persistent, {} scheduler, {}", name_of(s.tile_scheduler),
                         name_of(s.grid_order));
   return text;
+}
+
+std::array<std::int64_t, 4> numbers_of(const AttentionProblem& problem) {
+  return {problem.batch, problem.heads, problem.q_len, problem.kv_len};
 }
 
 /// Where a size is not known: enough for many waves of long blocks.
@@ -89,10 +94,10 @@ std::vector<std::size_t> pick_portfolio(const std::vector<std::vector<double>>& 
 ScheduleChooser::ScheduleChooser(AttentionSpec spec, const Target& target, std::string_view winners,
                                  std::optional<CostModel> model)
     : spec_(std::move(spec)),
+      fixed_(as_fixed_by(spec_, AttentionProblem{})),
       model_(model ? std::move(model) : CostModel::find(target.name)),
       mask_(spec_) {
-  const AttentionProblem fixed = as_fixed_by(spec_, AttentionProblem{});
-  const std::array<std::int64_t, 4> numbers{fixed.batch, fixed.heads, fixed.q_len, fixed.kv_len};
+  const std::array<std::int64_t, 4> numbers = numbers_of(fixed_);
   const std::array<const char*, 4> names{"B", "H", spec_.packed() ? "Tq" : "Sq",
                                          spec_.packed() ? "Tk" : "Sk"};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -122,8 +127,15 @@ void ScheduleChooser::add_candidates(const Target& target) {
     for (const CostedSchedule& cost : costed)
       row.push_back(cost.time_us(problem, mask_.visible_keys(problem, cost.tile_rows())));
   }
-  for (const std::size_t picked : pick_portfolio(times))
-    candidates_.push_back({number_of(lists[picked]), costed[picked]});
+  for (const std::size_t picked : pick_portfolio(times)) {
+    const int rows = costed[picked].tile_rows();
+    const auto known = std::ranges::find(heights_, rows);
+    const auto height = static_cast<std::size_t>(known - heights_.begin());
+    if (known == heights_.end()) heights_.push_back(rows);
+    candidates_.push_back({number_of(lists[picked]), height, costed[picked]});
+  }
+  if (candidates_.size() > most_candidates || heights_.size() > most_heights)
+    throw InternalError("more candidates than a choice has room for");
 }
 
 void ScheduleChooser::add_table(Winners winners) {
@@ -150,31 +162,52 @@ std::optional<std::size_t> ScheduleChooser::find_winner(const AttentionProblem& 
   return std::nullopt;
 }
 
+// Most candidates are so far from the fastest that a bound tells: the one with the least bound is
+// predicted first, and then those that may come near it.
 ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& given) const {
-  Prediction fastest{.list = 0, .us = std::numeric_limits<double>::infinity()};
-  if (candidates_.empty()) return fastest;
-  fastest.list = candidates_.front().list;
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  if (candidates_.empty()) return {.list = 0, .us = infinite};
   const AttentionProblem problem = assumed(given);
-  int rows = 0;
-  VisibleKeys visible;
-  for (const Candidate& candidate : candidates_) {
-    if (candidate.cost.tile_rows() != rows) {
-      rows = candidate.cost.tile_rows();
-      visible = mask_.visible_keys(problem, rows);
-    }
-    // A smaller gain is none: predictions are not that exact, and the earlier candidates do well
-    // for more problems.
-    constexpr double gain = 0.01;
-    const double us = candidate.cost.time_us(problem, visible, (1 - gain) * fastest.us);
-    if (us < (1 - gain) * fastest.us) fastest = {candidate.list, us};
+  std::array<VisibleKeys, most_heights> visible;
+  for (std::size_t i = 0; i < heights_.size(); ++i)
+    visible[i] = mask_.visible_keys(problem, heights_[i]);
+  std::array<double, most_candidates> times;
+  std::size_t likely = 0;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    times[i] = candidate.cost.least_us(problem, visible[candidate.height]);
+    if (times[i] < times[likely]) likely = i;
   }
-  return fastest;
+  // A smaller gain is none: predictions are not that exact, and the earlier candidates do well for
+  // more problems.
+  constexpr double gain = 0.01;
+  double best = infinite;
+  const auto predict_one = [&](std::size_t i) {
+    const Candidate& candidate = candidates_[i];
+    times[i] = candidate.cost.time_us(problem, visible[candidate.height], best / (1 - gain));
+    best = std::min(best, times[i]);
+  };
+  predict_one(likely);
+  for (std::size_t i = 0; i < candidates_.size(); ++i)
+    if (i != likely && (1 - gain) * times[i] < best) predict_one(i);
+  std::size_t first = 0;
+  while (first < candidates_.size() && (1 - gain) * times[first] >= best) ++first;
+  if (first == candidates_.size()) first = 0;  // none has a time
+  return {.list = candidates_[first].list, .us = times[first]};
 }
 
 std::size_t ScheduleChooser::choose(const AttentionProblem& given) const {
   const AttentionProblem problem = as_fixed_by(spec_, given);
   const auto winner = find_winner(problem);
   return winner ? *winner : find_fastest(problem);
+}
+
+double ScheduleChooser::predict_us(const AttentionProblem& given) const {
+  const AttentionProblem problem = as_fixed_by(spec_, given);
+  const Prediction fastest = predict(problem);
+  const auto winner = find_winner(problem);
+  remembered_.keep(numbers_of(problem), winner ? *winner : fastest.list);
+  return fastest.us;
 }
 
 std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& given) const {
@@ -205,16 +238,16 @@ std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& gi
 // Of two lengths with one hash the second gets the list of the first: a kernel that computes any
 // lengths, if not the fastest.
 std::size_t ScheduleChooser::find(std::span<const std::int64_t> lengths) const {
-  return remembered_.find(lengths, [&] { return choose(problem_of(lengths)); });
+  const AttentionProblem problem = problem_of(lengths);
+  return remembered_.find(numbers_of(problem), [&] { return choose(problem); });
 }
 
 AttentionProblem ScheduleChooser::problem_of(std::span<const std::int64_t> lengths) const {
-  const AttentionProblem fixed = as_fixed_by(spec_, AttentionProblem{});
   const auto either = [&](std::size_t which, std::int64_t number) {
     return places_[which] < 0 ? number : lengths[static_cast<std::size_t>(places_[which])];
   };
-  AttentionProblem problem{either(0, fixed.batch), either(1, fixed.heads), either(2, fixed.q_len),
-                           either(3, fixed.kv_len)};
+  AttentionProblem problem{either(0, fixed_.batch), either(1, fixed_.heads),
+                           either(2, fixed_.q_len), either(3, fixed_.kv_len)};
   if (spec_.packed()) {
     const std::int64_t sequences = std::max<std::int64_t>(problem.batch, 1);
     problem.q_len = (problem.q_len + sequences - 1) / sequences;

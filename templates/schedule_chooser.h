@@ -1,6 +1,6 @@
 // Chooses among the schedules of a spec, problem by problem: the winner of a measured search, if
 // there is one for the problem, or else the one that the cost model predicts to be the fastest.
-// Both are arithmetic on the lengths, without a lock; what was chosen for the lengths of earlier
+// Both are arithmetic on the lengths, without a lock; what was chosen for the problems of earlier
 // launches is remembered.
 #pragma once
 
@@ -53,10 +53,9 @@ class ScheduleChooser final : public ScheduleChoice {
     return predict(problem).list;
   }
 
-  /// How long that one takes in microseconds, as predicted; infinite without a model.
-  [[nodiscard]] double predict_us(const AttentionProblem& problem) const {
-    return predict(problem).us;
-  }
+  /// How long that one takes in microseconds, as predicted; infinite without a model. A launch that
+  /// asks for the problem's list next predicts nothing again.
+  [[nodiscard]] double predict_us(const AttentionProblem& problem) const;
 
   /// The number of every list that a problem of the range may get; the first is that for a problem
   /// of unknown size.
@@ -75,8 +74,10 @@ class ScheduleChooser final : public ScheduleChoice {
  private:
   struct Candidate {
     std::size_t list;
+    std::size_t height;  ///< its place among heights_
     CostedSchedule cost;
   };
+  static constexpr std::size_t most_candidates = 64, most_heights = 4;
   struct Table {
     Winners winners;
     std::vector<std::size_t> lists;  ///< by the entry
@@ -93,6 +94,7 @@ class ScheduleChooser final : public ScheduleChoice {
   [[nodiscard]] Prediction predict(const AttentionProblem& problem) const;
 
   const AttentionSpec spec_;
+  const AttentionProblem fixed_;  ///< by the spec; 0: open
   const std::optional<CostModel> model_;
   const MaskTraits mask_;
   std::vector<std::string> extents_;
@@ -100,6 +102,7 @@ class ScheduleChooser final : public ScheduleChoice {
   std::array<int, 4> places_{};
   std::vector<std::vector<Schedule>> lists_;
   std::vector<Candidate> candidates_;
+  std::vector<int> heights_;  ///< of the candidates' tiles, in query rows
   std::vector<Table> tables_;
   RememberedChoices remembered_;
 };

@@ -117,6 +117,7 @@ bool KernelDispatch::take_winners(const std::string& table) {
   looks_next_ = (Clock::now() + looks_every).time_since_epoch().count();
   if (winners_ == table) return false;
   std::unique_ptr<ScheduleChooser> chooser = chooser_by(spec_, home_->target(), table);
+  const ScheduleChooser* const made = chooser.get();
   if (owned_) {
     owned_->set_choice(std::move(chooser));
   } else {
@@ -124,6 +125,7 @@ bool KernelDispatch::take_winners(const std::string& table) {
     if (home_->is_compiled()) owned_->add(home_->schedule(), home_);
     dispatcher_.store(owned_.get(), std::memory_order_release);
   }
+  chooser_.store(made, std::memory_order_release);
   winners_ = table;
   return true;
 }

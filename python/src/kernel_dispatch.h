@@ -52,6 +52,12 @@ class KernelDispatch {
   void launch(const pybind11::tuple& arrays, const pybind11::tuple& scalars,
               pybind11::handle stream);
 
+  /// That of calls that choose their schedule, the user's table of winners included; null before that
+  /// is known. It lives as long as this.
+  [[nodiscard]] const ScheduleChooser* chooser() const {
+    return chooser_.load(std::memory_order_acquire);
+  }
+
   [[nodiscard]] const AttentionSpec& spec() const { return spec_; }
   [[nodiscard]] const KernelSource& source() const { return home_->source(); }
 
@@ -94,6 +100,7 @@ class KernelDispatch {
   std::optional<std::string> winners_;
   std::unique_ptr<Dispatcher> owned_;
   std::atomic<Dispatcher*> dispatcher_ = nullptr;
+  std::atomic<const ScheduleChooser*> chooser_ = nullptr;  ///< the dispatcher keeps all it had
 };
 
 }  // namespace flashcore::python

@@ -128,7 +128,7 @@ std::optional<DecodeBlocks> QuickCall::blocks_of(const TensorView& q, const Tens
                         .q_len = q.shape[rows],
                         .kv_len = k.shape[rows]};
   const int multiprocessors = multiprocessors_of(Driver::get(), q.device);
-  return splits_->chooser().choose(call, multiprocessors);
+  return splits_->chooser().choose(call, multiprocessors, dispatch_->chooser());
 }
 
 void QuickCall::launch_split(const SplitModules::Entry& entry, py::handle q,

@@ -12,11 +12,15 @@ namespace {
 
 int padded(int number, int unit) { return (number + unit - 1) / unit * unit; }
 
-/// Tiles of so many keys, given one through a tile's columns: a product where a quotient takes five
-/// times as long, and rounded up without a branch. What is off is far less than a key.
-double tiles_of(double keys, double share_of_key) {
-  constexpr double nearly_one = 1 - 1e-6;
-  return static_cast<double>(static_cast<std::int32_t>(keys * share_of_key + nearly_one));
+/// So many parts of a whole, given one through the parts of one whole, rounded up, or down: a product
+/// where a quotient takes five times as long, without a branch or a call. Parts are whole numbers, so
+/// what is off is far less than one of them.
+constexpr double rounding = 1e-6;
+double rounded_up(double parts, double share) {
+  return static_cast<double>(static_cast<std::int32_t>(parts * share + (1 - rounding)));
+}
+double rounded_down(double parts, double share) {
+  return static_cast<double>(static_cast<std::int64_t>(parts * share + rounding));
 }
 
 /// Between the head dims that were measured; beyond the last, as much more as columns.
@@ -67,6 +71,7 @@ std::string cost_family(const Schedule& s, bool masked) {
 struct CostedSchedule::Load {
   double tiles = 0;              ///< of query rows, of a head
   double heads = 0;              ///< of all sequences
+  double share_of_key = 1;       ///< one through their number
   double side_by_side = 1;       ///< of these heads, those that the scheduler goes through together
   double blocks = 0;             ///< of the grid, or output tiles of persistent blocks
   double block_us = 0;           ///< of one of them, beside its iterations
@@ -75,7 +80,6 @@ struct CostedSchedule::Load {
   std::array<double, VisibleKeys::most_samples> iterations;
   int samples = 1;
   double mean = 0;
-  double share = 1;  ///< of all keys, those that a head's blocks visit in the mean
 
   [[nodiscard]] double most() const { return iterations[0]; }
   [[nodiscard]] bool is_even() const {
@@ -105,24 +109,33 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
       splits_(s.cluster_splits),
       positions_(s.positions_per_block),
       residents_(residents(spec, s)),
-      l2_bytes_(static_cast<double>(model.gpu().l2_bytes)),
-      bytes_per_us_(model.costs().bytes_per_us),
       order_(s.grid_order),
       is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine),
-      key_reach_(s.outer_stages == 1 ? 2 : 1),
       is_known_(costs != nullptr) {
   if (!is_known_) return;
   const int d = padded(spec.head_dim, 16), dv = padded(spec.value_dim(), 16);
   const double dim = (d + dv) / 2.0, dims = dim / 128, columns = cols_ / 128.0;
   row_bytes_ = size_of(spec.dtype) * (d + dv);
-  if (spec.heads && spec.kv_heads) heads_of_key_ = static_cast<double>(spec.heads) / spec.kv_heads;
+  share_of_row_ = 1.0 / rows_;
+  share_of_column_ = 1.0 / cols_;
+  share_of_split_ = 1.0 / splits_;
+  blocks_per_tile_ = static_cast<double>(splits_) / positions_;
+  if (spec.heads && spec.kv_heads)
+    share_of_key_head_ = static_cast<double>(spec.kv_heads) / spec.heads;
   slots_ = std::floor(model.gpu().multiprocessors * residents_ *
                       (splits_ > 2 ? model.costs().cluster_share : 1));
+  share_of_slot_ = 1 / slots_;
+  tiles_at_once_ = slots_ / blocks_per_tile_;
+  const auto l2_bytes = static_cast<double>(model.gpu().l2_bytes);
+  // As schedule_tiles makes its groups: how far apart in the keys the blocks of one may be.
+  const double key_reach = s.outer_stages == 1 ? 2 : 1;
+  keys_in_l2_ = std::exp2(std::floor(std::log2(l2_bytes))) / (row_bytes_ * key_reach);
+  us_per_byte_ = 1 / model.costs().bytes_per_us;
   launch_us_ = costs->launch_us;
   scan_us_ = mask.bounds_loop() ? 0 : model.costs().scan_us;
   fill_share_ = costs->fill_share;
   constexpr double least_share = 0.01;  // where nothing was measured of it
-  held_bytes_ = std::max(least_share, costs->l2_share) * l2_bytes_;
+  share_of_held_byte_ = 1 / (std::max(least_share, costs->l2_share) * l2_bytes);
   rows_us_ = costs->block_dim_us * dims * costs->row_share;
   block_us_ = costs->block_us + costs->block_dim_us * dims * (1 - costs->row_share);
   if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic)
@@ -138,31 +151,47 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   tail_ = tail_of(*costs, s);
 }
 
-CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem,
-                                             const VisibleKeys& visible) const {
+CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem) const {
   Load load;
-  load.tiles = std::ceil(static_cast<double>(problem.q_len) / rows_);
+  load.tiles = rounded_up(static_cast<double>(problem.q_len), share_of_row_);
   load.heads = static_cast<double>(problem.batch * problem.heads);
-  load.blocks = load.tiles * load.heads * splits_ / positions_;
-  load.side_by_side = heads_side_by_side(problem, load.heads);
-  const double rows = static_cast<double>(problem.q_len) / (load.tiles * rows_);
+  load.blocks = load.tiles * load.heads * blocks_per_tile_;
+  load.share_of_key = 1 / static_cast<double>(std::max<std::int64_t>(problem.kv_len, 1));
+  load.side_by_side = heads_side_by_side(load);
+  const double rows = static_cast<double>(problem.q_len) * share_of_row_ / load.tiles;
   // The next query of a block is loaded while it finishes with the last one.
   load.block_us = scan_us_ + (block_us_ + rows_us_ * rows) * (positions_ + 1) / 2;
   load.queries = row_bytes_ * static_cast<double>(problem.q_len) * load.heads;
-  load.keys = row_bytes_ * static_cast<double>(problem.kv_len) * load.heads / heads_of_key_;
-  load.samples = visible.samples;
-  const double share_of_key = 1.0 / cols_, share_of_tile = 1.0 / splits_;
-  double keys = 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(visible.samples); ++i) {
-    double tiles = tiles_of(visible.keys[i], share_of_key);
-    if (splits_ > 1) tiles = tiles_of(tiles, share_of_tile);
-    load.iterations[i] = positions_ * tiles;
-    load.mean += load.iterations[i];
-    keys += visible.keys[i];
-  }
-  load.mean /= visible.samples;
-  if (problem.kv_len > 0) load.share = keys / visible.samples / static_cast<double>(problem.kv_len);
+  load.keys = row_bytes_ * static_cast<double>(problem.kv_len) * load.heads * share_of_key_head_;
   return load;
+}
+
+double CostedSchedule::iterations_of(double keys) const {
+  return positions_ * rounded_up(rounded_up(keys, share_of_column_), share_of_split_);
+}
+
+void CostedSchedule::count_iterations(Load& load, const VisibleKeys& visible) const {
+  load.samples = visible.samples;
+  double sum = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(visible.samples); ++i) {
+    load.iterations[i] = iterations_of(visible.keys[i]);
+    sum += load.iterations[i];
+  }
+  load.mean = sum / visible.samples;
+}
+
+double CostedSchedule::least_us(const AttentionProblem& problem, const VisibleKeys& visible) const {
+  if (!is_known_) return std::numeric_limits<double>::infinity();
+  Load load;
+  load.block_us = block_us_;
+  const double longest = block_us(load, iterations_of(visible.most()), 1);
+  // The static scheduler is summed up for a sample of multiprocessors, which may have less to do.
+  if (is_static_) return launch_us_ + longest;
+  const double blocks = rounded_up(static_cast<double>(problem.q_len), share_of_row_) *
+                        static_cast<double>(problem.batch * problem.heads) * blocks_per_tile_;
+  const double mean = visible.share * static_cast<double>(problem.kv_len) * share_of_column_ *
+                      share_of_split_ * positions_;
+  return launch_us_ + std::max(longest, blocks * share_of_slot_ * block_us(load, mean, residents_));
 }
 
 double CostedSchedule::block_us(const Load& load, double iterations, double residents) const {
@@ -170,32 +199,29 @@ double CostedSchedule::block_us(const Load& load, double iterations, double resi
          iterations * iteration_us_ * (1 + iteration_contention_ * (residents - 1));
 }
 
-double CostedSchedule::heads_side_by_side(const AttentionProblem& problem, double heads) const {
+double CostedSchedule::heads_side_by_side(const Load& load) const {
   if (order_ == GridOrder::tiles_first) return 1;
-  if (order_ == GridOrder::tiles_last) return heads;
-  // As schedule_tiles makes its groups.
-  const double room = std::exp2(std::floor(std::log2(l2_bytes_)));
-  const double bytes = row_bytes_ * static_cast<double>(problem.kv_len) * key_reach_;
-  return std::clamp(std::floor(room / bytes), 1.0, heads);
+  if (order_ == GridOrder::tiles_last) return load.heads;
+  return std::clamp(rounded_down(keys_in_l2_, load.share_of_key), 1.0, load.heads);
 }
 
 double CostedSchedule::uneven_us(const Load& load) const {
   if (is_static_) return static_us(load);
-  const double mean = block_us(load, load.mean, residents_), work = load.blocks * mean / slots_;
+  const double mean = block_us(load, load.mean, residents_);
+  const double work = load.blocks * share_of_slot_ * mean, share_of_head = 1 / load.heads;
   double us = std::max(block_us(load, load.most(), residents_), work + tail_ * mean / positions_);
   // At the end fewer blocks are left on a multiprocessor.
   const double few = (residents_ + 1) / 2.0;
   // Of the n * slots + 1 longest blocks, n + 1 share a slot.
-  for (const double n : {1.0, std::floor((load.blocks - 1) / slots_)}) {
-    const double longer = std::floor(n * slots_ * positions_ / splits_ / load.heads);
-    const double iterations = load.behind(longer);
+  for (const double n : {1.0, rounded_down(load.blocks - 1, share_of_slot_)}) {
+    const double iterations = load.behind(rounded_down(n * tiles_at_once_, share_of_head));
     us = std::max(us, n * block_us(load, iterations, residents_) + block_us(load, iterations, few));
   }
   // The last heads begin with their longest blocks when all blocks of the others have begun, of which
   // those that still run are half done.
-  const double rounds = std::ceil(load.heads / load.side_by_side) - 1;
-  const double before = rounds * load.side_by_side / load.heads * load.blocks;
-  const double begin = before > slots_ ? (before / slots_ - 0.5) * mean : 0;
+  const double rounds = rounded_up(load.heads, 1 / load.side_by_side) - 1;
+  const double before = rounds * load.side_by_side * share_of_head * load.blocks;
+  const double begin = before > slots_ ? (before * share_of_slot_ - 0.5) * mean : 0;
   return std::max(us, begin + block_us(load, load.most(), few));
 }
 
@@ -234,42 +260,46 @@ double CostedSchedule::static_us(const Load& load) const {
 
 /// Blocks that run at the same time and read the same keys find them in L2. Where heads go side by
 /// side, the next tile of a head finds them there if what all read in between leaves room.
-double CostedSchedule::memory_us(const AttentionProblem& problem, const Load& load) const {
-  double together = std::min(load.tiles, slots_), missed = 1;
+double CostedSchedule::memory_us(const AttentionProblem& problem, const Load& load,
+                                 double visible_share) const {
+  // Of a head, the tiles that do not run together.
+  double turns = std::max(1.0, load.tiles * load.side_by_side * share_of_slot_), missed = 1;
   if (order_ != GridOrder::tiles_first) {
-    together = std::max(1.0, std::min(load.tiles, slots_ / load.side_by_side));
+    turns = std::min(turns, load.tiles);
     const double between =
         load.side_by_side * row_bytes_ *
-        (static_cast<double>(problem.kv_len) / heads_of_key_ +
+        (static_cast<double>(problem.kv_len) * share_of_key_head_ +
          std::min(static_cast<double>(rows_), static_cast<double>(problem.q_len)));
-    missed = std::clamp(between / held_bytes_ - 1, 0.0, 1.0);
+    missed = std::clamp(between * share_of_held_byte_ - 1, 0.0, 1.0);
   }
-  const double passes = 1 + std::max(0.0, load.tiles / together * load.share - 1) * missed;
-  return (load.queries + load.keys * passes) / bytes_per_us_;
+  const double passes = 1 + std::max(0.0, turns * visible_share - 1) * missed;
+  return (load.queries + load.keys * passes) * us_per_byte_;
 }
 
 double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKeys& visible,
                                double enough) const {
   if (!is_known_ || problem.heads % positions_ != 0) return std::numeric_limits<double>::infinity();
-  const Load load = load_of(problem, visible);
+  Load load = load_of(problem);
   // Measured with fewer waves: blocks of two heads end a tenth later than those of one.
   constexpr double least_waves = 5;
   if (positions_ > 1 && load.blocks < least_waves * slots_)
     return std::numeric_limits<double>::infinity();
   // Nothing is computed before the first query and key tiles are there.
-  const double first_keys =
-      std::min(1.0, static_cast<double>(cols_) * splits_ / static_cast<double>(problem.kv_len));
-  const double filled =
-      (load.queries + load.keys * first_keys) / bytes_per_us_ * std::min(1.0, slots_ / load.blocks);
-  const double before = launch_us_ + fill_share_ * filled, memory = memory_us(problem, load);
+  const double first_keys = std::min(1.0, cols_ * splits_ * load.share_of_key);
+  const double filled = (load.queries + load.keys * first_keys) * us_per_byte_ *
+                        (load.blocks > slots_ ? slots_ / load.blocks : 1);
+  const double before = launch_us_ + fill_share_ * filled;
+  const double memory = memory_us(problem, load, visible.share);
   if (before + memory >= enough) return before + memory;
+  count_iterations(load, visible);
   double us = 0;
   if (load.is_even()) {
-    const double waves = std::floor(load.blocks / slots_), rest = load.blocks - waves * slots_;
+    const double waves = rounded_down(load.blocks, share_of_slot_);
+    const double rest = load.blocks - waves * slots_;
     us = waves * block_us(load, load.most(), residents_);
-    if (rest > 0) us += block_us(load, load.most(), std::ceil(rest * residents_ / slots_));
+    if (rest > 0) us += block_us(load, load.most(), rounded_up(rest * residents_, share_of_slot_));
   } else if (load.blocks <= slots_) {
-    us = block_us(load, load.most(), std::ceil(load.blocks * residents_ / slots_));
+    us = block_us(load, load.most(), rounded_up(load.blocks * residents_, share_of_slot_));
   } else {
     us = uneven_us(load);
   }
@@ -280,7 +310,8 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
 
 std::string CostedSchedule::describe(const AttentionProblem& problem,
                                      const VisibleKeys& visible) const {
-  const Load load = load_of(problem, visible);
+  Load load = load_of(problem);
+  count_iterations(load, visible);
   return fmt::format(
       "{:.0f} blocks of {} rows, {:.0f} at once, {:.2f} waves, {:.1f} key tiles each", load.blocks,
       rows_, slots_, load.blocks / slots_, load.mean);

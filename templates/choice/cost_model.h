@@ -40,34 +40,46 @@ class CostedSchedule {
   /// between the two may be returned: the caller knows of a faster schedule, and needs no more.
   [[nodiscard]] double time_us(const AttentionProblem& problem, const VisibleKeys& visible,
                                double enough = std::numeric_limits<double>::infinity()) const;
+  /// No more than that, from the longest block and the mean work of a multiprocessor alone: takes a
+  /// fraction of the time.
+  [[nodiscard]] double least_us(const AttentionProblem& problem, const VisibleKeys& visible) const;
   /// The same in words: how many blocks, waves, iterations.
   [[nodiscard]] std::string describe(const AttentionProblem& problem,
                                      const VisibleKeys& visible) const;
 
  private:
   struct Load;
-  [[nodiscard]] Load load_of(const AttentionProblem& problem, const VisibleKeys& visible) const;
+  /// Without its iterations.
+  [[nodiscard]] Load load_of(const AttentionProblem& problem) const;
+  void count_iterations(Load& load, const VisibleKeys& visible) const;
+  /// Of a block that visits so many keys.
+  [[nodiscard]] double iterations_of(double keys) const;
   [[nodiscard]] double block_us(const Load& load, double iterations, double residents) const;
   /// Of blocks that differ in their iterations: more than run at once.
   [[nodiscard]] double uneven_us(const Load& load) const;
   [[nodiscard]] double static_us(const Load& load) const;
-  [[nodiscard]] double memory_us(const AttentionProblem& problem, const Load& load) const;
+  [[nodiscard]] double memory_us(const AttentionProblem& problem, const Load& load,
+                                 double visible_share) const;
   /// How many heads the scheduler goes through side by side, from their longest blocks on.
-  [[nodiscard]] double heads_side_by_side(const AttentionProblem& problem, double heads) const;
+  [[nodiscard]] double heads_side_by_side(const Load& load) const;
 
   int rows_ = 0, cols_ = 0, splits_ = 1, positions_ = 1;
+  /// One through the number of rows, columns and splits of a tile: what is asked thousands of times
+  /// multiplies by them.
+  double share_of_row_ = 1, share_of_column_ = 1, share_of_split_ = 1;
+  double blocks_per_tile_ = 1;
   int residents_ = 1;  ///< blocks on a multiprocessor at once
   double slots_ = 0;   ///< blocks on the GPU at once
-  double l2_bytes_ = 0, bytes_per_us_ = 0;
-  double row_bytes_ = 0;  ///< of a query row with its output, and of a key with its value
-  double heads_of_key_ = 1;
+  double share_of_slot_ = 0, tiles_at_once_ = 0;
+  double row_bytes_ = 0;          ///< of a query row with its output, and of a key with its value
+  double keys_in_l2_ = 0;         ///< that a group of heads side by side may have
+  double us_per_byte_ = 0;        ///< of the memory
+  double share_of_key_head_ = 1;  ///< one through the query heads that have their keys in common
   GridOrder order_ = GridOrder::tiles_first;
   bool is_static_ = false;  ///< the scheduler
-  /// How far apart in the keys the blocks of a group of heads may be, as schedule_tiles reckons it.
-  double key_reach_ = 1;
   double launch_us_ = 0, scan_us_ = 0, block_us_ = 0, iteration_us_ = 0, tail_ = 0;
   double rows_us_ = 0;  ///< of a block whose rows are all there, beside block_us_
-  double fill_share_ = 0, held_bytes_ = 0;
+  double fill_share_ = 0, share_of_held_byte_ = 0;
   double iteration_contention_ = 0, block_contention_ = 0;
   bool is_known_ = false;
 };

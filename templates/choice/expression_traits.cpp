@@ -125,6 +125,7 @@ MaskTraits::MaskTraits(const AttentionSpec& spec) : is_full_(spec.mask.is_full()
         }
       }
       bounds_loop_ = bounds_loop_ && form.positions.count(cols) > 0;
+      if (term.key != 0) term.border = -1 / term.key;
     }
   }
 }
@@ -133,35 +134,39 @@ VisibleKeys MaskTraits::visible_keys(const AttentionProblem& problem, int tile_r
   const auto keys = static_cast<double>(problem.kv_len);
   if (is_full_) return {{keys}, 1};
   if (!bounds_loop_ || !counts_) {
-    const double mean = keys / (looks_up_ ? 8 : 2);
-    return {{1.25 * mean, mean, 0.75 * mean}, 3};
+    const double share = looks_up_ ? 0.125 : 0.5, mean = keys * share;
+    return {{1.25 * mean, mean, 0.75 * mean}, 3, share};
   }
   const auto length = static_cast<double>(problem.q_len);
   // The first and the last key of a row, before they are cut to those that there are.
   const auto first_and_last = [&](double row) {
     double first = 0, last = keys;
     for (const Condition& c : conditions_) {
-      const double rest = c.row * row + c.q_len * length + c.kv_len * keys + c.constant;
-      if (c.key > 0) first = std::max(first, -rest / c.key);
-      if (c.key < 0) last = std::min(last, rest / -c.key + 1);
+      const double key = (c.row * row + c.q_len * length + c.kv_len * keys + c.constant) * c.border;
+      if (c.key > 0) first = std::max(first, key);
+      if (c.key < 0) last = std::min(last, key + 1);
     }
     return std::pair(first, last);
   };
   const std::int64_t tiles = std::max<std::int64_t>(1, (problem.q_len + tile_rows - 1) / tile_rows);
   VisibleKeys visible;
   visible.samples = static_cast<int>(std::min<std::int64_t>(tiles, VisibleKeys::most_samples));
+  double sum = 0;
   for (int i = 0; i < visible.samples; ++i) {
     constexpr std::int64_t last = VisibleKeys::most_samples - 1;
     const std::int64_t tile = tiles > last ? i * (tiles - 1) / last : i;
     const auto row = static_cast<double>(tile * tile_rows);
     const auto [a, b] = first_and_last(row);
     const auto [c, d] = first_and_last(std::min(row + tile_rows, length) - 1);
-    visible.keys[static_cast<std::size_t>(i)] =
-        std::clamp(std::max(b, d) - std::min(a, c), 0.0, keys);
+    // Mostly in order like this: the last rows see the most keys.
+    const double seen = std::clamp(std::max(b, d) - std::min(a, c), 0.0, keys);
+    visible.keys[static_cast<std::size_t>(visible.samples - 1 - i)] = seen;
+    sum += seen;
   }
-  const std::span keys_by_row(visible.keys.data(), static_cast<std::size_t>(visible.samples));
-  std::ranges::reverse(keys_by_row);  // mostly in order then: the last rows see the most keys
-  std::ranges::sort(keys_by_row, std::greater<>());
+  if (problem.kv_len > 0) visible.share = sum / (visible.samples * keys);
+  const std::span most_first(visible.keys.data(), static_cast<std::size_t>(visible.samples));
+  if (!std::ranges::is_sorted(most_first, std::greater<>()))
+    std::ranges::sort(most_first, std::greater<>());
   return visible;
 }
 

@@ -15,8 +15,9 @@ namespace flashcore {
 /// rows, the most first.
 struct VisibleKeys {
   static constexpr int most_samples = 9;
-  std::array<double, most_samples> keys{};
+  std::array<double, most_samples> keys{};  ///< 0 behind the samples
   int samples = 0;
+  double share = 1;  ///< of all keys, what blocks see in the mean
 
   [[nodiscard]] double most() const { return keys[0]; }
   [[nodiscard]] double least() const { return keys[static_cast<std::size_t>(samples - 1)]; }
@@ -50,6 +51,7 @@ class MaskTraits {
   /// key * col + row * position + q_len * Sq + kv_len * Sk + constant >= 0 for a visible key.
   struct Condition {
     double key = 0, row = 0, q_len = 0, kv_len = 0, constant = 0;
+    double border = 0;  ///< -1 / key: times the other terms, the key at which the sum is 0
   };
 
   std::vector<Condition> conditions_;

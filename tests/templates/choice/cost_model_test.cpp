@@ -1,6 +1,9 @@
 // What the cost model reads off a mask, and how it weighs waves.
 #include "templates/choice/cost_model.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "codegen/why_not.h"
@@ -8,6 +11,7 @@
 #include "dsl/json.h"
 #include "dsl/variants.h"
 #include "templates/schedules/hopper_candidates.h"
+#include "tests/templates/support/draw_lengths.h"
 
 namespace flashcore {
 namespace {
@@ -126,6 +130,33 @@ TEST(CostModel, BeginsTheLastHeadWhenThereIsRoom) {
                    {.batch = 1, .heads = heads, .q_len = 1152, .kv_len = 1152});
   };
   EXPECT_LT(us(8), 1.15 * us(7));
+}
+
+TEST(CostModel, HasABoundBelowEveryTime) {
+  const CostModel model = *CostModel::find("sm_90a", {"a GPU", 132, 50 << 20});
+  DrawLengths draw(11);
+  double closest = 0;
+  for (const Mask& mask : {full(), causal(), sliding_window(300, 0), prefix(40) | causal()}) {
+    const AttentionSpec spec = spec_of(draw.one_of<int>({32, 64, 128, 256}), mask);
+    const MaskTraits traits(spec);
+    const ScoreTraits score = traits_of_score(spec);
+    for (const Schedule& schedule : hopper_candidates(spec, traits, score)) {
+      const CostedSchedule costed(spec, schedule, traits, score, model,
+                                  model.family(cost_family(schedule, !traits.is_full())));
+      for (int i = 0; i < 500; ++i) {
+        const AttentionProblem problem{draw.length(1, 64), draw.length(1, 64),
+                                       draw.length(1, 1 << 15), draw.length(1, 1 << 15)};
+        const VisibleKeys visible = traits.visible_keys(problem, costed.tile_rows());
+        const double least = costed.least_us(problem, visible);
+        const double us = costed.time_us(problem, visible);
+        ASSERT_LE(least, us * (1 + 1e-9))
+            << to_json(schedule) << ": batch " << problem.batch << ", heads " << problem.heads
+            << ", q_len " << problem.q_len << ", kv_len " << problem.kv_len;
+        if (std::isfinite(us)) closest = std::max(closest, least / us);
+      }
+    }
+  }
+  EXPECT_GT(closest, 0.95) << "it leaves something out, but not more";
 }
 
 TEST(CostModel, IsThereForHopperAlone) {

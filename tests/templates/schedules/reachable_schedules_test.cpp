@@ -1,7 +1,6 @@
 // No problem of a range takes a schedule that is not among those listed for the range.
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include <gtest/gtest.h>
 
@@ -10,38 +9,12 @@
 #include "templates/attention.h"
 #include "templates/choice/attention_winners.h"
 #include "templates/schedule_chooser.h"
+#include "tests/templates/support/draw_lengths.h"
 
 namespace flashcore {
 namespace {
 
-class Draw {
- public:
-  explicit Draw(unsigned seed) : engine_(seed) {}
-  std::int64_t number(std::int64_t least, std::int64_t most) {
-    return std::uniform_int_distribution<std::int64_t>(least, most)(engine_);
-  }
-  /// As many short ones as long ones.
-  std::int64_t length(std::int64_t least, std::int64_t most) {
-    const auto bits = [](std::int64_t value) { return std::log2(static_cast<double>(value)); };
-    const double drawn =
-        std::exp2(std::uniform_real_distribution<double>(bits(least), bits(most))(engine_));
-    return std::clamp(static_cast<std::int64_t>(drawn), least, most);
-  }
-  LengthRange range(std::int64_t most) {
-    const std::int64_t a = length(1, most), b = length(1, most);
-    return {std::min(a, b), std::max(a, b)};
-  }
-  template <class T>
-  const T& one_of(const std::vector<T>& values) {
-    return values[static_cast<std::size_t>(
-        number(0, static_cast<std::int64_t>(values.size()) - 1))];
-  }
-
- private:
-  std::mt19937 engine_;
-};
-
-AttentionSpec draw_spec(Draw& draw) {
+AttentionSpec draw_spec(DrawLengths& draw) {
   const std::vector<Mask> masks{full(),
                                 causal(),
                                 causal(Align::top_left),
@@ -65,7 +38,7 @@ AttentionSpec draw_spec(Draw& draw) {
 }
 
 TEST(ReachableSchedules, HoldThoseOfEveryProblemOfARange) {
-  Draw draw(1);
+  DrawLengths draw(1);
   int problems = 0;
   for (int round = 0; round < 200; ++round) {
     const AttentionSpec spec = draw_spec(draw);
@@ -93,7 +66,7 @@ TEST(ReachableSchedules, HoldThoseOfEveryProblemOfARange) {
 }
 
 TEST(ScheduleChooser, ChoosesWhatAttentionSchedulesSays) {
-  Draw draw(4);
+  DrawLengths draw(4);
   for (int round = 0; round < 60; ++round) {
     const AttentionSpec spec = draw_spec(draw);
     const Target& target = find_target(draw.one_of<const char*>({"sm_90a", "sm_90a", "sm_80"}));
@@ -112,7 +85,7 @@ TEST(ScheduleChooser, ChoosesWhatAttentionSchedulesSays) {
 }
 
 TEST(ScheduleChooser, FindsWhatItChoosesAlsoAtASecondLaunch) {
-  Draw draw(6);
+  DrawLengths draw(6);
   const ScheduleChooser chooser({.head_dim = 64, .mask = causal()}, find_target("sm_90a"));
   std::vector<std::array<std::int64_t, 4>> launches;
   for (int i = 0; i < 2000; ++i)
@@ -122,6 +95,30 @@ TEST(ScheduleChooser, FindsWhatItChoosesAlsoAtASecondLaunch) {
     for (const auto& [batch, heads, q_len, kv_len] : launches)
       ASSERT_EQ(chooser.find(std::array{batch, heads, q_len, kv_len}),
                 chooser.choose(AttentionProblem{batch, heads, q_len, kv_len}));
+}
+
+TEST(ScheduleChooser, RemembersTheListOfWhatItPredicted) {
+  const std::string table =
+      R"([{"target": "sm_90a", "head_dim": 64, "mask": "causal", "heads": null,
+      "q_len": 1024, "kv_len": 1024, "blocks": "many", "schedule": {"tiles": {"rows": 64, "cols": 64}}}])";
+  const AttentionSpec spec{.head_dim = 64, .mask = causal()};
+  const ScheduleChooser asked(spec, find_target("sm_90a"), table),
+      fresh(spec, find_target("sm_90a"), table);
+  DrawLengths draw(8);
+  for (int i = 0; i < 2000; ++i) {
+    const AttentionProblem problem{draw.length(1, 64), draw.length(1, 64), draw.length(1, 1 << 12),
+                                   draw.length(1, 1 << 12)};
+    (void)asked.predict_us(problem);
+    const std::array lengths{problem.batch, problem.heads, problem.q_len, problem.kv_len};
+    ASSERT_EQ(asked.find(lengths), fresh.choose(problem));
+  }
+  const AttentionProblem won{8, 64, 1000, 1000};
+  (void)asked.predict_us(won);
+  EXPECT_EQ(asked.schedules(asked.find(std::array<std::int64_t, 4>{8, 64, 1000, 1000}))
+                .front()
+                .tiles.at("rows"),
+            64)
+      << "that of the table, not the fastest by prediction";
 }
 
 // Each list is a kernel to compile before a range of problems is served.
@@ -179,7 +176,7 @@ TEST(ScheduleChooser, ReadsAProblemOffTheLengthsThatASpecLeavesOpen) {
 }
 
 TEST(ReachableSchedules, OfOneProblemAreItsOwn) {
-  Draw draw(2);
+  DrawLengths draw(2);
   for (int round = 0; round < 300; ++round) {
     AttentionSpec spec = draw_spec(draw);
     const AttentionProblem problem{.batch = draw.length(1, 64),
