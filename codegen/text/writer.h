@@ -51,9 +51,7 @@ class Writer {
 
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
-    text_.append(static_cast<std::size_t>(2 * depth_), ' ');
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
-    text_ += '\n';
+    append_line(format, fmt::make_format_args(args...));
   }
   void blank() {
     if (!text_.ends_with("\n\n") && !text_.ends_with("{\n")) text_ += '\n';
@@ -69,9 +67,7 @@ class Writer {
   /// `head {` ... `}`
   template <class... Args>
   [[nodiscard]] Scope block(fmt::format_string<Args...> format, Args&&... args) {
-    const std::string head = fmt::format(format, std::forward<Args>(args)...);
-    line("{}{{", head.empty() ? head : head + " ");
-    return Scope(*this, "}");
+    return open_block(format, fmt::make_format_args(args...));
   }
   /// An unrolled loop `for (int name = first; name < end; ++name) {`.
   [[nodiscard]] Scope unrolled(std::string_view name, int first, int end, bool braces) {
@@ -89,6 +85,9 @@ class Writer {
   [[nodiscard]] std::string take() { return std::exchange(text_, {}); }
 
  private:
+  void append_line(fmt::string_view format, fmt::format_args args);
+  [[nodiscard]] Scope open_block(fmt::string_view format, fmt::format_args args);
+
   std::string text_;
   int depth_ = 0;
 };
