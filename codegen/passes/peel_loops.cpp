@@ -22,17 +22,33 @@ namespace {
 
 using namespace ir;
 
+/// A `where` is one of its values. What reductions and stores read has a layout, which sources such
+/// as constants have not: there the value is computed.
+void settle(Function& f, Op& where, ValueId value) {
+  const ValueId result = where.results[0];
+  const Op* made_by = f.definition(value);
+  const auto by_layout = [&](const Op& op) {
+    return (kind_of(op.code) == OpKind::reduction || op.code == OpCode::store) && reads(op, result);
+  };
+  if (made_by && kind_of(made_by->code) == OpKind::source && any_op(f, f.body, by_layout)) {
+    where.code = OpCode::max;
+    where.operands = {value, value};
+  } else {
+    replace_uses(f, result, value);
+  }
+}
+
 /// Every `where` of the region that has a guard is what it is where that holds, or where not.
 void settle_guards(Function& f, BlockId region, bool holds) {
   for (OpId id : f[region].ops) {
     Op& op = f[id];
     if (!guard_of(f, op)) continue;
     if (holds)
-      replace_uses(f, op.results[0], op.operands[1]);
+      settle(f, op, op.operands[1]);
     else if (const ValueId condition = condition_behind_guard(f, op))
       op.operands[0] = condition;
     else
-      replace_uses(f, op.results[0], op.operands[2]);
+      settle(f, op, op.operands[2]);
   }
 }
 

@@ -345,6 +345,12 @@ TEST(Programs, PartsInAnyOrder) {
     }
 }
 
+TEST(Programs, SumsOfConstantsWhereNoMaskIsLeft) {
+  Schedule schedule = schedule_of({{"rows", 32}, {"cols", 32}}, 2);
+  schedule.peel_masks = true;
+  expect_right(deviations(), schedule, {{.extents = {{"M", 50}, {"N", 77}}}});
+}
+
 // A schedule that runs loops from the last tile to the first does so where the program lets it.
 TEST(Programs, OrderIsKeptUnlessTheProgramGivesItFree) {
   constexpr int columns = 77, tile = 32;
