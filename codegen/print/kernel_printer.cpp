@@ -29,7 +29,7 @@ KernelSource KernelPrinter::print() {
   fields_ = Fields(f_, source_);
   print_kernel();
   const std::string kernel = out_.take();
-  lay_out_parameters(kernel);
+  lay_out_parameters();
   print_parameters();
   out_.blank();
   source_.body = out_.take() + kernel;

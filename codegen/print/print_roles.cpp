@@ -76,7 +76,7 @@ std::string KernelPrinter::map_of(const Op& op, int rows, int width) const {
     const TensorMapArgument& map = source_.tensor_maps[i];
     if (map.tensor == static_cast<int>(op.tensor.index) && map.rows == rows && map.width == width &&
         map.row_dim == static_cast<int>(row_dimension(op)))
-      return "p." + fields_.map(i);
+      return fields_.map(i);
   }
   throw InternalError("no tensor map for a copy");
 }
@@ -132,7 +132,7 @@ void KernelPrinter::print_ring_barriers(const Op&) {
   {
     auto one = out_.block("if (thread == 0)");
     for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
-      out_.line("fc::prefetch_map(p.{});", fields_.map(i));
+      out_.line("fc::prefetch_map({});", fields_.map(i));
     const std::string slot = names_.unique("slot");
     for (BufferId id : rings) {
       const Ring& ring = ring_names_[id];

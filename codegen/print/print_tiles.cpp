@@ -60,7 +60,8 @@ void KernelPrinter::print_enter_parallel(const Op& op) {
 void KernelPrinter::print_draw(const Op& op) {
   const std::string tile = scalar(op.operands[0]);
   storage_[op.results[0].index] = tile;
-  out_.line("{0} = fc::next_tile(p.tile_counter, {0}, {1});", tile, scalar(op.operands[1]));
+  out_.line("{0} = fc::next_tile({1}, {0}, {2});", tile, fields_.tile_counter(),
+            scalar(op.operands[1]));
 }
 
 /// Unsigned numbers divide in half the instructions; a quotient without a name is there to be

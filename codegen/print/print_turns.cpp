@@ -11,7 +11,7 @@ using namespace ir;
 std::string KernelPrinter::end_of_blocks(AxisId axis) const {
   const int longest = scalar_named(f_[axis].longest);
   if (longest < 0) return extent(axis);
-  return fmt::format("fc::min({}, p.{})", extent(axis),
+  return fmt::format("fc::min({}, {})", extent(axis),
                      fields_.scalar(static_cast<std::size_t>(longest)));
 }
 

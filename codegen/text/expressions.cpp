@@ -33,8 +33,7 @@ std::string KernelText::number(double value, DType dtype) {
 /// The length of a tensor dimension.
 std::string KernelText::extent_text(const Extent& extent) const {
   if (extent.is_static()) return std::to_string(extent.value);
-  const std::string& field = fields_.extent(extent.name);
-  std::string text = "p." + field;
+  std::string text = fields_.extent(extent.name);
   if (extent.times != 1) text += fmt::format(" * {}", extent.times);
   if (extent.plus) text += fmt::format(" + {}", extent.plus);
   return extent.times != 1 || extent.plus ? "(" + text + ")" : text;
@@ -70,13 +69,13 @@ std::string KernelText::scalar(ValueId value) {
       case OpCode::constant:
         return number(op->number, f_[value].type.dtype);
       case OpCode::parameter:
-        return "p." + fields_.scalar(op->parameter.index);
+        return fields_.scalar(op->parameter.index);
       case OpCode::extent:
         return extent(op->axis);
       case OpCode::cluster_rank:
         return cluster_rank_;
       case OpCode::has_counter:
-        return "(p.tile_counter != 0)";
+        return fmt::format("({} != 0)", fields_.tile_counter());
       case OpCode::first_thread:
         return fmt::format("(thread == {})", role_->first_warp * 32);
       case OpCode::owns_rows:
@@ -183,7 +182,7 @@ std::string KernelText::gathered(const Op& op, const std::vector<SplitIndex>& in
     inside += more == "0" ? fmt::format("fc::within({}, {})", at, length)
                           : fmt::format("{} < {} - {}", more, length, at);
   }
-  const std::string pointer = "p." + fields_.tensor(op.tensor);
+  const std::string pointer = fields_.tensor(op.tensor);
   if (op.inside)
     return fmt::format("fc::gather({} + ({}), {}, true)", pointer, base, rest.empty() ? "0" : rest);
   return fmt::format("fc::gather({}, {}{}, {})", pointer, base, rest.empty() ? "" : " + " + rest,

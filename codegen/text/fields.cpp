@@ -38,9 +38,14 @@ Fields::Fields(const ir::Function& f, const KernelSource& source) : extent_names
     maps_.push_back(names.unique(wish_of(source.tensor_maps, m, f)));
 }
 
-const std::string& Fields::extent(const std::string& name) const {
+std::string Fields::read(const std::string& name) const {
+  read_.insert(name);
+  return "p." + name;
+}
+
+std::string Fields::extent(const std::string& name) const {
   const auto at = std::find(extent_names_.begin(), extent_names_.end(), name);
-  return extents_[static_cast<std::size_t>(at - extent_names_.begin())];
+  return read(extents_[static_cast<std::size_t>(at - extent_names_.begin())]);
 }
 
 const std::string& Fields::name_of(const ParameterField& field) const {

@@ -43,7 +43,7 @@ class KernelText {
 
   // parameters.cpp: the parameter block, and the position of a block in the grid
   void collect_arguments();
-  void lay_out_parameters(std::string_view kernel);
+  void lay_out_parameters();
   void print_parameters();
   void print_grid();
   void collect_grid();

@@ -1,6 +1,5 @@
 // The kernel's one parameter, a struct in constant memory, and how blocks are numbered.
 #include <algorithm>
-#include <cctype>
 #include <limits>
 #include <utility>
 
@@ -45,21 +44,6 @@ std::size_t stride_count(const Tensor& tensor) {
   return tensor.dims.size() - (tensor.has_last_stride() || tensor.dims.empty() ? 0 : 1);
 }
 
-/// Whether the text reads `p.name`.
-bool names_field(std::string_view text, const std::string& name) {
-  const auto in_name = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  const std::string reference = "p." + name;
-  for (std::size_t at = text.find(reference); at != std::string_view::npos;
-       at = text.find(reference, at + 1)) {
-    const std::size_t end = at + reference.size();
-    if ((at == 0 || !in_name(text[at - 1])) && (end == text.size() || !in_name(text[end])))
-      return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 void KernelText::collect_arguments() {
@@ -100,12 +84,12 @@ void KernelText::collect_arguments() {
     for (const Extent& dim : tensor.dims) add_extent(dim);
 }
 
-/// Those that the text of a kernel names, behind all that is known of tensors and of their maps.
-void KernelText::lay_out_parameters(std::string_view kernel) {
+/// Those that the kernel reads, behind all that is known of tensors and of their maps.
+void KernelText::lay_out_parameters() {
   int offset = 0;
   const auto add = [&](ParameterField::Kind kind, std::size_t index, std::size_t dim, int bytes) {
     ParameterField field{kind, static_cast<int>(index), static_cast<int>(dim)};
-    if (!names_field(kernel, fields_.name_of(field))) return;
+    if (!fields_.is_read(field)) return;
     field.offset = (offset + bytes - 1) / bytes * bytes;
     offset = field.offset + bytes;
     source_.parameters.push_back(field);
@@ -168,7 +152,7 @@ void KernelText::print_parameters() {
 
 std::string KernelText::stride(TensorId tensor, std::size_t dim) const {
   if (dim >= stride_count(f_[tensor])) return "1";
-  return "p." + fields_.stride(tensor, dim);
+  return fields_.stride(tensor, dim);
 }
 
 /// The parallel axes, fastest first, noted for the launch.
@@ -181,8 +165,8 @@ void KernelText::collect_grid() {
 std::string KernelText::blocks_along(AxisId id) const {
   const Axis& axis = f_[id];
   const int longest = scalar_named(axis.longest);
-  const std::string length = longest < 0 ? extent_text(axis.extent)
-                                         : "p." + fields_.scalar(static_cast<std::size_t>(longest));
+  const std::string length =
+      longest < 0 ? extent_text(axis.extent) : fields_.scalar(static_cast<std::size_t>(longest));
   if (axis.tile <= 1 && axis.kind == AxisKind::parallel) return length;
   if (axis.kind == AxisKind::parallel_tiles && axis.longest.empty() && axis.extent.is_static())
     return std::to_string((axis.extent.value + axis.tile - 1) / axis.tile);
@@ -196,12 +180,11 @@ void KernelText::print_block_index(AxisId id, const std::string& index, bool nee
   const std::string name = names_.unique(tiled     ? axis.name + "_tile"
                                          : several ? axis.name + "_run"
                                                    : axis.name);
-  std::string count = blocks_along(id);
+  std::string count;
   if (needs_count || axis.descending) {
     // Unsigned numbers divide in half the instructions.
-    const std::string known = names_.unique(name + "_count");
-    out_.line("const {} {} = {};", needs_count ? "fc::u32" : "int", known, count);
-    count = known;
+    count = names_.unique(name + "_count");
+    out_.line("const {} {} = {};", needs_count ? "fc::u32" : "int", count, blocks_along(id));
   }
   std::string text = needs_count ? fmt::format("{} % {}", index, count) : index;
   if (axis.descending) text = fmt::format("{} - 1 - {}", count, text);

@@ -36,7 +36,7 @@ void TileMover::print_segment(const Op& op) {
 /// one variable for equal accesses.
 std::string TileMover::source_pointer(const Op& op) {
   const Tensor& tensor = f_[op.tensor];
-  std::string text = "p." + fields_.tensor(op.tensor);
+  std::string text = fields_.tensor(op.tensor);
   for (std::size_t d = 0; d < op.coordinates.size(); ++d)
     if (is_computed(f_, op.coordinates[d]))
       continue;
