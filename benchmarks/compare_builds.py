@@ -5,7 +5,9 @@
     python benchmarks/compare_builds.py --before A --after B --only forward --dims 128
 
 Each build runs in a process of its own, and the two take turns, in the order before, after, after,
-before; the median of each counts. A case whose machine code is the same in both is not timed.
+before; the median of each counts. A case whose machine code is the same in both is not timed. With
+--control the build before runs in one more process: its ratio to itself differs from 1 by noise, as
+does that of the other build.
 Outputs are compared: builds may differ by the rounding of a score, not by more. The tables are
 those of docs/performance_hopper.md: forward, small, variants and head_dims.
 """
@@ -43,6 +45,7 @@ class Result:
     name: str
     ratio: float  # time before / time after: above 1 where the change is faster
     after_ms: float = math.nan
+    control: float = math.nan  # time before / time before, of another process
     same_code: bool = False
     apart: float = 0.0  # relative difference of the outputs
 
@@ -118,14 +121,21 @@ def compare(builds: list[Build], section: str, case: Case, options: argparse.Nam
         return result
     for build in builds:  # a GPU that was idle has a higher clock, which the first would gain from
         build.ask(do="time", budget_ms=options.budget_ms)
-    times: list[list[float]] = [[], []]
-    for _ in range(options.rounds):
-        for which in (0, 1, 1, 0):
-            answer = builds[which].ask(do="time", budget_ms=options.budget_ms)
-            times[which].append(answer["ms"])
-    before, result.after_ms = (statistics.median(part) for part in times)
+    times: list[list[float]] = [[] for _ in builds]
+    for which in turns(len(builds), options.rounds):
+        answer = builds[which].ask(do="time", budget_ms=options.budget_ms)
+        times[which].append(answer["ms"])
+    before, result.after_ms, *again = (statistics.median(part) for part in times)
     result.ratio = before / result.after_ms
+    if again:
+        result.control = before / again[0]
     return result
+
+
+def turns(builds: int, rounds: int) -> list[int]:
+    """Each round once there and once back, so that whatever drifts, drifts for all."""
+    there = list(range(builds))
+    return (there + there[::-1]) * rounds
 
 
 def parse() -> argparse.Namespace:
@@ -136,7 +146,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--after", required=True)
     parser.add_argument("--only", type=words, default=SECTIONS, help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--dims", type=numbers, default=[], help="these head_dims only")
-    parser.add_argument("--rounds", type=int, default=2, help="of four measurements a case")
+    parser.add_argument("--control", action="store_true", help="measure the noise as well")
+    parser.add_argument("--rounds", type=int, default=2, help="two measurements of each a case")
     parser.add_argument("--budget-ms", type=float, default=60, help="GPU time of a measurement")
     parser.add_argument("--json", type=Path, help="write every figure there")
     return parser.parse_args()
@@ -147,10 +158,10 @@ def main() -> int:
     torch = require_gpu()
     print(machine(torch), flush=True)
     cache = os.environ.get("FLASHCORE_CACHE_DIR", "build/compare_builds")
-    builds = [
-        Build(path, str(Path(f"{cache}_{which}").resolve()))
-        for which, path in (("before", options.before), ("after", options.after))
-    ]
+    contenders = [("before", options.before), ("after", options.after)]
+    if options.control:
+        contenders.append(contenders[0])
+    builds = [Build(path, str(Path(f"{cache}_{which}").resolve())) for which, path in contenders]
     cases = {section: cases_of(section, options.dims) for section in options.only}
     every = [asdict(case) for part in cases.values() for case in part]
     for build in builds:
@@ -170,16 +181,22 @@ def main() -> int:
             wrong = not result.apart < TOLERANCE[case.dtype]
             problems += wrong
             shown = "same code" if result.same_code else f"{result.ratio:.3f}"
+            if math.isfinite(result.control):
+                shown += f" control {result.control:.3f}"
             notes = f"  WRONG: {result.apart:.1e} apart" if wrong else ""
             print(f"{section:>10} {case.name:<45} {shown:>9}{notes}", flush=True)
             if options.json:
                 options.json.write_text(json.dumps([asdict(r) for r in results], indent=1))
     for section in options.only:
         timed = [r.ratio for r in results if r.section == section and not r.same_code]
+        control = [r.control for r in results if r.section == section and not r.same_code]
         same = sum(r.same_code for r in results if r.section == section)
         if found := mean_and_least(timed):
+            noise = mean_and_least(control) if options.control else None
             print(f"{section}: {len(timed)} timed, before / after mean {found[0]:.3f}, "
-                  f"least {found[1]:.3f}; {same} of the same code")  # fmt: skip
+                  f"least {found[1]:.3f}"
+                  + (f" (control {noise[0]:.3f}, {noise[1]:.3f})" if noise else "")
+                  + f"; {same} of the same code")  # fmt: skip
         else:
             print(f"{section}: {same} of the same code")
     return 1 if problems else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import random
@@ -239,6 +240,30 @@ def test_outputs_of_two_builds_are_apart_by_the_size_of_the_first() -> None:
     assert compare_builds.apart([3.0, 4.0], [3.0, 4.0]) == 0
     assert compare_builds.apart([3.0, 4.0], [3.0, 4.5]) == pytest.approx(0.1)
     assert compare_builds.apart([3.0, 4.0], [3.0, math.nan]) == math.inf
+
+
+def test_builds_take_turns_there_and_back() -> None:
+    assert compare_builds.turns(2, 1) == [0, 1, 1, 0]
+    assert compare_builds.turns(3, 2) == [0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]
+
+
+class _Scripted:
+    """A build whose times are given."""
+
+    def __init__(self, code: str, ms: float):
+        self._code, self._ms = code, ms
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        return {"code": self._code, "seen": [1.0], "ms": self._ms}
+
+
+def test_a_control_shows_the_noise_of_a_ratio() -> None:
+    case = compare_builds.cases_of("small", [])[0]
+    options = argparse.Namespace(rounds=1, budget_ms=1.0)
+    builds: Any = [_Scripted("a", 3.0), _Scripted("b", 2.0), _Scripted("a", 4.0)]
+    result = compare_builds.compare(builds, "small", case, options)
+    assert (result.ratio, result.control) == (1.5, 0.75)
+    assert math.isnan(compare_builds.compare(builds[:2], "small", case, options).control)
 
 
 def test_a_build_that_ends_is_told_rather_than_waited_for(tmp_path: Path) -> None:
