@@ -115,7 +115,7 @@ def apart(before: list[float], after: list[float]) -> float:
 
 def compare(builds: list[Build], section: str, case: Case, options: argparse.Namespace) -> Result:
     loaded = [build.ask(do="load", case=asdict(case)) for build in builds]
-    result = Result(section, case.name, 1.0, apart=apart(*(one["seen"] for one in loaded)))
+    result = Result(section, case.name, 1.0, apart=apart(*(one["seen"] for one in loaded[:2])))
     if loaded[0]["code"] == loaded[1]["code"]:
         result.same_code = True
         return result
