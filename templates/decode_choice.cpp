@@ -9,12 +9,6 @@
 namespace flashcore {
 namespace {
 
-/// Predictions are off by some percent, and what is gained by less is not worth a second program.
-constexpr double least_gain = 1.05;
-
-/// So many waves of whole tiles leave little idle: nothing more is asked.
-constexpr std::int64_t full_waves = 4;
-
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 const char* name_of(DecodeRows rows) {
@@ -29,6 +23,7 @@ DecodeChooser::DecodeChooser(const AttentionSpec& spec, const Target& target,
     : spec_(spec),
       target_(target),
       model_(model ? std::move(model) : CostModel::find(target.name)),
+      properties_((model_ ? *model_ : CostModel::first()).properties()),
       wgmma_(target.wgmma),
       range_(spec) {
   const auto add = [&](DecodeRows rows, int row_tile, bool combines_tiles) {
@@ -147,21 +142,22 @@ double DecodeChooser::whole_us(const DecodeCall& call, std::int64_t multiprocess
 }
 
 bool DecodeChooser::is_considered(const DecodeCall& call, std::int64_t multiprocessors) const {
-  if (call.kv_len < least_keys_split || range_.count(call.q_len, call.kv_len) < least_keys_split)
-    return false;
+  if (std::min(call.kv_len, range_.count(call.q_len, call.kv_len)) < least_keys()) return false;
   if (!wgmma_ && spec_.group() * call.q_len > most_decode_rows) return false;
-  return call.batch * call.heads * (call.q_len / 128) < full_waves * multiprocessors;
+  const std::int64_t tiles = call.batch * call.heads * (call.q_len / 128);
+  return static_cast<double>(tiles) <
+         properties_.split_waves * static_cast<double>(multiprocessors);
 }
 
 bool DecodeChooser::pays(const DecodeCall& call, const Estimate& split,
                          std::int64_t multiprocessors, const ScheduleChooser* whole) const {
-  return least_gain * split.microseconds < whole_us(call, multiprocessors, whole);
+  return (1 + properties_.split_gain) * split.microseconds < whole_us(call, multiprocessors, whole);
 }
 
 std::optional<DecodeBlocks> DecodeChooser::choose(const DecodeCall& call,
                                                   std::int64_t multiprocessors,
                                                   const ScheduleChooser* whole) const {
-  if (call.kv_len < least_keys_split) return std::nullopt;
+  if (call.kv_len < least_keys()) return std::nullopt;
   const std::array lengths{call.batch, call.heads,  call.kv_heads,
                            call.q_len, call.kv_len, multiprocessors};
   // One more than the place of the blocks; 0: keys are left whole.

@@ -16,9 +16,6 @@
 
 namespace flashcore {
 
-/// Fewer keys are never split: one block reads them as fast.
-constexpr std::int64_t least_keys_split = 512;
-
 struct DecodeCall {
   std::int64_t batch = 1, heads = 1, kv_heads = 1, q_len = 1, kv_len = 1;
 };
@@ -36,6 +33,10 @@ class DecodeChooser {
   DecodeChooser(const AttentionSpec& spec, const Target& target,
                 std::optional<CostModel> model = std::nullopt);
 
+  /// Calls with fewer keys are never split.
+  [[nodiscard]] std::int64_t least_keys() const {
+    return static_cast<std::int64_t>(properties_.least_split_keys);
+  }
   /// The blocks of a call; none where it is faster with its keys whole. Remembers what it chose.
   /// `whole` chooses for the launch that follows then, of the same spec on the same GPU: it knows what
   /// was predicted here. Without it a chooser of its own is asked.
@@ -86,6 +87,7 @@ class DecodeChooser {
   AttentionSpec spec_;
   const Target& target_;
   std::optional<CostModel> model_;
+  ChoiceProperties properties_;
   bool wgmma_;
   KeyRange range_;
   std::vector<Way> ways_;  ///< that any call can have

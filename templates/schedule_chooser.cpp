@@ -178,21 +178,20 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
     times[i] = candidate.cost.least_us(problem, visible[candidate.height]);
     if (times[i] < times[likely]) likely = i;
   }
-  // A smaller gain is none: predictions are not that exact, and the earlier candidates do well for
-  // more problems.
-  constexpr double gain = 0.01;
+  // Of candidates that come out alike the earlier ones do well for more problems.
+  const double enough = 1 / (1 - model_->properties().tie_share);
   double best = infinite;
   const auto predict_one = [&](std::size_t i) {
     const Candidate& candidate = candidates_[i];
-    times[i] = candidate.cost.time_us(problem, visible[candidate.height], best / (1 - gain));
+    times[i] = candidate.cost.time_us(problem, visible[candidate.height], enough * best);
     best = std::min(best, times[i]);
   };
   predict_one(likely);
   for (std::size_t i = 0; i < candidates_.size(); ++i)
-    if (i != likely && (1 - gain) * times[i] < best) predict_one(i);
+    if (i != likely && times[i] < enough * best) predict_one(i);
   std::size_t first = 0;
-  while (first < candidates_.size() && (1 - gain) * times[first] >= best) ++first;
-  if (first == candidates_.size()) first = 0;  // none has a time
+  while (first < candidates_.size() && times[first] > enough * best) ++first;
+  if (best == infinite) first = 0;  // none has a time
   return {.list = candidates_[first].list, .us = times[first]};
 }
 

@@ -104,7 +104,7 @@ class SplitProbe {
     for (const Launch& launch : launches_)
       times.push_back(to_microseconds(cost_of_splits(
           launch.problem,
-          split_costs(launch.spec, launch.blocks, /*page_size=*/0, costs, bytes_per_us),
+          split_costs(launch.spec, launch.blocks, /*paged_share=*/0, costs, bytes_per_us),
           launch.splits)));
     return times;
   }

@@ -121,7 +121,7 @@ py::object QuickCall::output_for(py::handle q, const TensorView& view) const {
 std::optional<DecodeBlocks> QuickCall::blocks_of(const TensorView& q, const TensorView& k) const {
   if (splits_ == nullptr || q.device < 0 || q.rank != 4 || k.rank != 4) return std::nullopt;
   const int rows = heads_first_ ? 2 : 1, heads = 3 - rows;
-  if (k.shape[rows] < least_keys_split) return std::nullopt;
+  if (k.shape[rows] < splits_->chooser().least_keys()) return std::nullopt;
   const DecodeCall call{.batch = q.shape[0],
                         .heads = q.shape[heads],
                         .kv_heads = k.shape[heads],

@@ -96,6 +96,7 @@ void bind_specs(py::module_& m) {
         return std::make_shared<DecodeChooser>(attention_spec_from_json(json), target,
                                                cost_model_of(target));
       }))
+      .def_property_readonly("least_keys", &DecodeChooser::least_keys)
       .def("choose",
            [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
                std::int64_t kv_heads, std::int64_t q_len,
@@ -128,7 +129,6 @@ void bind_specs(py::module_& m) {
       .def(py::init<std::shared_ptr<DecodeChooser>>(), py::arg("chooser"))
       .def("add", &SplitModules::add, py::arg("blocks"), py::arg("module"), py::arg("order"));
   m.def("most_decode_rows", [] { return most_decode_rows; });
-  m.def("least_keys_split", [] { return least_keys_split; });
   m.def(
       "attention_decode",
       [](const std::string& json, int page_size, const std::string& target,

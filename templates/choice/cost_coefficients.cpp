@@ -43,6 +43,15 @@ constexpr Field<FamilyCosts> family_fields[] = {
     {"split_dim_us", &FamilyCosts::split_dim_us},
 };
 
+constexpr Field<ChoiceProperties> property_fields[] = {
+    {"tie_share", &ChoiceProperties::tie_share},
+    {"split_gain", &ChoiceProperties::split_gain},
+    {"least_split_keys", &ChoiceProperties::least_split_keys},
+    {"split_waves", &ChoiceProperties::split_waves},
+    {"two_heads_waves", &ChoiceProperties::two_heads_waves},
+    {"paged_share", &ChoiceProperties::paged_share},
+};
+
 constexpr Field<DecodeCosts> decode_fields[] = {
     {"launch_us", &DecodeCosts::launch_us},       {"block_us", &DecodeCosts::block_us},
     {"columns_us", &DecodeCosts::columns_us},     {"columns_dim_us", &DecodeCosts::columns_dim_us},
@@ -100,6 +109,15 @@ DecodeCosts decoding_from(const Json& object, const std::string& where) {
   for (const std::string_view name : DecodeCosts::names())
     numbers.push_back(number_of(object, name, where));
   return DecodeCosts::from(numbers);
+}
+
+ChoiceProperties properties_from(const Json& object, const std::string& where) {
+  if (!object.is_object()) refuse(where + " is no object");
+  ChoiceProperties properties;
+  for (const auto& [name, value] : property_fields)
+    properties.*value = number_of(object, name, where);
+  if (properties.tie_share >= 1) refuse("tie_share of " + where + " is no share below 1");
+  return properties;
 }
 
 /// The objects of a field by their names.
@@ -188,17 +206,17 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
                                          std::string_view table) {
   const Json mine = table.empty() ? Json::array() : parsed(table);
   static const Json shipped = parsed(shipped_costs().front().text);
-  const Json* chosen = nullptr;
-  const auto look = [&](const Json& entries, bool any_gpu) {
-    for (const Json& entry : entries) {
-      const bool fits = entry["target"].get<std::string>() == target &&
-                        (any_gpu || entry["gpu"].get<std::string>() == gpu.name);
-      if (fits && chosen == nullptr) chosen = &entry;
-    }
+  const auto first_of = [&](const Json& entries, bool any_gpu) -> const Json* {
+    for (const Json& entry : entries)
+      if (entry["target"].get<std::string>() == target &&
+          (any_gpu || entry["gpu"].get<std::string>() == gpu.name))
+        return &entry;
+    return nullptr;
   };
-  look(mine, /*any_gpu=*/false);
-  look(shipped, /*any_gpu=*/false);
-  look(shipped, /*any_gpu=*/true);
+  const Json* const first_shipped = first_of(shipped, /*any_gpu=*/true);
+  const Json* chosen = first_of(mine, /*any_gpu=*/false);
+  if (chosen == nullptr) chosen = first_of(shipped, /*any_gpu=*/false);
+  if (chosen == nullptr) chosen = first_shipped;
   if (chosen == nullptr) return std::nullopt;
   const Json& entry = *chosen;
   CostModel model;
@@ -214,6 +232,9 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
                   .scan_us = number_of(entry, "scan_us", where),
                   .score_operation_us = number_of(entry, "score_operation_us", where)};
   if (model.costs_.bytes_per_us == 0) refuse("bytes_per_us of " + where + " is 0");
+  const bool has_own = entry.contains("properties") || first_shipped == nullptr;
+  model.properties_ = properties_from(
+      (has_own ? entry : *first_shipped).value("properties", Json()), where + ", properties");
   for (const auto& [kind, family] : named_objects(entry, "families", where).items())
     model.families_[kind] = family_from(family, where + ", " + kind);
   const Json& decoding = named_objects(entry, "decoding", where);

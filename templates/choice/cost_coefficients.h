@@ -30,6 +30,27 @@ struct GpuCosts {
   double score_operation_us = 0;  ///< an operation more for each score of 128 x 128
 };
 
+/// What is set for a GPU and not fitted to times of it: how far predictions are trusted, where choices
+/// need none, and costs of what `flashcore calibrate` does not run.
+struct ChoiceProperties {
+  /// Schedules whose predictions differ by a smaller share are taken for equal: predictions are not
+  /// that exact.
+  double tie_share = 0;
+  /// By what share splitting the keys of a call has to be predicted faster: predictions are off by
+  /// some percent, and what is gained by less is not worth a second program.
+  double split_gain = 0;
+  /// Fewer keys are never split: one block reads them as fast.
+  double least_split_keys = 0;
+  /// With as many waves of whole tiles of 128 rows keys are not split: little is idle.
+  double split_waves = 0;
+  /// Blocks that compute two heads have at least so many waves: with fewer they end a tenth later than
+  /// those of one.
+  double two_heads_waves = 0;
+  /// By what share more a block alone on its multiprocessor takes for keys that it looks up in pages.
+  /// Calls with pages are not among those that are measured.
+  double paged_share = 0;
+};
+
 /// The coefficients of one family of schedules. Times are in microseconds.
 struct FamilyCosts {
   double launch_us = 0;     ///< of a kernel
@@ -89,7 +110,8 @@ class CostModel {
  public:
   /// The coefficients for a GPU: those under its name in `table` (the user's, or empty), those that
   /// ship under its name, or those of the first GPU of the target that ships, with the facts of the
-  /// GPU itself. Without facts, the GPU that was measured. None where the target has none. Throws
+  /// GPU itself. Without facts, the GPU that was measured. An entry without `properties`, as a
+  /// measurement writes it, has those of that first GPU. None where the target has none. Throws
   /// ScheduleError for a table that cannot be read.
   static std::optional<CostModel> find(std::string_view target, const GpuFacts& gpu = {},
                                        std::string_view table = {});
@@ -97,14 +119,17 @@ class CostModel {
   /// Of the GPU that was measured first, for decoding on a target without coefficients of its own.
   static const CostModel& first();
 
-  /// Without coefficients of families, as a measurement that makes some needs it.
-  CostModel(GpuFacts gpu, const GpuCosts& costs) : gpu_(std::move(gpu)), costs_(costs) {}
+  /// With the properties of the first, and without coefficients of families, as a measurement that
+  /// makes some needs it.
+  CostModel(GpuFacts gpu, const GpuCosts& costs)
+      : gpu_(std::move(gpu)), costs_(costs), properties_(first().properties_) {}
 
   [[nodiscard]] const GpuFacts& gpu() const { return gpu_; }
   /// The GPU that the coefficients were measured on.
   [[nodiscard]] const std::string& measured_on() const { return measured_on_; }
   [[nodiscard]] const FamilyCosts* family(const std::string& name) const;
   [[nodiscard]] const GpuCosts& costs() const { return costs_; }
+  [[nodiscard]] const ChoiceProperties& properties() const { return properties_; }
   /// Of blocks of decoding, by their name, such as "of_head/128".
   [[nodiscard]] const DecodeCosts& decoding(const std::string& name) const;
 
@@ -114,6 +139,7 @@ class CostModel {
   GpuFacts gpu_;
   std::string measured_on_;
   GpuCosts costs_;
+  ChoiceProperties properties_;
   std::map<std::string, FamilyCosts> families_;
   std::map<std::string, DecodeCosts> decoding_;
 };

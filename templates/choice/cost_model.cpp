@@ -126,6 +126,7 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
                       (splits_ > 2 ? model.costs().cluster_share : 1));
   share_of_slot_ = 1 / slots_;
   tiles_at_once_ = slots_ / blocks_per_tile_;
+  least_blocks_ = model.properties().two_heads_waves * slots_;
   const auto l2_bytes = static_cast<double>(model.gpu().l2_bytes);
   // As schedule_tiles makes its groups: how far apart in the keys the blocks of one may be.
   const double key_reach = s.outer_stages == 1 ? 2 : 1;
@@ -280,10 +281,7 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
                                double enough) const {
   if (!is_known_ || problem.heads % positions_ != 0) return std::numeric_limits<double>::infinity();
   Load load = load_of(problem);
-  // Measured with fewer waves: blocks of two heads end a tenth later than those of one.
-  constexpr double least_waves = 5;
-  if (positions_ > 1 && load.blocks < least_waves * slots_)
-    return std::numeric_limits<double>::infinity();
+  if (positions_ > 1 && load.blocks < least_blocks_) return std::numeric_limits<double>::infinity();
   // Nothing is computed before the first query and key tiles are there.
   const double first_keys = std::min(1.0, cols_ * splits_ * load.share_of_key);
   const double filled = (load.queries + load.keys * first_keys) * us_per_byte_ *

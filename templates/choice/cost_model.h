@@ -68,8 +68,9 @@ class CostedSchedule {
   /// multiplies by them.
   double share_of_row_ = 1, share_of_column_ = 1, share_of_split_ = 1;
   double blocks_per_tile_ = 1;
-  int residents_ = 1;  ///< blocks on a multiprocessor at once
-  double slots_ = 0;   ///< blocks on the GPU at once
+  int residents_ = 1;        ///< blocks on a multiprocessor at once
+  double slots_ = 0;         ///< blocks on the GPU at once
+  double least_blocks_ = 0;  ///< of a kernel whose blocks compute two heads
   double share_of_slot_ = 0, tiles_at_once_ = 0;
   double row_bytes_ = 0;          ///< of a query row with its output, and of a key with its value
   double keys_in_l2_ = 0;         ///< that a group of heads side by side may have

@@ -25,10 +25,6 @@ constexpr double picoseconds = 1e6;  // of a microsecond
 
 std::int64_t whole(double us) { return static_cast<std::int64_t>(us * picoseconds + 0.5); }
 
-/// By how much more a block alone on a multiprocessor takes for its keys where it looks up pages, on
-/// an H200; nobody measures it for other GPUs.
-constexpr double paged_share = 0.7;
-
 }  // namespace
 
 std::string decode_family(const DecodeBlocks& blocks) {
@@ -38,7 +34,7 @@ std::string decode_family(const DecodeBlocks& blocks) {
   return tile <= 16 ? "packed/16" : tile <= 32 ? "packed/32" : "packed/64";
 }
 
-SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size,
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, double paged_share,
                        const DecodeCosts& costs, double bytes_per_us) {
   const int both = padded(spec.head_dim) + padded(spec.value_dim());
   const double dims = both / 256.;
@@ -46,7 +42,7 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, in
   const double key =
       std::max(1 / picoseconds, (costs.columns_us + costs.columns_dim_us * dims) / 128);
   return {.launch = whole(costs.launch_us),
-          .lone_key = whole(key * (1 + costs.lone_share + (page_size ? paged_share : 0))),
+          .lone_key = whole(key * (1 + costs.lone_share + paged_share)),
           .key = whole(key),
           .read = whole(static_cast<double>(size_of(spec.dtype)) * both / bytes_per_us),
           .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,

@@ -46,12 +46,13 @@ struct DecodeBlocks {
 };
 /// The name of their coefficients (DecodeCosts::families).
 std::string decode_family(const DecodeBlocks& blocks);
-SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size,
+/// `paged_share` is that of ChoiceProperties where keys come through pages, else 0.
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, double paged_share,
                        const DecodeCosts& costs, double bytes_per_us);
 inline SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks,
                               int page_size = 0, const CostModel& model = CostModel::first()) {
-  return split_costs(spec, blocks, page_size, model.decoding(decode_family(blocks)),
-                     model.costs().bytes_per_us);
+  return split_costs(spec, blocks, page_size ? model.properties().paged_share : 0,
+                     model.decoding(decode_family(blocks)), model.costs().bytes_per_us);
 }
 
 /// What so many splits cost: the multiprocessor that ends last or the bytes from memory, which hold

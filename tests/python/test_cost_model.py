@@ -166,6 +166,7 @@ def test_the_command_writes_what_measurements_say(tmp_path, capsys):
         ("{}", "it is not a JSON array"),
         ("[3]", "an entry names no target and gpu"),
         (json.dumps([{"gpu": GPU[0], "target": TARGET}]), "has no number bytes_per_us"),
+        (json.dumps([made_up() | {"properties": {}}]), "properties has no number tie_share"),
     ],
 )
 def test_a_table_that_is_none_is_refused(text, why):
@@ -187,6 +188,36 @@ def test_a_table_decides_which_calls_are_split():
 
     assert chosen("families") == ("packed", 16, False)
     assert chosen("decoding") is None
+
+
+def test_a_table_may_say_how_far_predictions_are_trusted():
+    """Without its own, a table has the properties of the first GPU that ships."""
+    spec = fc.AttentionSpec(head_dim=128, heads=32, kv_heads=8).to_json()
+
+    def splits(keys=32768, **properties):
+        entry = made_up()
+        entry["properties"] |= properties
+        if not properties:
+            del entry["properties"]
+        table = json.dumps([entry])
+        return _core.decode_choice_with(spec, TARGET, (1, 32, 8, 1, keys), table, GPU) is not None
+
+    assert splits()
+    assert not splits(split_gain=1000)
+    assert not splits(split_waves=0)
+    assert not splits(keys=511)
+    assert splits(keys=2048, least_split_keys=2048)
+    assert not splits(keys=2047, least_split_keys=2048)
+
+    def chosen(**properties):
+        entry = made_up()
+        entry["properties"] |= properties
+        return _core.choose_with(CAUSAL.to_json(), TARGET, (1, 4, 64, 4096), json.dumps([entry]),
+                                 GPU)  # fmt: skip
+
+    assert chosen(tie_share=0.999) != chosen(tie_share=0), "all are alike: the first is taken"
+    with pytest.raises(fc.ScheduleError, match="tie_share of the entry of Made-up GPU"):
+        chosen(tie_share=1)
 
 
 def test_explain_says_what_is_predicted():

@@ -161,8 +161,10 @@ def list_modules(
     the first that fits, and whether the log-sum-exp is asked for. Compiles nothing."""
     text = spec.to_json()
     modules: list[tuple[_core.Module, list[list[str]], bool]] = []
-    if wanted.lengths[1] >= _core.least_keys_split() and _core.decodes(text, target):
-        for blocks in _core.DecodeChooser(text, target).reachable(*wanted.q_lengths):
+    if _core.decodes(text, target):
+        chooser = _core.DecodeChooser(text, target)
+        splits = wanted.lengths[1] >= chooser.least_keys
+        for blocks in chooser.reachable(*wanted.q_lengths) if splits else []:
             for with_lse in _asked(spec, lse):
                 own = dataclasses.replace(spec, lse=with_lse).to_json()
                 modules.append((*_core.attention_decode(own, 0, target, blocks), with_lse))

@@ -17,8 +17,6 @@ from .decode_kernels import Blocks, DecodeKernels, Ordered
 from .launches import Launches
 from .module_kernel import ModuleKernel
 
-_LEAST_KEYS = _core.least_keys_split()
-
 
 class Decoding:
     """The modules that calls of a spec with few query rows launch, compiled when they first do."""
@@ -29,6 +27,7 @@ class Decoding:
         self._launches = launches
         self._kernels = DecodeKernels(spec, 0, target, captured)
         self.chooser = _core.DecodeChooser(spec.to_json(), target)
+        self._least_keys = self.chooser.least_keys
         self.splits = self._kernels.splits = _core.SplitModules(self.chooser)
         self._packed = spec.layout == "thd"
         self._at_rows = 2 if spec.layout == "bhsd" else 1
@@ -60,7 +59,7 @@ class Decoding:
             at = self._at_rows
             batch, heads, kv_heads = q_shape[0], q_shape[3 - at], k_shape[3 - at]
             rows, keys = q_shape[at], k_shape[at]
-        if keys < _LEAST_KEYS or not on_cuda(q):
+        if keys < self._least_keys or not on_cuda(q):
             return None
         return self.chooser.choose(batch, heads, kv_heads, rows, keys)
 
@@ -96,7 +95,7 @@ class Decoding:
     ) -> list[ModuleKernel]:
         """The kernels for all lengths in these ranges, ends included, compiled, and loaded on a
         device if one is given."""
-        if kv_lens[1] < _LEAST_KEYS:
+        if kv_lens[1] < self._least_keys:
             return []
 
         def make(wanted: tuple[Blocks, bool]) -> ModuleKernel:

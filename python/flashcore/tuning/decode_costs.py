@@ -41,11 +41,12 @@ def may_split(spec: AttentionSpec, found: Measurements, problem: Problem) -> boo
     """Whether multiprocessors would idle without."""
     batch, heads, q_len, kv_len = problem
     tiles = batch * heads * (q_len // 128)
-    return (
-        _core.decodes(spec.to_json(), found.target)
-        and kv_len >= _core.least_keys_split()
-        and tiles <= MOST_TILES * found.multiprocessors
-    )
+    if tiles > MOST_TILES * found.multiprocessors or not _core.decodes(
+        spec.to_json(), found.target
+    ):
+        return False
+    least: int = _core.DecodeChooser(spec.to_json(), found.target).least_keys
+    return kv_len >= least
 
 
 def chosen_blocks(spec: AttentionSpec, target: str, problem: Problem) -> Blocks | None:
