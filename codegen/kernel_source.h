@@ -43,7 +43,7 @@ struct TensorMapArgument {
   int tensor = 0;
   int row_dim = 0;
   int rows = 0;
-  int width = 64;  ///< 64, 32 or 16; with lines swizzled over as many bytes as it takes
+  int width = 64;  ///< lines of 128, 64 or 32 bytes, swizzled over as many
 };
 
 /// One field of the kernel's single parameter, a struct passed by value in constant memory.

@@ -21,6 +21,7 @@ constexpr std::size_t most_maps = 28;
 // CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion and
 // CUtensorMapFloatOOBfill.
 constexpr int type_f16 = 6;
+constexpr int type_f32 = 7;
 constexpr int type_bf16 = 9;
 constexpr int interleave_none = 0;
 constexpr int swizzle_32_bytes = 1;
@@ -29,8 +30,14 @@ constexpr int swizzle_128_bytes = 3;
 constexpr int l2_promotion_256_bytes = 3;
 constexpr int fill_with_zeros = 0;
 
-int swizzle_of(std::uint32_t width) {
-  return width == 64 ? swizzle_128_bytes : width == 32 ? swizzle_64_bytes : swizzle_32_bytes;
+int swizzle_of(std::uint32_t line_bytes) {
+  return line_bytes == 128  ? swizzle_128_bytes
+         : line_bytes == 64 ? swizzle_64_bytes
+                            : swizzle_32_bytes;
+}
+
+int type_of(DType dtype) {
+  return dtype == DType::f32 ? type_f32 : dtype == DType::bf16 ? type_bf16 : type_f16;
 }
 
 struct alignas(TensorMaps::alignment) Encoded {
@@ -55,7 +62,7 @@ Geometry geometry_of(const TensorView& view, const std::array<std::uint32_t, max
   geometry.address = reinterpret_cast<std::uintptr_t>(view.data);
   geometry.box = box;
   geometry.rank = static_cast<std::uint32_t>(view.rank);
-  geometry.type = static_cast<std::uint32_t>(view.dtype == DType::bf16 ? type_bf16 : type_f16);
+  geometry.type = static_cast<std::uint32_t>(type_of(view.dtype));
   const auto element = static_cast<std::uint64_t>(size_of(view.dtype));
   for (int i = 0; i < max_rank; ++i) {
     const int dim = view.rank - 1 - i;
@@ -159,15 +166,16 @@ TensorMaps::TensorMaps(const KernelSource& source) {
     const int rank = static_cast<int>(tensor.dims.size());
     require(rank >= 2 && rank <= max_rank && !tensor.gathered, source,
             "its tensor has one dimension, over five, or none that is dense");
-    require(tensor.dtype == DType::bf16 || tensor.dtype == DType::f16, source,
-            "its tensor has no elements of 16 bits");
+    require(is_half(tensor.dtype) || tensor.dtype == DType::f32, source,
+            "its tensor has no elements of 16 bits or f32");
     require(tensor.alignment >= tensor_alignment, source,
             "its tensor does not promise an alignment of 16 bytes");
     require(map.row_dim >= 0 && map.row_dim < rank - 1, source, "its rows run along no dimension");
     require(map.rows >= 1 && map.rows <= largest_box, source,
             "its boxes have no rows, or over 256");
-    require(map.width == 64 || map.width == 32 || map.width == 16, source,
-            "its boxes are not 64, 32 or 16 wide");
+    const int line = map.width * size_of(tensor.dtype);
+    require(line == 128 || line == 64 || line == 32, source,
+            "the lines of its boxes are not 128, 64 or 32 bytes");
     Map planned{.offset = static_cast<std::int16_t>(field.offset),
                 .tensor = static_cast<std::int8_t>(map.tensor)};
     std::fill_n(planned.box.begin(), rank, 1U);
@@ -229,7 +237,8 @@ void TensorMaps::encode(const Driver& driver, const KernelSource& source,
       const int result = driver.cuTensorMapEncodeTiled(
           made.bytes, static_cast<int>(geometry.type), geometry.rank, geometry.address,
           extents.data(), geometry.strides.data() + 1, geometry.box.data(), every.data(),
-          interleave_none, swizzle_of(geometry.box[0]), l2_promotion_256_bytes, fill_with_zeros);
+          interleave_none, swizzle_of(geometry.box[0] * size_of(tensors[map.tensor].dtype)),
+          l2_promotion_256_bytes, fill_with_zeros);
       if (result != 0) LaunchRefusal(source, tensors).map(map.tensor, driver.describe(result));
     });
     std::memcpy(parameters + map.offset, encoded.bytes, bytes);

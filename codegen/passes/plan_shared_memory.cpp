@@ -2,7 +2,8 @@
 // live at the same time. A live range runs from the first op that touches a buffer to the last. A
 // loop counts as one op, because an iteration may read what the previous one left in a buffer; but
 // where an iteration begins with writing the whole buffer, as a conversion does, the buffer is live
-// between two ops of the iteration. The warpgroups of a role write their own rows of a tile and do
+// between two ops of the iteration, unless the copy engine adds it to a tensor, which takes it
+// beyond the iteration. The warpgroups of a role write their own rows of a tile and do
 // not wait for each other: two such tiles share an address only if the rows of a warpgroup lie at
 // the same place in both.
 #include <algorithm>
@@ -71,7 +72,8 @@ class Lives {
         Touched& touched = touched_[id.index];
         if (!touched.block) touched = {block, op.code == OpCode::convert && list == &use.writes};
         if (in_role_ && op.code == OpCode::convert) by_warpgroups[id.index] = true;
-        const bool in_iteration = touched.written_first && touched.block == block;
+        const bool in_iteration = touched.written_first && touched.block == block &&
+                                  op.accumulation == Accumulation::none;
         if (block != f_.body && !in_iteration) whole.insert(id.index);
       }
     ++now_;

@@ -5,7 +5,11 @@
 //                                                        whose rows its own thread hands on, or all
 //                                                        of the role, where the tile is for all
 //   Threads write, or release, what the engine has read  the thread that handed it on has waited
-//                                                        (drain_stores), and has met the others
+//                                                        (drain_stores), and has met the others; a
+//                                                        tile with several slots may be handed on
+//                                                        once less often
+//   The block's turn to add is passed on                 what the engine adds at it has been added
+//                                                        (complete_stores)
 //   A slot is released, or filled by who reads it        no product in flight reads it
 //   Threads write what products of the role have read    all of them have waited for these products,
 //                                                        and have met
@@ -33,17 +37,21 @@ using namespace ir;
 /// What has happened to a buffer.
 struct Use {
   bool by_warpgroup = false, by_role = false;  ///< written, and the writers have not met since
-  bool handed_on = false;                      ///< the engine may be reading it
-  bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
-  bool multiplied = false;  ///< products of the role have read it, and the warps have not met since
+  int handed_on = 0;     ///< how often it has been: the engine may be reading as many slots
+  bool adding = false;   ///< the engine may be adding it at the block's turn
+  bool drained = false;  ///< it is done, as the thread that asked it knows, and no other
+  int multiplied = 0;  ///< slots that products of the role have read; the warps have not met since
+  bool current = false;  ///< the slot that was written last is one of them
 
   bool operator==(const Use&) const = default;
   void join(const Use& other) {
     by_warpgroup = by_warpgroup || other.by_warpgroup;
     by_role = by_role || other.by_role;
-    handed_on = handed_on || other.handed_on;
+    handed_on = std::max(handed_on, other.handed_on);
+    adding = adding || other.adding;
     drained = drained || other.drained;
-    multiplied = multiplied || other.multiplied;
+    multiplied = std::max(multiplied, other.multiplied);
+    current = current && other.current;  // else it counts twice
   }
 };
 
@@ -76,7 +84,7 @@ class RoleHazards {
     state.uses.resize(f_.buffers.size());
     walk(f_[role].body, state);
     for (const BufferId buffer : stored_)
-      if (state.uses[buffer.index].handed_on)
+      if (state.uses[buffer.index].handed_on > 0)
         fail(f_[role], fmt::format("ends while the copy engine reads {}", f_[buffer].name));
   }
 
@@ -95,6 +103,7 @@ class RoleHazards {
           i += fence_behind(block, i);
           (operands_.count(op.buffer) ? state.uses[op.buffer.index].by_role
                                       : state.uses[op.buffer.index].by_warpgroup) = true;
+          state.uses[op.buffer.index].current = false;
           break;
         case OpCode::clear_rows: {
           const BufferId buffer = buffer_of(f_, op.operands[0]);
@@ -105,7 +114,7 @@ class RoleHazards {
         case OpCode::store:
           if (!stores_tile(op)) break;
           i += meet_writers(block, i, buffer_of(f_, op.operands[0]), state);
-          state.uses[buffer_of(f_, op.operands[0]).index].handed_on = true;
+          hand_on(op, state);
           break;
         case OpCode::dot:
           i += multiply(block, i, op, state);
@@ -115,10 +124,14 @@ class RoleHazards {
             state.in_flight.erase(state.in_flight.begin());
           break;
         case OpCode::drain_stores:
-          for (const BufferId buffer : stored_) {
-            state.uses[buffer.index].handed_on = false;
-            state.uses[buffer.index].drained = true;
-          }
+        case OpCode::complete_stores:
+          drain(op, state);
+          break;
+        case OpCode::release_turn:
+          for (const BufferId buffer : stored_)
+            if (state.uses[buffer.index].adding)
+              fail(op, fmt::format("passes the turn on while the copy engine adds {}",
+                                   f_[buffer].name));
           break;
         case OpCode::issue:
           if (f_[op.buffer].transport == Transport::tma) check_products(op, "fills", state);
@@ -141,6 +154,22 @@ class RoleHazards {
         default:
           break;
       }
+    }
+  }
+
+  void hand_on(const Op& store, State& state) const {
+    const BufferId buffer = buffer_of(f_, store.operands[0]);
+    Use& use = state.uses[buffer.index];
+    use.handed_on = std::min(use.handed_on + 1, f_[buffer].stages);
+    use.adding = use.adding || store.accumulation == Accumulation::in_order;
+  }
+
+  void drain(const Op& op, State& state) const {
+    for (const BufferId buffer : stored_) {
+      Use& use = state.uses[buffer.index];
+      use.handed_on = std::min(use.handed_on, op.pending);
+      use.drained = true;
+      if (op.code == OpCode::complete_stores) use.adding = false;
     }
   }
 
@@ -172,6 +201,12 @@ class RoleHazards {
     }
   }
 
+  /// Products read the slot that was written last, one or several of them.
+  static void read_slot(Use& use, int stages) {
+    if (!use.current) use.multiplied = std::min(use.multiplied + 1, stages);
+    use.current = true;
+  }
+
   std::size_t multiply(BlockId block, std::size_t position, const Op& op, State& state) {
     std::size_t placed = 0;
     std::set<BufferId> read;
@@ -181,7 +216,7 @@ class RoleHazards {
       placed += meet_writers(block, position, buffer_of(f_, op.operands[k]), state);
     }
     for (const BufferId buffer : read)
-      if (operands_.count(buffer)) state.uses[buffer.index].multiplied = true;
+      if (operands_.count(buffer)) read_slot(state.uses[buffer.index], f_[buffer].stages);
     if (op.issued) state.in_flight.push_back(std::move(read));
     return placed;
   }
@@ -189,11 +224,13 @@ class RoleHazards {
   /// In front of what changes a buffer: the engine has read all that lies there.
   std::size_t before_change(BlockId block, std::size_t position, const Op& op, BufferId buffer,
                             State& state) {
-    if (any(buffer, state, [](const Use& use) { return use.handed_on; }))
+    // A conversion into the next of several slots leaves those before it to their readers.
+    const int others = op.code == OpCode::convert ? f_[buffer].stages - 1 : 0;
+    if (any(buffer, state, [&](const Use& use) { return use.handed_on > others; }))
       fail(op, fmt::format("changes {}, which the copy engine reads", f_[buffer].name));
-    if (operands_.count(buffer)) check_products(op, "changes", state);
-    if (any(buffer, state, [](const Use& use) { return use.multiplied; }))
-      return meet(block, position, OpCode::meet_role, state);
+    const bool is_read = any(buffer, state, [&](const Use& u) { return u.multiplied > others; });
+    if (operands_.count(buffer) && (is_read || others == 0)) check_products(op, "changes", state);
+    if (is_read) return meet(block, position, OpCode::meet_role, state);
     if (!any(buffer, state, [](const Use& use) { return use.drained; })) return 0;
     return meet(block, position, OpCode::meet_warpgroup, state);
   }
@@ -219,7 +256,7 @@ class RoleHazards {
       use.by_role = false;
       const bool in_flight = std::ranges::any_of(
           state.in_flight, [&](const auto& read) { return read.count(BufferId(i)) > 0; });
-      use.multiplied = use.multiplied && in_flight;
+      if (!in_flight) use.multiplied = 0, use.current = false;
     }
   }
 

@@ -5,12 +5,27 @@
 // The copy engine stores whole tiles while the warps go on. Each warpgroup stores its own rows, and
 // the tile overlaps that of a left operand with the same rows, which no other warps read: the load
 // of the next such operand waits for the store, because the slot is released behind it.
+//
+// The engine also adds tiles of sums to f32 outputs, which takes a warp one instruction a tile
+// rather than one a pair of elements. Such stores are those of loops, too, so their tile has space
+// of its own, with two slots if there is room: an iteration waits for the addition of the iteration
+// before the last one:
+//
+//   %ds = convert %scores in ds           drain_stores pending 1
+//   ...                                   %ds = convert %scores in ds
+//   store dq[rows, d], %x adding    ->    ...
+//                                         %staged = convert %x in dq_tile
+//                                         store dq[rows, d], %staged adding
+//
+// All threads meet behind what they write for products, and so do not have to meet once more between
+// the wait and the conversion. A block that adds at its turn passes it on when the engine has added.
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "codegen/analysis/ring_barriers.h"
 #include "codegen/analysis/shared_use.h"
+#include "codegen/analysis/visit.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -30,13 +45,47 @@ class StoreStaging {
       const Op op = f_[f_[block].ops[i]];
       if (op.code == OpCode::role || op.code == OpCode::tile_loop)
         run(op.body, next_tiles || op.code == OpCode::tile_loop);
+      else if (by_engine())
+        for (const BlockId region : Regions(op)) run_in_loop(region);
       if (op.code == OpCode::role) drain(op.body);
-      if (op.code == OpCode::store && is_stageable(op)) i += stage(block, i, next_tiles);
+      if (op.code == OpCode::store && adds(op) && is_addable(op))
+        i += stage_addition(block, i);
+      else if (op.code == OpCode::store && is_stageable(op))
+        i += stage(block, i, next_tiles);
     }
   }
 
  private:
+  /// What a loop, or a region in one, adds.
+  void run_in_loop(BlockId block) {
+    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
+      const Op op = f_[f_[block].ops[i]];
+      for (const BlockId region : Regions(op)) run_in_loop(region);
+      if (op.code == OpCode::store && adds(op) && is_addable(op)) i += stage_addition(block, i);
+    }
+  }
+
   [[nodiscard]] bool by_engine() const { return schedule_.copy == CopyInstruction::tma; }
+  static bool adds(const Op& store) { return store.accumulation != Accumulation::none; }
+
+  /// A product's sums, which the engine may add: each warpgroup its rows.
+  [[nodiscard]] bool is_addable(const Op& store) const {
+    const Value& value = f_[store.operands[0]];
+    if (!by_engine() || value.type.axes.size() != 2 || value.layout.space != Space::registers)
+      return false;
+    const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
+    return rows.lanes == 8 && rows.slots == 2 && rows.length() == rows.warps * 16 &&
+           columns.lanes == 4 && columns.slots == 2 && columns.warps == 1 &&
+           in_lines_of_memory(store);
+  }
+
+  /// Where chunks of a row of the tile lie side by side.
+  [[nodiscard]] bool in_lines_of_memory(const Op& store) const {
+    const TileType& type = f_[store.operands[0]].type;
+    // The engine knows where the tensor ends, not where a part of it does.
+    if (by_engine() && (f_[type.axes[0]].ragged || f_[type.axes[1]].ragged)) return false;
+    return !has_computed_positions(f_, store) && store.coordinates.back().axis == type.axes[1];
+  }
 
   [[nodiscard]] bool is_stageable(const Op& store) const {
     const Value& value = f_[store.operands[0]];
@@ -47,45 +96,101 @@ class StoreStaging {
     // eight columns, a chunk, in a few lanes.
     const AxisLayout& columns = value.layout.axes[1];
     if (columns.slots == 1 || columns.fragment_size() != 8) return false;
-    // The engine knows where the tensor ends, not where a part of it does.
-    if (by_engine() && (f_[type.axes[0]].ragged || f_[type.axes[1]].ragged)) return false;
-    if (has_computed_positions(f_, store)) return false;
-    // Chunks of a row lie side by side in memory only if the tile's columns do.
-    return store.coordinates.back().axis == type.axes[1];
+    return in_lines_of_memory(store);
   }
 
   /// Returns how many ops it placed before the store.
   std::size_t stage(BlockId block, std::size_t position, bool next_tiles) {
-    const OpId id = f_[block].ops[position];
-    const Op store = f_[id];
-    const TileType type = f_[store.operands[0]].type;
-    Buffer buffer{unused_buffer_name(f_, f_[store.tensor].name + "_tile"), type.dtype,
-                  f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1};
+    const Op store = f_[f_[block].ops[position]];
+    Buffer buffer = tile_of(store);
     // A block of several tiles loads the operand of the next one as soon as this one's has been
     // read, if the output does not overlap it.
     if (by_engine()) {
       const bool room = has_room(buffer);
-      if (!next_tiles || !room) buffer.over = dead_operand(block, position, buffer, type.axes[0]);
+      if (!next_tiles || !room) buffer.over = dead_operand(block, position, buffer, rows_of(store));
       if (!buffer.over && !room) {  // its lanes hold chunks of it as well
-        context_.note_refusal(
-            fmt::format("staged_stores = true for {}", f_[store.tensor].name),
-            fmt::format("shared memory has no room for {} bytes more", buffer.bytes()));
+        refuse(store, buffer);
         return 0;
       }
     }
     const BufferId over = buffer.over;
+    std::size_t placed = by_engine() ? drain(block, position, 0) : 0;
+    placed += convert_in_front(block, position + placed, position + placed, std::move(buffer));
+    if (over) release_behind(block, position + placed, over);
+    return placed;
+  }
+
+  std::size_t stage_addition(BlockId block, std::size_t position) {
+    const Op store = f_[f_[block].ops[position]];
+    Buffer buffer = tile_of(store);
+    const bool at_turn = store.accumulation == Accumulation::in_order;
+    // At its turn the block waits for the engine in any case.
+    buffer.stages = at_turn ? 1 : 2;
+    if (!has_room(buffer)) buffer.stages = 1;
+    if (!has_room(buffer)) {
+      refuse(store, buffer);
+      return 0;
+    }
+    std::size_t placed =
+        at_turn ? 0 : drain(block, written_for_products(block, position), buffer.stages - 1);
+    const std::size_t turn = waits_for_turn(block, position + placed);
+    placed += convert_in_front(block, turn, position + placed, std::move(buffer));
+    if (at_turn)
+      placed += insert_before(f_, block, position + placed + 1, store.where,
+                              [](Builder& b) { b.append({.code = OpCode::complete_stores}, {}); });
+    return placed;
+  }
+
+  [[nodiscard]] Buffer tile_of(const Op& store) const {
+    const TileType& type = f_[store.operands[0]].type;
+    return {unused_buffer_name(f_, f_[store.tensor].name + "_tile"), type.dtype,
+            f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1};
+  }
+
+  [[nodiscard]] AxisId rows_of(const Op& store) const { return f_[store.operands[0]].type.axes[0]; }
+
+  void refuse(const Op& store, const Buffer& buffer) const {
+    context_.note_refusal(
+        fmt::format("staged_stores = true for {}", f_[store.tensor].name),
+        fmt::format("shared memory has no room for {} bytes more", buffer.bytes()));
+  }
+
+  std::size_t drain(BlockId block, std::size_t position, int pending) {
+    return insert_before(f_, block, position, {}, [&](Builder& b) {
+      b.append({.code = OpCode::drain_stores, .pending = pending}, {});
+    });
+  }
+
+  /// Moves what the store at `position` stores to shared memory, at `front`.
+  std::size_t convert_in_front(BlockId block, std::size_t front, std::size_t position,
+                               Buffer buffer) {
+    const OpId id = f_[block].ops[position];
+    const Op store = f_[id];
     const BufferId staging = f_.add_buffer(std::move(buffer));
     ValueId staged;
-    const std::size_t placed = insert_before(f_, block, position, store.where, [&](Builder& b) {
-      if (by_engine()) b.append({.code = OpCode::drain_stores}, {});
-      staged = make(
-          b, {.code = OpCode::convert, .operands = {store.operands[0]}, .buffer = staging}, type);
+    const std::size_t placed = insert_before(f_, block, front, store.where, [&](Builder& b) {
+      staged =
+          make(b, {.code = OpCode::convert, .operands = {store.operands[0]}, .buffer = staging},
+               f_[store.operands[0]].type);
     });
     f_[staged].layout.space = Space::shared;
     f_[staged].name = f_[store.tensor].name + "_staged";
     f_[id].operands[0] = staged;
-    if (over) release_behind(block, position + placed, over);
     return placed;
+  }
+
+  /// The last op in front of `position` that writes an operand of products; else `position`.
+  [[nodiscard]] std::size_t written_for_products(BlockId block, std::size_t position) const {
+    for (std::size_t i = position; i-- > 0;) {
+      const Op& op = f_[f_[block].ops[i]];
+      if (op.code == OpCode::convert && op.buffer) return i;
+    }
+    return position;
+  }
+
+  /// The wait for the block's turn in front of a store that adds at it; else the store itself.
+  [[nodiscard]] std::size_t waits_for_turn(BlockId block, std::size_t store) const {
+    return store > 0 && f_[f_[block].ops[store - 1]].code == OpCode::wait_turn ? store - 1 : store;
   }
 
   /// At the end of a role whose stores may still read shared memory.

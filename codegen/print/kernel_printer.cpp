@@ -83,10 +83,10 @@ std::vector<const Op*> KernelPrinter::copied_together(BlockId block, std::size_t
 void KernelPrinter::print_op(const Op& op) {
   static constexpr std::pair<OpCode, std::string_view> statements[] = {
       {OpCode::barrier, "fc::barrier();"},
+      {OpCode::complete_stores, "if (thread % 128 == 0) fc::wait_stores<0>();"},
       {OpCode::cluster_sync, "fc::arrive_at_cluster();"},
       {OpCode::cluster_sync, "fc::wait_cluster();"},
       {OpCode::cluster_wait, "fc::wait_cluster();"},
-      {OpCode::drain_stores, "if (thread % 128 == 0) fc::wait_stores_read<0>();"},
       {OpCode::enter_cluster, "fc::enter_cluster();"},
       {OpCode::fence_async, "fc::fence_async();"},
       {OpCode::launch_dependents, "fc::launch_dependents();"},
@@ -103,6 +103,7 @@ void KernelPrinter::print_op(const Op& op) {
       {OpCode::convert, &KernelPrinter::print_convert},
       {OpCode::divide, &KernelPrinter::print_divide},
       {OpCode::dot, &KernelPrinter::print_dot},
+      {OpCode::drain_stores, &KernelPrinter::print_drain},
       {OpCode::enter, &KernelPrinter::print_enter},
       {OpCode::if_, &KernelPrinter::print_if},
       {OpCode::in_place, &KernelPrinter::print_in_place},
@@ -211,6 +212,7 @@ void KernelPrinter::print_convert(const Op& op) {
     print_shuffles(op);
   else
     print_from_shared(op);
+  if (goes_round(op)) print_next_slot(f_[op.buffer].stages, ring_names_[op.buffer]);
 }
 
 }  // namespace flashcore

@@ -112,6 +112,7 @@ class KernelPrinter : TileMover {
   void print_role(const ir::Op& op);
   static std::string in_slot(const std::string& barrier, const std::string& slot);
   void print_next_slot(int stages, const Ring& ring);
+  [[nodiscard]] bool goes_round(const ir::Op& convert) const;
   void print_acquire(const ir::Op& op);
   void print_issue(const ir::Op& op);
   void print_boxes(const ir::Op& issue);
@@ -123,6 +124,7 @@ class KernelPrinter : TileMover {
   void print_ping_pong(const ir::Op& op);
   void print_meeting(const ir::Op& op);
   void print_bulk_store(const ir::Op& op);
+  void print_drain(const ir::Op& op);
 };
 
 }  // namespace flashcore

@@ -154,6 +154,10 @@ void KernelPrinter::print_ring_barriers(const Op&) {
 void KernelPrinter::declare_ring_places() {
   std::set<BufferId> declared;
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
+    if (goes_round(op) && declared.insert(op.buffer).second) {
+      ring_names_[op.buffer].slot = names_.unique(f_[op.buffer].name + "_slot");
+      out_.line("int {} = 0;", ring_names_[op.buffer].slot);
+    }
     const bool goes_on = (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer;
     if (!goes_on || !declared.insert(op.buffer).second) return;
     Ring& ring = ring_names_[op.buffer];
@@ -200,7 +204,13 @@ void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
   }
   auto wrap = out_.block("if (++{} == {})", ring.slot, stages);
   out_.line("{} = 0;", ring.slot);
-  out_.line("{} ^= 1;", ring.phase);
+  if (!ring.phase.empty()) out_.line("{} ^= 1;", ring.phase);
+}
+
+/// Whether a conversion fills one slot of a tile after the other.
+bool KernelPrinter::goes_round(const Op& convert) const {
+  return convert.code == OpCode::convert && convert.buffer && f_[convert.buffer].stages > 1 &&
+         convert.partials.warps == 1 && !convert.blocks;
 }
 
 void KernelPrinter::print_acquire(const Op& op) {
@@ -340,17 +350,28 @@ void KernelPrinter::print_meeting(const Op& op) {
 /// Each warpgroup hands its 64 rows to the copy engine.
 void KernelPrinter::print_bulk_store(const Op& op) {
   const Buffer& buffer = f_[f_.definition(op.operands[0])->buffer];
+  const int size = size_of(buffer.dtype);
+  const char* function = op.accumulation == Accumulation::none        ? "store_box"
+                         : op.accumulation == Accumulation::any_order ? "add_box<false>"
+                                                                      : "add_box<true>";
   out_.comment(fmt::format("store {}", f_[op.tensor].name));
-  auto one = out_.block("if (thread % {} == 0)", group_threads);
-  for (const ChunkLoop& loop : chunk_loops(buffer))
-    for (int panel = 0; panel < loop.panels; ++panel) {
-      const int column = loop.first_column + panel * loop.width;
-      const int offset = 2 * buffer.rows * column;
-      out_.line("fc::store_box({}, {}{} + warp / 4 * {}, {});", map_of(op, 64, loop.width),
-                storage_[op.operands[0].index], offset ? fmt::format(" + {}", offset) : "",
-                64 * loop.width * 2, box_coordinates(op, "warp / 4 * 64", std::to_string(column)));
-    }
-  out_.line("fc::commit_stores();");
+  {
+    auto one = out_.block("if (thread % {} == 0)", group_threads);
+    for (const ChunkLoop& loop : chunk_loops(buffer))
+      for (int panel = 0; panel < loop.panels; ++panel) {
+        const int column = loop.first_column + panel * loop.width;
+        const int offset = size * buffer.rows * column;
+        out_.line("fc::{}({}, {}{} + warp / 4 * {}, {});", function, map_of(op, 64, loop.width),
+                  storage_[op.operands[0].index], offset ? fmt::format(" + {}", offset) : "",
+                  64 * loop.width * size,
+                  box_coordinates(op, "warp / 4 * 64", std::to_string(column)));
+      }
+    out_.line("fc::commit_stores();");
+  }
+}
+
+void KernelPrinter::print_drain(const Op& op) {
+  out_.line("if (thread % {} == 0) fc::wait_stores_read<{}>();", group_threads, op.pending);
 }
 
 }  // namespace flashcore

@@ -1,6 +1,7 @@
 // Conversions: tiles between registers and shared memory, and shares of a reduction that meet
 // there.
 #include "codegen/analysis/shared_use.h"
+#include "codegen/analysis/visit.h"
 #include "codegen/text/index_text.h"
 #include "codegen/transfers/tile_mover.h"
 #include "dsl/error.h"
@@ -54,6 +55,22 @@ void TileMover::print_constant_tile(const Op& op, double value) {
   }
 }
 
+bool TileMover::is_stored_by_engine(const Op& convert) const {
+  return schedule_.copy == CopyInstruction::tma && any_op(f_, f_.body, [&](const Op& op) {
+           return op.code == OpCode::store && op.operands[0] == convert.results[0];
+         });
+}
+
+/// Of an f32 tile in the layout of a product's sums, half a warp writes two chunks each of four
+/// rows. The swizzle exchanges the two chunks of odd rows, which are then in the banks of the row in
+/// front. So lanes of odd rows write the next fragment but one of a panel meanwhile, four chunks on.
+bool TileMover::writes_rows_by_turns(const Op& convert, const Shape& shape) const {
+  if (f_[convert.buffer].dtype != DType::f32 || shape.axes.size() != 2) return false;
+  const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
+  return is_stored_by_engine(convert) && rows.lanes == 8 && columns.slots == 2 &&
+         columns.lanes == 4 && columns.fragments % 4 == 0;
+}
+
 /// A register tile, rounded to the buffer's type. Threads that hold the same elements write them
 /// once.
 void TileMover::print_to_shared(const Op& op) {
@@ -66,7 +83,8 @@ void TileMover::print_to_shared(const Op& op) {
   out_.line("const fc::u32 {} = {};", storage_[value.index],
             op.blocks ? given_address(op)
             : over    ? chunk_base(f_[over], ring_names_[over].slot)
-                      : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials) : "0"));
+                      : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials)
+                                                                 : ring_names_[op.buffer].slot));
   Shape held = shape;
   if (op.partials.warps > 1) held.layouts.push_back(op.partials);
   Writer::Scopes scopes;
@@ -89,6 +107,11 @@ void TileMover::print_to_shared(const Op& op) {
     if (rows.slots == 1) return std::to_string(c);
     return fmt::format("{} * r{}", columns.slots, c ? fmt::format(" + {}", c) : "");
   };
+  if (writes_rows_by_turns(op, shape)) {
+    out_.line("fc::store_row_pair({}, lane / 4, &{}[i][j][{}], &{}[i][j ^ 2][{}]);", address, array,
+              slot(0), array, slot(0));
+    return;
+  }
   if (!is_half(buffer.dtype)) {
     out_.line("{}<{}>({}, &{}[i][j][{}]);", store, columns.slots, address, array, slot(0));
     return;

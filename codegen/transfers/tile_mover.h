@@ -18,7 +18,9 @@ class TileMover : protected KernelText {
   struct Ring {
     std::string full,
         empty;  ///< the first of their barriers; no empty ones where a role fills what it reads
-    std::string slot, phase;  ///< of the role being printed; no slot where there is one only
+    /// Of the role being printed; no slot where there is one only, and no phase where the role
+    /// itself writes the slots.
+    std::string slot, phase;
   };
 
   // shared_memory.cpp: between registers and shared memory, and from lane to lane
@@ -28,6 +30,8 @@ class TileMover : protected KernelText {
   void print_from_shared(const ir::Op& op);
   void print_shuffles(const ir::Op& op);
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape) const;
+  [[nodiscard]] bool is_stored_by_engine(const ir::Op& convert) const;
+  [[nodiscard]] bool writes_rows_by_turns(const ir::Op& convert, const Shape& shape) const;
 
   // cluster.cpp: what blocks of a cluster give each other
   std::string given_address(const ir::Op& give) const;

@@ -218,6 +218,7 @@ class OpVerifier {
       case OpCode::ping_pong_open:
       case OpCode::ping_pong_close:
       case OpCode::drain_stores:
+      case OpCode::complete_stores:
       case OpCode::ping_pong_wait:
       case OpCode::ping_pong_arrive:
       case OpCode::fence_async:

@@ -73,7 +73,7 @@ void Block::leave() {
     around.products.check_left(agent());
   }
   if (clocks_.running()) {
-    bulk_.check_left(agent());
+    bulk_.leave(agent(), index_, known_);
     if (left_ == threads_) {
       mbarriers_.check_end();
       check_received();
@@ -188,7 +188,8 @@ void Block::write_global(void* target, int bytes, int line) {
 
 void Block::add_global(float* target, const float* in, int count, bool in_order, int line) {
   check_waited(line);
-  memory_.add(target, in, count, index_, in_order ? &known_ : nullptr, line);
+  memory_.add(target, in, count, count * size_of(DType::f32), index_, in_order ? &known_ : nullptr,
+              line);
 }
 
 void Block::wait_turn(const std::int32_t* turn, int position, int line) {

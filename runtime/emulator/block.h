@@ -97,8 +97,11 @@ class Block {
   void load_box(std::uint32_t target, const void* map, std::uint32_t mbarrier, const int* at,
                 int coordinates, int line);
   void store_box(const void* map, std::uint32_t source, const int* at, int coordinates, int line);
+  void add_box(const void* map, std::uint32_t source, const int* at, int coordinates, bool in_turn,
+               int line);
   void commit_stores();
   void wait_stores_read(int pending);
+  void wait_stores(int pending);
   void fence_async();
   void meet(int barrier, int threads, int line);
   void signal(int barrier, int threads, int line);

@@ -46,12 +46,23 @@ void Block::load_box(std::uint32_t target, const void* map, std::uint32_t mbarri
 void Block::store_box(const void* map, std::uint32_t source, const int* at, int coordinates,
                       int line) {
   check_waited(line);
-  bulk_.store(box_of(map, source, at, coordinates, accessor(line)), coordinates);
+  bulk_.store({box_of(map, source, at, coordinates, accessor(line))}, coordinates);
+}
+
+void Block::add_box(const void* map, std::uint32_t source, const int* at, int coordinates,
+                    bool in_turn, int line) {
+  check_waited(line);
+  bulk_.store({.box = box_of(map, source, at, coordinates, accessor(line)),
+               .adds = true,
+               .in_turn = in_turn},
+              coordinates);
 }
 
 void Block::commit_stores() { bulk_.commit_stores(agent()); }
 
 void Block::wait_stores_read(int pending) { bulk_.wait_stores_read(pending, agent(), index_); }
+
+void Block::wait_stores(int pending) { bulk_.wait_stores(pending, agent(), index_, known_); }
 
 void Block::fence_async() {
   shared_.start_clocks();

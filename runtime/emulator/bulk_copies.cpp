@@ -48,8 +48,13 @@ void BulkCopies::complete(const TensorBox& box, int agent, std::int32_t time) {
   }
 }
 
-void BulkCopies::store(const TensorBox& box, int coordinates) {
+void BulkCopies::store(const BoxStore& store, int coordinates) {
+  const TensorBox& box = store.box;
   box.check(coordinates);
+  if (store.adds && box.map.element_bytes != size_of(DType::f32))
+    throw Fault{FaultKind::bad_operand, box.line,
+                fmt::format("a box with elements of {} bytes is added", box.map.element_bytes),
+                "sums in f32", box.thread};
   shared_.start_clocks();
   used_ = true;
   Stores& stores = stores_of(box.thread);
@@ -65,7 +70,7 @@ void BulkCopies::store(const TensorBox& box, int coordinates) {
     for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
       shared_.begin_agent_read(box.chunk_at(index, chunk), clocks_.of(box.thread), stores.agent,
                                stores.time, {box.thread, box.line});
-  stores.open.push_back(box);
+  stores.open.push_back(store);
 }
 
 void BulkCopies::commit_stores(int thread) {
@@ -79,12 +84,29 @@ void BulkCopies::wait_stores_read(int pending, int thread, int block) {
   Stores& stores = stores_of(thread);
   for (; stores.groups.size() > static_cast<std::size_t>(pending); stores.groups.pop_front()) {
     const Group& group = stores.groups.front();
-    for (const TensorBox& box : group.boxes) write_out(box, block);
+    std::vector<Addition>& additions = stores.additions.emplace_back();
+    for (const BoxStore& store : group.boxes) write_out(store, block, additions);
     if (stores.agent >= 0) clocks_.learn(thread, stores.agent, group.time);
   }
 }
 
-void BulkCopies::write_out(const TensorBox& box, int block) {
+void BulkCopies::wait_stores(int pending, int thread, int block, const KnownNotes& known) {
+  wait_stores_read(pending, thread, block);
+  Stores& stores = stores_of(thread);
+  const auto most = static_cast<std::size_t>(pending) - stores.groups.size();
+  for (; stores.additions.size() > most; stores.additions.pop_front())
+    add(stores.additions.front(), block, known);
+}
+
+void BulkCopies::add(const std::vector<Addition>& additions, int block, const KnownNotes& known) {
+  for (const Addition& each : additions)
+    memory_.add(reinterpret_cast<float*>(each.address), each.values.data(),
+                static_cast<int>(each.values.size()), size_of(DType::f32), block,
+                each.in_turn ? &known : nullptr, each.line);
+}
+
+void BulkCopies::write_out(const BoxStore& store, int block, std::vector<Addition>& additions) {
+  const TensorBox& box = store.box;
   for (int index = 0; index < box.lines(); ++index) {
     std::array<std::byte, 128> data;
     for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
@@ -92,19 +114,27 @@ void BulkCopies::write_out(const TensorBox& box, int block) {
                   shared_.bytes_at(box.chunk_at(index, chunk)), chunk_bytes);
     const TensorBox::Line line = box.line_at(index);
     if (line.bytes == 0) continue;
+    if (store.adds) {
+      Addition& addition = additions.emplace_back(
+          Addition{line.address, std::vector<float>(static_cast<std::size_t>(line.bytes) / 4),
+                   store.in_turn, box.line});
+      std::memcpy(addition.values.data(), &data[static_cast<std::size_t>(line.first)],
+                  static_cast<std::size_t>(line.bytes));
+      continue;
+    }
     memory_.note_write(line.address, line.bytes, box.map.element_bytes, block, box.line);
     std::memcpy(line.address, &data[static_cast<std::size_t>(line.first)],
                 static_cast<std::size_t>(line.bytes));
   }
 }
 
-void BulkCopies::check_left(int thread) const {
-  const Stores& stores = stores_[static_cast<std::size_t>(thread)];
+void BulkCopies::leave(int thread, int block, const KnownNotes& known) {
+  Stores& stores = stores_of(thread);
   const TensorBox* box = nullptr;
   for (const Group& group : stores.groups)
-    if (!group.boxes.empty()) box = &group.boxes.front();
-  if (!stores.open.empty()) box = &stores.open.front();
-  if (box == nullptr) return;
+    if (!group.boxes.empty()) box = &group.boxes.front().box;
+  if (!stores.open.empty()) box = &stores.open.front().box;
+  if (box == nullptr) return wait_stores(0, thread, block, known);
   throw Fault{
       FaultKind::in_flight, box->line,
       fmt::format("thread {} leaves the kernel while its box store may still read shared memory "

@@ -180,11 +180,11 @@ void GlobalMemory::note_write(const void* target, int bytes, int alignment, int 
   if (again > 0) hit.region->rewritten->fetch_add(again, std::memory_order_relaxed);
 }
 
-void GlobalMemory::add(float* target, const float* values, int count, int block,
+void GlobalMemory::add(float* target, const float* values, int count, int alignment, int block,
                        const KnownNotes* known, int line) {
   const int bytes = count * static_cast<int>(sizeof(float));
   const std::lock_guard lock(adding_);
-  const Hit hit = find(target, bytes, bytes, line, true);
+  const Hit hit = find(target, bytes, alignment, line, true);
   const auto notes_of = [&](std::uint32_t who) {
     return known && who < known->size() ? (*known)[who] : 0;
   };

@@ -46,10 +46,11 @@ class GlobalMemory {
     note_write(target, bytes, bytes, block, line);
   }
 
-  /// Adds to elements of an output. With `known`, which holds what block `block` knows of the notes of
-  /// others, another block's earlier addition has to be behind a note that it knows.
-  void add(float* target, const float* values, int count, int block, const KnownNotes* known,
-           int line);
+  /// Adds to elements of an output, which begin at a multiple of `alignment` bytes. With `known`,
+  /// which holds what block `block` knows of the notes of others, another block's earlier addition
+  /// has to be behind a note that it knows.
+  void add(float* target, const float* values, int count, int alignment, int block,
+           const KnownNotes* known, int line);
   Turns& turns() { return turns_; }
   /// An element of a tensor, as messages write it.
   [[nodiscard]] std::string describe(const void* element) const;

@@ -69,8 +69,14 @@ const FlashcoreMachine& emulated_machine() {
              int line) { Block::current().load_box(target, map, mbarrier, at, coordinates, line); },
       .store_box = [](const void* map, unsigned source, const int* at, int coordinates,
                       int line) { Block::current().store_box(map, source, at, coordinates, line); },
+      .add_box =
+          [](const void* map, unsigned source, const int* at, int coordinates, int in_turn,
+             int line) {
+            Block::current().add_box(map, source, at, coordinates, in_turn != 0, line);
+          },
       .commit_stores = [] { Block::current().commit_stores(); },
       .wait_stores_read = [](int pending) { Block::current().wait_stores_read(pending); },
+      .wait_stores = [](int pending) { Block::current().wait_stores(pending); },
       .fence_async = [] { Block::current().fence_async(); },
       .meet = [](int barrier, int threads,
                  int line) { Block::current().meet(barrier, threads, line); },

@@ -23,6 +23,7 @@ output y: bf16 [M, 64]
 channel b: bf16 [32, 64] stages 2 by tma at 1024
 buffer ones: bf16 [64, 32] stages 1 at 9216
 buffer y_tile: bf16 [64, 64] stages 1 at 13312
+buffer sums_tile: f32 [32, 64] stages 2 at 21504
 {
   %one = constant 1 : bf16[m, n]
   %ones = convert %one in ones : bf16[m, n] @ shared
@@ -31,8 +32,10 @@ buffer y_tile: bf16 [64, 64] stages 1 at 13312
 )";
 const std::string tail = "  }\n}\n";
 
-std::string complaint(const std::string& role) {
-  ir::Function f = ir::parse(head + role + tail, "t");
+std::string complaint(const std::string& role, const std::string& outputs = {}) {
+  std::string declared = head;
+  declared.insert(declared.find("channel"), outputs);
+  ir::Function f = ir::parse(declared + role + tail, "t");
   ir::verify(f);
   try {
     insert_barriers(f, {{}, find_target("sm_90a")});
@@ -74,6 +77,34 @@ TEST(RoleHazards, StoresHaveReadWhatIsWrittenNext) {
   EXPECT_EQ(complaint(staged + drain + again + drain), "fine");
   EXPECT_EQ(complaint(staged + again + drain),
             "convert changes y_tile, which the copy engine reads");
+}
+
+/// An iteration that adds a tile of sums; what stands in front of its conversion, and behind.
+std::string addition(const std::string& order, const std::string& front,
+                     const std::string& behind = {}) {
+  return "    %sum = constant 1 : f32[n, d]\n    loop n {\n      tile %t : i32\n" + front +
+         "      %staged = convert %sum in sums_tile : f32[n, d] @ shared\n"
+         "      store sums[n, d], %staged adding" +
+         order + "\n" + behind + "      yield\n    }\n    store y[m, d], %out\n    drain_stores\n";
+}
+
+const std::string sums = "output sums: f32 [N, 64]\n", turns = "output turns: i32 [M]\n";
+
+TEST(RoleHazards, ATileHasAsManyAdditionsInFlightAsSlots) {
+  EXPECT_EQ(complaint(addition("", "      drain_stores pending 1\n"), sums), "fine");
+  EXPECT_EQ(complaint(addition("", "      drain_stores\n"), sums), "fine");
+  EXPECT_EQ(complaint(addition("", ""), sums),
+            "convert changes sums_tile, which the copy engine reads");
+}
+
+TEST(RoleHazards, ATurnIsPassedOnWhenTheEngineHasAdded) {
+  const std::string order = " in order of turns",
+                    pass =
+                        "      %end = constant 32 : i32\n      meet_role\n"
+                        "      release_turn turns[m], %end along m\n";
+  EXPECT_EQ(complaint(addition(order, "", "      complete_stores\n" + pass), sums + turns), "fine");
+  EXPECT_EQ(complaint(addition(order, "", "      drain_stores\n" + pass), sums + turns),
+            "release_turn passes the turn on while the copy engine adds sums_tile");
 }
 
 }  // namespace

@@ -323,11 +323,11 @@ TEST_F(MappedPlanTest, RefusesBrokenMaps) {
               HasSubstr("its rows run along no dimension"));
   EXPECT_THAT(broken([](KernelSource& s) { s.tensor_maps[0].rows = 257; }), HasSubstr("over 256"));
   EXPECT_THAT(broken([](KernelSource& s) { s.tensor_maps[0].width = 128; }),
-              HasSubstr("not 64, 32 or 16 wide"));
+              HasSubstr("not 128, 64 or 32 bytes"));
   EXPECT_THAT(broken([](KernelSource& s) { s.tensors[0].alignment = 8; }),
               HasSubstr("an alignment of 16 bytes"));
-  EXPECT_THAT(broken([](KernelSource& s) { s.tensors[0].dtype = DType::f32; }),
-              HasSubstr("no elements of 16 bits"));
+  EXPECT_THAT(broken([](KernelSource& s) { s.tensors[0].dtype = DType::i32; }),
+              HasSubstr("no elements of 16 bits or f32"));
 }
 
 TEST_F(MappedPlanTest, PersistentBlocksAreOneRow) {

@@ -268,26 +268,68 @@ TEST(FiveProducts, KeysOfOtherSequencesAreClearedFromATile) {
       std::isnan(read_element(DType::f32, arrays.views[place_of(module, "dq_sums")].data, 0)));
 }
 
-TEST(FiveProducts, EveryMeetingOfTheWarpgroupsIsNeeded) {
-  const Module module = five_products(false, true);
-  const Program& kernel = module.kernels()[2];
+std::size_t count(const std::string& body, const std::string& text) {
+  std::size_t found = 0;
+  for (std::size_t at = body.find(text); at != std::string::npos; at = body.find(text, at + 1))
+    ++found;
+  return found;
+}
+
+/// What orders the warpgroups, and the additions of the copy engine: how often each stands in the
+/// kernel, and that it needs every one.
+void expect_needed(bool in_order, const std::vector<std::pair<std::string, std::size_t>>& texts) {
+  const Module module = five_products(false, in_order);
+  const Program& kernel = module.kernels()[in_order ? 2 : 1];
   const std::string body = generate(kernel, schedule_of(kernel, false), find_target("sm_90a")).body;
-  const std::string meets = "fc::meet(9, 256);", fences = "fc::fence_async();";
-  const auto count = [&](const std::string& text) {
-    std::size_t found = 0;
-    for (std::size_t at = body.find(text); at != std::string::npos; at = body.find(text, at + 1))
-      ++found;
-    return found;
-  };
-  // Behind what is written for the products of all; and before the turn is passed on, which is also
-  // before it is written again.
-  ASSERT_EQ(count(meets), 2U);
-  ASSERT_EQ(count(fences), 1U);
-  for (const auto& [text, which] : {std::pair{meets, 0}, {meets, 1}, {fences, 0}}) {
-    const EmulatedModule kernels = emulated(module, false, text, static_cast<std::size_t>(which));
-    Arrays arrays(module, 384, 384);
-    EXPECT_THROW((void)kernels.run(arrays.views, {}), EmulatorError) << text << which;
+  for (const auto& [text, times] : texts) {
+    EXPECT_EQ(count(body, text), times) << text;
+    for (std::size_t which = 0; which < times; ++which) {
+      const EmulatedModule kernels = emulated(module, false, text, which);
+      Arrays arrays(module, 384, 384);
+      EXPECT_THROW((void)kernels.run(arrays.views, {}), EmulatorError) << text << which;
+    }
   }
+}
+
+const std::string all_meet = "fc::meet(9, 256);", group_meets = "fc::meet(1 + warp / 4, 128);",
+                  fence = "fc::fence_async();", commit = "fc::commit_stores();";
+
+TEST(FiveProducts, EveryWaitForAnAdditionInAnyOrderIsNeeded) {
+  // All meet behind what is written for the products of all, and before it is written again.
+  expect_needed(false, {{all_meet, 2},
+                        {group_meets, 1},
+                        {fence, 2},
+                        {commit, 1},
+                        {"if (thread % 128 == 0) fc::wait_stores_read<1>();", 1},
+                        {"if (thread % 128 == 0) fc::wait_stores_read<0>();", 1}});
+}
+
+TEST(FiveProducts, EveryWaitForAnAdditionInOrderIsNeeded) {
+  // All meet before the turn is passed on, which is also before what is for all is written again.
+  expect_needed(true, {{all_meet, 2},
+                       {group_meets, 1},
+                       {fence, 2},
+                       {commit, 1},
+                       {"if (thread % 128 == 0) fc::wait_stores<0>();", 1},
+                       {"if (cols_begin > 0) fc::wait_turn(turns_at_3 + cols_begin - 128, "
+                        "end_of_tile);",
+                        1}});
+}
+
+TEST(FiveProducts, AdditionsOfTheCopyEngineHaveNoBankConflicts) {
+  const Module module = five_products(false, false);
+  const Program& kernel = module.kernels()[1];
+  const std::string body = generate(kernel, schedule_of(kernel, false), find_target("sm_90a")).body;
+  const std::size_t at = body.find("fc::store_row_pair");
+  ASSERT_NE(at, std::string::npos);
+  const auto line =
+      1 + std::count(body.begin(), body.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  Arrays arrays(module, 128, 128);
+  const EmulationReport report = emulated(module, false).run(arrays.views, {})[1];
+  const auto writes = std::ranges::find(report.banks.lines, line, &BankLine::line);
+  ASSERT_NE(writes, report.banks.lines.end());
+  EXPECT_GT(writes->instructions, 0);
+  EXPECT_EQ(writes->conflicts, 0);
 }
 
 }  // namespace

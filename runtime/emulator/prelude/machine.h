@@ -55,8 +55,11 @@ struct FlashcoreMachine {
   void (*load_box)(unsigned target, const void* map, unsigned mbarrier, const int* at,
                    int coordinates, int line);
   void (*store_box)(const void* map, unsigned source, const int* at, int coordinates, int line);
+  void (*add_box)(const void* map, unsigned source, const int* at, int coordinates, int in_turn,
+                  int line);
   void (*commit_stores)();
   void (*wait_stores_read)(int pending);
+  void (*wait_stores)(int pending);
   void (*fence_async)();
 
   void (*meet)(int barrier, int threads, int line);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "accumulate.h"
+#include "add_boxes.h"
 #include "cluster.h"
 #include "convert.h"
 #include "cp_async.h"
