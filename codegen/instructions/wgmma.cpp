@@ -1,6 +1,8 @@
 // wgmma: one statement for 64 rows, all columns of a panel or of a tile, and all terms of the sum,
 // or those in panels of one width. Four warps issue it and go on; the tensor core reads shared
 // memory by itself.
+#include <algorithm>
+
 #include "codegen/instructions/instruction.h"
 #include "codegen/instructions/product.h"
 #include "codegen/layout/chunk_loops.h"
@@ -19,7 +21,11 @@ std::string plus(int offset) { return offset ? fmt::format(" + {}", offset) : ""
 void print_product(const Product& p) {
   const ProductOperand &a = p.left, &b = p.right;
   const std::string& d = p.sums;
-  const int columns = p.columns.length();
+  // The warpgroups divide the rows among them, or the columns, in whole panels or halves of one.
+  const int groups = p.columns.warps, columns = p.columns.length() / groups;
+  const auto of_group = [&](int bytes) {
+    return groups == 1 ? fmt::format(" + warp / 4 * {}", bytes) : "";
+  };
   p.out.line("fc::pin({});", d);
   p.out.line("fc::fence_products();");
   // The steps of the sum, panel by panel where an operand's rows run along it.
@@ -37,24 +43,30 @@ void print_product(const Product& p) {
   // along them.
   std::vector<ChunkLoop> parts{{0, columns, 1}};
   if (!b.transposed) parts = chunk_loops(*b.buffer);
+  if (groups > 1) parts = {{0, 64, std::max(columns / 64, 1)}};
 
   for (const Steps& step : steps)
     for (const ChunkLoop& part : parts) {
-      const int n = b.transposed ? columns : part.width * part.panels;
+      const int n = b.transposed || groups > 1 ? columns : part.width * part.panels;
       auto scope = p.out.block("");
       // Where the first of the steps finds its 16 lines, in a panel whose lines run across the sum.
       const auto lines = [&](int width) { return plus(step.first * 16 * width * 2); };
       if (a.transposed)  // a warpgroup's rows of the product are one panel
-        p.out.line("const fc::u64 a = fc::matrix({} + warp / 4 * {}{}, 64, 0);", a.base,
-                   panel_offset(*a.buffer, 64), lines(64));
+        p.out.line("const fc::u64 a = fc::matrix({}{}{}, 64, 0);", a.base,
+                   of_group(panel_offset(*a.buffer, 64)), lines(64));
       else if (a.buffer)
-        p.out.line("const fc::u64 a = fc::matrix({}{} + warp / 4 * {}, {}, 0);", a.base,
-                   plus(panel_offset(*a.buffer, step.first * 16)), 64 * step.width * 2, step.width);
+        p.out.line("const fc::u64 a = fc::matrix({}{}{}, {}, 0);", a.base,
+                   plus(panel_offset(*a.buffer, step.first * 16)), of_group(64 * step.width * 2),
+                   step.width);
       if (b.transposed)
         p.out.line("const fc::u64 b = fc::matrix({}{}, {}, 0);", b.base,
                    plus(panel_offset(*b.buffer, step.first * 16)), step.width);
       else
-        p.out.line("const fc::u64 b = fc::matrix({}{}{}, {}, {});", b.base,
+        p.out.line("const fc::u64 b = fc::matrix({}{}{}{}, {}, {});", b.base,
+                   groups == 1
+                       ? ""
+                       : fmt::format(" + warp / 4 * {}",
+                                     columns < 64 ? 2 * columns : panel_offset(*b.buffer, columns)),
                    plus(panel_offset(*b.buffer, part.first_column)), lines(part.width), part.width,
                    part.panels > 1 ? 2 * b.buffer->rows * part.width : 0);
       const auto along = [&](const Buffer& buffer) {

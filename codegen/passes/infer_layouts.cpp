@@ -157,6 +157,14 @@ class LayoutInference {
     const bool cuts_sum = op.scope == ReductionScope::warp;
     const int column_warps = cuts_sum ? 1 : schedule_.warps_n,
               term_warps = cuts_sum ? schedule_.warps_n : 1;
+    if (const int groups = column_groups(op, instruction, rows, columns)) {
+      const int warps = instruction.warps;
+      set_anchor(op.results[0], rows, spread(instruction.sum_rows, f_[rows].tile, warps, 1),
+                 op.where);
+      set_anchor(op.results[0], columns,
+                 spread(instruction.sum_columns, f_[columns].tile, groups, warps), op.where);
+      return;
+    }
     require_instruction_shape(op, instruction, rows, columns);
     require_multiple(op, rows, instruction.rows_of_warp() * schedule_.warps_m, "warps_m");
     if (cuts_sum)
@@ -171,6 +179,24 @@ class LayoutInference {
     if (instruction.computed_left == ComputedOperand::registers)
       set_anchor(op.operands[0], inner,
                  spread(instruction.left_terms, f_[inner].tile, term_warps, 1), op.where);
+  }
+
+  /// Among how many warpgroups the columns of a product are divided whose rows are those of one
+  /// instruction; 0 where the rows are divided. Sums that are stored alone may be, since nobody
+  /// reduces a row of them, and operands that all warpgroups read from shared memory.
+  [[nodiscard]] int column_groups(const Op& op, const TensorInstruction& instruction, AxisId rows,
+                                  AxisId columns) const {
+    const int groups = schedule_.warps_m / std::max(instruction.warps, 1);
+    constexpr int panel = 64;  // columns of the right operand, of which each reads some, or a half
+    const int tile = f_[columns].tile;
+    const bool fits = instruction.rows_once && groups > 1 && f_[rows].tile == instruction.rows &&
+                      (tile % (panel * groups) == 0 || (groups == 2 && tile == panel));
+    const Op* right = f_.definition(op.operands[1]);
+    if (!fits || !in_shared(op.operands[0]) || !right || right->code == OpCode::transpose) return 0;
+    const bool stored = all_readers(f_, f_.body, op.results[0], [](const Op& reader, std::size_t) {
+      return reader.code == OpCode::store;
+    });
+    return stored ? groups : 0;
   }
 
   /// Tiles that no loop over instructions would make.

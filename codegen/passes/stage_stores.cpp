@@ -20,6 +20,8 @@
 // All threads meet behind what they write for products, and so do not have to meet once more between
 // the wait and the conversion. A block that adds at its turn passes it on when the engine has added.
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -68,14 +70,17 @@ class StoreStaging {
   [[nodiscard]] bool by_engine() const { return schedule_.copy == CopyInstruction::tma; }
   static bool adds(const Op& store) { return store.accumulation != Accumulation::none; }
 
-  /// A product's sums, which the engine may add: each warpgroup its rows.
+  /// A product's sums, which the engine may add: each warpgroup its rows, or its columns of the
+  /// same rows, in whole panels.
   [[nodiscard]] bool is_addable(const Op& store) const {
     const Value& value = f_[store.operands[0]];
     if (!by_engine() || value.type.axes.size() != 2 || value.layout.space != Space::registers)
       return false;
     const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
+    constexpr int panel = 32;
     return rows.lanes == 8 && rows.slots == 2 && rows.length() == rows.warps * 16 &&
-           columns.lanes == 4 && columns.slots == 2 && columns.warps == 1 &&
+           columns.lanes == 4 && columns.slots == 2 &&
+           columns.length() % (columns.warps == 1 ? 8 : columns.warps * panel) == 0 &&
            in_lines_of_memory(store);
   }
 
@@ -115,7 +120,8 @@ class StoreStaging {
     }
     const BufferId over = buffer.over;
     std::size_t placed = by_engine() ? drain(block, position, 0) : 0;
-    placed += convert_in_front(block, position + placed, position + placed, std::move(buffer));
+    placed += convert_in_front(block, position + placed, position + placed,
+                               f_.add_buffer(std::move(buffer)));
     if (over) release_behind(block, position + placed, over);
     return placed;
   }
@@ -126,15 +132,18 @@ class StoreStaging {
     const bool at_turn = store.accumulation == Accumulation::in_order;
     // At its turn the block waits for the engine in any case.
     buffer.stages = at_turn ? 1 : 2;
-    if (!has_room(buffer)) buffer.stages = 1;
-    if (!has_room(buffer)) {
+    // Copies of a loop's body have one tile.
+    BufferId& tile = addition_tiles_[{store.tensor, buffer.rows, buffer.columns}];
+    if (!tile && !has_room(buffer)) buffer.stages = 1;
+    if (!tile && !has_room(buffer)) {
       refuse(store, buffer);
       return 0;
     }
+    if (!tile) tile = f_.add_buffer(std::move(buffer));
     std::size_t placed =
-        at_turn ? 0 : drain(block, written_for_products(block, position), buffer.stages - 1);
+        at_turn ? 0 : drain(block, written_for_products(block, position), f_[tile].stages - 1);
     const std::size_t turn = waits_for_turn(block, position + placed);
-    placed += convert_in_front(block, turn, position + placed, std::move(buffer));
+    placed += convert_in_front(block, turn, position + placed, tile);
     if (at_turn)
       placed += insert_before(f_, block, position + placed + 1, store.where,
                               [](Builder& b) { b.append({.code = OpCode::complete_stores}, {}); });
@@ -163,10 +172,9 @@ class StoreStaging {
 
   /// Moves what the store at `position` stores to shared memory, at `front`.
   std::size_t convert_in_front(BlockId block, std::size_t front, std::size_t position,
-                               Buffer buffer) {
+                               BufferId staging) {
     const OpId id = f_[block].ops[position];
     const Op store = f_[id];
-    const BufferId staging = f_.add_buffer(std::move(buffer));
     ValueId staged;
     const std::size_t placed = insert_before(f_, block, front, store.where, [&](Builder& b) {
       staged =
@@ -179,11 +187,13 @@ class StoreStaging {
     return placed;
   }
 
-  /// The last op in front of `position` that writes an operand of products; else `position`.
+  /// The last op in front of `position`, and behind a loop, that writes an operand of products; else
+  /// `position`.
   [[nodiscard]] std::size_t written_for_products(BlockId block, std::size_t position) const {
     for (std::size_t i = position; i-- > 0;) {
       const Op& op = f_[f_[block].ops[i]];
       if (op.code == OpCode::convert && op.buffer) return i;
+      if (op.body) break;
     }
     return position;
   }
@@ -260,6 +270,8 @@ class StoreStaging {
   const PassContext& context_;
   const Schedule& schedule_;
   const Target& target_;
+  /// By tensor, rows and columns: what holds the sums that are added.
+  std::map<std::tuple<TensorId, int, int>, BufferId> addition_tiles_;
 };
 
 }  // namespace

@@ -60,13 +60,21 @@ FC_DEVICE void wait_stores() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// A pair of a row in the layout of a product's sums: `here`, at the address, or from lanes of an odd
-// row `on`, the pair two fragments on, in the other half of the panel's 128 bytes. The lanes of half
-// a warp then write to every bank once.
-FC_DEVICE void store_row_pair(u32 address, int row, const float* here, const float* on) {
-  const bool odd = row % 2 != 0;
-  const float pair[2] = {odd ? on[0] : here[0], odd ? on[1] : here[1]};
-  store_shared<2>(odd ? address ^ 64 : address, pair);
+// A tile of f32 in panels of 128 bytes a row, as the swizzle of that many bytes has them, from the
+// layout of a product's sums. Where a lane writes its first pair of columns: those of the first
+// fragment, and from odd rows those of the fragment two on, in the other half of the line. Half a
+// warp then writes to every bank once. Exclusive ors with multiples of 32 lead to the other
+// fragments of the panel.
+FC_DEVICE u32 row_pairs(u32 tile, int row, int lane) {
+  u32 first = tile + row * 128 + ((lane % 4 / 2 ^ row % 8) * 16 ^ row % 2 * 64) + lane % 2 * 8;
+  asm volatile("" : "+r"(first));  // no register holds in a loop what follows from it
+  return first;
+}
+// What belongs there: of two pairs two fragments apart the one at this place.
+FC_DEVICE void store_row_pair(u32 address, int row, const float* even, const float* odd) {
+  const bool is_odd = row % 2 != 0;
+  const float pair[2] = {is_odd ? odd[0] : even[0], is_odd ? odd[1] : even[1]};
+  store_shared<2>(address, pair);
 }
 
 }  // namespace fc

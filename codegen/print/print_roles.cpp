@@ -347,10 +347,12 @@ void KernelPrinter::print_meeting(const Op& op) {
 
 // ---- stores
 
-/// Each warpgroup hands its 64 rows to the copy engine.
+/// Each warpgroup hands its 64 rows to the copy engine, or its columns of 64 rows.
 void KernelPrinter::print_bulk_store(const Op& op) {
-  const Buffer& buffer = f_[f_.definition(op.operands[0])->buffer];
-  const int size = size_of(buffer.dtype);
+  const Op& staging = *f_.definition(op.operands[0]);
+  const Buffer& buffer = f_[staging.buffer];
+  const int size = size_of(buffer.dtype), groups = f_[staging.operands[0]].layout.axes[1].warps,
+            share = buffer.columns / groups;
   const char* function = op.accumulation == Accumulation::none        ? "store_box"
                          : op.accumulation == Accumulation::any_order ? "add_box<false>"
                                                                       : "add_box<true>";
@@ -358,13 +360,15 @@ void KernelPrinter::print_bulk_store(const Op& op) {
   {
     auto one = out_.block("if (thread % {} == 0)", group_threads);
     for (const ChunkLoop& loop : chunk_loops(buffer))
-      for (int panel = 0; panel < loop.panels; ++panel) {
+      for (int panel = 0; panel < loop.panels / groups; ++panel) {
         const int column = loop.first_column + panel * loop.width;
         const int offset = size * buffer.rows * column;
+        const std::string first =
+            groups > 1 ? fmt::format("warp / 4 * {} + {}", share, column) : std::to_string(column);
         out_.line("fc::{}({}, {}{} + warp / 4 * {}, {});", function, map_of(op, 64, loop.width),
                   storage_[op.operands[0].index], offset ? fmt::format(" + {}", offset) : "",
-                  64 * loop.width * size,
-                  box_coordinates(op, "warp / 4 * 64", std::to_string(column)));
+                  groups > 1 ? size * buffer.rows * share : 64 * loop.width * size,
+                  box_coordinates(op, groups > 1 ? "0" : "warp / 4 * 64", first));
       }
     out_.line("fc::commit_stores();");
   }

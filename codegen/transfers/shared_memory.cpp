@@ -11,8 +11,10 @@ namespace flashcore {
 using namespace ir;
 
 /// The byte offset, within a slot, of the slots of one fragment that lie side by side: row r of
-/// fragment (i, j), or element e of fragment i of a vector.
-std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape) const {
+/// fragment (i, j), or element e of fragment i of a vector. `first_row`: of the thread, where it has
+/// a name of its own.
+std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape,
+                                     const std::string& first_row) const {
   const AxisLayout& last = shape.layouts.back();
   const int size = size_of(buffer.dtype);
   if (shape.axes.size() == 1)
@@ -20,7 +22,8 @@ std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape) c
                        last.fragment_size(), last.slot_stride, size);
   const AxisLayout& rows = shape.layouts[0];
   std::string row =
-      fmt::format("{} + i * {}", lane_offset(shape.axes[0], rows), rows.fragment_size());
+      fmt::format("{} + i * {}", first_row.empty() ? lane_offset(shape.axes[0], rows) : first_row,
+                  rows.fragment_size());
   if (rows.slots > 1) row += fmt::format(" + r * {}", rows.slot_stride);
   std::string column = fmt::format("j * {}", last.fragment_size());
   if (last.warps > 1) column = fmt::format("{} + {}", warp_base(last), column);
@@ -61,6 +64,16 @@ bool TileMover::is_stored_by_engine(const Op& convert) const {
          });
 }
 
+/// What products in flight read: beside their sums a loop has no registers for the places of a
+/// thread.
+bool TileMover::is_operand_in_flight(const Op& convert) const {
+  return any_op(f_, f_.body, [&](const Op& op) {
+    return op.code == OpCode::dot && op.issued &&
+           (tile_in_shared(f_, op.operands[0]) == convert.results[0] ||
+            tile_in_shared(f_, op.operands[1]) == convert.results[0]);
+  });
+}
+
 /// Of an f32 tile in the layout of a product's sums, half a warp writes two chunks each of four
 /// rows. The swizzle exchanges the two chunks of odd rows, which are then in the banks of the row in
 /// front. So lanes of odd rows write the next fragment but one of a panel meanwhile, four chunks on.
@@ -85,6 +98,13 @@ void TileMover::print_to_shared(const Op& op) {
             : over    ? chunk_base(f_[over], ring_names_[over].slot)
                       : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials)
                                                                  : ring_names_[op.buffer].slot));
+  if (writes_rows_by_turns(op, shape)) return print_row_pairs(op, shape);
+  std::string first_row;
+  if (is_operand_in_flight(op)) {
+    first_row = names_.unique(f_[shape.axes[0]].name + "_here");
+    out_.line("const fc::u32 {} = fc::in_place(static_cast<fc::u32>({}));", first_row,
+              lane_offset(shape.axes[0], shape.layouts[0]));
+  }
   Shape held = shape;
   if (op.partials.warps > 1) held.layouts.push_back(op.partials);
   Writer::Scopes scopes;
@@ -92,7 +112,7 @@ void TileMover::print_to_shared(const Op& op) {
   if (!one.empty()) scopes.push_back(out_.block("if ({})", one));
   scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, false));
   const std::string address =
-      fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape));
+      fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape, first_row));
   const std::string array = storage_[from.index],
                     store = op.blocks ? "fc::store_cluster" : "fc::store_shared";
   if (shape.axes.size() == 1) {
@@ -107,11 +127,6 @@ void TileMover::print_to_shared(const Op& op) {
     if (rows.slots == 1) return std::to_string(c);
     return fmt::format("{} * r{}", columns.slots, c ? fmt::format(" + {}", c) : "");
   };
-  if (writes_rows_by_turns(op, shape)) {
-    out_.line("fc::store_row_pair({}, lane / 4, &{}[i][j][{}], &{}[i][j ^ 2][{}]);", address, array,
-              slot(0), array, slot(0));
-    return;
-  }
   if (!is_half(buffer.dtype)) {
     out_.line("{}<{}>({}, &{}[i][j][{}]);", store, columns.slots, address, array, slot(0));
     return;
@@ -124,6 +139,28 @@ void TileMover::print_to_shared(const Op& op) {
                           element_type(buffer.dtype), array, slot(c), slot(c + 1), c ? ", " : "");
   out_.line("fc::store_shared({},", address);
   out_.line("                 {});", packed);
+}
+
+/// All places of a thread follow from one address by constants, which takes no registers in a loop.
+void TileMover::print_row_pairs(const Op& op, const Shape& shape) {
+  const Buffer& buffer = f_[op.buffer];
+  const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
+  constexpr int line = 128;  // bytes of a panel's row, which has four fragments
+  const int panel = buffer.rows * line;
+  std::string tile = storage_[op.results[0].index];
+  if (columns.warps > 1)
+    tile += fmt::format(" + {} * {}", warp_number(columns), columns.fragments / 4 * panel);
+  const std::string pairs = names_.unique(label(op.operands[0]) + "_pairs");
+  out_.line("const fc::u32 {} = fc::row_pairs({}, {}, lane);", pairs, tile,
+            lane_offset(shape.axes[0], rows));
+  const std::string array = storage_[op.operands[0].index];
+  auto i = out_.unrolled("i", rows.fragments, false);
+  auto j = out_.unrolled("j", columns.fragments, false);
+  auto r = out_.unrolled("r", rows.slots, false);
+  out_.line(
+      "fc::store_row_pair(({} ^ j % 4 * 32) + j / 4 * {} + i * {} + r * {}, lane / 4, "
+      "&{}[i][j][2 * r], &{}[i][j ^ 2][2 * r]);",
+      pairs, panel, rows.fragment_size() * line, rows.slot_stride * line, array, array);
 }
 
 /// A product's opaque blocks, whose elements find their order in shared memory.

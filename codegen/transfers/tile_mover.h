@@ -29,9 +29,12 @@ class TileMover : protected KernelText {
   void print_blocks_to_shared(const ir::Op& op);
   void print_from_shared(const ir::Op& op);
   void print_shuffles(const ir::Op& op);
-  std::string shared_offset(const ir::Buffer& buffer, const Shape& shape) const;
+  std::string shared_offset(const ir::Buffer& buffer, const Shape& shape,
+                            const std::string& first_row = {}) const;
+  [[nodiscard]] bool is_operand_in_flight(const ir::Op& convert) const;
   [[nodiscard]] bool is_stored_by_engine(const ir::Op& convert) const;
   [[nodiscard]] bool writes_rows_by_turns(const ir::Op& convert, const Shape& shape) const;
+  void print_row_pairs(const ir::Op& convert, const Shape& shape);
 
   // cluster.cpp: what blocks of a cluster give each other
   std::string given_address(const ir::Op& give) const;

@@ -35,14 +35,16 @@ SharedOperand::SharedOperand(std::uint64_t matrix, int size, bool transposed, co
            "fc::matrix() with the width of the panel");
   }
   const std::uint32_t past = start_ % (8 * line_bytes_);
-  if (past >= line_bytes_ || (transposed && past != 0)) {
+  // The swizzle is a function of the address, so that a matrix may be some columns of one panel.
+  const bool crosses = past + static_cast<std::uint32_t>(size) * 2 > line_bytes_;
+  if (past >= line_bytes_ || (transposed && past != 0 && crosses)) {
     refuse(
         FaultKind::misaligned,
         fmt::format("a matrix begins at byte {} of shared memory, {} past a multiple of {}",
                     static_cast<std::int64_t>(start_) - SharedMemory::base, past, 8 * line_bytes_),
         transposed
-            ? "begin at a multiple of eight lines of the panel; 16 elements along the sum are "
-              "16 lines"
+            ? "begin at a multiple of eight lines of the panel, or take columns of this panel "
+              "alone; 16 elements along the sum are 16 lines"
             : "begin in the first of eight lines of the panel; 16 elements along the sum are 32 "
               "bytes");
   }

@@ -37,10 +37,12 @@ FC_DEVICE void wait_stores() {
   fc_machine->wait_stores(pending);
 }
 
-FC_DEVICE void store_row_pair(u32 address, int row, const float* here, const float* on,
+FC_DEVICE u32 row_pairs(u32 tile, int row, int lane) {
+  return tile + row * 128 + ((lane % 4 / 2 ^ row % 8) * 16 ^ row % 2 * 64) + lane % 2 * 8;
+}
+FC_DEVICE void store_row_pair(u32 address, int row, const float* even, const float* odd,
                               int line = __builtin_LINE()) {
-  const bool odd = row % 2 != 0;
-  store_shared<2>(odd ? address ^ 64 : address, odd ? on : here, line);
+  store_shared<2>(address, row % 2 != 0 ? odd : even, line);
 }
 
 }  // namespace fc
