@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "templates/attention_backward.h"
+#include "templates/attention_backward_adding.h"
 #include "templates/schedules/families.h"
 
 namespace flashcore {
@@ -123,6 +124,35 @@ std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spe
   }
   append(schedules, keys_of_warps(spec, target));
   return schedules;
+}
+
+std::vector<Schedule> attention_backward_adding_zeros_schedules(const AttentionSpec& spec,
+                                                                const Target& target) {
+  return of_rows(spec, target, "rows");
+}
+
+std::vector<Schedule> attention_backward_adding_keys_schedules(const AttentionSpec& spec,
+                                                               const Target& target) {
+  std::vector<Schedule> schedules;
+  const int dim = widest(spec);
+  if (target.wgmma && dim <= 128) {
+    // Sums and weights of tiles of 128 rows are more than the registers.
+    // With three slots the products of an iteration run beside the scores of the next.
+    for (const int stages : {3, 2}) {
+      if (stages == 3 && dim > 64) continue;
+      Schedule s = warpgroups(64, 128, 128, stages);
+      s.descending = false;
+      s.peel_masks = true;
+      schedules.push_back(s);
+    }
+  }
+  append(schedules, keys_of_warps(spec, target));
+  return schedules;
+}
+
+std::vector<Schedule> attention_backward_adding_queries_schedules(const AttentionSpec& spec,
+                                                                  const Target& target) {
+  return of_rows(spec, target, "rows");
 }
 
 std::vector<Schedule> attention_backward_values_schedules(const AttentionSpec& spec,

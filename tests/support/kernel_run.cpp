@@ -66,7 +66,9 @@ KernelRun::KernelRun(const Program& program, RunInputs inputs)
       shape.push_back(dim.of(dim.is_static() ? 0 : inputs_.extents.at(dim.name)));
     const StridedArray& array = arrays_.emplace_back(
         tensor.dtype, shape, inputs_.row_gap, tensor.has_last_stride() ? inputs_.gathered_step : 1);
-    if (tensor.output) continue;
+    const bool holds_sums = program_.function().adds_to(ir::TensorId(arrays_.size() - 1)) &&
+                            inputs_.values.count(tensor.name);
+    if (tensor.output && !holds_sums) continue;
     const auto found = inputs_.spread.find(tensor.name);
     const double spread = found == inputs_.spread.end() ? 1 : found->second;
     const auto given = inputs_.values.find(tensor.name);

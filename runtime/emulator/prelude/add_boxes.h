@@ -8,6 +8,9 @@
 namespace fc {
 
 template <bool in_turn>
+FC_DEVICE void follow_turn() {}
+
+template <bool in_turn>
 FC_DEVICE void add_box(const tensor_map& map, u32 source, int x, int y,
                        source_line line = {__builtin_LINE()}) {
   const int at[] = {x, y};

@@ -11,6 +11,7 @@
 #include "dsl/json.h"
 #include "runtime/reference/formats.h"
 #include "templates/attention_backward.h"
+#include "templates/attention_backward_adding.h"
 #include "tests/support/kernel_run.h"
 
 namespace flashcore {
@@ -248,9 +249,13 @@ std::string launch(const Program& program, const Schedule& schedule, const Targe
                    Definition& definition) {
   KernelRun run(program, definition.inputs(program));
   run.emulate(generate(program, schedule, target));
-  // Where a row sees one key, the gradients of scores cancel up to the rounding of f32 sums.
-  std::string report = definition.cancels() ? "" : run.compare();
   const auto& tensors = program.function().tensors;
+  // The reference would add once more to what the kernel has added.
+  bool adds = false;
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    adds = adds || program.function().adds_to(ir::TensorId(t));
+  // Where a row sees one key, the gradients of scores cancel up to the rounding of f32 sums.
+  std::string report = definition.cancels() || adds ? "" : run.compare();
   for (std::size_t t = 0; t < tensors.size(); ++t)
     if (tensors[t].output) definition.given[tensors[t].name] = run.values(t);
   if (!report.empty()) report += fmt::format("  under {}\n", to_json(schedule));
@@ -288,10 +293,20 @@ std::string compare_backward(const AttentionSpec& spec, const Target& target,
     std::vector<Schedule> schedules;
   };
   std::vector<Step> steps{
-      {attention_backward_rows(spec), attention_backward_rows_schedules(spec, target)},
-      {attention_backward_keys(spec), attention_backward_keys_schedules(spec, target)},
-      {attention_backward_queries(spec), attention_backward_queries_schedules(spec, target)}};
-  if (backward_apart(spec))
+      {attention_backward_rows(spec), attention_backward_rows_schedules(spec, target)}};
+  if (problem.adding)
+    steps.insert(steps.end(), {{attention_backward_adding_zeros(spec),
+                                attention_backward_adding_zeros_schedules(spec, target)},
+                               {attention_backward_adding_keys(spec),
+                                attention_backward_adding_keys_schedules(spec, target)},
+                               {attention_backward_adding_queries(spec),
+                                attention_backward_adding_queries_schedules(spec, target)}});
+  else
+    steps.insert(
+        steps.end(),
+        {{attention_backward_keys(spec), attention_backward_keys_schedules(spec, target)},
+         {attention_backward_queries(spec), attention_backward_queries_schedules(spec, target)}});
+  if (!problem.adding && backward_apart(spec))
     steps.push_back(
         {attention_backward_values(spec), attention_backward_values_schedules(spec, target)});
   if (spec.group() > 1)
@@ -301,8 +316,10 @@ std::string compare_backward(const AttentionSpec& spec, const Target& target,
   std::string report;
   for (const Step& step : steps) {
     int launches = 0;
+    const std::map<std::string, Values> given = definition.given;
     for (const Schedule& schedule : step.schedules) {
       if (launches > 0 && !all_schedules) break;
+      definition.given = given;
       try {
         report += launch(step.program, schedule, target, definition);
         ++launches;

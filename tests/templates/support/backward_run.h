@@ -21,6 +21,8 @@ struct BackwardProblem {
   std::vector<int> q_lens = {}, kv_lens = {};
   std::function<double(const Site&)> sink = [](const Site&) { return -INFINITY; };
   std::vector<CapturedValues> captured = {};
+  /// By the programs of attention_backward_adding.h.
+  bool adding = false;
 };
 
 /// Runs all programs of a spec under the first of their schedules that the target can run, or under
