@@ -3,6 +3,7 @@ pays it.
 
     python benchmarks/backward.py            # every row of the table in docs/performance_hopper.md
     python benchmarks/backward.py --quick    # 4k and 8k
+    python benchmarks/backward.py --adding   # and by five products, whose blocks add up dQ
 
 16384 tokens, 2048 / head_dim heads, bf16. A product of scores counts five times: once for the
 scores, and once for each of dP, dV, dK and dQ, whatever a kernel computes twice. All contenders run
@@ -48,9 +49,31 @@ def fa3_runs(fa3: Any, fc: Any, inputs: list[Any], dout: Any, causal: bool) -> d
     return runs
 
 
+ADDING = "FlashCore, adding"
+
+
+def adding_runs(fc: Any, inputs: list[Any], dout: Any, causal: bool) -> dict[str, Any]:
+    """By its name in the table: five products; without heads that are too wide for it."""
+    from flashcore.arrays import on_cuda
+    from flashcore.kernels.attention_backward import AttentionBackward
+
+    q, k, v = inputs
+    spec = fc.AttentionSpec(head_dim=q.shape[-1], mask=fc.causal() if causal else fc.full())
+    kernel = fc.jit(spec)
+    out, lse = kernel(q, k, v, return_lse=True)
+    try:
+        gradients = AttentionBackward(spec, kernel.target, adding=True)
+    except fc.SpecError as error:
+        print(f"! {ADDING}, head_dim {q.shape[-1]}: {error}")
+        return {}
+    scale = 1 / math.sqrt(q.shape[-1])
+    return {ADDING: lambda: gradients(q, k, v, out, lse, dout, scale=scale, compiled=on_cuda(q))}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="lengths of 4k and 8k alone")
+    parser.add_argument("--adding", action="store_true", help="one more contender: five products")
     parser.add_argument("--budget", type=float, default=150.0, help="milliseconds a row")
     given = parser.parse_args()
     torch = require_gpu()
@@ -62,7 +85,7 @@ def main() -> None:
     theirs = torch.nn.functional.scaled_dot_product_attention
     backends = {"FlashAttention 2": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION}
     timer, fa3 = Timer(torch), find_fa3(torch)
-    names = [*backends, *(FA3 if fa3 else [])]
+    names = [*backends, *(FA3 if fa3 else []), *([ADDING] if given.adding else [])]
     print(machine(torch))
     print("| head_dim | mask | length | FlashCore TFLOP/s |",
           " | ".join(f"{name} | ratio" for name in names), "|")  # fmt: skip
@@ -75,6 +98,8 @@ def main() -> None:
         inputs = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
         dout = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
         peers = fa3_runs(fa3, fc, inputs, dout, is_causal)
+        if given.adding:
+            peers |= adding_runs(fc, inputs, dout, is_causal)
         for array in inputs:
             array.requires_grad_()
 

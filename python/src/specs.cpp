@@ -11,6 +11,7 @@
 #include "runtime/log.h"
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
+#include "templates/attention_backward_adding.h"
 #include "templates/choice/attention_winners.h"
 #include "templates/decode_choice.h"
 
@@ -149,15 +150,20 @@ void bind_specs(py::module_& m) {
       py::call_guard<py::gil_scoped_release>());
   m.def(
       "attention_backward",
-      [](const std::string& json) { return attention_backward(attention_spec_from_json(json)); },
-      py::arg("json"), py::call_guard<py::gil_scoped_release>());
+      [](const std::string& json, bool adding) {
+        const AttentionSpec spec = attention_spec_from_json(json);
+        return adding ? attention_backward_adding(spec) : attention_backward(spec);
+      },
+      py::arg("json"), py::arg("adding") = false, py::call_guard<py::gil_scoped_release>());
   m.def(
       "attention_backward_schedules",
-      [](const std::string& json, const std::string& target) {
-        return texts_of(
-            attention_backward_schedules(attention_spec_from_json(json), find_target(target)));
+      [](const std::string& json, const std::string& target, bool adding) {
+        const AttentionSpec spec = attention_spec_from_json(json);
+        return texts_of(adding ? attention_backward_adding_schedules(spec, find_target(target))
+                               : attention_backward_schedules(spec, find_target(target)));
       },
-      py::arg("json"), py::arg("target"), py::call_guard<py::gil_scoped_release>());
+      py::arg("json"), py::arg("target"), py::arg("adding") = false,
+      py::call_guard<py::gil_scoped_release>());
   m.def("schedules_depend_on_problems",
         [](const std::string& target) { return find_target(target).wgmma; });
   m.def(

@@ -19,18 +19,24 @@ from .module_kernel import ModuleKernel
 class AttentionBackward:
     """The kernels that compute the gradients of q, k and v for one spec, compiled at first use."""
 
-    def __init__(self, spec: AttentionSpec, target: str):
-        """Raises SpecError for a spec that has no derivative."""
+    def __init__(self, spec: AttentionSpec, target: str, adding: bool = False):
+        """`adding`: by five products, whose blocks add up dQ in the order of their work.
+
+        Raises SpecError for a spec that has no derivative, or too large a head_dim for that.
+        """
         self._spec = spec
         self._target = target
-        self._module = Module._of(_core.attention_backward(spec.to_json()))
+        self._adding = adding
+        self._module = Module._of(_core.attention_backward(spec.to_json(), adding))
         self._captured = CapturedValues(self._module.name, spec)
         self._kernels: ModuleKernel | None = None
 
     def kernels(self, compiled: bool) -> ModuleKernel:
         """The module's kernels; `compiled`: those whose code fits."""
         if self._kernels is None:
-            texts = _core.attention_backward_schedules(self._spec.to_json(), self._target)
+            texts = _core.attention_backward_schedules(
+                self._spec.to_json(), self._target, self._adding
+            )
             schedules = [[Schedule.from_json(text) for text in own] for own in texts]
             self._kernels = ModuleKernel.first_fitting(
                 self._module, schedules, self._target, compiled
