@@ -14,11 +14,13 @@ AxisLayout spread(AxisLayout fragment, int length, int warps, int warp_divisor) 
 }
 
 AxisLayout accumulator_rows(int length, int warps_m, int warps_n) {
-  return spread(sum_rows, length, warps_m, warps_n);
+  const bool divides = length % (sum_rows.fragment_size() * warps_m) == 0;
+  return spread(sum_rows, length, divides ? warps_m : 1, warps_n);
 }
 
 AxisLayout accumulator_columns(int length, int warps_n) {
-  return spread(sum_columns, length, warps_n, 1);
+  const bool divides = length % (sum_columns.fragment_size() * warps_n) == 0;
+  return spread(sum_columns, length, divides ? warps_n : 1, 1);
 }
 
 PlainLayout row_tile(int rows, int columns, int warps) {

@@ -170,15 +170,17 @@ class MaskGuarding {
     return early;
   }
 
-  /// The scalar that holds where a guard does not, made once a block.
+  /// The scalar that holds where a guard does not, made once a block: in front of the first op that
+  /// asks for it, which need not be the first mask.
   ValueId opposite(BlockId block, std::size_t position, ValueId guard) {
     ValueId& known = opposites_[guard];
-    if (!known) {
-      insert_before(f_, block, position, f_[f_[guard].definition].where,
-                    [&](Builder& b) { known = guards_.build_opposite(b, guard); });
-      f_[known].name = "masked";
-    }
-    return known;
+    if (known && position_of(f_, block, f_[known].definition) < position) return known;
+    ValueId made;
+    insert_before(f_, block, position, f_[f_[guard].definition].where,
+                  [&](Builder& b) { made = guards_.build_opposite(b, guard); });
+    f_[made].name = "masked";
+    if (known) replace_uses(f_, known, made);
+    return known = made;
   }
 
   /// Appends an op whose results exist.

@@ -145,8 +145,8 @@ class LayoutInference {
     const bool tile = !op.results.empty() && f_[op.results[0]].type.axes.size() == 2;
     if (op.code == OpCode::combine_partials && tile) {
       const AxisId columns = f_[op.results[0]].type.axes[1];
-      const int warps = f_[columns].tile % (8 * schedule_.warps_n) == 0 ? schedule_.warps_n : 1;
-      set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, warps), op.where);
+      set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, schedule_.warps_n),
+                 op.where);
     }
     if (op.code != OpCode::dot) return;
     const TensorInstruction& instruction = instruction_of(op);
