@@ -12,7 +12,8 @@ namespace flashcore {
 
 class KeyProgram {
  public:
-  /// Which gradients the blocks compute. They add their shares of dQ to dq_sums.
+  /// Which gradients the blocks compute. dQ, of which they add their shares to dq_sums, beside both
+  /// others only.
   struct Gradients {
     bool dk = true, dv = true, dq = false;
   };

@@ -21,11 +21,12 @@ std::string plus(int offset) { return offset ? fmt::format(" + {}", offset) : ""
 void print_product(const Product& p) {
   const ProductOperand &a = p.left, &b = p.right;
   const std::string& d = p.sums;
-  // The warpgroups divide the rows among them, or the columns, in whole panels or halves of one.
-  const int groups = p.columns.warps, columns = p.columns.length() / groups;
-  const auto of_group = [&](int bytes) {
-    return groups == 1 ? fmt::format(" + warp / 4 * {}", bytes) : "";
-  };
+  // The warpgroups divide the rows of the product among them, or its columns, in whole panels or
+  // halves of one.
+  const int column_groups = p.columns.warps, columns = p.columns.length() / column_groups;
+  const bool divides_columns = column_groups > 1;
+  const auto of_group = [](int bytes) { return fmt::format(" + warp / 4 * {}", bytes); };
+  const auto own_rows = [&](int bytes) { return divides_columns ? "" : of_group(bytes); };
   p.out.line("fc::pin({});", d);
   p.out.line("fc::fence_products();");
   // The steps of the sum, panel by panel where an operand's rows run along it.
@@ -43,30 +44,29 @@ void print_product(const Product& p) {
   // along them.
   std::vector<ChunkLoop> parts{{0, columns, 1}};
   if (!b.transposed) parts = chunk_loops(*b.buffer);
-  if (groups > 1) parts = {{0, 64, std::max(columns / 64, 1)}};
+  if (divides_columns) parts = {{0, 64, std::max(columns / 64, 1)}};
 
   for (const Steps& step : steps)
     for (const ChunkLoop& part : parts) {
-      const int n = b.transposed || groups > 1 ? columns : part.width * part.panels;
+      const int n = b.transposed || divides_columns ? columns : part.width * part.panels;
       auto scope = p.out.block("");
       // Where the first of the steps finds its 16 lines, in a panel whose lines run across the sum.
       const auto lines = [&](int width) { return plus(step.first * 16 * width * 2); };
       if (a.transposed)  // a warpgroup's rows of the product are one panel
         p.out.line("const fc::u64 a = fc::matrix({}{}{}, 64, 0);", a.base,
-                   of_group(panel_offset(*a.buffer, 64)), lines(64));
+                   own_rows(panel_offset(*a.buffer, 64)), lines(64));
       else if (a.buffer)
         p.out.line("const fc::u64 a = fc::matrix({}{}{}, {}, 0);", a.base,
-                   plus(panel_offset(*a.buffer, step.first * 16)), of_group(64 * step.width * 2),
+                   plus(panel_offset(*a.buffer, step.first * 16)), own_rows(64 * step.width * 2),
                    step.width);
       if (b.transposed)
         p.out.line("const fc::u64 b = fc::matrix({}{}, {}, 0);", b.base,
                    plus(panel_offset(*b.buffer, step.first * 16)), step.width);
       else
         p.out.line("const fc::u64 b = fc::matrix({}{}{}{}, {}, {});", b.base,
-                   groups == 1
-                       ? ""
-                       : fmt::format(" + warp / 4 * {}",
-                                     columns < 64 ? 2 * columns : panel_offset(*b.buffer, columns)),
+                   divides_columns
+                       ? of_group(columns < 64 ? 2 * columns : panel_offset(*b.buffer, columns))
+                       : "",
                    plus(panel_offset(*b.buffer, part.first_column)), lines(part.width), part.width,
                    part.panels > 1 ? 2 * b.buffer->rows * part.width : 0);
       const auto along = [&](const Buffer& buffer) {

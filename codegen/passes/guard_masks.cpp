@@ -170,8 +170,8 @@ class MaskGuarding {
     return early;
   }
 
-  /// The scalar that holds where a guard does not, made once a block: in front of the first op that
-  /// asks for it, which need not be the first mask.
+  /// The scalar that is true where a guard is false, made once a block. A mask may need it further in
+  /// front than the masks before it did: then it is made there, and replaces the one that was made.
   ValueId opposite(BlockId block, std::size_t position, ValueId guard) {
     ValueId& known = opposites_[guard];
     if (known && position_of(f_, block, f_[known].definition) < position) return known;

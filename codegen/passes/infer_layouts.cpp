@@ -181,9 +181,10 @@ class LayoutInference {
                  spread(instruction.left_terms, f_[inner].tile, term_warps, 1), op.where);
   }
 
-  /// Among how many warpgroups the columns of a product are divided whose rows are those of one
-  /// instruction; 0 where the rows are divided. Sums that are stored alone may be, since nobody
-  /// reduces a row of them, and operands that all warpgroups read from shared memory.
+  /// Among how many warpgroups the columns of a product are divided; 0 where its rows are. They are
+  /// where the rows of one instruction are all that the product has, where both operands lie in shared
+  /// memory, so that every warpgroup can read them, and where the result is stored and nothing else
+  /// reads it: a row that several warpgroups hold cannot be reduced.
   [[nodiscard]] int column_groups(const Op& op, const TensorInstruction& instruction, AxisId rows,
                                   AxisId columns) const {
     const int groups = schedule_.warps_m / std::max(instruction.warps, 1);

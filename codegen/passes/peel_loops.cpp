@@ -22,8 +22,8 @@ namespace {
 
 using namespace ir;
 
-/// A `where` is one of its values. What reductions and stores read has a layout, which sources such
-/// as constants have not: there the value is computed.
+/// Replaces a `where` by one of its values. Reductions and stores need the layout of their operand,
+/// and a source such as a constant has none: for them the op stays, and computes that value.
 void settle(Function& f, Op& where, ValueId value) {
   const ValueId result = where.results[0];
   const Op* made_by = f.definition(value);

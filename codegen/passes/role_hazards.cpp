@@ -37,11 +37,10 @@ using namespace ir;
 /// What has happened to a buffer.
 struct Use {
   bool by_warpgroup = false, by_role = false;  ///< written, and the writers have not met since
-  int handed_on = 0;     ///< how often it has been: the engine may be reading as many slots
-  bool adding = false;   ///< the engine may be adding it at the block's turn
-  bool drained = false;  ///< it is done, as the thread that asked it knows, and no other
-  int multiplied = 0;  ///< slots that products of the role have read; the warps have not met since
-  bool current = false;  ///< the slot that was written last is one of them
+  int handed_on = 0;        ///< how often it has been: the engine may be reading as many slots
+  bool adding = false;      ///< the engine may be adding it at the block's turn
+  bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
+  bool multiplied = false;  ///< products of the role have read it, and the warps have not met since
 
   bool operator==(const Use&) const = default;
   void join(const Use& other) {
@@ -50,8 +49,7 @@ struct Use {
     handed_on = std::max(handed_on, other.handed_on);
     adding = adding || other.adding;
     drained = drained || other.drained;
-    multiplied = std::max(multiplied, other.multiplied);
-    current = current && other.current;  // else it counts twice
+    multiplied = multiplied || other.multiplied;
   }
 };
 
@@ -103,7 +101,6 @@ class RoleHazards {
           i += fence_behind(block, i);
           (operands_.count(op.buffer) ? state.uses[op.buffer.index].by_role
                                       : state.uses[op.buffer.index].by_warpgroup) = true;
-          state.uses[op.buffer.index].current = false;
           break;
         case OpCode::clear_rows: {
           const BufferId buffer = buffer_of(f_, op.operands[0]);
@@ -201,12 +198,6 @@ class RoleHazards {
     }
   }
 
-  /// Products read the slot that was written last, one or several of them.
-  static void read_slot(Use& use, int stages) {
-    if (!use.current) use.multiplied = std::min(use.multiplied + 1, stages);
-    use.current = true;
-  }
-
   std::size_t multiply(BlockId block, std::size_t position, const Op& op, State& state) {
     std::size_t placed = 0;
     std::set<BufferId> read;
@@ -216,7 +207,7 @@ class RoleHazards {
       placed += meet_writers(block, position, buffer_of(f_, op.operands[k]), state);
     }
     for (const BufferId buffer : read)
-      if (operands_.count(buffer)) read_slot(state.uses[buffer.index], f_[buffer].stages);
+      if (operands_.count(buffer)) state.uses[buffer.index].multiplied = true;
     if (op.issued) state.in_flight.push_back(std::move(read));
     return placed;
   }
@@ -224,13 +215,13 @@ class RoleHazards {
   /// In front of what changes a buffer: the engine has read all that lies there.
   std::size_t before_change(BlockId block, std::size_t position, const Op& op, BufferId buffer,
                             State& state) {
-    // A conversion into the next of several slots leaves those before it to their readers.
+    // A conversion into the next of several slots leaves the others to the engine.
     const int others = op.code == OpCode::convert ? f_[buffer].stages - 1 : 0;
     if (any(buffer, state, [&](const Use& use) { return use.handed_on > others; }))
       fail(op, fmt::format("changes {}, which the copy engine reads", f_[buffer].name));
-    const bool is_read = any(buffer, state, [&](const Use& u) { return u.multiplied > others; });
-    if (operands_.count(buffer) && (is_read || others == 0)) check_products(op, "changes", state);
-    if (is_read) return meet(block, position, OpCode::meet_role, state);
+    if (operands_.count(buffer)) check_products(op, "changes", state);
+    if (any(buffer, state, [](const Use& use) { return use.multiplied; }))
+      return meet(block, position, OpCode::meet_role, state);
     if (!any(buffer, state, [](const Use& use) { return use.drained; })) return 0;
     return meet(block, position, OpCode::meet_warpgroup, state);
   }
@@ -256,7 +247,7 @@ class RoleHazards {
       use.by_role = false;
       const bool in_flight = std::ranges::any_of(
           state.in_flight, [&](const auto& read) { return read.count(BufferId(i)) > 0; });
-      if (!in_flight) use.multiplied = 0, use.current = false;
+      use.multiplied = use.multiplied && in_flight;
     }
   }
 

@@ -7,8 +7,8 @@
 
 namespace fc {
 
-// Of a block at its turn: what the thread knows that other blocks have added comes before what the
-// engine adds from here on.
+// For a block that adds at its turn: the additions of other blocks that this thread has waited for
+// come before those that it asks the copy engine for behind this.
 template <bool in_turn>
 FC_DEVICE void follow_turn() {
   if constexpr (in_turn) asm volatile("fence.proxy.async.global;" ::: "memory");
@@ -53,24 +53,25 @@ FC_DEVICE void add_box(const tensor_map& map, u32 source, int x, int y, int z, i
       : "memory");
 }
 
-// Waits until at most `pending` of this thread's newest groups of box stores and additions are
-// unfinished; it sees what the others have written.
+// Waits until all groups of box stores and additions that this thread has committed, but the newest
+// `pending`, have been made in global memory, where the thread then sees them.
 template <int pending>
 FC_DEVICE void wait_stores() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// A tile of f32 in panels of 128 bytes a row, as the swizzle of that many bytes has them, from the
-// layout of a product's sums. Where a lane writes its first pair of columns: those of the first
-// fragment, and from odd rows those of the fragment two on, in the other half of the line. Half a
-// warp then writes to every bank once. Exclusive ors with multiples of 32 lead to the other
-// fragments of the panel.
+// The address at which a lane writes its first pair of columns of an f32 tile, from the layout of a
+// product's sums, into a panel whose rows are 128 bytes with the swizzle of that width. Lanes of even
+// rows begin with the first fragment of the panel, lanes of odd rows with the third, whose columns
+// lie in the other half of the row: so half a warp writes to every bank once. The addresses of the
+// other fragments are this one, exclusive or a multiple of 32.
 FC_DEVICE u32 row_pairs(u32 tile, int row, int lane) {
   u32 first = tile + row * 128 + ((lane % 4 / 2 ^ row % 8) * 16 ^ row % 2 * 64) + lane % 2 * 8;
   asm volatile("" : "+r"(first));  // no register holds in a loop what follows from it
   return first;
 }
-// What belongs there: of two pairs two fragments apart the one at this place.
+// Stores at that address: the pair of the fragment that lanes of even rows are at, or of the fragment
+// that lanes of odd rows are at.
 FC_DEVICE void store_row_pair(u32 address, int row, const float* even, const float* odd) {
   const bool is_odd = row % 2 != 0;
   const float pair[2] = {is_odd ? odd[0] : even[0], is_odd ? odd[1] : even[1]};

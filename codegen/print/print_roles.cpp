@@ -357,21 +357,19 @@ void KernelPrinter::print_bulk_store(const Op& op) {
                          : op.accumulation == Accumulation::any_order ? "add_box<false>"
                                                                       : "add_box<true>";
   out_.comment(fmt::format("store {}", f_[op.tensor].name));
-  {
-    auto one = out_.block("if (thread % {} == 0)", group_threads);
-    for (const ChunkLoop& loop : chunk_loops(buffer))
-      for (int panel = 0; panel < loop.panels / groups; ++panel) {
-        const int column = loop.first_column + panel * loop.width;
-        const int offset = size * buffer.rows * column;
-        const std::string first =
-            groups > 1 ? fmt::format("warp / 4 * {} + {}", share, column) : std::to_string(column);
-        out_.line("fc::{}({}, {}{} + warp / 4 * {}, {});", function, map_of(op, 64, loop.width),
-                  storage_[op.operands[0].index], offset ? fmt::format(" + {}", offset) : "",
-                  groups > 1 ? size * buffer.rows * share : 64 * loop.width * size,
-                  box_coordinates(op, groups > 1 ? "0" : "warp / 4 * 64", first));
-      }
-    out_.line("fc::commit_stores();");
-  }
+  auto one = out_.block("if (thread % {} == 0)", group_threads);
+  for (const ChunkLoop& loop : chunk_loops(buffer))
+    for (int panel = 0; panel < loop.panels / groups; ++panel) {
+      const int column = loop.first_column + panel * loop.width;
+      const int offset = size * buffer.rows * column;
+      const std::string first =
+          groups > 1 ? fmt::format("warp / 4 * {} + {}", share, column) : std::to_string(column);
+      out_.line("fc::{}({}, {}{} + warp / 4 * {}, {});", function, map_of(op, 64, loop.width),
+                storage_[op.operands[0].index], offset ? fmt::format(" + {}", offset) : "",
+                groups > 1 ? size * buffer.rows * share : 64 * loop.width * size,
+                box_coordinates(op, groups > 1 ? "0" : "warp / 4 * 64", first));
+    }
+  out_.line("fc::commit_stores();");
 }
 
 void KernelPrinter::print_drain(const Op& op) {

@@ -17,7 +17,7 @@ int padded(int number, int unit) { return (number + unit - 1) / unit * unit; }
 /// what is off is far less than one of them.
 constexpr double rounding = 1e-6;
 double rounded_up(double parts, double share) {
-  return static_cast<double>(static_cast<std::int32_t>(parts * share + (1 - rounding)));
+  return static_cast<double>(static_cast<std::int64_t>(parts * share + (1 - rounding)));
 }
 double rounded_down(double parts, double share) {
   return static_cast<double>(static_cast<std::int64_t>(parts * share + rounding));

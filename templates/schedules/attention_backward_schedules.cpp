@@ -136,10 +136,9 @@ std::vector<Schedule> attention_backward_adding_keys_schedules(const AttentionSp
   std::vector<Schedule> schedules;
   const int dim = widest(spec);
   if (target.wgmma && dim <= 128) {
-    // Sums and weights of tiles of 128 rows are more than the registers.
-    // With three slots the products of an iteration run beside the scores of the next.
-    for (const int stages : {3, 2}) {
-      if (stages == 3 && dim > 64) continue;
+    // The sums and weights of tiles of 128 rows need more registers than a thread has. With three
+    // slots the products of an iteration run beside the scores of the next.
+    for (int stages = dim <= 64 ? 3 : 2; stages >= 2; --stages) {
       Schedule s = warpgroups(64, 128, 128, stages);
       s.descending = false;
       s.peel_masks = true;
