@@ -16,7 +16,7 @@ NVRTC = $(firstword $(wildcard $(CURDIR)/.venv/lib/python*/site-packages/nvidia/
 test: build
 	FLASHCORE_NVRTC="$${FLASHCORE_NVRTC:-$(NVRTC)}" \
 	  ctest --test-dir $(BUILD) --output-on-failure --timeout 300 -j $(shell nproc); cpp=$$?; \
-	$(PYTHON) -m pytest -q && exit $$cpp
+	$(PYTHON) -m pytest -q -n $(shell nproc) --dist worksteal && exit $$cpp
 
 # Minutes for each reader of foreign bytes; FUZZ='--seconds 60 --only spec' for less.
 fuzz: setup

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from adding_contender import ADDING, adding_runs
 from contest import TOLERANCE, off_by
 from fa3_peer import find_fa3
 from gpu_timing import Timer, machine, require_gpu
@@ -47,27 +48,6 @@ def fa3_runs(fa3: Any, fc: Any, inputs: list[Any], dout: Any, causal: bool) -> d
             continue
         runs[name] = run
     return runs
-
-
-ADDING = "FlashCore, adding"
-
-
-def adding_runs(fc: Any, inputs: list[Any], dout: Any, causal: bool) -> dict[str, Any]:
-    """By its name in the table: five products; without heads that are too wide for it."""
-    from flashcore.arrays import on_cuda
-    from flashcore.kernels.attention_backward import AttentionBackward
-
-    q, k, v = inputs
-    spec = fc.AttentionSpec(head_dim=q.shape[-1], mask=fc.causal() if causal else fc.full())
-    kernel = fc.jit(spec)
-    out, lse = kernel(q, k, v, return_lse=True)
-    try:
-        gradients = AttentionBackward(spec, kernel.target, adding=True)
-    except fc.SpecError as error:
-        print(f"! {ADDING}, head_dim {q.shape[-1]}: {error}")
-        return {}
-    scale = 1 / math.sqrt(q.shape[-1])
-    return {ADDING: lambda: gradients(q, k, v, out, lse, dout, scale=scale, compiled=on_cuda(q))}
 
 
 def main() -> None:

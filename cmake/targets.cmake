@@ -13,7 +13,7 @@ function(flashcore_warnings target)
                          -Wno-missing-field-initializers)
   # GCC 12 sees overlaps and overflows in text + std::string (https://gcc.gnu.org/PR105651).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE -Wno-restrict -Wno-stringop-overflow)
+    target_compile_options(${target} PRIVATE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
   endif()
   if(FLASHCORE_WERROR)
     target_compile_options(${target} PRIVATE -Werror)

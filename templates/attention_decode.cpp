@@ -203,7 +203,7 @@ Program attention_decode_split(const DecodeSpec& given) {
     const Tile key = keys.tile(cols, d).named("key"), value = values.tile(cols, dv).named("value");
     const ScoreSite site{index(t.batch), row.head, row.row, index(cols) + begin, q_len, kv_len};
     const Tile scores =
-        scores_at(b, spec, t, site, dot(query, transpose(key)), units.scale, cols, units.unit)
+        scores_at(b, spec, t, site, dot(query, transpose(key)), units.scale, units.unit)
             .named("scores");
     const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
     const Tile decay = units.exp2_of(s.row_max, row_max).named("decay");

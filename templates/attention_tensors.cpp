@@ -193,12 +193,11 @@ std::vector<Axis> axes_of(const Tile& tile) {
 
 Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
                const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit) {
-  return scores_at(builder, spec, t, t.site(rows, cols), products, scale, cols, unit);
+  return scores_at(builder, spec, t, t.site(rows, cols), products, scale, unit);
 }
 
 Tile scores_at(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const ScoreSite& site, const Tile& products, const Tile& scale, Axis cols,
-               double unit) {
+               const ScoreSite& site, const Tile& products, const Tile& scale, double unit) {
   Tile scores = products * (scale * unit).named("scale_log2");
   if (!spec.score.text.empty()) {
     // An expression need not depend on everything; the scores have one number a row and key.

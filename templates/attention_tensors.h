@@ -68,8 +68,7 @@ Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
                const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit);
 /// The same at other positions than those of the axes.
 Tile scores_at(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const ScoreSite& site, const Tile& products, const Tile& scale, Axis cols,
-               double unit);
+               const ScoreSite& site, const Tile& products, const Tile& scale, double unit);
 
 /// The units of a softmax's exponents. exp(x) is 2 to the x log2(e), so scores are kept in base-2
 /// units; those of any size without a factor, so that differences are taken before it rounds them.

@@ -22,6 +22,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import compare_builds  # noqa: E402
 import hopper  # noqa: E402
 import schedule_choice  # noqa: E402
+from adding_contender import ADDING, adding_runs  # noqa: E402
 from contest import peer_runs, row_of  # noqa: E402
 from fa3_peer import find_fa3  # noqa: E402
 from gpu_timing import GRAPH_CALLS, Timer  # noqa: E402
@@ -84,8 +85,6 @@ def test_backward_takes_one_more_contender() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_contender_that_adds_computes_the_gradients(causal: bool) -> None:
-    from backward import ADDING, adding_runs
-
     import flashcore as fc
 
     rng = np.random.default_rng(0)
@@ -100,8 +99,6 @@ def test_the_contender_that_adds_computes_the_gradients(causal: bool) -> None:
 
 
 def test_the_contender_that_adds_leaves_wide_heads_out(capsys: pytest.CaptureFixture[str]) -> None:
-    from backward import adding_runs
-
     import flashcore as fc
 
     wide = [np.zeros((1, 1, 16, 256), ml_dtypes.bfloat16) for _ in range(4)]

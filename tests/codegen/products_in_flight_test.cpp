@@ -278,9 +278,12 @@ TEST(ProductsInFlight, SayWhyALoopIsNotPipelined) {
                 "2 iterations hold a slot of q, which needs another to be filled and has 2");
     else
       EXPECT_EQ(refusal_of(one.input), "");
-    if (has("program backward_keys")) EXPECT_EQ(alone_refusal_of(one.input), "");
-    if (has("program one_operand"))
+    if (has("program backward_keys")) {
+      EXPECT_EQ(alone_refusal_of(one.input), "");
+    }
+    if (has("program one_operand")) {
       EXPECT_EQ(alone_refusal_of(one.input), "every product needs the one in front of it");
+    }
   }
 }
 

@@ -242,7 +242,7 @@ IDS = np.sort(np.random.default_rng(1).integers(0, 3, (4, 90)), axis=1)
         {"q_lens": True, "kv_lens": True},
         {"dtype": "f16", "kv_lens": True, "layout": "bshd", "mask": fc.causal("top_left")},
     ],
-    ids=str,
+    ids=lambda options: ", ".join(options) or "full",
 )
 def test_right_results_pass(options):
     assert check(fc.AttentionSpec(**{"head_dim": 64} | options)) == ""

@@ -116,7 +116,9 @@ TEST_F(HostCodeFaults, FilesMayEndAnywhere) {
     int refused = 0;
     for (rlim_t limit = 0; limit < whole + whole / 40; limit += whole / 40) {
       fs::remove_all(place / "cache");
-      if (warm) EXPECT_EQ(test::run_with_fault({}, [&] { return run_kernel(); }).status, 0);
+      if (warm) {
+        EXPECT_EQ(test::run_with_fault({}, [&] { return run_kernel(); }).status, 0);
+      }
       const int status = test::run_with_fault({}, [&] {
                            signal(SIGXFSZ, SIG_IGN);
                            const rlimit small{.rlim_cur = limit, .rlim_max = limit};
