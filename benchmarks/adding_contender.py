@@ -23,4 +23,6 @@ def adding_runs(fc: Any, inputs: list[Any], dout: Any, causal: bool) -> dict[str
         print(f"! {ADDING}, head_dim {q.shape[-1]}: {error}")
         return {}
     scale = 1 / math.sqrt(q.shape[-1])
+    if on_cuda(q):
+        q, k, v, out, lse = (tensor.detach() for tensor in (q, k, v, out, lse))
     return {ADDING: lambda: gradients(q, k, v, out, lse, dout, scale=scale, compiled=on_cuda(q))}

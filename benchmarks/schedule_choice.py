@@ -5,9 +5,9 @@
 
 bf16; batch 1 to 64, heads 1 to 64, of every second problem in groups, lengths 1 to 32k, full and
 causal, head_dim 32 to 256, a few milliseconds at most. All candidates for a problem are timed by
-turns, short ones in CUDA graphs over inputs that take turns, and the time of what calls get is held
-against the best. Where multiprocessors would be idle, kernels with split keys are contenders as
-well. Only Hopper has several candidates.
+turns, short ones twenty calls together over inputs that take turns, and the time of what calls get
+is held against the best. Where multiprocessors would be idle, kernels with split keys are
+contenders as well. Only Hopper has several candidates.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ std::vector<AttentionProblem> sample_problems(const AttentionSpec& spec) {
 /// As few candidates as leave no sampled problem far from its best one: each of them is a kernel to
 /// compile. `times` are those of a problem for all candidates. The result is sorted.
 std::vector<std::size_t> pick_portfolio(const std::vector<std::vector<double>>& times) {
-  constexpr double mean_loss = 0.004, most_loss = 0.05;
+  constexpr double most_loss = 0.005;
   std::vector<std::size_t> picked;
   std::vector<double> best, so_far(times.size(), std::numeric_limits<double>::infinity());
   for (const std::vector<double>& of_problem : times) best.push_back(std::ranges::min(of_problem));
@@ -75,7 +75,7 @@ std::vector<std::size_t> pick_portfolio(const std::vector<std::vector<double>>& 
     }
     return std::pair(sum / static_cast<double>(times.size()), most);
   };
-  for (std::pair loss(1.0, 1.0); loss.first > mean_loss || loss.second > most_loss;) {
+  for (std::pair loss(1.0, 1.0); loss.second > most_loss;) {
     std::size_t next = 0;
     std::pair least(std::numeric_limits<double>::infinity(), 0.0);
     for (std::size_t c = 0; c < times.front().size(); ++c)

@@ -64,9 +64,17 @@ std::string mask_class(const Mask& mask) {
   return form_of(mask, keep_numbers);
 }
 
+/// The next of 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ..., four to an octave: what wins at one
+/// length need not at one that is half as long.
+std::int64_t class_of(std::int64_t length) {
+  const auto number = static_cast<std::uint64_t>(length);
+  const std::uint64_t step = std::max<std::uint64_t>(1, std::bit_floor(number - 1) / 4);
+  return static_cast<std::int64_t>((number + step - 1) / step * step);
+}
+
 Json length_class(std::int64_t length) {
   if (length <= 0) return nullptr;
-  return std::bit_ceil(static_cast<std::uint64_t>(length));
+  return class_of(length);
 }
 
 constexpr int block_rows = 128;
@@ -178,13 +186,13 @@ Table read_table(std::string_view text) {
   return table;
 }
 
-/// Whether the power of two that such lengths do not exceed may be this one.
-bool in_class(std::int64_t power, const LengthRange& lengths) {
-  return power > 0 && std::has_single_bit(static_cast<std::uint64_t>(power)) &&
-         lengths.least <= power && lengths.most > power / 2;
+/// Whether one of these lengths is of the class, which is called by its greatest.
+bool in_class(std::int64_t greatest, const LengthRange& lengths) {
+  if (greatest <= 0 || class_of(greatest) != greatest || lengths.least > greatest) return false;
+  return class_of(std::max<std::int64_t>(1, std::min(lengths.most, greatest))) == greatest;
 }
-bool in_class(std::int64_t power, std::int64_t length) {
-  return length > 0 && in_class(power, LengthRange{length, length});
+bool in_class(std::int64_t greatest, std::int64_t length) {
+  return length > 0 && class_of(length) == greatest;
 }
 
 }  // namespace
@@ -239,8 +247,8 @@ Winners Winners::shipped(const AttentionSpec& spec, const Target& target, int mu
 std::optional<std::size_t> Winners::find(const AttentionProblem& problem) const {
   if (entries_.empty()) return std::nullopt;
   const std::string_view blocks = block_class(problem, multiprocessors_);
-  const auto fits = [](const std::optional<std::int64_t>& power, std::int64_t length) {
-    return !power || in_class(*power, length);
+  const auto fits = [](const std::optional<std::int64_t>& greatest, std::int64_t length) {
+    return !greatest || in_class(*greatest, length);
   };
   std::optional<std::size_t> closest;
   int most = -1;

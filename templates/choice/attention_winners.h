@@ -26,10 +26,11 @@ std::span<const WinnersFile> shipped_winners();
 /// The keys under which a table may hold a schedule for the spec and the problem, the closest
 /// first, as JSON objects: target, head_dim, head_dim_v; mask ("full", "causal", or the
 /// expression); score and sink (the expression with # for its numbers, which cost the same whatever
-/// they are, or ""); lengths ("open", "padded" or "packed"); heads, those of all sequences, q_len and
-/// kv_len: the power of two that the number does not exceed, or null for any; and blocks of 128 rows: "few", fewer than
-/// multiprocessors, "some", up to four rounds of them, or "many". Captured tensors are called t0,
-/// t1, ... there. Dtype and layout of a batch make no difference.
+/// they are, or ""); lengths ("open", "padded" or "packed"); heads, those of all sequences, q_len
+/// and kv_len: the next of four numbers to an octave (..., 1024, 1280, 1536, 1792, 2048, ...), or
+/// null for any; and blocks of 128 rows: "few", fewer than multiprocessors, "some", up to four rounds
+/// of them, or "many". Captured tensors are called t0, t1, ... there. Dtype and layout of a batch
+/// make no difference.
 std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& target,
                                      int multiprocessors, const AttentionProblem& problem = {});
 
@@ -59,7 +60,7 @@ class Winners {
   explicit Winners(int multiprocessors) : multiprocessors_(multiprocessors) {}
 
   struct Entry {
-    std::optional<std::int64_t> heads, q_len, kv_len;  ///< powers of two
+    std::optional<std::int64_t> heads, q_len, kv_len;  ///< the greatest of their classes
     std::string blocks;
     Schedule schedule;
   };

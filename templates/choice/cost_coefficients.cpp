@@ -32,6 +32,7 @@ constexpr Field<FamilyCosts> family_fields[] = {
     {"row_share", &FamilyCosts::row_share},
     {"fill_share", &FamilyCosts::fill_share},
     {"l2_share", &FamilyCosts::l2_share},
+    {"stall_share", &FamilyCosts::stall_share},
     {"iteration_us", &FamilyCosts::iteration_us},
     {"iteration_contention", &FamilyCosts::iteration_contention},
     {"block_contention", &FamilyCosts::block_contention},

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -135,6 +136,7 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   launch_us_ = costs->launch_us;
   scan_us_ = mask.bounds_loop() ? 0 : model.costs().scan_us;
   fill_share_ = costs->fill_share;
+  stall_share_ = costs->stall_share;
   constexpr double least_share = 0.01;  // where nothing was measured of it
   share_of_held_byte_ = 1 / (std::max(least_share, costs->l2_share) * l2_bytes);
   rows_us_ = costs->block_dim_us * dims * costs->row_share;
@@ -185,11 +187,11 @@ double CostedSchedule::least_us(const AttentionProblem& problem, const VisibleKe
   if (!is_known_) return std::numeric_limits<double>::infinity();
   Load load;
   load.block_us = block_us_;
+  const double blocks = rounded_up(static_cast<double>(problem.q_len), share_of_row_) *
+                        static_cast<double>(problem.batch * problem.heads) * blocks_per_tile_;
   const double longest = block_us(load, iterations_of(visible.most()), 1);
   // The static scheduler is summed up for a sample of multiprocessors, which may have less to do.
   if (is_static_) return launch_us_ + longest;
-  const double blocks = rounded_up(static_cast<double>(problem.q_len), share_of_row_) *
-                        static_cast<double>(problem.batch * problem.heads) * blocks_per_tile_;
   const double mean = visible.share * static_cast<double>(problem.kv_len) * share_of_column_ *
                       share_of_split_ * positions_;
   return launch_us_ + std::max(longest, blocks * share_of_slot_ * block_us(load, mean, residents_));
@@ -207,7 +209,6 @@ double CostedSchedule::heads_side_by_side(const Load& load) const {
 }
 
 double CostedSchedule::uneven_us(const Load& load) const {
-  if (is_static_) return static_us(load);
   const double mean = block_us(load, load.mean, residents_);
   const double work = load.blocks * share_of_slot_ * mean, share_of_head = 1 / load.heads;
   double us = std::max(block_us(load, load.most(), residents_), work + tail_ * mean / positions_);
@@ -226,35 +227,56 @@ double CostedSchedule::uneven_us(const Load& load) const {
   return std::max(us, begin + block_us(load, load.most(), few));
 }
 
-/// Wave after wave, every other one backwards: some multiprocessors get more than others, by how
-/// their number and that of a head's tiles divide. Summed up for a sample of multiprocessors, and for
-/// the last waves, in front of which all have the mean.
+/// Wave after wave, every other one backwards. What a multiprocessor gets depends on its place modulo
+/// the tiles of a head: summed up for a sample of these places, of each for one that the last wave
+/// reaches if it reaches any. Waves repeat themselves; if they do so late, all places have the mean of
+/// the first ones.
 double CostedSchedule::static_us(const Load& load) const {
-  constexpr int lookups = 128, least_sampled = 4, most_sampled = 16;
-  const auto blocks = static_cast<std::int64_t>(load.blocks);
-  const auto slots = static_cast<std::int64_t>(slots_);
-  const auto tiles = static_cast<std::int64_t>(load.tiles);
-  const std::int64_t waves = (blocks + slots - 1) / slots;
-  const std::int64_t sampled =
-      std::clamp<std::int64_t>(lookups / waves, least_sampled, most_sampled);
-  const std::int64_t first = std::max<std::int64_t>(0, waves - lookups / sampled);
+  constexpr int lookups = 256, most_places = 16, most_tiles = 128;
+  const auto slots = static_cast<int>(slots_), tiles = static_cast<int>(load.tiles);
+  const auto waves = static_cast<int>(rounded_up(load.blocks, share_of_slot_));
+  const int rest = static_cast<int>(load.blocks) - (waves - 1) * slots;
+  const bool last_is_backwards = waves % 2 == 0;
+  const int distinct = std::min(tiles, slots), places = std::min(distinct, most_places);
+  const int most_waves = lookups / places;
+  // An even number, since every other wave is backwards.
+  const int period = std::lcm(2, tiles / std::gcd(tiles, slots));
+  const int repeats = period <= most_waves ? waves / period : 0;
+  const int first = repeats > 0 ? repeats * period : std::max(0, waves - most_waves) / 2 * 2;
+  // Of a few tiles each is computed once; of more, so many of all.
+  std::array<double, most_tiles> iterations_of;
+  const int known = std::min(tiles, most_tiles);
+  for (int i = 0; i < known; ++i)
+    iterations_of[static_cast<std::size_t>(i)] =
+        load.of_tile(tiles == known ? i : 1.0 * i * (tiles - 1) / (known - 1));
+  const auto of_tile = [&](int tile) {
+    const std::int64_t at = tiles == known ? tile : std::int64_t{tile} * known / tiles;
+    return iterations_of[static_cast<std::size_t>(at)];
+  };
+  const auto wrapped = [&](int tile) { return tile < tiles ? tile : tile - tiles; };
+  const int two_waves = 2 * slots % tiles;
   double most = 0;
-  for (std::int64_t i = 0; i < sampled; ++i) {
-    const std::int64_t place = i * (slots - 1) / (sampled - 1);
-    std::int64_t count = first, wave_tile = first * slots % tiles;
-    double iterations = static_cast<double>(first) * load.mean;
-    for (std::int64_t wave = first; wave < waves; ++wave) {
-      const std::int64_t in_wave = wave % 2 == 0 ? place : slots - 1 - place;
-      if (wave * slots + in_wave < blocks) {
-        iterations += load.of_tile(static_cast<double>(
-            static_cast<std::uint32_t>(wave_tile + in_wave) % static_cast<std::uint32_t>(tiles)));
-        ++count;
+  for (int i = 0; i < places; ++i) {
+    int place = i * distinct / places;
+    if (last_is_backwards) place = slots - 1 - (slots - 1 - place) % tiles;
+    const auto iterations_in = [&](int begin, int end) {
+      double sum = 0;
+      auto forwards = static_cast<int>((std::int64_t{begin} * slots + place) % tiles);
+      auto backwards = static_cast<int>((std::int64_t{begin + 2} * slots - 1 - place) % tiles);
+      for (int wave = begin; wave < end; wave += 2) {
+        sum += of_tile(forwards);
+        if (wave + 1 < end) sum += of_tile(backwards);
+        forwards = wrapped(forwards + two_waves);
+        backwards = wrapped(backwards + two_waves);
       }
-      wave_tile = (wave_tile + slots) % tiles;
-    }
-    const double us = static_cast<double>(count) * block_us(load, 0, residents_) +
-                      block_us(load, iterations, residents_) - block_us(load, 0, residents_);
-    most = std::max(most, us);
+      return sum;
+    };
+    const bool in_last = last_is_backwards ? place >= slots - rest : place < rest;
+    const double before = repeats > 0 ? repeats * iterations_in(0, period) : first * load.mean;
+    const double iterations = before + iterations_in(first, waves - (in_last ? 0 : 1));
+    const int count = waves - (in_last ? 0 : 1);
+    most = std::max(
+        most, (count - 1) * block_us(load, 0, residents_) + block_us(load, iterations, residents_));
   }
   return most;
 }
@@ -298,12 +320,17 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
     if (rest > 0) us += block_us(load, load.most(), rounded_up(rest * residents_, share_of_slot_));
   } else if (load.blocks <= slots_) {
     us = block_us(load, load.most(), rounded_up(load.blocks * residents_, share_of_slot_));
+  } else if (is_static_) {
+    us = static_us(load);
   } else {
     us = uneven_us(load);
   }
-  // Memory and multiprocessors hold each other up where both take long.
-  if (const double least = before + std::max(us, memory); least >= enough) return least;
-  return before + std::sqrt(std::sqrt(us * us * us * us + memory * memory * memory * memory));
+  // Memory and multiprocessors hold each other up, the more the closer their times are.
+  const double longer = std::max(us, memory);
+  if (before + longer >= enough) return before + longer;
+  const double ratio = std::min(us, memory) / longer;
+  const double both = ratio * ratio;
+  return before + longer * (1 + stall_share_ * both * both);
 }
 
 std::string CostedSchedule::describe(const AttentionProblem& problem,

@@ -80,7 +80,7 @@ class CostedSchedule {
   bool is_static_ = false;  ///< the scheduler
   double launch_us_ = 0, scan_us_ = 0, block_us_ = 0, iteration_us_ = 0, tail_ = 0;
   double rows_us_ = 0;  ///< of a block whose rows are all there, beside block_us_
-  double fill_share_ = 0, share_of_held_byte_ = 0;
+  double fill_share_ = 0, share_of_held_byte_ = 0, stall_share_ = 0;
   double iteration_contention_ = 0, block_contention_ = 0;
   bool is_known_ = false;
 };

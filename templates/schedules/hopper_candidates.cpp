@@ -216,7 +216,13 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
       traits.mask.by_head())
     return;
   s.positions_per_block = 2;
-  fetch_ahead(traits, s);
+  if (traits.widest > 112 && s.blocks_per_processor > 1) {
+    // The other block hides the load of the next query; a staged output frees the registers early.
+    s.staged_stores = true;
+    s.reduction_chains = 1;
+  } else {
+    fetch_ahead(traits, s);
+  }
   to.push_back(std::move(s));
 }
 

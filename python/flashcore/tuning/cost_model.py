@@ -98,6 +98,7 @@ _FAMILY_START = {
     "row_share": (0.5, 0.5),
     "fill_share": (0.5, 0.5),
     "l2_share": (0.6, 0.2),
+    "stall_share": (0.2, 0.2),
     "iteration_us": (0.1, 0.1),
     "iteration_contention": (0.3, 0.3),
     "block_contention": (0.2, 0.3),

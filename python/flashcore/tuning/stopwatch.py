@@ -9,14 +9,16 @@ from __future__ import annotations
 import functools
 import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 Run = Callable[[int], Any]
 """Queues one call on the current stream; the argument says which set of inputs to use."""
 
-GRAPH_BELOW_US = 50.0  # below, the time between two launches is no longer small beside them
-GRAPH_CALLS = 20
+QUEUED_BELOW_US = 50.0  # below, the time between two launches is no longer small beside them
+QUEUED_CALLS = 20
+CYCLES_PER_US = 2000  # of a GPU with a high clock
 LOOKS = 2  # before contenders are timed in earnest
 SPARED_US = 5.0  # of what is hopeless: what the host adds to a first look at a short kernel
 
@@ -33,18 +35,20 @@ class Stopwatch:
         self._flush = torch.empty(max(4 * size, 64 << 20), dtype=torch.int8, device="cuda")
 
     def sets(self, set_bytes: int) -> int:
-        """How many sets of inputs the calls of a graph have to walk through, so that L2 holds none
-        of them."""
+        """How many sets of inputs calls that are timed together have to walk through, so that L2
+        holds none of them."""
         if set_bytes > self.l2_bytes:
             return 1
-        return max(2, min(math.ceil(3 * self.l2_bytes / set_bytes), GRAPH_CALLS))
+        return max(2, min(math.ceil(3 * self.l2_bytes / set_bytes), QUEUED_CALLS))
 
     def times(
         self, runs: Sequence[Run], rounds: int, sets: int = 1, hopeless: float = math.inf
     ) -> list[float]:
-        """The median of each contender in microseconds. Short ones are timed in CUDA graphs whose
-        calls walk through `sets` inputs. Contenders that at a first look take `hopeless` times as
-        long as the best are timed no further: theirs is infinite."""
+        """The median of each contender in microseconds. Of short ones twenty calls, which walk
+        through `sets` inputs, are timed together: the host queues them while the GPU is kept busy,
+        so that they follow each other as fast as it can. A CUDA graph would do that as well, but in
+        graphs the dynamic tile scheduler is static. Contenders that at a first look take `hopeless`
+        times as long as the best are timed no further: theirs is infinite."""
         for run in runs:
             run(0)
         plain = [functools.partial(run, 0) for run in runs]
@@ -52,10 +56,13 @@ class Stopwatch:
         first = [min(look[i] for look in looks) for i in range(len(runs))]
         best = min(first)
         kept = [i for i, us in enumerate(first) if us < hopeless * best + SPARED_US]
-        calls = GRAPH_CALLS if sets > 1 and best < GRAPH_BELOW_US else 1
-        actions = [self._graph(runs[i], sets) if calls > 1 else plain[i] for i in kept]
-        expected = 1e-6 * calls * sum(first[i] for i in kept)
-        samples = [self._round(actions, turn % 2 == 1, expected) for turn in range(rounds + 1)]
+        calls = QUEUED_CALLS if sets > 1 and best < QUEUED_BELOW_US else 1
+        actions = [self._queue(runs[i], sets) if calls > 1 else plain[i] for i in kept]
+        held = [self._host_us(action) if calls > 1 else 0.0 for action in actions]
+        expected = 1e-6 * (sum(calls * first[i] for i in kept) + sum(held))
+        samples = [
+            self._round(actions, turn % 2 == 1, expected, held) for turn in range(rounds + 1)
+        ]
         found = [math.inf] * len(runs)
         # The first round is the warm-up.
         for at, times in zip(kept, zip(*samples[1:], strict=True), strict=True):
@@ -63,28 +70,43 @@ class Stopwatch:
         return found
 
     def _round(
-        self, actions: Sequence[Callable[[], Any]], backwards: bool, seconds: float
+        self,
+        actions: Sequence[Callable[[], Any]],
+        backwards: bool,
+        seconds: float,
+        held: Sequence[float] = (),
     ) -> list[float]:
-        """Microseconds of each action, done once, of which all together take about `seconds`."""
+        """Microseconds of each action, done once, of which all together take about `seconds`. For
+        `held` microseconds the GPU is kept from each, so that the host can queue it."""
         event = self._torch.cuda.Event
         pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in actions]
-        turns = list(zip(actions, pairs, strict=True))
-        for action, (start, stop) in reversed(turns) if backwards else turns:
-            # It also keeps the GPU busy until the host has queued what is timed.
+        turns = list(zip(actions, pairs, held or [0.0] * len(pairs), strict=True))
+        for action, (start, stop), held_us in reversed(turns) if backwards else turns:
+            # It also keeps the GPU busy until the host has queued one call.
             self._flush.zero_()
+            if held_us:
+                self._torch.cuda._sleep(int(held_us * CYCLES_PER_US))
             start.record()
             action()
             stop.record()
         self._wait(seconds)
         return [1e3 * start.elapsed_time(stop) for start, stop in pairs]
 
-    def _graph(self, run: Run, sets: int) -> Callable[[], None]:
-        graph = self._torch.cuda.CUDAGraph()
-        with self._torch.cuda.graph(graph):
-            for call in range(GRAPH_CALLS):
+    def _queue(self, run: Run, sets: int) -> Callable[[], None]:
+        def queue() -> None:
+            for call in range(QUEUED_CALLS):
                 run(call % sets)
-        replay: Callable[[], None] = graph.replay
-        return replay
+
+        return queue
+
+    def _host_us(self, action: Callable[[], Any]) -> float:
+        """Twice as long as the host takes to queue the action on an idle GPU."""
+        self._torch.cuda.synchronize()
+        start = time.perf_counter()
+        action()
+        queued = time.perf_counter() - start
+        self._wait(queued)
+        return 2e6 * queued
 
 
-__all__ = ["GRAPH_CALLS", "Run", "Stopwatch"]
+__all__ = ["QUEUED_CALLS", "Run", "Stopwatch"]

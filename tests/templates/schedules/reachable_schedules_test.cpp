@@ -145,7 +145,7 @@ TEST(ScheduleChooser, HasFewListsForAllProblems) {
       const ScheduleChooser chooser({.head_dim = head_dim, .mask = mask}, find_target("sm_90a"));
       const std::size_t lists = chooser.choose_all(all).size();
       EXPECT_GT(lists, 1U) << head_dim;
-      EXPECT_LE(lists, 16U) << head_dim;
+      EXPECT_LE(lists, 18U) << head_dim;
     }
 }
 
@@ -215,13 +215,13 @@ TEST(ReachableSchedules, HoldThoseOfATableBesides) {
   const auto first_for = [&](std::int64_t keys) {
     return chooser.schedules(chooser.choose({16, 16, 2000, keys})).front();
   };
-  EXPECT_EQ(first_for(700), measured);
+  EXPECT_EQ(first_for(900), measured);
   EXPECT_EQ(first_for(1025), attention_schedule(spec, target, {16, 16, 2000, 1025}));
   EXPECT_EQ(first_for(1024), measured);
-  EXPECT_GE(begins_with({many, many, {1000, 5000}, {600, 700}}), 1);
+  EXPECT_GE(begins_with({many, many, {1000, 5000}, {600, 900}}), 1);
   EXPECT_GE(begins_with({many, many, {1000, 5000}, {1, 100000}}), 1);
   EXPECT_EQ(begins_with({many, many, {1000, 5000}, {1025, 100000}}), 0);
-  EXPECT_EQ(begins_with({many, many, {1000, 5000}, {1, 512}}), 0);
+  EXPECT_EQ(begins_with({many, many, {1000, 5000}, {1, 896}}), 0);
 }
 
 }  // namespace
