@@ -61,7 +61,7 @@ std::vector<AttentionProblem> sample_problems(const AttentionSpec& spec) {
 /// As few candidates as leave no sampled problem far from its best one: each of them is a kernel to
 /// compile. `times` are those of a problem for all candidates. The result is sorted.
 std::vector<std::size_t> pick_portfolio(const std::vector<std::vector<double>>& times) {
-  constexpr double most_loss = 0.005;
+  constexpr double most_loss = 0.01;
   std::vector<std::size_t> picked;
   std::vector<double> best, so_far(times.size(), std::numeric_limits<double>::infinity());
   for (const std::vector<double>& of_problem : times) best.push_back(std::ranges::min(of_problem));

@@ -64,8 +64,8 @@ std::string mask_class(const Mask& mask) {
   return form_of(mask, keep_numbers);
 }
 
-/// The next of 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ..., four to an octave: what wins at one
-/// length need not at one that is half as long.
+/// The greatest length of the class that a length is in: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20,
+/// ..., four to an octave. A schedule that wins at one length need not win at half of it.
 std::int64_t class_of(std::int64_t length) {
   const auto number = static_cast<std::uint64_t>(length);
   const std::uint64_t step = std::max<std::uint64_t>(1, std::bit_floor(number - 1) / 4);
@@ -186,7 +186,7 @@ Table read_table(std::string_view text) {
   return table;
 }
 
-/// Whether one of these lengths is of the class, which is called by its greatest.
+/// Whether one of these lengths is in the class whose greatest length is given.
 bool in_class(std::int64_t greatest, const LengthRange& lengths) {
   if (greatest <= 0 || class_of(greatest) != greatest || lengths.least > greatest) return false;
   return class_of(std::max<std::int64_t>(1, std::min(lengths.most, greatest))) == greatest;

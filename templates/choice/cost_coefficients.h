@@ -60,7 +60,8 @@ struct FamilyCosts {
   double fill_share = 0;  ///< of the time that memory takes for what the first blocks wait for
   /// Of L2, what holds keys until the next tile of their heads, where heads go side by side.
   double l2_share = 0;
-  /// By what share blocks take longer where memory takes as long as they do: they hold each other up.
+  /// By what share a kernel takes longer where its bytes from memory take as long as its blocks would
+  /// without: loads and products wait for each other.
   double stall_share = 0;
   double iteration_us = 0;  ///< of a key tile, however wide
   /// By what share the iterations of a block take longer for each other block on its

