@@ -5,9 +5,9 @@
     python benchmarks/compare_builds.py --before A --after B --only forward --dims 128
 
 Each build runs in a process of its own, and the two take turns, in the order before, after, after,
-before; the median of each counts. A case whose machine code is the same in both is not timed. With
---control the build before runs in one more process: its ratio to itself differs from 1 by noise, as
-does that of the other build.
+before and then after, before, before, after; the median of each counts. A case whose machine code
+is the same in both is not timed. With --control the build before runs in one more process: its
+ratio to itself differs from 1 by noise, as does that of the other build.
 Outputs are compared: builds may differ by the rounding of a score, not by more. The tables are
 those of docs/performance_hopper.md: forward, small, variants and head_dims.
 """
@@ -133,9 +133,13 @@ def compare(builds: list[Build], section: str, case: Case, options: argparse.Nam
 
 
 def turns(builds: int, rounds: int) -> list[int]:
-    """Each round once there and once back, so that whatever drifts, drifts for all."""
-    there = list(range(builds))
-    return (there + there[::-1]) * rounds
+    """Each round once there and once back, so that whatever drifts, drifts for all; and each begins
+    with another build, since the first of a round finds a GPU that rested."""
+    order: list[int] = []
+    for first in range(rounds):
+        there = [(first + i) % builds for i in range(builds)]
+        order += there + there[::-1]
+    return order
 
 
 def parse() -> argparse.Namespace:
@@ -147,8 +151,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", type=words, default=SECTIONS, help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--dims", type=numbers, default=[], help="these head_dims only")
     parser.add_argument("--control", action="store_true", help="measure the noise as well")
-    parser.add_argument("--rounds", type=int, default=2, help="two measurements of each a case")
-    parser.add_argument("--budget-ms", type=float, default=60, help="GPU time of a measurement")
+    parser.add_argument("--rounds", type=int, default=3, help="two measurements of each a case")
+    parser.add_argument("--budget-ms", type=float, default=40, help="GPU time of a measurement")
     parser.add_argument("--json", type=Path, help="write every figure there")
     return parser.parse_args()
 

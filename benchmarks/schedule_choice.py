@@ -57,8 +57,10 @@ class Choice:
         return self.whole[self.chosen] / min(self.whole.values())
 
     @property
-    def split_loss(self) -> float:
+    def call_loss(self) -> float:
         """Of what a call gets, over the best of all."""
+        if not self.split:
+            return self.loss
         return self.split[self.chosen_call] / min(self.split.values())
 
     def title(self) -> str:
@@ -77,7 +79,13 @@ def summary(losses: Sequence[float]) -> str:
 
 
 def report(choices: Sequence[Choice]) -> list[str]:
-    """What is chosen over the best, all problems and by kind, and every problem that is far off."""
+    """What calls get over the best of all contenders, and over that of those that leave keys whole
+    what is chosen among these: all problems, by kind, and every problem that is far off."""
+    lines = ["what calls get over the best", f"  all: {summary([c.call_loss for c in choices])}"]
+    idle = [c for c in choices if c.split]
+    lines.append(f"  where splits are contenders: {summary([c.call_loss for c in idle])}")
+    split = [c for c in idle if c.chosen_call != c.chosen]
+    lines.append(f"  whose keys are split: {summary([c.call_loss for c in split])}")
     parts = {
         "all": choices,
         "without groups": [c for c in choices if not c.kv_heads],
@@ -85,18 +93,15 @@ def report(choices: Sequence[Choice]) -> list[str]:
         "full": [c for c in choices if not c.is_causal],
         "causal": [c for c in choices if c.is_causal],
     }
-    lines = ["keys whole, chosen over best"]
+    lines.append("keys whole, chosen over best")
     lines += [f"  {name}: {summary([c.loss for c in part])}" for name, part in parts.items()]
-    idle = [c for c in choices if c.split]
-    lines.append("whole or split, chosen over best, where splits are contenders")
-    for name, part in (("all", idle), ("split", [c for c in idle if c.chosen_call != c.chosen])):
-        lines.append(f"  {name}: {summary([c.split_loss for c in part])}")
     for c in choices:
-        if c.loss > FAR:
-            lines += [f"{c.title()}: {c.loss:.2f}", *contenders(c.whole, c.chosen)]
-        if c.split and c.split_loss > FAR:
-            lines += [f"{c.title()}, whole or split: {c.split_loss:.2f}"]
-            lines += contenders(c.split, c.chosen_call)
+        if c.call_loss > FAR:
+            lines.append(f"{c.title()}, calls: {c.call_loss:.3f}")
+            lines += contenders(c.split or c.whole, c.chosen_call or c.chosen)
+        if c.split and c.loss > FAR:
+            lines.append(f"{c.title()}, keys whole: {c.loss:.3f}")
+            lines += contenders(c.whole, c.chosen)
     return lines
 
 

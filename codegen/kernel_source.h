@@ -94,6 +94,13 @@ struct KernelSource {
     return false;
   }
 
+  /// Whether its blocks take tiles from a counter.
+  [[nodiscard]] bool claims_tiles() const {
+    for (const ParameterField& field : parameters)
+      if (field.kind == ParameterField::Kind::tile_counter) return true;
+    return false;
+  }
+
   std::vector<TensorArgument> tensors;
   std::vector<ScalarArgument> scalars;
   std::vector<std::string> extents;  ///< named extents; i32 in the parameter block

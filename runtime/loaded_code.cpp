@@ -24,6 +24,9 @@ namespace {
 constexpr int attribute_dynamic_shared_bytes = 8;
 constexpr int shared_bytes_without_asking = 48 * 1024;
 
+// codegen/prelude/tile_counter.cuh
+constexpr const char* tile_counters = "flashcore_tile_counters";
+
 // All that `LoadedCode::load` makes of a kernel.
 std::string identity_of(const CompiledKernel& compiled) {
   const KernelSource& source = *compiled.source();
@@ -194,6 +197,13 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
                    what);
     }
     into->blocks = static_cast<std::uint32_t>(info.multiprocessors * source.min_blocks);
+    if (source.claims_tiles()) {
+      CudaAddress address = 0;
+      std::size_t bytes = 0;
+      driver.check(driver.cuModuleGetGlobal_v2(&address, &bytes, into->module, tile_counters),
+                   what);
+      into->counters = TileCounters(static_cast<int>(bytes / sizeof(int)));
+    }
     if (!source.tensor_maps.empty()) {
       // Here, because a capture would not allow it at a launch; kept like the code itself.
       const std::array<std::byte, TensorMaps::tensor_alignment> zeros{};

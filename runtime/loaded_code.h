@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/cuda/driver.h"
-#include "runtime/stream_counters.h"
+#include "runtime/tile_counters.h"
 
 namespace flashcore {
 
@@ -36,7 +36,7 @@ class LoadedCode {
     std::uint32_t blocks = 0;                    ///< that run at once, as the schedule promises
     CudaAddress zeros = 0;                       ///< what tensor maps of empty tensors lead to
     mutable std::atomic<bool> captured = false;  ///< a graph may hold the function
-    mutable StreamCounters counters;             ///< they lie in the module's memory
+    mutable TileCounters counters;               ///< they lie in the module's memory
     std::unique_ptr<InContext> next;
   };
 

@@ -66,14 +66,15 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
                        const LaunchPlan::Bound& bound, ParameterBlock& block,
                        CudaStream stream) const {
   const ProfilerRange range(plan_.source().name.c_str());
-  int counter = 0;
   // Asked at every launch: a graph that holds the function is known by nothing else.
-  if (is_captured(driver, stream)) {
-    loaded.captured.store(true, std::memory_order_relaxed);
-  } else if (plan_.claims_tiles()) {
-    counter = loaded.counters.counter_for(driver, stream);
+  const bool captured = is_captured(driver, stream);
+  if (captured) loaded.captured.store(true, std::memory_order_relaxed);
+  if (plan_.claims_tiles()) {
+    TileCounters& counters = loaded.counters;
+    plan_.set_tile_counter(
+        captured ? counters.of_captured_launch(driver, stream) : counters.of_stream(driver, stream),
+        block);
   }
-  plan_.set_tile_counter(counter, block);
   void* parameters[] = {block.bytes};
   const KernelSource& source = plan_.source();
   const GridSize grid = plan_.resident(bound.grid, loaded.blocks);

@@ -6,10 +6,11 @@
 
 namespace fc {
 
-// One for each stream that launches the kernel, since launches of one stream follow each other. All
-// are zero while no launch runs.
-constexpr int tile_counters = 256;
-__device__ int tiles_drawn[tile_counters];
+// One for each stream that launches the kernel, whose launches follow each other, and one for each
+// launch in a graph. All are zero while no launch runs. The launch looks them up by their name.
+extern "C" {
+__device__ int flashcore_tile_counters[8192];
+}
 
 // By lane 0 of a warp alone, which the compiler is told, so that what follows from the number takes
 // none of the few registers of a producer. The number of the tile after `tile`, of which there are
@@ -18,7 +19,7 @@ __device__ int tiles_drawn[tile_counters];
 FC_DEVICE int next_tile(int counter, int tile, int count) {
   const int blocks = grid_x();
   if (counter == 0) return 2 * (tile / blocks + 1) * blocks - 1 - tile;
-  int* const counter_of_launch = tiles_drawn + (counter - 1);
+  int* const counter_of_launch = flashcore_tile_counters + (counter - 1);
   const int claimed = atomicAdd(counter_of_launch, 1);
   // Every block increments it until there is no tile left: all together as often as there are
   // tiles.

@@ -13,6 +13,8 @@ using CudaModule = struct CudaModuleTag*;
 using CudaFunction = struct CudaFunctionTag*;
 using CudaStream = struct CudaStreamTag*;  ///< null: the default stream
 using CudaEvent = struct CudaEventTag*;
+using CudaGraph = struct CudaGraphTag*;
+using CudaUserObject = struct CudaUserObjectTag*;
 using CudaAddress = unsigned long long;
 
 /// One of the driver's attributes of a launch, and its value.

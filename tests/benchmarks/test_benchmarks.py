@@ -242,13 +242,22 @@ def test_a_choice_is_held_against_the_best() -> None:
     good = choice({"a": 10.0, "b": 20.0}, "a")
     far = choice({"a": 10.0, "b": 12.0}, "b", split={"b": 12.0, "a": 10.0, "16 rows": 6.0},
                  chosen_call="16 rows")  # fmt: skip
-    assert (good.loss, far.loss, far.split_loss) == (1.0, 1.2, 1.0)
+    assert (good.loss, far.loss, far.call_loss) == (1.0, 1.2, 1.0)
     lines = schedule_choice.report([good, far])
     assert "  all: 1.095 in the mean, 1.20 at most, above 1.15: 1 of 2" in lines
     assert "  groups: no problems" in lines
-    assert "  split: 1.000 in the mean, 1.00 at most, above 1.15: 0 of 1" in lines
-    assert lines[-3] == "causal D64 B1 H2 3 rows, 4 keys: 1.20"
+    assert "  whose keys are split: 1.000 in the mean, 1.00 at most, above 1.15: 0 of 1" in lines
+    assert lines[-3] == "causal D64 B1 H2 3 rows, 4 keys, keys whole: 1.200"
     assert [line.split()[-1] for line in lines[-2:]] == ["a", "b"]
+    badly_split = choice(
+        {"a": 10.0}, "a", split={"a": 10.0, "16 rows": 15.0}, chosen_call="16 rows"
+    )
+    lines = schedule_choice.report([good, badly_split, choice({"a": 10.0, "b": 12.0}, "b")])
+    assert lines[1] == "  all: 1.216 in the mean, 1.50 at most, above 1.15: 2 of 3"
+    assert lines[-6:-5] + lines[-3:-2] == [
+        "causal D64 B1 H2 3 rows, 4 keys, calls: 1.500",
+        "causal D64 B1 H2 3 rows, 4 keys, calls: 1.200",
+    ]
 
 
 def test_every_second_problem_has_groups() -> None:
@@ -275,7 +284,7 @@ def test_outputs_of_two_builds_are_apart_by_the_size_of_the_first() -> None:
 
 def test_builds_take_turns_there_and_back() -> None:
     assert compare_builds.turns(2, 1) == [0, 1, 1, 0]
-    assert compare_builds.turns(3, 2) == [0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]
+    assert compare_builds.turns(3, 2) == [0, 1, 2, 2, 1, 0, 1, 2, 0, 0, 2, 1]
 
 
 class _Scripted:

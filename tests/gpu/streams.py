@@ -1,5 +1,5 @@
 """One kernel whose blocks draw their tiles from a counter, on many streams at once and in graphs
-that run at once: each launch computes every tile, to the same bits.
+that run at once, and in graphs that come and go: each launch computes every tile, to the same bits.
 
     python tests/gpu/streams.py
 """
@@ -25,10 +25,21 @@ SCHEDULE = {
 }
 
 
-def captured(launch) -> torch.cuda.CUDAGraph:
+CAPTURES = 600
+
+
+def captured(*launches) -> torch.cuda.CUDAGraph:
+    """Of a stream for each; they run at once."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        launch()
+        first = torch.cuda.current_stream()
+        streams = [torch.cuda.Stream() for _ in launches]
+        for stream, launch in zip(streams, launches, strict=True):
+            stream.wait_stream(first)
+            with torch.cuda.stream(stream):
+                launch()
+                launch()
+            first.wait_stream(stream)
     return graph
 
 
@@ -66,6 +77,23 @@ def main() -> int:
                 graph.replay()
                 kernel(q[:1], k[:1], v[:1])
     check("graphs", outputs)
+    del graphs
+
+    graph = captured(*(lambda o=o: kernel(q, k, v, out=o) for o in outputs))
+    for output in outputs:
+        output.zero_()
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            graph.replay()
+    check("streams of one graph", outputs)
+
+    for kept in (1, 40):  # at once
+        output, graphs = torch.zeros_like(expected[:1]), []
+        for _ in range(CAPTURES):
+            graphs.append(captured(lambda o=output: kernel(q[:1], k[:1], v[:1], out=o)))
+            del graphs[:-kept]
+            graphs[0].replay()
+        check(f"{CAPTURES} graphs, {kept} at once", [output])
     return len(wrong)
 
 

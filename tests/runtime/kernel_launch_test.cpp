@@ -73,25 +73,23 @@ TEST_F(LoadedKernelTest, NothingToDoTouchesNothing) {
   EXPECT_EQ(fake_cuda().calls["cuModuleLoadData"], 0);
 }
 
-// A counter serves one launch at a time: launches of one stream follow each other, those of a graph
-// may not.
-TEST_F(LoadedKernelTest, EveryStreamDrawsFromACounterOfItsOwn) {
-  LoadedKernel drawing(compiled(test::drawing_kernel()));
-  fake_cuda().parameter_bytes = 48;
-  const auto counter_of = [&](std::uintptr_t stream) {
+class TileCountersTest : public LoadedKernelTest {
+ public:
+  TileCountersTest() { fake_cuda().parameter_bytes = 48; }
+  int counter_of(std::uintptr_t stream) {
     drawing.launch(rows(5, 0), factor, reinterpret_cast<CudaStream>(stream));
     std::int32_t counter = -1;
     std::memcpy(&counter, fake_cuda().launches.back().parameters.data() + 40, sizeof counter);
     return counter;
-  };
+  }
+  LoadedKernel drawing{compiled(test::drawing_kernel())};
+};
+
+// A counter serves one launch at a time, and launches of one stream follow each other.
+TEST_F(TileCountersTest, EveryStreamHasItsOwn) {
   EXPECT_EQ(counter_of(0x70), 1);
   EXPECT_EQ(counter_of(0x80), 2);
   EXPECT_EQ(counter_of(0x70), 1);
-  fake_cuda().capture_status = 1;
-  EXPECT_EQ(counter_of(0x70), 0);
-  EXPECT_EQ(counter_of(0x90), 0);
-  fake_cuda().capture_status = 0;
-  EXPECT_EQ(counter_of(0x80), 2);
   {
     LoadedKernel equal(compiled(test::drawing_kernel()));  // the counters are the code's
     equal.launch(rows(5, 0), factor, reinterpret_cast<CudaStream>(0xa0));
@@ -102,12 +100,56 @@ TEST_F(LoadedKernelTest, EveryStreamDrawsFromACounterOfItsOwn) {
   EXPECT_EQ(counter_of(0x80), 0);
 }
 
-TEST_F(LoadedKernelTest, StreamsBeyondTheLastCounterGetNone) {
-  StreamCounters counters;
-  for (std::uintptr_t stream = 1; stream <= StreamCounters::counters; ++stream)
-    EXPECT_EQ(counters.counter_for(Driver::get(), reinterpret_cast<CudaStream>(stream)), stream);
-  EXPECT_EQ(counters.counter_for(Driver::get(), reinterpret_cast<CudaStream>(0x1000)), 0);
-  EXPECT_EQ(counters.counter_for(Driver::get(), reinterpret_cast<CudaStream>(7)), 7);
+TEST_F(TileCountersTest, LaunchesBeyondTheLastGetNone) {
+  fake_cuda().tile_counters = 3;
+  EXPECT_EQ(counter_of(0x70), 1);
+  EXPECT_EQ(counter_of(0x80), 2);
+  EXPECT_EQ(counter_of(0x90), 3);
+  EXPECT_EQ(counter_of(0xa0), 0);
+  EXPECT_EQ(counter_of(0x80), 2);
+  fake_cuda().capture_status = 1;
+  EXPECT_EQ(counter_of(0x80), 0);
+}
+
+// Launches in a graph may run beside each other, and beside those of any stream.
+TEST_F(TileCountersTest, EveryCapturedLaunchHasItsOwnUntilItsGraphIsGone) {
+  EXPECT_EQ(counter_of(0x70), 1);
+  fake_cuda().capture_status = 1;
+  EXPECT_EQ(counter_of(0x70), 2);
+  EXPECT_EQ(counter_of(0x70), 3);
+  EXPECT_EQ(fake_cuda().held_by_graphs.size(), 2);
+  fake_cuda().capture_status = 0;
+  EXPECT_EQ(counter_of(0x70), 1);
+  EXPECT_EQ(counter_of(0x80), 4);
+  fake_cuda().destroy_graphs();
+  EXPECT_EQ(counter_of(0x90), 3);  // what was given back last
+  fake_cuda().capture_status = 1;
+  EXPECT_EQ(counter_of(0x70), 2);
+  EXPECT_EQ(counter_of(0x70), 5);
+}
+
+TEST_F(TileCountersTest, AGraphThatCannotHoldOneGetsNone) {
+  drawing.prepare(0);
+  fake_cuda().capture_status = 1;
+  for (const char* function :
+       {"cuStreamGetCaptureInfo_v2", "cuUserObjectCreate", "cuGraphRetainUserObject"}) {
+    fake_cuda().failures[function] = 1;
+    EXPECT_EQ(counter_of(0x70), 0) << function;
+    fake_cuda().failures.clear();
+  }
+  fake_cuda().capture_status = 2;  // an error ended the capture
+  EXPECT_EQ(counter_of(0x70), 0);
+  fake_cuda().capture_status = 1;
+  EXPECT_EQ(counter_of(0x70), 1);  // none was lost
+}
+
+TEST_F(TileCountersTest, AGraphMayOutliveTheCode) {
+  fake_cuda().capture_status = 1;
+  {
+    TileCounters counters(1);
+    EXPECT_EQ(counters.of_captured_launch(Driver::get(), reinterpret_cast<CudaStream>(0x70)), 1);
+  }
+  fake_cuda().destroy_graphs();
 }
 
 TEST_F(LoadedKernelTest, RefusesCpuMemoryAndUnknownDevices) {

@@ -100,7 +100,7 @@ TEST_F(LastLaunchTest, WhereTheDriverMovesNoMapItIsMadeAnew) {
   EXPECT_EQ(address, 0x310000U);
 }
 
-TEST_F(LastLaunchTest, AGraphDrawsFromNoCounterOfTheLaunchBefore) {
+TEST_F(LastLaunchTest, AGraphDrawsFromAnotherCounterThanTheLaunchBefore) {
   LoadedKernel drawing(compiled(test::drawing_kernel()));
   fake_cuda().parameter_bytes = 48;
   drawing.prepare(0);
@@ -112,6 +112,8 @@ TEST_F(LastLaunchTest, AGraphDrawsFromNoCounterOfTheLaunchBefore) {
   };
   EXPECT_EQ(counter(), 1);
   fake_cuda().capture_status = 1;
+  EXPECT_EQ(counter(), 2);
+  fake_cuda().failures["cuStreamGetCaptureInfo_v2"] = 1;
   EXPECT_EQ(counter(), 0);
 }
 

@@ -46,9 +46,8 @@ class Stopwatch:
     ) -> list[float]:
         """The median of each contender in microseconds. Of short ones twenty calls, which walk
         through `sets` inputs, are timed together: the host queues them while the GPU waits, so that
-        they follow each other without a gap. A CUDA graph would do that as well, but in graphs the
-        dynamic tile scheduler is static. Contenders that at a first look take `hopeless`
-        times as long as the best are timed no further: theirs is infinite."""
+        they follow each other without a gap. Contenders that at a first look take `hopeless` times
+        as long as the best are timed no further: theirs is infinite."""
         for run in runs:
             run(0)
         plain = [functools.partial(run, 0) for run in runs]

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace flashcore::test {
@@ -45,6 +46,7 @@ struct FakeCuda {
   int version = 13000;
   int capture_status = 0;
   unsigned long long streams_before = 0;  ///< numbers of streams go on where handles come back
+  std::size_t tile_counters = 6;          ///< of any code
   std::size_t parameter_bytes = 0;        ///< how much of a parameter block to record
   bool recording = true;  ///< off: what a launch calls returns at once, for measurements
   std::map<std::string, int> failures;  ///< function to result
@@ -52,12 +54,22 @@ struct FakeCuda {
   std::map<int, int> function_attributes;
   std::set<void*> modules;  ///< that are loaded
   std::vector<FakeLaunch> launches;
+  struct UserObject {
+    void (*destroy)(void*) = nullptr;
+    void* of = nullptr;
+  };
+  std::vector<UserObject> held_by_graphs;
   std::vector<void*> waiting_streams;  ///< by cuStreamWaitEvent
   int device_of_pointers = 0;
 
   double milliseconds = 0;    ///< the GPU's clock
   std::size_t bytes_set = 0;  ///< by the last cuMemsetD8Async
   std::function<double(const std::string& function)> launch_milliseconds;
+
+  /// Of all graphs: what they hold goes with them.
+  void destroy_graphs() {
+    for (const UserObject& object : std::exchange(held_by_graphs, {})) object.destroy(object.of);
+  }
 
   /// A context of that device on top of the calling thread's, as cuCtxCreate makes one.
   std::function<void(int device)> push_new_context;

@@ -44,6 +44,7 @@ int enter(const char* function) {
 
 constexpr int invalid_value = 1;
 constexpr int invalid_context = 201;
+constexpr int capture_unsupported = 900;
 
 }  // namespace
 
@@ -163,6 +164,12 @@ FAKE(cuModuleGetFunction, void** function, void*, const char* name) {
   *function = slot.get();
   return 0;
 }
+FAKE(cuModuleGetGlobal_v2, unsigned long long* address, std::size_t* bytes, void*, const char*) {
+  ENTER(cuModuleGetGlobal_v2)
+  *address = 0x5000;
+  *bytes = state().tile_counters * sizeof(int);
+  return 0;
+}
 FAKE(cuFuncSetAttribute, void*, int attribute, int value) {
   const std::lock_guard lock(mutex);
   ENTER(cuFuncSetAttribute)
@@ -235,6 +242,30 @@ FAKE(cuStreamIsCapturing, void*, int* status) {
   *status = state().capture_status;
   return 0;
 }
+FAKE(cuStreamGetCaptureInfo_v2, void*, int* status, unsigned long long*, void** graph, const void**,
+     std::size_t*) {
+  ENTER(cuStreamGetCaptureInfo_v2)
+  *status = state().capture_status;
+  *graph = &state();
+  return 0;
+}
+FAKE(cuUserObjectCreate, void** object, void* of, void (*destroy)(void*), unsigned, unsigned) {
+  ENTER(cuUserObjectCreate)
+  *object = new FakeCuda::UserObject{destroy, of};
+  return 0;
+}
+FAKE(cuUserObjectRelease, void* object, unsigned) {
+  const std::unique_ptr<FakeCuda::UserObject> released(static_cast<FakeCuda::UserObject*>(object));
+  ENTER(cuUserObjectRelease)
+  released->destroy(released->of);
+  return 0;
+}
+FAKE(cuGraphRetainUserObject, void*, void* object, unsigned, unsigned) {
+  ENTER(cuGraphRetainUserObject)  // the caller keeps what it does not move
+  const std::unique_ptr<FakeCuda::UserObject> moved(static_cast<FakeCuda::UserObject*>(object));
+  state().held_by_graphs.push_back(*moved);
+  return 0;
+}
 FAKE(cuThreadExchangeStreamCaptureMode, int* mode) {
   ENTER(cuThreadExchangeStreamCaptureMode)
   thread_local int own = 0;
@@ -253,6 +284,7 @@ FAKE(cuPointerGetAttribute, void* value, int, unsigned long long) {
 }
 FAKE(cuStreamGetId, void* stream, unsigned long long* id) {
   ENTER(cuStreamGetId)
+  if (state().capture_status != 0) return capture_unsupported;
   *id = reinterpret_cast<unsigned long long>(stream) + state().streams_before;
   return 0;
 }

@@ -1,0 +1,101 @@
+#include "runtime/tile_counters.h"
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace flashcore {
+namespace {
+
+constexpr int capture_is_active = 1;              // CUstreamCaptureStatus
+constexpr unsigned destructor_is_not_waited = 1;  // CU_USER_OBJECT_NO_DESTRUCTOR_SYNC
+constexpr unsigned reference_moves = 1;           // CU_GRAPH_USER_OBJECT_MOVE
+
+}  // namespace
+
+class TileCounters::Pool {
+ public:
+  explicit Pool(int count) : count_(count) {}
+
+  int of_stream(std::uint64_t stream) {
+    const std::lock_guard lock(mutex_);
+    const auto known = by_stream_.find(stream);
+    if (known != by_stream_.end()) return known->second;
+    const int counter = take_one();
+    if (counter != 0) by_stream_.emplace(stream, counter);
+    return counter;
+  }
+
+  int take() {
+    const std::lock_guard lock(mutex_);
+    return take_one();
+  }
+
+  void give_back(int counter) {
+    const std::lock_guard lock(mutex_);
+    given_back_.push_back(counter);
+  }
+
+ private:
+  int take_one() {
+    if (given_back_.empty()) return used_ < count_ ? ++used_ : 0;
+    const int counter = given_back_.back();
+    given_back_.pop_back();
+    return counter;
+  }
+
+  const int count_;
+  std::mutex mutex_;
+  /// By number: a handle may come back for another stream.
+  std::unordered_map<std::uint64_t, int> by_stream_;
+  std::vector<int> given_back_;
+  int used_ = 0;
+};
+
+/// What a graph holds as long as the launch may run.
+struct TileCounters::OfGraph {
+  std::shared_ptr<Pool> pool;
+  int counter;
+
+  // The driver calls it on a thread of its own, where it must not be called itself.
+  static void give_back(void* object) {
+    const std::unique_ptr<OfGraph> held(static_cast<OfGraph*>(object));
+    held->pool->give_back(held->counter);
+  }
+};
+
+TileCounters::TileCounters(int count) : pool_(std::make_shared<Pool>(count)) {}
+
+int TileCounters::of_stream(const Driver& driver, CudaStream stream) {
+  unsigned long long number = 0;
+  // Where the driver has a complaint about the stream, the launch will have it as well.
+  if (driver.cuStreamGetId(stream, &number) != 0) return 0;
+  return pool_->of_stream(number);
+}
+
+// Of a stream that captures, the driver refuses to tell the number, and ends the capture besides.
+int TileCounters::of_captured_launch(const Driver& driver, CudaStream stream) {
+  int status = 0;
+  CudaGraph graph = nullptr;
+  if (driver.cuStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph, nullptr, nullptr) != 0 ||
+      status != capture_is_active)
+    return 0;
+  const int counter = pool_->take();
+  if (counter == 0) return 0;
+  auto held = std::make_unique<OfGraph>(OfGraph{pool_, counter});
+  CudaUserObject object = nullptr;
+  if (driver.cuUserObjectCreate(&object, held.get(), OfGraph::give_back, 1,
+                                destructor_is_not_waited) != 0) {
+    pool_->give_back(counter);
+    return 0;
+  }
+  (void)held.release();  // the driver gives it back
+  if (driver.cuGraphRetainUserObject(graph, object, 1, reference_moves) != 0) {
+    (void)driver.cuUserObjectRelease(object, 1);
+    return 0;
+  }
+  return counter;
+}
+
+}  // namespace flashcore
