@@ -194,6 +194,9 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
   to.push_back(s);
   if (!s.persistent) return;
   Schedule dynamic = s;
+  // The number of the next tile takes registers that lookups for every score do not leave: with as
+  // many keys these kernels spill.
+  if (traits.score.looks_up && traits.widest > 128) dynamic.tiles["cols"] -= 16;
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
   dynamic.grid_order = GridOrder::grouped;
   to.push_back(dynamic);
@@ -204,7 +207,8 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
 
 /// Blocks that scan for their tiles: blocks with the same rows of all heads are neighbours, and a
 /// block may have two heads, for which it scans once. A softcap leaves no registers for this, nor
-/// do lookups with three blocks on a multiprocessor.
+/// do lookups with three blocks on a multiprocessor, or those of a mask with large tiles above a
+/// head_dim of 128 (fewer keys are taken with a score computed from positions).
 void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) {
   if (!traits.scanned || traits.ragged) {
     to.push_back(std::move(s));
@@ -212,7 +216,9 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
   }
   s.grid_order = GridOrder::tiles_last;
   to.push_back(s);
-  if (traits.score.softcap || (traits.score.looks_up && s.blocks_per_processor == 3) ||
+  const bool crowded =
+      traits.widest > 128 && s.tiles["rows"] > 64 && traits.mask.looks_up() && !traits.by_position;
+  if (traits.score.softcap || (traits.score.looks_up && s.blocks_per_processor == 3) || crowded ||
       traits.mask.by_head())
     return;
   s.positions_per_block = 2;
