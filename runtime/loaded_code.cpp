@@ -198,11 +198,12 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
     }
     into->blocks = static_cast<std::uint32_t>(info.multiprocessors * source.min_blocks);
     if (source.claims_tiles()) {
+      // Kernels that an earlier version stored have none of this name: their tiles are dealt out by the
+      // static scheduler.
       CudaAddress address = 0;
       std::size_t bytes = 0;
-      driver.check(driver.cuModuleGetGlobal_v2(&address, &bytes, into->module, tile_counters),
-                   what);
-      into->counters = TileCounters(static_cast<int>(bytes / sizeof(int)));
+      if (driver.cuModuleGetGlobal_v2(&address, &bytes, into->module, tile_counters) == 0)
+        into->counters = TileCounters(static_cast<int>(bytes / sizeof(int)));
     }
     if (!source.tensor_maps.empty()) {
       // Here, because a capture would not allow it at a launch; kept like the code itself.

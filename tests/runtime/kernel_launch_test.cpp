@@ -111,6 +111,11 @@ TEST_F(TileCountersTest, LaunchesBeyondTheLastGetNone) {
   EXPECT_EQ(counter_of(0x80), 0);
 }
 
+TEST_F(TileCountersTest, StoredKernelsWithoutThemGetNone) {
+  fake_cuda().failures["cuModuleGetGlobal_v2"] = 500;
+  EXPECT_EQ(counter_of(0x70), 0);
+}
+
 // Launches in a graph may run beside each other, and beside those of any stream.
 TEST_F(TileCountersTest, EveryCapturedLaunchHasItsOwnUntilItsGraphIsGone) {
   EXPECT_EQ(counter_of(0x70), 1);
