@@ -198,8 +198,8 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
     }
     into->blocks = static_cast<std::uint32_t>(info.multiprocessors * source.min_blocks);
     if (source.claims_tiles()) {
-      // Kernels that an earlier version stored have none of this name: their tiles are dealt out by the
-      // static scheduler.
+      // A kernel stored by an earlier version has no array of this name, and keeps to the static tile
+      // scheduler.
       CudaAddress address = 0;
       std::size_t bytes = 0;
       if (driver.cuModuleGetGlobal_v2(&address, &bytes, into->module, tile_counters) == 0)

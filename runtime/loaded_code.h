@@ -36,7 +36,7 @@ class LoadedCode {
     std::uint32_t blocks = 0;                    ///< that run at once, as the schedule promises
     CudaAddress zeros = 0;                       ///< what tensor maps of empty tensors lead to
     mutable std::atomic<bool> captured = false;  ///< a graph may hold the function
-    mutable TileCounters counters;               ///< they lie in the module's memory
+    TileCounters counters;                       ///< in the memory of `module`
     std::unique_ptr<InContext> next;
   };
 

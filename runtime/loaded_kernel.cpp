@@ -70,7 +70,7 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
   const bool captured = is_captured(driver, stream);
   if (captured) loaded.captured.store(true, std::memory_order_relaxed);
   if (plan_.claims_tiles()) {
-    TileCounters& counters = loaded.counters;
+    const TileCounters& counters = loaded.counters;
     plan_.set_tile_counter(
         captured ? counters.of_captured_launch(driver, stream) : counters.of_stream(driver, stream),
         block);

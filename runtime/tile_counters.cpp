@@ -47,35 +47,36 @@ class TileCounters::Pool {
 
   const int count_;
   std::mutex mutex_;
-  /// By number: a handle may come back for another stream.
+  /// By the stream's number, since CUDA gives the handle of a destroyed stream to new ones.
   std::unordered_map<std::uint64_t, int> by_stream_;
   std::vector<int> given_back_;
   int used_ = 0;
 };
 
-/// What a graph holds as long as the launch may run.
-struct TileCounters::OfGraph {
+/// The counter of a captured launch, in a CUDA user object: the driver destroys it when no graph can
+/// run the launch any more.
+struct TileCounters::HeldByGraph {
   std::shared_ptr<Pool> pool;
   int counter;
 
-  // The driver calls it on a thread of its own, where it must not be called itself.
+  // Called on a thread of the driver, where no function of CUDA may be called.
   static void give_back(void* object) {
-    const std::unique_ptr<OfGraph> held(static_cast<OfGraph*>(object));
+    const std::unique_ptr<HeldByGraph> held(static_cast<HeldByGraph*>(object));
     held->pool->give_back(held->counter);
   }
 };
 
 TileCounters::TileCounters(int count) : pool_(std::make_shared<Pool>(count)) {}
 
-int TileCounters::of_stream(const Driver& driver, CudaStream stream) {
+int TileCounters::of_stream(const Driver& driver, CudaStream stream) const {
   unsigned long long number = 0;
-  // Where the driver has a complaint about the stream, the launch will have it as well.
+  // If the stream is invalid, the launch that follows reports it.
   if (driver.cuStreamGetId(stream, &number) != 0) return 0;
   return pool_->of_stream(number);
 }
 
-// Of a stream that captures, the driver refuses to tell the number, and ends the capture besides.
-int TileCounters::of_captured_launch(const Driver& driver, CudaStream stream) {
+// Not by the stream's number: during a capture cuStreamGetId fails and invalidates the capture.
+int TileCounters::of_captured_launch(const Driver& driver, CudaStream stream) const {
   int status = 0;
   CudaGraph graph = nullptr;
   if (driver.cuStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph, nullptr, nullptr) != 0 ||
@@ -83,14 +84,14 @@ int TileCounters::of_captured_launch(const Driver& driver, CudaStream stream) {
     return 0;
   const int counter = pool_->take();
   if (counter == 0) return 0;
-  auto held = std::make_unique<OfGraph>(OfGraph{pool_, counter});
+  auto held = std::make_unique<HeldByGraph>(HeldByGraph{pool_, counter});
   CudaUserObject object = nullptr;
-  if (driver.cuUserObjectCreate(&object, held.get(), OfGraph::give_back, 1,
+  if (driver.cuUserObjectCreate(&object, held.get(), HeldByGraph::give_back, 1,
                                 destructor_is_not_waited) != 0) {
     pool_->give_back(counter);
     return 0;
   }
-  (void)held.release();  // the driver gives it back
+  (void)held.release();  // the user object owns it
   if (driver.cuGraphRetainUserObject(graph, object, 1, reference_moves) != 0) {
     (void)driver.cuUserObjectRelease(object, 1);
     return 0;

@@ -1,11 +1,11 @@
 // Which of the tile counters of loaded code a launch takes tiles from
 // (codegen/prelude/tile_counter.cuh).
 //
-// A counter serves one launch at a time. Launches of one stream follow each other, so each stream
-// has its own. Nothing is known of the order of launches in a graph, so each of them has its own as
-// well, until the graph and all that was instantiated from it are gone. An instantiated graph runs
-// once at a time. Two that were instantiated from one captured graph have their counters in common,
-// as they have their arrays: they must not run at once.
+// A counter serves one launch at a time. The launches of a stream follow each other, so each stream
+// has a counter. The launches in a CUDA graph may run in any order that its edges allow, so each of
+// them has a counter, until the graph and every executable graph made from it are destroyed. CUDA
+// never runs an executable graph beside itself. Two executable graphs made from one captured graph
+// share its counters, as they share its arrays, and must not run at once.
 #pragma once
 
 #include <memory>
@@ -17,21 +17,21 @@ namespace flashcore {
 /// Thread-safe.
 class TileCounters {
  public:
-  /// `count`: as many as the code has.
+  /// Of a kernel with so many counters.
   explicit TileCounters(int count = 0);
 
-  /// From 1 on; 0 for none: those before have them all, or the driver has a complaint. The stream
-  /// captures no graph.
-  int of_stream(const Driver& driver, CudaStream stream);
+  /// The counter of a stream that captures nothing, from 1 on. 0 if every counter is taken or the
+  /// driver returns an error: the launch then uses the static tile scheduler.
+  [[nodiscard]] int of_stream(const Driver& driver, CudaStream stream) const;
 
-  /// The same for a launch that the stream captures.
-  int of_captured_launch(const Driver& driver, CudaStream stream);
+  /// The same for one launch on a stream that is being captured.
+  [[nodiscard]] int of_captured_launch(const Driver& driver, CudaStream stream) const;
 
  private:
   class Pool;
-  struct OfGraph;
+  struct HeldByGraph;
 
-  std::shared_ptr<Pool> pool_;  ///< a graph may be there longer than the code
+  std::shared_ptr<Pool> pool_;  ///< shared with graphs, which may outlive the code
 };
 
 }  // namespace flashcore

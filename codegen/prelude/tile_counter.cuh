@@ -6,8 +6,9 @@
 
 namespace fc {
 
-// One for each stream that launches the kernel, whose launches follow each other, and one for each
-// launch in a graph. All are zero while no launch runs. The launch looks them up by their name.
+// One counter for each stream that launches the kernel, since the launches of a stream follow each
+// other, and one for each launch that a CUDA graph holds. A counter is zero while no launch uses it.
+// The host finds the array by its name when it loads the kernel, and reads off how many there are.
 extern "C" {
 __device__ int flashcore_tile_counters[8192];
 }

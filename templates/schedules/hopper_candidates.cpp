@@ -194,8 +194,8 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
   to.push_back(s);
   if (!s.persistent) return;
   Schedule dynamic = s;
-  // The number of the next tile takes registers that lookups for every score do not leave: with as
-  // many keys these kernels spill.
+  // A table that is read for every score leaves no registers for the number of the next tile: with as
+  // many key columns as the static scheduler has, ptxas spills.
   if (traits.score.looks_up && traits.widest > 128) dynamic.tiles["cols"] -= 16;
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
   dynamic.grid_order = GridOrder::grouped;
@@ -207,8 +207,8 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
 
 /// Blocks that scan for their tiles: blocks with the same rows of all heads are neighbours, and a
 /// block may have two heads, for which it scans once. A softcap leaves no registers for this, nor
-/// do lookups with three blocks on a multiprocessor, or those of a mask with large tiles above a
-/// head_dim of 128 (fewer keys are taken with a score computed from positions).
+/// do lookups with three blocks on a multiprocessor, nor a mask that reads tables, as documents do,
+/// with 128 query rows above head_dim 128. With ALiBi besides, tiles have fewer key columns and fit.
 void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) {
   if (!traits.scanned || traits.ragged) {
     to.push_back(std::move(s));
