@@ -54,10 +54,10 @@ constexpr Field<ChoiceProperties> property_fields[] = {
 };
 
 constexpr Field<DecodeCosts> decode_fields[] = {
-    {"launch_us", &DecodeCosts::launch_us},       {"block_us", &DecodeCosts::block_us},
-    {"columns_us", &DecodeCosts::columns_us},     {"columns_dim_us", &DecodeCosts::columns_dim_us},
-    {"lone_share", &DecodeCosts::lone_share},     {"split_us", &DecodeCosts::split_us},
-    {"partial_us", &DecodeCosts::partial_us},     {"row_us", &DecodeCosts::row_us},
+    {"launch_us", &DecodeCosts::launch_us},     {"block_us", &DecodeCosts::block_us},
+    {"lone_share", &DecodeCosts::lone_share},   {"read_factor", &DecodeCosts::read_factor},
+    {"stall_share", &DecodeCosts::stall_share}, {"split_us", &DecodeCosts::split_us},
+    {"partial_us", &DecodeCosts::partial_us},   {"row_us", &DecodeCosts::row_us},
     {"tiled_row_us", &DecodeCosts::tiled_row_us},
 };
 
@@ -68,10 +68,15 @@ std::vector<std::string_view> names_of(const Field<Costs> (&fields)[count]) {
   return names;
 }
 
+/// Of numbers in the order of the fields, then those of columns_us.
 template <class Costs, std::size_t count>
-Costs set_fields(const Field<Costs> (&fields)[count], std::span<const double> numbers) {
+Costs costs_from(const Field<Costs> (&fields)[count], std::span<const double> numbers) {
+  if (numbers.size() != count + std::size(measured_dims))
+    throw InternalError("coefficients that are too few or too many");
   Costs costs;
   for (std::size_t i = 0; i < count; ++i) costs.*fields[i].value = numbers[i];
+  const std::span<const double> columns = numbers.subspan(count);
+  costs.columns_us.assign(columns.begin(), columns.end());
   return costs;
 }
 
@@ -92,24 +97,18 @@ double number_of(const Json& object, std::string_view field, const std::string& 
   return number;
 }
 
-FamilyCosts family_from(const Json& object, const std::string& where) {
+template <class Costs>
+Costs costs_read(const Json& object, const std::string& where) {
   if (!object.is_object()) refuse(where + " is no object");
   std::vector<double> numbers;
-  for (const std::string_view name : FamilyCosts::names())
+  for (const std::string_view name : Costs::names())
     numbers.push_back(number_of(object, name, where));
   const auto columns = object.find("columns_us");
-  if (columns == object.end() || !columns->is_object()) refuse(where + " has no columns_us");
-  for (const int dim : FamilyCosts::measured_dims)
+  if (columns == object.end() || !columns->is_object())
+    refuse(where + " has no columns_us by head_dim");
+  for (const int dim : measured_dims)
     numbers.push_back(number_of(*columns, std::to_string(dim), where + " columns_us"));
-  return FamilyCosts::from(numbers);
-}
-
-DecodeCosts decoding_from(const Json& object, const std::string& where) {
-  if (!object.is_object()) refuse(where + " is no object");
-  std::vector<double> numbers;
-  for (const std::string_view name : DecodeCosts::names())
-    numbers.push_back(number_of(object, name, where));
-  return DecodeCosts::from(numbers);
+  return Costs::from(numbers);
 }
 
 ChoiceProperties properties_from(const Json& object, const std::string& where) {
@@ -153,19 +152,26 @@ Json parsed(std::string_view text) {
 
 }  // namespace
 
+double columns_us(std::span<const double> of_measured_dims, double head_dim) {
+  constexpr std::size_t last = std::size(measured_dims) - 1;
+  if (head_dim <= measured_dims[0]) return of_measured_dims[0];
+  if (head_dim >= measured_dims[last])
+    return of_measured_dims[last] * head_dim / measured_dims[last];
+  const auto above = static_cast<std::size_t>(std::ranges::lower_bound(measured_dims, head_dim) -
+                                              std::begin(measured_dims));
+  const double part = (head_dim - measured_dims[above - 1]) /
+                      (measured_dims[above] - measured_dims[above - 1]);
+  return of_measured_dims[above - 1] * (1 - part) + of_measured_dims[above] * part;
+}
+
 std::span<const std::string_view> FamilyCosts::names() {
   static const auto all = names_of(family_fields);
   return all;
 }
 
 FamilyCosts FamilyCosts::from(std::span<const double> numbers) {
-  constexpr std::size_t named = std::size(family_fields);
-  if (numbers.size() != named + std::size(measured_dims))
-    throw InternalError("coefficients of a family that are too few or too many");
-  FamilyCosts costs = set_fields(family_fields, numbers);
+  FamilyCosts costs = costs_from(family_fields, numbers);
   costs.row_share = std::min(costs.row_share, 1.0);
-  const std::span<const double> columns = numbers.subspan(named);
-  costs.columns_us.assign(columns.begin(), columns.end());
   return costs;
 }
 
@@ -181,9 +187,7 @@ std::span<const std::string_view> DecodeCosts::families() {
 }
 
 DecodeCosts DecodeCosts::from(std::span<const double> numbers) {
-  if (numbers.size() != std::size(decode_fields))
-    throw InternalError("coefficients of decoding that are too few or too many");
-  return set_fields(decode_fields, numbers);
+  return costs_from(decode_fields, numbers);
 }
 
 const CostModel& CostModel::first() {
@@ -237,12 +241,12 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
   model.properties_ = properties_from(
       (has_own ? entry : *first_shipped).value("properties", Json()), where + ", properties");
   for (const auto& [kind, family] : named_objects(entry, "families", where).items())
-    model.families_[kind] = family_from(family, where + ", " + kind);
+    model.families_[kind] = costs_read<FamilyCosts>(family, where + ", " + kind);
   const Json& decoding = named_objects(entry, "decoding", where);
   for (const std::string_view family : DecodeCosts::families()) {
     const std::string rows(family), place = where + ", decoding " + rows;
     if (!decoding.contains(rows)) refuse(place + " is missing");
-    model.decoding_[rows] = decoding_from(decoding[rows], place);
+    model.decoding_[rows] = costs_read<DecodeCosts>(decoding[rows], place);
   }
   return model;
 }

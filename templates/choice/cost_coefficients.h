@@ -51,6 +51,12 @@ struct ChoiceProperties {
   double paged_share = 0;
 };
 
+/// The head dims for which columns of keys have a coefficient of their own.
+inline constexpr int measured_dims[] = {32, 64, 96, 128, 192, 256};
+/// Of such coefficients, that for a head dim: between two measured ones interpolated; beyond the last as
+/// much more as columns.
+double columns_us(std::span<const double> of_measured_dims, double head_dim);
+
 /// The coefficients of one family of schedules. Times are in microseconds.
 struct FamilyCosts {
   double launch_us = 0;     ///< of a kernel
@@ -73,10 +79,8 @@ struct FamilyCosts {
   double dynamic_us = 0;    ///< of an output tile that the dynamic scheduler hands out
   double split_us = 0;      ///< of combining what the blocks of a cluster found, for each two
   double split_dim_us = 0;  ///< the same for each 128 of head_dim
-  /// Of 128 key columns, at the head dims of `measured_dims`; between them it is interpolated.
-  std::vector<double> columns_us;
+  std::vector<double> columns_us;  ///< of 128 key columns, at each of measured_dims
 
-  static constexpr int measured_dims[] = {32, 64, 96, 128, 192, 256};
   /// In the order of `names`, then columns_us.
   static FamilyCosts from(std::span<const double> numbers);
   static std::span<const std::string_view> names();
@@ -87,15 +91,20 @@ struct FamilyCosts {
 struct DecodeCosts {
   double launch_us = 0;       ///< of both programs
   double block_us = 0;        ///< of a block, beside its keys
-  double columns_us = 0;      ///< of 128 keys, where blocks share their multiprocessor
-  double columns_dim_us = 0;  ///< the same for each 128 of head_dim
-  double lone_share = 0;      ///< by what share keys take longer in a block that shares with none
+  /// By what share keys take longer in a block that has its multiprocessor to itself, where that would
+  /// hold two, than in each of two one after the other.
+  double lone_share = 0;
+  double read_factor = 0;  ///< times what bytes_per_us says, the time that memory takes for keys
+  /// By what share a call takes longer where memory takes as long as the blocks would without.
+  double stall_share = 0;
   double split_us = 0;        ///< of combining one split more
   double partial_us = 0;      ///< of what a split found for 128 rows of 128 columns
   /// Of combining a query row on each multiprocessor, in a block of its own or in a tile of rows.
   double row_us = 0, tiled_row_us = 0;
+  /// Of 128 keys where a multiprocessor holds as many blocks as it can, at each of measured_dims.
+  std::vector<double> columns_us;
 
-  /// In the order of `names`.
+  /// In the order of `names`, then columns_us.
   static DecodeCosts from(std::span<const double> numbers);
   static std::span<const std::string_view> names();
   /// What they are measured for: the rows of a block, and how many.

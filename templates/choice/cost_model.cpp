@@ -24,18 +24,6 @@ double rounded_down(double parts, double share) {
   return static_cast<double>(static_cast<std::int64_t>(parts * share + rounding));
 }
 
-/// Between the head dims that were measured; beyond the last, as much more as columns.
-double columns_us(const FamilyCosts& costs, double dim) {
-  const auto& dims = FamilyCosts::measured_dims;
-  const std::size_t last = std::size(dims) - 1;
-  if (dim <= dims[0]) return costs.columns_us[0];
-  if (dim >= dims[last]) return costs.columns_us[last] * dim / dims[last];
-  const auto above =
-      static_cast<std::size_t>(std::ranges::lower_bound(dims, dim) - std::begin(dims));
-  const double part = (dim - dims[above - 1]) / (dims[above] - dims[above - 1]);
-  return costs.columns_us[above - 1] * (1 - part) + costs.columns_us[above] * part;
-}
-
 /// Blocks of 64 query rows leave room for others on their multiprocessor. ptxas gives each thread
 /// what its part of the output, the scores and the softmax weights takes, where it may.
 int residents(const AttentionSpec& spec, const Schedule& s) {
@@ -83,9 +71,8 @@ struct CostedSchedule::Load {
   double mean = 0;
 
   [[nodiscard]] double most() const { return iterations[0]; }
-  [[nodiscard]] bool is_even() const {
-    return iterations[static_cast<std::size_t>(samples - 1)] == most();
-  }
+  [[nodiscard]] double least() const { return iterations[static_cast<std::size_t>(samples - 1)]; }
+  [[nodiscard]] bool is_even() const { return least() == most(); }
   /// Of the block that so many blocks of the head precede.
   [[nodiscard]] double behind(double longer_blocks) const {
     const double at = std::clamp(longer_blocks / tiles, 0.0, 1.0) * samples;
@@ -124,7 +111,8 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   if (spec.heads && spec.kv_heads)
     share_of_key_head_ = static_cast<double>(spec.kv_heads) / spec.heads;
   slots_ = std::floor(model.gpu().multiprocessors * residents_ *
-                      (splits_ > 2 ? model.costs().cluster_share : 1));
+                      (splits_ > 2 ? model.costs().cluster_share : 1) * share_of_split_) *
+           splits_;
   share_of_slot_ = 1 / slots_;
   tiles_at_once_ = slots_ / blocks_per_tile_;
   least_blocks_ = model.properties().two_heads_waves * slots_;
@@ -148,7 +136,7 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   // All blocks of a multiprocessor share the units that compute the operations of scores.
   const double shared = residents_ / (1 + iteration_contention_ * (residents_ - 1));
   iteration_us_ =
-      costs->iteration_us + columns_us(*costs, dim) * columns +
+      costs->iteration_us + columns_us(costs->columns_us, dim) * columns +
       model.costs().score_operation_us * score.operations * columns * rows_ / 128 * shared;
   block_contention_ = costs->block_contention;
   tail_ = tail_of(*costs, s);
@@ -220,26 +208,27 @@ double CostedSchedule::uneven_us(const Load& load) const {
     us = std::max(us, n * block_us(load, iterations, residents_) + block_us(load, iterations, few));
   }
   // The last heads begin with their longest blocks when all blocks of the others have begun, of which
-  // those that still run are half done.
+  // those that still run are half done, and one has ended.
   const double rounds = rounded_up(load.heads, 1 / load.side_by_side) - 1;
   const double before = rounds * load.side_by_side * share_of_head * load.blocks;
-  const double begin = before > slots_ ? (before * share_of_slot_ - 0.5) * mean : 0;
+  const double begin = before < slots_ ? 0
+                                       : std::max((before * share_of_slot_ - 0.5) * mean,
+                                                  block_us(load, load.least(), residents_));
   return std::max(us, begin + block_us(load, load.most(), few));
 }
 
 /// Wave after wave, every other one backwards, so what a multiprocessor gets depends on its place
-/// modulo the tiles of a head. Summed up for some of these places; each stands for the multiprocessors
-/// of its kind that the last, partial wave reaches, if it reaches any. A pattern of waves that repeats
-/// soon is summed up once; otherwise the first waves count as the mean.
+/// modulo the tiles of a head: with the place it rises or falls evenly, but for where a wave comes to
+/// the longest tile of a head. So the most is at one of these places, or at the first or the last. Each
+/// stands for the multiprocessors of its kind that the last, partial wave reaches, if it reaches any. A
+/// pattern of waves that repeats soon is summed up once; otherwise the first waves count as the mean.
 double CostedSchedule::static_us(const Load& load) const {
-  constexpr std::int64_t lookups = 256, most_places = 16, most_tiles = 128;
+  constexpr std::int64_t most_waves = 16, most_tiles = 128;
   const auto blocks = static_cast<std::int64_t>(load.blocks);
   const auto slots = static_cast<std::int64_t>(slots_);
   const auto tiles = static_cast<std::int64_t>(load.tiles);
   const std::int64_t waves = (blocks + slots - 1) / slots,
                      in_last_wave = blocks - (waves - 1) * slots;
-  const std::int64_t kinds = std::min(tiles, slots), places = std::min(kinds, most_places);
-  const std::int64_t most_waves = lookups / places;
   // Of two waves one is backwards, so a pattern has an even number of them.
   const std::int64_t period = std::lcm(std::int64_t{2}, tiles / std::gcd(tiles, slots));
   const std::int64_t repeats = period <= most_waves ? waves / period : 0;
@@ -258,9 +247,7 @@ double CostedSchedule::static_us(const Load& load) const {
   const auto wrapped = [&](std::int64_t tile) { return tile < tiles ? tile : tile - tiles; };
   const std::int64_t two_waves = 2 * slots % tiles;
   const bool last_is_backwards = waves % 2 == 0;
-  double most = 0;
-  for (std::int64_t i = 0; i < places; ++i) {
-    std::int64_t place = i * kinds / places;
+  const auto us_at = [&](std::int64_t place) {
     if (last_is_backwards) place = slots - 1 - (slots - 1 - place) % tiles;
     const auto iterations_in = [&](std::int64_t begin, std::int64_t end) {
       double sum = 0;
@@ -280,8 +267,16 @@ double CostedSchedule::static_us(const Load& load) const {
     const double iterations = (repeats > 0 ? static_cast<double>(repeats) * iterations_in(0, period)
                                            : static_cast<double>(first) * load.mean) +
                               iterations_in(first, count);
-    most = std::max(most, static_cast<double>(count - 1) * block_us(load, 0, residents_) +
-                              block_us(load, iterations, residents_));
+    return static_cast<double>(count - 1) * block_us(load, 0, residents_) +
+           block_us(load, iterations, residents_);
+  };
+  double most = std::max(us_at(0), us_at(std::min(tiles, slots) - 1));
+  const std::int64_t begin = repeats > 0 ? 0 : first, end = repeats > 0 ? period : waves;
+  for (std::int64_t wave = begin; wave < end; ++wave) {
+    const std::int64_t into_head = wave * slots % tiles;
+    const std::int64_t place =
+        wave % 2 == 0 ? (tiles - into_head) % tiles : (into_head + slots - 1) % tiles;
+    if (place < slots) most = std::max(most, us_at(place));
   }
   return most;
 }

@@ -23,7 +23,19 @@ std::string extent_or(std::optional<int> length, const char* name) {
 
 constexpr double picoseconds = 1e6;  // of a microsecond
 
+/// Microseconds in picoseconds, or a share in millionths.
 std::int64_t whole(double us) { return static_cast<std::int64_t>(us * picoseconds + 0.5); }
+
+/// Blocks of 128 rows have all registers of their multiprocessor. Of smaller ones it holds two, if their
+/// queries and two slots of their keys and values fit in shared memory.
+int residents(const AttentionSpec& spec, const DecodeBlocks& blocks) {
+  constexpr int all_shared = 227 * 1024, slot_keys = 2 * 64;
+  if (blocks.row_tile > 64) return 1;
+  const int d = padded(spec.head_dim), dv = padded(spec.value_dim());
+  const auto shared =
+      static_cast<int>(size_of(spec.dtype)) * (blocks.row_tile * d + slot_keys * (d + dv));
+  return 2 * shared <= all_shared ? 2 : 1;
+}
 
 }  // namespace
 
@@ -39,12 +51,15 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, do
   const int both = padded(spec.head_dim) + padded(spec.value_dim());
   const double dims = both / 256.;
   // No key takes nothing: what it takes divides.
-  const double key =
-      std::max(1 / picoseconds, (costs.columns_us + costs.columns_dim_us * dims) / 128);
+  const double key = std::max(1 / picoseconds, columns_us(costs.columns_us, both / 2.) / 128);
+  const int at_once = residents(spec, blocks);
   return {.launch = whole(costs.launch_us),
+          .residents = at_once,
+          .key = whole(key * (1 + (at_once == 1 ? paged_share : 0))),
           .lone_key = whole(key * (1 + costs.lone_share + paged_share)),
-          .key = whole(key),
-          .read = whole(static_cast<double>(size_of(spec.dtype)) * both / bytes_per_us),
+          .read = whole(costs.read_factor * static_cast<double>(size_of(spec.dtype)) * both /
+                        bytes_per_us),
+          .stall = whole(costs.stall_share),
           .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
           .block = whole(costs.block_us),
           .split = whole(costs.split_us),
@@ -62,11 +77,12 @@ std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& cost
   const std::int64_t turns = up(blocks * splits, processors);
   const std::int64_t keys =
       up(std::max<std::int64_t>(1, up(problem.keys, keys_of_splits)), splits) * keys_of_splits;
+  const std::int64_t alone = turns % costs.residents;
   const std::int64_t computed =
-      turns * (keys * (turns == 1 ? costs.lone_key : costs.key) + costs.block);
+      keys * ((turns - alone) * costs.key + alone * costs.lone_key) + turns * costs.block;
   const std::int64_t read = blocks * std::min(keys * splits, problem.keys) * costs.read / readers;
   const std::int64_t more = std::max(computed, read), less = std::min(computed, read);
-  return costs.launch + more + less * (100 * less / more) / 500 +
+  return costs.launch + more + less * (costs.stall * less / more) / 1'000'000 +
          problem.rows * costs.row / processors + splits * (costs.split + blocks * costs.partial);
 }
 
@@ -118,14 +134,16 @@ std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostM
     text += fmt::format("turns_{0} = -(-blocks * most_{0} // multiprocessors); ", waves);
     text += fmt::format(
         "part_{0} = -(-shares // most_{0}) * {1}; "
-        "computed_{0} = turns_{0} * (part_{0} * where(turns_{0} == 1, {2}, {3}) + {4}); "
-        "read_{0} = blocks * min(part_{0} * most_{0}, keys) * {5} // readers; ",
-        waves, keys_of_splits, costs.lone_key, costs.key, costs.block, costs.read);
+        "alone_{0} = turns_{0} % {2}; computed_{0} = turns_{0} * {5} + "
+        "part_{0} * ((turns_{0} - alone_{0}) * {3} + alone_{0} * {4}); "
+        "read_{0} = blocks * min(part_{0} * most_{0}, keys) * {6} // readers; ",
+        waves, keys_of_splits, costs.residents, costs.key, costs.lone_key, costs.block,
+        costs.read);
     text += fmt::format(
         "more_{0} = max(computed_{0}, read_{0}); less_{0} = min(computed_{0}, read_{0}); "
-        "cost_{0} = more_{0} + less_{0} * (100 * less_{0} // more_{0}) // 500 + most_{0} * "
-        "combine; ",
-        waves);
+        "cost_{0} = more_{0} + less_{0} * ({1} * less_{0} // more_{0}) // 1000000 + "
+        "most_{0} * combine; ",
+        waves, costs.stall);
   };
   try_splits(0, "1");
   std::string best = "most_0", least = "cost_0";

@@ -22,15 +22,17 @@ struct DecodeProblem {
 
 /// What blocks of a split program cost, in picoseconds: whole numbers, for an expression.
 struct SplitCosts {
-  std::int64_t launch = 0;    ///< both programs, beside what follows
-  std::int64_t lone_key = 1;  ///< a key of a block that has a multiprocessor to itself
-  std::int64_t key = 1;       ///< any other
-  std::int64_t read = 0;      ///< the bytes of a key from memory
-  std::int64_t readers = 1;   ///< blocks of one tile of rows that read the same keys
-  std::int64_t block = 0;     ///< a block without keys
-  std::int64_t split = 0;     ///< a split in combining
-  std::int64_t partial = 0;   ///< what one block found, written and read again
-  std::int64_t row = 0;       ///< combining a row for each multiprocessor
+  std::int64_t launch = 0;     ///< both programs, beside what follows
+  std::int64_t residents = 1;  ///< blocks that a multiprocessor holds at once
+  std::int64_t key = 1;        ///< a key of a block, where a multiprocessor holds that many
+  std::int64_t lone_key = 1;   ///< of one that has it to itself instead
+  std::int64_t read = 0;       ///< the bytes of a key from memory
+  std::int64_t stall = 0;      ///< millionths more where memory takes as long as computing
+  std::int64_t readers = 1;    ///< blocks of one tile of rows that read the same keys
+  std::int64_t block = 0;      ///< a block without keys
+  std::int64_t split = 0;      ///< a split in combining
+  std::int64_t partial = 0;    ///< what one block found, written and read again
+  std::int64_t row = 0;        ///< combining a row for each multiprocessor
   std::int64_t most_splits = 1 << 20;
 };
 inline double to_microseconds(std::int64_t picoseconds) {

@@ -47,8 +47,7 @@ def shipped():
     return json.loads(text)[0]
 
 
-def numbers(family):
-    names = _core.cost_names()
+def numbers(family, names):
     return [*(family[name] for name in names), *family["columns_us"].values()]
 
 
@@ -59,15 +58,14 @@ def predicted(entry, spec, schedule, problem):
     family = entry["families"][_core.cost_family(schedule, masked)]
     shared = (entry[key] for key in ("bytes_per_us", "cluster_share", "scan_us",
                                      "score_operation_us"))  # fmt: skip
-    return probe.times(numbers(family), *shared)[0]
+    return probe.times(numbers(family, _core.cost_names()), *shared)[0]
 
 
 def predicted_split(entry, spec, problem, blocks, splits):
     probe = _core.SplitProbe(GPU[1])
     probe.add(spec.to_json(), blocks, problem, splits)
     costs = entry["decoding"][_core.decode_family(blocks)]
-    return probe.times([costs[name] for name in _core.decode_cost_names()],
-                       entry["bytes_per_us"])[0]  # fmt: skip
+    return probe.times(numbers(costs, _core.decode_cost_names()), entry["bytes_per_us"])[0]
 
 
 def measurements(entry, problems=8):

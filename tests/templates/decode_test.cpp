@@ -415,10 +415,10 @@ TEST(DecodeChooser, TakesTilesThatTheRowsFill) {
   EXPECT_EQ(blocks(32, 8, 32), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
   EXPECT_EQ(blocks(32, 8, 64), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
   EXPECT_EQ(blocks(32, 8, 128), (DecodeBlocks{Rows::of_head, 128, true}));
-  EXPECT_EQ(blocks(32, 8, 192), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
+  EXPECT_EQ(blocks(32, 8, 192), (DecodeBlocks{Rows::of_head, 128, true}));
   EXPECT_EQ(blocks(8, 1, 128), (DecodeBlocks{Rows::of_head, 128, false}));
   EXPECT_EQ(blocks(32, 32, 32), (DecodeBlocks{Rows::packed, 32, false}));
-  EXPECT_EQ(blocks(32, 32, 64), (DecodeBlocks{Rows::of_head, 64, true}));
+  EXPECT_EQ(blocks(32, 32, 64), (DecodeBlocks{Rows::of_head, 64, false}));
 }
 
 TEST(DecodeChooser, ListsWhatCallsCanHave) {

@@ -38,7 +38,7 @@ from .measurements import (
 )
 from .terms import fit_terms, measure_terms
 
-SPLIT_PROBLEMS = 24  # of each spec
+SPLIT_PROBLEMS = 18  # of each spec
 
 
 def measure(problems: int, seed: int = 0, say: Say = lambda text: None) -> Measurements:
@@ -164,12 +164,7 @@ def fit(found: Measurements) -> tuple[dict[str, Any], float]:
         errors += [abs(math.log(a / b))
                    for a, b in zip(predict(numbers), family.times, strict=True)]  # fmt: skip
         coefficients[name] = numbers
-        families[name] = {
-            **dict(zip(names, numbers, strict=False)),
-            "columns_us": {
-                str(dim): us for dim, us in zip(dims, numbers[len(names) :], strict=True)
-            },
-        }
+        families[name] = _costs(names, dims, numbers)
     entry = {
         "gpu": found.gpu,
         "target": found.target,
@@ -192,43 +187,58 @@ def fit(found: Measurements) -> tuple[dict[str, Any], float]:
 _DECODE_START = {
     "launch_us": (5.0, 2.0),
     "block_us": (0.5, 1.0),
-    "columns_us": (0.3, 0.3),
-    "columns_dim_us": (1.0, 0.5),
     "lone_share": (0.2, 0.2),
+    "read_factor": (1.0, 0.2),
+    "stall_share": (0.2, 0.2),
     "split_us": (0.05, 0.03),
     "partial_us": (0.05, 0.03),
     "row_us": (0.1, 0.05),
     "tiled_row_us": (0.05, 0.02),
 }
+_NO_TIMES = {"lone_share", "read_factor", "stall_share"}
 
 
-def fit_decoding(found: Measurements) -> dict[str, dict[str, float]]:
+def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
     """The coefficients of the blocks of decoding."""
-    names = _core.decode_cost_names()
-    start, scale = zip(*(_DECODE_START[name] for name in names), strict=True)
-    probes: dict[str, tuple[Any, list[float]]] = {}
+    names, dims = _core.decode_cost_names(), _core.cost_dims()
+    start = [*(_DECODE_START[name][0] for name in names), *(0.3 + dim / 128 for dim in dims)]
+    scale = [*(_DECODE_START[name][1] for name in names), *(0.5 for _ in dims)]
+    best: dict[tuple[str, Problem], float] = {}
+    for spec, problem, _, _, us in found.split:
+        best[spec, problem] = min(us, best.get((spec, problem), math.inf))
+    families: dict[str, _Family] = {}
     for spec, problem, blocks, splits, us in found.split:
         name = _core.decode_family(blocks)
-        if name not in probes:
-            probes[name] = _core.SplitProbe(found.multiprocessors), []
-        probe, times = probes[name]
-        probe.add(spec, blocks, problem, splits)
-        times.append(us)
+        if name not in families:
+            families[name] = _Family(_core.SplitProbe(found.multiprocessors))
+        families[name].probe.add(spec, blocks, problem, splits)
+        families[name].times.append(us)
+        families[name].weights.append(best[spec, problem] / us)
+    # In thousandths: it counts in whole picoseconds, of which small steps change nothing.
+    slower = [1 if name in _NO_TIMES else 1000 for name in names] + [1000] * len(dims)
     fitted = {}
-    for name, (probe, times) in sorted(probes.items()):
+    for name, family in sorted(families.items()):
 
-        def predict(numbers: list[float], probe: Any = probe) -> list[float]:
-            # In thousandths: it counts in whole picoseconds, of which small steps change nothing.
-            slow = [number * (1 if name == "lone_share" else 1000)
-                    for name, number in zip(names, numbers, strict=True)]  # fmt: skip
+        def predict(numbers: list[float], probe: Any = family.probe) -> list[float]:
+            slow = [number * by for number, by in zip(numbers, slower, strict=True)]
             return [us / 1000 for us in probe.times(slow, found.bytes_per_us / 1000)]
 
-        def near_start(numbers: Any) -> Any:
-            return 0.05 * (numbers - np.array(start)) / np.array(scale)
+        def near_start_and_smooth(numbers: Any) -> Any:
+            away = (numbers - np.array(start)) / np.array(scale)
+            columns = numbers[len(names) :]
+            return np.concatenate(
+                [0.05 * away[: len(names)], 0.1 * np.diff(columns, 2) / columns.mean()]
+            )
 
-        numbers = _fit(predict, times, [1.0] * len(times), start, scale, near_start)
-        fitted[name] = dict(zip(names, numbers, strict=True))
+        numbers = _fit(predict, family.times, family.weights, start, scale, near_start_and_smooth)
+        fitted[name] = _costs(names, dims, numbers)
     return fitted
+
+
+def _costs(names: Sequence[str], dims: Sequence[int], numbers: Sequence[float]) -> dict[str, Any]:
+    """Coefficients as a table has them: those with names, and those of columns by head_dim."""
+    columns = dict(zip(map(str, dims), numbers[len(names) :], strict=True))
+    return {**dict(zip(names, numbers, strict=False)), "columns_us": columns}
 
 
 def losses(found: Measurements, table: str | None) -> Iterator[tuple[float, str, Problem]]:

@@ -18,6 +18,7 @@ from ..specs.spec import AttentionSpec
 from ..specs.variants import causal
 from .measurements import Contest, Launch, Measurements, Say, is_feasible
 
+GROUPED_HEADS = ((32, 8), (18, 3), (60, 12))  # with their heads of keys
 WAVES = (0.5, 1, 2, 3)  # of blocks, of which the number of splits follows
 MOST_TILES = 4  # of 128 query rows for each multiprocessor: nothing is idle then
 KEYS_OF_SPLITS = 128  # a split has a multiple of so many
@@ -25,11 +26,14 @@ MOST_TILED_SPLITS = 4  # that a tile of the second program combines
 
 
 def split_specs() -> list[AttentionSpec]:
-    """Attention with and without groups, of narrow and of wide heads."""
+    """Attention with and without groups, of every head_dim that has a coefficient of its own."""
     specs = []
-    for dim in (64, 128, 256):
+    for dim in _core.cost_dims():
         specs.append(AttentionSpec(head_dim=dim, mask=causal()))
-        specs.append(AttentionSpec(head_dim=dim, mask=causal(), heads=32, kv_heads=8))
+        for heads, kv_heads in GROUPED_HEADS:
+            specs.append(
+                AttentionSpec(head_dim=dim, mask=causal(), heads=heads, kv_heads=kv_heads)
+            )
     return specs
 
 

@@ -20,7 +20,8 @@ QUEUED_BELOW_US = 50.0  # below, the time between two launches is no longer smal
 QUEUED_CALLS = 20
 CYCLES_PER_US = 2000  # at 2 GHz, which few GPUs exceed
 LOOKS = 2  # before contenders are timed in earnest
-SPARED_US = 5.0  # of what is hopeless: what the host adds to a first look at a short kernel
+TRIES = 4  # of a round in which the host is late
+SPARED_US = 5.0  # of what is hopeless: a first look at a short kernel may be off by so much
 
 
 class Stopwatch:
@@ -51,7 +52,8 @@ class Stopwatch:
         for run in runs:
             run(0)
         plain = [functools.partial(run, 0) for run in runs]
-        looks = [self._round(plain, look % 2 == 1, 1e-3) for look in range(LOOKS)]
+        waits = [self._hold_us(action) for action in plain]
+        looks = [self._round(plain, look % 2 == 1, 1e-3, waits)[0] for look in range(LOOKS)]
         first = [min(look[i] for look in looks) for i in range(len(runs))]
         best = min(first)
         kept = [i for i, us in enumerate(first) if us < hopeless * best + SPARED_US]
@@ -63,7 +65,8 @@ class Stopwatch:
             actions, held = [plain[i] for i in kept], [0.0] * len(kept)
         expected = 1e-6 * (sum(calls * first[i] for i in kept) + sum(held))
         samples = [
-            self._round(actions, turn % 2 == 1, expected, held) for turn in range(rounds + 1)
+            self._punctual_round(actions, turn % 2 == 1, expected, held)
+            for turn in range(rounds + 1)
         ]
         found = [math.inf] * len(runs)
         # The first round is the warm-up.
@@ -71,19 +74,38 @@ class Stopwatch:
             found[at] = statistics.median(times) / calls
         return found
 
+    def _punctual_round(
+        self,
+        actions: Sequence[Callable[[], Any]],
+        backwards: bool,
+        seconds: float,
+        held: list[float],
+    ) -> list[float]:
+        """A round in which the GPU waits for the host nowhere: where it would have, it is held up
+        for longer."""
+        for _ in range(TRIES):
+            times, late = self._round(actions, backwards, seconds, held)
+            if not late:
+                break
+            for i in late:
+                held[i] *= 2
+        return times
+
     def _round(
         self,
         actions: Sequence[Callable[[], Any]],
         backwards: bool,
         seconds: float,
         held: Sequence[float] = (),
-    ) -> list[float]:
+    ) -> tuple[list[float], list[int]]:
         """Microseconds of each action, done once, of which all together take about `seconds`. In
-        front of each the GPU does nothing for its `held` microseconds, while the host queues it."""
+        front of each the GPU does nothing for its `held` microseconds, while the host queues it;
+        and the actions that the GPU began before the host had queued them."""
         event = self._torch.cuda.Event
         pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in actions]
-        turns = list(zip(actions, pairs, held or [0.0] * len(pairs), strict=True))
-        for action, (start, stop), held_us in reversed(turns) if backwards else turns:
+        late: list[int] = []
+        turns = list(enumerate(zip(actions, pairs, held or [0.0] * len(pairs), strict=True)))
+        for i, (action, (start, stop), held_us) in reversed(turns) if backwards else turns:
             # It also keeps the GPU busy until the host has queued one call.
             self._flush.zero_()
             if held_us:
@@ -91,8 +113,10 @@ class Stopwatch:
             start.record()
             action()
             stop.record()
+            if held_us and start.query():
+                late.append(i)
         self._wait(seconds)
-        return [1e3 * start.elapsed_time(stop) for start, stop in pairs]
+        return [1e3 * start.elapsed_time(stop) for start, stop in pairs], late
 
     def _hold_us(self, action: Callable[[], Any]) -> float:
         """How long the GPU has to be held up for the host to queue the action: twice as long as
