@@ -25,21 +25,21 @@ def made_up(scale=1.0):
     """A table of one GPU whose kernels take `scale` times as long as those of the first that
     ships."""
     found = shipped()
-    families = {
-        name: {
-            key: {dim: scale * us for dim, us in value.items()}
-            if key == "columns_us"
-            else value * (scale if key.endswith("_us") else 1)
-            for key, value in family.items()
+
+    def scaled(table):
+        return {
+            name: {
+                key: {dim: scale * us for dim, us in value.items()}
+                if key == "columns_us"
+                else value * (scale if key.endswith("_us") else 1)
+                for key, value in costs.items()
+            }
+            for name, costs in table.items()
         }
-        for name, family in found["families"].items()
-    }
-    decoding = {
-        name: {key: value * (scale if key.endswith("_us") else 1) for key, value in costs.items()}
-        for name, costs in found["decoding"].items()
-    }
+
     shared = {name: scale * found[name] for name in ("scan_us", "score_operation_us")}
-    return found | shared | {"gpu": GPU[0], "families": families, "decoding": decoding}
+    tables = {table: scaled(found[table]) for table in ("families", "decoding")}
+    return found | shared | {"gpu": GPU[0]} | tables
 
 
 def shipped():
@@ -109,7 +109,8 @@ def test_a_fit_predicts_the_times_that_it_was_made_of():
 
 def test_terms_are_what_they_were_made_of():
     entry = made_up(scale=1.7)
-    coefficients = {name: numbers(family) for name, family in entry["families"].items()}
+    names = _core.cost_names()
+    coefficients = {name: numbers(family, names) for name, family in entry["families"].items()}
     found = measurements(entry, problems=0)
     terms_found = terms.fit_terms(found, coefficients, entry["cluster_share"])
     assert terms_found == {name: pytest.approx(entry[name], rel=1e-3) for name in terms_found}

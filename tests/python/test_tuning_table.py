@@ -11,6 +11,7 @@ import pytest
 import flashcore as fc
 from flashcore import _core
 from flashcore.cache import private_files, tuning_table
+from flashcore.cache.table_text import table_text
 from flashcore.tuning import gpu as tuning_gpu
 from made_up_machine import SHAPES, SPEC, TARGET, search
 
@@ -337,3 +338,19 @@ def test_the_lock_of_a_table_empties_nothing_and_waits_with_a_limit(tmp_path, mo
     with held, pytest.raises(fc.CacheError, match="another process has held the lock"):
         write(tmp_path / "schedules.json", fc.AttentionSpec(head_dim=64))
     write(tmp_path / "schedules.json", fc.AttentionSpec(head_dim=64))
+
+
+def test_a_table_is_written_for_readers():
+    fields = {f"field_{i}": i for i in range(14)}
+    assert table_text([{"key": "short"}, {"shape": [1, 2], "fields": fields}]) == (
+        """[
+  {"key": "short"},
+  {
+    "shape": [1, 2],
+    "fields": {
+      "field_0": 0, "field_1": 1, "field_2": 2, "field_3": 3, "field_4": 4, "field_5": 5, "field_6": 6, "field_7": 7,
+      "field_8": 8, "field_9": 9, "field_10": 10, "field_11": 11, "field_12": 12, "field_13": 13
+    }
+  }
+]"""
+    )

@@ -21,6 +21,7 @@ from ..errors import CacheError, ScheduleError
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import private_files
+from .table_text import table_text
 
 _FIELDS = (
     "target", "head_dim", "head_dim_v", "mask", "score", "sink", "lengths", "heads", "q_len",
@@ -144,7 +145,7 @@ def write(
             entries = [entry for entry in there if _key(entry) not in new]
             entries += [key | {"schedule": fields, "measured": dict(measured)} for key in new]
             entries.sort(key=lambda entry: json.dumps([entry[name] for name in _FIELDS]))
-            text = json.dumps([*entries, *others], indent=2) + "\n"
+            text = table_text([*entries, *others]) + "\n"
             handle, aside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
             with os.fdopen(handle, "w") as out:
                 out.write(text)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from ..cache.table_text import table_text
 from ..cache.tuning_table import Problem
 from ..errors import DeviceError
 from ..kernels.just_in_time import default_target
@@ -260,7 +261,7 @@ def write(path: Path, entry: dict[str, Any]) -> None:
     kept = [e for e in there if (e["gpu"], e["target"]) != (entry["gpu"], entry["target"])]
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     aside = path.with_suffix(".new")
-    aside.write_text(json.dumps([*kept, entry], indent=2) + "\n")
+    aside.write_text(table_text([*kept, entry]) + "\n")
     aside.replace(path)
     _core.forget_cost_models()
 
