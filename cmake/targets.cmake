@@ -2,11 +2,22 @@
 # file and nothing else.
 include(embed)
 include(source_digest)
+include(unity)
 
-# What nearly every file includes is parsed once a target. Every file still names what it uses: the
-# preset dev builds without precompiled headers.
+# What nearly every file includes is parsed once for all libraries, and once for all tests. Every file
+# still names what it uses: the preset dev builds without precompiled headers.
 set(FLASHCORE_COMMON_HEADERS <algorithm> <array> <cmath> <map> <optional> <set> <string> <utility> <vector>
                              <fmt/format.h>)
+
+# flashcore_precompile(<target> <owner> <header>...): the first target that comes is the owner, and compiles
+# the headers for those that follow, which must be compiled by the same options.
+function(flashcore_precompile target owner)
+  if(target STREQUAL owner)
+    target_precompile_headers(${target} PRIVATE ${ARGN} ${FLASHCORE_COMMON_HEADERS})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  endif()
+endfunction()
 
 function(flashcore_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror=switch
@@ -26,6 +37,7 @@ endfunction()
 function(flashcore_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;HEADERS_OF" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${arg_SOURCES})
+  flashcore_alone(${sources})
   add_library(flashcore_${name} STATIC ${sources})
   add_library(flashcore::${name} ALIAS flashcore_${name})
   target_include_directories(flashcore_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
@@ -36,5 +48,5 @@ function(flashcore_library name)
     target_link_libraries(flashcore_${name} PRIVATE $<BUILD_INTERFACE:${library}>)
   endforeach()
   flashcore_warnings(flashcore_${name})
-  target_precompile_headers(flashcore_${name} PRIVATE ${FLASHCORE_COMMON_HEADERS})
+  flashcore_precompile(flashcore_${name} flashcore_dsl)
 endfunction()
