@@ -12,11 +12,12 @@ demo: module
 # C++ finds the compiler that Python's wheel brought, where nothing else says which one to use.
 NVRTC = $(firstword $(wildcard $(CURDIR)/.venv/lib/python*/site-packages/nvidia/cu*/lib/libnvrtc.so.*))
 
-# Both run, whatever the first one says.
+# Both run, whatever the first one says. pytest has a process for each core, so that more threads of NumPy's
+# products would only wait for each other.
 test: build
 	FLASHCORE_NVRTC="$${FLASHCORE_NVRTC:-$(NVRTC)}" \
 	  ctest --test-dir $(BUILD) --output-on-failure --timeout 300 -j $(shell nproc); cpp=$$?; \
-	$(PYTHON) -m pytest -q -n $(shell nproc) --dist worksteal && exit $$cpp
+	OPENBLAS_NUM_THREADS=1 $(PYTHON) -m pytest -q -n $(shell nproc) --dist worksteal && exit $$cpp
 
 # Minutes for each reader of foreign bytes; FUZZ='--seconds 60 --only spec' for less.
 fuzz: setup
