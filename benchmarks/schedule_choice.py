@@ -205,9 +205,7 @@ def times_of(
     from flashcore.tuning.measurements import HOPELESS
 
     times = contest.times(list(launches.values()), spec, problem)
-    known = {
-        name: min(us, HOPELESS * min(times)) for name, us in zip(launches, times, strict=True)
-    }
+    known = {name: min(us, HOPELESS * min(times)) for name, us in zip(launches, times, strict=True)}
     return {name: min(us, earlier.get(name, math.inf)) for name, us in known.items()}
 
 

@@ -148,10 +148,8 @@ void bind_cost_model(py::module_& m) {
     const auto names = FamilyCosts::names();
     return std::vector<std::string>(names.begin(), names.end());
   });
-  m.def("cost_dims", [] {
-    return std::vector<int>(std::begin(measured_dims),
-                            std::end(measured_dims));
-  });
+  m.def("cost_dims",
+        [] { return std::vector<int>(std::begin(measured_dims), std::end(measured_dims)); });
   m.def("forget_cost_models", &forget_cost_models,
         "After the file of coefficients was written: kernels made from now on go by it.");
   m.def(

@@ -51,13 +51,14 @@ constexpr Field<ChoiceProperties> property_fields[] = {
     {"split_waves", &ChoiceProperties::split_waves},
     {"two_heads_waves", &ChoiceProperties::two_heads_waves},
     {"paged_share", &ChoiceProperties::paged_share},
+    {"own_element_us", &ChoiceProperties::own_element_us},
 };
 
 constexpr Field<DecodeCosts> decode_fields[] = {
-    {"launch_us", &DecodeCosts::launch_us},     {"block_us", &DecodeCosts::block_us},
-    {"lone_share", &DecodeCosts::lone_share},   {"read_factor", &DecodeCosts::read_factor},
-    {"stall_share", &DecodeCosts::stall_share}, {"split_us", &DecodeCosts::split_us},
-    {"partial_us", &DecodeCosts::partial_us},   {"row_us", &DecodeCosts::row_us},
+    {"launch_us", &DecodeCosts::launch_us},       {"block_us", &DecodeCosts::block_us},
+    {"lone_share", &DecodeCosts::lone_share},     {"read_factor", &DecodeCosts::read_factor},
+    {"stall_share", &DecodeCosts::stall_share},   {"split_us", &DecodeCosts::split_us},
+    {"partial_us", &DecodeCosts::partial_us},     {"row_us", &DecodeCosts::row_us},
     {"tiled_row_us", &DecodeCosts::tiled_row_us},
 };
 
@@ -159,8 +160,8 @@ double columns_us(std::span<const double> of_measured_dims, double head_dim) {
     return of_measured_dims[last] * head_dim / measured_dims[last];
   const auto above = static_cast<std::size_t>(std::ranges::lower_bound(measured_dims, head_dim) -
                                               std::begin(measured_dims));
-  const double part = (head_dim - measured_dims[above - 1]) /
-                      (measured_dims[above] - measured_dims[above - 1]);
+  const double part =
+      (head_dim - measured_dims[above - 1]) / (measured_dims[above] - measured_dims[above - 1]);
   return of_measured_dims[above - 1] * (1 - part) + of_measured_dims[above] * part;
 }
 

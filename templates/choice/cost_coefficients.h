@@ -49,6 +49,9 @@ struct ChoiceProperties {
   /// By what share more a block alone on its multiprocessor takes for keys that it looks up in pages.
   /// Calls with pages are not among those that are measured.
   double paged_share = 0;
+  /// What a warpgroup takes more for 128 key columns where each score looks up an element of its own: it
+  /// waits for memory, whatever others on its multiprocessor do.
+  double own_element_us = 0;
 };
 
 /// The head dims for which columns of keys have a coefficient of their own.
@@ -89,16 +92,16 @@ struct FamilyCosts {
 /// The coefficients of the blocks of decoding that compute tiles of so many rows in one way
 /// (decode_splits.h). Times are in microseconds.
 struct DecodeCosts {
-  double launch_us = 0;       ///< of both programs
-  double block_us = 0;        ///< of a block, beside its keys
+  double launch_us = 0;  ///< of both programs
+  double block_us = 0;   ///< of a block, beside its keys
   /// By what share keys take longer in a block that has its multiprocessor to itself, where that would
   /// hold two, than in each of two one after the other.
   double lone_share = 0;
   double read_factor = 0;  ///< times what bytes_per_us says, the time that memory takes for keys
   /// By what share a call takes longer where memory takes as long as the blocks would without.
   double stall_share = 0;
-  double split_us = 0;        ///< of combining one split more
-  double partial_us = 0;      ///< of what a split found for 128 rows of 128 columns
+  double split_us = 0;    ///< of combining one split more
+  double partial_us = 0;  ///< of what a split found for 128 rows of 128 columns
   /// Of combining a query row on each multiprocessor, in a block of its own or in a tile of rows.
   double row_us = 0, tiled_row_us = 0;
   /// Of 128 keys where a multiprocessor holds as many blocks as it can, at each of measured_dims.

@@ -138,6 +138,12 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   iteration_us_ =
       costs->iteration_us + columns_us(costs->columns_us, dim) * columns +
       model.costs().score_operation_us * score.operations * columns * rows_ / 128 * shared;
+  // Warpgroups of one block wait for each other where its tiles begin and end.
+  constexpr double for_each_other = 0.15;
+  const int warpgroups = std::max(1, rows_ / 64);
+  iteration_us_ += model.properties().own_element_us * score.own_elements * columns *
+                   (1 + for_each_other * (warpgroups - 1)) /
+                   (1 + iteration_contention_ * (residents_ - 1));
   block_contention_ = costs->block_contention;
   tail_ = tail_of(*costs, s);
 }

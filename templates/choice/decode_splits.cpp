@@ -137,8 +137,7 @@ std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostM
         "alone_{0} = turns_{0} % {2}; computed_{0} = turns_{0} * {5} + "
         "part_{0} * ((turns_{0} - alone_{0}) * {3} + alone_{0} * {4}); "
         "read_{0} = blocks * min(part_{0} * most_{0}, keys) * {6} // readers; ",
-        waves, keys_of_splits, costs.residents, costs.key, costs.lone_key, costs.block,
-        costs.read);
+        waves, keys_of_splits, costs.residents, costs.key, costs.lone_key, costs.block, costs.read);
     text += fmt::format(
         "more_{0} = max(computed_{0}, read_{0}); less_{0} = min(computed_{0}, read_{0}); "
         "cost_{0} = more_{0} + less_{0} * ({1} * less_{0} // more_{0}) // 1000000 + "

@@ -72,11 +72,18 @@ ScoreTraits traits_of_score(AttentionSpec spec) {
   plain.score = {};
   const Program with_score = program_of(spec), without = program_of(plain);
   const Function& f = with_score.function();
-  const AxisId cols = f.find_axis("cols");
+  const AxisId rows = f.find_axis("rows"), cols = f.find_axis("cols");
+  const auto by = [&](const Op& gather, AxisId axis, AxisId not_by) {
+    return std::ranges::any_of(gather.operands, [&](ValueId index) {
+      return f[index].type.has(axis) && !f[index].type.has(not_by);
+    });
+  };
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.results.size() != 1 || !f[op.results[0]].type.has(cols)) return;
-    traits.looks_up = traits.looks_up || op.code == OpCode::gather;
     traits.softcap = traits.softcap || op.code == OpCode::tanh;
+    if (op.code != OpCode::gather) return;
+    traits.looks_up = true;
+    if (by(op, rows, cols) && by(op, cols, rows)) ++traits.own_elements;
   });
   traits.operations =
       std::max(0, operations_for_scores(f) - operations_for_scores(without.function()));

@@ -341,15 +341,15 @@ def test_the_lock_of_a_table_empties_nothing_and_waits_with_a_limit(tmp_path, mo
 
 
 def test_a_table_is_written_for_readers():
-    fields = {f"field_{i}": i for i in range(14)}
-    assert table_text([{"key": "short"}, {"shape": [1, 2], "fields": fields}]) == (
+    numbers = {f"n{i}": i / 8 for i in range(13)}
+    assert table_text([{"key": "short"}, {"shape": [1, 2], "numbers": numbers}]) == (
         """[
   {"key": "short"},
   {
     "shape": [1, 2],
-    "fields": {
-      "field_0": 0, "field_1": 1, "field_2": 2, "field_3": 3, "field_4": 4, "field_5": 5, "field_6": 6, "field_7": 7,
-      "field_8": 8, "field_9": 9, "field_10": 10, "field_11": 11, "field_12": 12, "field_13": 13
+    "numbers": {
+      "n0": 0.0, "n1": 0.125, "n2": 0.25, "n3": 0.375, "n4": 0.5, "n5": 0.625, "n6": 0.75,
+      "n7": 0.875, "n8": 1.0, "n9": 1.125, "n10": 1.25, "n11": 1.375, "n12": 1.5
     }
   }
 ]"""

@@ -31,9 +31,7 @@ def split_specs() -> list[AttentionSpec]:
     for dim in _core.cost_dims():
         specs.append(AttentionSpec(head_dim=dim, mask=causal()))
         for heads, kv_heads in GROUPED_HEADS:
-            specs.append(
-                AttentionSpec(head_dim=dim, mask=causal(), heads=heads, kv_heads=kv_heads)
-            )
+            specs.append(AttentionSpec(head_dim=dim, mask=causal(), heads=heads, kv_heads=kv_heads))
     return specs
 
 

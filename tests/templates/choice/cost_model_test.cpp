@@ -10,6 +10,7 @@
 #include "dsl/error.h"
 #include "dsl/json.h"
 #include "dsl/variants.h"
+#include "templates/schedule_chooser.h"
 #include "templates/schedules/hopper_candidates.h"
 #include "tests/templates/support/draw_lengths.h"
 
@@ -176,6 +177,29 @@ TEST(CostModel, HasABoundBelowEveryTime) {
     }
   }
   EXPECT_GT(closest, 0.95) << "it leaves something out, but not more";
+}
+
+// Blocks whose warpgroups wait for memory leave room for others: a dense bias has small ones.
+TEST(CostModel, TakesSmallBlocksForElementsOfTheirOwn) {
+  const auto with = [](const char* score) {
+    AttentionSpec spec = spec_of(128, full());
+    spec.score = Score(score, {{"table", DType::bf16, 2, /*unit_stride=*/true}});
+    return spec;
+  };
+  const AttentionSpec dense = with("score + table[q_idx, kv_idx]");
+  const AttentionSpec by_key = with("score + table[h, kv_idx]");
+  const AttentionSpec by_distance = with("score + table[h, kv_idx - q_idx + 4096]");
+  EXPECT_EQ(traits_of_score(dense).own_elements, 1);
+  for (const AttentionSpec& other : {by_key, by_distance}) {
+    EXPECT_TRUE(traits_of_score(other).looks_up);
+    EXPECT_EQ(traits_of_score(other).own_elements, 0) << other.score.text;
+  }
+  const auto rows = [](const AttentionSpec& spec) {
+    const ScheduleChooser chooser(spec, find_target("sm_90a"));
+    return chooser.schedules(chooser.find_fastest({4, 16, 4096, 4096})).front().tiles.at("rows");
+  };
+  EXPECT_EQ(rows(dense), 64);
+  EXPECT_EQ(rows(by_distance), 128);
 }
 
 TEST(CostModel, IsThereForHopperAlone) {
