@@ -184,7 +184,7 @@ double CostedSchedule::least_us(const AttentionProblem& problem, const VisibleKe
   const double blocks = rounded_up(static_cast<double>(problem.q_len), share_of_row_) *
                         static_cast<double>(problem.batch * problem.heads) * blocks_per_tile_;
   const double longest = block_us(load, iterations_of(visible.most()), 1);
-  // The static scheduler is summed up for a sample of multiprocessors, which may have less to do.
+  // What the static scheduler gives is summed up by tiles between the samples, whose mean may be less.
   if (is_static_) return launch_us_ + longest;
   const double mean = visible.share * static_cast<double>(problem.kv_len) * share_of_column_ *
                       share_of_split_ * positions_;
