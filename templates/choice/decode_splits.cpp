@@ -22,8 +22,8 @@ std::string extent_or(std::optional<int> length, const char* name) {
 }
 
 constexpr double picoseconds = 1e6;  // of a microsecond
+constexpr int unit_share = 10000;    // a share of 1
 
-/// Microseconds in picoseconds, or a share in millionths.
 std::int64_t whole(double us) { return static_cast<std::int64_t>(us * picoseconds + 0.5); }
 
 /// Blocks of 128 rows have all registers of their multiprocessor. Of smaller ones it holds two, if their
@@ -59,7 +59,7 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, do
           .lone_key = whole(key * (1 + costs.lone_share + paged_share)),
           .read = whole(costs.read_factor * static_cast<double>(size_of(spec.dtype)) * both /
                         bytes_per_us),
-          .stall = whole(costs.stall_share),
+          .stall = static_cast<std::int64_t>(costs.stall_share * unit_share + 0.5),
           .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
           .block = whole(costs.block_us),
           .split = whole(costs.split_us),
@@ -82,7 +82,7 @@ std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& cost
       keys * ((turns - alone) * costs.key + alone * costs.lone_key) + turns * costs.block;
   const std::int64_t read = blocks * std::min(keys * splits, problem.keys) * costs.read / readers;
   const std::int64_t more = std::max(computed, read), less = std::min(computed, read);
-  return costs.launch + more + less * (costs.stall * less / more) / 1'000'000 +
+  return costs.launch + more + less / 100 * (costs.stall * less / more) / (unit_share / 100) +
          problem.rows * costs.row / processors + splits * (costs.split + blocks * costs.partial);
 }
 
@@ -140,7 +140,7 @@ std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostM
         waves, keys_of_splits, costs.residents, costs.key, costs.lone_key, costs.block, costs.read);
     text += fmt::format(
         "more_{0} = max(computed_{0}, read_{0}); less_{0} = min(computed_{0}, read_{0}); "
-        "cost_{0} = more_{0} + less_{0} * ({1} * less_{0} // more_{0}) // 1000000 + "
+        "cost_{0} = more_{0} + less_{0} // 100 * ({1} * less_{0} // more_{0}) // 100 + "
         "most_{0} * combine; ",
         waves, costs.stall);
   };

@@ -27,7 +27,7 @@ struct SplitCosts {
   std::int64_t key = 1;        ///< a key of a block, where a multiprocessor holds that many
   std::int64_t lone_key = 1;   ///< of one that has it to itself instead
   std::int64_t read = 0;       ///< the bytes of a key from memory
-  std::int64_t stall = 0;      ///< millionths more where memory takes as long as computing
+  std::int64_t stall = 0;      ///< of 10,000: more where memory takes as long as computing
   std::int64_t readers = 1;    ///< blocks of one tile of rows that read the same keys
   std::int64_t block = 0;      ///< a block without keys
   std::int64_t split = 0;      ///< a split in combining

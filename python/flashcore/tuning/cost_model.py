@@ -121,9 +121,11 @@ def _fit(
     start: Sequence[float],
     scale: Sequence[float],
     drawn: Callable[[Any], Any],
+    step: float = 1e-4,
 ) -> list[float]:
     """The coefficients, none below 0, whose predictions come closest; `drawn` are more residuals,
-    for what nothing was measured of."""
+    for what nothing was measured of. `step`: the least share by which a prediction tells them
+    apart."""
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     measured, weighed = np.log(times), np.array(weights)
@@ -134,7 +136,7 @@ def _fit(
         return np.concatenate([(predicted - measured) * weighed, drawn(numbers)])
 
     solution = least_squares(
-        residuals, start, loss="soft_l1", f_scale=0.05, x_scale=scale, max_nfev=200, diff_step=1e-4
+        residuals, start, loss="soft_l1", f_scale=0.05, x_scale=scale, max_nfev=200, diff_step=step
     )
     return [round(abs(float(number)), 4) for number in solution.x]
 
@@ -215,7 +217,7 @@ def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
         families[name].probe.add(spec, blocks, problem, splits)
         families[name].times.append(us)
         families[name].weights.append(best[spec, problem] / us)
-    # In thousandths: it counts in whole picoseconds, of which small steps change nothing.
+    # In thousandths: it counts in whole picoseconds, and shares in ten-thousandths.
     slower = [1 if name in _NO_TIMES else 1000 for name in names] + [1000] * len(dims)
     fitted = {}
     for name, family in sorted(families.items()):
@@ -231,7 +233,9 @@ def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
                 [0.05 * away[: len(names)], 0.1 * np.diff(columns, 2) / columns.mean()]
             )
 
-        numbers = _fit(predict, family.times, family.weights, start, scale, near_start_and_smooth)
+        numbers = _fit(
+            predict, family.times, family.weights, start, scale, near_start_and_smooth, step=1e-3
+        )
         fitted[name] = _costs(names, dims, numbers)
     return fitted
 
