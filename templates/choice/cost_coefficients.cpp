@@ -128,7 +128,8 @@ const Json& named_objects(const Json& entry, const char* field, const std::strin
   return entry[field];
 }
 
-/// A GPU that nobody has measured may ship with the coefficients of one that is alike.
+/// A GPU may have the coefficients of one that is alike and was measured in its place: then its entry has
+/// no families, and names that GPU.
 std::optional<std::string> measured_gpu(const Json& entry) {
   const auto measured = entry.find("measured");
   if (measured == entry.end() || !measured->is_object()) return std::nullopt;
@@ -212,19 +213,23 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
                                          std::string_view table) {
   const Json mine = table.empty() ? Json::array() : parsed(table);
   static const Json shipped = parsed(shipped_costs().front().text);
-  const auto first_of = [&](const Json& entries, bool any_gpu) -> const Json* {
+  // Of any GPU, if none is named.
+  const auto first_of = [&](const Json& entries, std::optional<std::string> name) -> const Json* {
     for (const Json& entry : entries)
       if (entry["target"].get<std::string>() == target &&
-          (any_gpu || entry["gpu"].get<std::string>() == gpu.name))
+          (!name || entry["gpu"].get<std::string>() == *name))
         return &entry;
     return nullptr;
   };
-  const Json* const first_shipped = first_of(shipped, /*any_gpu=*/true);
-  const Json* chosen = first_of(mine, /*any_gpu=*/false);
-  if (chosen == nullptr) chosen = first_of(shipped, /*any_gpu=*/false);
+  const Json* const first_shipped = first_of(shipped, std::nullopt);
+  const Json* chosen = first_of(mine, gpu.name);
+  if (chosen == nullptr) chosen = first_of(shipped, gpu.name);
   if (chosen == nullptr) chosen = first_shipped;
   if (chosen == nullptr) return std::nullopt;
   const Json& entry = *chosen;
+  const Json* measured = &entry;
+  if (const auto alike = measured_gpu(entry); alike && !entry.contains("families"))
+    if (const Json* found = first_of(shipped, alike)) measured = found;
   CostModel model;
   const std::string name = entry["gpu"].get<std::string>(), where = "the entry of " + name;
   model.measured_on_ = measured_gpu(entry).value_or(name);
@@ -234,16 +239,16 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
                   .multiprocessors = static_cast<int>(number_of(entry, "multiprocessors", where)),
                   .l2_bytes = static_cast<std::int64_t>(number_of(entry, "l2_bytes", where))};
   model.costs_ = {.bytes_per_us = number_of(entry, "bytes_per_us", where),
-                  .cluster_share = number_of(entry, "cluster_share", where),
-                  .scan_us = number_of(entry, "scan_us", where),
-                  .score_operation_us = number_of(entry, "score_operation_us", where)};
+                  .cluster_share = number_of(*measured, "cluster_share", where),
+                  .scan_us = number_of(*measured, "scan_us", where),
+                  .score_operation_us = number_of(*measured, "score_operation_us", where)};
   if (model.costs_.bytes_per_us == 0) refuse("bytes_per_us of " + where + " is 0");
   const bool has_own = entry.contains("properties") || first_shipped == nullptr;
   model.properties_ = properties_from(
       (has_own ? entry : *first_shipped).value("properties", Json()), where + ", properties");
-  for (const auto& [kind, family] : named_objects(entry, "families", where).items())
+  for (const auto& [kind, family] : named_objects(*measured, "families", where).items())
     model.families_[kind] = costs_read<FamilyCosts>(family, where + ", " + kind);
-  const Json& decoding = named_objects(entry, "decoding", where);
+  const Json& decoding = named_objects(*measured, "decoding", where);
   for (const std::string_view family : DecodeCosts::families()) {
     const std::string rows(family), place = where + ", decoding " + rows;
     if (!decoding.contains(rows)) refuse(place + " is missing");

@@ -43,8 +43,10 @@ def made_up(scale=1.0):
 
 
 def shipped():
+    """The first entry, with the coefficients of the GPU that was measured in its place."""
     text = (ROOT / "templates" / "choice" / "cost_coefficients.json").read_text()
-    return json.loads(text)[0]
+    first, measured = json.loads(text)
+    return measured | first | {"measured": measured["measured"]}
 
 
 def numbers(family, names):
