@@ -386,7 +386,8 @@ TEST(SplittingPays, WhereItWasMeasuredFaster) {
   EXPECT_TRUE(pays(1, 32, 32, 64, 8192));
   // Heads of a group share what they read.
   EXPECT_TRUE(pays(64, 32, 8, 1, 8192));
-  EXPECT_TRUE(pays(64, 32, 8, 16, 1024));
+  EXPECT_TRUE(pays(53, 32, 2, 3, 15165));
+  EXPECT_TRUE(pays(8, 2, 1, 21, 26463));
   // Blocks for every head fill the GPU anyway, and wgmma multiplies more rows in the same time.
   EXPECT_FALSE(pays(8, 32, 32, 64, 2048));
   EXPECT_FALSE(pays(16, 32, 32, 16, 1024));
