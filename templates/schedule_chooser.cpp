@@ -150,7 +150,10 @@ void ScheduleChooser::add_table(Winners winners) {
 }
 
 std::size_t ScheduleChooser::number_of(std::vector<Schedule> list) {
-  const auto known = std::ranges::find(lists_, list);
+  const auto first = [](const std::vector<Schedule>& one) -> const Schedule& {
+    return one.front();
+  };
+  const auto known = std::ranges::find(lists_, list.front(), first);
   if (known != lists_.end()) return static_cast<std::size_t>(known - lists_.begin());
   lists_.push_back(std::move(list));
   return lists_.size() - 1;

@@ -90,6 +90,8 @@ def module(capability=(8, 0), available=True, l2_bytes=1 << 20):
         Event=Event,
         CUDAGraph=Graph,
         graph=lambda graph: contextlib.nullcontext(),
+        synchronize=lambda: None,
+        _sleep=lambda cycles: None,
     )
     torch = types.ModuleType("torch")
     torch.cuda = cuda

@@ -221,7 +221,7 @@ key = tuning_table.key_for(spec, "sm_90a", few)
 tuning_table.write(tuning_table.user_file(), [key], fc.Schedule.from_json(other), {})
 before = compiled()
 call(kernel, *few)
-print(lists(kernel, *few) == [other, *was], compiled() - before)
+print(lists(kernel, *few)[0] == other, compiled() - before)
 """,
         FLASHCORE_SCHEDULES=str(tmp_path / "schedules.json"),
     )
