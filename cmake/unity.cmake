@@ -1,8 +1,8 @@
 # The preset release compiles several files as one (CMAKE_UNITY_BUILD): what they all include, and the templates
 # that they all instantiate, are compiled once for all of them.
 #
-# Names of two files in one namespace without a name may then be the same, which the compiler reports as a
-# redefinition or as ambiguous. Whoever has such a name belongs here and is compiled alone.
+# Two files may then have the same name in their anonymous namespaces, which the compiler reports as a
+# redefinition or as an ambiguous call. One of the two files belongs into this list: it is compiled alone.
 set(FLASHCORE_ALONE
     codegen/analysis/reference_free.cpp
     codegen/instructions/mma_m16n8k8_tf32.cpp

@@ -150,6 +150,7 @@ void ScheduleChooser::add_table(Winners winners) {
 }
 
 std::size_t ScheduleChooser::number_of(std::vector<Schedule> list) {
+  // Its first schedule is what a list is chosen for; another list with it would compile it twice.
   const auto first = [](const std::vector<Schedule>& one) -> const Schedule& {
     return one.front();
   };

@@ -69,11 +69,12 @@ std::vector<std::string_view> names_of(const Field<Costs> (&fields)[count]) {
   return names;
 }
 
-/// Of numbers in the order of the fields, then those of columns_us.
+/// `numbers` are those of the fields, in their order, and then those of columns_us.
 template <class Costs, std::size_t count>
 Costs costs_from(const Field<Costs> (&fields)[count], std::span<const double> numbers) {
   if (numbers.size() != count + std::size(measured_dims))
-    throw InternalError("coefficients that are too few or too many");
+    throw InternalError(fmt::format("{} coefficients, where {} are meant", numbers.size(),
+                                    count + std::size(measured_dims)));
   Costs costs;
   for (std::size_t i = 0; i < count; ++i) costs.*fields[i].value = numbers[i];
   const std::span<const double> columns = numbers.subspan(count);
@@ -99,7 +100,7 @@ double number_of(const Json& object, std::string_view field, const std::string& 
 }
 
 template <class Costs>
-Costs costs_read(const Json& object, const std::string& where) {
+Costs read_costs(const Json& object, const std::string& where) {
   if (!object.is_object()) refuse(where + " is no object");
   std::vector<double> numbers;
   for (const std::string_view name : Costs::names())
@@ -247,12 +248,12 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
   model.properties_ = properties_from(
       (has_own ? entry : *first_shipped).value("properties", Json()), where + ", properties");
   for (const auto& [kind, family] : named_objects(*measured, "families", where).items())
-    model.families_[kind] = costs_read<FamilyCosts>(family, where + ", " + kind);
+    model.families_[kind] = read_costs<FamilyCosts>(family, where + ", " + kind);
   const Json& decoding = named_objects(*measured, "decoding", where);
   for (const std::string_view family : DecodeCosts::families()) {
     const std::string rows(family), place = where + ", decoding " + rows;
     if (!decoding.contains(rows)) refuse(place + " is missing");
-    model.decoding_[rows] = costs_read<DecodeCosts>(decoding[rows], place);
+    model.decoding_[rows] = read_costs<DecodeCosts>(decoding[rows], place);
   }
   return model;
 }

@@ -138,11 +138,12 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   iteration_us_ =
       costs->iteration_us + columns_us(costs->columns_us, dim) * columns +
       model.costs().score_operation_us * score.operations * columns * rows_ / 128 * shared;
-  // Warpgroups of one block wait for each other where its tiles begin and end.
-  constexpr double for_each_other = 0.15;
+  // By what share the lookups of a block take longer for each warpgroup beside the first: warpgroups
+  // share key tiles, so the next tile waits for the slowest.
+  constexpr double wait_share = 0.15;
   const int warpgroups = std::max(1, rows_ / 64);
   iteration_us_ += model.properties().own_element_us * score.own_elements * columns *
-                   (1 + for_each_other * (warpgroups - 1)) /
+                   (1 + wait_share * (warpgroups - 1)) /
                    (1 + iteration_contention_ * (residents_ - 1));
   block_contention_ = costs->block_contention;
   tail_ = tail_of(*costs, s);
@@ -184,7 +185,7 @@ double CostedSchedule::least_us(const AttentionProblem& problem, const VisibleKe
   const double blocks = rounded_up(static_cast<double>(problem.q_len), share_of_row_) *
                         static_cast<double>(problem.batch * problem.heads) * blocks_per_tile_;
   const double longest = block_us(load, iterations_of(visible.most()), 1);
-  // What the static scheduler gives is summed up by tiles between the samples, whose mean may be less.
+  // static_us() adds up iterations interpolated between the samples; their mean may be below `mean`.
   if (is_static_) return launch_us_ + longest;
   const double mean = visible.share * static_cast<double>(problem.kv_len) * share_of_column_ *
                       share_of_split_ * positions_;
@@ -223,11 +224,13 @@ double CostedSchedule::uneven_us(const Load& load) const {
   return std::max(us, begin + block_us(load, load.most(), few));
 }
 
-/// Wave after wave, every other one backwards, so what a multiprocessor gets depends on its place
-/// modulo the tiles of a head: with the place it rises or falls evenly, but for where a wave comes to
-/// the longest tile of a head. So the most is at one of these places, or at the first or the last. Each
-/// stands for the multiprocessors of its kind that the last, partial wave reaches, if it reaches any. A
-/// pattern of waves that repeats soon is summed up once; otherwise the first waves count as the mean.
+/// The time of the multiprocessor that the static scheduler gives most. Tiles go out wave after wave,
+/// every other wave backwards, so the tiles of a multiprocessor follow from its place in a wave, modulo
+/// the tiles of a head. From place to place their sum rises or falls evenly, except where a wave reaches
+/// the first and longest tile of a head. So the largest sum is at such a place, or at the first or the
+/// last one. A place stands for all multiprocessors that are a head's tiles apart; the last, partial wave
+/// counts if it reaches one of them. A pattern of waves that repeats within `most_waves` is summed up
+/// once; otherwise the waves before the last `most_waves` count as the mean.
 double CostedSchedule::static_us(const Load& load) const {
   constexpr std::int64_t most_waves = 16, most_tiles = 128;
   const auto blocks = static_cast<std::int64_t>(load.blocks);

@@ -22,12 +22,12 @@ std::string extent_or(std::optional<int> length, const char* name) {
 }
 
 constexpr double picoseconds = 1e6;  // of a microsecond
-constexpr int unit_share = 10000;    // a share of 1
+constexpr int unit_share = 10000;    // a share of 1, in SplitCosts
 
 std::int64_t whole(double us) { return static_cast<std::int64_t>(us * picoseconds + 0.5); }
 
-/// Blocks of 128 rows have all registers of their multiprocessor. Of smaller ones it holds two, if their
-/// queries and two slots of their keys and values fit in shared memory.
+/// How many blocks a multiprocessor holds at once. A block of 128 rows takes all registers; two smaller
+/// blocks fit if shared memory has room for the queries of both, and two slots of keys and values each.
 int residents(const AttentionSpec& spec, const DecodeBlocks& blocks) {
   constexpr int all_shared = 227 * 1024, slot_keys = 2 * 64;
   if (blocks.row_tile > 64) return 1;

@@ -24,10 +24,10 @@ struct DecodeProblem {
 struct SplitCosts {
   std::int64_t launch = 0;     ///< both programs, beside what follows
   std::int64_t residents = 1;  ///< blocks that a multiprocessor holds at once
-  std::int64_t key = 1;        ///< a key of a block, where a multiprocessor holds that many
-  std::int64_t lone_key = 1;   ///< of one that has it to itself instead
+  std::int64_t key = 1;        ///< a key of a block, while a multiprocessor runs `residents`
+  std::int64_t lone_key = 1;   ///< a key of a block that runs alone where `residents` is 2
   std::int64_t read = 0;       ///< the bytes of a key from memory
-  std::int64_t stall = 0;      ///< of 10,000: more where memory takes as long as computing
+  std::int64_t stall = 0;      ///< ten-thousandths more time if memory takes as long as computing
   std::int64_t readers = 1;    ///< blocks of one tile of rows that read the same keys
   std::int64_t block = 0;      ///< a block without keys
   std::int64_t split = 0;      ///< a split in combining

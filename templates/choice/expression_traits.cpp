@@ -73,9 +73,9 @@ ScoreTraits traits_of_score(AttentionSpec spec) {
   const Program with_score = program_of(spec), without = program_of(plain);
   const Function& f = with_score.function();
   const AxisId rows = f.find_axis("rows"), cols = f.find_axis("cols");
-  const auto by = [&](const Op& gather, AxisId axis, AxisId not_by) {
+  const auto has_index_along = [&](const Op& gather, AxisId axis, AxisId not_along) {
     return std::ranges::any_of(gather.operands, [&](ValueId index) {
-      return f[index].type.has(axis) && !f[index].type.has(not_by);
+      return f[index].type.has(axis) && !f[index].type.has(not_along);
     });
   };
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
@@ -83,7 +83,7 @@ ScoreTraits traits_of_score(AttentionSpec spec) {
     traits.softcap = traits.softcap || op.code == OpCode::tanh;
     if (op.code != OpCode::gather) return;
     traits.looks_up = true;
-    if (by(op, rows, cols) && by(op, cols, rows)) ++traits.own_elements;
+    if (has_index_along(op, rows, cols) && has_index_along(op, cols, rows)) ++traits.own_elements;
   });
   traits.operations =
       std::max(0, operations_for_scores(f) - operations_for_scores(without.function()));

@@ -28,7 +28,7 @@ struct ScoreTraits {
   bool looks_up = false;  ///< an element of an array, as an additive bias does and ALiBi does not
   bool softcap = false;   ///< a tanh
   int operations = 0;     ///< of a score, beside those of plain attention
-  int own_elements = 0;   ///< of arrays with one for every row and key, as a dense bias has them
+  int own_elements = 0;   ///< lookups in arrays with an element for each row and key: a dense bias
 };
 
 class MaskTraits {

@@ -198,7 +198,7 @@ _DECODE_START = {
     "row_us": (0.1, 0.05),
     "tiled_row_us": (0.05, 0.02),
 }
-_NO_TIMES = {"lone_share", "read_factor", "stall_share"}
+_SHARES = {"lone_share", "read_factor", "stall_share"}
 
 
 def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
@@ -218,7 +218,7 @@ def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
         families[name].times.append(us)
         families[name].weights.append(best[spec, problem] / us)
     # In thousandths: it counts in whole picoseconds, and shares in ten-thousandths.
-    slower = [1 if name in _NO_TIMES else 1000 for name in names] + [1000] * len(dims)
+    slower = [1 if name in _SHARES else 1000 for name in names] + [1000] * len(dims)
     fitted = {}
     for name, family in sorted(families.items()):
 

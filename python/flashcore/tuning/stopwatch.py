@@ -52,8 +52,8 @@ class Stopwatch:
         for run in runs:
             run(0)
         plain = [functools.partial(run, 0) for run in runs]
-        waits = [self._hold_us(action) for action in plain]
-        looks = [self._round(plain, look % 2 == 1, 1e-3, waits)[0] for look in range(LOOKS)]
+        held_once = [self._hold_us(action) for action in plain]
+        looks = [self._round(plain, look % 2 == 1, 1e-3, held_once)[0] for look in range(LOOKS)]
         first = [min(look[i] for look in looks) for i in range(len(runs))]
         best = min(first)
         kept = [i for i, us in enumerate(first) if us < hopeless * best + SPARED_US]
@@ -81,8 +81,8 @@ class Stopwatch:
         seconds: float,
         held: list[float],
     ) -> list[float]:
-        """A round in which the GPU waits for the host nowhere: where it would have, it is held up
-        for longer."""
+        """A round in which the GPU begins no action before the host has queued all of it. If it
+        did, the GPU is held up twice as long and the round is run again, up to `TRIES` times."""
         for _ in range(TRIES):
             times, late = self._round(actions, backwards, seconds, held)
             if not late:
@@ -99,8 +99,8 @@ class Stopwatch:
         held: Sequence[float] = (),
     ) -> tuple[list[float], list[int]]:
         """Microseconds of each action, done once, of which all together take about `seconds`. In
-        front of each the GPU does nothing for its `held` microseconds, while the host queues it;
-        and the actions that the GPU began before the host had queued them."""
+        front of each the GPU does nothing for its `held` microseconds, while the host queues it.
+        Also returned: which actions the GPU began before the host had queued them."""
         event = self._torch.cuda.Event
         pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in actions]
         late: list[int] = []
