@@ -49,6 +49,8 @@ std::span<const Pass> pipeline() {
        "before layouts, which then change at conversions only"},
       {"stage_operands", stage_operands,
        "before layouts: the two sides of a conversion have layouts of their own"},
+      {"load_lookups", load_lookups,
+       "before layouts, and behind all that looks through a score for what it is made of"},
       {"infer_layouts", infer_layouts, "decides which loads go through shared memory"},
       {"share_vectors", share_vectors, "sees in the layouts which lanes would load the same"},
       {"exchange_partials", exchange_partials,

@@ -81,13 +81,15 @@ std::map<std::string, Tensor, std::less<>> tensors_of(ProgramBuilder& builder) {
 }
 
 Captured captured_of(const ir::Tensor& tensor) {
-  return {tensor.name, tensor.dtype, static_cast<int>(tensor.dims.size()), tensor.unit_stride};
+  return {tensor.name, tensor.dtype, static_cast<int>(tensor.dims.size()), tensor.unit_stride,
+          tensor.aligned_rows};
 }
 
 [[noreturn]] void refuse_two(const Captured& one, const Captured& other) {
   const auto described = [](const Captured& c) {
-    return fmt::format("{} with {} dimensions{}", name_of(c.dtype), c.rank,
-                       c.unit_stride ? ", the last of unit stride" : "");
+    return fmt::format("{} with {} dimensions{}{}", name_of(c.dtype), c.rank,
+                       c.unit_stride ? ", the last of unit stride" : "",
+                       c.aligned_rows ? ", with aligned rows" : "");
   };
   throw SpecError({fmt::format("two captured tensors named {}", one.name),
                    fmt::format("one is {}, the other {}", described(one), described(other)),
@@ -121,7 +123,7 @@ Tensor declared(ProgramBuilder& builder, const Captured& captured) {
   for (int i = 0; i < captured.rank; ++i)
     dims.emplace_back(fmt::format("{}_n{}", captured.name, i));
   return builder.gathered_input(captured.name, captured.dtype, std::move(dims),
-                                captured.unit_stride);
+                                captured.unit_stride, captured.aligned_rows);
 }
 
 Tile read(const Expression& expression, Names names) {
@@ -183,6 +185,14 @@ std::vector<std::string> reasons_against(const Kind& expression, Apply apply) {
                         tensor.name, tensor.rank)};
       else if (tensor.rank == 0 && tensor.dtype != DType::i32 && tensor.dtype != DType::f32)
         return {fmt::format("the captured number {} is {}: numbers are i32 or f32; convert it",
+                            tensor.name, name_of(tensor.dtype))};
+      else if (tensor.aligned_rows && !tensor.unit_stride)
+        return {fmt::format("the captured tensor {} has aligned_rows without unit_stride: rows have "
+                            "their elements side by side; promise both, or neither",
+                            tensor.name)};
+      else if (tensor.aligned_rows && (!is_tile_type(tensor.dtype) || tensor.dtype == DType::i1))
+        return {fmt::format("the captured tensor {} is {} and has aligned_rows: they are for tiles, "
+                            "which are loaded of f16, bf16, f32 and i32; leave aligned_rows out",
                             tensor.name, name_of(tensor.dtype))};
     Scratch scratch;
     apply(scratch);

@@ -37,6 +37,9 @@ struct Captured {
   /// A promise that a launch checks: neighbours along the last dimension are neighbours in memory.
   /// Kernels that look up many elements are faster for it.
   bool unit_stride = false;
+  /// A promise beside it that the kernels which need it check: rows along the last dimension begin
+  /// at multiples of 16 bytes. The copy engine then brings whole tiles of a dense bias.
+  bool aligned_rows = false;
 
   template <class... Indices>
   Tile operator()(const Tile& first, const Indices&... rest) const {

@@ -59,6 +59,7 @@ Json write(const Expression& expression) {
     Json& written = tensors.emplace_back(
         Json{{"name", tensor.name}, {"dtype", name_of(tensor.dtype)}, {"rank", tensor.rank}});
     if (tensor.unit_stride) written["unit_stride"] = true;
+    if (tensor.aligned_rows) written["aligned_rows"] = true;
   }
   return {{"text", expression.text}, {"tensors", std::move(tensors)}};
 }
@@ -115,6 +116,7 @@ void read(const Json& value, Expression& field) {
     read(tensor.at("dtype"), captured.dtype);
     read(tensor.at("rank"), captured.rank);
     captured.unit_stride = tensor.value("unit_stride", false);
+    captured.aligned_rows = tensor.value("aligned_rows", false);
   }
 }
 

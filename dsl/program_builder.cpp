@@ -71,10 +71,14 @@ Tensor ProgramBuilder::input(std::string name, DType dtype, std::vector<Extent> 
   return {this, function_.add_tensor({std::move(name), dtype, std::move(dims), false})};
 }
 Tensor ProgramBuilder::gathered_input(std::string name, DType dtype, std::vector<Extent> dims,
-                                      bool unit_stride, const At& at) {
+                                      bool unit_stride, bool aligned_rows, const At& at) {
   check_name(name, at);
-  return {this, function_.add_tensor(
-                    {std::move(name), dtype, std::move(dims), false, {}, true, unit_stride})};
+  return {this, function_.add_tensor({.name = std::move(name),
+                                      .dtype = dtype,
+                                      .dims = std::move(dims),
+                                      .gathered = true,
+                                      .unit_stride = unit_stride,
+                                      .aligned_rows = aligned_rows})};
 }
 Tensor ProgramBuilder::output(std::string name, DType dtype, std::vector<Extent> dims,
                               const At& at) {

@@ -55,7 +55,8 @@ class ProgramBuilder {
   /// An input that `gather` reads at computed positions: any dtype, any strides. `unit_stride`
   /// promises a stride of 1 along the last dimension; a launch with another stride is refused.
   Tensor gathered_input(std::string name, DType dtype, std::vector<Extent> dims,
-                        bool unit_stride = false, const At& at = At::current());
+                        bool unit_stride = false, bool aligned_rows = false,
+                        const At& at = At::current());
   Tensor output(std::string name, DType dtype, std::vector<Extent> dims,
                 const At& at = At::current());
   /// A scalar argument. `positive` lets the compiler move it through a maximum; a launch with a

@@ -164,7 +164,7 @@ TensorMaps::TensorMaps(const KernelSource& source) {
             "its tensor is not declared");
     const TensorArgument& tensor = source.tensors[map.tensor];
     const int rank = static_cast<int>(tensor.dims.size());
-    require(rank >= 2 && rank <= max_rank && !tensor.gathered, source,
+    require(rank >= 2 && rank <= max_rank && !tensor.has_last_stride, source,
             "its tensor has one dimension, over five, or none that is dense");
     require(is_half(tensor.dtype) || tensor.dtype == DType::f32, source,
             "its tensor has no elements of 16 bits or f32");

@@ -110,9 +110,14 @@ std::string why_no_box(const Function& f, const Op& load, std::int64_t tile) {
       dimensions += along == axes[0];
       continue;
     }
-    if (along != axes[0])
-      return fmt::format("the positions along {} of a row of {} are computed", f[along].name,
-                         tensor);
+    if (along != axes[0]) {
+      const std::optional<NumberRun> run =
+          NumberRuns(f, f.origin(along), f[along].tile).of(c.value);
+      if (run && run->step == 1 && d + 1 == load.coordinates.size()) continue;
+      return fmt::format(
+          "the positions along {} of a row of {} are computed, and not known to follow each other",
+          f[along].name, tensor);
+    }
     const std::optional<NumberRun> run = runs.of(c.value);
     if (!run || (run->step != 0 && run->step != 1))
       return fmt::format(

@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "codegen/analysis/shared_use.h"
+
 namespace flashcore {
 
 using namespace ir;
@@ -31,6 +33,16 @@ std::map<BufferId, RolesOf> roles_of_rings(const Function& f) {
 
 }  // namespace
 
+Releaser releaser_of(const Function& f, BufferId ring) {
+  if (f[ring].holds_scalars()) return Releaser::thread;
+  bool by_threads = false;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    by_threads = by_threads || (op.code == OpCode::convert && !op.buffer &&
+                                buffer_of(f, op.operands[0]) == ring);
+  });
+  return by_threads ? Releaser::warp : Releaser::warpgroup;
+}
+
 RingBarriers ring_barriers(const Function& f, int bytes) {
   constexpr int size = 8, warp = 32, warps_of_group = 4;
   const std::map<BufferId, RolesOf> roles = roles_of_rings(f);
@@ -47,9 +59,11 @@ RingBarriers ring_barriers(const Function& f, int bytes) {
         of != roles.end() && of->second.fill != of->second.read) {
       place.empty = place.behind;
       place.behind += size * ring.stages;
+      const Releaser by = releaser_of(f, op.buffer);
       for (OpId reader : of->second.read)
-        place.releases +=
-            ring.holds_scalars() ? f[reader].warps * warp : f[reader].warps / warps_of_group;
+        place.releases += by == Releaser::thread ? f[reader].warps * warp
+                          : by == Releaser::warp ? f[reader].warps
+                                                 : f[reader].warps / warps_of_group;
     }
     barriers.end = place.behind + (ring.holds_scalars() ? ring.bytes() : 0);
   });

@@ -3,17 +3,24 @@
 // nobody whether it is empty.
 #pragma once
 
+#include <cstdint>
 #include <map>
 
 #include "dsl/ir/function.h"
 
 namespace flashcore {
 
+/// Who says that a slot has been read: each thread for itself, where it holds a scalar; one lane of
+/// a warp, where threads read a tile; one thread of a warpgroup, where its products do.
+enum class Releaser : std::uint8_t { thread, warp, warpgroup };
+
+Releaser releaser_of(const ir::Function& f, ir::BufferId ring);
+
 /// Bytes from the start of shared memory, and how many arrive before a slot is empty.
 struct RingBarriersOf {
   int full = 0;
   int empty = 0;     ///< 0: none
-  int releases = 0;  ///< a warpgroup has read a tile, a thread a scalar
+  int releases = 0;  ///< by all readers, each as the ring's Releaser
   int behind = 0;    ///< the barriers; there a ring of scalars has its slots
 };
 

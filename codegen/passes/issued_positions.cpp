@@ -137,15 +137,15 @@ void issue_box(Function& f, Op& issue, const Op& load,
                      "copy = cp_async, which copies row by row", load.where});
   issue.body = f.add_block();
   FirstRowCopier copier(f, load, issue.body, made_inside);
-  NumberRuns runs(f, f.origin(rows), f[rows].tile);
   Op yield{.code = OpCode::yield};
   for (Coordinate& c : issue.coordinates) {
     if (!is_made_here(c)) continue;
-    const bool follows = is_computed(f, c) && runs.of(c.value)->step == 1;
+    AxisId along = is_computed(f, c) ? axis_of(f, c) : AxisId();
+    if (along && NumberRuns(f, f.origin(along), f[along].tile).of(c.value)->step == 0) along = {};
     const ValueId first = copier.copy(c.value);
     if (f[first].name.empty()) f[first].name = "position";
     yield.operands.push_back(first);
-    c = {.axis = follows ? rows : AxisId(), .value = {}, .computed = true};
+    c = {.axis = along, .value = {}, .computed = true};
   }
   append_op(f, issue.body, std::move(yield));
 }

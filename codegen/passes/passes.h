@@ -56,6 +56,9 @@ void sum_by_products(ir::Function& f, const PassContext& context);
 /// them once, behind the loop.
 void defer_reductions(ir::Function& f, const PassContext& context);
 
+/// Has the copy engine bring the tiles of a tensor with an element for each row and key.
+void load_lookups(ir::Function& f, const PassContext& context);
+
 /// With softmax = shared, adds conversions through shared memory between products and all other
 /// operations.
 void separate_layouts(ir::Function& f, const PassContext& context);

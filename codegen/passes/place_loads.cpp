@@ -10,7 +10,7 @@ namespace {
 
 /// Who reads a value, seen through transposes.
 struct Uses {
-  bool any = false;  ///< some product reads it
+  bool any = false;  ///< some product or conversion reads it
   bool only = true;  ///< nothing else does
 };
 
@@ -20,7 +20,7 @@ void collect_uses(const Function& f, ValueId value, Uses& uses) {
       if (op.operands[i] != value) continue;
       if (op.code == OpCode::transpose)
         collect_uses(f, op.results[0], uses);
-      else if (op.code == OpCode::dot && i < 2)
+      else if ((op.code == OpCode::dot && i < 2) || op.code == OpCode::convert)
         uses.any = true;
       else
         uses.only = false;
@@ -52,6 +52,7 @@ std::size_t split_mixed_load(Function& f, BlockId block, std::size_t position) {
   f[copy].name = f[op.results[0]].name;
   for_each_op(f, f.body, [&](Op& user, BlockId) {
     if (user.code == OpCode::transpose) return;
+    if (user.code == OpCode::convert) return;
     for (std::size_t k = user.code == OpCode::dot ? 2 : 0; k < user.operands.size(); ++k)
       if (user.operands[k] == op.results[0]) user.operands[k] = copy;
   });

@@ -5,8 +5,8 @@
 
 namespace flashcore {
 
-/// Brings operands of products to shared memory, and everything else to registers. A load that feeds
-/// a product and something else becomes two.
+/// Brings operands of products and what is converted to shared memory, and everything else to
+/// registers. A load that feeds a product and something else becomes two.
 void place_loads(ir::Function& f);
 
 /// Positions and constants take the layout of who reads them. A reduction and a store have none to

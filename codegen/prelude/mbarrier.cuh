@@ -26,6 +26,12 @@ FC_DEVICE void arrive(u32 mbarrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(mbarrier) : "memory");
 }
 
+// Once for a warp, when all its lanes have come.
+FC_DEVICE void arrive_as_warp(u32 mbarrier, int lane) {
+  __syncwarp();
+  if (lane == 0) arrive(mbarrier);
+}
+
 // Waits until the phase of that parity is over.
 FC_DEVICE void wait_phase(u32 mbarrier, int parity) {
   asm volatile(

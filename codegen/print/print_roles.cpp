@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "codegen/analysis/ring_barriers.h"
 #include "codegen/analysis/shared_use.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
@@ -51,7 +52,7 @@ void KernelPrinter::collect_tensor_maps() {
                        "bulk copies need neighbouring elements in the last axis of the tile",
                        "index the last dimension with the tile's last axis, and transpose the tile",
                        op.where});
-    if (f_[op.coordinates.back().axis].ragged)
+    if (f_[op.coordinates.back().axis].ragged && !op.coordinates.back().computed)
       throw SpecError({fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name,
                                    f_[op.coordinates.back().axis].name),
                        "bulk copies need rows that begin at a multiple of 8 elements",
@@ -304,10 +305,18 @@ void KernelPrinter::print_release(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
   if (buffer.empty) {
-    const bool by_thread = buffer.holds_scalars();  // each has read it for itself
-    out_.line("{}fc::arrive({});",
-              by_thread ? "" : fmt::format("if (thread % {} == 0) ", group_threads),
-              in_slot(ring.empty, ring.slot));
+    const std::string empty = in_slot(ring.empty, ring.slot);
+    switch (releaser_of(f_, op.buffer)) {
+      case Releaser::thread:
+        out_.line("fc::arrive({});", empty);
+        break;
+      case Releaser::warp:
+        out_.line("fc::arrive_as_warp({}, lane);", empty);
+        break;
+      case Releaser::warpgroup:
+        out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, empty);
+        break;
+    }
   }
   print_next_slot(buffer.stages, ring);
 }

@@ -188,7 +188,7 @@ void TileMover::print_from_shared(const Op& op) {
   const bool given = op.code == OpCode::cluster_read;
   out_.comment(partials > 1 ? fmt::format("{}: partials of the warps, combined", label(value))
                : given      ? fmt::format("{} of block {}", label(value), op.rank)
-                            : fmt::format("{} in rows", label(value)));
+                            : fmt::format("{} from shared memory", label(value)));
   declare(value);
   const std::string base = partials > 1 ? chunk_base(buffer, "0")
                            : given      ? cluster_address(op)
@@ -208,7 +208,10 @@ void TileMover::print_from_shared(const Op& op) {
   const std::string first = vector ? element : element + "]";
   const std::string offset = shared_offset(buffer, shape);
   if (partials == 1) {
-    out_.line("fc::load_shared<{}>(&{}, {} + {});", count, first, base, offset);
+    const std::string_view load = is_half(buffer.dtype) ? "load_shared_halves" : "load_shared";
+    out_.line("fc::{}<{}{}>(&{}, {} + {});", load,
+              is_half(buffer.dtype) ? fmt::format("{}, ", element_type(buffer.dtype)) : "", count,
+              first, base, offset);
     return;
   }
   const std::string at = names_.unique("share_at");

@@ -42,6 +42,7 @@ void DeclarationReader::declare_tensor(bool output) {
   in_.expect("]");
   tensor.gathered = in_.take("gathered");
   tensor.unit_stride = tensor.gathered && in_.take("unit_stride");
+  tensor.aligned_rows = tensor.unit_stride && in_.take("aligned_rows");
   if (output && in_.take("unwritten")) tensor.unwritten = in_.number("a number");
   f_.add_tensor(std::move(tensor));
 }

@@ -68,9 +68,10 @@ class Printer {
       for (const Extent& dim : tensor.dims) dims += (dims.empty() ? "" : ", ") + dim.text();
       const std::string unwritten =
           tensor.unwritten ? " unwritten " + number_text(*tensor.unwritten) : "";
-      line("{} {}: {} [{}]{}{}{}", tensor.output ? "output" : "input", tensor.name,
+      line("{} {}: {} [{}]{}{}{}{}", tensor.output ? "output" : "input", tensor.name,
            name_of(tensor.dtype), dims, tensor.gathered ? " gathered" : "",
-           tensor.unit_stride ? " unit_stride" : "", unwritten);
+           tensor.unit_stride ? " unit_stride" : "", tensor.aligned_rows ? " aligned_rows" : "",
+           unwritten);
     }
     for (const Buffer& buffer : f_.buffers) {
       const bool channel = buffer.transport != Transport::none;

@@ -259,9 +259,9 @@ std::vector<AxisId> accessed_axes(const Function& f, const Op& op) {
   const Rule rule{f, op};
   const Tensor& tensor = f[op.tensor];
   const std::string what = fmt::format("{} of {}", name_of(op.code), tensor.name);
-  if (tensor.gathered)
+  if (tensor.gathered && !tensor.aligned_rows)
     rule.refuse(what, "it was declared to be gathered, with any strides and dtype",
-                "gather(tensor, {indices})");
+                "gather(tensor, {indices}), or declare it with aligned_rows");
   if (op.coordinates.size() != tensor.dims.size())
     rule.refuse(fmt::format("{} with {} indices", what, op.coordinates.size()),
                 fmt::format("it has {} dimensions", tensor.dims.size()),

@@ -102,9 +102,12 @@ class Captured:
     """A tensor that a mask or a score reads beside q, k and v.
 
     `unit_stride` promises that neighbours along the last dimension are neighbours in memory, which
-    kernels are faster for; a call with another array is refused (DeviceError). `fits` is what its
-    dimensions have to be in a call, which refuses others (SpecError); None: anything, and what is
-    outside reads as 0.
+    kernels are faster for; a call with another array is refused (DeviceError). `aligned_rows`
+    promises beside it that rows along the last dimension begin at multiples of 16 bytes, by which
+    the copy engine of some GPUs brings a dense bias in whole tiles; a call with another array copies
+    it. `fits` is what its dimensions
+    have to be in a call, which refuses others (SpecError); None: anything, and what is outside
+    reads as 0.
     """
 
     name: str
@@ -112,14 +115,18 @@ class Captured:
     rank: int
     unit_stride: bool = False
     fits: tuple[Dim, ...] | None = None
+    aligned_rows: bool = False
 
-    def as_tuple(self) -> tuple[str, str, int, bool]:
-        return self.name, self.dtype, self.rank, self.unit_stride
+    def as_tuple(self) -> tuple[str, str, int, bool, bool]:
+        return self.name, self.dtype, self.rank, self.unit_stride, self.aligned_rows
 
 
 def captured(name: str, array: Any, dtype: str, fits: tuple[Dim, ...] | None = None) -> Captured:
     """What stands for an array that is there already."""
-    return Captured(name, dtype, len(array.shape), _has_unit_stride(array), fits)
+    unit_stride = _has_unit_stride(array)
+    # Of other arrays no kernel wants to know: two kernels would compute what one can.
+    aligned_rows = unit_stride and dtype in ("f16", "bf16") and _has_aligned_rows(array)
+    return Captured(name, dtype, len(array.shape), unit_stride, fits, aligned_rows)
 
 
 def _has_unit_stride(array: Any) -> bool:
@@ -130,6 +137,21 @@ def _has_unit_stride(array: Any) -> bool:
         return bool(array.shape[-1] <= 1 or array.stride(-1) == 1)
     strides = getattr(array, "strides", None)  # in bytes
     return strides is not None and bool(strides[-1] == array.dtype.itemsize)
+
+
+def _has_aligned_rows(array: Any) -> bool:
+    """Of an array with at least two dimensions; no row may lie in the place of another."""
+    if len(array.shape) < 2:
+        return False
+    if is_torch_tensor(array):
+        strides = [step * array.element_size() for step in array.stride()]
+        start = array.data_ptr()
+    elif isinstance(array, numpy.ndarray):
+        strides, start = list(array.strides), array.__array_interface__["data"][0]
+    else:
+        return False
+    apart = [step for step, size in zip(strides[:-1], array.shape[:-1], strict=True) if size > 1]
+    return start % 16 == 0 and all(step > 0 and step % 16 == 0 for step in apart)
 
 
 _STORED = {

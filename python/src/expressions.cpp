@@ -1,4 +1,4 @@
-// Masks and scores cross as (text, [(name, dtype, rank, unit_stride), ...]).
+// Masks and scores cross as (text, [(name, dtype, rank, unit_stride, aligned_rows), ...]).
 #include <functional>
 #include <map>
 #include <tuple>
@@ -14,12 +14,12 @@ namespace {
 
 namespace py = pybind11;
 
-using Tensors = std::vector<std::tuple<std::string, std::string, int, bool>>;
+using Tensors = std::vector<std::tuple<std::string, std::string, int, bool, bool>>;
 using Crossing = std::pair<std::string, Tensors>;
 
 std::vector<Captured> captured(const Tensors& tensors) {
   std::vector<Captured> all;
-  for (const auto& [name, dtype, rank, unit_stride] : tensors) {
+  for (const auto& [name, dtype, rank, unit_stride, aligned_rows] : tensors) {
     const std::optional<DType> type = parse_dtype(dtype);
     if (!type)
       throw SpecError(
@@ -27,7 +27,7 @@ std::vector<Captured> captured(const Tensors& tensors) {
            "expressions read f16, bf16, f32, f64, integers of up to 64 bits, u8 and bool",
            "convert it to one of them",
            {}});
-    all.push_back({name, *type, rank, unit_stride});
+    all.push_back({name, *type, rank, unit_stride, aligned_rows});
   }
   return all;
 }
@@ -35,7 +35,8 @@ std::vector<Captured> captured(const Tensors& tensors) {
 Crossing cross(const Expression& expression) {
   Crossing result{expression.text, {}};
   for (const Captured& tensor : expression.tensors)
-    result.second.emplace_back(tensor.name, name_of(tensor.dtype), tensor.rank, tensor.unit_stride);
+    result.second.emplace_back(tensor.name, name_of(tensor.dtype), tensor.rank, tensor.unit_stride,
+                               tensor.aligned_rows);
   return result;
 }
 

@@ -122,7 +122,7 @@ void Block::barrier(int line) {
   }
   at_barrier_ = 0;
   for (Warp& each : warps_) each.at_barrier = 0;
-  shared_.order_block(first_thread_, threads_);
+  shared_.order_threads(first_thread_, threads_);
   banks_.flush();
   ++barriers_;
 }
@@ -159,6 +159,12 @@ int Block::uniform(int value, int line) {
     }
   });
   return value;
+}
+
+void Block::sync_warp(int line) {
+  start_clocks();
+  meet_in_warp(Primitive::sync_warp, line,
+               [this](Warp&) { shared_.order_threads(agent() / lanes * lanes, lanes); });
 }
 
 void Block::check_waited(int line) const {

@@ -65,6 +65,7 @@ class Block {
   void barrier(int line);
   float shuffle_xor(float value, int mask, int line);
   int uniform(int value, int line);
+  void sync_warp(int line);
   int claim_tile(int count) { return memory_.claim_tile(count); }
   void wait_for_kernels() { waited_[static_cast<std::size_t>(thread_index())] = true; }
   void launch_dependents(int line) const;

@@ -13,6 +13,7 @@ const FlashcoreMachine& emulated_machine() {
       .shuffle_xor = [](float value, int mask,
                         int line) { return Block::current().shuffle_xor(value, mask, line); },
       .uniform = [](int value, int line) { return Block::current().uniform(value, line); },
+      .sync_warp = [](int line) { Block::current().sync_warp(line); },
       .claim_tile = [](int count) { return Block::current().claim_tile(count); },
       .wait_for_kernels = [] { Block::current().wait_for_kernels(); },
       .launch_dependents = [](int line) { Block::current().launch_dependents(line); },

@@ -30,9 +30,10 @@ enum class Primitive : std::uint8_t {
   grow_registers,
   uniform,
   wait_turn,
+  sync_warp,
 };
 
-constexpr int primitive_count = 24;
+constexpr int primitive_count = 25;
 
 constexpr const char* name_of(Primitive primitive) {
   switch (primitive) {
@@ -84,6 +85,8 @@ constexpr const char* name_of(Primitive primitive) {
       return "uniform";
     case Primitive::wait_turn:
       return "wait_turn";
+    case Primitive::sync_warp:
+      return "sync_warp";
   }
   return "?";
 }

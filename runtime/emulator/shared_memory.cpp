@@ -125,7 +125,7 @@ void SharedMemory::note_read(Word& word, const Accessor& by, bool whole_warp) co
   word.read = now;
 }
 
-void SharedMemory::order_block(int first_thread, int threads) {
+void SharedMemory::order_threads(int first_thread, int threads) {
   clocks_.running() ? clocks_.meet(first_thread, threads) : static_cast<void>(++epoch_);
 }
 

@@ -36,9 +36,9 @@ class SharedMemory {
   /// A new block: every byte is unwritten and holds a NaN pattern.
   void reset();
 
-  /// All threads of the block, which these are, have met: what they did is ordered before what
-  /// follows.
-  void order_block(int first_thread, int threads);
+  /// These threads have met: what they did is ordered before what follows. Until the clocks run they
+  /// are all threads of the block.
+  void order_threads(int first_thread, int threads);
   /// From here on something orders some threads and not others.
   void start_clocks();
 

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "dsl/ir/affine.h"
+#include "dsl/ir/tile_lookup.h"
 
 namespace flashcore {
 namespace {
@@ -47,16 +48,18 @@ Program program_of(const AttentionSpec& spec) {
 /// Operations for each score.
 int operations_for_scores(const Function& f) {
   const AxisId rows = f.find_axis("rows"), cols = f.find_axis("cols");
-  // A lookup waits for memory. A tanh is a polynomial, of which much is hidden behind products.
+  // A lookup waits for memory, and what the copy engine has brought only for shared memory. A tanh is
+  // a polynomial, of which much is hidden behind products.
   static const std::map<OpCode, int> weights{
       {OpCode::constant, 0}, {OpCode::gather, 8}, {OpCode::tanh, 2}};
+  constexpr int of_loaded = 1;
   int operations = 0;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.results.size() != 1) return;
     const TileType& type = f[op.results[0]].type;
     if (!type.has(rows) || !type.has(cols)) return;
     const auto found = weights.find(op.code);
-    operations += found == weights.end() ? 1 : found->second;
+    operations += looks_up_tile(f, op) ? of_loaded : found == weights.end() ? 1 : found->second;
   });
   return operations;
 }
@@ -82,6 +85,10 @@ ScoreTraits traits_of_score(AttentionSpec spec) {
     if (op.results.size() != 1 || !f[op.results[0]].type.has(cols)) return;
     traits.softcap = traits.softcap || op.code == OpCode::tanh;
     if (op.code != OpCode::gather) return;
+    if (looks_up_tile(f, op)) {
+      ++traits.loaded_elements;
+      return;
+    }
     traits.looks_up = true;
     if (has_index_along(op, rows, cols) && has_index_along(op, cols, rows)) ++traits.own_elements;
   });

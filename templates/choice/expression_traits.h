@@ -25,10 +25,14 @@ struct VisibleKeys {
 
 /// What the score expression computes for every key; terms that a row has in common do not count.
 struct ScoreTraits {
-  bool looks_up = false;  ///< an element of an array, as an additive bias does and ALiBi does not
-  bool softcap = false;   ///< a tanh
-  int operations = 0;     ///< of a score, beside those of plain attention
-  int own_elements = 0;   ///< lookups in arrays with an element for each row and key: a dense bias
+  /// Threads look up elements of arrays, as for a relative bias; ALiBi needs none for a score.
+  bool looks_up = false;
+  bool softcap = false;  ///< a tanh
+  int operations = 0;    ///< of a score, beside those of plain attention
+  /// Of those lookups, how many are in arrays with an element for each row and key: a dense bias.
+  int own_elements = 0;
+  /// The same in arrays of which the copy engine brings whole tiles, so that no thread looks them up.
+  int loaded_elements = 0;
 };
 
 class MaskTraits {

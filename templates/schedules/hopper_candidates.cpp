@@ -42,9 +42,10 @@ struct Traits {
 int tile_bytes(const Traits& traits, const Schedule& s) {
   const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
   const auto slot = [&](int dim) { return (2 * cols * dim + 1023) / 1024 * 1024; };
+  const int loaded = traits.score.loaded_elements * slot(rows);
   const int given = s.cluster_splits == 1 ? 0 : 4 * rows * (traits.dv + 8) + 3 * 1024;
-  return s.outer_stages * 2 * rows * traits.d + s.stages * (slot(traits.d) + slot(traits.dv)) +
-         given;
+  return s.outer_stages * 2 * rows * traits.d +
+         s.stages * (slot(traits.d) + slot(traits.dv) + loaded) + given;
 }
 
 Schedule tiles(const Traits& traits, int rows, int cols) {
@@ -133,7 +134,8 @@ std::optional<int> columns_of_three_warpgroups(const Traits& traits) {
     const bool room =
         traits.masked ? traits.widest <= 96 && !traits.scanned && !traits.score.softcap
                       : !traits.score.softcap || !(traits.softcap_with_maximum || traits.spec.lse);
-    if (!room || traits.few_tiles_a_row || traits.score.looks_up) return std::nullopt;
+    const bool reads = traits.score.looks_up || traits.score.loaded_elements;
+    if (!room || traits.few_tiles_a_row || reads) return std::nullopt;
     return traits.widest > 96 || traits.in_sequences ? 80 : traits.widest > 80 ? 96 : 112;
   }
   return traits.plain && traits.may_persist ? std::optional(80) : std::nullopt;
@@ -181,9 +183,10 @@ Schedule large(const Traits& traits, int rows, int cols) {
 std::vector<bool> ways_of_issuing(const Traits& traits) {
   const bool looks_up = traits.score.looks_up || traits.mask.looks_up();
   if (traits.plain && traits.may_persist) return {false, true};
-  if (traits.widest <= 64) return {!traits.ragged};
+  if (traits.widest <= 64) return {!traits.ragged && !traits.score.loaded_elements};
   if (traits.widest <= 112) return {true};
-  if (traits.widest <= 128) return {!traits.ragged && looks_up};
+  if (traits.widest <= 128)
+    return {!traits.ragged && (looks_up || traits.score.loaded_elements)};
   if (traits.score.looks_up || (traits.softcap_with_maximum && traits.widest < 176)) return {false};
   return {traits.score.softcap || (traits.widest < 192 && !traits.ragged)};
 }
@@ -192,11 +195,16 @@ std::vector<bool> ways_of_issuing(const Traits& traits) {
 /// L2 has room for; or of all heads, so that the longest tiles of all come first.
 void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Schedule>& to) {
   to.push_back(s);
-  if (!s.persistent) return;
+  // What is read for every score leaves no registers for the number of the next tile, nor do the three
+  // sums of a softcap with a maximum and an LSE: with as many key columns as the static scheduler has,
+  // ptxas spills, and in tiles of 192 rows with fewer as well.
+  const bool fits = !traits.score.loaded_elements || !traits.masked || s.tiles.at("rows") < 192;
+  if (!s.persistent || !fits) return;
+  const bool crowded =
+      traits.widest > 128 ? traits.score.looks_up
+                          : traits.widest > 112 && traits.softcap_with_maximum && traits.spec.lse;
   Schedule dynamic = s;
-  // A table that is read for every score leaves no registers for the number of the next tile: with as
-  // many key columns as the static scheduler has, ptxas spills.
-  if (traits.score.looks_up && traits.widest > 128) dynamic.tiles["cols"] -= 16;
+  if (crowded) dynamic.tiles["cols"] -= 16;
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
   dynamic.grid_order = GridOrder::grouped;
   to.push_back(dynamic);
@@ -208,7 +216,8 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
 /// Blocks that scan for their tiles: blocks with the same rows of all heads are neighbours, and a
 /// block may have two heads, for which it scans once. A softcap leaves no registers for this, nor
 /// do lookups with three blocks on a multiprocessor, nor a mask that reads tables, as documents do,
-/// with 128 query rows above head_dim 128. With ALiBi besides, tiles have fewer key columns and fit.
+/// beside a bias that the copy engine brings, or with 128 query rows above head_dim 128. With ALiBi
+/// besides, tiles have fewer key columns and fit.
 void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) {
   if (!traits.scanned || traits.ragged) {
     to.push_back(std::move(s));
@@ -218,8 +227,9 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
   to.push_back(s);
   const bool crowded =
       traits.widest > 128 && s.tiles["rows"] > 64 && traits.mask.looks_up() && !traits.by_position;
+  const bool read_twice = traits.score.loaded_elements && traits.mask.looks_up();
   if (traits.score.softcap || (traits.score.looks_up && s.blocks_per_processor == 3) || crowded ||
-      traits.mask.by_head())
+      read_twice || traits.mask.by_head())
     return;
   s.positions_per_block = 2;
   if (traits.widest > 112 && s.blocks_per_processor > 1) {

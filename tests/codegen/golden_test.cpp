@@ -185,6 +185,14 @@ const Golden kernels[] = {
        spec.score = softcap(30);
        return attention(spec, warpgroups(128, 128), "sm_90a");
      }},
+    {"attention_hopper_dense_bias",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.mask = causal();
+       spec.score = bias({"bias", DType::bf16, 3, /*unit_stride=*/true, /*aligned_rows=*/true});
+       return attention(spec, warpgroups(128, 64), "sm_90a");
+     }},
     {"attention_hopper_window_peeled",
      [] {
        AttentionSpec spec;

@@ -49,6 +49,12 @@ TEST(Json, KeepsEveryFieldOfASpec) {
   EXPECT_EQ(to_json(back), to_json(spec));
 }
 
+TEST(Json, KeepsThePromisesOfACapturedTensor) {
+  const AttentionSpec spec{
+      .score = bias({"bias", DType::f16, 2, /*unit_stride=*/true, /*aligned_rows=*/true})};
+  EXPECT_EQ(attention_spec_from_json(to_json(spec)).score, spec.score);
+}
+
 TEST(Json, KeepsEveryFieldOfASchedule) {
   const Schedule schedule{.tiles = {{"rows", 64}, {"cols", 32}},
                           .warps_m = 2,

@@ -64,8 +64,9 @@ KernelRun::KernelRun(const Program& program, RunInputs inputs)
     std::vector<std::int64_t> shape;
     for (const Extent& dim : tensor.dims)
       shape.push_back(dim.of(dim.is_static() ? 0 : inputs_.extents.at(dim.name)));
-    const StridedArray& array = arrays_.emplace_back(
-        tensor.dtype, shape, inputs_.row_gap, tensor.has_last_stride() ? inputs_.gathered_step : 1);
+    const StridedArray& array =
+        arrays_.emplace_back(tensor.dtype, shape, gap_behind_rows(tensor, shape.back()),
+                             tensor.has_last_stride() ? inputs_.gathered_step : 1);
     const bool holds_sums = program_.function().adds_to(ir::TensorId(arrays_.size() - 1)) &&
                             inputs_.values.count(tensor.name);
     if (tensor.output && !holds_sums) continue;
@@ -84,6 +85,12 @@ KernelRun::KernelRun(const Program& program, RunInputs inputs)
       write_element(tensor.dtype, array.view().data, offset, value);
     });
   }
+}
+
+std::int64_t KernelRun::gap_behind_rows(const ir::Tensor& tensor, std::int64_t width) const {
+  const std::int64_t length = width + inputs_.row_gap;
+  const std::int64_t step = tensor.aligned_rows ? 16 / size_of(tensor.dtype) : 1;
+  return (length + step - 1) / step * step - width;
 }
 
 std::vector<TensorView> KernelRun::views() const {

@@ -73,6 +73,9 @@ class KernelRun {
   [[nodiscard]] std::vector<double> values(std::size_t tensor) const;
 
  private:
+  /// Elements behind each row, so that the next one begins where the tensor promises.
+  [[nodiscard]] std::int64_t gap_behind_rows(const ir::Tensor& tensor, std::int64_t width) const;
+
   Program program_;
   RunInputs inputs_;
   std::vector<StridedArray> arrays_;

@@ -253,6 +253,52 @@ TEST_F(PlantedInPackedTiles, EveryFenceAndMeetingIsNeeded) {
   EXPECT_GE(expect_missed(spec_, source_, R"(fc::meet\(9, 256\);)", "", kinds, launches_), 2);
 }
 
+/// Threads read what the copy engine brings of a bias: all lanes of a warp have, before one says so.
+class PlantedInLoadedBias : public testing::Test {
+ protected:
+  PlantedInLoadedBias() {
+    for (AttentionInputs in : many_tiles) {
+      in.captured_lengths = {{"bias_n0", in.q_len}, {"bias_n1", in.kv_len}};
+      launches_.push_back(std::move(in));
+    }
+  }
+
+  std::vector<AttentionInputs> launches_;
+  AttentionSpec spec_ = make_spec();
+  KernelSource source_ = make();
+
+ private:
+  static AttentionSpec make_spec() {
+    AttentionSpec spec = small_spec();
+    spec.score = bias({"bias", DType::bf16, 2, /*unit_stride=*/true, /*aligned_rows=*/true});
+    return spec;
+  }
+  [[nodiscard]] KernelSource make() const {
+    Schedule schedule = warpgroup_schedule(64, 16);
+    schedule.persistent = true;
+    return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
+  }
+};
+
+TEST_F(PlantedInLoadedBias, TheKernelItselfIsRight) { expect_right(spec_, source_, launches_); }
+
+TEST_F(PlantedInLoadedBias, EveryWaitAndReleaseIsNeeded) {
+  const std::vector<FaultKind> kinds = {FaultKind::race, FaultKind::in_flight,
+                                        FaultKind::uninitialized, FaultKind::misused_mbarrier,
+                                        FaultKind::deadlock};
+  EXPECT_GE(
+      expect_missed(spec_, source_, R"(fc::wait_phase\(bias[^;]*;)", "", kinds, launches_), 2);
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::arrive_as_warp\([^;]*;)", "",
+                          {FaultKind::deadlock}, launches_),
+            1);
+}
+
+TEST_F(PlantedInLoadedBias, EveryLaneHasReadBeforeItsWarpReleases) {
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::arrive_as_warp\(([^,]*), lane\);)",
+                          "if (lane == 0) fc::arrive($1);", {FaultKind::race}, launches_),
+            1);
+}
+
 class PlantedInClusters : public testing::Test {
  protected:
   AttentionSpec spec_ = small_spec();

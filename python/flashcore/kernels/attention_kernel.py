@@ -76,7 +76,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
         self._fitting = Fitting(spec, self._captured.arrays)
         self._checked = False
         self._decoding: Decoding | None = None
-        self._launches = Launches(spec, self._captured.arrays)
+        self._launches = Launches(spec, self._captured.in_place)
         # Without and with the log-sum-exp: how calls find their kernel; the same where most calls
         # need no more; and by their core the kernels that calls have come to.
         self._dispatches: list[Dispatch | None] = [None, None]

@@ -14,14 +14,14 @@ _STEP = 8  # of head_dim in memory: AttentionSpec::stored_dim
 
 
 class Launches:
-    """Of kernels of one spec; `captured` are the names of its arrays."""
+    """Of kernels of one spec; `in_place` are the names of arrays that are not copied."""
 
-    def __init__(self, spec: AttentionSpec, captured: Sequence[str]):
+    def __init__(self, spec: AttentionSpec, in_place: Sequence[str]):
         dims = spec.head_dim, spec.head_dim_v or spec.head_dim
         padded = any(dim % _STEP for dim in dims)
         self._widths = (dims[0], dims[0], dims[1], dims[1]) if padded else ()
         # Whether captured arrays are dense was told when the spec was made.
-        self._captured = captured
+        self._in_place = in_place
         # Of packed sequences, rows that belong to none are left as they are.
         self._packed = spec.layout == "thd"
 
@@ -43,7 +43,7 @@ class Launches:
                 return
             except LayoutError:
                 pass
-        copies.launch(core, arrays, scalars, stream, self._widths, self._captured, self._packed)
+        copies.launch(core, arrays, scalars, stream, self._widths, self._in_place, self._packed)
 
     def launch_module(
         self,
@@ -64,7 +64,7 @@ class Launches:
                 pass
         else:
             widths = [self._widths[at] if at < len(self._widths) else None for at in order]
-        copies.launch(kernels, own, scalars, stream, widths, self._captured, self._packed)
+        copies.launch(kernels, own, scalars, stream, widths, self._in_place, self._packed)
 
 
 __all__ = ["Launches"]

@@ -25,7 +25,7 @@ class PagedAttention:
         self._spec = spec
         self._page_size = page_size
         self._captured = CapturedValues("attention_decode", spec)
-        self._launches = Launches(spec, self._captured.arrays)
+        self._launches = Launches(spec, self._captured.in_place)
         self._kernels = DecodeKernels(spec, page_size, target, self._captured.arrays)
 
     def __call__(

@@ -93,8 +93,9 @@ class Expression:
         """What JSON says of it. The arrays stay behind."""
         tensors = [asdict(tensor) for tensor in self._tensors]
         for tensor in tensors:
-            if not tensor["unit_stride"]:
-                del tensor["unit_stride"]
+            for promise in ("unit_stride", "aligned_rows"):
+                if not tensor[promise]:
+                    del tensor[promise]
             if tensor["fits"] is None:
                 del tensor["fits"]
         return {"text": self._text, "tensors": tensors}
@@ -139,8 +140,15 @@ def taken_apart(key: str) -> tuple[str, list[Captured]]:
     text, *tensors = key.split("#")
     fields = (tensor.split(":") for tensor in tensors)
     return text, [
-        Captured(name, dtype, int(rank), unit_stride == "True", ast.literal_eval(fits))
-        for name, dtype, rank, unit_stride, fits in fields
+        Captured(
+            name,
+            dtype,
+            int(rank),
+            unit_stride == "True",
+            ast.literal_eval(fits),
+            aligned_rows == "True",
+        )
+        for name, dtype, rank, unit_stride, aligned_rows, fits in fields
     ]
 
 

@@ -14,6 +14,7 @@ struct FlashcoreMachine {
   void (*barrier)(int line);
   float (*shuffle_xor)(float value, int mask, int line);
   int (*uniform)(int value, int line);
+  void (*sync_warp)(int line);
   // How many tiles the blocks of the launch have taken before, of so many.
   int (*claim_tile)(int count);
 

@@ -18,6 +18,10 @@ FC_DEVICE void arrive_expect_tx(u32 mbarrier, u32 bytes, int line = __builtin_LI
 FC_DEVICE void arrive(u32 mbarrier, int line = __builtin_LINE()) {
   fc_machine->arrive(mbarrier, 0, line);
 }
+FC_DEVICE void arrive_as_warp(u32 mbarrier, int lane, int line = __builtin_LINE()) {
+  fc_machine->sync_warp(line);
+  if (lane == 0) fc_machine->arrive(mbarrier, 0, line);
+}
 FC_DEVICE void wait_phase(u32 mbarrier, int parity, int line = __builtin_LINE()) {
   fc_machine->wait_phase(mbarrier, parity, line);
 }

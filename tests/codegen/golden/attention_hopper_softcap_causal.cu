@@ -179,7 +179,6 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         t12[0][e] = -0.f;
-      float probs[1][16][4];
       if (fc::all_lanes(within)) {
         // probs = exp2(fma(t8, fma(fma(fifth, mul(t8, t8), third), mul(t8, t8), first), t12))
         // reduce_sum = reduce_sum(cast, cols), each lane its partial
@@ -194,8 +193,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             const float t14 = fc::fma(fifth, t13, third);
             const float t15 = fc::fma(t14, t13, first);
             const float t16 = fc::fma(t8[0][j][e], t15, t12[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t16);
-            const float t17 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            t8[0][j][e] = fc::exp2(t16);
+            const float t17 = fc::round_to<fc::bf16>(t8[0][j][e]);
             const float t18 = t17;
             row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t18;
           }
@@ -220,8 +219,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             const float t24 = fc::min(t8[0][j][e], 0.f);
             const float t25 = fc::fma(t24, 1e-45f, t23);
             const float t26 = fc::fma((-2.f * 43.28085f), t22, t25);
-            probs[0][j][e] = fc::exp2(t26);
-            const float t27 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            t8[0][j][e] = fc::exp2(t26);
+            const float t27 = fc::round_to<fc::bf16>(t8[0][j][e]);
             const float t28 = t27;
             row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t28;
           }
@@ -231,16 +230,16 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_sum[0][e] = 0.f + row_sum[0][e];
-      fc::u32 probs_operand[1][8][4];
-      // probs_operand: probs as a left operand
+      fc::u32 t8_operand[1][8][4];
+      // t8_operand: t8 as a left operand
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
         for (int k = 0; k < 8; ++k)
           #pragma unroll
           for (int r = 0; r < 4; ++r)
-            probs_operand[i][k][r] =
-                fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
+            t8_operand[i][k][r] =
+                fc::pack<fc::bf16>(t8[i][2 * k + r / 2][r % 2 * 2], t8[i][2 * k + r / 2][r % 2 * 2 + 1]);
 
       #pragma unroll
       for (int j = 0; j < 10; ++j)
@@ -269,16 +268,16 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 61440 + value_slot_2 * 20480;
-        // out = out + dot(probs_operand, value), issued
+        // out = out + dot(t8_operand, value), issued
         fc::pin(out);
         fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], t8_operand[0], b, true);
         }
         {
           const fc::u64 b = fc::matrix(value + 16384, 16, 0);
-          fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out[0] + 8, probs_operand[0], b, true);
+          fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out[0] + 8, t8_operand[0], b, true);
         }
         fc::commit_products();
         fc::wait_products<1>();
@@ -316,11 +315,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           t31[0][e] = -0.f;
-        float probs_2[1][16][4];
         float t32[1][2];
         if (fc::all_lanes(within_2)) {
-          // probs_2 = exp2(fma(t29, fma(fma(fifth_2, mul(t29, t29), third_2), mul(t29, t29), first_2), t31))
-          // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
+          // probs = exp2(fma(t29, fma(fma(fifth_2, mul(t29, t29), third_2), mul(t29, t29), first_2), t31))
+          // reduce_sum = reduce_sum(probs, cols), each lane its partial
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t32[0][e] = 0.f;
@@ -332,8 +330,8 @@ attention_forward(const __grid_constant__ Parameters p) {
               const float t34 = fc::fma(fifth_2, t33, third_2);
               const float t35 = fc::fma(t34, t33, first_2);
               const float t36 = fc::fma(t29[0][j][e], t35, t31[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t36);
-              t32[0][(e / 2)] = t32[0][(e / 2)] + probs_2[0][j][e];
+              t29[0][j][e] = fc::exp2(t36);
+              t32[0][(e / 2)] = t32[0][(e / 2)] + t29[0][j][e];
             }
           }
         }
@@ -353,8 +351,8 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int i = 0; i < 8; ++i)
             within_3 = within_3 && t29_squares_2[i] <= (t30 * 7.111111f);
           if (fc::all_lanes(within_3)) {
-            // probs_2 = exp2(fma(mul(t29, first_2), fma(fma(fma(fma(0.012100149, mul(mul(t29, t29), square_2), -0.0491801933), mul(mul(t29, t29), square_2), 0.132305769), mul(mul(t29, t29), square_2), -0.333254096), mul(mul(t29, t29), square_2), 1.00000012), t31))
-            // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
+            // probs = exp2(fma(mul(t29, first_2), fma(fma(fma(fma(0.012100149, mul(mul(t29, t29), square_2), -0.0491801933), mul(mul(t29, t29), square_2), 0.132305769), mul(mul(t29, t29), square_2), -0.333254096), mul(mul(t29, t29), square_2), 1.00000012), t31))
+            // reduce_sum = reduce_sum(probs, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
               t32[0][e] = 0.f;
@@ -370,8 +368,8 @@ attention_forward(const __grid_constant__ Parameters p) {
                 const float t42 = fc::fma(t41, t38, 1.0000001f);
                 const float t43 = t29[0][j][e] * first_2;
                 const float t44 = fc::fma(t43, t42, t31[0][(e / 2)]);
-                probs_2[0][j][e] = fc::exp2(t44);
-                t32[0][(e / 2)] = t32[0][(e / 2)] + probs_2[0][j][e];
+                t29[0][j][e] = fc::exp2(t44);
+                t32[0][(e / 2)] = t32[0][(e / 2)] + t29[0][j][e];
               }
             }
           }
@@ -394,7 +392,7 @@ attention_forward(const __grid_constant__ Parameters p) {
                 }
               }
             }
-            // probs_2 = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t29, exponent_2)), 1)), fma(min(t29, 0), 1.401298464e-45, add(t31, 43.2808512266689))))
+            // probs = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t29, exponent_2)), 1)), fma(min(t29, 0), 1.401298464e-45, add(t31, 43.2808512266689))))
             // reduce_sum = reduce_sum(cast, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
@@ -412,8 +410,8 @@ attention_forward(const __grid_constant__ Parameters p) {
                 const float t53 = fc::min(t29[0][j][e], 0.f);
                 const float t54 = fc::fma(t53, 1e-45f, t52);
                 const float t55 = fc::fma((-2.f * 43.28085f), t51, t54);
-                probs_2[0][j][e] = fc::exp2(t55);
-                const float t56 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
+                t29[0][j][e] = fc::exp2(t55);
+                const float t56 = fc::round_to<fc::bf16>(t29[0][j][e]);
                 const float t57 = t56;
                 t32[0][(e / 2)] = t32[0][(e / 2)] + t57;
               }
@@ -431,28 +429,28 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // probs_operand: probs_2 as a left operand
+        // t8_operand: t29 as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
           for (int k = 0; k < 8; ++k)
             #pragma unroll
             for (int r = 0; r < 4; ++r)
-              probs_operand[i][k][r] =
-                  fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
+              t8_operand[i][k][r] =
+                  fc::pack<fc::bf16>(t29[i][2 * k + r / 2][r % 2 * 2], t29[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
       fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 61440 + value_slot_2 * 20480;
-      // out = out + dot(probs_operand, value_2), issued
+      // out = out + dot(t8_operand, value_2), issued
       fc::pin(out);
       fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], probs_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 8, fc::across<64>>(out[0], t8_operand[0], b, true);
       }
       {
         const fc::u64 b = fc::matrix(value_2 + 16384, 16, 0);
-        fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out[0] + 8, probs_operand[0], b, true);
+        fc::multiply_warpgroup<16, fc::bf16, 8, fc::across<16>>(out[0] + 8, t8_operand[0], b, true);
       }
       fc::commit_products();
       fc::wait_products<0>();

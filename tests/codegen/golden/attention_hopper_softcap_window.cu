@@ -176,7 +176,6 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         t19[0][e] = -0.f;
-      float probs[1][8][4];
       if (fc::all_lanes(within)) {
         // probs = exp2(fma(t11, fma(fma(fifth, mul(t11, t11), third), mul(t11, t11), first), t19))
         // reduce_sum = reduce_sum(cast, cols), each lane its partial
@@ -191,8 +190,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             const float t21 = fc::fma(fifth, t20, third);
             const float t22 = fc::fma(t21, t20, first);
             const float t23 = fc::fma(t11[0][j][e], t22, t19[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t23);
-            const float t24 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            t11[0][j][e] = fc::exp2(t23);
+            const float t24 = fc::round_to<fc::bf16>(t11[0][j][e]);
             const float t25 = t24;
             row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t25;
           }
@@ -217,8 +216,8 @@ attention_forward(const __grid_constant__ Parameters p) {
             const float t31 = fc::min(t11[0][j][e], 0.f);
             const float t32 = fc::fma(t31, 1e-45f, t30);
             const float t33 = fc::fma((-2.f * 43.28085f), t29, t32);
-            probs[0][j][e] = fc::exp2(t33);
-            const float t34 = fc::round_to<fc::bf16>(probs[0][j][e]);
+            t11[0][j][e] = fc::exp2(t33);
+            const float t34 = fc::round_to<fc::bf16>(t11[0][j][e]);
             const float t35 = t34;
             row_sum[0][(e / 2)] = row_sum[0][(e / 2)] + t35;
           }
@@ -228,16 +227,16 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_sum[0][e] = 0.f + row_sum[0][e];
-      fc::u32 probs_operand[1][4][4];
-      // probs_operand: probs as a left operand
+      fc::u32 t11_operand[1][4][4];
+      // t11_operand: t11 as a left operand
       #pragma unroll
       for (int i = 0; i < 1; ++i)
         #pragma unroll
         for (int k = 0; k < 4; ++k)
           #pragma unroll
           for (int r = 0; r < 4; ++r)
-            probs_operand[i][k][r] =
-                fc::pack<fc::bf16>(probs[i][2 * k + r / 2][r % 2 * 2], probs[i][2 * k + r / 2][r % 2 * 2 + 1]);
+            t11_operand[i][k][r] =
+                fc::pack<fc::bf16>(t11[i][2 * k + r / 2][r % 2 * 2], t11[i][2 * k + r / 2][r % 2 * 2 + 1]);
 
       #pragma unroll
       for (int j = 0; j < 8; ++j)
@@ -261,12 +260,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 32768 + value_slot_2 * 8192;
-        // out = out + dot(probs_operand, value), issued
+        // out = out + dot(t11_operand, value), issued
         fc::pin(out);
         fc::fence_products();
         {
           const fc::u64 b = fc::matrix(value, 64, 0);
-          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+          fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], t11_operand[0], b, true);
         }
         fc::commit_products();
         fc::wait_products<1>();
@@ -304,11 +303,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           t38[0][e] = -0.f;
-        float probs_2[1][8][4];
         float t39[1][2];
         if (fc::all_lanes(within_2) && t37) {
-          // probs_2 = exp2(fma(t36, fma(fma(fifth_2, mul(t36, t36), third_2), mul(t36, t36), first_2), t38))
-          // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
+          // probs = exp2(fma(t36, fma(fma(fifth_2, mul(t36, t36), third_2), mul(t36, t36), first_2), t38))
+          // reduce_sum = reduce_sum(probs, cols), each lane its partial
           #pragma unroll
           for (int e = 0; e < 2; ++e)
             t39[0][e] = 0.f;
@@ -320,8 +318,8 @@ attention_forward(const __grid_constant__ Parameters p) {
               const float t41 = fc::fma(fifth_2, t40, third_2);
               const float t42 = fc::fma(t41, t40, first_2);
               const float t43 = fc::fma(t36[0][j][e], t42, t38[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t43);
-              t39[0][(e / 2)] = t39[0][(e / 2)] + probs_2[0][j][e];
+              t36[0][j][e] = fc::exp2(t43);
+              t39[0][(e / 2)] = t39[0][(e / 2)] + t36[0][j][e];
             }
           }
         }
@@ -352,7 +350,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             }
           }
           if (fc::all_lanes(within_2)) {
-            // probs_2 = exp2(fma(t36, fma(fma(fifth_2, mul(t36, t36), third_2), mul(t36, t36), first_2), t38))
+            // probs = exp2(fma(t36, fma(fma(fifth_2, mul(t36, t36), third_2), mul(t36, t36), first_2), t38))
             // reduce_sum = reduce_sum(cast, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
@@ -365,15 +363,15 @@ attention_forward(const __grid_constant__ Parameters p) {
                 const float t52 = fc::fma(fifth_2, t51, third_2);
                 const float t53 = fc::fma(t52, t51, first_2);
                 const float t54 = fc::fma(t36[0][j][e], t53, t38[0][(e / 2)]);
-                probs_2[0][j][e] = fc::exp2(t54);
-                const float t55 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
+                t36[0][j][e] = fc::exp2(t54);
+                const float t55 = fc::round_to<fc::bf16>(t36[0][j][e]);
                 const float t56 = t55;
                 t39[0][(e / 2)] = t39[0][(e / 2)] + t56;
               }
             }
           }
           else {
-            // probs_2 = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t36, exponent_2)), 1)), fma(min(t36, 0), 1.401298464e-45, add(t38, 43.2808512266689))))
+            // probs = exp2(fma((-2.f * 43.28085f), reciprocal(add(exp2(mul(t36, exponent_2)), 1)), fma(min(t36, 0), 1.401298464e-45, add(t38, 43.2808512266689))))
             // reduce_sum = reduce_sum(cast, cols), each lane its partial
             #pragma unroll
             for (int e = 0; e < 2; ++e)
@@ -391,8 +389,8 @@ attention_forward(const __grid_constant__ Parameters p) {
                 const float t62 = fc::min(t36[0][j][e], 0.f);
                 const float t63 = fc::fma(t62, 1e-45f, t61);
                 const float t64 = fc::fma((-2.f * 43.28085f), t60, t63);
-                probs_2[0][j][e] = fc::exp2(t64);
-                const float t65 = fc::round_to<fc::bf16>(probs_2[0][j][e]);
+                t36[0][j][e] = fc::exp2(t64);
+                const float t65 = fc::round_to<fc::bf16>(t36[0][j][e]);
                 const float t66 = t65;
                 t39[0][(e / 2)] = t39[0][(e / 2)] + t66;
               }
@@ -410,24 +408,24 @@ attention_forward(const __grid_constant__ Parameters p) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
-        // probs_operand: probs_2 as a left operand
+        // t11_operand: t36 as a left operand
         #pragma unroll
         for (int i = 0; i < 1; ++i)
           #pragma unroll
           for (int k = 0; k < 4; ++k)
             #pragma unroll
             for (int r = 0; r < 4; ++r)
-              probs_operand[i][k][r] =
-                  fc::pack<fc::bf16>(probs_2[i][2 * k + r / 2][r % 2 * 2], probs_2[i][2 * k + r / 2][r % 2 * 2 + 1]);
+              t11_operand[i][k][r] =
+                  fc::pack<fc::bf16>(t36[i][2 * k + r / 2][r % 2 * 2], t36[i][2 * k + r / 2][r % 2 * 2 + 1]);
       }
       fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
       const fc::u32 value_2 = shared + 32768 + value_slot_2 * 8192;
-      // out = out + dot(probs_operand, value_2), issued
+      // out = out + dot(t11_operand, value_2), issued
       fc::pin(out);
       fc::fence_products();
       {
         const fc::u64 b = fc::matrix(value_2, 64, 0);
-        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], probs_operand[0], b, true);
+        fc::multiply_warpgroup<64, fc::bf16, 4, fc::across<64>>(out[0], t11_operand[0], b, true);
       }
       fc::commit_products();
       fc::wait_products<0>();

@@ -151,7 +151,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int r = 0; r < 2; ++r)
           fc::store_shared<2>(scores_shared + ((rows_lane_2 + i * 16 + r * 8) * 40 + warp % 2 * 16 + j * 8 + lane % 4 * 2) * 4, &scores[i][j][2 * r]);
     fc::barrier();
-    // scores in rows
+    // scores from shared memory
     float scores_2[1][4][4];
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -268,7 +268,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int r = 0; r < 2; ++r)
           fc::store_shared<2>(product_shared + ((rows_lane_2 + i * 16 + r * 8) * 40 + warp % 2 * 16 + j * 8 + lane % 4 * 2) * 4, &product[i][j][2 * r]);
     fc::barrier();
-    // product in rows
+    // product from shared memory
     float product_2[1][4][4];
     #pragma unroll
     for (int i = 0; i < 1; ++i)

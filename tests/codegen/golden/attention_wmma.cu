@@ -112,7 +112,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 2; ++j)
         fc::store_block(scores_shared + ((warp / 2 % 4 * 16 + i * 16) * 72 + warp % 2 * 32 + j * 16) * 4, 72, scores[i][j]);
     fc::barrier();
-    // scores in rows
+    // scores from shared memory
     float scores_2[1][8][2];
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -239,7 +239,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 2; ++j)
         fc::store_block(product_shared + ((warp / 2 % 4 * 16 + i * 16) * 72 + warp % 2 * 32 + j * 16) * 4, 72, product[i][j]);
     fc::barrier();
-    // product in rows
+    // product from shared memory
     float product_2[1][8][2];
     #pragma unroll
     for (int i = 0; i < 1; ++i)

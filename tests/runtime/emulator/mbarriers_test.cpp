@@ -60,6 +60,18 @@ TEST(Phases, OrderOnlyWhatTheArrivingThreadKnows) {
                  FaultKind::race, "was written by thread 1 at line");
 }
 
+TEST(Phases, OrderWhatAllLanesDidBeforeTheirWarpArrives) {
+  SmallRun run;
+  run(kernel_of({begin_with_1, "if (warp == 0) {\n", put,
+                 "fc::arrive_as_warp(mbarrier, lane);\n} else {\n",
+                 "fc::wait_phase(mbarrier, 0);\n", get,
+                 "fc::store_global<1>(p.y + lane * p.y_stride_0, &value);\n}\n"}));
+  EXPECT_EQ(run.y[31 * SmallRun::row_stride], 31.f);
+  expect_failure(
+      kernel_of({begin_with_1, "if (lane < 31) fc::arrive_as_warp(mbarrier, lane);  // here\n"}),
+      FaultKind::divergence, "");
+}
+
 TEST(Phases, FollowEachOther) {
   SmallRun run;
   run(kernel_of({begin_with_32,

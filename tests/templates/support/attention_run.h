@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "dsl/attention_spec.h"
@@ -23,6 +25,7 @@ struct AttentionInputs {
   /// last.
   std::vector<int> q_lens = {}, kv_lens = {};
   int beyond = 0;
+  std::map<std::string, std::int64_t> captured_lengths = {};  ///< of their dimensions, by name
 };
 
 inline std::vector<int> running_sum(const std::vector<int>& lengths) {
@@ -64,6 +67,7 @@ inline KernelRun attention_run(const AttentionSpec& spec, const AttentionInputs&
       .spread = {{"q", in.spread}},
       .row_gap = in.row_gap,
       .seed = in.seed};
+  inputs.extents.insert(in.captured_lengths.begin(), in.captured_lengths.end());
   inputs.values = {{"q_lens", as_values(in.q_lens)}, {"kv_lens", as_values(in.kv_lens)}};
   if (spec.packed()) {
     const std::vector<int> q = running_sum(in.q_lens), k = running_sum(in.kv_lens);

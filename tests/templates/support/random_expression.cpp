@@ -372,6 +372,8 @@ std::vector<CapturedValues> draw_captured(Draw& draw, int count) {
     CapturedValues& one = captured.emplace_back();
     one.tensor = {fmt::format("t{}", i), draw.one_of(dtypes), draw.between(1, 4)};
     one.tensor.unit_stride = i % 2 == 0;
+    one.tensor.aligned_rows =
+        one.tensor.unit_stride && one.tensor.rank > 1 && is_half(one.tensor.dtype);
     std::size_t elements = 1;
     for (int dim = 0; dim < one.tensor.rank; ++dim) {
       // Long enough for positions in some dimensions, short enough to miss in others.

@@ -1,0 +1,34 @@
+#include "dsl/ir/tile_lookup.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "dsl/ir/affine.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+/// The axis along which an index goes up by one from element to element, if it does.
+AxisId followed_axis(const Function& f, ValueId index) {
+  const auto form = affine_form(f, index);
+  if (!form || form->positions.size() != 1 || !form->quotients.empty()) return {};
+  const auto& [axis, factor] = *form->positions.begin();
+  return factor == 1 && f[axis].kind != AxisKind::whole ? axis : AxisId();
+}
+
+}  // namespace
+
+bool looks_up_tile(const Function& f, const Op& op) {
+  if (op.code != OpCode::gather || op.wraps || !f[op.tensor].aligned_rows ||
+      !is_half(f[op.tensor].dtype) || f[op.operands.back()].type.is_scalar())
+    return false;
+  std::vector<AxisId> followed;
+  for (const ValueId index : op.operands)
+    if (!f[index].type.is_scalar()) followed.push_back(followed_axis(f, index));
+  return followed.size() == 2 && followed == f[op.results[0]].type.axes;
+}
+
+}  // namespace flashcore
