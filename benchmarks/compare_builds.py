@@ -35,8 +35,8 @@ from report import mean_and_least
 
 SECTIONS = ["forward", "small", "variants", "head_dims"]
 OTHER_DIMS = [32, 80, 96, 112, 160, 192]
-MORE_VARIANTS = [("relative_bias_causal", 0), ("dense_bias", 0), ("chunked", 1024),
-                 ("sinks_causal", 0)]  # fmt: skip
+MORE_VARIANTS = [("relative_bias_causal", 0), ("dense_bias", 0), ("dense_mask", 0),
+                 ("chunked", 1024), ("sinks_causal", 0)]  # fmt: skip
 
 
 @dataclass

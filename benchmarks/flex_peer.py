@@ -52,6 +52,10 @@ def variant(fc: Any, torch: Any, kind: str, size: int, length: int, heads: int) 
         table = torch.randn(length, length, device=device, dtype=torch.bfloat16)
         biased = lambda s, b, h, q, k: s + table[q, k]  # noqa: E731
         return Variant({"score": fc.bias(table)}, None, biased)
+    if kind == "dense_mask":
+        kept = torch.rand(length, length, device=device) < 0.7
+        seen = lambda b, h, q, k: kept[q, k]  # noqa: E731
+        return Variant({"mask": fc.dense_mask(kept)}, seen)
     arguments: dict[str, Any] = {"mask": fc.causal()}
     if kind == "causal":
         return Variant(arguments, causal)

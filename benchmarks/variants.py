@@ -49,6 +49,7 @@ CASES = [
     Case("alibi_causal_8k", "alibi_causal", 0, 8192, "causal_8k", 1.15),
     Case("relative_bias_causal_8k", "relative_bias_causal", 0, 8192, "causal_8k", None),
     Case("dense_bias_full_8k", "dense_bias", 0, 8192, "full_8k", None),
+    Case("dense_mask_8k", "dense_mask", 0, 8192, "full_8k", None),
     Case("sinks_causal_8k", "sinks_causal", 0, 8192, "causal_8k", None),
 ]
 

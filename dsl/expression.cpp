@@ -187,13 +187,15 @@ std::vector<std::string> reasons_against(const Kind& expression, Apply apply) {
         return {fmt::format("the captured number {} is {}: numbers are i32 or f32; convert it",
                             tensor.name, name_of(tensor.dtype))};
       else if (tensor.aligned_rows && !tensor.unit_stride)
-        return {fmt::format("the captured tensor {} has aligned_rows without unit_stride: rows have "
-                            "their elements side by side; promise both, or neither",
-                            tensor.name)};
-      else if (tensor.aligned_rows && (!is_tile_type(tensor.dtype) || tensor.dtype == DType::i1))
-        return {fmt::format("the captured tensor {} is {} and has aligned_rows: they are for tiles, "
-                            "which are loaded of f16, bf16, f32 and i32; leave aligned_rows out",
-                            tensor.name, name_of(tensor.dtype))};
+        return {
+            fmt::format("the captured tensor {} has aligned_rows without unit_stride: rows have "
+                        "their elements side by side; promise both, or neither",
+                        tensor.name)};
+      else if (tensor.aligned_rows && !is_tile_type(tensor.dtype))
+        return {
+            fmt::format("the captured tensor {} is {} and has aligned_rows: they are for tiles, "
+                        "which are loaded of f16, bf16, f32, i32 and i1; leave aligned_rows out",
+                        tensor.name, name_of(tensor.dtype))};
     Scratch scratch;
     apply(scratch);
   } catch (const Error& error) {

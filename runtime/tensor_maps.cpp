@@ -20,6 +20,7 @@ constexpr std::size_t most_maps = 28;
 
 // CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion and
 // CUtensorMapFloatOOBfill.
+constexpr int type_u8 = 0;
 constexpr int type_f16 = 6;
 constexpr int type_f32 = 7;
 constexpr int type_bf16 = 9;
@@ -36,9 +37,20 @@ int swizzle_of(std::uint32_t line_bytes) {
                             : swizzle_32_bytes;
 }
 
+/// Of those that `has_maps`; a condition is a byte.
 int type_of(DType dtype) {
-  return dtype == DType::f32 ? type_f32 : dtype == DType::bf16 ? type_bf16 : type_f16;
+  switch (dtype) {
+    case DType::i1:
+      return type_u8;
+    case DType::f32:
+      return type_f32;
+    case DType::bf16:
+      return type_bf16;
+    default:
+      return type_f16;
+  }
 }
+bool has_maps(DType dtype) { return is_half(dtype) || dtype == DType::f32 || dtype == DType::i1; }
 
 struct alignas(TensorMaps::alignment) Encoded {
   std::byte bytes[TensorMaps::bytes];
@@ -166,8 +178,7 @@ TensorMaps::TensorMaps(const KernelSource& source) {
     const int rank = static_cast<int>(tensor.dims.size());
     require(rank >= 2 && rank <= max_rank && !tensor.has_last_stride, source,
             "its tensor has one dimension, over five, or none that is dense");
-    require(is_half(tensor.dtype) || tensor.dtype == DType::f32, source,
-            "its tensor has no elements of 16 bits or f32");
+    require(has_maps(tensor.dtype), source, "its tensor has no elements of 16 bits, f32 or i1");
     require(tensor.alignment >= tensor_alignment, source,
             "its tensor does not promise an alignment of 16 bytes");
     require(map.row_dim >= 0 && map.row_dim < rank - 1, source, "its rows run along no dimension");

@@ -17,6 +17,11 @@ bool is_held(const Function& f, ValueId value) {
          (space == Space::registers || space == Space::operand || space == Space::opaque);
 }
 
+bool is_condition_tile(const Function& f, ValueId value) {
+  const Op* made_by = f.definition(value);
+  return made_by && made_by->code == OpCode::convert && f[value].type.dtype == DType::i1;
+}
+
 namespace {
 
 /// Walks the program backwards, with the set of values that are still to be read.

@@ -12,6 +12,10 @@ namespace flashcore {
 /// expression makes one element at a time.
 bool is_held(const ir::Function& f, ir::ValueId value);
 
+/// Whether a value is a tile of conditions from shared memory, which a thread holds as bits: no others
+/// can be put in their place.
+bool is_condition_tile(const ir::Function& f, ir::ValueId value);
+
 /// For each value, the values that cannot share its array, because both are needed at the same
 /// time. An operand is not one of them where the result may overwrite it element by element: the sum that
 /// a product adds to, an operand of a nest that no later operation of the nest reads, a value that

@@ -107,6 +107,7 @@ class ArrayAssignment {
     const bool alike = f_[a].type == f_[b].type ||
                        (is_float(a) && is_float(b) && f_[a].type.axes == f_[b].type.axes);
     if (!is_held(f_, a) || !is_held(f_, b) || !alike || f_[a].layout != f_[b].layout) return;
+    if (is_condition_tile(f_, a) || is_condition_tile(f_, b)) return;  // bits, not elements
     const std::size_t x = find(a.index), y = find(b.index);
     const auto meets = [&](std::size_t group, std::size_t other) {
       return std::ranges::any_of(apart_[group],

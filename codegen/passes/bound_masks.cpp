@@ -176,6 +176,49 @@ bool ends_at_axis(const Function& f, const LoopMask& mask, AxisId axis) {
   });
 }
 
+/// What all has to hold for a condition to: terms that bound the loop, and others.
+struct Conjuncts {
+  std::vector<ValueId> bounding, others;
+  std::set<ValueId> seen;  ///< each is looked at once, however often it takes part
+};
+
+void collect_conjuncts(const Function& f, const Op& loop, ValueId condition, Conjuncts& to) {
+  if (!to.seen.insert(condition).second) return;
+  const Op* op = f.definition(condition);
+  if (op && op->code == OpCode::logical_and) {
+    for (const ValueId operand : op->operands) collect_conjuncts(f, loop, operand, to);
+    return;
+  }
+  const AffineCondition known = affine_condition(f, condition);
+  const bool bounds = known.complete && std::ranges::all_of(known.terms, [&](const auto& term) {
+                        return bounds_loop(f, loop, term);
+                      });
+  (bounds ? to.bounding : to.others).push_back(condition);
+}
+
+/// Where nothing tells which tiles the others cut, as of an element for each row and key, all tiles
+/// have the mask of these. What bounds the loop becomes a mask of its own, for few tiles:
+///
+///   %m = where and %others, %bounding, %x, -inf   ->   %n = where %others, %x, -inf
+///                                                      %m = where %bounding, %n, -inf
+bool separate_bounding(Function& f, const Op& loop, OpId where) {
+  Conjuncts conjuncts;
+  collect_conjuncts(f, loop, f[where].operands[0], conjuncts);
+  if (conjuncts.bounding.empty() || conjuncts.others.empty()) return false;
+  insert_before(f, loop.body, position_of(f, loop.body, where), f[where].where, [&](Builder& b) {
+    const auto all = [&](const std::vector<ValueId>& terms) {
+      ValueId holds = terms.front();
+      for (std::size_t i = 1; i < terms.size(); ++i)
+        holds = b.elementwise(OpCode::logical_and, {holds, terms[i]});
+      return holds;
+    };
+    const ValueId seen = f[where].operands[1], hidden = f[where].operands[2];
+    const ValueId inner = b.elementwise(OpCode::where, {all(conjuncts.others), seen, hidden});
+    f[where].operands = {all(conjuncts.bounding), inner, hidden};
+  });
+  return true;
+}
+
 /// Builds the scan of a loop's tiles between two bounds, where its mask says something about
 /// them. Which masks the tiles found to be visible everywhere can do without is noted in `guarded`.
 BufferId build_scan(Function& f, Builder& b, BlockId region, const Op& loop,
@@ -189,7 +232,12 @@ BufferId build_scan(Function& f, Builder& b, BlockId region, const Op& loop,
     return intervals.condition(condition);
   };
   Known maybe = truth_of(scanned).maybe;
-  if (maybe.always) return {};
+  Conjuncts conjuncts;
+  collect_conjuncts(f, loop, f[scanned.where].operands[0], conjuncts);
+  const bool says_more = std::ranges::any_of(conjuncts.others, [&](ValueId condition) {
+    return !intervals.condition(condition).maybe.always;
+  });
+  if (maybe.always || !says_more) return {};
   Known surely = Known::of(true);
   guarded.clear();
   for (const LoopMask& mask : masks) {
@@ -270,6 +318,8 @@ void bound_loop(Function& f, BlockId block, std::size_t position) {
       const BufferId tiles =
           build_scan(f, b, region, loop, *scanned, masks, bounds.front(), bounds.back(), guarded);
       f[id].buffer = tiles;
+      if (!tiles && separate_bounding(f, loop, scanned->where) && scanned->droppable)
+        guarded.insert(scanned->where);
     }
     Op& bounded = f[id];
     bounded.operands.insert(bounded.operands.begin(), {bounds.front(), bounds.back()});

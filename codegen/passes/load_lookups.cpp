@@ -6,6 +6,8 @@
 //   %b = gather bias[%head, index rows, index cols]    ->    %t = load bias[%head, by rows, by cols]
 //                                                            %e = convert %t      to registers
 //                                                            %b = cast %e
+//
+// Conditions, of a dense mask, are what the conversion gives.
 #include <algorithm>
 #include <vector>
 
@@ -32,32 +34,34 @@ class LookupLoading {
   }
 
  private:
-  /// Whether tiles of that size are boxes that the copy engine takes.
+  /// Whether tiles of that size are boxes that the copy engine takes: up to 256 rows, of 32 bytes or
+  /// a multiple.
   [[nodiscard]] bool is_loadable(const Op& op) const {
-    return looks_up_tile(f_, op) &&
-           std::ranges::all_of(f_[op.results[0]].type.axes, [&](AxisId axis) {
-             return f_[axis].tile <= largest_box && f_[axis].tile % chunk == 0;
-           });
+    if (!looks_up_tile(f_, op)) return false;
+    const std::vector<AxisId>& axes = f_[op.results[0]].type.axes;
+    constexpr int most_rows = 256, line_bytes = 32;
+    return f_[axes[0]].tile <= most_rows &&
+           f_[axes[1]].tile * size_of(f_[op.tensor].dtype) % line_bytes == 0;
   }
 
   void load(BlockId loop, OpId gather) {
     const Op lookup = f_[gather];
     std::vector<Coordinate> coordinates;
     for (const ValueId index : lookup.operands) coordinates.push_back({.value = index});
-    ValueId elements;
+    Op read{.code = OpCode::convert, .results = lookup.results, .where = lookup.where};
     insert_before(f_, loop, position_of(f_, loop, gather), lookup.where, [&](Builder& b) {
       const ValueId tile = b.load(lookup.tensor, coordinates);
       f_[tile].name = f_[lookup.tensor].name + "_tile";
-      elements = make(b, {.code = OpCode::convert, .operands = {tile}}, f_[tile].type);
+      read.operands = {tile};
+      if (f_[tile].type == f_[lookup.results[0]].type) return;
+      const ValueId elements =
+          make(b, {.code = OpCode::convert, .operands = {tile}}, f_[tile].type);
       f_[elements].name = f_[lookup.tensor].name;
+      read.code = OpCode::cast;
+      read.operands = {elements};
     });
-    f_[gather] = {.code = OpCode::cast,
-                  .operands = {elements},
-                  .results = lookup.results,
-                  .where = lookup.where};
+    f_[gather] = std::move(read);
   }
-
-  static constexpr int largest_box = 256, chunk = 16;
 
   Function& f_;
   std::vector<BlockId> loops_;

@@ -159,16 +159,6 @@ FC_DEVICE void load_shared<4>(float* out, u32 address) {
                : "r"(address)
                : "memory");
 }
-// n neighbouring 16-bit elements, n even, at a multiple of 4 bytes.
-template <class T, int n>
-FC_DEVICE void load_shared_halves(float* out, u32 address) {
-#pragma unroll
-  for (int i = 0; i < n; i += 2) {
-    const u32 pair = load_shared_word(address + 2 * i);
-    out[i] = to_float(T{static_cast<u16>(pair)});
-    out[i + 1] = to_float(T{static_cast<u16>(pair >> 16)});
-  }
-}
 FC_DEVICE chunk load_shared_chunk(u32 address) {
   chunk value;
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"

@@ -247,7 +247,7 @@ void KernelPrinter::print_boxes(const Op& op) {
   for (const ChunkLoop& loop : chunk_loops(buffer))
     for (int panel = 0; panel < loop.panels; ++panel) {
       const int column = loop.first_column + panel * loop.width;
-      const int offset = 2 * buffer.rows * column;
+      const int offset = size_of(buffer.dtype) * buffer.rows * column;
       out_.line("fc::load_box({}{}, {}, {}, {});", target,
                 offset ? fmt::format(" + {}", offset) : "", map_of(op, buffer.rows, loop.width),
                 full, box_coordinates(op, "0", std::to_string(column)));

@@ -1,6 +1,7 @@
 // The arrays of register tiles, and the unrolled loops over their elements.
 #include <algorithm>
 
+#include "codegen/analysis/register_interference.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/text/index_text.h"
 #include "codegen/text/kernel_text.h"
@@ -59,6 +60,9 @@ void KernelText::declare(ValueId value, bool zero, const std::string& otherwise)
     case Space::operand:
       return out_.line("fc::u32 {}{}[4];", name, dims);
     default:
+      if (is_condition_tile(f_, value))
+        return out_.line("fc::condition_tile<{}, {}, {}> {};", shape.layouts[0].fragments,
+                         shape.layouts[1].fragments, slots, name);
       return out_.line("{} {}{}[{}]{};", array_type(value), name, dims, slots, start);
   }
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/analysis/register_interference.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/text/kernel_text.h"
 #include "dsl/error.h"
@@ -151,6 +152,9 @@ std::string KernelText::element(ValueId value, const Cursor& cursor) {
   if (f_[value].layout.space == Space::opaque)
     return fmt::format("{}[{}][{}]", array, cursor.fragments[0], cursor.fragments[1]);
   if (inlined_.count(value)) return array;  // a local of the loops around
+  if (is_condition_tile(f_, value))
+    return fmt::format("fc::condition({}, {}, {}, {})", array, cursor.fragments[0],
+                       cursor.fragments[1], cursor.element);
   if (type.axes == cursor.axes && type.axes.size() == 2)
     return fmt::format("{}[{}][{}][{}]", array, cursor.fragments[0], cursor.fragments[1],
                        cursor.element);

@@ -1,5 +1,6 @@
 // Conversions: tiles between registers and shared memory, and shares of a reduction that meet
 // there.
+#include "codegen/analysis/register_interference.h"
 #include "codegen/analysis/shared_use.h"
 #include "codegen/analysis/visit.h"
 #include "codegen/text/index_text.h"
@@ -35,6 +36,11 @@ std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape,
   const std::string chunk =
       fmt::format("fc::chunk_offset{}<{}, {}>", last.warps > 1 ? "_of_warp" : "", buffer.rows,
                   buffer.columns * size / 2);
+  if (size == 1 && last.warps == 1 && in_chunk % last.fragment_size() == 0) {
+    const int fragments = in_chunk / last.fragment_size();  // that share a chunk
+    return fmt::format("{}({}, j / {} * {}) + j % {} * {} + {} * {}", chunk, row, fragments,
+                       in_chunk / 2, fragments, last.fragment_size(), lane, last.lane_stride);
+  }
   if (last.fragment_size() == in_chunk && size == 2)  // the lanes share a chunk
     return fmt::format("{}({}, {}) + {} * {}", chunk, row, column, lane, last.lane_stride * size);
   std::string halves = fmt::format("{} + {} * {}", column, lane, last.lane_stride);
@@ -178,6 +184,13 @@ void TileMover::print_blocks_to_shared(const Op& op) {
             storage_[from.index]);
 }
 
+/// The function that loads neighbouring elements.
+std::string TileMover::shared_loader(DType dtype, int count) {
+  if (is_half(dtype))
+    return fmt::format("fc::load_shared_halves<{}, {}>", element_type(dtype), count);
+  return fmt::format("fc::load_shared<{}>", count);
+}
+
 /// A tile of shared memory into registers, or the sum (maximum, minimum) of all partials of one.
 void TileMover::print_from_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
@@ -208,10 +221,11 @@ void TileMover::print_from_shared(const Op& op) {
   const std::string first = vector ? element : element + "]";
   const std::string offset = shared_offset(buffer, shape);
   if (partials == 1) {
-    const std::string_view load = is_half(buffer.dtype) ? "load_shared_halves" : "load_shared";
-    out_.line("fc::{}<{}{}>(&{}, {} + {});", load,
-              is_half(buffer.dtype) ? fmt::format("{}, ", element_type(buffer.dtype)) : "", count,
-              first, base, offset);
+    if (is_condition_tile(f_, value))
+      out_.line("fc::load_conditions({}, i, j, {} * r, {} + {});", storage_[value.index], count,
+                base, offset);
+    else
+      out_.line("{}(&{}, {} + {});", shared_loader(buffer.dtype, count), first, base, offset);
     return;
   }
   const std::string at = names_.unique("share_at");

@@ -31,6 +31,7 @@ class TileMover : protected KernelText {
   void print_shuffles(const ir::Op& op);
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape,
                             const std::string& first_row = {}) const;
+  static std::string shared_loader(DType dtype, int count);
   [[nodiscard]] bool is_operand_in_flight(const ir::Op& convert) const;
   [[nodiscard]] bool is_stored_by_engine(const ir::Op& convert) const;
   [[nodiscard]] bool writes_rows_by_turns(const ir::Op& convert, const Shape& shape) const;

@@ -22,9 +22,9 @@ AxisId followed_axis(const Function& f, ValueId index) {
 }  // namespace
 
 bool looks_up_tile(const Function& f, const Op& op) {
-  if (op.code != OpCode::gather || op.wraps || !f[op.tensor].aligned_rows ||
-      !is_half(f[op.tensor].dtype) || f[op.operands.back()].type.is_scalar())
-    return false;
+  if (op.code != OpCode::gather || op.wraps || f[op.operands.back()].type.is_scalar()) return false;
+  const Tensor& tensor = f[op.tensor];
+  if (!tensor.aligned_rows || (!is_half(tensor.dtype) && tensor.dtype != DType::i1)) return false;
   std::vector<AxisId> followed;
   for (const ValueId index : op.operands)
     if (!f[index].type.is_scalar()) followed.push_back(followed_axis(f, index));

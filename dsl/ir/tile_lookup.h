@@ -6,9 +6,9 @@
 
 namespace flashcore {
 
-/// Whether a `gather` reads a 16-bit element for every row and column of a tile, from a tensor whose
-/// rows begin at multiples of 16 bytes (Tensor::aligned_rows): rows along one dimension, columns along
-/// the last one, each from some position on, and scalars along all others.
+/// Whether a `gather` reads a 16-bit element or a condition for every row and column of a tile, from a
+/// tensor whose rows begin at multiples of 16 bytes (Tensor::aligned_rows): rows along one dimension,
+/// columns along the last one, each from some position on, and scalars along all others.
 bool looks_up_tile(const ir::Function& f, const ir::Op& op);
 
 }  // namespace flashcore

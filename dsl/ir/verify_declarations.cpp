@@ -140,9 +140,9 @@ void verify_declarations(const Function& f) {
                        "only inputs are read at computed positions",
                        "declare it as an input",
                        {}});
-    if (tensor.aligned_rows && (!is_tile_type(tensor.dtype) || tensor.dtype == DType::i1))
+    if (tensor.aligned_rows && !is_tile_type(tensor.dtype))
       throw SpecError({fmt::format("{} {} with aligned rows", name_of(tensor.dtype), tensor.name),
-                       "they are for tiles, which are loaded of f16, bf16, f32 and i32",
+                       "they are for tiles, which are loaded of f16, bf16, f32, i32 and i1",
                        "leave aligned_rows out",
                        {}});
     if (tensor.gathered && tensor.dims.empty())

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-Tensor: TypeAlias = tuple[str, str, int, bool]
+Tensor: TypeAlias = tuple[str, str, int, bool, bool]
 Expression: TypeAlias = tuple[str, list[Tensor]]
 _Class = TypeVar("_Class", bound=type)
 

@@ -104,8 +104,8 @@ class Captured:
     `unit_stride` promises that neighbours along the last dimension are neighbours in memory, which
     kernels are faster for; a call with another array is refused (DeviceError). `aligned_rows`
     promises beside it that rows along the last dimension begin at multiples of 16 bytes, by which
-    the copy engine of some GPUs brings a dense bias in whole tiles; a call with another array copies
-    it. `fits` is what its dimensions
+    the copy engine of some GPUs brings a dense bias or mask in whole tiles; a call that needs this
+    of an array with other rows copies it. `fits` is what its dimensions
     have to be in a call, which refuses others (SpecError); None: anything, and what is outside
     reads as 0.
     """
@@ -124,8 +124,7 @@ class Captured:
 def captured(name: str, array: Any, dtype: str, fits: tuple[Dim, ...] | None = None) -> Captured:
     """What stands for an array that is there already."""
     unit_stride = _has_unit_stride(array)
-    # Of other arrays no kernel wants to know: two kernels would compute what one can.
-    aligned_rows = unit_stride and dtype in ("f16", "bf16") and _has_aligned_rows(array)
+    aligned_rows = unit_stride and dtype in ("f16", "bf16", "i1") and _has_rows_apart(array)
     return Captured(name, dtype, len(array.shape), unit_stride, fits, aligned_rows)
 
 
@@ -139,19 +138,24 @@ def _has_unit_stride(array: Any) -> bool:
     return strides is not None and bool(strides[-1] == array.dtype.itemsize)
 
 
-def _has_aligned_rows(array: Any) -> bool:
-    """Of an array with at least two dimensions; no row may lie in the place of another."""
+def _has_rows_apart(array: Any) -> bool:
+    """Of an array with at least two dimensions: no row lies in the place of another. Where rows
+    begin does not matter, since a launch copies those that do not begin where a kernel wants it."""
     if len(array.shape) < 2:
         return False
-    if is_torch_tensor(array):
-        strides = [step * array.element_size() for step in array.stride()]
-        start = array.data_ptr()
-    elif isinstance(array, numpy.ndarray):
-        strides, start = list(array.strides), array.__array_interface__["data"][0]
-    else:
+    strides = array.stride() if is_torch_tensor(array) else getattr(array, "strides", None)
+    if strides is None:
         return False
-    apart = [step for step, size in zip(strides[:-1], array.shape[:-1], strict=True) if size > 1]
-    return start % 16 == 0 and all(step > 0 and step % 16 == 0 for step in apart)
+    outer = zip(strides[:-1], array.shape[:-1], strict=True)
+    return all(step > 0 for step, size in outer if size > 1)
+
+
+def without_repeats(array: Any) -> Any:
+    """With one of what an expanded array repeats along a dimension."""
+    strides = array.stride() if is_torch_tensor(array) else getattr(array, "strides", None)
+    if strides is None or all(strides):
+        return array
+    return array[tuple(slice(0, 1) if step == 0 else slice(None) for step in strides)]
 
 
 _STORED = {

@@ -42,11 +42,13 @@ class MaskTraits {
   /// The mask is a conjunction of conditions that are linear in the positions and depend on the
   /// key: such a mask bounds the loop. For any other mask a block scans the tiles first.
   [[nodiscard]] bool bounds_loop() const { return bounds_loop_; }
-  [[nodiscard]] bool looks_up() const { return looks_up_; }  ///< elements of arrays
-  [[nodiscard]] bool by_head() const { return by_head_; }    ///< each head visits other tiles
-  [[nodiscard]] bool several() const { return several_; }    ///< conditions that all hold
-  [[nodiscard]] bool divides() const { return divides_; }    ///< positions, as chunks do
-  [[nodiscard]] bool is_full() const { return is_full_; }
+  [[nodiscard]] bool looks_up() const { return looks_up_; }  ///< threads, elements of arrays
+  /// Lookups in arrays with an element for each row and key, of which the copy engine brings tiles.
+  [[nodiscard]] int loaded_elements() const { return loaded_elements_; }
+  [[nodiscard]] bool by_head() const { return by_head_; }  ///< each head visits other tiles
+  [[nodiscard]] bool several() const { return several_; }  ///< conditions that all hold
+  [[nodiscard]] bool divides() const { return divides_; }  ///< positions, as chunks do
+  [[nodiscard]] bool is_full() const { return is_full_; }  ///< all tiles are visited
 
   /// Where a mask does not bound the loop, rows are taken to see half of the keys, or an eighth
   /// where the mask looks something up, as documents do.
@@ -62,6 +64,7 @@ class MaskTraits {
   std::vector<Condition> conditions_;
   bool is_full_ = true, bounds_loop_ = true, counts_ = true;
   bool looks_up_ = false, by_head_ = false, several_ = false, divides_ = false;
+  int loaded_elements_ = 0;
 };
 
 ScoreTraits traits_of_score(AttentionSpec spec);

@@ -21,6 +21,8 @@ struct Traits {
   int d = padded(spec.head_dim), dv = padded(spec.value_dim());
   int widest = std::max(d, dv);
   bool masked = !mask.is_full();
+  /// Tiles of a dense bias or mask take registers, and room beside keys and values.
+  bool loads = score.loaded_elements + mask.loaded_elements() > 0;
   bool plain = spec.score.text.empty();
   /// A score computed from positions, as ALiBi is: its terms for a row take registers.
   bool by_position = !plain && !score.softcap && !score.looks_up;
@@ -42,7 +44,8 @@ struct Traits {
 int tile_bytes(const Traits& traits, const Schedule& s) {
   const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
   const auto slot = [&](int dim) { return (2 * cols * dim + 1023) / 1024 * 1024; };
-  const int loaded = traits.score.loaded_elements * slot(rows);
+  const int loaded = traits.score.loaded_elements * slot(rows) +
+                     traits.mask.loaded_elements() * slot(rows / 2);  // a condition is a byte
   const int given = s.cluster_splits == 1 ? 0 : 4 * rows * (traits.dv + 8) + 3 * 1024;
   return s.outer_stages * 2 * rows * traits.d +
          s.stages * (slot(traits.d) + slot(traits.dv) + loaded) + given;
@@ -80,7 +83,7 @@ void fetch_ahead(const Traits& traits, Schedule& s) {
 /// where ptxas then makes better code of the loop. With a softcap it takes too long to compile for
 /// the gain, except with a maximum.
 bool peels_full_tiles(const Traits& traits) {
-  if (traits.masked || traits.score.looks_up) return false;
+  if (traits.masked || traits.score.looks_up || traits.mask.loaded_elements()) return false;
   if (traits.ragged) return traits.plain && traits.widest != 144;
   if (traits.widest == 128) return !traits.score.softcap || traits.softcap_with_maximum;
   return (traits.widest == 160 || traits.widest == 192 || traits.widest == 224) &&
@@ -123,7 +126,7 @@ int columns_of_two_warpgroups(const Traits& traits) {
 
 /// Those of tiles of 192 rows, where registers hold them and the score expression.
 std::optional<int> columns_of_three_warpgroups(const Traits& traits) {
-  if (traits.widest > 128) return std::nullopt;
+  if (traits.widest > 128 || traits.mask.loaded_elements()) return std::nullopt;
   if (traits.widest <= 64) {
     if (traits.softcap_with_maximum) return std::nullopt;
     // With an LSE the rounding errors of a softcapped row's weights are summed up separately.
@@ -134,8 +137,8 @@ std::optional<int> columns_of_three_warpgroups(const Traits& traits) {
     const bool room =
         traits.masked ? traits.widest <= 96 && !traits.scanned && !traits.score.softcap
                       : !traits.score.softcap || !(traits.softcap_with_maximum || traits.spec.lse);
-    const bool reads = traits.score.looks_up || traits.score.loaded_elements;
-    if (!room || traits.few_tiles_a_row || reads) return std::nullopt;
+    if (!room || traits.few_tiles_a_row || traits.score.looks_up || traits.loads)
+      return std::nullopt;
     return traits.widest > 96 || traits.in_sequences ? 80 : traits.widest > 80 ? 96 : 112;
   }
   return traits.plain && traits.may_persist ? std::optional(80) : std::nullopt;
@@ -156,12 +159,13 @@ Schedule large(const Traits& traits, int rows, int cols) {
   if (s.persistent) fetch_ahead(traits, s);
   if (!traits.masked) {
     // Worth 1 to 2 % with ping-pong and two slots for the query, and a loss with peeled masks.
-    s.sums_by_products = s.persistent && traits.widest <= 64 &&
+    s.sums_by_products = s.persistent && traits.widest <= 64 && !traits.loads &&
                          (traits.plain || (traits.score.softcap && !traits.softcap_with_maximum));
     return s;
   }
   if (traits.widest <= 64) {
-    s.sums_by_products = s.persistent && traits.score.softcap && !traits.softcap_with_maximum;
+    s.sums_by_products =
+        s.persistent && traits.score.softcap && !traits.softcap_with_maximum && !traits.loads;
     if (traits.by_position && traits.mask.divides()) s.staged_stores = false;
   }
   if (!s.persistent) {
@@ -183,10 +187,9 @@ Schedule large(const Traits& traits, int rows, int cols) {
 std::vector<bool> ways_of_issuing(const Traits& traits) {
   const bool looks_up = traits.score.looks_up || traits.mask.looks_up();
   if (traits.plain && traits.may_persist) return {false, true};
-  if (traits.widest <= 64) return {!traits.ragged && !traits.score.loaded_elements};
+  if (traits.widest <= 64) return {!traits.ragged && !traits.loads};
   if (traits.widest <= 112) return {true};
-  if (traits.widest <= 128)
-    return {!traits.ragged && (looks_up || traits.score.loaded_elements)};
+  if (traits.widest <= 128) return {!traits.ragged && (looks_up || traits.loads)};
   if (traits.score.looks_up || (traits.softcap_with_maximum && traits.widest < 176)) return {false};
   return {traits.score.softcap || (traits.widest < 192 && !traits.ragged)};
 }
@@ -198,11 +201,11 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
   // What is read for every score leaves no registers for the number of the next tile, nor do the three
   // sums of a softcap with a maximum and an LSE: with as many key columns as the static scheduler has,
   // ptxas spills, and in tiles of 192 rows with fewer as well.
-  const bool fits = !traits.score.loaded_elements || !traits.masked || s.tiles.at("rows") < 192;
+  const bool fits = !traits.loads || !traits.masked || s.tiles.at("rows") < 192;
   if (!s.persistent || !fits) return;
-  const bool crowded =
-      traits.widest > 128 ? traits.score.looks_up
-                          : traits.widest > 112 && traits.softcap_with_maximum && traits.spec.lse;
+  const bool crowded = traits.widest > 128
+                           ? traits.score.looks_up
+                           : traits.widest > 112 && traits.softcap_with_maximum && traits.spec.lse;
   Schedule dynamic = s;
   if (crowded) dynamic.tiles["cols"] -= 16;
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
@@ -227,7 +230,7 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
   to.push_back(s);
   const bool crowded =
       traits.widest > 128 && s.tiles["rows"] > 64 && traits.mask.looks_up() && !traits.by_position;
-  const bool read_twice = traits.score.loaded_elements && traits.mask.looks_up();
+  const bool read_twice = traits.loads && traits.mask.looks_up();
   if (traits.score.softcap || (traits.score.looks_up && s.blocks_per_processor == 3) || crowded ||
       read_twice || traits.mask.by_head())
     return;
@@ -244,11 +247,15 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
 }
 
 void add_large(const Traits& traits, std::vector<Schedule>& to) {
-  const auto add = [&](int rows, int cols) {
+  // Boxes of conditions, which are bytes, have 32 columns or a multiple.
+  const int step = traits.mask.loaded_elements() ? 32 : 16;
+  const auto add = [&](int rows, int most) {
+    const int cols = most / step * step;
     for (const bool ping_pong : ways_of_issuing(traits)) {
       Schedule s = large(traits, rows, cols);
       s.ping_pong = ping_pong;
-      while (tile_bytes(traits, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
+      while (tile_bytes(traits, s) > shared_bytes && s.tiles["cols"] > step)
+        s.tiles["cols"] -= step;
       if (s.persistent)
         add_with_schedulers(traits, s, to);
       else
@@ -288,9 +295,9 @@ void add_small(const Traits& traits, std::vector<Schedule>& to) {
 
 /// Small blocks in which a thread of the only warpgroup issues the loads: for kernels that compute
 /// nothing between products but the softmax and masks that bound the loop. Kernels with lookups are
-/// faster with a producer.
+/// faster with a producer, and tiles of a dense mask need one.
 void add_without_producer(const Traits& traits, std::vector<Schedule>& to) {
-  if (!traits.plain || traits.scanned || traits.widest > 128) return;
+  if (!traits.plain || traits.loads || traits.scanned || traits.widest > 128) return;
   Schedule s = tiles(traits, 64, 64);
   s.producer = false;
   s.blocks_per_processor = 3;

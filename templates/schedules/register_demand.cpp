@@ -4,6 +4,8 @@
 #include <set>
 #include <tuple>
 
+#include "dsl/ir/tile_lookup.h"
+
 namespace flashcore {
 namespace {
 
@@ -14,7 +16,8 @@ struct Lookups {
   int by_row = 0, by_key = 0, by_score = 0;
 };
 
-Lookups lookups_of_mask(AttentionSpec spec) {
+/// With the copy engine, threads do not look up what it brings tiles of.
+Lookups lookups_of_mask(AttentionSpec spec, bool by_copy_engine) {
   spec.score = {};
   spec.sink = {};
   const Program program = attention_forward(spec);
@@ -23,7 +26,8 @@ Lookups lookups_of_mask(AttentionSpec spec) {
   std::set<std::tuple<TensorId, std::vector<ValueId>>> seen;
   Lookups lookups;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    if (op.code != OpCode::gather || !seen.insert({op.tensor, op.operands}).second) return;
+    if (op.code != OpCode::gather || (by_copy_engine && looks_up_tile(f, op))) return;
+    if (!seen.insert({op.tensor, op.operands}).second) return;
     const TileType& type = f[op.results[0]].type;
     const bool by_row = type.has(rows), by_key = type.has(cols);
     lookups.by_score += by_row && by_key ? 1 : 0;
@@ -63,10 +67,11 @@ void leave_out_crowded(std::vector<Schedule>& schedules, const AttentionSpec& sp
   constexpr double others = 16;      // addresses, maxima and operands, at the least
   constexpr int first_frugal = 100;  // code for these targets keeps less of what it looks up
   if (schedules.empty() || !spec.mask.looks_up() || target.capability >= first_frugal) return;
-  const Lookups lookups = lookups_of_mask(spec);
+  const Lookups by_threads = lookups_of_mask(spec, false), with_loads = lookups_of_mask(spec, true);
   const Schedule last = schedules.back();
   schedules.pop_back();
   std::erase_if(schedules, [&](const Schedule& s) {
+    const Lookups& lookups = s.copy == CopyInstruction::tma ? with_loads : by_threads;
     return s.softmax == Softmax::registers &&
            demand(s, lookups, spec.value_dim()) > registers_of_thread(s) - others;
   });

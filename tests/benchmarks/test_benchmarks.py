@@ -60,6 +60,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
         "compare_builds.py",
         "backward.py",
         "decoding.py",
+        "dense_masks.py",
         "float32.py",
         "hopper.py",
         "host_time.py",

@@ -193,6 +193,13 @@ const Golden kernels[] = {
        spec.score = bias({"bias", DType::bf16, 3, /*unit_stride=*/true, /*aligned_rows=*/true});
        return attention(spec, warpgroups(128, 64), "sm_90a");
      }},
+    {"attention_hopper_dense_mask",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 64;
+       spec.mask = Mask("visible[b, 0, q_idx, kv_idx]", {{"visible", DType::i1, 4, true, true}});
+       return attention(spec, warpgroups(128, 96), "sm_90a");
+     }},
     {"attention_hopper_window_peeled",
      [] {
        AttentionSpec spec;

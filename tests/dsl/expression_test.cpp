@@ -139,9 +139,10 @@ TEST(Expression, AlignedRowsAreOfNeighbours) {
   EXPECT_THAT(check(Score(text, {{"t", DType::bf16, 2, false, true}})),
               ElementsAre("the captured tensor t has aligned_rows without unit_stride: rows have "
                           "their elements side by side; promise both, or neither"));
-  EXPECT_THAT(check(Score(text, {{"t", DType::f64, 2, true, true}})),
-              ElementsAre("the captured tensor t is f64 and has aligned_rows: they are for tiles, "
-                          "which are loaded of f16, bf16, f32 and i32; leave aligned_rows out"));
+  EXPECT_THAT(
+      check(Score(text, {{"t", DType::f64, 2, true, true}})),
+      ElementsAre("the captured tensor t is f64 and has aligned_rows: they are for tiles, "
+                  "which are loaded of f16, bf16, f32, i32 and i1; leave aligned_rows out"));
 }
 
 TEST(Expression, SaysWhereATextIsWrong) {

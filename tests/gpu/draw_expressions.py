@@ -33,7 +33,11 @@ class Writer:
     def captured(self, name: str, dtypes: list[str]) -> str:
         dtype = self.pick.choice(dtypes)
         unit_stride = self.pick.random() < 0.5
-        self.tensors.setdefault(name, Captured(name, dtype, len(SHAPES[name]), unit_stride))
+        rank = len(SHAPES[name])
+        # As flashcore.arrays.captured says it of an array.
+        aligned_rows = unit_stride and rank > 1 and dtype in ("f16", "bf16", "i1")
+        tensor = Captured(name, dtype, rank, unit_stride, aligned_rows=aligned_rows)
+        self.tensors.setdefault(name, tensor)
         return name
 
     def number(self) -> int:

@@ -1,5 +1,5 @@
-"""A dense bias whose rows begin at multiples of 16 bytes: the copy engine brings its tiles, and what
-it gives is what each lookup alone would."""
+"""Dense biases and masks, of which the copy engine brings tiles: they give what each lookup
+alone would."""
 
 import ml_dtypes
 import numpy as np
@@ -35,7 +35,9 @@ def is_loaded(kernel):
     return "p.bias_tiles" in kernel.source
 
 
-@pytest.mark.parametrize(("q_len", "kv_len"), [(2, 8), (70, 136), (130, 200), (200, 64), (65, 1000)])
+@pytest.mark.parametrize(
+    ("q_len", "kv_len"), [(2, 8), (70, 136), (130, 200), (200, 64), (65, 1000)]
+)
 def test_lengths_off_the_tiles(q_len, kv_len):
     q, k, v = arrays(1, 2, q_len, kv_len)
     b = table(q_len, kv_len)
@@ -93,7 +95,8 @@ def test_an_array_that_is_too_small_reads_zero_beyond_its_ends():
         return s + np.where(inside, b.astype(float)[at], 0)
 
     kernel = check(fc.AttentionSpec(head_dim=D, score=shifted), q, k, v, score=exact)
-    assert "fc::load_box" in kernel.source and "fc::gather" not in kernel.source
+    assert "fc::load_shared_halves" in kernel.source
+    assert "fc::gather" not in kernel.source
 
 
 def test_rows_of_a_larger_array():
@@ -104,16 +107,19 @@ def test_rows_of_a_larger_array():
     assert is_loaded(kernel)
 
 
+@pytest.mark.parametrize("view", [lambda: table(100, 97), lambda: table(100, 161)[:, 1:97]])
+def test_rows_that_begin_anywhere_are_copied(view):
+    b = view()
+    q, k, v = arrays(1, 1, 100, b.shape[1])
+    spec = fc.AttentionSpec(head_dim=D, score=fc.bias(b))
+    kernel = check(spec, q, k, v, score=lambda s, *at: s + b.astype(float)[at[2], at[3]])
+    assert is_loaded(kernel)
+
+
 @pytest.mark.parametrize(
-    "view",
-    [
-        lambda: table(100, 97),  # rows of 194 bytes
-        lambda: table(100, 161)[:, 1:97],
-        lambda: np.broadcast_to(table(1, 96), (100, 96)),  # the same row for all
-        lambda: table(96, 100).T,
-    ],
+    "view", [lambda: np.broadcast_to(table(1, 96), (100, 96)), lambda: table(96, 100).T]
 )
-def test_other_arrays_are_looked_up_by_threads(view):
+def test_rows_in_one_place_and_columns_apart_are_looked_up_by_threads(view):
     b = view()
     q, k, v = arrays(1, 1, 100, b.shape[1])
     spec = fc.AttentionSpec(head_dim=D, score=fc.bias(b))
@@ -121,12 +127,73 @@ def test_other_arrays_are_looked_up_by_threads(view):
     assert not is_loaded(kernel)
 
 
-def test_a_call_with_unaligned_rows_copies_them():
-    q, k, v = arrays(1, 1, 40, 48)
+def test_a_length_that_is_no_multiple_of_eight_needs_no_other_kernel():
     kernel = fc.jit(fc.AttentionSpec(head_dim=D, score=fc.bias(table(40, 48))), target="sm_90a")
-    odd = table(40, 55)[:, 3:51]
-    same = kernel(q, k, v, captured={"bias": np.ascontiguousarray(odd)})
-    assert np.array_equal(kernel(q, k, v, captured={"bias": odd}), same)
+    for length in (48, 51):
+        q, k, v = arrays(1, 1, 40, length)
+        b = table(40, length)
+        full, _ = reference.attention(
+            q, k, v, score=lambda s, *at, b=b: s + b.astype(float)[at[2], at[3]]
+        )
+        assert np.abs(kernel(q, k, v, captured={"bias": b}).astype(float) - full).max() < 0.02
+
+
+@pytest.mark.parametrize("cols", [32, 64, 96, 128, 160])
+def test_conditions_in_panels_of_all_widths(cols):
+    q, k, v = arrays(1, 1, 70, 333)
+    seen = rng.random((70, 333)) < 0.7
+    spec = fc.AttentionSpec(head_dim=D, mask=fc.dense_mask(seen))
+    schedule = {"tiles": {"rows": 64, "cols": cols}, "warps_m": 4, "instruction": "wgmma",
+                "copy": "tma", "blocks_per_processor": 1}  # fmt: skip
+    kernel = fc.jit(spec, target="sm_90a", schedule=schedule)
+    full, _ = reference.attention(q, k, v, mask=lambda b, h, i, j: seen[i, j])
+    assert np.abs(kernel(q, k, v).astype(float) - full).max() < 0.02
+    assert "p.visible_tiles" in kernel.source
+
+
+@pytest.mark.parametrize("kv_len", [96, 200, 203])
+def test_conditions(kv_len):
+    q, k, v = arrays(2, 2, 130, kv_len)
+    seen = rng.random((2, 1, 130, kv_len)) < 0.7
+    seen[:, :, 7] = False  # a row without a key
+    kernel = check(
+        fc.AttentionSpec(head_dim=D, mask=fc.dense_mask(seen)),
+        q,
+        k,
+        v,
+        mask=lambda b, h, q_idx, kv_idx: seen[b, 0, q_idx, kv_idx],
+    )
+    assert "p.visible_tiles" in kernel.source
+    assert "fc::note_tiles" not in kernel.source  # nothing tells which tiles could be left out
+
+
+def test_conditions_beside_other_masks_and_a_bias():
+    q, k, v = arrays(1, 2, 150, 150)
+    seen, b = rng.random((150, 150)) < 0.7, table(150, 150)
+    ids = np.repeat(np.arange(3, dtype=np.int32), 50)
+    for mask, exact in (
+        (fc.causal(), lambda b_, h, i, j: i >= j),
+        (fc.documents(ids), lambda b_, h, i, j: ids[i] == ids[j]),
+        (~fc.dense_mask(seen[::-1].copy()), lambda b_, h, i, j: ~seen[::-1][i, j]),
+    ):
+        kernel = check(
+            fc.AttentionSpec(head_dim=D, mask=fc.dense_mask(seen) & mask, score=fc.bias(b)),
+            q,
+            k,
+            v,
+            mask=lambda b_, h, i, j, exact=exact: seen[i, j] & exact(b_, h, i, j),
+            score=lambda s, b_, h, i, j: s + b.astype(float)[i, j],
+        )
+        assert "condition_tile" in kernel.source
+        assert is_loaded(kernel)
+
+
+def test_a_mask_of_sdpa_that_is_expanded_is_read_once():
+    q, k, v = arrays(2, 3, 64, 80)
+    seen = np.broadcast_to(rng.random((2, 1, 1, 80)) < 0.7, (2, 3, 64, 80))
+    out = fc.sdpa(q, k, v, attn_mask=seen)
+    whole, _ = reference.attention(q, k, v, mask=lambda b, h, i, j: seen[b, h, i, j])
+    assert np.abs(out.astype(float) - whole).max() < 0.02
 
 
 def test_two_arrays_and_one_that_threads_look_up():
@@ -142,13 +209,16 @@ def test_two_arrays_and_one_that_threads_look_up():
         return s + both + slopes[h, q_idx - kv_idx + 75]
 
     kernel = check(fc.AttentionSpec(head_dim=D, score=score), q, k, v, score=exact)
-    assert kernel.source.count("fc::load_shared_halves") >= 2 and "fc::gather" in kernel.source
+    assert kernel.source.count("fc::load_shared_halves") >= 2
+    assert "fc::gather" in kernel.source
 
 
 def test_promises_follow_from_the_array():
     def promise(array):
         return fc.bias(array).tensors[0].aligned_rows
 
-    assert promise(table(4, 8)) and promise(table(2, 3, 16))
-    assert not promise(table(4, 9))
+    assert promise(table(4, 8))
+    assert promise(table(2, 3, 9))
+    assert not promise(np.broadcast_to(table(8), (4, 8)))
     assert not promise(table(4, 8).astype(np.float32))  # no kernel asks for that
+    assert fc.dense_mask(np.ones((4, 5), bool)).tensors[0].aligned_rows

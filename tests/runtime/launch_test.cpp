@@ -327,7 +327,7 @@ TEST_F(MappedPlanTest, RefusesBrokenMaps) {
   EXPECT_THAT(broken([](KernelSource& s) { s.tensors[0].alignment = 8; }),
               HasSubstr("an alignment of 16 bytes"));
   EXPECT_THAT(broken([](KernelSource& s) { s.tensors[0].dtype = DType::i32; }),
-              HasSubstr("no elements of 16 bits or f32"));
+              HasSubstr("no elements of 16 bits, f32 or i1"));
 }
 
 TEST_F(MappedPlanTest, PersistentBlocksAreOneRow) {

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy
 
 from .. import _core, arguments
-from ..arrays import is_torch_tensor, stored_dtype
+from ..arrays import is_torch_tensor, stored_dtype, without_repeats
 from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.just_in_time import default_target, jit
@@ -390,7 +390,7 @@ def sdpa(
             return any_size(mask=corner)
         if attn_mask is None:
             return any_size(mask=mask)
-        attn_mask = flat_mask(attn_mask, query, key, value)
+        attn_mask = without_repeats(flat_mask(attn_mask, query, key, value))
         dtype = stored_dtype(attn_mask)
         if dtype == "i1":
             seen = mask & dense_mask(attn_mask) if is_causal else dense_mask(attn_mask)

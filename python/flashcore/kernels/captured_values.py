@@ -24,8 +24,8 @@ class CapturedValues:
         self.own = bound_arrays(*spec.expressions)
         self.given = self._apart(self.own)
         self.arrays = [name for name in self.own if self._tensors[name].rank]
-        # A launch makes no copies of these. Of rows that are to be aligned it does: another call's
-        # may begin anywhere, at odd lengths.
+        # A launch makes no copies of these. Of rows that are to be aligned it does: at odd lengths
+        # they begin anywhere.
         self.in_place = [name for name in self.arrays if not self._tensors[name].aligned_rows]
 
     def with_given(self, given: Mapping[str, Any]) -> Apart:

@@ -17,6 +17,7 @@ from .. import _core, arguments
 from ..arrays import empty, full, is_torch_tensor, makes_arrays, stored_dtype
 from ..errors import DeviceError, LayoutError, SpecError
 
+_ROW_STEP = 16  # bytes: what the copy engine wants rows to begin at
 _LARGEST, _SMALLEST = 3.4028234663852886e38, 2.0**-149  # of fp32
 _LOST = ", and every score would be infinite or NaN"
 
@@ -86,23 +87,31 @@ def _check_width(kernel: str, name: str, array: Any, width: int, dtype: str) -> 
 
 
 def _fresh(array: Any, width: int, dtype: str | None) -> Any:
-    """A dense array of these rows, as long as `width` and filled up with zeros; with a dtype, rows
-    that are not filled at all."""
-    shape = (*array.shape[:-1], width)
+    """An array of these rows, as long as `width` and filled up with zeros, each at a multiple of 16
+    bytes; with a dtype, dense rows that are not filled at all."""
     if dtype is not None:
-        return empty(array, shape, dtype)
-    missing = width - array.shape[-1]
+        return empty(array, (*array.shape[:-1], width), dtype)
+    room = width + -width % max(1, _ROW_STEP // _itemsize(array))
+    missing = room - array.shape[-1]
     if isinstance(array, numpy.ndarray):
-        made = numpy.zeros(shape, array.dtype.newbyteorder("="))
+        made = numpy.zeros((*array.shape[:-1], room), array.dtype.newbyteorder("="))
         made[..., : array.shape[-1]] = array
-        return made
-    if is_torch_tensor(array):
+    elif is_torch_tensor(array):
         torch = sys.modules["torch"]
         if missing:
-            return torch.nn.functional.pad(array, (0, missing)).contiguous()
-        return array.clone(memory_format=torch.contiguous_format)
-    zeros = full(array, (*shape[:-1], missing), stored_dtype(array) or "", 0)
-    return array.__array_namespace__().concat([array, zeros], axis=-1)
+            made = torch.nn.functional.pad(array, (0, missing)).contiguous()
+        else:
+            made = array.clone(memory_format=torch.contiguous_format)
+    else:
+        zeros = full(array, (*array.shape[:-1], missing), stored_dtype(array) or "", 0)
+        made = array.__array_namespace__().concat([array, zeros], axis=-1)
+    return made if room == width else made[..., :width]
+
+
+def _itemsize(array: Any) -> int:
+    if is_torch_tensor(array):
+        return int(array.element_size())
+    return int(getattr(array.dtype, "itemsize", _ROW_STEP))
 
 
 def assign(array: Any, values: Any) -> None:

@@ -106,15 +106,6 @@ template <int n>
 FC_DEVICE void load_shared(float* out, u32 address, int line = __builtin_LINE()) {
   fc_machine->load_shared(out, address, 4 * n, line);
 }
-// n neighbouring 16-bit elements, n even, at a multiple of 4 bytes.
-template <class T, int n>
-FC_DEVICE void load_shared_halves(float* out, u32 address, int line = __builtin_LINE()) {
-  for (int i = 0; i < n; i += 2) {
-    const u32 pair = load_shared_word(address + 2 * i, line);
-    out[i] = to_float(T{static_cast<u16>(pair)});
-    out[i + 1] = to_float(T{static_cast<u16>(pair >> 16)});
-  }
-}
 FC_DEVICE chunk load_shared_chunk(u32 address, int line = __builtin_LINE()) {
   chunk value;
   fc_machine->load_shared(&value, address, 16, line);

@@ -202,6 +202,31 @@ TEST(CostModel, TakesSmallBlocksForElementsOfTheirOwn) {
   EXPECT_EQ(rows(by_distance), 128);
 }
 
+// What the copy engine brings nobody waits for; a dense mask hides no tile that another could leave
+// out, and has no scan.
+TEST(CostModel, TakesLargeBlocksForTilesThatTheCopyEngineBrings) {
+  AttentionSpec biased = spec_of(128, full());
+  biased.score = bias({"bias", DType::bf16, 2, /*unit_stride=*/true, /*aligned_rows=*/true});
+  EXPECT_EQ(traits_of_score(biased).loaded_elements, 1);
+  EXPECT_EQ(traits_of_score(biased).own_elements, 0);
+  EXPECT_FALSE(traits_of_score(biased).looks_up);
+  const Mask dense("~visible[b, 0, q_idx, kv_idx]", {{"visible", DType::i1, 4, true, true}});
+  const MaskTraits alone(spec_of(128, dense)), beside(spec_of(128, dense & causal()));
+  EXPECT_EQ(alone.loaded_elements(), 1);
+  EXPECT_TRUE(alone.is_full());
+  EXPECT_FALSE(alone.looks_up());
+  EXPECT_EQ(beside.loaded_elements(), 1);
+  EXPECT_TRUE(beside.bounds_loop());
+  EXPECT_FALSE(beside.is_full() || beside.several() || beside.looks_up());
+  for (const AttentionSpec& spec : {biased, spec_of(128, dense)}) {
+    const ScheduleChooser chooser(spec, find_target("sm_90a"));
+    const std::size_t fastest = chooser.find_fastest({4, 16, 4096, 4096});
+    EXPECT_EQ(chooser.schedules(fastest).front().tiles.at("rows"), 128);
+  }
+  const Mask by_threads("visible[b, 0, q_idx, kv_idx]", {{"visible", DType::i1, 4, true}});
+  EXPECT_TRUE(MaskTraits(spec_of(128, by_threads)).looks_up());
+}
+
 TEST(CostModel, IsThereForHopperAlone) {
   EXPECT_TRUE(CostModel::find("sm_90a"));
   EXPECT_FALSE(CostModel::find("sm_80"));

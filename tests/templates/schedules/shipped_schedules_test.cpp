@@ -2,6 +2,7 @@
 // size of shared memory, and, asked for with FLASHCORE_SLOW=1, a table of what NVRTC makes of them,
 // in which nothing spills and nothing takes more than a second.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -369,15 +370,22 @@ TEST_P(ShippedSchedulesOfVariants, FitAtTheFirstTry) {
   const Nvrtc nvrtc(find_nvrtc(NvrtcSearch::from_environment()));
   const Target& target = find_target("sm_90a");
   const Captured ids{"ids", DType::i32, 1, true}, slopes{"slopes", DType::f32, 1, true},
-      table{"table", DType::f32, 2, true};
+      table{"table", DType::f32, 2, true}, visible{"visible", DType::i1, 2, true, true};
+  const Mask dense("visible[q_idx, kv_idx]", {visible});
   const Mask masks[] = {full(),
                         causal(),
                         documents(ids),
                         documents(ids) & causal(),
                         chunked(1000),
                         prefix(1000) | causal(),
-                        sliding_window(1023, 0)};
-  const Score scores[] = {{}, softcap(30), alibi(slopes), relative_bias(table, 8192)};
+                        sliding_window(1023, 0),
+                        dense,
+                        dense & causal()};
+  const auto scores_of = [&](DType dtype) {
+    const Captured biases{"bias", dtype, 3, true, true};
+    return std::array{Score{}, softcap(30), alibi(slopes), relative_bias(table, 8192),
+                      bias(biases)};
+  };
   const auto fits = [&](const AttentionSpec& spec) {
     const AttentionProblem problem{
         .batch = 2, .heads = 2048 / spec.head_dim, .q_len = 8192, .kv_len = 8192};
@@ -395,7 +403,7 @@ TEST_P(ShippedSchedulesOfVariants, FitAtTheFirstTry) {
   };
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const Mask& mask : masks)
-      for (const Score& score : scores) {
+      for (const Score& score : scores_of(dtype)) {
         fits({.head_dim = GetParam(), .dtype = dtype, .mask = mask, .score = score});
         if (score.text == softcap(30).text)
           fits({.head_dim = GetParam(), .dtype = dtype, .mask = mask, .score = score, .lse = true});
