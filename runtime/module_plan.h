@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codegen/kernel_source.h"
+#include "dsl/inline_list.h"
 #include "dsl/launch_number.h"
 #include "dsl/module.h"
 #include "runtime/launch.h"
@@ -57,23 +58,21 @@ class ModulePlan {
   template <class Launch>
   void run(const Bound& bound, std::span<const TensorView> tensors,
            std::span<const ScalarValue> scalars, void* workspace, Launch&& launch) const {
-    std::array<TensorView, max_tensors> views;
-    std::array<ScalarValue, max_scalars> values;
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
-      const Kernel& kernel = kernels_[i];
-      for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
-        const Source from = kernel.tensors[t];
-        views[t] = from.computed ? workspace_view(bound, from.index, workspace)
-                                 : tensors[static_cast<std::size_t>(from.index)];
+      InlineList<TensorView, max_tensors> views;
+      InlineList<ScalarValue, max_scalars> values;
+      for (const Source from : kernels_[i].tensors) {
+        if (from.computed)
+          views.push_made([&] { return workspace_view(bound, from.index, workspace); });
+        else
+          views.push(tensors[static_cast<std::size_t>(from.index)]);
       }
-      for (std::size_t s = 0; s < kernel.scalars.size(); ++s) {
-        const Source from = kernel.scalars[s];
+      for (const Source from : kernels_[i].scalars) {
         const auto at = static_cast<std::size_t>(from.index);
-        values[s] =
-            from.computed ? ScalarValue(static_cast<std::int32_t>(number(bound, at))) : scalars[at];
+        values.push(from.computed ? ScalarValue(static_cast<std::int32_t>(number(bound, at)))
+                                  : scalars[at]);
       }
-      launch(i, std::span<const TensorView>(views.data(), kernel.tensors.size()),
-             std::span<const ScalarValue>(values.data(), kernel.scalars.size()));
+      launch(i, views.span(), values.span());
     }
   }
 

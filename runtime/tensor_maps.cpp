@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "dsl/error.h"
+#include "dsl/inline_list.h"
 #include "runtime/emulator/emulated_tensor_map.h"
 #include "runtime/launch_errors.h"
 
@@ -227,18 +228,19 @@ bool TensorMaps::move(const Driver& driver, std::span<const TensorView> before,
 void TensorMaps::encode(const Driver& driver, const KernelSource& source,
                         std::span<const TensorView> tensors, CudaAddress zeros,
                         std::byte* parameters) const {
-  std::array<Geometry, most_maps> geometries;
+  InlineList<Geometry, most_maps> geometries;
   LastMaps& last = last_maps;
   for (std::size_t i = 0; i < maps_.size(); ++i) {
     const Map& map = maps_[i];
-    Geometry& geometry = geometries[i] = geometry_of(tensors[map.tensor], map.box);
+    Geometry& geometry =
+        geometries.push_made([&] { return geometry_of(tensors[map.tensor], map.box); });
     if (is_empty(geometry)) [[unlikely]]
       become_one_element(geometry, zeros);
     const Encoded& encoded = last.find_or_make(geometry, [&](Encoded& made) {
       // The keys and the values of a new length differ in their addresses, and an address alone is
       // told to the driver in no time.
       for (std::size_t other = 0; other < i; ++other) {
-        if (!differ_in_address_alone(geometries[other], geometry)) continue;
+        if (!differ_in_address_alone(geometries.span()[other], geometry)) continue;
         std::memcpy(made.bytes, parameters + maps_[other].offset, bytes);
         if (driver.cuTensorMapReplaceAddress(made.bytes, geometry.address) == 0) return;
       }

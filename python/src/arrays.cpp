@@ -344,12 +344,15 @@ bool ArrayReader::read_plainly(py::handle array, TensorView& view) {
   const ArrayType& type = type_of(array);
   if (type.is_recording != nullptr && is_recording(type.is_recording) && requires_gradient(array))
     return false;
-  return read_new(array, view) &&
+  return read_by(type.api, array, view) &&
          !(type.may_be_neg[static_cast<std::size_t>(view.dtype)] && is_negated_lazily(array, type));
 }
 
 bool ArrayReader::read_new(py::handle array, TensorView& view) {
-  const dlpack::ExchangeApi* const api = type_of(array).api;
+  return read_by(type_of(array).api, array, view);
+}
+
+bool ArrayReader::read_by(const dlpack::ExchangeApi* api, py::handle array, TensorView& view) {
   dlpack::Tensor tensor;
   if (api == nullptr) return false;
   if (api->borrow(array.ptr(), &tensor) != 0) {

@@ -8,6 +8,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include "python/src/dlpack.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/tensor.h"
 
@@ -50,6 +51,8 @@ class ArrayReader {
 
  private:
   TensorView read_capsule(pybind11::handle array, const char* name, bool output);
+  /// Through these functions; false where there are none, or they refuse.
+  bool read_by(const dlpack::ExchangeApi* api, pybind11::handle array, TensorView& view);
   bool is_recording(PyObject* ask);
   void note(pybind11::handle array, const TensorView& view);
   CudaStream choose_stream();

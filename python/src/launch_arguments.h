@@ -1,37 +1,17 @@
 // What Python passes to a launch, read once: arrays as views, numbers in 32 bits.
 #pragma once
 
-#include <cstddef>
-#include <new>
 #include <span>
-#include <type_traits>
 
 #include <pybind11/pybind11.h>
 
 #include "codegen/kernel_source.h"
+#include "dsl/inline_list.h"
 #include "python/src/arrays.h"
 #include "runtime/launch.h"
 #include "runtime/tensor.h"
 
 namespace flashcore::python {
-
-/// Values on the stack of a call.
-template <class Value, int capacity>
-class Inline {
- public:
-  Value& push(const Value& value) { return *new (&slots_[count_++]) Value(value); }
-  [[nodiscard]] std::span<const Value> span() const {
-    return {reinterpret_cast<const Value*>(slots_), static_cast<std::size_t>(count_)};
-  }
-
- private:
-  static_assert(std::is_trivially_destructible_v<Value>);
-  struct alignas(Value) Slot {
-    std::byte bytes[sizeof(Value)];
-  };
-  Slot slots_[capacity];
-  int count_ = 0;
-};
 
 /// A number in 32 bits. Throws SpecError where it does not fit.
 ScalarValue scalar_of(pybind11::handle number, const ScalarArgument& expected);
@@ -55,8 +35,8 @@ class LaunchArguments {
 
  private:
   ArrayReader reader_;
-  Inline<TensorView, max_tensors> tensors_;
-  Inline<ScalarValue, max_scalars> scalars_;
+  InlineList<TensorView, max_tensors> tensors_;
+  InlineList<ScalarValue, max_scalars> scalars_;
   CudaStream stream_ = nullptr;
 };
 

@@ -89,7 +89,7 @@ py::object QuickCall::call(PyObject* const* arguments) {
   }
   if (!(split ? dispatch_->fits(tensors.span()) : dispatch_->launches(tensors.span())))
     return py::none();
-  Inline<ScalarValue, LaunchArguments::max_scalars> scalars;
+  InlineList<ScalarValue, LaunchArguments::max_scalars> scalars;
   scalars.push(*scale);
   const KernelSource& source = dispatch_->source();
   for (std::size_t i = 0; i < fixed_.numbers.size(); ++i)

@@ -8,6 +8,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include "dsl/inline_list.h"
 #include "python/src/arrays.h"
 #include "python/src/kernel_dispatch.h"
 #include "python/src/launch_arguments.h"
@@ -38,7 +39,7 @@ class QuickCall {
   PyObject* run(PyObject* const* arguments, Py_ssize_t count) noexcept;
 
  private:
-  using Tensors = Inline<TensorView, LaunchArguments::max_tensors>;
+  using Tensors = InlineList<TensorView, LaunchArguments::max_tensors>;
 
   pybind11::object call(PyObject* const* arguments);
   std::optional<float> scale_of(PyObject* scale) const;
