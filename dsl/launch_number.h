@@ -25,17 +25,18 @@ class NumberFormula {
   [[nodiscard]] const std::string& name() const { return number_.name; }
 
  private:
+  using Slot = std::uint8_t;
   struct Step {
     ir::OpCode code;
-    int operands[3] = {};  ///< which earlier slot each is
-    std::int64_t constant = 0;
+    Slot operands[3] = {};  ///< which earlier slot each is
   };
   static constexpr std::size_t most_slots = 256;
 
+  /// Slots are those of the values, of the constants, which are no steps then, and of the steps.
   LaunchNumber number_;
-  std::size_t inputs_ = 0;   ///< slots that the values take
-  std::vector<Step> steps_;  ///< each makes the next slot
-  int result_ = 0;
+  std::vector<std::int64_t> constants_;
+  std::vector<Step> steps_;
+  Slot result_ = 0;
 };
 
 }  // namespace flashcore
