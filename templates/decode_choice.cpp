@@ -71,16 +71,18 @@ DecodeChooser::Estimate DecodeChooser::estimate(const DecodeCall& call, std::int
                                                 std::int64_t multiprocessors) const {
   const Way& way = ways_[at];
   const DecodeProblem problem = decode_problem(spec_, keys, call, way.blocks, multiprocessors);
-  const std::int64_t splits = decode_splits(problem, way.costs);
-  return {at, splits, to_microseconds(cost_of_splits(problem, way.costs, splits))};
+  const CostedSplits best = decode_splits(problem, way.costs);
+  return {at, best.splits, to_microseconds(best.cost)};
 }
 
-DecodeChooser::Estimate DecodeChooser::best(const DecodeCall& call,
-                                            std::int64_t multiprocessors) const {
+DecodeChooser::Estimate DecodeChooser::best(const DecodeCall& call, std::int64_t multiprocessors,
+                                            double enough) const {
   Estimate least{.microseconds = std::numeric_limits<double>::infinity()};
   const std::int64_t keys = range_.count(call.q_len, call.kv_len);
   for (std::size_t i = 0; i < ways_.size(); ++i) {
-    if (!can_have(ways_[i], call.q_len)) continue;
+    // Most calls with their keys whole end before two programs would have begun.
+    if (to_microseconds(ways_[i].costs.launch) >= enough || !can_have(ways_[i], call.q_len))
+      continue;
     const Estimate found = estimate(call, keys, i, multiprocessors);
     if (found.microseconds < least.microseconds) least = found;
   }
@@ -149,9 +151,12 @@ bool DecodeChooser::is_considered(const DecodeCall& call, std::int64_t multiproc
          properties_.split_waves * static_cast<double>(multiprocessors);
 }
 
-bool DecodeChooser::pays(const DecodeCall& call, const Estimate& split,
-                         std::int64_t multiprocessors, const ScheduleChooser* whole) const {
-  return (1 + properties_.split_gain) * split.microseconds < whole_us(call, multiprocessors, whole);
+std::optional<std::size_t> DecodeChooser::way_that_pays(const DecodeCall& call,
+                                                        std::int64_t multiprocessors,
+                                                        const ScheduleChooser* whole) const {
+  const double enough = whole_us(call, multiprocessors, whole) / (1 + properties_.split_gain);
+  const Estimate split = best(call, multiprocessors, enough);
+  return split.microseconds < enough ? std::optional(split.way) : std::nullopt;
 }
 
 std::optional<DecodeBlocks> DecodeChooser::choose(const DecodeCall& call,
@@ -163,15 +168,15 @@ std::optional<DecodeBlocks> DecodeChooser::choose(const DecodeCall& call,
   // One more than the place of the blocks; 0: keys are left whole.
   const std::size_t number = remembered_.find(lengths, [&]() -> std::size_t {
     if (!is_considered(call, multiprocessors)) return 0;
-    const Estimate split = best(call, multiprocessors);
-    return pays(call, split, multiprocessors, whole) ? split.way + 1 : 0;
+    const std::optional<std::size_t> way = way_that_pays(call, multiprocessors, whole);
+    return way ? *way + 1 : 0;
   });
   return number == 0 ? std::nullopt : std::optional(ways_[number - 1].blocks);
 }
 
 std::string DecodeChooser::explain(const DecodeCall& call, std::int64_t multiprocessors) const {
   if (!is_considered(call, multiprocessors)) return "";
-  const bool splits = pays(call, best(call, multiprocessors), multiprocessors, nullptr);
+  const bool splits = way_that_pays(call, multiprocessors, nullptr).has_value();
   std::string text = fmt::format("keys are {}, whole {:.1f} us:\n", splits ? "split" : "left whole",
                                  whole_microseconds(call, multiprocessors));
   for (std::size_t i = 0; i < ways_.size(); ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -74,11 +75,16 @@ class DecodeChooser {
   [[nodiscard]] bool can_have(const Way& way, std::int64_t q_len) const;
   [[nodiscard]] Estimate estimate(const DecodeCall& call, std::int64_t keys, std::size_t way,
                                   std::int64_t multiprocessors) const;
-  [[nodiscard]] Estimate best(const DecodeCall& call, std::int64_t multiprocessors) const;
+  /// The fastest way. One that takes `enough` microseconds or more may be left out, and where all do,
+  /// it takes infinitely many.
+  [[nodiscard]] Estimate best(const DecodeCall& call, std::int64_t multiprocessors,
+                              double enough = std::numeric_limits<double>::infinity()) const;
   /// Whether a split may pay at all.
   [[nodiscard]] bool is_considered(const DecodeCall& call, std::int64_t multiprocessors) const;
-  [[nodiscard]] bool pays(const DecodeCall& call, const Estimate& split,
-                          std::int64_t multiprocessors, const ScheduleChooser* whole) const;
+  /// The fastest way to split, where it is faster than keys left whole.
+  [[nodiscard]] std::optional<std::size_t> way_that_pays(const DecodeCall& call,
+                                                         std::int64_t multiprocessors,
+                                                         const ScheduleChooser* whole) const;
   [[nodiscard]] double whole_us(const DecodeCall& call, std::int64_t multiprocessors,
                                 const ScheduleChooser* whole) const;
   /// The choice among schedules that leave keys whole, made when it is first asked.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "dsl/error.h"
+#include "dsl/inline_list.h"
 #include "templates/schedules/schedule_lists.h"
 
 namespace flashcore {
@@ -160,10 +161,11 @@ std::size_t ScheduleChooser::number_of(std::vector<Schedule> list) {
   return lists_.size() - 1;
 }
 
-std::optional<std::size_t> ScheduleChooser::find_winner(const AttentionProblem& problem) const {
+std::size_t ScheduleChooser::find_winner(const AttentionProblem& problem) const {
   for (const Table& table : tables_)
-    if (const auto entry = table.winners.find(problem)) return table.lists[*entry];
-  return std::nullopt;
+    if (const std::size_t entry = table.winners.find(problem); entry < table.winners.size())
+      return table.lists[entry];
+  return unknown;
 }
 
 // Most candidates are so far from the fastest that a bound tells: the one with the least bound is
@@ -172,15 +174,18 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
   constexpr double infinite = std::numeric_limits<double>::infinity();
   if (candidates_.empty()) return {.list = 0, .us = infinite};
   const AttentionProblem problem = assumed(given);
-  std::array<VisibleKeys, most_heights> visible;
-  for (std::size_t i = 0; i < heights_.size(); ++i)
-    visible[i] = mask_.visible_keys(problem, heights_[i]);
+  InlineList<VisibleKeys, most_heights> of_heights;
+  for (const int rows : heights_)
+    of_heights.push_made([&] { return mask_.visible_keys(problem, rows); });
+  const std::span<const VisibleKeys> visible = of_heights.span();
   std::array<double, most_candidates> times;
   std::size_t likely = 0;
+  double least = infinite;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& candidate = candidates_[i];
     times[i] = candidate.cost.least_us(problem, visible[candidate.height]);
-    if (times[i] < times[likely]) likely = i;
+    if (times[i] < least) likely = i;
+    least = std::min(least, times[i]);
   }
   // Of candidates that come out alike the earlier ones do well for more problems.
   const double enough = 1 / (1 - model_->properties().tie_share);
@@ -201,15 +206,15 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
 
 std::size_t ScheduleChooser::choose(const AttentionProblem& given) const {
   const AttentionProblem problem = as_fixed_by(spec_, given);
-  const auto winner = find_winner(problem);
-  return winner ? *winner : find_fastest(problem);
+  const std::size_t winner = find_winner(problem);
+  return winner != unknown ? winner : find_fastest(problem);
 }
 
 double ScheduleChooser::predict_us(const AttentionProblem& given) const {
   const AttentionProblem problem = as_fixed_by(spec_, given);
   const Prediction fastest = predict(problem);
-  const auto winner = find_winner(problem);
-  remembered_.keep(numbers_of(problem), winner ? *winner : fastest.list);
+  const std::size_t winner = find_winner(problem);
+  remembered_.keep(numbers_of(problem), winner != unknown ? winner : fastest.list);
   return fastest.us;
 }
 
@@ -273,12 +278,12 @@ std::string ScheduleChooser::explain(const AttentionProblem& given) const {
   const AttentionProblem fixed = as_fixed_by(spec_, given), problem = assumed(fixed);
   std::string text = fmt::format("schedules for batch {}, {} heads, {} query rows and {} keys",
                                  problem.batch, problem.heads, problem.q_len, problem.kv_len);
-  const auto winner = find_winner(fixed);
+  const std::size_t winner = find_winner(fixed);
   if (candidates_.empty()) return text + ": one for all problems\n";
   text += fmt::format(", predicted for {} with coefficients of {}:\n", model_->gpu().name,
                       model_->measured_on());
-  if (winner)
-    text += fmt::format("  {}: won a measured search\n", in_words(lists_[*winner].front()));
+  if (winner != unknown)
+    text += fmt::format("  {}: won a measured search\n", in_words(lists_[winner].front()));
   std::vector<std::pair<double, std::string>> lines;
   for (const Candidate& candidate : candidates_) {
     const VisibleKeys visible = mask_.visible_keys(problem, candidate.cost.tile_rows());

@@ -86,7 +86,8 @@ class ScheduleChooser final : public ScheduleChoice {
   void add_candidates(const Target& target);
   void add_table(Winners winners);
   std::size_t number_of(std::vector<Schedule> list);
-  [[nodiscard]] std::optional<std::size_t> find_winner(const AttentionProblem& problem) const;
+  /// Or `unknown`.
+  [[nodiscard]] std::size_t find_winner(const AttentionProblem& problem) const;
   struct Prediction {
     std::size_t list;
     double us;

@@ -205,9 +205,10 @@ void bind_specs(py::module_& m) {
         const int processors = multiprocessors_for_tables(target);
         const Winners winners = table ? Winners::of(*table, spec, target, processors)
                                       : Winners::shipped(spec, target, processors);
-        const auto found =
+        const std::size_t found =
             winners.find(as_fixed_by(spec, AttentionProblem{batch, heads, q_len, kv_len}));
-        return found ? std::optional(to_json(winners.schedule(*found))) : std::nullopt;
+        if (found == winners.size()) return std::nullopt;
+        return to_json(winners.schedule(found));
       },
       py::arg("spec"), py::arg("target"), py::arg("table").none(true) = py::none(),
       py::arg("batch") = 0, py::arg("heads") = 0, py::arg("q_len") = 0, py::arg("kv_len") = 0);

@@ -68,8 +68,9 @@ std::string mask_class(const Mask& mask) {
 /// ..., four to an octave. A schedule that wins at one length need not win at half of it.
 std::int64_t class_of(std::int64_t length) {
   const auto number = static_cast<std::uint64_t>(length);
+  // A power of two: multiples of it need no division.
   const std::uint64_t step = std::max<std::uint64_t>(1, std::bit_floor(number - 1) / 4);
-  return static_cast<std::int64_t>((number + step - 1) / step * step);
+  return static_cast<std::int64_t>((number + step - 1) & ~(step - 1));
 }
 
 Json length_class(std::int64_t length) {
@@ -84,11 +85,19 @@ std::int64_t blocks_of(const AttentionProblem& problem) {
 }
 
 /// How full the last wave of blocks of 128 rows is matters most if there are few waves.
-std::string_view block_class(const AttentionProblem& problem, int multiprocessors) {
+std::size_t block_class(const AttentionProblem& problem, int multiprocessors) {
+  constexpr std::size_t few = 0, some = 1, many = 2;
   const std::int64_t blocks = problem.q_len > 0 ? blocks_of(problem) : 0;
-  if (blocks == 0) return "many";
-  if (blocks < multiprocessors) return "few";
-  return blocks < std::int64_t{4} * multiprocessors ? "some" : "many";
+  if (blocks == 0) return many;
+  if (blocks < multiprocessors) return few;
+  return blocks < std::int64_t{4} * multiprocessors ? some : many;
+}
+constexpr std::array<std::string_view, 3> block_classes{"few", "some", "many"};
+/// As many as there are classes for what is none of them.
+std::size_t block_class_named(const Json& name) {
+  const auto* const found = std::ranges::find(
+      block_classes, name.is_string() ? name.get<std::string_view>() : std::string_view());
+  return static_cast<std::size_t>(found - block_classes.begin());
 }
 
 /// The fields of a key in their order, with the values of plain full attention.
@@ -124,7 +133,7 @@ Json key_of(const AttentionSpec& spec, const Target& target, int multiprocessors
   key["heads"] = length_class(problem.batch * problem.heads);
   key["q_len"] = length_class(problem.q_len);
   key["kv_len"] = length_class(problem.kv_len);
-  key["blocks"] = block_class(problem, multiprocessors);
+  key["blocks"] = block_classes[block_class(problem, multiprocessors)];
   return key;
 }
 
@@ -191,9 +200,6 @@ bool in_class(std::int64_t greatest, const LengthRange& lengths) {
   if (greatest <= 0 || class_of(greatest) != greatest || lengths.least > greatest) return false;
   return class_of(std::max<std::int64_t>(1, std::min(lengths.most, greatest))) == greatest;
 }
-bool in_class(std::int64_t greatest, std::int64_t length) {
-  return length > 0 && class_of(length) == greatest;
-}
 
 }  // namespace
 
@@ -207,9 +213,7 @@ struct WinnersReader {
         winners.entries_.push_back({.heads = length_of(winner.key["heads"]),
                                     .q_len = length_of(winner.key["q_len"]),
                                     .kv_len = length_of(winner.key["kv_len"]),
-                                    .blocks = winner.key["blocks"].is_string()
-                                                  ? winner.key["blocks"].get<std::string>()
-                                                  : "",
+                                    .blocks = block_class_named(winner.key["blocks"]),
                                     .schedule = winner.schedule});
     return winners;
   }
@@ -244,18 +248,24 @@ Winners Winners::shipped(const AttentionSpec& spec, const Target& target, int mu
   return WinnersReader::read(table, spec, target, multiprocessors);
 }
 
-std::optional<std::size_t> Winners::find(const AttentionProblem& problem) const {
-  if (entries_.empty()) return std::nullopt;
-  const std::string_view blocks = block_class(problem, multiprocessors_);
-  const auto fits = [](const std::optional<std::int64_t>& greatest, std::int64_t length) {
-    return !greatest || in_class(*greatest, length);
+std::size_t Winners::find(const AttentionProblem& problem) const {
+  if (entries_.empty()) return size();
+  const std::size_t blocks = block_class(problem, multiprocessors_);
+  constexpr std::int64_t unknown = 0;
+  const auto class_if_known = [](std::int64_t length) {
+    return length > 0 ? class_of(length) : unknown;
   };
-  std::optional<std::size_t> closest;
+  const auto fits = [](const std::optional<std::int64_t>& greatest, std::int64_t own) {
+    return !greatest || (own != unknown && *greatest == own);
+  };
+  const std::int64_t heads = class_if_known(problem.batch * problem.heads),
+                     q_len = class_if_known(problem.q_len), kv_len = class_if_known(problem.kv_len);
+  std::size_t closest = size();
   int most = -1;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& e = entries_[i];
-    if (e.blocks != blocks || !fits(e.heads, problem.batch * problem.heads) ||
-        !fits(e.q_len, problem.q_len) || !fits(e.kv_len, problem.kv_len))
+    if (e.blocks != blocks || !fits(e.heads, heads) || !fits(e.q_len, q_len) ||
+        !fits(e.kv_len, kv_len))
       continue;
     // In the order of winner_keys.
     const int closeness = (e.kv_len ? 4 : 0) + (e.q_len ? 2 : 0) + (e.heads ? 1 : 0);

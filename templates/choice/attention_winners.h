@@ -49,8 +49,9 @@ class Winners {
   [[nodiscard]] const Schedule& schedule(std::size_t entry) const {
     return entries_[entry].schedule;
   }
-  /// The entry for the problem, the closest one.
-  [[nodiscard]] std::optional<std::size_t> find(const AttentionProblem& problem) const;
+  /// The entry for the problem, the closest one; size() where there is none. A number: whether an
+  /// optional holds one is read back from memory, at every launch.
+  [[nodiscard]] std::size_t find(const AttentionProblem& problem) const;
   /// The largest problem that the entry is for, 0 where any number is meant.
   [[nodiscard]] AttentionProblem largest_problem(std::size_t entry) const;
   /// Whether some problem of the range may find the entry.
@@ -61,7 +62,7 @@ class Winners {
 
   struct Entry {
     std::optional<std::int64_t> heads, q_len, kv_len;  ///< the greatest of their classes
-    std::string blocks;
+    std::size_t blocks = 0;                            ///< the number of their class
     Schedule schedule;
   };
   std::vector<Entry> entries_;

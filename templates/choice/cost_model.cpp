@@ -14,14 +14,16 @@ namespace {
 int padded(int number, int unit) { return (number + unit - 1) / unit * unit; }
 
 /// So many parts of a whole, given one through the parts of one whole, rounded up, or down: a product
-/// where a quotient takes five times as long, without a branch or a call. Parts are whole numbers, so
-/// what is off is far less than one of them.
+/// where a quotient takes five times as long, without a branch, a call or a conversion. Parts are
+/// whole numbers, so what is off is far less than one of them.
 constexpr double rounding = 1e-6;
+/// Numbers of this size have no fraction: a sum with it is rounded to the nearest whole number.
+constexpr double whole_only = 0x1.8p52;
 double rounded_up(double parts, double share) {
-  return static_cast<double>(static_cast<std::int64_t>(parts * share + (1 - rounding)));
+  return (parts * share + (0.5 - rounding) + whole_only) - whole_only;
 }
 double rounded_down(double parts, double share) {
-  return static_cast<double>(static_cast<std::int64_t>(parts * share + rounding));
+  return (parts * share - (0.5 - rounding) + whole_only) - whole_only;
 }
 
 /// Blocks of 64 query rows leave room for others on their multiprocessor. ptxas gives each thread
@@ -72,7 +74,6 @@ struct CostedSchedule::Load {
 
   [[nodiscard]] double most() const { return iterations[0]; }
   [[nodiscard]] double least() const { return iterations[static_cast<std::size_t>(samples - 1)]; }
-  [[nodiscard]] bool is_even() const { return least() == most(); }
   /// Of the block that so many blocks of the head precede.
   [[nodiscard]] double behind(double longer_blocks) const {
     const double at = std::clamp(longer_blocks / tiles, 0.0, 1.0) * samples;
@@ -146,6 +147,10 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
                    (1 + wait_share * (warpgroups - 1)) /
                    (1 + iteration_contention_ * (residents_ - 1));
   block_contention_ = costs->block_contention;
+  const double tile_of_slot = blocks_per_tile_ * share_of_slot_, others = residents_ - 1;
+  tile_slot_us_ = tile_of_slot * block_us_ * (1 + block_contention_ * others);
+  tile_slot_key_us_ = tile_of_slot * iteration_us_ * (1 + iteration_contention_ * others) *
+                      share_of_column_ * share_of_split_ * positions_;
   tail_ = tail_of(*costs, s);
 }
 
@@ -180,16 +185,14 @@ void CostedSchedule::count_iterations(Load& load, const VisibleKeys& visible) co
 
 double CostedSchedule::least_us(const AttentionProblem& problem, const VisibleKeys& visible) const {
   if (!is_known_) return std::numeric_limits<double>::infinity();
-  Load load;
-  load.block_us = block_us_;
-  const double blocks = rounded_up(static_cast<double>(problem.q_len), share_of_row_) *
-                        static_cast<double>(problem.batch * problem.heads) * blocks_per_tile_;
-  const double longest = block_us(load, iterations_of(visible.most()), 1);
-  // static_us() adds up iterations interpolated between the samples; their mean may be below `mean`.
+  const double longest = block_us_ + iterations_of(visible.most()) * iteration_us_;
+  // static_us() adds up iterations interpolated between the samples; their mean may be below that of
+  // all keys seen.
   if (is_static_) return launch_us_ + longest;
-  const double mean = visible.share * static_cast<double>(problem.kv_len) * share_of_column_ *
-                      share_of_split_ * positions_;
-  return launch_us_ + std::max(longest, blocks * share_of_slot_ * block_us(load, mean, residents_));
+  const double tiles = rounded_up(static_cast<double>(problem.q_len), share_of_row_) *
+                       static_cast<double>(problem.batch * problem.heads);
+  const double seen = visible.share * static_cast<double>(problem.kv_len);
+  return launch_us_ + std::max(longest, tiles * (tile_slot_us_ + seen * tile_slot_key_us_));
 }
 
 double CostedSchedule::block_us(const Load& load, double iterations, double residents) const {
@@ -308,9 +311,25 @@ double CostedSchedule::memory_us(const AttentionProblem& problem, const Load& lo
   return (load.queries + load.keys * passes) * us_per_byte_;
 }
 
+double CostedSchedule::blocks_us(Load& load, const VisibleKeys& visible) const {
+  const double most = iterations_of(visible.most());
+  if (iterations_of(visible.least()) == most) {
+    const double waves = rounded_down(load.blocks, share_of_slot_);
+    const double rest = load.blocks - waves * slots_;
+    const double us = waves * block_us(load, most, residents_);
+    if (rest <= 0) return us;
+    return us + block_us(load, most, rounded_up(rest * residents_, share_of_slot_));
+  }
+  if (load.blocks <= slots_)
+    return block_us(load, most, rounded_up(load.blocks * residents_, share_of_slot_));
+  count_iterations(load, visible);
+  return is_static_ ? static_us(load) : uneven_us(load);
+}
+
 double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKeys& visible,
                                double enough) const {
-  if (!is_known_ || problem.heads % positions_ != 0) return std::numeric_limits<double>::infinity();
+  if (!is_known_ || (positions_ > 1 && problem.heads % positions_ != 0))
+    return std::numeric_limits<double>::infinity();
   Load load = load_of(problem);
   if (positions_ > 1 && load.blocks < least_blocks_) return std::numeric_limits<double>::infinity();
   // Nothing is computed before the first query and key tiles are there.
@@ -320,20 +339,7 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
   const double before = launch_us_ + fill_share_ * filled;
   const double memory = memory_us(problem, load, visible.share);
   if (before + memory >= enough) return before + memory;
-  count_iterations(load, visible);
-  double us = 0;
-  if (load.is_even()) {
-    const double waves = rounded_down(load.blocks, share_of_slot_);
-    const double rest = load.blocks - waves * slots_;
-    us = waves * block_us(load, load.most(), residents_);
-    if (rest > 0) us += block_us(load, load.most(), rounded_up(rest * residents_, share_of_slot_));
-  } else if (load.blocks <= slots_) {
-    us = block_us(load, load.most(), rounded_up(load.blocks * residents_, share_of_slot_));
-  } else if (is_static_) {
-    us = static_us(load);
-  } else {
-    us = uneven_us(load);
-  }
+  const double us = blocks_us(load, visible);
   // Loads from memory and products wait for each other, the more the closer their times are.
   const double longer = std::max(us, memory);
   if (before + longer >= enough) return before + longer;

@@ -56,6 +56,8 @@ class CostedSchedule {
   /// Of a block that visits so many keys.
   [[nodiscard]] double iterations_of(double keys) const;
   [[nodiscard]] double block_us(const Load& load, double iterations, double residents) const;
+  /// Of all blocks, whatever memory takes.
+  [[nodiscard]] double blocks_us(Load& load, const VisibleKeys& visible) const;
   /// Of blocks that differ in their iterations: more than run at once.
   [[nodiscard]] double uneven_us(const Load& load) const;
   [[nodiscard]] double static_us(const Load& load) const;
@@ -81,6 +83,8 @@ class CostedSchedule {
   bool is_static_ = false;  ///< the scheduler
   double launch_us_ = 0, scan_us_ = 0, block_us_ = 0, iteration_us_ = 0, tail_ = 0;
   double rows_us_ = 0;  ///< of a block whose rows are all there, beside block_us_
+  /// Of the time that all slots take together, what a tile of rows takes without a key, and for a key.
+  double tile_slot_us_ = 0, tile_slot_key_us_ = 0;
   double fill_share_ = 0, share_of_held_byte_ = 0, stall_share_ = 0;
   double iteration_contention_ = 0, block_contention_ = 0;
   bool is_known_ = false;

@@ -86,20 +86,20 @@ std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& cost
          problem.rows * costs.row / processors + splits * (costs.split + blocks * costs.partial);
 }
 
-std::int64_t decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
+CostedSplits decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
   const std::int64_t shares =
       std::clamp<std::int64_t>(up(problem.keys, keys_of_splits), 1, costs.most_splits);
   const std::int64_t blocks =
       std::max<std::int64_t>(1, problem.batch * problem.heads * problem.row_tiles);
   const std::int64_t processors = std::max<std::int64_t>(1, problem.multiprocessors);
-  std::int64_t best = 1, least = cost_of_splits(problem, costs, 1);
+  CostedSplits best{.splits = 1, .cost = cost_of_splits(problem, costs, 1)};
+  std::int64_t last = 1;
   for (const int waves : waves_tried) {
     const std::int64_t most = std::clamp<std::int64_t>(waves * processors / blocks, 1, shares);
+    if (most == last) continue;  // where keys are few, or blocks many
+    last = most;
     const std::int64_t cost = cost_of_splits(problem, costs, most);
-    if (cost < least) {
-      best = most;
-      least = cost;
-    }
+    if (cost < best.cost) best = {.splits = most, .cost = cost};
   }
   return best;
 }

@@ -61,8 +61,11 @@ inline SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blo
 /// each other up where both take long, and combining.
 std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
                             std::int64_t splits);
-/// The number of splits that costs least.
-std::int64_t decode_splits(const DecodeProblem& problem, const SplitCosts& costs);
+/// The number of splits that costs least, and what they cost.
+struct CostedSplits {
+  std::int64_t splits = 1, cost = 0;
+};
+CostedSplits decode_splits(const DecodeProblem& problem, const SplitCosts& costs);
 
 /// The same as an expression of named extents and `multiprocessors`, for Module::number: what the
 /// split program leaves open is called B, H, Sq and Sk, and max_pages with pages. `row_tile` is the

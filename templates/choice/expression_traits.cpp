@@ -173,6 +173,11 @@ VisibleKeys MaskTraits::visible_keys(const AttentionProblem& problem, int tile_r
     const double share = looks_up_ ? 0.125 : 0.5, mean = keys * share;
     return {{1.25 * mean, mean, 0.75 * mean}, 3, share};
   }
+  return count_keys(problem, tile_rows);
+}
+
+VisibleKeys MaskTraits::count_keys(const AttentionProblem& problem, int tile_rows) const {
+  const auto keys = static_cast<double>(problem.kv_len);
   const auto length = static_cast<double>(problem.q_len);
   // The first and the last key of a row, before they are cut to those that there are.
   const auto first_and_last = [&](double row) {

@@ -61,6 +61,9 @@ class MaskTraits {
     double border = 0;  ///< -1 / key: times the other terms, the key at which the sum is 0
   };
 
+  /// By the conditions.
+  [[nodiscard]] VisibleKeys count_keys(const AttentionProblem& problem, int tile_rows) const;
+
   std::vector<Condition> conditions_;
   bool is_full_ = true, bounds_loop_ = true, counts_ = true;
   bool looks_up_ = false, by_head_ = false, several_ = false, divides_ = false;

@@ -291,7 +291,7 @@ constexpr int h200 = 132;  // multiprocessors
 
 /// Splits of packed rows that are copied to shared memory.
 std::int64_t splits(const DecodeProblem& problem, int page_size = 0) {
-  return decode_splits(problem, split_costs(grouped(128, 32, 8), {}, page_size));
+  return decode_splits(problem, split_costs(grouped(128, 32, 8), {}, page_size)).splits;
 }
 
 TEST(DecodeSplits, FillTheMultiprocessorsOnce) {
@@ -347,7 +347,8 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
                                        {"multiprocessors", h200}}),
                       decode_splits(problem, split_costs(spec.attention,
                                                          {spec.rows, tile, spec.combines_tiles},
-                                                         spec.page_size)))
+                                                         spec.page_size))
+                          .splits)
                 << text;
           }
 }
