@@ -105,9 +105,10 @@ def written() -> list[Launch]:
     ids = fc.Mask("ids[b, q_idx] == ids[b, kv_idx]", [Captured("ids", "i32", 2)])
     alibi = fc.Score("score + slopes[h] * float(kv_idx - q_idx)", [Captured("slopes", "f32", 1)])
     both = fc.sliding_window(100) | fc.prefix(40)
-    bias = fc.Score("score + bias[h, q_idx, kv_idx]",
-                    [Captured("bias", "bf16", 3, True, aligned_rows=True)])  # fmt: skip
-    seen = fc.Mask("seen[q_idx, kv_idx]", [Captured("seen", "i1", 2, True, aligned_rows=True)])
+    bias = fc.Score("score + bias[b, h, q_idx, kv_idx]",
+                    [Captured("bias", "bf16", 4, True, aligned_rows=True)])  # fmt: skip
+    seen = fc.Mask("visible[q_idx, kv_idx]",
+                   [Captured("visible", "i1", 2, True, aligned_rows=True)])  # fmt: skip
     return [
         Launch("documents", {"mask": ids}, lengths=(330, 330)),
         Launch("window and prefix", {"mask": both}, lengths=(330, 330)),
