@@ -1,7 +1,8 @@
 // A lookup that reads neighbours is a load. Where a loop reads an element for every row and key, as a
 // dense bias does, and rows of the tensor begin at multiples of 16 bytes (dsl/ir/tile_lookup.h), the
 // copy engine brings the elements of a tile as it brings keys and values: in boxes, tiles ahead, and
-// zeros for what lies outside the tensor.
+// zeros for what lies outside the tensor. The elements have to meet those of a product, whose layout
+// they take.
 //
 //   %b = gather bias[%head, index rows, index cols]    ->    %t = load bias[%head, by rows, by cols]
 //                                                            %e = convert %t      to registers
@@ -9,6 +10,7 @@
 //
 // Conditions, of a dense mask, are what the conversion gives.
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "codegen/passes/passes.h"
@@ -30,7 +32,8 @@ class LookupLoading {
     });
     for (const BlockId loop : loops_)
       for (std::size_t i = 0; i < f_[loop].ops.size(); ++i)
-        if (is_loadable(f_[f_[loop].ops[i]])) load(loop, f_[loop].ops[i]);
+        if (const OpId id = f_[loop].ops[i]; is_loadable(f_[id]) && meets_product(loop, f_[id]))
+          load(loop, id);
   }
 
  private:
@@ -42,6 +45,29 @@ class LookupLoading {
     constexpr int most_rows = 256, line_bytes = 32;
     return f_[axes[0]].tile <= most_rows &&
            f_[axes[1]].tile * size_of(f_[op.tensor].dtype) % line_bytes == 0;
+  }
+
+  /// Whether the elements are computed with those of a product's sum, whose layout they then have:
+  /// pairs of neighbouring columns, as they are read from shared memory.
+  [[nodiscard]] bool meets_product(BlockId loop, const Op& gather) const {
+    const std::vector<AxisId>& axes = f_[gather.results[0]].type.axes;
+    std::set<ValueId> met{gather.results[0]};
+    for (std::size_t before = 0; before != met.size();) {
+      before = met.size();
+      for (const OpId id : f_[loop].ops) {
+        const Op& op = f_[id];
+        if (kind_of(op.code) != OpKind::elementwise) continue;
+        std::vector<ValueId> tiles = op.operands;
+        tiles.push_back(op.results[0]);
+        std::erase_if(tiles, [&](ValueId tile) { return f_[tile].type.axes != axes; });
+        if (std::ranges::any_of(tiles, [&](ValueId tile) { return met.contains(tile); }))
+          met.insert(tiles.begin(), tiles.end());
+      }
+    }
+    return std::ranges::any_of(met, [&](ValueId tile) {
+      const Op* made_by = f_.definition(tile);
+      return made_by && made_by->code == OpCode::dot;
+    });
   }
 
   void load(BlockId loop, OpId gather) {

@@ -36,7 +36,9 @@ std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape,
   const std::string chunk =
       fmt::format("fc::chunk_offset{}<{}, {}>", last.warps > 1 ? "_of_warp" : "", buffer.rows,
                   buffer.columns * size / 2);
-  if (size == 1 && last.warps == 1 && in_chunk % last.fragment_size() == 0) {
+  if (size == 1) {
+    if (last.warps != 1 || last.slots != 2 || in_chunk % last.fragment_size() != 0)
+      throw InternalError("a tile of bytes in another layout than that of a product");
     const int fragments = in_chunk / last.fragment_size();  // that share a chunk
     return fmt::format("{}({}, j / {} * {}) + j % {} * {} + {} * {}", chunk, row, fragments,
                        in_chunk / 2, fragments, last.fragment_size(), lane, last.lane_stride);
@@ -198,6 +200,8 @@ void TileMover::print_from_shared(const Op& op) {
   const Shape shape = shape_of(value);
   const bool vector = shape.axes.size() == 1;
   const int count = vector ? 1 : shape.layouts[1].slots, partials = op.partials.warps;
+  if (is_half(buffer.dtype) && count % 2 != 0)
+    throw InternalError("a 16-bit tile without pairs of neighbouring columns");
   const bool given = op.code == OpCode::cluster_read;
   out_.comment(partials > 1 ? fmt::format("{}: partials of the warps, combined", label(value))
                : given      ? fmt::format("{} of block {}", label(value), op.rank)
