@@ -37,8 +37,8 @@ Releaser releaser_of(const Function& f, BufferId ring) {
   if (f[ring].holds_scalars()) return Releaser::thread;
   bool by_threads = false;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    by_threads = by_threads || (op.code == OpCode::convert && !op.buffer &&
-                                buffer_of(f, op.operands[0]) == ring);
+    by_threads = by_threads ||
+                 (op.code == OpCode::convert && !op.buffer && buffer_of(f, op.operands[0]) == ring);
   });
   return by_threads ? Releaser::warp : Releaser::warpgroup;
 }

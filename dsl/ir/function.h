@@ -55,9 +55,10 @@ struct Tensor {
   /// A probe: an output that shows a value. This is the value of its elements that no store writes,
   /// because loops skip their tiles; place_probes derives it.
   std::optional<double> unwritten = {};
-  bool gathered = false;      ///< read by `gather`: any strides, any dtype
-  bool unit_stride = false;   ///< of a gathered one: 1 along the last dimension
-  bool aligned_rows = false;  ///< beside it: rows begin at multiples of 16 bytes, so tiles are loaded
+  bool gathered = false;     ///< read by `gather`: any strides, any dtype
+  bool unit_stride = false;  ///< of a gathered one: 1 along the last dimension
+  /// Beside it: rows begin at multiples of 16 bytes, so that tiles may be loaded.
+  bool aligned_rows = false;
   [[nodiscard]] bool has_last_stride() const { return gathered && !unit_stride; }
 };
 

@@ -286,8 +286,8 @@ TEST_F(PlantedInLoadedBias, EveryWaitAndReleaseIsNeeded) {
   const std::vector<FaultKind> kinds = {FaultKind::race, FaultKind::in_flight,
                                         FaultKind::uninitialized, FaultKind::misused_mbarrier,
                                         FaultKind::deadlock};
-  EXPECT_GE(
-      expect_missed(spec_, source_, R"(fc::wait_phase\(bias[^;]*;)", "", kinds, launches_), 2);
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::wait_phase\(bias[^;]*;)", "", kinds, launches_),
+            2);
   EXPECT_GE(expect_missed(spec_, source_, R"(fc::arrive_as_warp\([^;]*;)", "",
                           {FaultKind::deadlock}, launches_),
             1);
