@@ -1,12 +1,12 @@
 #include "codegen/explain.h"
 
-#include <set>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "codegen/analysis/loop_masks.h"
 #include "codegen/generate.h"
+#include "dsl/ir/conjuncts.h"
 
 namespace flashcore {
 namespace {
@@ -19,18 +19,6 @@ std::vector<OpId> loops_of(const Function& f) {
     for (OpId id : f.blocks[b].ops)
       if (f[id].code == OpCode::loop) loops.push_back(id);
   return loops;
-}
-
-/// The parts of a condition that are joined by `and`, each once.
-void split(const Function& f, ValueId condition, std::set<ValueId>& seen,
-           std::vector<ValueId>& parts) {
-  if (!seen.insert(condition).second) return;
-  const Op* op = f.definition(condition);
-  if (!op || op->code != OpCode::logical_and) {
-    parts.push_back(condition);
-    return;
-  }
-  for (ValueId part : op->operands) split(f, part, seen, parts);
 }
 
 class LoopExplanation {
@@ -71,20 +59,12 @@ class LoopExplanation {
 
  private:
   void parts(const LoopMask& mask) {
-    std::set<ValueId> seen;
-    std::vector<ValueId> conditions;
-    split(f_, f_[mask.where].operands[0], seen, conditions);
-    for (ValueId condition : conditions) {
-      const AffineCondition linear = affine_condition(f_, condition);
-      bool bounds = linear.complete;
-      for (const AffineForm& term : linear.terms) bounds = bounds && bounds_loop(f_, loop_, term);
-      if (bounds) {
-        for (const AffineForm& term : linear.terms)
+    for (const ValueId condition : conjuncts_of(f_, f_[mask.where].operands[0]))
+      if (bounds_loop(f_, loop_, condition))
+        for (const AffineForm& term : affine_condition(f_, condition).terms)
           line("  bounded: {}", words_.bound(term, loop_.axis));
-        continue;
-      }
-      line("  {}: {}", bounded_.buffer ? "scanned" : "not analysed", words_.of(condition));
-    }
+      else
+        line("  {}: {}", bounded_.buffer ? "scanned" : "not analysed", words_.of(condition));
   }
 
   template <class... Args>

@@ -192,10 +192,11 @@ std::vector<std::string> reasons_against(const Kind& expression, Apply apply) {
                         "their elements side by side; promise both, or neither",
                         tensor.name)};
       else if (tensor.aligned_rows && !is_tile_type(tensor.dtype))
-        return {
-            fmt::format("the captured tensor {} is {} and has aligned_rows: they are for tiles, "
-                        "which are loaded of f16, bf16, f32, i32 and i1; leave aligned_rows out",
-                        tensor.name, name_of(tensor.dtype))};
+        return {fmt::format(
+            "the captured tensor {} is {} and has aligned_rows: aligned rows let tiles be "
+            "loaded, and tiles hold f16, bf16, f32, i32 or i1; leave aligned_rows "
+            "out, or convert the tensor",
+            tensor.name, name_of(tensor.dtype))};
     Scratch scratch;
     apply(scratch);
   } catch (const Error& error) {

@@ -54,6 +54,8 @@ class ProgramBuilder {
                const At& at = At::current());
   /// An input that `gather` reads at computed positions: any dtype, any strides. `unit_stride`
   /// promises a stride of 1 along the last dimension; a launch with another stride is refused.
+  /// `aligned_rows` promises besides that the tensor, and each row along its last dimension, begins at
+  /// a multiple of 16 bytes, so that tiles of it can be loaded; kernels that load them check it.
   Tensor gathered_input(std::string name, DType dtype, std::vector<Extent> dims,
                         bool unit_stride = false, bool aligned_rows = false,
                         const At& at = At::current());

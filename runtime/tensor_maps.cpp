@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -38,20 +39,21 @@ int swizzle_of(std::uint32_t line_bytes) {
                             : swizzle_32_bytes;
 }
 
-/// Of those that `has_maps`; a condition is a byte.
-int type_of(DType dtype) {
+/// None for elements of which there are no maps. A condition is a byte.
+std::optional<int> type_of(DType dtype) {
   switch (dtype) {
     case DType::i1:
       return type_u8;
-    case DType::f32:
-      return type_f32;
+    case DType::f16:
+      return type_f16;
     case DType::bf16:
       return type_bf16;
+    case DType::f32:
+      return type_f32;
     default:
-      return type_f16;
+      return std::nullopt;
   }
 }
-bool has_maps(DType dtype) { return is_half(dtype) || dtype == DType::f32 || dtype == DType::i1; }
 
 struct alignas(TensorMaps::alignment) Encoded {
   std::byte bytes[TensorMaps::bytes];
@@ -75,7 +77,7 @@ Geometry geometry_of(const TensorView& view, const std::array<std::uint32_t, max
   geometry.address = reinterpret_cast<std::uintptr_t>(view.data);
   geometry.box = box;
   geometry.rank = static_cast<std::uint32_t>(view.rank);
-  geometry.type = static_cast<std::uint32_t>(type_of(view.dtype));
+  geometry.type = static_cast<std::uint32_t>(*type_of(view.dtype));
   const auto element = static_cast<std::uint64_t>(size_of(view.dtype));
   for (int i = 0; i < max_rank; ++i) {
     const int dim = view.rank - 1 - i;
@@ -179,7 +181,8 @@ TensorMaps::TensorMaps(const KernelSource& source) {
     const int rank = static_cast<int>(tensor.dims.size());
     require(rank >= 2 && rank <= max_rank && !tensor.has_last_stride, source,
             "its tensor has one dimension, over five, or none that is dense");
-    require(has_maps(tensor.dtype), source, "its tensor has no elements of 16 bits, f32 or i1");
+    require(type_of(tensor.dtype).has_value(), source,
+            "its tensor has no elements of 16 bits, f32 or i1");
     require(tensor.alignment >= tensor_alignment, source,
             "its tensor does not promise an alignment of 16 bytes");
     require(map.row_dim >= 0 && map.row_dim < rank - 1, source, "its rows run along no dimension");

@@ -1,5 +1,6 @@
 #include "codegen/analysis/loop_masks.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "codegen/analysis/empty_tiles.h"
@@ -61,6 +62,13 @@ AffineForm combined(const AffineForm& x, std::int64_t a, const AffineForm& y, st
 
 bool bounds_loop(const Function& f, const Op& loop, const AffineForm& form) {
   return known_outside(f, loop, form) && form.positions.count(loop.axis);
+}
+
+bool bounds_loop(const Function& f, const Op& loop, ValueId condition) {
+  const AffineCondition linear = affine_condition(f, condition);
+  return linear.complete && std::ranges::all_of(linear.terms, [&](const AffineForm& term) {
+           return bounds_loop(f, loop, term);
+         });
 }
 
 std::vector<LoopMask> loop_masks(const Function& f, const Op& loop) {

@@ -21,6 +21,9 @@ struct LoopMask {
 /// loop's axis, and is known in front of the loop.
 bool bounds_loop(const ir::Function& f, const ir::Op& loop, const AffineForm& form);
 
+/// Whether a condition consists of linear conditions that all bound the loop's tiles.
+bool bounds_loop(const ir::Function& f, const ir::Op& loop, ir::ValueId condition);
+
 /// Every `where` of the loop's region on tiles of its axis whose condition is not made by the loop
 /// itself.
 std::vector<LoopMask> loop_masks(const ir::Function& f, const ir::Op& loop);

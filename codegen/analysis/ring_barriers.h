@@ -20,7 +20,7 @@ Releaser releaser_of(const ir::Function& f, ir::BufferId ring);
 struct RingBarriersOf {
   int full = 0;
   int empty = 0;     ///< 0: none
-  int releases = 0;  ///< by all readers, each as the ring's Releaser
+  int releases = 0;  ///< arrivals that make a slot empty, one for each Releaser of the readers
   int behind = 0;    ///< the barriers; there a ring of scalars has its slots
 };
 

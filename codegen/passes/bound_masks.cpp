@@ -24,6 +24,7 @@
 #include "codegen/analysis/loop_masks.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
+#include "dsl/ir/conjuncts.h"
 
 namespace flashcore {
 namespace {
@@ -176,34 +177,26 @@ bool ends_at_axis(const Function& f, const LoopMask& mask, AxisId axis) {
   });
 }
 
-/// What all has to hold for a condition to: terms that bound the loop, and others.
-struct Conjuncts {
+/// The conditions that all have to hold for a mask's to: those that bound the loop, and others.
+struct MaskConjuncts {
   std::vector<ValueId> bounding, others;
-  std::set<ValueId> seen;  ///< each is looked at once, however often it takes part
 };
 
-void collect_conjuncts(const Function& f, const Op& loop, ValueId condition, Conjuncts& to) {
-  if (!to.seen.insert(condition).second) return;
-  const Op* op = f.definition(condition);
-  if (op && op->code == OpCode::logical_and) {
-    for (const ValueId operand : op->operands) collect_conjuncts(f, loop, operand, to);
-    return;
-  }
-  const AffineCondition known = affine_condition(f, condition);
-  const bool bounds = known.complete && std::ranges::all_of(known.terms, [&](const auto& term) {
-                        return bounds_loop(f, loop, term);
-                      });
-  (bounds ? to.bounding : to.others).push_back(condition);
+MaskConjuncts conjuncts_of_mask(const Function& f, const Op& loop, ValueId condition) {
+  MaskConjuncts conjuncts;
+  for (const ValueId conjunct : conjuncts_of(f, condition))
+    (bounds_loop(f, loop, conjunct) ? conjuncts.bounding : conjuncts.others).push_back(conjunct);
+  return conjuncts;
 }
 
-/// Where nothing tells which tiles the others cut, as of an element for each row and key, all tiles
-/// have the mask of these. What bounds the loop becomes a mask of its own, for few tiles:
+/// Where nothing tells which tiles the other conditions cut, as of a dense mask, every tile has the mask
+/// of these. The conditions that bound the loop become a mask of their own, which few tiles need:
 ///
 ///   %m = where and %others, %bounding, %x, -inf   ->   %n = where %others, %x, -inf
 ///                                                      %m = where %bounding, %n, -inf
-bool separate_bounding(Function& f, const Op& loop, OpId where) {
-  Conjuncts conjuncts;
-  collect_conjuncts(f, loop, f[where].operands[0], conjuncts);
+///
+/// False where there are no conditions of one kind, and nothing to separate.
+bool separate_bounding(Function& f, const Op& loop, OpId where, const MaskConjuncts& conjuncts) {
   if (conjuncts.bounding.empty() || conjuncts.others.empty()) return false;
   insert_before(f, loop.body, position_of(f, loop.body, where), f[where].where, [&](Builder& b) {
     const auto all = [&](const std::vector<ValueId>& terms) {
@@ -222,8 +215,9 @@ bool separate_bounding(Function& f, const Op& loop, OpId where) {
 /// Builds the scan of a loop's tiles between two bounds, where its mask says something about
 /// them. Which masks the tiles found to be visible everywhere can do without is noted in `guarded`.
 BufferId build_scan(Function& f, Builder& b, BlockId region, const Op& loop,
-                    const LoopMask& scanned, const std::vector<LoopMask>& masks, ValueId begin,
-                    ValueId end, std::set<OpId>& guarded) {
+                    const LoopMask& scanned, const MaskConjuncts& conjuncts,
+                    const std::vector<LoopMask>& masks, ValueId begin, ValueId end,
+                    std::set<OpId>& guarded) {
   f.add_argument(region, {DType::i32, {}}, "tile");
   Builder inside(f, region);
   IntervalAnalysis intervals(b, inside, loop);
@@ -232,8 +226,7 @@ BufferId build_scan(Function& f, Builder& b, BlockId region, const Op& loop,
     return intervals.condition(condition);
   };
   Known maybe = truth_of(scanned).maybe;
-  Conjuncts conjuncts;
-  collect_conjuncts(f, loop, f[scanned.where].operands[0], conjuncts);
+  // The bounds of the loop are known without a scan.
   const bool says_more = std::ranges::any_of(conjuncts.others, [&](ValueId condition) {
     return !intervals.condition(condition).maybe.always;
   });
@@ -315,10 +308,11 @@ void bound_loop(Function& f, BlockId block, std::size_t position) {
     }
     bounds = builder.finish();
     if (scanned) {
-      const BufferId tiles =
-          build_scan(f, b, region, loop, *scanned, masks, bounds.front(), bounds.back(), guarded);
+      const MaskConjuncts conjuncts = conjuncts_of_mask(f, loop, f[scanned->where].operands[0]);
+      const BufferId tiles = build_scan(f, b, region, loop, *scanned, conjuncts, masks,
+                                        bounds.front(), bounds.back(), guarded);
       f[id].buffer = tiles;
-      if (!tiles && separate_bounding(f, loop, scanned->where) && scanned->droppable)
+      if (!tiles && separate_bounding(f, loop, scanned->where, conjuncts) && scanned->droppable)
         guarded.insert(scanned->where);
     }
     Op& bounded = f[id];

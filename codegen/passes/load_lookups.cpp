@@ -8,7 +8,7 @@
 //                                                            %e = convert %t      to registers
 //                                                            %b = cast %e
 //
-// Conditions, of a dense mask, are what the conversion gives.
+// The conditions of a dense mask need no cast: the conversion gives them.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -27,10 +27,11 @@ class LookupLoading {
   explicit LookupLoading(Function& f) : f_(f) {}
 
   void run() {
+    std::vector<BlockId> loops;
     for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      if (op.code == OpCode::loop) loops_.push_back(op.body);
+      if (op.code == OpCode::loop) loops.push_back(op.body);
     });
-    for (const BlockId loop : loops_)
+    for (const BlockId loop : loops)
       for (std::size_t i = 0; i < f_[loop].ops.size(); ++i)
         if (const OpId id = f_[loop].ops[i]; is_loadable(f_[id]) && meets_product(loop, f_[id]))
           load(loop, id);
@@ -90,7 +91,6 @@ class LookupLoading {
   }
 
   Function& f_;
-  std::vector<BlockId> loops_;
 };
 
 }  // namespace

@@ -13,8 +13,9 @@ struct condition_tile {
   u32 word[(rows * columns * slots + 31) / 32];
 };
 
-// Elements `slot` and `slot + 1` of a fragment, which lie side by side in shared memory; pair after
-// pair. Of a whole word the compiler shall not know what it was made of, or it keeps that instead.
+// Elements `slot` and `slot + 1` of a fragment, which lie side by side in shared memory. Pairs are loaded
+// in their order. A finished word is opaque to the compiler, which otherwise keeps the loaded pairs in
+// registers instead of the word.
 template <int rows, int columns, int slots>
 FC_DEVICE void load_conditions(condition_tile<rows, columns, slots>& tile, int i, int j, int slot,
                                u32 address) {

@@ -141,9 +141,10 @@ void verify_declarations(const Function& f) {
                        "declare it as an input",
                        {}});
     if (tensor.aligned_rows && !is_tile_type(tensor.dtype))
-      throw SpecError({fmt::format("{} {} with aligned rows", name_of(tensor.dtype), tensor.name),
-                       "they are for tiles, which are loaded of f16, bf16, f32, i32 and i1",
-                       "leave aligned_rows out",
+      throw SpecError({fmt::format("gathered input {} of type {} with aligned_rows", tensor.name,
+                                   name_of(tensor.dtype)),
+                       "aligned rows let tiles be loaded, and tiles hold f16, bf16, f32, i32 or i1",
+                       "leave aligned_rows out, or convert the tensor",
                        {}});
     if (tensor.gathered && tensor.dims.empty())
       throw SpecError({fmt::format("gathered input {} without dimensions", tensor.name),

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "dsl/ir/affine.h"
+#include "dsl/ir/conjuncts.h"
 #include "dsl/ir/tile_lookup.h"
 
 namespace flashcore {
@@ -39,20 +40,12 @@ void for_each_source(const Function& f, ValueId value, std::set<ValueId>& seen,
   for (const ValueId operand : op->operands) for_each_source(f, operand, seen, visit);
 }
 
-/// Adds the conditions that all have to hold, but for those with an element for each row and key of
-/// which the copy engine brings tiles: such a one hides no tile. Returns how many of these there are.
-/// Each is looked at once, however often it takes part.
-int collect_conditions(const Function& f, ValueId condition, std::set<ValueId>& seen,
-                       std::vector<ValueId>& to) {
-  if (!seen.insert(condition).second) return 0;
+/// Whether a condition is an element for each row and key of which the copy engine brings tiles, or
+/// its opposite. Such a one hides no tile.
+bool is_loaded(const Function& f, ValueId condition) {
   const Op* op = f.definition(condition);
-  if (op && op->code == OpCode::logical_and)
-    return collect_conditions(f, op->operands[0], seen, to) +
-           collect_conditions(f, op->operands[1], seen, to);
   while (op && op->code == OpCode::logical_not) op = f.definition(op->operands[0]);
-  if (op && looks_up_tile(f, *op)) return 1;
-  to.push_back(condition);
-  return 0;
+  return op && looks_up_tile(f, *op);
 }
 
 /// Of a spec that can have no program, that of the nearest one that can: what is wrong with it is
@@ -119,9 +112,10 @@ MaskTraits::MaskTraits(const AttentionSpec& spec) : is_full_(spec.mask.is_full()
   const Function& f = program.function();
   const AxisId rows = f.find_axis("rows"), cols = f.find_axis("cols"), head = f.find_axis("head");
   std::vector<ValueId> conditions;
-  std::set<ValueId> taken;
   for (const ValueId mask : conditions_of_mask(f))
-    loaded_elements_ += collect_conditions(f, mask, taken, conditions);
+    for (const ValueId condition : conjuncts_of(f, mask))
+      is_loaded(f, condition) ? static_cast<void>(++loaded_elements_)
+                              : conditions.push_back(condition);
   is_full_ = is_full_ || (conditions.empty() && loaded_elements_ > 0);
   several_ = conditions.size() > 1;
   for (const ValueId mask : conditions) {

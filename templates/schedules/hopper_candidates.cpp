@@ -230,9 +230,9 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
   to.push_back(s);
   const bool crowded =
       traits.widest > 128 && s.tiles["rows"] > 64 && traits.mask.looks_up() && !traits.by_position;
-  const bool read_twice = traits.loads && traits.mask.looks_up();
+  const bool loads_beside_lookups = traits.loads && traits.mask.looks_up();
   if (traits.score.softcap || (traits.score.looks_up && s.blocks_per_processor == 3) || crowded ||
-      read_twice || traits.mask.by_head())
+      loads_beside_lookups || traits.mask.by_head())
     return;
   s.positions_per_block = 2;
   if (traits.widest > 112 && s.blocks_per_processor > 1) {

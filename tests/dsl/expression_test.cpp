@@ -141,8 +141,9 @@ TEST(Expression, AlignedRowsAreOfNeighbours) {
                           "their elements side by side; promise both, or neither"));
   EXPECT_THAT(
       check(Score(text, {{"t", DType::f64, 2, true, true}})),
-      ElementsAre("the captured tensor t is f64 and has aligned_rows: they are for tiles, "
-                  "which are loaded of f16, bf16, f32, i32 and i1; leave aligned_rows out"));
+      ElementsAre("the captured tensor t is f64 and has aligned_rows: aligned rows let tiles be "
+                  "loaded, and tiles hold f16, bf16, f32, i32 or i1; leave aligned_rows "
+                  "out, or convert the tensor"));
 }
 
 TEST(Expression, SaysWhereATextIsWrong) {

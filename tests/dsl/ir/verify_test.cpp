@@ -118,8 +118,9 @@ TEST(Verify, Declarations) {
   EXPECT_EQ(declaring("input x: i1 [4] gathered unit_stride\n"), "valid");
   EXPECT_EQ(declaring("input x: bf16 [4, 4] gathered unit_stride aligned_rows\n"), "valid");
   EXPECT_EQ(declaring("input x: f64 [4, 4] gathered unit_stride aligned_rows\n"),
-            "f64 x with aligned rows\n  why: they are for tiles, which are loaded of f16, bf16, "
-            "f32, i32 and i1\n  try: leave aligned_rows out");
+            "gathered input x of type f64 with aligned_rows\n  why: aligned rows let tiles be "
+            "loaded, and tiles hold f16, bf16, f32, i32 or i1\n  try: leave aligned_rows out, or "
+            "convert the tensor");
   EXPECT_EQ(declaring("parameter p: bf16\n"),
             "parameter p of type bf16\n  why: scalar arguments are f32 or i32\n"
             "  try: use one of them");
