@@ -211,8 +211,6 @@ class RoleAssignment {
 
   void append_role(const std::string& name, BlockId body, int first_warp, int warps,
                    int registers) {
-    if (schedule_.cluster_splits > 1 && !holds(f_, body, OpCode::cluster_wait))
-      append_op(f_, body, {.code = OpCode::cluster_wait});
     const int at_start = registers_at_start(schedule_.threads(), schedule_.blocks_per_processor);
     append_op(f_, f_.body,
               {.code = OpCode::role,

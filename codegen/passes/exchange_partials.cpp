@@ -11,14 +11,12 @@
 //
 // The partials of blocks that split a loop (split_loops) are combined one level up. The rows of
 // each warp are assigned to one block of the cluster, one warp after the other. Every block writes
-// its partials of these rows into that block's shared memory; all blocks pass the cluster's
-// barrier; and the warps whose rows they are read the partials of all blocks:
+// its partials of these rows into that block's shared memory, and the warps whose rows they are
+// read the partials of all blocks (insert_barriers has the blocks meet in between):
 //
-//   %a = cluster_read %m from 0      becomes      cluster_wait
-//   ...                                           %given = convert %m in exchange among 2 @ shared
-//   store ...                                     cluster_sync
-//                                                 %mine = owns_rows among 2
-//                                                 if %mine { %a = cluster_read %given from 0 ; ...
+//   %a = cluster_read %m from 0      becomes      %given = convert %m in exchange among 2 @ shared
+//   ...                                           %mine = owns_rows among 2
+//   store ...                                     if %mine { %a = cluster_read %given from 0 ; ...
 //                                                            store ... }
 //
 // A combine_partials of an earlier pass (defer_reductions) is treated alike, behind the shuffles
@@ -60,7 +58,7 @@ class Exchanger {
           i += split(block, i, op);
       }
     }
-    if (schedule_.cluster_splits > 1) cluster_sync();
+    if (schedule_.cluster_splits > 1) exchange_in_cluster();
   }
 
  private:
@@ -151,7 +149,7 @@ class Exchanger {
     take_place(f_, whole, made);
   }
 
-  void cluster_sync() {
+  void exchange_in_cluster() {
     context_.note_numerics(fmt::format(
         "the partial sums of {} blocks are combined (cluster_splits)", schedule_.cluster_splits));
     const BlockId region = f_.add_block(), giving = f_.add_block();
@@ -161,7 +159,6 @@ class Exchanger {
     f_[region].ops.assign(first, ops.end());
     ops.erase(first, ops.end());
     Builder b(f_, giving);
-    b.append({.code = OpCode::cluster_wait}, {});
     std::map<ValueId, ValueId> given;
     for (OpId id : f_[region].ops) {
       if (!is_cluster_read(id)) continue;
@@ -169,7 +166,6 @@ class Exchanger {
       if (!given.count(value)) given[value] = give(b, value);
       f_[id].operands[0] = given[value];
     }
-    b.append({.code = OpCode::cluster_sync}, {});
     const ValueId mine =
         make(b, {.code = OpCode::owns_rows, .blocks = schedule_.cluster_splits}, {DType::i1, {}});
     append_op(f_, region, {.code = OpCode::yield});

@@ -13,10 +13,15 @@
 //   A slot is released, or filled by who reads it        no product in flight reads it
 //   Threads write what products of the role have read    all of them have waited for these products,
 //                                                        and have met
+//   Threads write to another block of the cluster        the other blocks have begun (cluster_wait)
+//   Threads read what other blocks have written          the consumers of all blocks have met
+//                                                        (cluster_sync), in front of a region that
+//                                                        some of them alone enter
 //
 // The waits are there: stage_stores and overlap_products know where they cost least. Where one is
 // missing, or stands too late, the pass says so. What is written in a region behind a condition
-// meets there.
+// meets there. A role that writes to no other block waits for their beginning at its end, since the
+// cluster's barrier counts all threads.
 #include "codegen/passes/role_hazards.h"
 
 #include <algorithm>
@@ -41,6 +46,7 @@ struct Use {
   bool adding = false;      ///< the engine may be adding it at the block's turn
   bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
   bool multiplied = false;  ///< products of the role have read it, and the warps have not met since
+  bool given = false;  ///< other blocks of the cluster have written it, and all have not met since
 
   bool operator==(const Use&) const = default;
   void join(const Use& other) {
@@ -50,15 +56,18 @@ struct Use {
     adding = adding || other.adding;
     drained = drained || other.drained;
     multiplied = multiplied || other.multiplied;
+    given = given || other.given;
   }
 };
 
 struct State {
   std::vector<Use> uses;                      ///< by buffer
   std::vector<std::set<BufferId>> in_flight;  ///< what products read, the oldest first
+  bool cluster_has_begun = false;             ///< all its blocks
 
   bool operator==(const State&) const = default;
   void join(const State& other) {
+    cluster_has_begun = cluster_has_begun && other.cluster_has_begun;
     for (std::size_t i = 0; i < uses.size(); ++i) uses[i].join(other.uses[i]);
     if (other.in_flight.size() > in_flight.size()) in_flight = other.in_flight;
   }
@@ -80,7 +89,10 @@ class RoleHazards {
     });
     State state;
     state.uses.resize(f_.buffers.size());
-    walk(f_[role].body, state);
+    const BlockId body = f_[role].body;
+    walk(body, state);
+    if (holds(f_, f_.body, OpCode::enter_cluster))
+      wait_for_cluster(body, f_[body].ops.size(), state);
     for (const BufferId buffer : stored_)
       if (state.uses[buffer.index].handed_on > 0)
         fail(f_[role], fmt::format("ends while the copy engine reads {}", f_[buffer].name));
@@ -94,8 +106,13 @@ class RoleHazards {
   void walk(BlockId block, State& state) {
     for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
       const Op op = f_[f_[block].ops[i]];
+      if (reads_given(op, state)) i += meet(block, i, OpCode::cluster_sync, state);
       switch (op.code) {
         case OpCode::convert:
+          if (op.blocks > 1) {
+            i += wait_for_cluster(block, i, state);
+            state.uses[op.buffer.index].given = true;
+          }
           if (!asynchronous_.count(op.buffer)) break;
           i += before_change(block, i, op, op.buffer, state);
           i += fence_behind(block, i);
@@ -170,6 +187,21 @@ class RoleHazards {
     }
   }
 
+  /// Itself, or in a region.
+  [[nodiscard]] bool reads_given(const Op& op, const State& state) const {
+    if (op.code == OpCode::cluster_read)
+      return state.uses[buffer_of(f_, op.operands[0]).index].given;
+    return std::ranges::any_of(Regions(op), [&](BlockId region) {
+      return std::ranges::any_of(f_[region].ops,
+                                 [&](OpId inner) { return reads_given(f_[inner], state); });
+    });
+  }
+
+  std::size_t wait_for_cluster(BlockId block, std::size_t position, State& state) {
+    if (std::exchange(state.cluster_has_begun, true)) return 0;
+    return place(block, position, OpCode::cluster_wait);
+  }
+
   /// From everything that some iteration may start from.
   void walk_loop(BlockId region, State& state) {
     const bool places = std::exchange(places_, false);
@@ -242,6 +274,10 @@ class RoleHazards {
   void met(OpCode code, State& state) const {
     for (std::size_t i = 0; i < state.uses.size(); ++i) {
       Use& use = state.uses[i];
+      if (code == OpCode::cluster_sync) {
+        use.given = false;
+        continue;
+      }
       use.by_warpgroup = use.drained = false;
       if (code != OpCode::meet_role) continue;
       use.by_role = false;
