@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <pybind11/pybind11.h>
@@ -121,6 +122,14 @@ class SplitProbe {
   std::vector<Launch> launches_;
 };
 
+using Strings = std::vector<std::string>;
+
+template <class Costs>
+std::pair<Strings, Strings> names_of_costs() {
+  const auto names = Costs::names(), by_dim = Costs::names_by_dim();
+  return {Strings(names.begin(), names.end()), Strings(by_dim.begin(), by_dim.end())};
+}
+
 }  // namespace
 
 void bind_cost_model(py::module_& m) {
@@ -137,17 +146,13 @@ void bind_cost_model(py::module_& m) {
       .def("times", &SplitProbe::times, py::arg("coefficients"), py::arg("bytes_per_us"));
   m.def("decode_family",
         [](const NamedBlocks& blocks) { return decode_family(blocks_named(blocks)); });
-  m.def("decode_cost_names", [] {
-    const auto names = DecodeCosts::names();
-    return std::vector<std::string>(names.begin(), names.end());
-  });
+  m.def("decode_cost_names", &names_of_costs<DecodeCosts>);
   m.def("cost_family", [](const std::string& schedule, bool masked) {
     return cost_family(schedule_from_json(schedule), masked);
   });
-  m.def("cost_names", [] {
-    const auto names = FamilyCosts::names();
-    return std::vector<std::string>(names.begin(), names.end());
-  });
+  m.def(
+      "cost_names", &names_of_costs<FamilyCosts>,
+      "Of coefficients: those that are numbers, and those that have one for each of cost_dims().");
   m.def("cost_dims",
         [] { return std::vector<int>(std::begin(measured_dims), std::end(measured_dims)); });
   m.def("forget_cost_models", &forget_cost_models,

@@ -18,23 +18,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A coefficient in a table, and where it goes.
-template <class Costs>
+/// A coefficient in a table, and where it goes; or one for each of measured_dims.
+template <class Costs, class Value = double>
 struct Field {
   std::string_view name;
-  double Costs::*value;
+  Value Costs::*value;
 };
+template <class Costs>
+using FieldByDim = Field<Costs, std::vector<double>>;
 
 constexpr Field<FamilyCosts> family_fields[] = {
     {"launch_us", &FamilyCosts::launch_us},
-    {"block_us", &FamilyCosts::block_us},
-    {"block_dim_us", &FamilyCosts::block_dim_us},
-    {"row_share", &FamilyCosts::row_share},
+    {"spread_us", &FamilyCosts::spread_us},
     {"fill_share", &FamilyCosts::fill_share},
     {"l2_share", &FamilyCosts::l2_share},
     {"stall_share", &FamilyCosts::stall_share},
     {"iteration_us", &FamilyCosts::iteration_us},
-    {"iteration_contention", &FamilyCosts::iteration_contention},
     {"block_contention", &FamilyCosts::block_contention},
     {"tiles_first_tail", &FamilyCosts::tiles_first_tail},
     {"grouped_tail", &FamilyCosts::grouped_tail},
@@ -62,23 +61,37 @@ constexpr Field<DecodeCosts> decode_fields[] = {
     {"tiled_row_us", &DecodeCosts::tiled_row_us},
 };
 
-template <class Costs, std::size_t count>
-std::vector<std::string_view> names_of(const Field<Costs> (&fields)[count]) {
+constexpr FieldByDim<FamilyCosts> family_fields_by_dim[] = {
+    {"block_us", &FamilyCosts::block_us},
+    {"columns_us", &FamilyCosts::columns_us},
+    {"iteration_contention", &FamilyCosts::iteration_contention},
+    {"row_share", &FamilyCosts::row_share},
+};
+
+constexpr FieldByDim<DecodeCosts> decode_fields_by_dim[] = {
+    {"columns_us", &DecodeCosts::columns_us},
+};
+
+template <class Fields>
+std::vector<std::string_view> names_of(const Fields& fields) {
   std::vector<std::string_view> names;
-  for (const Field<Costs>& field : fields) names.push_back(field.name);
+  for (const auto& field : fields) names.push_back(field.name);
   return names;
 }
 
-/// `numbers` are those of the fields, in their order, and then those of columns_us.
-template <class Costs, std::size_t count>
-Costs costs_from(const Field<Costs> (&fields)[count], std::span<const double> numbers) {
-  if (numbers.size() != count + std::size(measured_dims))
-    throw InternalError(fmt::format("{} coefficients, where {} are meant", numbers.size(),
-                                    count + std::size(measured_dims)));
+/// `numbers` are those of `fields`, in their order, and then those of each of `by_dim`.
+template <class Costs, std::size_t count, std::size_t count_by_dim>
+Costs costs_from(const Field<Costs> (&fields)[count],
+                 const FieldByDim<Costs> (&by_dim)[count_by_dim], std::span<const double> numbers) {
+  constexpr std::size_t dims = std::size(measured_dims), all = count + count_by_dim * dims;
+  if (numbers.size() != all)
+    throw InternalError(fmt::format("{} coefficients, where {} are meant", numbers.size(), all));
   Costs costs;
   for (std::size_t i = 0; i < count; ++i) costs.*fields[i].value = numbers[i];
-  const std::span<const double> columns = numbers.subspan(count);
-  costs.columns_us.assign(columns.begin(), columns.end());
+  for (std::size_t i = 0; i < count_by_dim; ++i) {
+    const std::span<const double> own = numbers.subspan(count + i * dims, dims);
+    (costs.*by_dim[i].value).assign(own.begin(), own.end());
+  }
   return costs;
 }
 
@@ -105,11 +118,13 @@ Costs read_costs(const Json& object, const std::string& where) {
   std::vector<double> numbers;
   for (const std::string_view name : Costs::names())
     numbers.push_back(number_of(object, name, where));
-  const auto columns = object.find("columns_us");
-  if (columns == object.end() || !columns->is_object())
-    refuse(where + " has no columns_us by head_dim");
-  for (const int dim : measured_dims)
-    numbers.push_back(number_of(*columns, std::to_string(dim), where + " columns_us"));
+  for (const std::string_view name : Costs::names_by_dim()) {
+    const auto by_dim = object.find(std::string(name));
+    if (by_dim == object.end() || !by_dim->is_object())
+      refuse(fmt::format("{} has no {} by head_dim", where, name));
+    for (const int dim : measured_dims)
+      numbers.push_back(number_of(*by_dim, std::to_string(dim), fmt::format("{} {}", where, name)));
+  }
   return Costs::from(numbers);
 }
 
@@ -155,7 +170,7 @@ Json parsed(std::string_view text) {
 
 }  // namespace
 
-double columns_us(std::span<const double> of_measured_dims, double head_dim) {
+double at_dim(std::span<const double> of_measured_dims, double head_dim) {
   constexpr std::size_t last = std::size(measured_dims) - 1;
   if (head_dim <= measured_dims[0]) return of_measured_dims[0];
   if (head_dim >= measured_dims[last])
@@ -172,14 +187,24 @@ std::span<const std::string_view> FamilyCosts::names() {
   return all;
 }
 
+std::span<const std::string_view> FamilyCosts::names_by_dim() {
+  static const auto all = names_of(family_fields_by_dim);
+  return all;
+}
+
 FamilyCosts FamilyCosts::from(std::span<const double> numbers) {
-  FamilyCosts costs = costs_from(family_fields, numbers);
-  costs.row_share = std::min(costs.row_share, 1.0);
+  FamilyCosts costs = costs_from(family_fields, family_fields_by_dim, numbers);
+  for (double& share : costs.row_share) share = std::min(share, 1.0);
   return costs;
 }
 
 std::span<const std::string_view> DecodeCosts::names() {
   static const auto all = names_of(decode_fields);
+  return all;
+}
+
+std::span<const std::string_view> DecodeCosts::names_by_dim() {
+  static const auto all = names_of(decode_fields_by_dim);
   return all;
 }
 
@@ -190,7 +215,7 @@ std::span<const std::string_view> DecodeCosts::families() {
 }
 
 DecodeCosts DecodeCosts::from(std::span<const double> numbers) {
-  return costs_from(decode_fields, numbers);
+  return costs_from(decode_fields, decode_fields_by_dim, numbers);
 }
 
 const CostModel& CostModel::first() {

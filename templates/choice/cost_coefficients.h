@@ -54,18 +54,16 @@ struct ChoiceProperties {
   double own_element_us = 0;
 };
 
-/// The head dims for which columns of keys have a coefficient of their own.
+/// The head dims for which blocks and columns of keys have coefficients of their own.
 inline constexpr int measured_dims[] = {32, 64, 96, 128, 192, 256};
 /// Of such coefficients, that for a head dim: between two measured ones interpolated; beyond the last as
 /// much more as columns.
-double columns_us(std::span<const double> of_measured_dims, double head_dim);
+double at_dim(std::span<const double> of_measured_dims, double head_dim);
 
 /// The coefficients of one family of schedules. Times are in microseconds.
 struct FamilyCosts {
-  double launch_us = 0;     ///< of a kernel
-  double block_us = 0;      ///< of an output tile, beside its loop over keys
-  double block_dim_us = 0;  ///< the same for each 128 of head_dim
-  double row_share = 0;   ///< of block_dim_us, what a tile saves whose query rows are not all there
+  double launch_us = 0;   ///< of a kernel
+  double spread_us = 0;   ///< more, until all blocks that the GPU holds at once have begun
   double fill_share = 0;  ///< of the time that memory takes for what the first blocks wait for
   /// Of L2, what holds keys until the next tile of their heads, where heads go side by side.
   double l2_share = 0;
@@ -73,20 +71,25 @@ struct FamilyCosts {
   /// without: loads and products wait for each other.
   double stall_share = 0;
   double iteration_us = 0;  ///< of a key tile, however wide
-  /// By what share the iterations of a block take longer for each other block on its
-  /// multiprocessor, and by what share the rest of the block does.
-  double iteration_contention = 0, block_contention = 0;
+  /// By what share a block takes longer, beside its iterations, for each other one on its multiprocessor.
+  double block_contention = 0;
   /// How long multiprocessors idle at the end where blocks differ in length, in blocks of mean
   /// length, by the order of the grid.
   double tiles_first_tail = 0, grouped_tail = 0, tiles_last_tail = 0;
   double dynamic_us = 0;    ///< of an output tile that the dynamic scheduler hands out
   double split_us = 0;      ///< of combining what the blocks of a cluster found, for each two
   double split_dim_us = 0;  ///< the same for each 128 of head_dim
-  std::vector<double> columns_us;  ///< of 128 key columns, at each of measured_dims
+  /// At each of measured_dims: of an output tile, beside its loop over keys, and of 128 key columns.
+  std::vector<double> block_us, columns_us;
+  /// The same, by what share iterations take longer for each other block on the multiprocessor.
+  std::vector<double> iteration_contention;
+  /// The same, of block_us, what a tile saves whose query rows are not all there.
+  std::vector<double> row_share;
 
-  /// In the order of `names`, then columns_us.
+  /// In the order of `names`, and then of `names_by_dim`, each for all of measured_dims.
   static FamilyCosts from(std::span<const double> numbers);
   static std::span<const std::string_view> names();
+  static std::span<const std::string_view> names_by_dim();
 };
 
 /// The coefficients of the blocks of decoding that compute tiles of so many rows in one way
@@ -107,9 +110,10 @@ struct DecodeCosts {
   /// Of 128 keys where a multiprocessor holds as many blocks as it can, at each of measured_dims.
   std::vector<double> columns_us;
 
-  /// In the order of `names`, then columns_us.
+  /// In the order of `names`, and then of `names_by_dim`, each for all of measured_dims.
   static DecodeCosts from(std::span<const double> numbers);
   static std::span<const std::string_view> names();
+  static std::span<const std::string_view> names_by_dim();
   /// What they are measured for: the rows of a block, and how many.
   static std::span<const std::string_view> families();
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -40,6 +41,11 @@ int residents(const AttentionSpec& spec, const Schedule& s) {
   const int exchanged = s.cluster_splits > 1 ? 4 * rows * (dv + 8) + 3 * 1024 : 0;
   const int shared = 2 * (s.outer_stages * rows * d + s.stages * cols * (d + dv)) + exchanged;
   return std::max(1, std::min(by_registers, all_shared / (shared + reserved)));
+}
+
+/// Shares do not grow with more columns.
+double share_at_dim(std::span<const double> of_measured_dims, double head_dim) {
+  return at_dim(of_measured_dims, std::min<double>(head_dim, std::end(measured_dims)[-1]));
 }
 
 double tail_of(const FamilyCosts& costs, const Schedule& s) {
@@ -123,21 +129,25 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   keys_in_l2_ = std::exp2(std::floor(std::log2(l2_bytes))) / (row_bytes_ * key_reach);
   us_per_byte_ = 1 / model.costs().bytes_per_us;
   launch_us_ = costs->launch_us;
+  spread_us_ = costs->spread_us;
+  share_of_multiprocessor_ = 1.0 / model.gpu().multiprocessors;
   scan_us_ = mask.bounds_loop() ? 0 : model.costs().scan_us;
   fill_share_ = costs->fill_share;
   stall_share_ = costs->stall_share;
   constexpr double least_share = 0.01;  // where nothing was measured of it
   share_of_held_byte_ = 1 / (std::max(least_share, costs->l2_share) * l2_bytes);
-  rows_us_ = costs->block_dim_us * dims * costs->row_share;
-  block_us_ = costs->block_us + costs->block_dim_us * dims * (1 - costs->row_share);
+  const double tile_us = at_dim(costs->block_us, dim);
+  const double row_share = share_at_dim(costs->row_share, dim);
+  rows_us_ = tile_us * row_share;
+  block_us_ = tile_us * (1 - row_share);
   if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic)
     block_us_ += costs->dynamic_us;
   if (splits_ > 1) block_us_ += costs->split_us * splits_ / 2 + costs->split_dim_us * dims;
-  iteration_contention_ = costs->iteration_contention;
+  iteration_contention_ = share_at_dim(costs->iteration_contention, dim);
   // All blocks of a multiprocessor share the units that compute the operations of scores.
   const double shared = residents_ / (1 + iteration_contention_ * (residents_ - 1));
   iteration_us_ =
-      costs->iteration_us + columns_us(costs->columns_us, dim) * columns +
+      costs->iteration_us + at_dim(costs->columns_us, dim) * columns +
       model.costs().score_operation_us * score.operations * columns * rows_ / 128 * shared;
   // By what share the lookups of a block take longer for each warpgroup beside the first: warpgroups
   // share key tiles, so the next tile waits for the slowest.
@@ -336,7 +346,8 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
   const double first_keys = std::min(1.0, cols_ * splits_ * load.share_of_key);
   const double filled = (load.queries + load.keys * first_keys) * us_per_byte_ *
                         (load.blocks > slots_ ? slots_ / load.blocks : 1);
-  const double before = launch_us_ + fill_share_ * filled;
+  const double spread = std::min(load.blocks, slots_) * share_of_multiprocessor_;
+  const double before = launch_us_ + spread_us_ * spread + fill_share_ * filled;
   const double memory = memory_us(problem, load, visible.share);
   if (before + memory >= enough) return before + memory;
   const double us = blocks_us(load, visible);

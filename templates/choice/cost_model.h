@@ -5,8 +5,9 @@
 // For a kernel of `blocks` blocks of which a GPU holds `slots` at once:
 //
 //     iteration = iteration_us + columns_us(head_dim) * columns
-//     block     = block_us + block_dim_us * head_dim + iterations * iteration
-//     time      = launch_us + the first bytes over bytes_per_us
+//     block     = block_us(head_dim) + iterations * iteration
+//     time      = launch_us + spread_us * blocks at once / multiprocessors
+//                 + the first bytes over bytes_per_us
 //                 + sum of waves of blocks, or all bytes over bytes_per_us, the longer of the two, and
 //                   stall_share of it where both take as long
 //
@@ -74,14 +75,14 @@ class CostedSchedule {
   int residents_ = 1;        ///< blocks on a multiprocessor at once
   double slots_ = 0;         ///< blocks on the GPU at once
   double least_blocks_ = 0;  ///< of a kernel whose blocks compute two heads
-  double share_of_slot_ = 0, tiles_at_once_ = 0;
+  double share_of_slot_ = 0, share_of_multiprocessor_ = 0, tiles_at_once_ = 0;
   double row_bytes_ = 0;          ///< of a query row with its output, and of a key with its value
   double keys_in_l2_ = 0;         ///< that a group of heads side by side may have
   double us_per_byte_ = 0;        ///< of the memory
   double share_of_key_head_ = 1;  ///< one through the query heads that have their keys in common
   GridOrder order_ = GridOrder::tiles_first;
   bool is_static_ = false;  ///< the scheduler
-  double launch_us_ = 0, scan_us_ = 0, block_us_ = 0, iteration_us_ = 0, tail_ = 0;
+  double launch_us_ = 0, spread_us_ = 0, scan_us_ = 0, block_us_ = 0, iteration_us_ = 0, tail_ = 0;
   double rows_us_ = 0;  ///< of a block whose rows are all there, beside block_us_
   /// Of the time that all slots take together, what a tile of rows takes without a key, and for a key.
   double tile_slot_us_ = 0, tile_slot_key_us_ = 0;

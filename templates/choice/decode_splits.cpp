@@ -51,7 +51,7 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, do
   const int both = padded(spec.head_dim) + padded(spec.value_dim());
   const double dims = both / 256.;
   // No key takes nothing: what it takes divides.
-  const double key = std::max(1 / picoseconds, columns_us(costs.columns_us, both / 2.) / 128);
+  const double key = std::max(1 / picoseconds, at_dim(costs.columns_us, both / 2.) / 128);
   const int at_once = residents(spec, blocks);
   return {.launch = whole(costs.launch_us),
           .residents = at_once,

@@ -26,16 +26,11 @@ def made_up(scale=1.0):
     ships."""
     found = shipped()
 
-    def scaled(table):
-        return {
-            name: {
-                key: {dim: scale * us for dim, us in value.items()}
-                if key == "columns_us"
-                else value * (scale if key.endswith("_us") else 1)
-                for key, value in costs.items()
-            }
-            for name, costs in table.items()
-        }
+    def scaled(value, key=""):
+        if isinstance(value, dict):
+            return {name: scaled(inner, key if key.endswith("_us") else name)
+                    for name, inner in value.items()}  # fmt: skip
+        return value * (scale if key.endswith("_us") else 1)
 
     shared = {name: scale * found[name] for name in ("scan_us", "score_operation_us")}
     tables = {table: scaled(found[table]) for table in ("families", "decoding")}
@@ -50,7 +45,11 @@ def shipped():
 
 
 def numbers(family, names):
-    return [*(family[name] for name in names), *family["columns_us"].values()]
+    plain, by_dim = names
+    return [
+        *(family[name] for name in plain),
+        *(n for name in by_dim for n in family[name].values()),
+    ]
 
 
 def predicted(entry, spec, schedule, problem):

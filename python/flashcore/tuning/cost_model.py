@@ -94,14 +94,11 @@ def _families(found: Measurements) -> dict[str, _Family]:
 # A value to begin with, and by how much the search changes it at first.
 _FAMILY_START = {
     "launch_us": (2.2, 1.0),
-    "block_us": (1.0, 1.0),
-    "block_dim_us": (0.5, 1.0),
-    "row_share": (0.5, 0.5),
+    "spread_us": (0.3, 0.5),
     "fill_share": (0.5, 0.5),
     "l2_share": (0.6, 0.2),
     "stall_share": (0.2, 0.2),
     "iteration_us": (0.1, 0.1),
-    "iteration_contention": (0.3, 0.3),
     "block_contention": (0.2, 0.3),
     "tiles_first_tail": (0.5, 0.3),
     "grouped_tail": (0.3, 0.3),
@@ -109,6 +106,13 @@ _FAMILY_START = {
     "dynamic_us": (0.1, 0.2),
     "split_us": (0.3, 0.5),
     "split_dim_us": (0.3, 0.5),
+}
+# A value to begin with at head_dim 0, by how much it grows up to 128, and the change.
+_FAMILY_START_BY_DIM = {
+    "block_us": (1.0, 0.5, 1.0),
+    "columns_us": (0.4, 0.8, 0.5),
+    "iteration_contention": (0.3, 0.0, 0.3),
+    "row_share": (0.5, 0.0, 0.5),
 }
 _CLUSTER_SHARE = 0.92
 """Of 132 multiprocessors in groups of 16 or 18, clusters of four reach 120."""
@@ -143,16 +147,18 @@ def _fit(
 
 def fit(found: Measurements) -> tuple[dict[str, Any], float]:
     """An entry of a table of coefficients, and the mean error of its predictions (of 1)."""
-    names, dims = _core.cost_names(), _core.cost_dims()
-    columns = [0.4 + 0.8 * dim / 128 for dim in dims]
-    start = [*(_FAMILY_START[name][0] for name in names), *columns]
-    scale = [*(_FAMILY_START[name][1] for name in names), *(0.5 for _ in dims)]
+    (names, by_dim), dims = _core.cost_names(), _core.cost_dims()
+    start = [_FAMILY_START[name][0] for name in names]
+    scale = [_FAMILY_START[name][1] for name in names]
+    for name in by_dim:
+        first, of_dim, changed = _FAMILY_START_BY_DIM[name]
+        start += [first + of_dim * dim / 128 for dim in dims]
+        scale += [changed for _ in dims]
 
     def small_and_smooth(numbers: Any) -> Any:
-        columns = numbers[len(names) :]
-        return np.concatenate(
-            [0.003 * numbers[: len(names)], 0.01 * np.diff(columns) / columns.mean()]
-        )
+        tables = numbers[len(names) :].reshape(len(by_dim), len(dims))
+        steps = [0.01 * np.diff(table) / (0.01 + table.mean()) for table in tables]
+        return np.concatenate([0.003 * numbers, *steps])
 
     families: dict[str, Any] = {}
     coefficients: dict[str, list[float]] = {}
@@ -167,7 +173,7 @@ def fit(found: Measurements) -> tuple[dict[str, Any], float]:
         errors += [abs(math.log(a / b))
                    for a, b in zip(predict(numbers), family.times, strict=True)]  # fmt: skip
         coefficients[name] = numbers
-        families[name] = _costs(names, dims, numbers)
+        families[name] = _costs(names, by_dim, numbers)
     entry = {
         "gpu": found.gpu,
         "target": found.target,
@@ -203,7 +209,7 @@ _SHARES = {"lone_share", "read_factor", "stall_share"}
 
 def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
     """The coefficients of the blocks of decoding."""
-    names, dims = _core.decode_cost_names(), _core.cost_dims()
+    (names, by_dim), dims = _core.decode_cost_names(), _core.cost_dims()
     start = [*(_DECODE_START[name][0] for name in names), *(0.3 + dim / 128 for dim in dims)]
     scale = [*(_DECODE_START[name][1] for name in names), *(0.5 for _ in dims)]
     best: dict[tuple[str, Problem], float] = {}
@@ -236,14 +242,18 @@ def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
         numbers = _fit(
             predict, family.times, family.weights, start, scale, near_start_and_smooth, step=1e-3
         )
-        fitted[name] = _costs(names, dims, numbers)
+        fitted[name] = _costs(names, by_dim, numbers)
     return fitted
 
 
-def _costs(names: Sequence[str], dims: Sequence[int], numbers: Sequence[float]) -> dict[str, Any]:
-    """Coefficients as a table has them: those with names, and those of columns by head_dim."""
-    columns = dict(zip(map(str, dims), numbers[len(names) :], strict=True))
-    return {**dict(zip(names, numbers, strict=False)), "columns_us": columns}
+def _costs(names: Sequence[str], by_dim: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
+    """Coefficients as a table has them: numbers, and numbers by head_dim."""
+    dims = [str(dim) for dim in _core.cost_dims()]
+    costs: dict[str, Any] = dict(zip(names, numbers, strict=False))
+    for i, name in enumerate(by_dim):
+        own = numbers[len(names) + i * len(dims) :]
+        costs[name] = dict(zip(dims, own, strict=False))
+    return costs
 
 
 def losses(found: Measurements, table: str | None) -> Iterator[tuple[float, str, Problem]]:
