@@ -172,6 +172,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("peel_masks", schedule.peel_masks);
   visit("overlap_products", schedule.overlap_products);
   visit("rescale_before_product", schedule.rescale_before_product);
+  visit("rescale_before_wait", schedule.rescale_before_wait);
   visit("lazy_scaling", schedule.lazy_scaling);
   visit("reduction_chains", schedule.reduction_chains);
   visit("ping_pong", schedule.ping_pong);

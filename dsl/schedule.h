@@ -100,6 +100,9 @@ struct Schedule {
   /// Where products overlap: a carried sum is rescaled right before the product that adds to it is
   /// issued, rather than behind the wait for the previous one.
   bool rescale_before_product = false;
+  /// And in front of the wait for the tile that this product reads, beside the product in front of
+  /// it. Otherwise the compiler chooses, which moves it behind the wait in most kernels.
+  bool rescale_before_wait = false;
   /// A warp whose factors are all one skips the rescaling of a carried sum.
   bool lazy_scaling = false;
   /// Independent partial maxima of a row in each thread, so that comparisons do not wait for each

@@ -27,7 +27,7 @@ void print_product(const Product& p) {
   const bool divides_columns = column_groups > 1;
   const auto of_group = [](int bytes) { return fmt::format(" + warp / 4 * {}", bytes); };
   const auto own_rows = [&](int bytes) { return divides_columns ? "" : of_group(bytes); };
-  p.out.line("fc::pin({});", d);
+  if (!p.pinned) p.out.line("fc::pin({});", d);
   p.out.line("fc::fence_products();");
   // The steps of the sum, panel by panel where an operand's rows run along it.
   struct Steps {

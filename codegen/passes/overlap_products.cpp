@@ -116,6 +116,9 @@ class Overlap {
         overlaps_ ? "no loop with products in flight rescales a sum" : in_flight;
     if (schedule_.rescale_before_product && !rescales_)
       context_.note_refusal("rescale_before_product = true", sums);
+    if (schedule_.rescale_before_wait && !(schedule_.rescale_before_product && rescales_))
+      context_.note_refusal("rescale_before_wait = true",
+                            rescales_ ? "rescale_before_product = false" : sums);
     if (schedule_.lazy_scaling && !rescales_) context_.note_refusal("lazy_scaling = true", sums);
   }
 
@@ -167,6 +170,7 @@ void overlap_products(Function& f, const PassContext& context) {
                                       name_of(schedule.instruction));
   if (schedule.ping_pong) context.note_refusal("ping_pong = true", why);
   if (schedule.rescale_before_product) context.note_refusal("rescale_before_product = true", why);
+  if (schedule.rescale_before_wait) context.note_refusal("rescale_before_wait = true", why);
   if (schedule.lazy_scaling) context.note_refusal("lazy_scaling = true", why);
 }
 

@@ -212,6 +212,10 @@ TEST(Explain, WhyProductsDoNotOverlap) {
   EXPECT_EQ(refusals(AttentionSpec{.head_dim = 64, .score = softcap(30)}, schedule, "sm_90a"),
             "not taken: rescale_before_product = true: no loop with products in flight rescales a "
             "sum\n");
+  schedule.rescale_before_product = false;
+  schedule.rescale_before_wait = true;
+  EXPECT_EQ(refusals(AttentionSpec{.head_dim = 64}, schedule, "sm_90a"),
+            "not taken: rescale_before_wait = true: rescale_before_product = false\n");
 }
 
 TEST(Explain, WhatElseIsNotTaken) {

@@ -2,7 +2,9 @@
 // loops that chance writes, for any number of tiles, none and one among them.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "dsl/ir/parse.h"
 #include "dsl/ir/print.h"
 #include "dsl/ir/verify.h"
+#include "templates/attention.h"
 #include "tests/codegen/pass_cases.h"
 #include "tests/runtime/reference/arrays.h"
 #include "tests/support/kernel_run.h"
@@ -259,6 +262,28 @@ std::string alone_refusal_of(const std::string& text) {
     if (op.code == ir::OpCode::loop && !op.results.empty())
       return single_product_stage(f, op).refusal;
   return "there is no loop";
+}
+
+/// Behind that wait it would hold the product up: the tile is there, and its sums are not.
+TEST(ProductsInFlight, ScaleASumInFrontOfTheWaitForWhatItsProductReads) {
+  AttentionSpec spec;
+  spec.head_dim = 64;
+  Schedule schedule;
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.tiles = {{"rows", 128}, {"cols", 64}};
+  schedule.warps_m = 8;
+  schedule.rescale_before_product = true;
+  const auto pinned = [&](bool rescale_before_wait) {
+    schedule.rescale_before_wait = rescale_before_wait;
+    const std::string text =
+        generate(attention_forward(spec), schedule, find_target("sm_90a")).body;
+    const std::regex scaled(
+        R"(\* decay\w*\[0\]\[\(e / 2\)\];\s*fc::pin\(out\);\s*fc::wait_phase\(value_full)");
+    return std::distance(std::sregex_iterator(text.begin(), text.end(), scaled), {});
+  };
+  EXPECT_EQ(pinned(true), 2);  // in the loop, and for the last tile behind it
+  EXPECT_EQ(pinned(false), 0);
 }
 
 TEST(ProductsInFlight, SayWhyALoopIsNotPipelined) {

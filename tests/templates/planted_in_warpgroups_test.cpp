@@ -219,7 +219,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Variant{"two_stages", 2, [](Schedule&) {}},
         Variant{"one_stage", 1, [](Schedule& s) { s.descending = false; }},
-        Variant{"three_stages", 3, [](Schedule& s) { s.rescale_before_product = true; }},
+        Variant{"three_stages", 3,
+                [](Schedule& s) { s.rescale_before_product = s.rescale_before_wait = true; }},
         Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -203,6 +203,7 @@ struct Case {
     schedule.last_tiles_first = draw.one_in(2);
     schedule.overlap_products = !draw.one_in(4);
     schedule.rescale_before_product = draw.one_in(2);
+    schedule.rescale_before_wait = schedule.rescale_before_product && draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
     schedule.sums_by_products = draw.one_in(3);

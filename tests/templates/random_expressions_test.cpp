@@ -115,6 +115,7 @@ struct Drawn {
     schedule.peel_masks = draw.one_in(3);
     schedule.descending = draw.one_in(2);
     schedule.rescale_before_product = draw.one_in(2);
+    schedule.rescale_before_wait = schedule.rescale_before_product && draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
     draw_softmax();

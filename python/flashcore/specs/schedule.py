@@ -50,6 +50,7 @@ class Schedule:
     peel_masks: bool = False
     overlap_products: bool = True
     rescale_before_product: bool = False
+    rescale_before_wait: bool = False
     lazy_scaling: bool = False
     reduction_chains: int = 1
     ping_pong: bool = False

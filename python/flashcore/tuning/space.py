@@ -100,6 +100,9 @@ FAMILIES = (
             "grid_order": Choice(("tiles_first", "tiles_last", "grouped")),
             "overlap_products": Choice(_BOOL),
             "rescale_before_product": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
+            "rescale_before_wait": Choice(
+                _BOOL, lambda genes, spec: genes["rescale_before_product"]
+            ),
             "lazy_scaling": Choice(_BOOL, lambda genes, spec: genes["overlap_products"]),
             "reduction_chains": Choice((1, 2, 4)),
             "sums_by_products": Choice(_BOOL),

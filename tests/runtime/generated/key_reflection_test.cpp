@@ -242,6 +242,7 @@ std::vector<Place> places() {
       {.head_dim = 64, .heads = 8, .kv_heads = 4, .mask = causal()},
       {.head_dim = 128},
       {.head_dim = 128, .mask = causal(), .score = softcap(30)},
+      {.head_dim = 192, .mask = causal()},
   };
   std::vector<Place> found;
   for (const char* name : {"sm_80", "sm_90a"}) {
@@ -310,10 +311,11 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
   const Schedule all;
   const auto& [tiles, warps_m, warps_n, product_split, stages, instruction, copy, softmax,
                keep_operands, staged_stores, peel_masks, descending, last_tiles_first, grid_order,
-               flat_grid, fixed_maximum, overlap_products, rescale_before_product, lazy_scaling,
-               reduction_chains, sums_by_products, ping_pong, persistent, tile_scheduler,
-               positions_per_block, outer_stages, cluster_splits, producer, producer_registers,
-               consumer_registers, blocks_per_processor, register_limit, shared_limit] = all;
+               flat_grid, fixed_maximum, overlap_products, rescale_before_product,
+               rescale_before_wait, lazy_scaling, reduction_chains, sums_by_products, ping_pong,
+               persistent, tile_scheduler, positions_per_block, outer_stages, cluster_splits,
+               producer, producer_registers, consumer_registers, blocks_per_processor,
+               register_limit, shared_limit] = all;
   static_cast<void>(tiles);
   const Values values{
       {"tiles", {{{"rows", 64}, {"cols", 64}}, {{"rows", 128}, {"cols", 64}}}},
@@ -334,6 +336,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
       {"fixed_maximum", {true, false}},
       {"overlap_products", {true, false}},
       {"rescale_before_product", {true, false}},
+      {"rescale_before_wait", {true, false}},
       {"lazy_scaling", {true, false}},
       {"reduction_chains", {1, 2, 4}},
       {"sums_by_products", {true, false}},
