@@ -24,7 +24,7 @@ struct Product {
   std::string_view element;  ///< type of both operands
   std::string sums;          ///< the array that they are added to
   bool adds = false;         ///< it holds what the product is added to
-  bool pinned = false;       ///< and has been pinned since that was computed
+  bool pinned = false;       ///< and is pinned: since that was computed, or by a product in flight
   ProductOperand left, right;
   ir::AxisLayout rows, columns;  ///< of the sums
   int terms = 0;                 ///< that a warp adds up

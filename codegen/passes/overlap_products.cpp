@@ -76,9 +76,23 @@ class Overlap {
     std::vector<OpId> ops;
     for (OpId op : std::vector(f_[id].ops)) {
       ops.push_back(op);
-      if (is_asynchronous_product(f_[op]) && !f_[op].issued) ops.push_back(issue_and_wait(op));
+      if (!is_asynchronous_product(f_[op]) || f_[op].issued) continue;
+      if (next_adds_to_sum(id, op))
+        f_[op].issued = true;
+      else
+        ops.push_back(issue_and_wait(op));
     }
     f_[id].ops = std::move(ops);
+  }
+
+  /// Whether all that reads a product's sum is another product of the block, which adds to it: the
+  /// tensor core makes products of one sum in the order of their issue.
+  [[nodiscard]] bool next_adds_to_sum(BlockId id, OpId dot) const {
+    const ValueId sum = f_[dot].results[0];
+    const std::vector<OpId> readers = readers_of(f_, id, sum);
+    if (readers.size() != 1 || !is_asynchronous_product(f_[readers[0]])) return false;
+    const std::vector<ValueId>& operands = f_[readers[0]].operands;
+    return operands.size() == 3 && operands[2] == sum && operands[0] != sum && operands[1] != sum;
   }
 
   [[nodiscard]] bool has_products_to_overlap(BlockId body) const {

@@ -50,6 +50,7 @@ void KernelPrinter::print_dot(const Op& op) {
   if (op.issued) text += ", issued";
   out_.comment(fmt::format("{} = {}", f_[value].name.empty() ? "product" : f_[value].name, text));
 
+  const Op* sum = op.operands.size() == 3 ? f_.definition(op.operands[2]) : nullptr;
   start_sum(op);
   if (op.fence) out_.line("fc::hold_order();");
   const ProductOperand b = product_operand(op, 1), a = product_operand(op, 0);
@@ -57,7 +58,7 @@ void KernelPrinter::print_dot(const Op& op) {
                                     .element = element_type(f_[left].type.dtype),
                                     .sums = storage_[value.index],
                                     .adds = op.operands.size() == 3,
-                                    .pinned = pinned_.count(value) > 0,
+                                    .pinned = pinned_.count(value) > 0 || (sum && sum->issued),
                                     .left = a,
                                     .right = b,
                                     .rows = f_[value].layout.axes[0],

@@ -301,12 +301,15 @@ TEST(ProductsInFlight, SayWhyALoopIsNotPipelined) {
     else if (has("program backward_keys"))
       EXPECT_EQ(refusal_of(one.input),
                 "2 iterations hold a slot of q, which needs another to be filled and has 2");
+    else if (has("program one_sum"))
+      EXPECT_EQ(refusal_of(one.input),
+                "2 iterations hold a slot of a, which needs another to be filled and has 1");
     else
       EXPECT_EQ(refusal_of(one.input), "");
     if (has("program backward_keys")) {
       EXPECT_EQ(alone_refusal_of(one.input), "");
     }
-    if (has("program one_operand")) {
+    if (has("program one_operand") || has("program one_sum")) {
       EXPECT_EQ(alone_refusal_of(one.input), "every product needs the one in front of it");
     }
   }
