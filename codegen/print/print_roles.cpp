@@ -1,7 +1,8 @@
 // Producer and consumers, the rings between them, and what the copy engine moves.
 //
 // A role goes through its ring slot after slot. Which one is next, and the parity of the phase to
-// wait for, are two variables that a role keeps over all tiles it works on.
+// wait for, are two variables that a role keeps over all tiles it works on. With many rings the
+// parities are bits of one variable: the registers are wanted for more.
 #include <algorithm>
 #include <set>
 
@@ -153,7 +154,15 @@ void KernelPrinter::print_ring_barriers(const Op&) {
 
 /// Where the work of a role begins.
 void KernelPrinter::declare_ring_places() {
-  std::set<BufferId> declared;
+  constexpr std::size_t many = 8;
+  std::set<BufferId> declared, with_phases;
+  for_each_op(f_, work_, [&](const Op& op, BlockId) {
+    if ((op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer)
+      with_phases.insert(op.buffer);
+  });
+  const std::string phases = with_phases.size() > many ? names_.unique("phases") : "";
+  if (!phases.empty()) out_.line("unsigned {} = 0;", phases);
+  int bits = 0;
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
     if (goes_round(op) && declared.insert(op.buffer).second) {
       ring_names_[op.buffer].slot = names_.unique(f_[op.buffer].name + "_slot");
@@ -162,13 +171,20 @@ void KernelPrinter::declare_ring_places() {
     const bool goes_on = (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer;
     if (!goes_on || !declared.insert(op.buffer).second) return;
     Ring& ring = ring_names_[op.buffer];
-    ring.phase = names_.unique(f_[op.buffer].name + "_phase");
-    if (f_[op.buffer].stages == 1) {
-      out_.line("int {} = 0;", ring.phase);
-      return;
+    std::string variables;
+    if (f_[op.buffer].stages > 1) {
+      ring.slot = names_.unique(f_[op.buffer].name + "_slot");
+      variables = ring.slot + " = 0";
     }
-    ring.slot = names_.unique(f_[op.buffer].name + "_slot");
-    out_.line("int {} = 0, {} = 0;", ring.slot, ring.phase);
+    if (phases.empty()) {
+      ring.phase = names_.unique(f_[op.buffer].name + "_phase");
+      ring.next_phase = fmt::format("{} ^= 1;", ring.phase);
+      variables += fmt::format("{}{} = 0", variables.empty() ? "" : ", ", ring.phase);
+    } else {
+      ring.phase = fmt::format("({} >> {} & 1)", phases, bits);
+      ring.next_phase = fmt::format("{} ^= 1u << {};", phases, bits++);
+    }
+    if (!variables.empty()) out_.line("int {};", variables);
   });
 }
 
@@ -200,12 +216,12 @@ std::string KernelPrinter::in_slot(const std::string& barrier, const std::string
 
 void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
   if (stages == 1) {
-    out_.line("{} ^= 1;", ring.phase);
+    out_.line("{}", ring.next_phase);
     return;
   }
   auto wrap = out_.block("if (++{} == {})", ring.slot, stages);
   out_.line("{} = 0;", ring.slot);
-  if (!ring.phase.empty()) out_.line("{} ^= 1;", ring.phase);
+  if (!ring.next_phase.empty()) out_.line("{}", ring.next_phase);
 }
 
 /// Whether a conversion fills one slot of a tile after the other.

@@ -21,6 +21,7 @@ class TileMover : protected KernelText {
     /// Of the role being printed; no slot where there is one only, and no phase where the role
     /// itself writes the slots.
     std::string slot, phase;
+    std::string next_phase;  ///< the statement that ends a phase
   };
 
   // shared_memory.cpp: between registers and shared memory, and from lane to lane
