@@ -142,7 +142,7 @@ void AttentionTensors::set_segments_of_keys_alone(Axis cols) {
 }
 
 Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const Index& rows,
-                            Axis columns) const {
+                            const Index& columns) const {
   if (layout == TensorLayout::thd) return tensor(rows, head_index, columns);
   if (layout == TensorLayout::bshd) return tensor(batch, rows, head_index, columns);
   return tensor(batch, head_index, rows, columns);

@@ -41,7 +41,7 @@ struct AttentionTensors {
 
   /// tensor(batch, head, rows, columns), in the tensor's own order.
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, const Index& rows,
-                          Axis columns) const;
+                          const Index& columns) const;
   /// tensor(batch, head, rows) of a row_output.
   [[nodiscard]] Access at(const Tensor& tensor, Axis rows) const;
   /// The positions of the scores over [rows, cols]. Outside a loop over them, cols has no position.

@@ -13,6 +13,8 @@ using Factor = std::vector<Tile>;
 
 /// Three tiles, each with eight bits of `x`.
 Factor split(const Tile& x);
+/// What tensors of these parts are called, behind the name of what was split.
+inline constexpr const char* part_names[] = {"_high", "_middle", "_low"};
 
 Factor transpose(const Factor& x);
 

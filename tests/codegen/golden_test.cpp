@@ -16,6 +16,7 @@
 #include "codegen/generate.h"
 #include "dsl/variants.h"
 #include "templates/attention.h"
+#include "templates/attention_in_parts.h"
 #include "tests/codegen/support/programs.h"
 #include "tests/support/column_sums.h"
 
@@ -67,6 +68,17 @@ const Golden kernels[] = {
        Schedule schedule = schedule_of({{"rows", 128}, {"cols", 32}}, 4);
        schedule.instruction = Instruction::mma_m16n8k8_tf32;
        return attention(spec, schedule, "sm_80");
+     }},
+    {"attention_float32_in_parts",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 256;
+       spec.dtype = DType::f32;
+       spec.mask = causal();
+       Schedule schedule = warpgroups(64, 32);
+       schedule.stages = 1;
+       schedule.overlap_products = false;
+       return generate(attention_forward_in_parts(spec), schedule, find_target("sm_90a"));
      }},
     {"attention_causal",
      [] {
