@@ -95,7 +95,7 @@ def chunk(
     spec = fc.AttentionSpec(head_dim=head_dim, mask=fc.causal(), **grouped)
     kernel = fc.jit(spec)
     whole = fc.AttentionKernel.shipped(spec, kernel.target)
-    whole._decoding = None
+    whole._modules = None
     for each in kernel, whole:
         each.prepare(lengths=keys, q_lengths=q_len, batch=1, heads=heads, lse=False)
 

@@ -22,8 +22,8 @@ def split_call(kernel, q, k, v, *, with_lse=True, lengths=(), multiprocessors=H2
     lse = np.full((q.shape[0], q.shape[3 - at], q.shape[at]), np.nan, np.float32)
     every = (q, k, v, out, *([lse] if with_lse else []), *lengths)
     numbers = q.shape[0], q.shape[3 - at], k.shape[3 - at], q.shape[at], k.shape[at]
-    blocks = kernel._decoding.chooser.blocks(*numbers, multiprocessors)
-    assert kernel._decoding.launch(blocks, every, (q.shape[-1] ** -0.5,), None, with_lse)
+    blocks = kernel._modules.chooser.blocks(*numbers, multiprocessors)
+    assert kernel._modules.launch(blocks, every, (q.shape[-1] ** -0.5,), None, with_lse)
     return out, lse if with_lse else None
 
 
@@ -78,10 +78,10 @@ def test_packed_sequences(rng, target, heads, kv_heads, q_lens):
     k, v = (random(rng, (keys[-1] + 3, kv_heads, 64), "bf16") for _ in range(2))
     out, lse = np.full_like(q, 7), np.full((heads, q.shape[0]), 7, np.float32)
     scalars = 64**-0.5, max(q_lens)
-    chooser = kernel._decoding.chooser
+    chooser = kernel._modules.chooser
     mean = -(-q.shape[0] // 3)
     for blocks in chooser.reachable(mean, mean):
-        assert kernel._decoding.launch(
+        assert kernel._modules.launch(
             blocks, (q, k, v, out, lse, starts, keys), scalars, None, True
         )
         for i in range(3):
@@ -167,7 +167,7 @@ def gpu(monkeypatch):
 
 def test_which_calls_take_it(gpu):
     def takes(kernel, q, k):
-        return kernel._decoding.choose(OnGpu(*q), OnGpu(*k)) is not None
+        return kernel._modules.choose(OnGpu(*q), OnGpu(*k)) is not None
 
     kernel = shipped(head_dim=64, heads=8, kv_heads=2)
     assert takes(kernel, (1, 8, 1, 64), (1, 2, 4096, 64))
@@ -178,7 +178,7 @@ def test_which_calls_take_it(gpu):
     assert len(gpu) == 3  # that was not worth a question
     assert takes(shipped(head_dim=64, layout="bshd"), (1, 1, 8, 64), (1, 4096, 8, 64))
     assert gpu[-1] == (1, 8, 8, 1, 4096)
-    packed = shipped(head_dim=64, layout="thd")._decoding
+    packed = shipped(head_dim=64, layout="thd")._modules
     assert packed.choose(OnGpu(12, 4, 64), OnGpu(40000, 4, 64), 8) is not None
     assert gpu[-1] == (8, 4, 4, 2, 5000)
 
@@ -188,9 +188,9 @@ def test_specs_that_are_never_split():
         kernel = fc.AttentionKernel.shipped(
             fc.AttentionSpec(**{"head_dim": 64, **fields}), "sm_80", compiled=False
         )
-        assert kernel._decoding is None
+        assert kernel._modules is None
     chosen = fc.jit(fc.AttentionSpec(head_dim=64), schedule={})
-    assert chosen._decoding is None  # a schedule that is asked for is the one that runs
+    assert chosen._modules is None  # a schedule that is asked for is the one that runs
 
 
 def test_it_is_compiled_ahead(monkeypatch):
@@ -201,7 +201,7 @@ def test_it_is_compiled_ahead(monkeypatch):
 
     def compiled(target, q_lens, kv_lens, lse=(False,)):
         built.clear()
-        shipped(target, head_dim=64, heads=8, kv_heads=2)._decoding.prepare(
+        shipped(target, head_dim=64, heads=8, kv_heads=2)._modules.prepare(
             q_lens, kv_lens, lse, None
         )
         return set(built)
@@ -231,8 +231,8 @@ def test_where_it_cannot_be_compiled_calls_go_without(monkeypatch):
     monkeypatch.setattr(DecodeKernels, "built", refuse)
     q = np.zeros((1, 1, 1, 64), np.float16)
     blocks = ("packed", 16, False)
-    assert not kernel._decoding.launch(blocks, (q,), (), None, False)
-    assert not kernel._decoding.launch(blocks, (q,), (), None, False)
+    assert not kernel._modules.launch(blocks, (q,), (), None, False)
+    assert not kernel._modules.launch(blocks, (q,), (), None, False)
     assert asked == [True]  # the second call knows
 
 

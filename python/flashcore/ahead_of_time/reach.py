@@ -116,9 +116,9 @@ def build_modules(
     """What calls launch beside those: where keys are split, and, with `gradients`, for those of the
     inputs."""
     made: list[ModuleKernel] = []
-    if kernel._decoding is not None:
+    if kernel._modules is not None:
         asked = _asked(kernel.spec, lse)
-        made += kernel._decoding.prepare(wanted.q_lengths, wanted.lengths, asked, device)
+        made += kernel._modules.prepare(wanted.q_lengths, wanted.lengths, asked, device)
     if gradients:
         backward = kernel._derivative().kernels(compiled=True)
         if device is not None:

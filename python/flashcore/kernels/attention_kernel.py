@@ -21,6 +21,7 @@ from ..specs.program import Program
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
+from .call_modules import CallModules
 from .captured_values import CapturedValues
 from .decoding import Decoding
 from .gradients import WithGradients
@@ -75,7 +76,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
         self._given = self._captured.given
         self._fitting = Fitting(spec, self._captured.arrays)
         self._checked = False
-        self._decoding: Decoding | None = None
+        self._modules: CallModules[Any] | None = None  # what some calls launch instead
         self._launches = Launches(spec, self._captured.in_place)
         # Without and with the log-sum-exp: how calls find their kernel; the same where most calls
         # need no more; and by their core the kernels that calls have come to.
@@ -119,7 +120,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
         kernel = cls.first_fitting(spec, schedules, target, compiled or not calls_choose)
         kernel._tuned = tuned
         kernel._chooses = calls_choose
-        kernel._decoding = Decoding.of(spec, target, kernel._launches, kernel._captured.arrays)
+        kernel._modules = Decoding.of(spec, target, kernel._launches, kernel._captured.arrays)
         kernel._describe("tuned" if tuned else "shipped")
         return kernel
 
@@ -245,7 +246,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
         if self._checked or self._needs_lengths or self._given is None:
             return None
         arrays, numbers = self._given
-        splits = self._decoding.splits if self._decoding else None
+        splits = self._modules.splits if self._modules else None
         width, dtype = self._value_dim, self._spec.dtype
         return _core.quick_call(
             core, arrays, numbers, self._scale, width, splits,
@@ -438,13 +439,13 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
             longest = -1 if max_q_len is None else max_q_len
             dispatch = self._plain_dispatches[with_lse]
             probes = None
-            decoding = self._decoding
+            modules = self._modules
             sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-            if decoding is not None and (blocks := decoding.choose(q, k, sequences)) is not None:
+            if modules is not None and (way := modules.choose(q, k, sequences)) is not None:
                 if not with_lse and self._dispatches[with_lse] is None:
                     self._dispatch(with_lse)  # so that the next call may go past Python
                 self._fitting.check(q, k, arrays, sequences, max_q_len)
-                if decoding.launch(blocks, every, scalars, stream, with_lse):
+                if modules.launch(way, every, scalars, stream, with_lse):
                     return (out, lse) if return_lse else out
             if dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
                 self._fitting.check(q, k, arrays, sequences, max_q_len)
