@@ -12,6 +12,7 @@
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
 #include "templates/attention_backward_adding.h"
+#include "templates/attention_in_parts.h"
 #include "templates/choice/attention_winners.h"
 #include "templates/decode_choice.h"
 
@@ -87,6 +88,18 @@ void bind_specs(py::module_& m) {
   m.def("decodes", [](const std::string& json, const std::string& target) {
     return can_decode(attention_spec_from_json(json), find_target(target));
   });
+  m.def("attends_in_parts", [](const std::string& json, const std::string& target) {
+    return can_attend_in_parts(attention_spec_from_json(json), find_target(target));
+  });
+  m.def("least_in_parts", [] { return std::pair(least_rows_in_parts, least_keys_in_parts); });
+  m.def(
+      "attention_in_parts",
+      [](const std::string& json, const std::string& target) {
+        const AttentionSpec spec = attention_spec_from_json(json);
+        return std::pair(attention_in_parts(spec),
+                         texts_of(attention_in_parts_schedules(spec, find_target(target))));
+      },
+      py::arg("json"), py::arg("target"), py::call_guard<py::gil_scoped_release>());
   const auto own_multiprocessors = [] {
     const Driver& driver = Driver::get();
     return multiprocessors_of(driver, current_device(driver));

@@ -19,6 +19,7 @@ from ..arrays import is_array
 from ..cache import tuning_table
 from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel
+from ..kernels.in_parts import is_reachable
 from ..kernels.just_in_time import default_target
 from ..kernels.module_kernel import ModuleKernel
 from ..specs.spec import AttentionSpec
@@ -168,6 +169,11 @@ def list_modules(
             for with_lse in _asked(spec, lse):
                 own = dataclasses.replace(spec, lse=with_lse).to_json()
                 modules.append((*_core.attention_decode(own, 0, target, blocks), with_lse))
+    most_rows, most_keys = wanted.q_lengths[1], wanted.lengths[1]
+    if _core.attends_in_parts(text, target) and is_reachable(spec, most_rows, most_keys):
+        for with_lse in _asked(spec, lse):
+            own = dataclasses.replace(spec, lse=with_lse).to_json()
+            modules.append((*_core.attention_in_parts(own, target), with_lse))
     if gradients:
         schedules = _core.attention_backward_schedules(text, target)
         modules.append((_core.attention_backward(text), schedules, False))

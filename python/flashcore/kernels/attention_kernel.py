@@ -25,6 +25,7 @@ from .call_modules import CallModules
 from .captured_values import CapturedValues
 from .decoding import Decoding
 from .gradients import WithGradients
+from .in_parts import InParts
 from .index_check import check_indices
 from .kernel import Kernel
 from .launches import Launches
@@ -120,7 +121,8 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
         kernel = cls.first_fitting(spec, schedules, target, compiled or not calls_choose)
         kernel._tuned = tuned
         kernel._chooses = calls_choose
-        kernel._modules = Decoding.of(spec, target, kernel._launches, kernel._captured.arrays)
+        given = spec, target, kernel._launches, kernel._captured.arrays
+        kernel._modules = Decoding.of(*given) or InParts.of(*given)
         kernel._describe("tuned" if tuned else "shipped")
         return kernel
 
@@ -247,6 +249,8 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
             return None
         arrays, numbers = self._given
         splits = self._modules.splits if self._modules else None
+        if self._modules and splits is None:
+            return None
         width, dtype = self._value_dim, self._spec.dtype
         return _core.quick_call(
             core, arrays, numbers, self._scale, width, splits,
