@@ -80,7 +80,8 @@ std::span<const Pass> pipeline() {
       {"split_positions", split_positions,
        "behind check_lookups, whose nests look up more cheaply"},
       {"order_kernels", order_kernels, "no op that touches a tensor is placed in front any more"},
-      {"assign_registers", assign_registers, "last: nobody makes another tile"},
+      {"assign_registers", assign_registers, "behind all that makes another tile"},
+      {"pin_sums", pin_sums, "knows which sum has the array of the product that adds to it"},
   });
   return passes;
 }

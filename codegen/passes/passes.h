@@ -143,4 +143,7 @@ void order_kernels(ir::Function& f, const PassContext& context);
 /// Says which register tiles share an array.
 void assign_registers(ir::Function& f, const PassContext& context);
 
+/// Pins sums where they are scaled in front of a product.
+void pin_sums(ir::Function& f, const PassContext& context);
+
 }  // namespace flashcore

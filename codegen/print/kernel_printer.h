@@ -59,7 +59,6 @@ class KernelPrinter : TileMover {
 
   // print_nest.cpp: loops over the elements of register tiles, and the arrays that hold these
   void print_nest(const ir::Op& nest);
-  void pin_scaled_sums(const ir::Op& nest);
   void print_loops(const ir::Op& nest, const std::set<ir::ValueId>& locals,
                    const std::vector<std::string>& partials);
   void print_elements(const ir::Op& nest, const std::set<ir::ValueId>& locals,
@@ -126,8 +125,6 @@ class KernelPrinter : TileMover {
   void print_meeting(const ir::Op& op);
   void print_bulk_store(const ir::Op& op);
   void print_drain(const ir::Op& op);
-
-  std::set<ir::ValueId> pinned_;  ///< products whose sums are pinned where they were scaled
 };
 
 }  // namespace flashcore

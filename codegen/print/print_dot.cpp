@@ -58,7 +58,7 @@ void KernelPrinter::print_dot(const Op& op) {
                                     .element = element_type(f_[left].type.dtype),
                                     .sums = storage_[value.index],
                                     .adds = op.operands.size() == 3,
-                                    .pinned = pinned_.count(value) > 0 || (sum && sum->issued),
+                                    .pinned = sum && (sum->issued || f_[op.operands[2]].pinned),
                                     .left = a,
                                     .right = b,
                                     .rows = f_[value].layout.axes[0],

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 
-#include "codegen/analysis/product_stages.h"
 #include "codegen/analysis/rounds_later.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
@@ -61,25 +60,10 @@ void KernelPrinter::print_nest(const Op& nest) {
   print_loops(nest, locals, parts);
   for (std::size_t i = 0; i < reductions.size(); ++i) finish_reduction(*reductions[i], parts[i]);
   const auto& yielded = f_[ops.back()].operands;
-  for (std::size_t i = 0; i < yielded.size(); ++i)
+  for (std::size_t i = 0; i < yielded.size(); ++i) {
     storage_[nest.results[i].index] = storage_[yielded[i].index];
-  pin_scaled_sums(nest);
-}
-
-/// A sum that is scaled in front of the product which adds to it is pinned where it is scaled, beside
-/// the products in flight. Pinned where the product starts, the compiler moves the scaling there,
-/// behind the wait for the product's tile, and then it holds the product up.
-void KernelPrinter::pin_scaled_sums(const Op& nest) {
-  if (!schedule_.rescale_before_wait) return;
-  for (ValueId sum : nest.results)
-    for (OpId id : readers_of(f_, block_, sum)) {
-      const Op& reader = f_[id];
-      const bool adds = is_asynchronous_product(reader) && reader.operands.size() == 3;
-      if (!adds || reader.operands[2] != sum || f_[sum].array != f_[reader.results[0]].array)
-        continue;
-      out_.line("fc::pin({});", storage_[sum.index]);
-      pinned_.insert(reader.results[0]);
-    }
+    if (f_[nest.results[i]].pinned) out_.line("fc::pin({});", storage_[yielded[i].index]);
+  }
 }
 
 void KernelPrinter::print_loops(const Op& nest, const std::set<ValueId>& locals,

@@ -149,6 +149,7 @@ TypedLayout DeclarationReader::typed() {
   TypedLayout result{.type = type()};
   if (in_.take("@")) result.layout = value_layout(result.type);
   if (in_.take("in")) result.array = integer("the number of an array");
+  result.pinned = in_.take("pinned");
   return result;
 }
 

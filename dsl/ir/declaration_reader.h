@@ -13,11 +13,12 @@
 
 namespace flashcore::ir {
 
-/// A type, the layout after its `@`, and the array after its `in`.
+/// A type, the layout after its `@`, the array after its `in`, and whether that is pinned.
 struct TypedLayout {
   TileType type;
   Layout layout;
   int array = 0;
+  bool pinned = false;
 };
 
 class DeclarationReader {

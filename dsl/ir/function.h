@@ -88,8 +88,9 @@ struct Value {
   TileType type;
   std::string name;  ///< the author's, or empty
   Layout layout;
-  int array = 0;    ///< in registers: which array it lies in; set by assign_registers
-  OpId definition;  ///< none for an argument of a block
+  int array = 0;        ///< in registers: which array it lies in; set by assign_registers
+  bool pinned = false;  ///< the compiler computes it where it stands; set by pin_sums
+  OpId definition;      ///< none for an argument of a block
 };
 
 struct Block {

@@ -67,6 +67,7 @@ class Parser {
     if (std::isdigit(static_cast<unsigned char>(token.text[0])) == 0) f_[id].name = token.text;
     f_[id].layout = std::move(typed.layout);
     f_[id].array = typed.array;
+    f_[id].pinned = typed.pinned;
   }
 
   void block(BlockId id) {

@@ -143,7 +143,8 @@ class Printer {
     std::string text = describe(f_, value.type);
     const std::string layout = print(f_, value.type, value.layout);
     if (!layout.empty()) text += " @ " + layout;
-    return value.array ? text + fmt::format(" in {}", value.array) : text;
+    if (value.array) text += fmt::format(" in {}", value.array);
+    return value.pinned ? text + " pinned" : text;
   }
 
   /// What the op names, then its operands.
