@@ -6,7 +6,10 @@ namespace flashcore {
 
 using namespace ir;
 
-ValueId guard_of(const Function& f, const Op& op) {
+namespace {
+
+/// What all elements of a `where` have in common of its condition.
+ValueId shared_condition(const Function& f, const Op& op) {
   if (op.code != OpCode::where || f[op.results[0]].type.is_scalar()) return {};
   const ValueId condition = op.operands[0];
   if (f[condition].type.is_scalar()) return condition;
@@ -14,6 +17,12 @@ ValueId guard_of(const Function& f, const Op& op) {
   if (!either || either->code != OpCode::logical_or) return {};
   const ValueId guard = either->operands[0];
   return f[guard].type.is_scalar() ? guard : ValueId{};
+}
+
+}  // namespace
+
+ValueId guard_of(const Function& f, const Op& op) {
+  return shared_condition(f, op) ? TileGuards(f).of(op) : ValueId{};
 }
 
 ValueId condition_behind_guard(const Function& f, const Op& op) {
@@ -50,7 +59,7 @@ std::optional<GuardedRange> TileGuards::range(ValueId guard) const {
 }
 
 ValueId TileGuards::of(const Op& mask) const {
-  const ValueId guard = guard_of(f_, mask);
+  const ValueId guard = shared_condition(f_, mask);
   if (!guard) return {};
   const Op* op = f_.definition(guard);
   return (op && op->code == OpCode::tile_is_full) || range(guard) ? guard : ValueId{};

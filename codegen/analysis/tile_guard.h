@@ -5,7 +5,8 @@
 //   %masked = where %seen, %scores, -inf
 //
 // The condition means the same without the guard. With it a pass can split the loop, or test the
-// guard once a tile, and leave the mask out.
+// guard once a tile, and leave the mask out. A scalar that asks something else, as a score's condition
+// on its head does, is no guard.
 #pragma once
 
 #include <optional>
@@ -26,6 +27,7 @@ ir::ValueId condition_behind_guard(const ir::Function& f, const ir::Op& op);
 /// without a bound reaches to the loop's own.
 struct GuardedRange {
   ir::ValueId begin, end;
+  bool operator==(const GuardedRange&) const = default;
 };
 
 /// The range of a guard that compares the tile's number; none for any other guard.

@@ -38,11 +38,13 @@ void settle(Function& f, Op& where, ValueId value) {
   }
 }
 
-/// Every `where` of the region that has a guard is what it is where that holds, or where not.
-void settle_guards(Function& f, BlockId region, bool holds) {
-  for (OpId id : f[region].ops) {
+/// Every `where` of a loop's body that has the guard of these tiles is what it is where that holds, or
+/// where not. Another condition that all elements share, as a score has one of its head, is no guard.
+void settle_guards(Function& f, BlockId body, const GuardedRange& full, bool holds) {
+  for (OpId id : f[body].ops) {
     Op& op = f[id];
-    if (!guard_of(f, op)) continue;
+    const ValueId guard = guard_of(f, op);
+    if (!guard || guarded_range(f, guard, f[body].arguments[0]) != full) continue;
     if (holds)
       settle(f, op, op.operands[1]);
     else if (const ValueId condition = condition_behind_guard(f, op))
@@ -103,7 +105,7 @@ class Peeling {
     ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), copies.begin(), copies.end());
     for (std::size_t i = 0; i < loop_.results.size(); ++i)
       replace_uses(f_, loop_.results[i], carried_[i]);
-    for (const auto& [region, full] : settled_) settle_guards(f_, region, full);
+    for (const auto& [body, holds] : settled_) settle_guards(f_, body, full_, holds);
   }
 
  private:
@@ -189,8 +191,8 @@ class Peeling {
   const GuardedRange full_;
   std::vector<ValueId> carried_;
   struct Settled {
-    BlockId region;
-    bool full;
+    BlockId body;
+    bool holds;
   };
   std::vector<Settled> settled_;
 };
