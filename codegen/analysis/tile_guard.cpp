@@ -46,10 +46,11 @@ std::optional<GuardedRange> guarded_range(const Function& f, ValueId guard, Valu
 }
 
 TileGuards::TileGuards(const Function& f) : f_(f) {
-  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+  // Of all ops, wherever a pass at work has them.
+  for (const Op& op : f.ops) {
     if (op.code == OpCode::enter) tiles_.push_back(op.operands[0]);
     if (op.code == OpCode::loop) tiles_.push_back(f[op.body].arguments[0]);
-  });
+  }
 }
 
 std::optional<GuardedRange> TileGuards::range(ValueId guard) const {
