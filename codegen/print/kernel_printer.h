@@ -102,14 +102,21 @@ class KernelPrinter : TileMover {
   ProductOperand shared_operand(ir::ValueId value, bool in_place = true);
   ProductOperand product_operand(const ir::Op& product, std::size_t i);
 
-  // print_roles.cpp: producer and consumers, rings, bulk copies
+  // print_roles.cpp: producer and consumers, how they meet, bulk copies
   void collect_tensor_maps();
   std::string map_of(const ir::Op& op, int rows, int width) const;
   std::string box_coordinates(const ir::Op& op, const std::string& row, const std::string& column);
   [[nodiscard]] bool has_roles() const;
+  void print_role(const ir::Op& op);
+  void print_wait_products(const ir::Op& op);
+  void print_ping_pong(const ir::Op& op);
+  void print_meeting(const ir::Op& op);
+  void print_bulk_store(const ir::Op& op);
+  void print_drain(const ir::Op& op);
+
+  // print_rings.cpp: the slots between producer and consumers
   void print_ring_barriers(const ir::Op& op);
   void declare_ring_places();
-  void print_role(const ir::Op& op);
   static std::string in_slot(const std::string& barrier, const std::string& slot);
   void print_next_slot(int stages, const Ring& ring);
   [[nodiscard]] bool goes_round(const ir::Op& convert) const;
@@ -120,11 +127,6 @@ class KernelPrinter : TileMover {
   void print_wait(const ir::Op& op);
   void print_clearing(const ir::Op& op);
   void print_release(const ir::Op& op);
-  void print_wait_products(const ir::Op& op);
-  void print_ping_pong(const ir::Op& op);
-  void print_meeting(const ir::Op& op);
-  void print_bulk_store(const ir::Op& op);
-  void print_drain(const ir::Op& op);
 };
 
 }  // namespace flashcore

@@ -1,0 +1,227 @@
+// The rings between producer and consumers: their barriers, and the slots that a role goes through.
+//
+// A role goes through its ring slot after slot. Which one is next, and the parity of the phase to
+// wait for, are two variables that a role keeps over all tiles it works on. With many rings the
+// parities are bits of one variable: the registers are wanted for more.
+#include <algorithm>
+#include <set>
+
+#include "codegen/analysis/ring_barriers.h"
+#include "codegen/analysis/shared_use.h"
+#include "codegen/passes/rewrite.h"
+#include "codegen/print/kernel_printer.h"
+
+namespace flashcore {
+
+using namespace ir;
+
+namespace {
+
+constexpr int group_threads = 128;
+
+}  // namespace
+
+/// Who waits for what, made ready by one thread.
+void KernelPrinter::print_ring_barriers(const Op&) {
+  std::vector<BufferId> rings;
+  for (std::size_t i = 0; i < f_.buffers.size(); ++i)
+    if (f_.buffers[i].full) rings.emplace_back(i);
+  const bool any_empty =
+      std::any_of(rings.begin(), rings.end(), [&](BufferId id) { return f_[id].empty > 0; });
+  out_.comment(fmt::format("where a ring's slots say that they are full{}",
+                           any_empty ? ", and that they are empty" : ""));
+  for (BufferId id : rings) {
+    Ring& ring = ring_names_[id];
+    ring.full = names_.unique(f_[id].name + "_full");
+    std::string text = fmt::format("{} = shared + {}", ring.full, f_[id].full);
+    if (f_[id].empty) {
+      ring.empty = names_.unique(f_[id].name + "_empty");
+      text += fmt::format(", {} = shared + {}", ring.empty, f_[id].empty);
+    }
+    out_.line("const fc::u32 {};", text);
+  }
+  {
+    auto one = out_.block("if (thread == 0)");
+    for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
+      out_.line("fc::prefetch_map({});", fields_.map(i));
+    const std::string slot = names_.unique("slot");
+    for (BufferId id : rings) {
+      const Ring& ring = ring_names_[id];
+      const int stages = f_[id].stages;
+      Writer::Scopes loop;
+      if (stages > 1)
+        loop.push_back(out_.block("for (int {0} = 0; {0} < {1}; ++{0})", slot, stages));
+      const std::string place = stages > 1 ? slot : "";
+      out_.line("fc::init_mbarrier({}, 1);", in_slot(ring.full, place));
+      if (f_[id].empty)
+        out_.line("fc::init_mbarrier({}, {});", in_slot(ring.empty, place), f_[id].releases);
+    }
+    names_.release(slot);
+    out_.line("fc::publish_mbarriers();");
+  }
+}
+
+/// Where the work of a role begins.
+void KernelPrinter::declare_ring_places() {
+  constexpr std::size_t many = 8;
+  std::set<BufferId> declared, with_phases;
+  for_each_op(f_, work_, [&](const Op& op, BlockId) {
+    if ((op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer)
+      with_phases.insert(op.buffer);
+  });
+  const std::string phases = with_phases.size() > many ? names_.unique("phases") : "";
+  if (!phases.empty()) out_.line("unsigned {} = 0;", phases);
+  int bits = 0;
+  for_each_op(f_, work_, [&](const Op& op, BlockId) {
+    if (goes_round(op) && declared.insert(op.buffer).second) {
+      ring_names_[op.buffer].slot = names_.unique(f_[op.buffer].name + "_slot");
+      out_.line("int {} = 0;", ring_names_[op.buffer].slot);
+    }
+    const bool goes_on = (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer;
+    if (!goes_on || !declared.insert(op.buffer).second) return;
+    Ring& ring = ring_names_[op.buffer];
+    std::string variables;
+    if (f_[op.buffer].stages > 1) {
+      ring.slot = names_.unique(f_[op.buffer].name + "_slot");
+      variables = ring.slot + " = 0";
+    }
+    if (phases.empty()) {
+      ring.phase = names_.unique(f_[op.buffer].name + "_phase");
+      ring.next_phase = fmt::format("{} ^= 1;", ring.phase);
+      variables += fmt::format("{}{} = 0", variables.empty() ? "" : ", ", ring.phase);
+    } else {
+      ring.phase = fmt::format("({} >> {} & 1)", phases, bits);
+      ring.next_phase = fmt::format("{} ^= 1u << {};", phases, bits++);
+    }
+    if (!variables.empty()) out_.line("int {};", variables);
+  });
+}
+
+std::string KernelPrinter::in_slot(const std::string& barrier, const std::string& slot) {
+  return slot.empty() ? barrier : fmt::format("{} + {} * 8", barrier, slot);
+}
+
+void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
+  if (stages == 1) {
+    out_.line("{}", ring.next_phase);
+    return;
+  }
+  auto wrap = out_.block("if (++{} == {})", ring.slot, stages);
+  out_.line("{} = 0;", ring.slot);
+  if (!ring.next_phase.empty()) out_.line("{}", ring.next_phase);
+}
+
+/// Whether a conversion fills one slot of a tile after the other.
+bool KernelPrinter::goes_round(const Op& convert) const {
+  return convert.code == OpCode::convert && convert.buffer && f_[convert.buffer].stages > 1 &&
+         convert.partials.warps == 1 && !convert.blocks;
+}
+
+void KernelPrinter::print_acquire(const Op& op) {
+  const Ring& ring = ring_names_[op.buffer];
+  out_.line("fc::wait_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
+}
+
+void KernelPrinter::print_issue(const Op& op) {
+  const Buffer& channel = f_[op.buffer];
+  switch (channel.transport) {
+    case Transport::tma:
+      print_boxes(op);
+      break;
+    case Transport::store:
+      out_.line("fc::store_shared({}, static_cast<fc::u32>({}));",
+                chunk_base(channel, ring_names_[op.buffer].slot), scalar(op.operands[0]));
+      break;
+    default:
+      print_copies({&op});
+  }
+}
+
+/// A tile, as boxes of a panel each. They say themselves when they have completed. The next
+/// acquired slot is another; who reads the channel itself goes on where it releases.
+void KernelPrinter::print_boxes(const Op& op) {
+  const Buffer& buffer = f_[op.buffer];
+  const Ring& ring = ring_names_[op.buffer];
+  const std::string slot = op.operands.empty() ? ring.slot : scalar(op.operands[0]);
+  const std::string full = in_slot(ring.full, slot), target = chunk_base(buffer, slot);
+  out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
+  if (op.body) print_block(op.body);
+  out_.line("fc::arrive_expect_tx({}, {});", full, buffer.slot_bytes());
+  for (const ChunkLoop& loop : chunk_loops(buffer))
+    for (int panel = 0; panel < loop.panels; ++panel) {
+      const int column = loop.first_column + panel * loop.width;
+      const int offset = size_of(buffer.dtype) * buffer.rows * column;
+      out_.line("fc::load_box({}{}, {}, {}, {});", target,
+                offset ? fmt::format(" + {}", offset) : "", map_of(op, buffer.rows, loop.width),
+                full, box_coordinates(op, "0", std::to_string(column)));
+    }
+  if (buffer.empty) print_next_slot(buffer.stages, ring);
+}
+
+void KernelPrinter::print_commit(const Op& op) {
+  if (!op.buffer) return out_.line("fc::commit_copies();");
+  const Ring& ring = ring_names_[op.buffer];
+  out_.line("fc::arrive({});", in_slot(ring.full, ring.slot));
+  print_next_slot(f_[op.buffer].stages, ring);
+}
+
+void KernelPrinter::print_wait(const Op& op) {
+  if (!op.buffer) return out_.line("fc::wait_copies<{}>();", op.pending);
+  const Buffer& buffer = f_[op.buffer];
+  const Ring& ring = ring_names_[op.buffer];
+  const std::string& called = f_[op.results[0]].name;
+  const std::string name = names_.unique(called.empty() ? buffer.name : called);
+  storage_[op.results[0].index] = name;
+  std::string slot = ring.slot, phase = ring.phase;
+  if (op.pending) {  // the ring's own place is that of the first slot which is held
+    slot = names_.unique(ring.slot + "_ahead");
+    out_.line("const int {} = ({} + {}) % {};", slot, ring.slot, op.pending, buffer.stages);
+    phase = fmt::format("{} ^ ({} < {})", ring.phase, slot, ring.slot);
+  }
+  out_.line("fc::wait_phase({}, {});", in_slot(ring.full, slot), phase);
+  if (buffer.holds_scalars())
+    return out_.line("const int {} = fc::uniform(static_cast<int>(fc::load_shared_word({})));",
+                     name, chunk_base(buffer, slot));
+  out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, slot));
+}
+
+/// Zeros in the last rows of a tile, by all threads of the role. A row's chunks fill its part of a
+/// panel, in whatever order.
+void KernelPrinter::print_clearing(const Op& op) {
+  const Buffer& buffer = f_[buffer_of(f_, op.operands[0])];
+  const std::string tile = storage_[op.operands[0].index], first = scalar(op.operands[1]);
+  out_.line("const float zeros[4] = {{}};");
+  for (const ChunkLoop& loop : chunk_loops(buffer)) {
+    const int line = loop.width * 2, panel = buffer.rows * line;
+    auto chunks = out_.block("for (int at = fc::max(0, {}) * {} + thread * 16; at < {}; at += {})",
+                             first, line, panel, role_->warps * 32 * 16);
+    const int offset = 2 * buffer.rows * loop.first_column;
+    Writer::Scopes panels;
+    if (loop.panels > 1) panels.push_back(out_.unrolled("panel", loop.panels, false));
+    out_.line("fc::store_shared<4>({}{}{} + at, zeros);", tile,
+              offset ? fmt::format(" + {}", offset) : "",
+              loop.panels > 1 ? fmt::format(" + panel * {}", panel) : "");
+  }
+}
+
+void KernelPrinter::print_release(const Op& op) {
+  const Buffer& buffer = f_[op.buffer];
+  const Ring& ring = ring_names_[op.buffer];
+  if (buffer.empty) {
+    const std::string empty = in_slot(ring.empty, ring.slot);
+    switch (releaser_of(f_, op.buffer)) {
+      case Releaser::thread:
+        out_.line("fc::arrive({});", empty);
+        break;
+      case Releaser::warp:
+        out_.line("fc::arrive_as_warp({}, lane);", empty);
+        break;
+      case Releaser::warpgroup:
+        out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, empty);
+        break;
+    }
+  }
+  print_next_slot(buffer.stages, ring);
+}
+
+}  // namespace flashcore
