@@ -46,7 +46,8 @@ std::optional<GuardedRange> guarded_range(const Function& f, ValueId guard, Valu
 }
 
 TileGuards::TileGuards(const Function& f) : f_(f) {
-  // Of all ops, wherever a pass at work has them.
+  // All ops of the function, and not those of its body alone: a pass that splits the body into roles
+  // asks for guards while the ops stand in none of them.
   for (const Op& op : f.ops) {
     if (op.code == OpCode::enter) tiles_.push_back(op.operands[0]);
     if (op.code == OpCode::loop) tiles_.push_back(f[op.body].arguments[0]);

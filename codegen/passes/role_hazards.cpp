@@ -46,7 +46,7 @@ struct Use {
   bool adding = false;      ///< the engine may be adding it at the block's turn
   bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
   bool multiplied = false;  ///< products of the role have read it, and the warps have not met since
-  bool given = false;  ///< other blocks of the cluster have written it, and all have not met since
+  bool given = false;  ///< other blocks of the cluster write it, and have not met this one since
 
   bool operator==(const Use&) const = default;
   void join(const Use& other) {

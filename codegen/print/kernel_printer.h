@@ -102,6 +102,8 @@ class KernelPrinter : TileMover {
   ProductOperand shared_operand(ir::ValueId value, bool in_place = true);
   ProductOperand product_operand(const ir::Op& product, std::size_t i);
 
+  static constexpr int group_warps = 4, group_threads = 128;  ///< of a warpgroup
+
   // print_roles.cpp: producer and consumers, how they meet, bulk copies
   void collect_tensor_maps();
   std::string map_of(const ir::Op& op, int rows, int width) const;

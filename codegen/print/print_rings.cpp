@@ -15,12 +15,6 @@ namespace flashcore {
 
 using namespace ir;
 
-namespace {
-
-constexpr int group_threads = 128;
-
-}  // namespace
-
 /// Who waits for what, made ready by one thread.
 void KernelPrinter::print_ring_barriers(const Op&) {
   std::vector<BufferId> rings;

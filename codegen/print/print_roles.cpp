@@ -12,8 +12,6 @@ using namespace ir;
 
 namespace {
 
-constexpr int group_warps = 4, group_threads = 128;
-
 /// The tensor dimension that the rows of a tile run along.
 std::size_t row_dimension(const Op& access) {
   for (std::size_t d = 0; d < access.coordinates.size(); ++d)

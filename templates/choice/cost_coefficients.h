@@ -79,12 +79,13 @@ struct FamilyCosts {
   double dynamic_us = 0;    ///< of an output tile that the dynamic scheduler hands out
   double split_us = 0;      ///< of combining what the blocks of a cluster found, for each two
   double split_dim_us = 0;  ///< the same for each 128 of head_dim
-  /// At each of measured_dims: of an output tile, beside its loop over keys, and of 128 key columns.
-  std::vector<double> block_us, columns_us;
-  /// The same, by what share iterations take longer for each other block on the multiprocessor.
+  // At each of measured_dims:
+  std::vector<double> block_us;    ///< of an output tile, beside its loop over keys
+  std::vector<double> columns_us;  ///< of 128 key columns
+  /// By what share iterations take longer for each other block on the multiprocessor.
   std::vector<double> iteration_contention;
-  /// The same, of block_us, what a tile saves whose query rows are not all there.
-  std::vector<double> row_share;
+  std::vector<double>
+      row_share;  ///< of block_us, what an output tile without query rows would save
 
   /// In the order of `names`, and then of `names_by_dim`, each for all of measured_dims.
   static FamilyCosts from(std::span<const double> numbers);

@@ -1,14 +1,15 @@
 // The parts of the query lie in shared memory for the whole loop, beside those of one tile of keys
 // and of values, or of two. A product of parts waits for nothing but the one in front of it, and
 // warpgroups of one block hide each other's softmax.
-#include <algorithm>
+#include <iterator>
 
 #include "templates/attention_in_parts.h"
+#include "templates/split_products.h"
 
 namespace flashcore {
 namespace {
 
-constexpr int parts = 3;
+constexpr int parts = std::size(part_names);
 
 int padded(int size, int step) { return (size + step - 1) / step * step; }
 

@@ -245,12 +245,11 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
 
     def _quick_call(self, core: _core.KernelDispatch) -> Callable[..., Any] | None:
         """What does without Python a call that needs nothing but a launch, and no log-sum-exp."""
-        if self._checked or self._needs_lengths or self._given is None:
+        splits = self._modules.splits if self._modules else None
+        chooses_in_python = self._modules is not None and splits is None
+        if self._checked or self._needs_lengths or self._given is None or chooses_in_python:
             return None
         arrays, numbers = self._given
-        splits = self._modules.splits if self._modules else None
-        if self._modules and splits is None:
-            return None
         width, dtype = self._value_dim, self._spec.dtype
         return _core.quick_call(
             core, arrays, numbers, self._scale, width, splits,

@@ -18,11 +18,11 @@ from .module_kernel import ModuleKernel
 
 
 class CallModules(Generic[Way]):
-    """Of one spec; compiled when a call first launches them."""
+    """The modules that calls of one spec launch; each is compiled when a call first wants it."""
 
-    # Where calls find those that need no Python.
+    # What calls launch without going through Python; None: all of them do.
     splits: _core.SplitModules | None = None
-    _least_keys = 0  # of a call that wants one
+    _least_keys = 0  # of a call that launches a module
 
     def __init__(self, spec: AttentionSpec, launches: Launches, kernels: CallKernels[Way]):
         self._launches = launches
