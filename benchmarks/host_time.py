@@ -5,8 +5,11 @@
 Batch, heads and lengths of every call are random. Each case runs in a process of its own: after
 `prepare`, which builds and loads all that the calls can come to; without it, where another kernel
 serves until the best one is built; and, to compare, with the same shapes at every call, and what
-torch takes for an addition. The queue of the GPU is emptied before it fills, and a small kernel is
-queued before calls are timed again. Figures of two builds are those of two values of PYTHONPATH.
+torch takes for an addition. A host that is shared is slower by half now and then, for seconds:
+every case runs in several processes, which take turns, and the medians over these count; the least
+and the most are told beside them. The queue of the GPU is emptied before it fills, and a small
+kernel is queued before calls are timed again. Figures of two builds are those of two values of
+PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import argparse
 import json
 import math
 import random
+import statistics
 import subprocess
 import sys
 import time
@@ -90,28 +94,34 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=8, help="the most")
     parser.add_argument("--heads", type=int, default=16, help="the most")
     parser.add_argument("--length", type=int, default=4096, help="the most")
+    parser.add_argument("--processes", type=int, default=5, help="of each case")
     parser.add_argument("--case", choices=CASES, help="this one, in this process, as JSON")
     options = parser.parse_args()
     if options.case:
         print(json.dumps(measure(options.case, options)))
         return 0
-    columns = ("median us", "99.9 % us", "most us", "over 30 us", "compiled")
+    found: dict[str, list[dict[str, Any]]] = {case: [] for case in CASES}
+    for _ in range(options.processes):
+        for case in CASES:
+            command = [sys.executable, str(Path(__file__)), *sys.argv[1:], "--case", case]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                return done.returncode
+            found[case].append(json.loads(done.stdout.splitlines()[-1]))
+    columns = ("median us", "least", "most", "99.9 % us", "most us", "over 30 us", "compiled")
     print(f"{'case':<14}", *(f"{column:>10}" for column in columns))
-    for case in CASES:
-        command = [sys.executable, str(Path(__file__)), *sys.argv[1:], "--case", case]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            return done.returncode
-        found = json.loads(done.stdout.splitlines()[-1])
-        figures = (found[name] for name in ("median_us", "p999_us", "most_us"))
-        counts = (found[name] for name in ("over_30_us", "compiled"))
+    for case, runs in found.items():
+        medians = [run["median_us"] for run in runs]
+        middle = [statistics.median(run[name] for run in runs) for name in ("p999_us", "most_us")]
+        figures = (statistics.median(medians), min(medians), max(medians), *middle)
+        counts = (sum(run[name] for run in runs) for name in ("over_30_us", "compiled"))
         print(
             f"{case:<14}",
             *(f"{figure:>10.2f}" for figure in figures),
             *(f"{count:>10}" for count in counts),
             flush=True,
         )
-    print(found["machine"])
+    print(found[CASES[0]][0]["machine"])
     return 0
 
 

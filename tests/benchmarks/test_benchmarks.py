@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
@@ -300,11 +299,11 @@ class _Scripted:
 
 def test_a_control_shows_the_noise_of_a_ratio() -> None:
     case = compare_builds.cases_of("small", [])[0]
-    options = argparse.Namespace(rounds=1, budget_ms=1.0)
     builds: Any = [_Scripted("a", 3.0), _Scripted("b", 2.0), _Scripted("a", 4.0)]
-    result = compare_builds.compare(builds, "small", case, options)
+    result = compare_builds.compare(builds, "small", case, rounds=1, budget_ms=1.0)
     assert (result.ratio, result.control) == (1.5, 0.75)
-    assert math.isnan(compare_builds.compare(builds[:2], "small", case, options).control)
+    alone = compare_builds.compare(builds[:2], "small", case, rounds=1, budget_ms=1.0)
+    assert math.isnan(alone.control)
 
 
 def test_a_build_that_ends_is_told_rather_than_waited_for(tmp_path: Path) -> None:
