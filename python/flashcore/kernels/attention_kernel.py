@@ -2,56 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
-import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 import numpy
 
 from .. import _core, arguments
-from ..arrays import empty, on_cuda, output_like
-from ..errors import CompileError, ScheduleError
+from ..arrays import empty, output_like
 from ..pytorch import seam as torch_seam
 from ..pytorch.tensors import is_watched, records_gradients
-from ..specs.program import Program
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
-from .call_modules import CallModules
-from .captured_values import CapturedValues
+from .attention_variants import AttentionVariants
 from .decoding import Decoding
 from .gradients import WithGradients
 from .in_parts import InParts
 from .index_check import check_indices
-from .kernel import Kernel
-from .launches import Launches
 from .lengths import lengths
-from .schedule_choice import Dispatch, explain_choice, not_compiled, problem_of, schedules_for
-from .shapes import Fitting
+from .schedule_choice import explain_choice, schedules_for
 
 Array = TypeVar("Array")
 
 _LEAST_SCALE, _MOST_SCALE = 2.0**-149, 3.4028234663852886e38
-_dispatching = threading.Lock()
 _living: weakref.WeakValueDictionary[str, AttentionKernel] = weakref.WeakValueDictionary()
 
 
 @_core.calls_quickly
-class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
+class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
     """Attention for one spec, called with q, k and v."""
-
-    _position_names = {
-        "batch": "b",
-        "head": "h",
-        "rows": "q_idx",
-        "cols": "kv_idx",
-        "length(rows)": "q_len",
-        "length(cols)": "kv_len",
-    }
 
     def __init__(
         self,
@@ -61,51 +42,8 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
         probe: Sequence[str] = (),
         core: _core.Kernel | None = None,
     ):
-        program = Program._of(_core.attention_program(spec.to_json()))
-        super().__init__(program, schedule, target, probe, core)
-        self._spec = spec
-        self._scale = 1.0 / math.sqrt(spec.head_dim)
-        self._value_dim = spec.head_dim_v or spec.head_dim
-        self._lse = spec.lse
-        self._needs_lengths = spec.layout == "thd" or spec.q_lens or spec.kv_lens
-        self._with_lse: AttentionKernel | None = self if spec.lse else None
-        self._safer: tuple[Schedule, ...] = ()
-        self._chooses = False  # whether calls do, by how much there is to do
-        self._tuned = False
+        super().__init__(spec, schedule, target, probe, core)
         self._describe(schedule.to_json(), probe)
-        self._captured = CapturedValues(self.name, spec)
-        self._given = self._captured.given
-        self._fitting = Fitting(spec, self._captured.arrays)
-        self._checked = False
-        self._modules: CallModules[Any] | None = None  # what some calls launch instead
-        self._launches = Launches(spec, self._captured.in_place)
-        # Without and with the log-sum-exp: how calls find their kernel; the same where most calls
-        # need no more; and by their core the kernels that calls have come to.
-        self._dispatches: list[Dispatch | None] = [None, None]
-        self._plain_dispatches: list[_core.KernelDispatch | None] = [None, None]
-        self._variants: dict[_core.Kernel, AttentionKernel] = {}
-
-    @classmethod
-    def first_fitting(
-        cls, spec: AttentionSpec, schedules: Sequence[Schedule], target: str, compiled: bool = True
-    ) -> AttentionKernel:
-        """Under the first of the schedules that can run, and, compiled, whose code does not
-        spill."""
-        refusal: CompileError | ScheduleError | None = None
-        for i, schedule in enumerate(schedules):
-            try:
-                kernel = cls(spec, schedule, target)
-                if compiled:
-                    if _core.compile_mode() == "tiered":
-                        kernel._core.set_safer([other.to_json() for other in schedules[i + 1 :]])
-                    kernel.compile()
-            except (CompileError, ScheduleError) as error:
-                refusal = refusal or error
-            else:
-                kernel._safer = tuple(schedules[i + 1 :])
-                return kernel
-        assert refusal is not None
-        raise refusal
 
     @classmethod
     def shipped(
@@ -143,27 +81,6 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
             return cls.shipped(spec, target, schedule == "tuned")
         return cls(spec, Schedule.from_json(schedule), target, probe)
 
-    @property
-    def spec(self) -> AttentionSpec:
-        return self._spec
-
-    def with_probes(self, probe: Sequence[str]) -> AttentionKernel:
-        """The same kernel under the first of its schedules that has room for what a call returns
-        besides."""
-        if not probe:
-            return self
-        for schedule in (self._schedule, *self._safer):
-            try:
-                kernel = AttentionKernel(self._spec, schedule, self._target, probe)
-                break
-            except ScheduleError:
-                if schedule is (self._safer or (self._schedule,))[-1]:
-                    raise
-        kernel.compile()
-        kernel._tuned = self._tuned
-        kernel._chooses = self._chooses
-        return kernel
-
     def explain(
         self,
         *,
@@ -176,95 +93,6 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
         size gets its schedule: the microseconds that are predicted for it and for the others."""
         sizes = {"batch": batch, "heads": heads, "q_len": q_len, "kv_len": kv_len}
         return super().explain() + explain_choice(self._spec, self._target, sizes)
-
-    @property
-    def is_optimised(self) -> bool:
-        """False while code that was compiled fast serves, or a kernel for other lengths than a
-        call's (:func:`set_compile_mode`)."""
-        return super().is_optimised and not any(
-            dispatch.core.is_building() for dispatch in self._dispatches if dispatch
-        )
-
-    def wait_until_optimised(self) -> None:
-        """Waits until the kernels that calls wanted so far are compiled; calls run them from then
-        on. Raises CompileError as :meth:`Kernel.wait_until_optimised` does."""
-        for dispatch in self._dispatches:
-            if dispatch:
-                dispatch.core.wait_until_built()
-        super().wait_until_optimised()
-
-    def variant(
-        self, q: Any, k: Any, sequences: int = 1, with_lse: bool = False
-    ) -> AttentionKernel:
-        """The kernel that a call with these arrays is to launch: short sequences, and few of them,
-        want other schedules than long ones. Compiles it if no call before wanted it; calls do not
-        wait for that, and launch another meanwhile. `sequences` is how many lie packed in the
-        arrays of layout "thd"; how long each is only the GPU knows."""
-        if not self._chooses or not on_cuda(q):
-            return self
-        problem = problem_of(self._spec, q, k, sequences)
-        dispatch = self._dispatch(with_lse).core
-        texts = dispatch.schedules(problem)
-        if torch_seam.is_capturing(q):
-            core = dispatch.built_kernel(texts)
-            if core is None:
-                raise not_compiled(self.name, problem)
-        else:
-            core = dispatch.kernel(texts)
-        return self._variant_of(core, texts)
-
-    def _variant_of(self, core: _core.Kernel, texts: Sequence[str]) -> AttentionKernel:
-        """The kernel with this core, which is under the first of these schedules that fits."""
-        if core is self._core:
-            return self
-        variant = self._variants.get(core)
-        if variant is None:
-            schedules = [Schedule.from_json(text) for text in texts]
-            schedule = Schedule.from_json(core.schedule)
-            lse = any(name == "lse" for name, *_ in core.tensors)
-            spec = dataclasses.replace(self._spec, lse=lse)
-            variant = AttentionKernel(spec, schedule, self._target, core=core)
-            variant._safer = tuple(schedules[schedules.index(schedule) + 1 :])
-            variant = self._variants.setdefault(core, variant.with_probes(self._probe))
-        return variant
-
-    def _dispatch(self, with_lse: bool) -> Dispatch:
-        """How calls find their kernel, by the table of winners as it is."""
-        with_lse = with_lse or self._spec.lse
-        dispatch = self._dispatches[with_lse]
-        if dispatch is None:
-            made = Dispatch(self._home(with_lse), self._chooses, self._tuned, self._fitting)
-            with _dispatching:
-                dispatch = self._dispatches[with_lse] = self._dispatches[with_lse] or made
-                if not self._launches.always_copies and not self._probe:
-                    self._plain_dispatches[with_lse] = dispatch.core
-                    if not with_lse:
-                        self._quick = self._quick_call(dispatch.core)
-        dispatch.look_at_winners()
-        return dispatch
-
-    def _quick_call(self, core: _core.KernelDispatch) -> Callable[..., Any] | None:
-        """What does without Python a call that needs nothing but a launch, and no log-sum-exp."""
-        splits = self._modules.splits if self._modules else None
-        chooses_in_python = self._modules is not None and splits is None
-        if self._checked or self._needs_lengths or self._given is None or chooses_in_python:
-            return None
-        arrays, numbers = self._given
-        width, dtype = self._value_dim, self._spec.dtype
-        return _core.quick_call(
-            core, arrays, numbers, self._scale, width, splits,
-            lambda q: output_like(q, width, dtype),
-        )  # fmt: skip
-
-    def _home(self, with_lse: bool) -> AttentionKernel:
-        """The kernel for arrays that lie on no GPU, and where calls do not choose for all."""
-        if not self._chooses:
-            return self._returning_lse() if with_lse else self
-        if with_lse == self._spec.lse and not self._probe:
-            return self
-        spec = dataclasses.replace(self._spec, lse=with_lse)
-        schedules = (self._schedule, *self._safer)
-        return AttentionKernel.first_fitting(spec, schedules, self._target, compiled=False)
 
     def prepare(
         self,
@@ -486,17 +314,6 @@ class AttentionKernel(_core.QuickCallable, WithGradients, Kernel):
         *batch, a, b, _ = q.shape
         heads, length = (a, b) if self._spec.layout == "bhsd" else (b, a)
         return empty(q, (*batch, heads, length), "f32")
-
-    def _returning_lse(self) -> AttentionKernel:
-        """The kernel under the same schedule that writes the log-sum-exp as well."""
-        if self._with_lse is None:
-            spec = dataclasses.replace(self._spec, lse=True)
-            if self._safer:
-                schedules = (self._schedule, *self._safer)
-                self._with_lse = AttentionKernel.first_fitting(spec, schedules, self._target)
-            else:
-                self._with_lse = AttentionKernel(spec, self._schedule, self._target, self._probe)
-        return self._with_lse
 
 
 torch_seam.instead_of(AttentionKernel.__call__, torch_seam.kernel)

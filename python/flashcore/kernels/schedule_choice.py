@@ -15,7 +15,7 @@ from ..specs.spec import AttentionSpec
 from .shapes import Fitting
 
 if TYPE_CHECKING:
-    from .attention_kernel import AttentionKernel
+    from .attention_variants import AttentionVariants
 
 
 def schedules_for(
@@ -46,7 +46,7 @@ class Dispatch:
     """How the calls of a kernel find what they launch. `core` does it, by the user's table of
     winners as `look_at_winners` saw it last, and is launched as the core of one kernel is."""
 
-    def __init__(self, home: AttentionKernel, chooses: bool, tuned: bool, fitting: Fitting):
+    def __init__(self, home: AttentionVariants, chooses: bool, tuned: bool, fitting: Fitting):
         self._chooses = chooses
         self._tuned = tuned
         self.core = _core.KernelDispatch(
