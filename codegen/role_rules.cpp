@@ -46,12 +46,18 @@ void warpgroups(const ScheduleCheck& check) {
         fmt::format("instruction {} with softmax = shared", name),
         "its accumulators are in registers with a known layout",
         Mending{"softmax = registers", [](Schedule& o) { o.softmax = Softmax::registers; }});
-  if (s.warps_n != 1 || s.warps_m % products.warps != 0 || s.warps_m < products.warps ||
-      s.warps_m > products.most_warps)
+  const Mending rows_alone{"warps_m = 8 and warps_n = 1",
+                           [](Schedule& o) { o.warps_m = 8, o.warps_n = 1; }};
+  if (s.warps_n < 1 || s.warps_m % products.warps != 0 || s.warps_m < products.warps ||
+      s.warps_m * s.warps_n > products.most_warps)
+    check.refuse(fmt::format("instruction {} with {} x {} warps", name, s.warps_m, s.warps_n),
+                 "one to three warpgroups of four warps divide rows and columns among them",
+                 rows_alone);
+  if (s.warps_n > 1 && s.product_split != ProductSplit::columns)
     check.refuse(
-        fmt::format("instruction {} with {} x {} warps", name, s.warps_m, s.warps_n),
-        "the rows are divided among one to three warpgroups of four warps",
-        Mending{"warps_m = 8 and warps_n = 1", [](Schedule& o) { o.warps_m = 8, o.warps_n = 1; }});
+        fmt::format("instruction {} with warps_n = {} and product_split = terms", name, s.warps_n),
+        "a warpgroup adds up all terms of its columns",
+        {"product_split = columns", [](Schedule& o) { o.product_split = ProductSplit::columns; }});
 }
 
 /// The copy engine takes boxes of a tensor.

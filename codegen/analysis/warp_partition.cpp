@@ -62,15 +62,17 @@ bool goes_through_shared(const Function& f, const Op& dot, std::size_t k,
                          const Schedule& schedule) {
   const OperandRoot root = operand_root(f, dot.operands[k]);
   const TensorInstruction& instruction = describe(dot.instruction.value_or(schedule.instruction));
-  if (k == 0 && root.transposed && instruction.turns_computed_left && is_computed(f, root.value))
+  if (!is_computed(f, root.value)) return false;
+  const bool divides_columns =
+      schedule.warps_n > 1 && schedule.product_split == ProductSplit::columns;
+  if (k == 0 && (divides_columns || (root.transposed && instruction.turns_computed_left)))
     return true;
-  if (!takes_what_threads_write(instruction) || !is_computed(f, root.value)) return false;
+  if (!takes_what_threads_write(instruction)) return false;
   if (k == 1 || root.transposed) return true;
   const Op* made_by = f.definition(root.value);
   // What is packed in pairs is a cast.
   if (!instruction.takes_sums && (!made_by || made_by->code != OpCode::cast)) return true;
-  if (!schedule.keep_operands && !is_read_where_made(f, root.value)) return true;
-  return schedule.warps_n > 1 && schedule.product_split == ProductSplit::columns;
+  return !schedule.keep_operands && !is_read_where_made(f, root.value);
 }
 
 bool cuts_sum(const Function& f, const Op& dot, const Schedule& schedule) {

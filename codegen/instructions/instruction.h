@@ -36,7 +36,6 @@ struct TensorInstruction {
 
   // What tiles have to be for a product of them to be made of such instructions.
   int column_step = 16;    ///< a warp's columns are a multiple of this
-  int most_columns = 0;    ///< of a tile; 0: any number
   bool rows_once = false;  ///< a tile has the rows that the warps make at once, and no more
   int most_warps = 0;      ///< along the rows, a multiple of `warps`; 0: any number
 

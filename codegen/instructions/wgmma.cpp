@@ -13,6 +13,8 @@ namespace {
 
 using ir::Buffer;
 
+constexpr int most_columns = 256;  ///< of one instruction
+
 /// Bytes from the start of a tile to a panel.
 int panel_offset(const Buffer& buffer, int column) { return 2 * buffer.rows * column; }
 
@@ -40,15 +42,20 @@ void print_product(const Product& p) {
       steps.push_back({loop.first_column / 16, loop.width * loop.panels / 16, loop.width});
   else
     steps.push_back({0, p.terms / 16, 64});
-  // The columns that one instruction makes: all of them, or a kind of panel of an operand that lies
-  // along them.
-  std::vector<ChunkLoop> parts{{0, columns, 1}};
-  if (!b.transposed) parts = chunk_loops(*b.buffer);
-  if (divides_columns) parts = {{0, 64, std::max(columns / 64, 1)}};
+  // The columns that one instruction makes: as many as it can, of one width of panels where the
+  // right operand lies along them.
+  std::vector<ChunkLoop> parts;
+  std::vector<ChunkLoop> panels{{0, 8, columns / 8}};
+  if (!b.transposed) panels = chunk_loops(*b.buffer);
+  if (divides_columns && !b.transposed) panels = {{0, 64, std::max(columns / 64, 1)}};
+  for (const ChunkLoop& loop : panels)
+    for (int panel = 0, most = most_columns / loop.width; panel < loop.panels; panel += most)
+      parts.push_back({loop.first_column + panel * loop.width, loop.width,
+                       std::min(most, loop.panels - panel)});
 
   for (const Steps& step : steps)
     for (const ChunkLoop& part : parts) {
-      const int n = b.transposed || divides_columns ? columns : part.width * part.panels;
+      const int n = std::min(part.width * part.panels, columns);  // half a panel, of two groups
       auto scope = p.out.block("");
       // Where the first of the steps finds its 16 lines, in a panel whose lines run across the sum.
       const auto lines = [&](int width) { return plus(step.first * 16 * width * 2); };
@@ -60,8 +67,10 @@ void print_product(const Product& p) {
                    plus(panel_offset(*a.buffer, step.first * 16)), own_rows(64 * step.width * 2),
                    step.width);
       if (b.transposed)
-        p.out.line("const fc::u64 b = fc::matrix({}{}, {}, 0);", b.base,
-                   plus(panel_offset(*b.buffer, step.first * 16)), step.width);
+        p.out.line(
+            "const fc::u64 b = fc::matrix({}{}{}, {}, 0);", b.base,
+            plus(panel_offset(*b.buffer, step.first * 16) + 2 * part.first_column * step.width),
+            divides_columns ? of_group(2 * columns * step.width) : "", step.width);
       else
         p.out.line("const fc::u64 b = fc::matrix({}{}{}{}, {}, {});", b.base,
                    divides_columns
@@ -80,7 +89,7 @@ void print_product(const Product& p) {
         left_text = fmt::format("{}[0]{}", a.base, plus(step.first));
       walks += b.transposed ? along(*b.buffer) : across(part.width);
       p.out.line("fc::multiply_warpgroup<{}, {}, {}, {}>({}[0]{}, {}, b, {});", n, p.element,
-                 step.count, walks, d, b.transposed ? "" : plus(part.first_column / 8), left_text,
+                 step.count, walks, d, plus(part.first_column / 8), left_text,
                  p.adds || step.first ? "true" : "false");
     }
   p.out.line("fc::commit_products();");
@@ -100,7 +109,6 @@ const TensorInstruction& wgmma() {
       .warps = 4,
       .asynchronous = true,
       .column_step = 8,
-      .most_columns = 256,
       .rows_once = true,  // a loop over other rows would keep their sums in other registers
       .most_warps = 12,
       .sum_rows = sum_rows,

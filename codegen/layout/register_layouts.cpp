@@ -13,14 +13,14 @@ AxisLayout spread(AxisLayout fragment, int length, int warps, int warp_divisor) 
   return fragment;
 }
 
-AxisLayout accumulator_rows(int length, int warps_m, int warps_n) {
-  const bool divides = length % (sum_rows.fragment_size() * warps_m) == 0;
-  return spread(sum_rows, length, divides ? warps_m : 1, warps_n);
+AxisLayout accumulator_rows(int length, const WarpGrid& grid) {
+  const bool divides = length % (sum_rows.fragment_size() * grid.along_rows) == 0;
+  return spread(sum_rows, length, divides ? grid.along_rows : 1, grid.row_divisor());
 }
 
-AxisLayout accumulator_columns(int length, int warps_n) {
-  const bool divides = length % (sum_columns.fragment_size() * warps_n) == 0;
-  return spread(sum_columns, length, divides ? warps_n : 1, 1);
+AxisLayout accumulator_columns(int length, const WarpGrid& grid) {
+  const bool divides = length % (sum_columns.fragment_size() * grid.along_columns) == 0;
+  return spread(sum_columns, length, divides ? grid.along_columns : 1, grid.column_divisor());
 }
 
 PlainLayout row_tile(int rows, int columns, int warps) {

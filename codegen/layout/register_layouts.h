@@ -14,9 +14,19 @@ inline constexpr ir::AxisLayout sum_rows{
     .slots = 2, .slot_stride = 8, .lanes = 8, .lane_divisor = 4};
 inline constexpr ir::AxisLayout sum_columns{.slots = 2, .lanes = 4, .lane_stride = 2};
 
-/// Rows and columns of a tile of such sums. Warps are numbered row by row: warp = m * warps_n + n.
-ir::AxisLayout accumulator_rows(int length, int warps_m, int warps_n);
-ir::AxisLayout accumulator_columns(int length, int warps_n);
+/// How the warps of a block divide rows and columns among them. They are numbered row by row, or
+/// column by column: the warps of a warpgroup, which multiply rows of their own, are neighbours.
+struct WarpGrid {
+  int along_rows, along_columns;
+  bool by_columns = false;
+
+  [[nodiscard]] int row_divisor() const { return by_columns ? 1 : along_columns; }
+  [[nodiscard]] int column_divisor() const { return by_columns ? along_rows : 1; }
+};
+
+/// Rows and columns of a tile of such sums.
+ir::AxisLayout accumulator_rows(int length, const WarpGrid& grid);
+ir::AxisLayout accumulator_columns(int length, const WarpGrid& grid);
 
 /// Rows and columns of a tile that no product touches: the rows are divided among the warps, and
 /// the columns among the lanes of a warp, `slots` neighbouring elements each, so that a warp reads

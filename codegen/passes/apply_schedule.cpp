@@ -1,5 +1,6 @@
 #include "codegen/analysis/loop_order.h"
 #include "codegen/analysis/warp_partition.h"
+#include "codegen/instructions/instruction.h"
 #include "codegen/passes/passes.h"
 #include "codegen/schedule_checks.h"
 #include "dsl/error.h"
@@ -8,13 +9,15 @@ namespace flashcore {
 namespace {
 
 /// What a whole axis is padded to a multiple of: tensor cores take their inner dimension in steps
-/// of 16, and so does each of the warps that divide the columns of a product.
+/// of 16, and so does each of the warps that divide the columns of a product. Warpgroups divide them
+/// by the panels of 64 that the right operand lies in.
 int step_of(const ir::Function& f, const Schedule& schedule, ir::AxisId axis) {
   int step = 16;
   for_each_op(f, f.body, [&](const ir::Op& op, ir::BlockId) {
     if (op.code == ir::OpCode::dot && f[op.results[0]].type.axes[1] == axis &&
         !cuts_sum(f, op, schedule))
-      step = 16 * schedule.warps_n;
+      step = (schedule.warps_n > 1 && describe(schedule.instruction).warps > 1 ? 64 : 16) *
+             schedule.warps_n;
   });
   return step;
 }

@@ -45,9 +45,8 @@ class RoleAssignment {
 
   void run() {
     const std::vector<OpId> program = std::move(f_[f_.body].ops);
-    in_front_ = slice(program, [](const Op& op) {
-      const bool constant =
-          op.code == OpCode::convert && op.blocks == 0;  // nothing that blocks give each other
+    in_front_ = slice(program, [&](const Op& op) {
+      const bool constant = op.code == OpCode::convert && is_constant(op.operands[0]);
       return op.code == OpCode::scan_tiles || op.code == OpCode::segment || constant;
     });
     const bool placed = std::any_of(in_front_.begin(), in_front_.end(), [&](OpId id) {
@@ -101,6 +100,10 @@ class RoleAssignment {
              "positions_per_block = 1", f_[id].where});
   }
 
+  [[nodiscard]] bool is_constant(ValueId value) const {
+    const Op* op = f_.definition(value);
+    return op && op->code == OpCode::constant;
+  }
   [[nodiscard]] bool in_shared(const Op& op) const {
     return op.code == OpCode::load && f_[op.results[0]].layout.space == Space::shared;
   }

@@ -26,7 +26,11 @@ using namespace ir;
 
 class LayoutInference {
  public:
-  LayoutInference(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+  LayoutInference(Function& f, const Schedule& schedule)
+      : f_(f),
+        schedule_(schedule),
+        grid_{schedule.warps_m, schedule.warps_n,
+              /*by_columns=*/describe(schedule.instruction).warps > 1} {}
 
   void run() {
     copy_bare_sources(f_);
@@ -145,8 +149,7 @@ class LayoutInference {
     const bool tile = !op.results.empty() && f_[op.results[0]].type.axes.size() == 2;
     if (op.code == OpCode::combine_partials && tile) {
       const AxisId columns = f_[op.results[0]].type.axes[1];
-      set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, schedule_.warps_n),
-                 op.where);
+      set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, grid_), op.where);
     }
     if (op.code != OpCode::dot) return;
     const TensorInstruction& instruction = instruction_of(op);
@@ -165,20 +168,23 @@ class LayoutInference {
                  spread(instruction.sum_columns, f_[columns].tile, groups, warps), op.where);
       return;
     }
-    require_instruction_shape(op, instruction, rows, columns);
+    require_instruction_rows(op, instruction, rows);
     require_multiple(op, rows, instruction.rows_of_warp() * schedule_.warps_m, "warps_m");
     if (cuts_sum)
       require_multiple(op, inner, 16 * term_warps, "warps_n");
     else
       require_multiple(op, columns, instruction.column_step * column_warps, "warps_n");
     set_anchor(op.results[0], rows,
-               spread(instruction.sum_rows, f_[rows].tile, schedule_.warps_m, schedule_.warps_n),
+               spread(instruction.sum_rows, f_[rows].tile, schedule_.warps_m, grid_.row_divisor()),
                op.where);
-    set_anchor(op.results[0], columns,
-               spread(instruction.sum_columns, f_[columns].tile, column_warps, 1), op.where);
-    if (instruction.computed_left == ComputedOperand::registers)
+    set_anchor(
+        op.results[0], columns,
+        spread(instruction.sum_columns, f_[columns].tile, column_warps, grid_.column_divisor()),
+        op.where);
+    if (instruction.computed_left == ComputedOperand::registers && !in_shared(op.operands[0]))
       set_anchor(op.operands[0], inner,
-                 spread(instruction.left_terms, f_[inner].tile, term_warps, 1), op.where);
+                 spread(instruction.left_terms, f_[inner].tile, term_warps, grid_.column_divisor()),
+                 op.where);
   }
 
   /// Among how many warpgroups the columns of a product are divided; 0 where its rows are. They are
@@ -201,8 +207,8 @@ class LayoutInference {
   }
 
   /// Tiles that no loop over instructions would make.
-  void require_instruction_shape(const Op& op, const TensorInstruction& instruction, AxisId rows,
-                                 AxisId columns) const {
+  void require_instruction_rows(const Op& op, const TensorInstruction& instruction,
+                                AxisId rows) const {
     const int held = instruction.rows_of_warp() * schedule_.warps_m, tile = f_[rows].tile;
     if (instruction.rows_once && tile != held)
       throw ScheduleError({fmt::format("a tile of {} along {}", tile, f_[rows].name),
@@ -212,11 +218,6 @@ class LayoutInference {
                                ? fmt::format("warps_m = {}", tile / instruction.rows_of_warp())
                                : fmt::format("a tile of {}", held),
                            op.where});
-    if (const int most = instruction.most_columns; most && f_[columns].tile > most)
-      throw ScheduleError(
-          {fmt::format("a tile of {} along {}", f_[columns].tile, f_[columns].name),
-           fmt::format("a product of {} has up to {} columns", name_of(instruction.name), most),
-           fmt::format("a tile of {}", most), op.where});
   }
 
   void require_multiple(const Op& op, AxisId axis, int step, const char* field) {
@@ -275,11 +276,9 @@ class LayoutInference {
       const bool plain_columns = !anchors_[*columns] || *anchors_[*columns] == plain.columns;
       if (!anchors_[*columns])
         anchors_[*columns] =
-            plain_rows ? plain.columns : accumulator_columns(column_axis.tile, schedule_.warps_n);
+            plain_rows ? plain.columns : accumulator_columns(column_axis.tile, grid_);
       if (!anchors_[*rows])
-        anchors_[*rows] =
-            plain_columns ? plain.rows
-                          : accumulator_rows(row_axis.tile, schedule_.warps_m, schedule_.warps_n);
+        anchors_[*rows] = plain_columns ? plain.rows : accumulator_rows(row_axis.tile, grid_);
     }
   }
 
@@ -377,6 +376,7 @@ class LayoutInference {
 
   Function& f_;
   const Schedule& schedule_;
+  const WarpGrid grid_;
   bool has_products_ = false;
   std::vector<std::uint32_t> parents_;
   std::vector<std::optional<AxisLayout>> anchors_;

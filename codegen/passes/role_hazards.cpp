@@ -13,6 +13,8 @@
 //   A slot is released, or filled by who reads it        no product in flight reads it
 //   Threads write what products of the role have read    all of them have waited for these products,
 //                                                        and have met
+//   Threads read what others of the role have written   all of the role have met; and again before it
+//   (partials)                                           is written anew
 //   Threads write to another block of the cluster        the other blocks have begun (cluster_wait)
 //   Threads read what other blocks have written          the consumers of all blocks have met
 //                                                        (cluster_sync), in front of a region that
@@ -46,6 +48,7 @@ struct Use {
   bool adding = false;      ///< the engine may be adding it at the block's turn
   bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
   bool multiplied = false;  ///< products of the role have read it, and the warps have not met since
+  bool read = false;        ///< threads of the role have, and have not met since
   bool given = false;  ///< other blocks of the cluster write it, and have not met this one since
 
   bool operator==(const Use&) const = default;
@@ -56,6 +59,7 @@ struct Use {
     adding = adding || other.adding;
     drained = drained || other.drained;
     multiplied = multiplied || other.multiplied;
+    read = read || other.read;
     given = given || other.given;
   }
 };
@@ -113,11 +117,20 @@ class RoleHazards {
             i += wait_for_cluster(block, i, state);
             state.uses[op.buffer.index].given = true;
           }
-          if (!asynchronous_.count(op.buffer)) break;
+          if (!op.buffer || op.blocks > 0) break;
           i += before_change(block, i, op, op.buffer, state);
+          if (!asynchronous_.count(op.buffer)) {
+            state.uses[op.buffer.index].by_role = true;
+            break;
+          }
           i += fence_behind(block, i);
           (operands_.count(op.buffer) ? state.uses[op.buffer.index].by_role
                                       : state.uses[op.buffer.index].by_warpgroup) = true;
+          break;
+        case OpCode::combine_partials:
+          if (f_[op.operands[0]].layout.space != Space::shared) break;
+          i += meet_writers(block, i, buffer_of(f_, op.operands[0]), state);
+          state.uses[buffer_of(f_, op.operands[0]).index].read = true;
           break;
         case OpCode::clear_rows: {
           const BufferId buffer = buffer_of(f_, op.operands[0]);
@@ -252,7 +265,7 @@ class RoleHazards {
     if (any(buffer, state, [&](const Use& use) { return use.handed_on > others; }))
       fail(op, fmt::format("changes {}, which the copy engine reads", f_[buffer].name));
     if (operands_.count(buffer)) check_products(op, "changes", state);
-    if (any(buffer, state, [](const Use& use) { return use.multiplied; }))
+    if (any(buffer, state, [](const Use& use) { return use.multiplied || use.read; }))
       return meet(block, position, OpCode::meet_role, state);
     if (!any(buffer, state, [](const Use& use) { return use.drained; })) return 0;
     return meet(block, position, OpCode::meet_warpgroup, state);
@@ -280,7 +293,7 @@ class RoleHazards {
       }
       use.by_warpgroup = use.drained = false;
       if (code != OpCode::meet_role) continue;
-      use.by_role = false;
+      use.by_role = use.read = false;
       const bool in_flight = std::ranges::any_of(
           state.in_flight, [&](const auto& read) { return read.count(BufferId(i)) > 0; });
       use.multiplied = use.multiplied && in_flight;

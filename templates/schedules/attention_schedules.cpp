@@ -152,18 +152,20 @@ std::vector<Schedule> with_safer(const Schedule& schedule, const AttentionSpec& 
     fewer_keys.tiles["cols"] = std::max(16, fewer_keys.tiles["cols"] - fewer);
     schedules.push_back(std::move(fewer_keys));
   }
-  Schedule smaller = alone;
-  smaller.tiles["rows"] = 128;
-  smaller.tiles["cols"] = std::min(64, smaller.tiles["cols"]);
-  smaller.warps_m = 8;
-  smaller.producer = true;
-  smaller.blocks_per_processor = 1;
-  smaller.persistent = smaller.ping_pong = false;
-  smaller.outer_stages = 1;
-  smaller.staged_stores = true;
-  smaller.grid_order = GridOrder::tiles_first;
-  smaller.tile_scheduler = PersistentScheduler::serpentine;
-  schedules.push_back(std::move(smaller));
+  if (!is_wide(spec)) {
+    Schedule smaller = alone;
+    smaller.tiles["rows"] = 128;
+    smaller.tiles["cols"] = std::min(64, smaller.tiles["cols"]);
+    smaller.warps_m = 8;
+    smaller.producer = true;
+    smaller.blocks_per_processor = 1;
+    smaller.persistent = smaller.ping_pong = false;
+    smaller.outer_stages = 1;
+    smaller.staged_stores = true;
+    smaller.grid_order = GridOrder::tiles_first;
+    smaller.tile_scheduler = PersistentScheduler::serpentine;
+    schedules.push_back(std::move(smaller));
+  }
   Target older = target;
   older.wgmma = older.tma = false;
   for (Schedule& other : schedules_of_warps(spec, older)) schedules.push_back(std::move(other));
@@ -176,13 +178,14 @@ std::vector<std::vector<Schedule>> schedule_lists(const AttentionSpec& spec, con
                                                   const MaskTraits& mask,
                                                   const ScoreTraits& score) {
   std::vector<std::vector<Schedule>> lists;
-  const bool warpgroups = target.wgmma && spec.dtype != DType::f32 && !is_wide(spec);
+  std::vector<Schedule> candidates;
+  if (target.wgmma && spec.dtype != DType::f32) candidates = hopper_candidates(spec, mask, score);
   if (spec.splits_products()) {
     lists.push_back(split_schedules(spec, target));
   } else if (spec.dtype == DType::f32) {
     lists.push_back(float_schedules(spec, target));
-  } else if (warpgroups) {
-    for (const Schedule& candidate : hopper_candidates(spec, mask, score))
+  } else if (!candidates.empty()) {
+    for (const Schedule& candidate : candidates)
       lists.push_back(with_safer(candidate, spec, target));
   } else {
     lists.push_back(schedules_of_warps(spec, target));

@@ -47,8 +47,13 @@ int tile_bytes(const Traits& traits, const Schedule& s) {
   const int loaded = traits.score.loaded_elements * slot(rows) +
                      traits.mask.loaded_elements() * slot(rows / 2);  // a condition is a byte
   const int given = s.cluster_splits == 1 ? 0 : 4 * rows * (traits.dv + 8) + 3 * 1024;
-  return s.outer_stages * 2 * rows * traits.d +
-         s.stages * (slot(traits.d) + slot(traits.dv) + loaded) + given;
+  // Warpgroups that divide the columns among them have whole panels of 64 each, and read the weights
+  // of all.
+  const int panels = 64 * s.warps_n;
+  const int dv = s.warps_n == 1 ? traits.dv : (traits.dv + panels - 1) / panels * panels;
+  const int weights = s.warps_n == 1 ? 0 : slot(rows) + 1024;
+  return s.outer_stages * 2 * rows * traits.d + s.stages * (slot(traits.d) + slot(dv) + loaded) +
+         given + weights;
 }
 
 Schedule tiles(const Traits& traits, int rows, int cols) {
@@ -321,12 +326,42 @@ void add_without_producer(const Traits& traits, std::vector<Schedule>& to) {
   to.push_back(std::move(s));
 }
 
+/// Above a head_dim of 256 a thread of two warpgroups holds the outputs of 128 rows up to 352 columns.
+/// Wider ones are divided among two warpgroups with 64 rows in common, which exchange their parts of
+/// the weights; with one stage there is room for 64 keys.
+void add_wide(const Traits& traits, std::vector<Schedule>& to) {
+  constexpr int most_columns = 352;
+  const bool divided = traits.dv > most_columns;
+  if (traits.dv > 2 * most_columns) return;
+  Schedule s = tiles(traits, divided ? 64 : 128, 64);
+  if (divided) {
+    s.warps_n = 2;
+    s.product_split = ProductSplit::columns;
+    s.stages = 1;
+  }
+  s.persistent = traits.may_persist;
+  s.peel_masks = divided;
+  s.rescale_before_product = !divided || !traits.masked;
+  s.staged_stores = divided || !s.persistent;
+  s.descending = !traits.masked;
+  while (tile_bytes(traits, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
+  if (tile_bytes(traits, s) > shared_bytes) return;
+  if (s.persistent)
+    add_with_schedulers(traits, s, to);
+  else
+    add_with_scan(traits, s, to);
+}
+
 }  // namespace
 
 std::vector<Schedule> hopper_candidates(const AttentionSpec& spec, const MaskTraits& mask,
                                         const ScoreTraits& score) {
   const Traits traits{spec, mask, score};
   std::vector<Schedule> candidates;
+  if (traits.widest > 256) {
+    add_wide(traits, candidates);
+    return candidates;
+  }
   const bool only_small =
       traits.few_tiles_a_row && traits.widest <= 128 &&
       (traits.widest <= 64 || (mask.looks_up() && (mask.several() || traits.ragged ||

@@ -233,6 +233,17 @@ const Golden kernels[] = {
        schedule.reduction_chains = 2;
        return attention(spec, schedule, "sm_90a");
      }},
+    {"attention_hopper_divided_columns",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 512;
+       spec.mask = causal();
+       Schedule schedule = warpgroups(64, 64);
+       schedule.warps_n = 2;
+       schedule.product_split = ProductSplit::columns;
+       schedule.stages = 1;
+       return attention(spec, schedule, "sm_90a");
+     }},
     {"attention_hopper_dynamic",
      [] {
        AttentionSpec spec;

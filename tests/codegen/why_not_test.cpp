@@ -218,7 +218,7 @@ TEST(WhyNot, EveryReasonAgainstWarpgroups) {
                "  why: its accumulators are in registers with a known layout\n"
                "  try: softmax = registers",
                "instruction wgmma with 6 x 1 warps\n"
-               "  why: the rows are divided among one to three warpgroups of four warps\n"
+               "  why: one to three warpgroups of four warps divide rows and columns among them\n"
                "  try: warps_m = 8 and warps_n = 1",
                "reduction_chains = 3\n"
                "  why: the fragments of a row are divided among 1, 2 or 4 chains\n"

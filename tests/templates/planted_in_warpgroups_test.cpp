@@ -142,6 +142,12 @@ INSTANTIATE_TEST_SUITE_P(
                   s.tile_scheduler = PersistentScheduler::dynamic;
                   s.outer_stages = 2;
                 }},
+        Variant{"divided_columns", 2,
+                [](Schedule& s) {
+                  s.tiles["cols"] = 32;
+                  s.warps_n = 2;
+                  s.product_split = ProductSplit::columns;
+                }},
         Variant{"heads_in_turn", 2,
                 [](Schedule& s) {
                   s.persistent = false, s.positions_per_block = 8, s.outer_stages = 2;
@@ -252,6 +258,33 @@ TEST_F(PlantedInPackedTiles, EveryFenceAndMeetingIsNeeded) {
   const std::vector<FaultKind> kinds = {FaultKind::unfenced, FaultKind::race};
   EXPECT_GE(expect_missed(spec_, source_, R"(fc::fence_async\(\);)", "", kinds, launches_), 2);
   EXPECT_GE(expect_missed(spec_, source_, R"(fc::meet\(9, 256\);)", "", kinds, launches_), 2);
+}
+
+/// Warpgroups that divide the columns exchange row maxima and weights through shared memory.
+class PlantedInDividedColumns : public testing::Test {
+ protected:
+  AttentionSpec spec_ = small_spec();
+  KernelSource source_ = make();
+
+ private:
+  [[nodiscard]] KernelSource make() const {
+    Schedule schedule = warpgroup_schedule(64, 32);
+    schedule.warps_n = 2;
+    schedule.product_split = ProductSplit::columns;
+    schedule.persistent = true;
+    return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
+  }
+};
+
+TEST_F(PlantedInDividedColumns, TheKernelItselfIsRight) {
+  expect_right(spec_, source_, many_tiles);
+}
+
+TEST_F(PlantedInDividedColumns, EveryFenceAndMeetingIsNeeded) {
+  const std::vector<FaultKind> kinds = {FaultKind::unfenced, FaultKind::race,
+                                        FaultKind::uninitialized};
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::fence_async\(\);)", "", kinds, many_tiles), 2);
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::meet\(9, 256\);)", "", kinds, many_tiles), 6);
 }
 
 /// Threads read what the copy engine brings of a bias: all lanes of a warp have, before one says so.

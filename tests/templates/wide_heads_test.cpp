@@ -55,7 +55,7 @@ TEST_P(WideHeads, AreRightOnEveryTarget) {
 
 // What is tried where the first one spills, or beside a mask that needs shared memory.
 TEST_P(WideHeads, HaveOtherSchedulesBehindTheFirst) {
-  for (const char* name : {"sm_80", "sm_86", "sm_90"}) {
+  for (const char* name : {"sm_80", "sm_86", "sm_90", "sm_90a"}) {
     const Target& target = find_target(name);
     const AttentionSpec spec{.head_dim = GetParam().first, .head_dim_v = GetParam().second};
     const std::vector<Schedule> schedules = attention_schedules(spec, target);
@@ -73,11 +73,12 @@ INSTANTIATE_TEST_SUITE_P(Dims, WideHeads,
                          });
 
 TEST(WideHeads, TakeWhatNarrowOnesTake) {
-  const Target& target = find_target("sm_90");
   std::vector<std::pair<AttentionSpec, AttentionInputs>> cases;
   const auto add = [&](AttentionSpec spec, const AttentionInputs& in) {
-    spec.head_dim = 512;
-    cases.emplace_back(std::move(spec), in);
+    for (const int head_dim : {320, 512}) {
+      spec.head_dim = head_dim;
+      cases.emplace_back(spec, in);
+    }
   };
   add({.dtype = DType::f16, .mask = sliding_window(20, 0)}, {.q_len = 65, .kv_len = 100});
   add({.mask = prefix(30) | causal()}, {.q_len = 65, .kv_len = 100});
@@ -88,8 +89,9 @@ TEST(WideHeads, TakeWhatNarrowOnesTake) {
   add({.layout = TensorLayout::bshd, .q_lens = true, .kv_lens = true},
       {.batch = 2, .q_len = 70, .kv_len = 70, .q_lens = {70, 3}, .kv_lens = {1, 65}});
   add({.large_scores = true}, {.q_len = 3, .kv_len = 0});
-  for (const auto& [spec, in] : cases)
-    expect_right(spec, attention_schedule(spec, target), target, {in});
+  for (const char* name : {"sm_90", "sm_90a"})
+    for (const auto& [spec, in] : cases)
+      expect_right(spec, attention_schedule(spec, find_target(name)), find_target(name), {in});
 }
 
 TEST(WideHeads, AreRefusedWithNumbersWhereTheyHaveNoRoom) {
@@ -102,6 +104,28 @@ TEST(WideHeads, AreRefusedWithNumbersWhereTheyHaveNoRoom) {
     EXPECT_EQ(error.complaint().why, "sm_75 allows 65536");
     EXPECT_FALSE(error.complaint().fix.empty());
   }
+}
+
+// Warpgroups too.
+TEST(ProductSplit, OfColumnsIsRightForTwoAndThreeWarpgroups) {
+  const Target& target = find_target("sm_90a");
+  for (const int groups : {2, 3})
+    for (const int cols : {16 * groups, 64 * groups})
+      for (const bool persistent : {false, true})
+        for (const bool peels : {false, true}) {
+          Schedule schedule;
+          schedule.tiles = {{"rows", 64}, {"cols", cols}};
+          schedule.instruction = Instruction::wgmma;
+          schedule.copy = CopyInstruction::tma;
+          schedule.warps_m = 4;
+          schedule.warps_n = groups;
+          schedule.product_split = ProductSplit::columns;
+          schedule.stages = 1;
+          schedule.persistent = persistent;
+          schedule.staged_stores = schedule.peel_masks = peels;
+          expect_right({.head_dim = 128, .mask = causal(), .lse = true}, schedule, target,
+                       {{.q_len = 70, .kv_len = 90}, {.heads = 3, .q_len = 1, .kv_len = 200}});
+        }
 }
 
 // The warps along the columns divide key columns of the scores and columns of the output.
