@@ -225,7 +225,8 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
   dynamic.grid_order = GridOrder::grouped;
   to.push_back(dynamic);
-  if (!traits.masked) return;
+  // Blocks of 64 rows whose columns are divided wait for L2: they need the same heads at a time.
+  if (!traits.masked || s.warps_n > 1) return;
   dynamic.grid_order = GridOrder::tiles_last;
   to.push_back(dynamic);
 }
