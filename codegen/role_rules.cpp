@@ -125,11 +125,12 @@ void no_producer(const ScheduleCheck& check) {
   if (s.copy != CopyInstruction::tma)
     return refuse("without copy = tma", "only with copy = tma does a block have a producer",
                   "producer = true");
-  if (s.warps_m != 4)
+  if (s.consumer_threads() != 128)
     refuse(
-        fmt::format("with warps_m = {}", s.warps_m),
+        s.warps_n == 1 ? fmt::format("with warps_m = {}", s.warps_m)
+                       : fmt::format("with warps_n = {}", s.warps_n),
         "a warpgroup waits for its own products to have read a slot, and not for those of another",
-        "warps_m = 4, or producer = true");
+        "warps_m = 4 and warps_n = 1, or producer = true");
   if (s.persistent)
     refuse("with persistent = true",
            "the producer is what issues the next tile's loads during a store",
@@ -138,9 +139,12 @@ void no_producer(const ScheduleCheck& check) {
 
 void ping_pong(const ScheduleCheck& check) {
   const Schedule& s = check.schedule;
-  if (!s.ping_pong || !describe(check.schedule.instruction).asynchronous ||
-      s.consumer_threads() != 128)
-    return;
+  if (!s.ping_pong || !describe(check.schedule.instruction).asynchronous) return;
+  if (s.warps_n > 1)
+    check.refuse(fmt::format("ping_pong = true with warps_n = {}", s.warps_n),
+                 "warpgroups that divide columns meet in every iteration, at the same products",
+                 set("ping_pong", &Schedule::ping_pong, false));
+  if (s.consumer_threads() != 128) return;
   check.refuse("ping_pong = true with one warpgroup", "ping-pong needs a second warpgroup",
                set("ping_pong", &Schedule::ping_pong, false));
 }

@@ -182,7 +182,7 @@ TEST(WarpgroupRefusals, BlocksWithoutAProducer) {
             "producer = false with warps_m = 8\n"
             "  why: a warpgroup waits for its own products to have read a slot, and not for those "
             "of another\n"
-            "  try: warps_m = 4, or producer = true");
+            "  try: warps_m = 4 and warps_n = 1, or producer = true");
   schedule = tiles({{"rows", 64}, {"cols", 64}});
   schedule.producer = false;
   EXPECT_EQ(refused(program, schedule).words,

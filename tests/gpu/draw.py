@@ -127,12 +127,16 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
     if pick.random() < 0.9:
         fitting = [n for n in range(16, 257, 16) if fits(spec, warps, n, stages)]
         cols = pick.choice(fitting or [16])
+    # Warpgroups that divide the columns, in a drawing of its own, so that the others stay.
+    others = random.Random(f"{warps} {cols} {stages} {pick.random()}")
+    divided = warps == 4 and changes["producer"] and others.random() < 0.3
     return changes | {
         "instruction": "wgmma",
         "copy": "tma",
         "softmax": "registers",
         "warps_m": warps,
-        "warps_n": 1,
+        "warps_n": others.choice([2, 2, 3]) if divided else 1,
+        "product_split": "columns" if divided else "terms",
         "tiles": {"rows": 16 * warps, "cols": cols},
         "stages": stages,
         "grid_order": pick.choice(["tiles_first", "tiles_last"]),

@@ -169,6 +169,8 @@ def launches() -> list[Launch]:
         Launch("wgmma 256", widest | causal, groups(8, 64)),
         Launch("wgmma 40 and 72", {"head_dim": 40, "head_dim_v": 72}, groups(8, 64)),
         Launch("wgmma f16", {"dtype": "f16"}, groups(8, 128)),
+        Launch("wgmma 512", {"head_dim": 512} | causal,
+               groups(4, 64, 1, warps_n=2, product_split="columns"), MANY_KEYS),
         Launch("wgmma grouped", grouped, groups(8, 96)),
         Launch("wgmma packed", packed | causal, groups(8, 64), sequences=SEQUENCES),
         Launch("wgmma padded", padded | causal, groups(8, 64), sequences=SEQUENCES),
@@ -206,6 +208,8 @@ def launches() -> list[Launch]:
         ("144 full", {"head_dim": 144}),
         ("192 full", {"head_dim": 192}),
         ("256 capped", widest | capped),
+        ("320 causal", {"head_dim": 320} | causal),
+        ("512 full", {"head_dim": 512}),
     ):
         found.append(Launch(f"shipped {name}, many", of, None, (140, 1700), 4, 35))
     found += [

@@ -223,6 +223,19 @@ struct Case {
     }
     schedule.grid_order = draw.one_of<GridOrder>({GridOrder::tiles_first, GridOrder::tiles_last});
     if (schedule.persistent && draw.one_in(3)) schedule.grid_order = GridOrder::grouped;
+    divide_columns();
+  }
+
+  /// Among warpgroups, in some of the cases; numbers of its own, so that the others stay.
+  void divide_columns() {
+    Draw draw(number_ + 2'000'000);
+    if (schedule.warps_m > 4 || !schedule.producer || schedule.cluster_splits > 1 ||
+        !draw.one_in(2))
+      return;
+    schedule.warps_n = draw.between(2, 3);
+    schedule.product_split = ProductSplit::columns;
+    schedule.tiles["cols"] = 8 * schedule.warps_n * 2 * draw.between(1, 3);
+    schedule.stages = draw.between(1, 2);
   }
 
   static int draw_dim(Draw& draw) { return 8 * draw.between(1, draw.one_in(4) ? 32 : 14); }

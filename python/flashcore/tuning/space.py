@@ -95,6 +95,8 @@ FAMILIES = (
             "tiles.rows": Choice((64, 128, 192)),
             "tiles.cols": Choice(range(32, 257, 16)),
             "warps_m": Choice((4, 8, 12)),
+            "warps_n": Choice((1, 2, 3), lambda genes, spec: genes["warps_m"] == 4),
+            "product_split": Choice(("columns",), lambda genes, spec: genes["warps_n"] > 1),
             "stages": Choice((1, 2, 3, 4)),
             **_ORDER,
             "grid_order": Choice(("tiles_first", "tiles_last", "grouped")),
