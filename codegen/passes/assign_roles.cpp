@@ -50,9 +50,8 @@ class RoleAssignment {
           op.code == OpCode::convert && op.blocks == 0;  // nothing that blocks give each other
       return op.code == OpCode::scan_tiles || op.code == OpCode::segment || constant;
     });
-    const bool placed = std::any_of(in_front_.begin(), in_front_.end(), [&](OpId id) {
-      return f_[id].code == OpCode::scan_tiles || f_[id].code == OpCode::segment;
-    });
+    const bool placed = std::ranges::any_of(in_front_, has_code(f_, OpCode::scan_tiles)) ||
+                        std::ranges::any_of(in_front_, has_code(f_, OpCode::segment));
     if (schedule_.persistent && placed)
       throw ScheduleError({fmt::format("persistent = true for {}", f_.name),
                            "a block scans only once for tiles with visible keys",
@@ -79,7 +78,7 @@ class RoleAssignment {
     const int warps = schedule_.consumer_threads() / 32;
     const RegisterSplit split = register_split(schedule_);
     if (schedule_.producer)
-      append_role("producer", by_first_thread(producer), warps, 4, split.producer);
+      append_role("producer", by_first_thread(f_[producer].ops), warps, 4, split.producer);
     else
       begin_with(consumers, f_[producer].ops);
     append_role("consumers", consumers, 0, warps, split.consumer);
@@ -172,9 +171,7 @@ class RoleAssignment {
     for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
     loop.results.clear();
     loop.body = f_.add_block();
-    const ValueId tile =
-        f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
-    f_[tile].layout.space = Space::uniform;
+    f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
     for (OpId inner : std::vector(f_[op.body].ops)) {
       const Op load = f_[inner];
       if (load.code == OpCode::loop && fills(load)) refuse_inner_loop(f_, load);
@@ -186,10 +183,9 @@ class RoleAssignment {
 
   /// Puts ops, some of them the block's own, in front of all others.
   void begin_with(BlockId block, const std::vector<OpId>& first) {
-    std::vector<OpId> ops = first;
-    for (OpId id : f_[block].ops)
-      if (std::find(first.begin(), first.end(), id) == first.end()) ops.push_back(id);
-    f_[block].ops = std::move(ops);
+    auto& ops = f_[block].ops;
+    std::erase_if(ops, [&](OpId id) { return std::ranges::count(first, id) > 0; });
+    ops.insert(ops.begin(), first.begin(), first.end());
   }
 
   /// `loop` is the region around the load, if that is a loop's.
@@ -223,42 +219,34 @@ class RoleAssignment {
   }
 
   /// A block in which one thread of a role does this work.
-  BlockId by_first_thread(BlockId work) {
-    append_op(f_, work, {.code = OpCode::yield});
+  BlockId by_first_thread(const std::vector<OpId>& work) {
     Builder b(f_, f_.add_block());
-    const ValueId first = make(b, {.code = OpCode::first_thread}, {DType::i1, {}});
-    b.append({.code = OpCode::if_, .operands = {first}, .body = work}, {});
+    const ValueId first = b.make({.code = OpCode::first_thread}, {DType::i1, {}});
+    build_if(b, first, region_of(work));
     return b.block();
   }
 
   /// Loads become waits; in a loop, which is over `axis`, each stands in front of the first product
   /// that reads it.
   void consume(BlockId block, AxisId axis) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const OpId id = f_[block].ops[i];
+    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
       if (const Op op = f_[id]; op.code == OpCode::loop) consume(op.body, op.axis);
-      if (!in_shared(f_[id])) continue;
-      ValueId tile;
+      if (!in_shared(f_[id])) return;
       if (const AxisId rows = f_[f_[id].results[0]].type.axes[0]; must_clear(f_[id], rows)) {
-        if (rows == axis)
-          tile = f_[block].arguments[0];
-        else
-          i += insert_before(f_, block, i, f_[id].where,
-                             [&](Builder& b) { tile = number_of_tile(b, rows); });
+        const ValueId tile = rows == axis ? f_[block].arguments[0] : number_of_tile(b, rows);
+        f_[id].operands = {tile};
       }
       Op& wait = f_[id];
-      if (tile) wait.operands = {tile};
       wait.code = OpCode::wait;
       wait.tensor = {};
       wait.coordinates.clear();
-    }
+    });
     const std::vector<OpId> ops = f_[block].ops;
     std::vector<OpId> sunk;
     for (OpId id : ops) {
       if (f_[id].code == OpCode::wait) continue;
       for (OpId wait : ops)
-        if (f_[wait].code == OpCode::wait &&
-            std::find(sunk.begin(), sunk.end(), wait) == sunk.end() &&
+        if (f_[wait].code == OpCode::wait && std::ranges::count(sunk, wait) == 0 &&
             any_op_of(f_, f_[id], [&](const Op& op) { return reads(op, f_[wait].results[0]); }))
           sunk.push_back(wait);
       sunk.push_back(id);
@@ -275,8 +263,8 @@ class RoleAssignment {
 
   /// Of the tile of an axis that the block is at.
   ValueId number_of_tile(Builder& b, AxisId axis) {
-    const ValueId length = b.constant(f_[axis].tile, DType::i32);
-    return as_uniform(f_, b.elementwise(OpCode::quotient, {b.tile_begin(axis), length}));
+    const ValueId length = b.integer(f_[axis].tile);
+    return b.elementwise(OpCode::quotient, {b.tile_begin(axis), length});
   }
 
   [[nodiscard]] bool may_end_in_tile(AxisId axis) const {

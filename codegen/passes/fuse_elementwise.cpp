@@ -33,8 +33,8 @@ class Fusion {
   void visit(BlockId block) {
     const std::vector<OpId> ops = f_[block].ops;
     for (OpId id : ops)
-      for (const BlockId region : {f_[id].body, f_[id].otherwise})
-        if (region && f_[id].code != OpCode::nest) visit(region);
+      if (f_[id].code != OpCode::nest)
+        for (const BlockId region : Regions(f_[id])) visit(region);
     std::vector<OpId> fused;
     for (std::size_t at = 0; at < ops.size();) {
       if (!is_elementwise(ops[at])) {

@@ -64,8 +64,8 @@ class ExponentFusion {
 
   [[nodiscard]] std::optional<Exponent> find(const Op& op) const {
     if (op.code != OpCode::exp2) return std::nullopt;
-    const Op* product = f_.definition(op.operands[0]);
-    if (!product || product->code != OpCode::mul) return std::nullopt;
+    const Op* product = definition_as(f_, op.operands[0], OpCode::mul);
+    if (!product) return std::nullopt;
     for (std::size_t k : {0, 1}) {
       const ValueId scale = product->operands[k];
       const Op* difference = f_.definition(product->operands[1 - k]);
@@ -76,9 +76,8 @@ class ExponentFusion {
           return Exponent{value, row, scale};
       } else if (difference->code == OpCode::fma && !is_small(*difference, scale)) {
         const ValueId value = difference->results[0];
-        const Op* minus = f_.definition(difference->operands[2]);
-        if (f_[value].type.axes.size() > 1 && minus && minus->code == OpCode::neg &&
-            f_[minus->operands[0]].type.axes.size() == 1)
+        const Op* minus = definition_as(f_, difference->operands[2], OpCode::neg);
+        if (f_[value].type.axes.size() > 1 && minus && f_[minus->operands[0]].type.axes.size() == 1)
           return Exponent{
               value, minus->operands[0], scale, {difference->operands[0], difference->operands[1]}};
       }
@@ -123,26 +122,19 @@ class ExponentFusion {
       return {scale, b.elementwise(OpCode::mul_rn, {e.row, scale})};
     }
     ValueId row = e.row;
-    if (!constant_of(f_, row))
-      row = b.elementwise(OpCode::max, {row, b.constant(least->second, DType::f32)});
+    if (!constant_of(f_, row)) row = b.max(row, b.constant(least->second, DType::f32));
     return {e.scale, b.elementwise(OpCode::mul_rn, {row, e.scale})};
   }
 
   void fuse(BlockId block, OpId exponential, const Exponent& e) {
-    ValueId exponent;
-    insert_before(
-        f_, block, position_of(f_, block, exponential), f_[exponential].where, [&](Builder& b) {
-          auto [reference, fresh] = references_.try_emplace({e.row, e.scale});
-          if (fresh) reference->second = make_reference(b, e);
-          const auto [scale, product] = reference->second;
-          const ValueId value =
-              e.factors.empty() ? e.value : b.elementwise(OpCode::mul_rn, e.factors);
-          exponent = is_by_element(e)
-                         ? b.elementwise(OpCode::fma,
-                                         {value, scale, b.elementwise(OpCode::neg, {product})})
+    Builder b = before(f_, block, exponential);
+    auto [reference, fresh] = references_.try_emplace({e.row, e.scale});
+    if (fresh) reference->second = make_reference(b, e);
+    const auto [scale, product] = reference->second;
+    const ValueId value = e.factors.empty() ? e.value : b.elementwise(OpCode::mul_rn, e.factors);
+    f_[exponential].operands[0] =
+        is_by_element(e) ? b.elementwise(OpCode::fma, {value, scale, b.neg(product)})
                          : b.sub(b.elementwise(OpCode::mul_rn, {value, scale}), product);
-        });
-    f_[exponential].operands[0] = exponent;
   }
 
   Function& f_;

@@ -51,11 +51,6 @@ class LayoutInference {
   }
 
  private:
-  static bool is_source(const Function& f, ValueId value) {
-    const Op* op = f.definition(value);
-    return op && kind_of(op->code) == OpKind::source;
-  }
-
   [[nodiscard]] bool in_shared(ValueId value) const {
     return f_[value].layout.space == Space::shared;
   }
@@ -300,11 +295,7 @@ class LayoutInference {
 
   void assign(ValueId value) {
     Layout& layout = f_[value].layout;
-    if (layout.space != Space::none || is_source(f_, value)) return;
-    if (f_[value].type.is_scalar()) {
-      layout.space = Space::uniform;
-      return;
-    }
+    if (layout.space != Space::none || is_source(f_, value) || f_[value].type.is_scalar()) return;
     for (AxisId axis : f_[value].type.axes) {
       const auto n = node(value, axis);
       if (!n || !anchors_[*n]) {

@@ -24,7 +24,7 @@ std::vector<ValueId> left_operands_of_loop(const Function& f, const Op& loop) {
 
 void keep_left_operand(Builder& b, const Op& loop, ValueId operand) {
   Function& f = b.function();
-  const ValueId kept = make(b, {.code = OpCode::convert, .operands = {operand}}, f[operand].type);
+  const ValueId kept = b.make({.code = OpCode::convert, .operands = {operand}}, f[operand].type);
   f[kept].name = f[operand].name;
   f[kept].layout.space = Space::operand;
   for (OpId id : f[loop.body].ops) {

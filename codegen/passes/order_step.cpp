@@ -91,10 +91,12 @@ class StepOrder {
     std::ranges::stable_sort(early, {}, [&](OpId id) { return stage_of(id); });
     for (OpId id : early) {
       for (const bool views : {false, true}) place_needed(id, views);
-      if (turns && id == early.front()) order_.push_back({StepOp::Kind::ping_pong_wait, {}});
+      if (turns && id == early.front())
+        order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_wait});
       place(id);
     }
-    if (turns && !early.empty()) order_.push_back({StepOp::Kind::ping_pong_arrive, {}});
+    if (turns && !early.empty())
+      order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_arrive});
   }
 
   /// Whether an op, or something that it needs, waits for a product.

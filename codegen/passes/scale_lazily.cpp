@@ -18,19 +18,18 @@ ValueId append_lazy_scaling(Function& f, BlockId target, OpId scaling) {
     f[target].ops.push_back(scaling);
     return scaled;
   }
-  Op choice{.code = OpCode::if_, .where = op.where};
-  choice.body = f.add_block();
-  choice.otherwise = f.add_block();
-  append_op(f, choice.body, {.code = OpCode::yield, .operands = {op.operands[1 - k]}});
-  f[choice.otherwise].ops.push_back(scaling);
-  append_op(f, choice.otherwise, {.code = OpCode::yield, .operands = {scaled}});
-  insert_before(f, target, f[target].ops.size(), op.where, [&](Builder& b) {
-    const ValueId one = b.elementwise(OpCode::eq, {factor, b.constant(1, DType::f32)});
-    f[one].layout = f[factor].layout;
-    choice.operands = {make(b, {.code = OpCode::all_lanes, .operands = {one}}, {DType::i1, {}})};
-    f[choice.operands[0]].layout.space = Space::uniform;
-  });
-  return append_like(f, target, std::move(choice), {scaled})[0];
+  Builder b(f, target);
+  b.at(op.where);
+  const ValueId one = b.elementwise(OpCode::eq, {factor, b.constant(1, DType::f32)});
+  f[one].layout = f[factor].layout;
+  const ValueId none = b.make({.code = OpCode::all_lanes, .operands = {one}}, {DType::i1, {}});
+  return build_if(
+      b, none, [&](Builder&) { return std::vector{op.operands[1 - k]}; },
+      [&](Builder& in) {
+        in.place(scaling);
+        return std::vector{scaled};
+      },
+      {scaled})[0];
 }
 
 }  // namespace flashcore

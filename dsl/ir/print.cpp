@@ -308,7 +308,6 @@ std::string print(const Function& f, ValueId value) {
 
 std::string print(const Function& f, const TileType& type, const Layout& layout) {
   std::string text;
-  if (layout.space == Space::uniform) return "uniform";
   if (layout.space == Space::shared) return "shared";
   if (layout.space == Space::none) return "";
   if (layout.space == Space::operand) text = "operand";
