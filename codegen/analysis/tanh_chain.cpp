@@ -112,7 +112,6 @@ class ChainFinder {
     const Op* made_by = f_.definition(hidden);
     // What the mask's own loops compute is there behind it only.
     if (made_here(hidden) && made_by && kind_of(made_by->code) == OpKind::elementwise) return;
-    chain.hides = true;
     chain.raw = hidden;
     const OpId id = f_[chain.from].definition;
     if (made_here(chain.from) && guards_.of(*mask) && uses_[chain.from.index] == 2 &&

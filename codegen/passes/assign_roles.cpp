@@ -100,11 +100,8 @@ class RoleAssignment {
              "positions_per_block = 1", f_[id].where});
   }
 
-  [[nodiscard]] bool in_shared(const Op& op) const {
-    return op.code == OpCode::load && f_[op.results[0]].layout.space == Space::shared;
-  }
   [[nodiscard]] bool fills(const Op& op) const {
-    return any_op_of(f_, op, [&](const Op& inner) { return in_shared(inner); });
+    return any_op_of(f_, op, [&](const Op& inner) { return is_copied(f_, inner); });
   }
 
   /// The ops among `ops` that `wanted` picks, and those that make what these read: for a loop its
@@ -125,7 +122,7 @@ class RoleAssignment {
       if (op.code == OpCode::loop) {
         read.insert(op.operands.begin(), op.operands.begin() + op.bounds);
         for_each_op(f_, op.body, [&](const Op& inner, BlockId) {
-          if (in_shared(inner)) note_positions(inner, op.body, read);
+          if (is_copied(f_, inner)) note_positions(inner, op.body, read);
         });
       } else {
         note_all(op);
@@ -149,7 +146,7 @@ class RoleAssignment {
     for (OpId id : f_[block].ops) {
       const Op op = f_[id];
       if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages);
-      if (!in_shared(op)) continue;
+      if (!is_copied(f_, op)) continue;
       Buffer ring = channel_for(f_, op, Transport::tma, stages);
       const int stride = whole_periods(ring.slot_bytes());
       if (stages > 1 && stride != ring.slot_bytes()) ring.stride = stride;
@@ -160,7 +157,7 @@ class RoleAssignment {
   void produce(OpId id, BlockId target) {
     if (!needed_.count(id)) return;
     const Op op = f_[id];
-    if (in_shared(op)) return append_load(op, {}, target);
+    if (is_copied(f_, op)) return append_load(op, {}, target);
     if (op.code != OpCode::loop) {
       const OpId taken = schedule_.producer ? copier_.copy(id) : id;
       f_[target].ops.push_back(taken);
@@ -175,7 +172,7 @@ class RoleAssignment {
     for (OpId inner : std::vector(f_[op.body].ops)) {
       const Op load = f_[inner];
       if (load.code == OpCode::loop && fills(load)) refuse_inner_loop(f_, load);
-      if (in_shared(load)) append_load(load, op.body, loop.body);
+      if (is_copied(f_, load)) append_load(load, op.body, loop.body);
     }
     append_op(f_, loop.body, {.code = OpCode::yield});
     append_op(f_, target, std::move(loop));
@@ -192,7 +189,7 @@ class RoleAssignment {
   void append_load(const Op& load, BlockId loop, BlockId target) {
     Op issue{.code = OpCode::issue, .where = load.where, .tensor = load.tensor};
     issue.buffer = load.buffer;
-    issue_box(f_, issue, load, [&](ValueId value) {
+    issue_positions(f_, issue, load, /*as_box=*/true, [&](ValueId value) {
       return loop &&
              (made_in(f_, loop, value) || std::ranges::count(f_[loop].arguments, value) > 0);
     });
@@ -231,7 +228,7 @@ class RoleAssignment {
   void consume(BlockId block, AxisId axis) {
     rewrite_ops(f_, block, [&](Builder& b, OpId id) {
       if (const Op op = f_[id]; op.code == OpCode::loop) consume(op.body, op.axis);
-      if (!in_shared(f_[id])) return;
+      if (!is_copied(f_, f_[id])) return;
       if (const AxisId rows = f_[f_[id].results[0]].type.axes[0]; must_clear(f_[id], rows)) {
         const ValueId tile = rows == axis ? f_[block].arguments[0] : number_of_tile(b, rows);
         f_[id].operands = {tile};
@@ -241,17 +238,12 @@ class RoleAssignment {
       wait.tensor = {};
       wait.coordinates.clear();
     });
-    const std::vector<OpId> ops = f_[block].ops;
-    std::vector<OpId> sunk;
-    for (OpId id : ops) {
-      if (f_[id].code == OpCode::wait) continue;
-      for (OpId wait : ops)
-        if (f_[wait].code == OpCode::wait && std::ranges::count(sunk, wait) == 0 &&
-            any_op_of(f_, f_[id], [&](const Op& op) { return reads(op, f_[wait].results[0]); }))
-          sunk.push_back(wait);
-      sunk.push_back(id);
+    for (OpId wait : std::vector(f_[block].ops)) {
+      if (f_[wait].code != OpCode::wait) continue;
+      const std::vector<OpId> readers = readers_of(f_, block, f_[wait].results[0]);
+      std::erase(f_[block].ops, wait);
+      if (!readers.empty()) before(f_, block, readers.front()).place(wait);
     }
-    f_[block].ops = std::move(sunk);
   }
 
   /// Whether a load brings rows that lie beyond the axis, and these come into a sum.

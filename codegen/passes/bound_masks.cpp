@@ -42,19 +42,20 @@ class BoundBuilder {
     tile_ = f_[axis].tile;
   }
 
-  /// Narrows the bounds by a term. `skips`: empty tiles need not be visited.
-  void narrow(const AffineForm& term, bool skips) {
+  /// Narrows the bounds by a term. `skips`: empty tiles need not be visited; `cuts`: tiles in which it
+  /// does not hold everywhere are not full.
+  void narrow(const AffineForm& term, bool skips, bool cuts = true) {
     const std::int64_t a = term.positions.at(axis_), step = (a > 0 ? a : -a) * tile_;
     const std::int64_t reach = step - step / tile_;
     const ValueId most = rest(term, true), least = rest(term, false);
     if (a > 0) {
       // jT a + reach + most >= 0  and  jT a + least >= 0
       if (skips) raise(bounds_.begin, divide_up(negated(most, -reach), step));
-      raise(bounds_.full_begin, divide_up(negated(least, 0), step));
+      if (cuts) raise(bounds_.full_begin, divide_up(negated(least, 0), step));
     } else {
       // most - jT|a| >= 0  and  least - jT|a| - reach >= 0
       if (skips) lower(bounds_.end, plus(divide_down(most, step), 1));
-      lower(bounds_.full_end, plus(divide_down(plus(least, -reach), step), 1));
+      if (cuts) lower(bounds_.full_end, plus(divide_down(plus(least, -reach), step), 1));
     }
   }
 
@@ -63,11 +64,7 @@ class BoundBuilder {
     if (term.positions.empty() && term.quotients.empty() && term.scalars.empty() &&
         term.constant < 0)
       lower(bounds_.end, b_.integer(0));
-    if (!term.positions.count(axis_)) return;
-    const Bounds full{{}, bounds_.full_begin, bounds_.full_end, {}};
-    narrow(term, true);
-    bounds_.full_begin = full.full_begin;
-    bounds_.full_end = full.full_end;
+    if (term.positions.count(axis_)) narrow(term, /*skips=*/true, /*cuts=*/false);
   }
 
   std::vector<ValueId> finish() {

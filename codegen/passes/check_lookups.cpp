@@ -9,7 +9,6 @@
 //   }                                           nest { ... %x = gather bias[%i] }
 //                                             }
 #include <cstdlib>
-#include <optional>
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"

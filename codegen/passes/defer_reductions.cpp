@@ -92,10 +92,9 @@ class Deferral {
 
   /// Readers of the partials read their combination instead.
   void combine(Builder b, ValueId partials, AxisId axis) {
-    // Rename first: the new op is the only reader of the partials.
-    const ValueId total = f_.add_value(f_[partials].type, f_[partials].name);
-    replace_uses(f_, partials, total);
-    take_place(f_, total, b.combine_partials(partials, axis, OpCode::reduce_sum));
+    const ValueId total = b.combine_partials(partials, axis, OpCode::reduce_sum);
+    f_[total].name = f_[partials].name;
+    replace_uses_behind(b, partials, total);
   }
 
   /// Products that are cut by warps and not deferred: the third operand counts once, so it comes

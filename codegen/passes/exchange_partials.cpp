@@ -118,24 +118,22 @@ class Exchanger {
           fmt::format("the partial sums of {} warps are combined (warps_n)", schedule_.warps_n));
     const TileType type = f_[partial].type;
     const int rows = type.axes.size() == 2 ? f_[type.axes[0]].tile : 1;
-    const ValueId slots = exchange(b, partial, rows, f_[type.axes.back()].tile, partials.warps,
-                                   {.code = OpCode::convert, .axis = axis, .partials = partials});
-    f_[slots].name = "partials";
+    const ValueId slots =
+        exchange(b, partial, "partials", rows, f_[type.axes.back()].tile, partials.warps,
+                 {.code = OpCode::convert, .axis = axis, .partials = partials});
     const ValueId made = b.combine_partials(slots, axis, reduction);
     f_.definition(made)->partials = partials;
     take_place(f_, whole, made);
   }
 
   /// Writes a value to its slot, among several, of a buffer of its own.
-  ValueId exchange(Builder& b, ValueId value, int rows, int columns, int slots, Op convert) {
-    const TileType type = f_[value].type;
+  ValueId exchange(Builder& b, ValueId value, std::string name, int rows, int columns, int slots,
+                   Op convert) {
+    const TileType& type = f_[value].type;
     const int pitch = type.axes.size() == 2 ? shared_pitch(columns) : columns;
-    convert.operands = {value};
-    convert.buffer = f_.add_buffer(
+    const BufferId buffer = f_.add_buffer(
         {unused_buffer_name(f_, "exchange"), type.dtype, rows, columns, slots, pitch});
-    const ValueId shared = b.make(std::move(convert), type);
-    f_[shared].layout.space = Space::shared;
-    return shared;
+    return convert_to(b, value, buffer, std::move(name), std::move(convert));
   }
 
   void exchange_in_cluster() {
@@ -171,10 +169,10 @@ class Exchanger {
            {}});
     const int rows = layout.axes[0].length() / warps * ((warps + blocks - 1) / blocks);
     const bool tile = type.axes.size() == 2;
-    const ValueId slots = exchange(b, value, tile ? rows : 1, tile ? f_[type.axes[1]].tile : rows,
-                                   blocks, {.code = OpCode::convert, .blocks = blocks});
-    f_[slots].name = f_[value].name.empty() ? "given" : f_[value].name + "_given";
-    return slots;
+    const std::string& name = f_[value].name;
+    return exchange(b, value, name.empty() ? "given" : name + "_given", tile ? rows : 1,
+                    tile ? f_[type.axes[1]].tile : rows, blocks,
+                    {.code = OpCode::convert, .blocks = blocks});
   }
 
   Function& f_;

@@ -15,7 +15,6 @@
 // stays minus infinity. The scale is k itself where bounds say that scores are small, as softcapped
 // ones are. A score that is a product is rounded like its maximum: it is not fused into the
 // multiply-add.
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -92,10 +91,8 @@ class ExponentFusion {
   /// Whether the product of a multiply-add is so small as an exponent that it need not be rounded.
   [[nodiscard]] bool is_small(const Op& product, ValueId scale) const {
     double most = 1;
-    for (ValueId factor : {product.operands[0], product.operands[1], scale}) {
-      const Bounds bounds = ValueBounds(f_).of(factor);
-      most *= bounds.finite() ? std::max(std::abs(bounds.low), std::abs(bounds.high)) : INFINITY;
-    }
+    for (ValueId factor : {product.operands[0], product.operands[1], scale})
+      most *= ValueBounds(f_).of(factor).magnitude();
     return most < large_exponent;
   }
 
@@ -105,8 +102,8 @@ class ExponentFusion {
     const double* scale = constant_of(f_, e.scale);
     const Bounds bounds = ValueBounds(f_).of(e.value);
     if (!scale || !bounds.finite() || !e.factors.empty()) return std::nullopt;
-    const double most = std::max(std::abs(bounds.low), std::abs(bounds.high));
-    return most * std::abs(*scale) < large_exponent ? std::optional(bounds.low) : std::nullopt;
+    const bool small = bounds.magnitude() * std::abs(*scale) < large_exponent;
+    return small ? std::optional(bounds.low) : std::nullopt;
   }
 
   /// The exponents of elements say which scales are those of a softmax, and what is known of rows.

@@ -147,30 +147,27 @@ class LayoutInference {
     const TensorInstruction& instruction = instruction_of(op);
     const AxisId rows = f_[op.results[0]].type.axes[0], columns = f_[op.results[0]].type.axes[1];
     const AxisId inner = f_[op.operands[0]].type.axes[1];
+    const auto anchor_sum = [&](int row_warps, int row_divisor, int column_warps, int divisor) {
+      set_anchor(op.results[0], rows,
+                 spread(instruction.sum_rows, f_[rows].tile, row_warps, row_divisor), op.where);
+      set_anchor(op.results[0], columns,
+                 spread(instruction.sum_columns, f_[columns].tile, column_warps, divisor),
+                 op.where);
+    };
     // The warps along the columns of the product divide either these or the terms of its sum among
     // them.
     const bool cuts_sum = op.scope == ReductionScope::warp;
     const int column_warps = cuts_sum ? 1 : schedule_.warps_n,
               term_warps = cuts_sum ? schedule_.warps_n : 1;
-    if (const int groups = column_groups(op, instruction, rows, columns)) {
-      const int warps = instruction.warps;
-      set_anchor(op.results[0], rows, spread(instruction.sum_rows, f_[rows].tile, warps, 1),
-                 op.where);
-      set_anchor(op.results[0], columns,
-                 spread(instruction.sum_columns, f_[columns].tile, groups, warps), op.where);
-      return;
-    }
+    if (const int groups = column_groups(op, instruction, rows, columns))
+      return anchor_sum(instruction.warps, 1, groups, instruction.warps);
     require_instruction_shape(op, instruction, rows, columns);
     require_multiple(op, rows, instruction.rows_of_warp() * schedule_.warps_m, "warps_m");
     if (cuts_sum)
       require_multiple(op, inner, 16 * term_warps, "warps_n");
     else
       require_multiple(op, columns, instruction.column_step * column_warps, "warps_n");
-    set_anchor(op.results[0], rows,
-               spread(instruction.sum_rows, f_[rows].tile, schedule_.warps_m, schedule_.warps_n),
-               op.where);
-    set_anchor(op.results[0], columns,
-               spread(instruction.sum_columns, f_[columns].tile, column_warps, 1), op.where);
+    anchor_sum(schedule_.warps_m, schedule_.warps_n, column_warps, 1);
     if (instruction.computed_left == ComputedOperand::registers)
       set_anchor(op.operands[0], inner,
                  spread(instruction.left_terms, f_[inner].tile, term_warps, 1), op.where);

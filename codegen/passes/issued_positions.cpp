@@ -30,7 +30,6 @@
 #include <fmt/format.h>
 
 #include "codegen/analysis/box_positions.h"
-#include "codegen/passes/copy_ops.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
 
@@ -95,43 +94,31 @@ class PositionCopier {
 
 }  // namespace
 
-void issue_box(Function& f, Op& issue, const Op& load,
-               const std::function<bool(ValueId)>& made_inside) {
+void issue_positions(Function& f, Op& issue, const Op& load, bool as_box,
+                     const std::function<bool(ValueId)>& made_inside) {
   issue.coordinates = load.coordinates;
   const auto is_made_here = [&](const Coordinate& c) {
-    return is_computed(f, c) || (c.value && made_inside(c.value));
+    return is_computed(f, c) || (as_box && c.value && made_inside(c.value));
   };
   if (std::ranges::none_of(load.coordinates, is_made_here)) return;
-  const AxisId rows = f[load.results[0]].type.axes[0];
-  if (const std::string why = why_no_box(f, load, f[rows].tile); !why.empty())
-    throw SpecError({fmt::format("copy tma of {} at computed positions", f[load.tensor].name), why,
-                     "copy = cp_async, which copies row by row", load.where});
+  if (as_box) {
+    const AxisId rows = f[load.results[0]].type.axes[0];
+    if (const std::string why = why_no_box(f, load, f[rows].tile); !why.empty())
+      throw SpecError({fmt::format("copy tma of {} at computed positions", f[load.tensor].name),
+                       why, "copy = cp_async, which copies row by row", load.where});
+  }
   issue.body = f.add_block();
-  PositionCopier copier(f, load, issue.body, /*first_row=*/true, made_inside);
+  PositionCopier copier(f, load, issue.body, as_box, made_inside);
   Op yield{.code = OpCode::yield};
   for (Coordinate& c : issue.coordinates) {
     if (!is_made_here(c)) continue;
     AxisId along = is_computed(f, c) ? axis_of(f, c) : AxisId();
-    if (along && NumberRuns(f, f.origin(along), f[along].tile).of(c.value)->step == 0) along = {};
-    const ValueId first = copier.copy(c.value);
-    if (f[first].name.empty()) f[first].name = "position";
-    yield.operands.push_back(first);
+    if (as_box && along && NumberRuns(f, f.origin(along), f[along].tile).of(c.value)->step == 0)
+      along = {};
+    const ValueId position = copier.copy(c.value);
+    if (as_box && f[position].name.empty()) f[position].name = "position";
+    yield.operands.push_back(position);
     c = {.axis = along, .value = {}, .computed = true};
-  }
-  append_op(f, issue.body, std::move(yield));
-}
-
-void issue_positions(Function& f, Op& issue, const Op& load,
-                     const std::function<bool(ValueId)>& made_inside) {
-  issue.coordinates = load.coordinates;
-  if (!has_computed_positions(f, load)) return;
-  issue.body = f.add_block();
-  PositionCopier copier(f, load, issue.body, /*first_row=*/false, made_inside);
-  Op yield{.code = OpCode::yield};
-  for (Coordinate& c : issue.coordinates) {
-    if (!is_computed(f, c)) continue;
-    yield.operands.push_back(copier.copy(c.value));
-    c = {.axis = axis_of(f, c), .value = {}, .computed = true};
   }
   append_op(f, issue.body, std::move(yield));
 }

@@ -195,10 +195,10 @@ class RowTermLifting {
 
   void add_behind(BlockId block, OpId reduction, ValueId row) {
     const ValueId result = f_[reduction].results[0];
-    const std::vector<OpId> readers = readers_of(f_, block, result);
-    const ValueId sum = behind(f_, block, reduction).add(result, row);
+    Builder b = behind(f_, block, reduction);
+    const ValueId sum = b.add(result, row);
     std::swap(f_[sum].name, f_[result].name);
-    for (OpId reader : readers) replace_use(f_[reader], result, sum);
+    replace_uses_behind(b, result, sum);
   }
 
   void add_to_operand(BlockId block, OpId reader, std::size_t operand, ValueId score, ValueId row) {

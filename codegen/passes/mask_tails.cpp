@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "codegen/analysis/neutral.h"
+#include "codegen/analysis/product_stages.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -39,18 +40,8 @@ std::optional<double> neutral_for(const Function& f, const Op& op, AxisId axis) 
 
 /// Whether the value is a `where` that gives `neutral` to what it hides.
 bool is_mask(const Function& f, ValueId value, double neutral) {
-  const Op* op = f.definition(value);
-  if (!op || op->code != OpCode::where || f[value].type.dtype != DType::f32) return false;
-  return is_number(f, op->operands[2], neutral);
-}
-
-/// The position behind the op of the block that makes the value, or `otherwise`.
-std::size_t after_definition(const Function& f, BlockId block, ValueId value,
-                             std::size_t otherwise) {
-  for (std::size_t i = 0; i < otherwise; ++i)
-    for (ValueId result : f[f[block].ops[i]].results)
-      if (result == value) return i + 1;
-  return otherwise;
+  const Op* op = definition_as(f, value, OpCode::where);
+  return op && f[value].type.dtype == DType::f32 && is_number(f, op->operands[2], neutral);
 }
 
 /// Puts `neutral` into the elements of `value` beyond the axis. Joins the condition of a `where`
@@ -73,23 +64,11 @@ ValueId mask_value(Builder& b, ValueId value, AxisId axis, double neutral) {
   return masked;
 }
 
-void replace_uses_from(Function& f, BlockId block, std::size_t position, ValueId from, ValueId to) {
-  for (std::size_t i = position; i < f[block].ops.size(); ++i) {
-    Op& op = f[f[block].ops[i]];
-    replace_use(op, from, to);
-    if (op.body) replace_uses_from(f, op.body, 0, from, to);
-  }
-}
-
 /// The cast that an operand is a transpose of, in the same block; else null.
 const Op* turned_cast(const Function& f, BlockId block, ValueId value) {
-  const Op* view = f.definition(value);
-  if (!view || view->code != OpCode::transpose) return nullptr;
-  while (view && view->code == OpCode::transpose) view = f.definition(view->operands[0]);
-  const bool here =
-      view && view->code == OpCode::cast &&
-      after_definition(f, block, view->results[0], f[block].ops.size()) < f[block].ops.size();
-  return here ? view : nullptr;
+  const Op* cast = definition_as(f, viewed(f, value), OpCode::cast);
+  const bool turned = cast && cast->results[0] != value;
+  return turned && made_in(f, block, cast->results[0]) ? cast : nullptr;
 }
 
 /// A known number beyond the axis, which a product multiplies by the other operand's zeros there.
@@ -119,10 +98,11 @@ void mask_axis(Function& f, BlockId block, AxisId axis) {
                     source = cast ? cast->operands[0] : value;
       const bool early = turned || (!cast && is_mask(f, value, *neutral));
       const std::size_t before = f[block].ops.size();
-      Builder b(f, block, early ? after_definition(f, block, old, i) : i);
+      Builder b = early && made_in(f, block, old) ? behind(f, block, f[old].definition)
+                                                  : Builder(f, block, i);
       ValueId masked = mask_value(b, source, axis, *neutral);
       if (cast) masked = b.cast(masked, f[old].type.dtype);
-      replace_uses_from(f, block, b.position(), old, masked);
+      replace_uses_behind(b, old, masked);
       i += f[block].ops.size() - before;
     }
   }

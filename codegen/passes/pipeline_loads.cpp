@@ -54,18 +54,13 @@ class Pipeliner {
 
   void run() {
     for (OpId id : std::vector(f_[f_.body].ops)) {
-      if (is_copied(f_[id])) issue_load(id);
+      if (is_copied(f_, f_[id])) issue_load(id);
       if (f_[id].code == OpCode::dot) wait_before(id);
       if (f_[id].code == OpCode::loop) pipeline_loop(id);
     }
   }
 
  private:
-  /// A load into shared memory.
-  [[nodiscard]] bool is_copied(const Op& op) const {
-    return op.code == OpCode::load && f_[op.results[0]].layout.space == Space::shared;
-  }
-
   /// A product that reads a tile.
   [[nodiscard]] const Op* product_of(ValueId tile) const {
     const Op* found = nullptr;
@@ -91,7 +86,7 @@ class Pipeliner {
             .operands = operands,
             .tensor = load.load.tensor,
             .buffer = load.buffer};
-    issue_positions(f_, copy, load.load,
+    issue_positions(f_, copy, load.load, /*as_box=*/false,
                     [&](ValueId value) { return load.loop && made_in(f_, load.loop, value); });
     b.at(load.load.where).append(std::move(copy), {});
   }
@@ -141,9 +136,9 @@ class Pipeliner {
     for (OpId id : f_[loop.body].ops) {
       const Op op = f_[id];
       if (op.code == OpCode::loop &&
-          any_op(f_, op.body, [&](const Op& inner) { return is_copied(inner); }))
+          any_op(f_, op.body, [&](const Op& inner) { return is_copied(f_, inner); }))
         refuse_inner_loop(f_, op);
-      if (!is_copied(op)) continue;
+      if (!is_copied(f_, op)) continue;
       for (const Coordinate& c : op.coordinates)
         if (c.value && !is_computed(f_, c) && made_in(f_, loop.body, c.value))
           refuse_position_of_iteration(f_, op);

@@ -54,8 +54,8 @@ class Pipeline {
 
   void name_after(ValueId value, ValueId argument) {
     if (f_[value].name.empty()) f_[value].name = f_[argument].name;
-    const Op* dot = f_.definition(value);
-    if (!dot || dot->code != OpCode::dot || dot->operands.size() < 3) return;
+    const Op* dot = definition_as(f_, value, OpCode::dot);
+    if (!dot || dot->operands.size() < 3) return;
     const OpId scaling = f_[dot->operands[2]].definition;
     if (scaling && stages_.of.count(scaling) && scales_sum(f_, loop_, scaling) &&
         f_[dot->operands[2]].name.empty())

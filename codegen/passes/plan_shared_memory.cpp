@@ -144,8 +144,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
   }
   total = barriers.end;
 
-  const int limit = context.schedule.shared_limit ? context.schedule.shared_limit
-                                                  : context.target.shared_per_block;
+  const int limit = context.shared_limit();
   if (total > limit)
     throw ScheduleError({fmt::format("{} needs {} bytes of shared memory a block", f.name, total),
                          context.schedule.shared_limit

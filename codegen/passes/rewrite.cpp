@@ -132,6 +132,16 @@ void replace_uses(Function& f, ValueId from, ValueId to) {
   for_each_op(f, f.body, [&](Op& op, BlockId) { replace_use(op, from, to); });
 }
 
+void replace_uses_behind(const Builder& b, ValueId from, ValueId to) {
+  Function& f = b.function();
+  for (std::size_t i = b.position(); i < f[b.block()].ops.size(); ++i) {
+    Op& op = f[f[b.block()].ops[i]];
+    replace_use(op, from, to);
+    for (const BlockId region : Regions(op))
+      for_each_op(f, region, [&](Op& inner, BlockId) { replace_use(inner, from, to); });
+  }
+}
+
 ValueId replace_result(Function& f, OpId op, std::string name) {
   const ValueId added = add_value_like(f, f[op].results[0]);
   f[added].name = std::move(name);
@@ -156,10 +166,10 @@ Builder behind(Function& f, BlockId block, OpId op) {
   return b;
 }
 
-Region region_of(std::vector<OpId> ops) {
-  return [ops = std::move(ops)](Builder& b) -> std::vector<ValueId> {
+Region region_of(std::vector<OpId> ops, std::vector<ValueId> yielded) {
+  return [ops = std::move(ops), yielded = std::move(yielded)](Builder& b) {
     for (OpId id : ops) b.place(id);
-    return {};
+    return yielded;
   };
 }
 
@@ -282,17 +292,22 @@ void drop_carried(Function& f, OpId loop, std::size_t i) {
   erase(f[op.body].arguments, at + 1);
 }
 
+ValueId convert_to(Builder& b, ValueId value, BufferId buffer, std::string name, Op convert) {
+  convert.operands = {value};
+  convert.buffer = buffer;
+  const ValueId shared = b.make(std::move(convert), b.function()[value].type);
+  b.function()[shared].layout.space = Space::shared;
+  b.function()[shared].name = std::move(name);
+  return shared;
+}
+
 ValueId move_to_shared(Builder& b, ValueId value, const char* otherwise, int pitch) {
   Function& f = b.function();
   const TileType type = f[value].type;
   const std::string name = f[value].name.empty() ? otherwise : f[value].name;
   const BufferId buffer = f.add_buffer({unused_buffer_name(f, name + "_tile"), type.dtype,
                                         f[type.axes[0]].tile, f[type.axes[1]].tile, 1, pitch});
-  const ValueId shared =
-      b.make({.code = OpCode::convert, .operands = {value}, .buffer = buffer}, type);
-  f[shared].name = name + "_shared";
-  f[shared].layout.space = Space::shared;
-  return shared;
+  return convert_to(b, value, buffer, name + "_shared");
 }
 
 std::string unused_buffer_name(const Function& f, const std::string& wanted) {

@@ -72,6 +72,8 @@ bool made_in(const ir::Function& f, ir::BlockId block, ir::ValueId value);
 /// Makes an op, or every live op, read `to` where it read `from`.
 void replace_use(ir::Op& op, ir::ValueId from, ir::ValueId to);
 void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
+/// The same for the ops of a block from where a builder stands on, and those of their regions.
+void replace_uses_behind(const ir::Builder& b, ir::ValueId from, ir::ValueId to);
 
 /// Gives an op with one result a new one of the same type and layout; nothing makes the old one
 /// until it takes the place of another.
@@ -101,8 +103,8 @@ void rewrite_ops(ir::Function& f, ir::BlockId block, Rewrite&& rewrite, std::siz
 /// Builds the ops of a region, and returns what it yields.
 using Region = std::function<std::vector<ir::ValueId>(ir::Builder&)>;
 
-/// A region of ops that are in no block, and yield nothing.
-Region region_of(std::vector<ir::OpId> ops);
+/// A region of ops that are in no block.
+Region region_of(std::vector<ir::OpId> ops, std::vector<ir::ValueId> yielded = {});
 
 /// Makes a block of such a region.
 ir::BlockId build_region(const ir::Builder& b, const Region& region);
@@ -122,9 +124,12 @@ ir::ValueId add_carried(ir::Function& f, ir::OpId loop, ir::ValueId initial, std
 /// Takes a carried value from a loop, whose argument and result nothing reads any more.
 void drop_carried(ir::Function& f, ir::OpId loop, std::size_t i);
 
-/// Appends the conversion of a register tile into a buffer of its own in shared memory, whose rows
-/// lie `pitch` elements apart, or in chunks of 16 bytes for products to read where that is 0.
-/// Returns the tile there. A value without a name gives the buffer the name `otherwise`.
+/// Puts the conversion of a value to a buffer in shared memory. Returns the tile there.
+ir::ValueId convert_to(ir::Builder& b, ir::ValueId value, ir::BufferId buffer, std::string name,
+                       ir::Op convert = {.code = ir::OpCode::convert});
+
+/// Does so into a buffer of its own, whose rows lie `pitch` elements apart, or in chunks of 16 bytes
+/// for products to read where that is 0. A value without a name gives the buffer the name `otherwise`.
 ir::ValueId move_to_shared(ir::Builder& b, ir::ValueId value, const char* otherwise, int pitch);
 
 /// Adds an op at the end of a block.

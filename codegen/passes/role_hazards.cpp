@@ -83,8 +83,9 @@ class RoleHazards {
       if (stores_tile(op)) stored_.insert(buffer_of(f_, op.operands[0]));
       if (op.code != OpCode::dot) return;
       for (std::size_t k : {0, 1})
-        if (const Op* made_by = f_.definition(tile_in_shared(f_, op.operands[k]));
-            made_by && made_by->code == OpCode::convert && made_by->buffer)
+        if (const Op* made_by =
+                definition_as(f_, tile_in_shared(f_, op.operands[k]), OpCode::convert);
+            made_by && made_by->buffer)
           operands_.insert(made_by->buffer);
     });
     State state;

@@ -17,7 +17,6 @@
 // With the dynamic scheduler the producer takes a tile's number from the counter once it has issued
 // all loads of the previous tile, and hands it to the consumers in a ring of two slots: one number
 // is there before they need it, and one more while they compute that tile.
-#include <algorithm>
 #include <bit>
 #include <utility>
 #include <vector>
@@ -229,7 +228,7 @@ class TileScheduling {
     }
     const ValueId last = b.sub(count_of_all(b, tiled_), b.integer(1));
     const ValueId from_end = b.sub(last, row);
-    const ValueId place = b.elementwise(OpCode::where, {backwards, from_end, row});
+    const ValueId place = b.where(backwards, from_end, row);
     go_to_each(b, named(position, "position"), positions_);
     go_to_each(b, named(place, "row_of_group"), tiled_);
   }

@@ -22,7 +22,6 @@
 // A sum that does not start at zero starts at its value in the first block alone.
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -138,11 +137,6 @@ class LoopSplit {
 
   void put_together(const CarriedValues& carried) {
     const std::vector<ValueId> ends = f_[loop_].results;
-    std::vector<ValueId> totals;
-    for (ValueId end : ends) {
-      totals.push_back(f_.add_value(f_[end].type, f_[end].name));
-      replace_uses(f_, end, totals.back());
-    }
     std::vector<ValueId> made(ends.size());
     Builder b = behind(f_, f_.body, loop_);
     for (std::size_t i = 0; i < ends.size(); ++i)
@@ -150,8 +144,8 @@ class LoopSplit {
     for (std::size_t i = 0; i < ends.size(); ++i)
       if (!carried[i]->is_extreme()) made[i] = sum(b, ends, made, i, *carried[i]);
     for (std::size_t i = 0; i < ends.size(); ++i) {
-      take_place(f_, totals[i], made[i]);
-      replace_uses(f_, made[i], totals[i]);
+      f_[made[i]].name = f_[ends[i]].name;
+      replace_uses_behind(b, ends[i], made[i]);
     }
   }
 

@@ -9,7 +9,6 @@
 // between all of them and the products.
 //
 // If the instruction takes no operand that threads have written, infer_layouts refuses the program.
-#include <algorithm>
 #include <map>
 
 #include "codegen/analysis/warp_partition.h"

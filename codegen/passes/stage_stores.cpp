@@ -38,38 +38,30 @@ using namespace ir;
 
 class StoreStaging {
  public:
-  StoreStaging(Function& f, const PassContext& context)
-      : f_(f), context_(context), schedule_(context.schedule), target_(context.target) {}
+  StoreStaging(Function& f, const PassContext& context) : f_(f), context_(context) {}
 
-  /// `next_tiles`: the block has other tiles behind what is computed there.
-  void run(BlockId block, bool next_tiles = false) {
+  /// `next_tiles`: the block has other tiles behind what is computed there. In a loop, or a region in
+  /// one, it is what is added that is staged.
+  void run(BlockId block, bool in_loop = false, bool next_tiles = false) {
     rewrite_ops(f_, block, [&](Builder& b, OpId id) {
       const Op op = f_[id];
-      if (op.code == OpCode::role || op.code == OpCode::tile_loop)
-        run(op.body, next_tiles || op.code == OpCode::tile_loop);
+      const bool tile_loop = op.code == OpCode::tile_loop;
+      if (op.code == OpCode::role || tile_loop)
+        run(op.body, in_loop, next_tiles || tile_loop);
       else if (by_engine())
-        for (const BlockId region : Regions(op)) run_in_loop(region);
+        for (const BlockId region : Regions(op)) run(region, /*in_loop=*/true);
       // Stores of a role may still read shared memory at its end.
       if (op.code == OpCode::role && holds(f_, op.body, OpCode::drain_stores))
         append_op(f_, op.body, {.code = OpCode::drain_stores});
       if (is_addable(op))
         stage_addition(b, id);
-      else if (is_stageable(op))
+      else if (!in_loop && is_stageable(op))
         stage(b, id, next_tiles);
     });
   }
 
  private:
-  /// What a loop, or a region in one, adds.
-  void run_in_loop(BlockId block) {
-    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
-      const Op op = f_[id];
-      for (const BlockId region : Regions(op)) run_in_loop(region);
-      if (is_addable(op)) stage_addition(b, id);
-    });
-  }
-
-  [[nodiscard]] bool by_engine() const { return schedule_.copy == CopyInstruction::tma; }
+  [[nodiscard]] bool by_engine() const { return context_.schedule.copy == CopyInstruction::tma; }
 
   /// A product's sums, which the engine may add: each warpgroup its rows, or its columns of the
   /// same rows, in whole panels.
@@ -162,12 +154,8 @@ class StoreStaging {
   /// Moves what a store stores to shared memory, where the builder stands.
   void convert_in_front(Builder& b, OpId id, BufferId staging) {
     const Op store = f_[id];
-    const ValueId staged =
-        b.make({.code = OpCode::convert, .operands = {store.operands[0]}, .buffer = staging},
-               f_[store.operands[0]].type);
-    f_[staged].layout.space = Space::shared;
-    f_[staged].name = f_[store.tensor].name + "_staged";
-    f_[id].operands[0] = staged;
+    f_[id].operands[0] =
+        convert_to(b, store.operands[0], staging, f_[store.tensor].name + "_staged");
   }
 
   /// The last op in front of the builder, and behind a loop, that writes an operand of products;
@@ -192,8 +180,7 @@ class StoreStaging {
     int bytes = wanted.bytes();
     for (const Buffer& buffer : f_.buffers)
       bytes += buffer.over || buffer.holds_scalars() ? 0 : whole_periods(buffer.bytes());
-    const int limit = schedule_.shared_limit ? schedule_.shared_limit : target_.shared_per_block;
-    return ring_barriers(f_, bytes).end <= limit;
+    return ring_barriers(f_, bytes).end <= context_.shared_limit();
   }
 
   /// A ring that the block waits for in front of the builder, whose tile has the store's rows and room
@@ -244,8 +231,6 @@ class StoreStaging {
 
   Function& f_;
   const PassContext& context_;
-  const Schedule& schedule_;
-  const Target& target_;
   /// By tensor, rows and columns: what holds the sums that are added.
   std::map<std::tuple<TensorId, int, int>, BufferId> addition_tiles_;
 };

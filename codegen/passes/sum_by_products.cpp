@@ -91,12 +91,8 @@ class SumRewriter {
         f_.add_buffer({unused_buffer_name(f_, "ones"), dtype, columns, f_[terms].tile, 1});
 
     Builder front = before(f_, f_.body, loop);
-    const TileType ones_type{dtype, {ones, terms}};
-    const ValueId one = front.constant(1, dtype, ones_type.axes);
-    const ValueId tile =
-        front.make({.code = OpCode::convert, .operands = {one}, .buffer = buffer}, ones_type);
-    f_[tile].name = "ones";
-    f_[tile].layout.space = Space::shared;
+    const ValueId one = front.constant(1, dtype, {ones, terms});
+    const ValueId tile = convert_to(front, one, buffer, "ones");
     const ValueId start = front.constant(0, DType::f32, {type.axes[0], ones});
     const std::string label = f_[f_[loop].results[i]].name;
     const ValueId carried = add_carried(f_, loop, start, label.empty() ? "sums" : label + "s");
