@@ -49,7 +49,7 @@ void advance_in(Function& f, BlockId block) {
   const auto build = [&](auto begin, auto end, bool others) {
     build_if(b, tile.exists, [&](Builder& in) -> std::vector<ValueId> {
       enter_tile(in, loop, tile.tile);
-      for (auto id = begin; id != end; ++id) in.place(copier.copy(*id));
+      for (auto id = begin; id != end; ++id) copier.copy(in, *id);
       if (!others) return {};
       Op behind = loop;
       behind.operands = bounds_behind_first(in, loop, tile.tile);

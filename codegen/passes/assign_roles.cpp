@@ -55,8 +55,7 @@ class RoleAssignment {
     if (schedule_.persistent && placed)
       throw ScheduleError({fmt::format("persistent = true for {}", f_.name),
                            "a block scans only once for tiles with visible keys",
-                           "persistent = false",
-                           {}});
+                           "persistent = false"});
     check_positions();
     const BlockId producer = f_.add_block(), consumers = f_.add_block();
     std::vector<OpId> front, rest;
@@ -67,8 +66,7 @@ class RoleAssignment {
     if (needed_.empty())
       throw ScheduleError({fmt::format("copy = tma for {}", f_.name),
                            "it has no product whose operands the copy engine could load",
-                           "instruction = mma_m16n8k16 and copy = cp_async",
-                           {}});
+                           "instruction = mma_m16n8k16 and copy = cp_async"});
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
     f_[f_.body].ops = front;

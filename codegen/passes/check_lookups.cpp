@@ -64,8 +64,7 @@ class LookupChecks {
     const std::vector<ValueId> results = f_[nest].results;
     const auto unchecked = [&](Builder& in) {
       OpCopier copier(f_);
-      const OpId copied = copier.copy(nest);
-      in.place(copied);
+      const OpId copied = copier.copy(in, nest);
       for (const Lookup& lookup : lookups)
         leave_out_check(f_[copied].body,
                         f_[copier.renamed(f_[lookup.gather].results[0])].definition,

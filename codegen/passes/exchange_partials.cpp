@@ -165,8 +165,7 @@ class Exchanger {
       throw ScheduleError(
           {fmt::format("cluster_splits = {} for {}", blocks, f_.name),
            "its loop carries a value that is not f32, or of which some warp has no rows of its own",
-           "cluster_splits = 1",
-           {}});
+           "cluster_splits = 1"});
     const int rows = layout.axes[0].length() / warps * ((warps + blocks - 1) / blocks);
     const bool tile = type.axes.size() == 2;
     const std::string& name = f_[value].name;

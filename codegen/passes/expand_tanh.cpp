@@ -128,10 +128,8 @@ class TanhExpansion {
         chain.mask ? ops_of_mask(f_, block, chain.mask) : std::vector<OpId>{};
     const auto build_mask = [&](Builder& in) {
       OpCopier copier(f_);
-      for (OpId id : own) in.place(copier.copy(id));
-      const OpId copied = copier.copy(chain.mask);
-      in.place(copied);
-      return f_[copied].results[0];
+      for (OpId id : own) copier.copy(in, id);
+      return f_[copier.copy(in, chain.mask)].results[0];
     };
     Region by_polynomial = nest(Arguments::small, !chain.mask, chain.mask ? chain.raw : chain.from);
     Region otherwise = nest(Arguments::any, true, chain.from);

@@ -25,14 +25,15 @@
 // This takes half the space and one barrier more. A loop whose loads are all first used in one
 // place cannot relay: it copies, waits and uses.
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "codegen/analysis/load_legs.h"
 #include "codegen/analysis/product_stages.h"
 #include "codegen/instructions/instruction.h"
+#include "codegen/layout/register_layouts.h"
 #include "codegen/passes/channels.h"
 #include "codegen/passes/issued_positions.h"
-#include "codegen/passes/keep_operands.h"
 #include "codegen/passes/loop_tiles.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -283,12 +284,28 @@ class Pipeliner {
     return next;
   }
 
-  /// Left operands loaded before the loop move into registers once their copies have completed.
+  /// Left operands loaded in front of the loop move into registers once their copies have completed,
+  /// instead of being read from shared memory in every iteration.
   void keep_operands(Builder& b, const Op& loop, int pending) {
     if (!schedule_.keep_operands) return;
-    const std::vector<ValueId> kept = left_operands_of_loop(f_, loop);
-    if (!kept.empty()) append_wait(b, pending);
-    for (ValueId operand : kept) keep_left_operand(b, loop, operand);
+    std::map<ValueId, ValueId> kept;
+    for (OpId id : f_[loop.body].ops) {
+      const ValueId left = f_[id].code == OpCode::dot ? f_[id].operands[0] : ValueId{};
+      if (!left || f_[left].layout.space != Space::shared || made_in(f_, loop.body, left)) continue;
+      if (kept.empty()) append_wait(b, pending);
+      ValueId& operand = kept[left];
+      if (!operand) {
+        operand = b.make({.code = OpCode::convert, .operands = {left}}, f_[left].type);
+        f_[operand].name = f_[left].name;
+        f_[operand].layout.space = Space::operand;
+      }
+      Op& dot = f_[id];
+      dot.operands[0] = operand;
+      f_.definition(operand)->instruction = dot.instruction;
+      f_[operand].layout.axes = {
+          f_[dot.results[0]].layout.axes[0],
+          spread(instruction_of(dot).left_terms, f_[f_[left].type.axes[1]].tile, 1, 1)};
+    }
   }
 
   Function& f_;

@@ -16,6 +16,33 @@ namespace {
 
 using namespace ir;
 
+/// The scaling of a carried sum that a warp leaves out where all its rows have the factor one, as
+/// those of a softmax whose maximum has not grown:
+///
+///   %none = all_lanes (eq %factor, 1)
+///   %scaled = if %none { yield %sum } else { yield mul %sum, %factor }
+ValueId append_lazy_scaling(Function& f, BlockId target, OpId scaling) {
+  const Op op = f[scaling];
+  const std::size_t k = f[op.operands[0]].type.axes.size() == 1 ? 0 : 1;
+  const ValueId factor = op.operands[k], scaled = op.results[0];
+  if (op.code != OpCode::mul || f[factor].type.axes.size() != 1) {
+    f[target].ops.push_back(scaling);
+    return scaled;
+  }
+  Builder b(f, target);
+  b.at(op.where);
+  const ValueId one = b.elementwise(OpCode::eq, {factor, b.constant(1, DType::f32)});
+  f[one].layout = f[factor].layout;
+  const ValueId none = b.make({.code = OpCode::all_lanes, .operands = {one}}, {DType::i1, {}});
+  return build_if(
+      b, none, [&](Builder&) { return std::vector{op.operands[1 - k]}; },
+      [&](Builder& in) {
+        in.place(scaling);
+        return std::vector{scaled};
+      },
+      {scaled})[0];
+}
+
 /// What the values of the body are called in one iteration.
 using Iteration = OpCopier;
 
@@ -268,9 +295,9 @@ void pipeline_loop(Function& f, const Schedule& schedule, BlockId block, OpId lo
   const BlockId scratch = f.add_block();
   const std::vector<ValueId> values = Pipeline(f, schedule, loop, stages).run(scratch);
   for (std::size_t i = 0; i < results.size(); ++i) replace_uses(f, results[i], values[i]);
-  auto& ops = f[block].ops;
-  const auto at = ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position_of(f, block, loop)));
-  ops.insert(at, f[scratch].ops.begin(), f[scratch].ops.end());
+  Builder b = before(f, block, loop);
+  b.remove(loop);
+  for (OpId id : f[scratch].ops) b.place(id);
 }
 
 }  // namespace flashcore

@@ -150,8 +150,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
                          context.schedule.shared_limit
                              ? fmt::format("the schedule's shared_limit is {}", limit)
                              : fmt::format("{} allows {}", context.target.name, limit),
-                         "",
-                         {}});
+                         ""});
 }
 
 }  // namespace flashcore

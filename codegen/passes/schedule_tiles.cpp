@@ -77,8 +77,7 @@ class TileScheduling {
         return {TileScheduler::consecutive,
                 {begin, end},
                 f_[axis].name,
-                [&](Builder& b, ValueId position) { go_to(b, axis, position); },
-                {}};
+                [&](Builder& b, ValueId position) { go_to(b, axis, position); }};
       });
   }
 
@@ -102,7 +101,7 @@ class TileScheduling {
           else
             go_to_each(b, tile, f_.grid);
         };
-        if (!is_dynamic()) return {TileScheduler::serpentine, {count}, "tile", enter, {}};
+        if (!is_dynamic()) return {TileScheduler::serpentine, {count}, "tile", enter};
         const auto next = [this, fills, count, numbers](Builder& b, ValueId tile) {
           return next_tile(b, fills, tile, count, numbers);
         };
@@ -118,10 +117,11 @@ class TileScheduling {
   struct TileLoop {
     TileScheduler scheduler;
     std::vector<ValueId> bounds;
-    std::string name;                              ///< of a tile's number
-    std::function<void(Builder&, ValueId)> enter;  ///< has the block be at a tile
-    std::function<ValueId(Builder&, ValueId)>
-        next;  ///< the number behind it, if the region yields it
+    std::string name;  ///< of a tile's number
+    /// Has the block be at a tile.
+    std::function<void(Builder&, ValueId)> enter;
+    /// The number behind that of a tile, if the region yields it.
+    std::function<ValueId(Builder&, ValueId)> next = {};
   };
 
   /// Puts all that a role does into a loop, in front of which `plan` builds what it needs.

@@ -70,8 +70,8 @@ class LoopSplit {
   /// The position of the program's only loop, behind which no product follows.
   [[nodiscard]] std::size_t find_loop() const {
     const auto& ops = f_[f_.body].ops;
-    const auto is_loop = [&](OpId id) { return f_[id].code == OpCode::loop; };
-    const auto found = std::find_if(ops.begin(), ops.end(), is_loop);
+    const auto is_loop = has_code(f_, OpCode::loop);
+    const auto found = std::ranges::find_if(ops, is_loop);
     if (found == ops.end()) refuse("it has no loop to split", {});
     for (auto behind = found + 1; behind != ops.end(); ++behind)
       if (is_loop(*behind) || f_[*behind].code == OpCode::dot)
@@ -189,9 +189,7 @@ class LoopSplit {
     if (!made_in(f_, f_[loop_].body, value)) return value;
     const OpId made_by = f_[value].definition;
     for (ValueId operand : std::vector(f_[made_by].operands)) rebuild(b, copier, operand);
-    const OpId copied = copier.copy(made_by);
-    b.place(copied);
-    return f_[copied].results[0];
+    return f_[copier.copy(b, made_by)].results[0];
   }
 
   Function& f_;
