@@ -7,6 +7,7 @@
 //   loop { load k ; load v }                 load q
 //                                            if any { load v
 //                                              loop over the other tiles { load k ; load v } }
+#include <algorithm>
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
 
 namespace flashcore {

@@ -72,7 +72,7 @@ class Builder {
     return elementwise(OpCode::where, {condition, a, b});
   }
 
-  /// Puts an op as it is; one with a single result returns that.
+  /// Puts an op as it is. `make` is for one with a single result, which it returns.
   OpId append(Op op, const std::vector<TileType>& result_types);
   ValueId make(Op op, TileType type);
   /// Puts an op that is in no block yet.
